@@ -1,0 +1,74 @@
+//! Identifiers. Each is a newtype; none is ever used again for another object once given out, unless its
+//! own documentation says so.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use uuid::Uuid;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+macro_rules! uuid {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+number!(
+    /// A volume within its pool. Never reused.
+    VolumeId(u32)
+);
+number!(
+    /// A pool owner's term. Only grows; a drive refuses a lower one than it has seen.
+    Epoch(u64)
+);
+number!(
+    /// A volume's generation: bumped by every snapshot. 24 bits on drives.
+    Generation(u32)
+);
+number!(
+    /// The place of a record in the one order of all changes of a pool.
+    Sequence(u64)
+);
+number!(
+    /// Names the content of one block. 40 bits on drives; 0 means "no block". Reused only after the
+    /// content is gone from every durable checkpoint and every read in flight.
+    BlockNumber(u64)
+);
+number!(
+    /// A segment: a set of slabs, one a column, written row by row. Reused, under a new generation.
+    SegmentId(u32)
+);
+number!(
+    /// The position of a drive in its pool, as its label records it.
+    DriveIndex(u16)
+);
+uuid!(
+    /// The identity of a pool, in every label and journal extent of it.
+    PoolId
+);
+uuid!(
+    /// The identity of a drive, given when it is initialised.
+    DriveId
+);

@@ -1,0 +1,58 @@
+//! Byte ranges.
+
+/// `len` bytes from byte `offset` on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct ByteRange {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+impl ByteRange {
+    /// The range of `len` bytes from `offset` on.
+    pub fn new(offset: u64, len: u64) -> Self {
+        Self { offset, len }
+    }
+
+    /// The first byte behind the range, saturating at `u64::MAX`.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.len)
+    }
+
+    /// True when it holds no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// True when both ends are multiples of `unit`.
+    pub fn is_aligned(&self, unit: u64) -> bool {
+        self.offset.is_multiple_of(unit) && self.len.is_multiple_of(unit)
+    }
+
+    /// Cuts the range at every multiple of `unit`, in order.
+    pub fn split(self, unit: u64) -> impl Iterator<Item = ByteRange> {
+        let end = self.end();
+        let mut at = self.offset;
+        std::iter::from_fn(move || {
+            (at < end).then(|| {
+                let stop = ((at / unit + 1) * unit).min(end);
+                let piece = ByteRange::new(at, stop - at);
+                at = stop;
+                piece
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn split_cuts_at_multiples_only() {
+        let pieces: Vec<_> = ByteRange::new(5, 20).split(8).map(|r| (r.offset, r.len)).collect();
+        assert_eq!(pieces, [(5, 3), (8, 8), (16, 8), (24, 1)]);
+        assert_eq!(ByteRange::new(8, 0).split(8).count(), 0);
+    }
+}

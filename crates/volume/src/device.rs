@@ -1,0 +1,77 @@
+//! The block device a front end serves.
+
+use quoin_base::ByteRange;
+use quoin_world::Slice;
+use std::future::Future;
+use thiserror::Error;
+use uuid::Uuid;
+
+/// A block device with no volatile write cache: a write or unmap that returned is hardened.
+///
+/// Ranges are multiples of [`BlockDevice::block_bytes`]. Calls may run concurrently; of two that overlap in
+/// time, either may come first. Must be called on a data thread.
+pub trait BlockDevice: Send + Sync + 'static {
+    /// The identity hosts see, the same for the life of the volume.
+    fn uuid(&self) -> Uuid;
+    /// What people call it.
+    fn name(&self) -> String;
+    /// Its size in bytes, a multiple of the logical block.
+    fn size_bytes(&self) -> u64;
+    /// Its logical block: 512 or 4096 bytes.
+    fn block_bytes(&self) -> u32;
+    /// Reads a range: the slices, one after the other, are its content. Unmapped blocks read as zeroes.
+    fn read(&self, range: ByteRange) -> impl Future<Output = Result<Vec<Slice>, DeviceError>> + Send;
+    /// Writes the slices one after the other from byte `offset` on. Each slice starts at a multiple of 512
+    /// bytes in memory (as [`Slice`]s of a [`quoin_world::Buf`] cut at multiples of 512 do) and is a
+    /// multiple of 512 bytes long.
+    fn write(&self, offset: u64, data: Vec<Slice>) -> impl Future<Output = Result<(), DeviceError>> + Send;
+    /// Makes a range read as zeroes and gives its space back.
+    fn unmap(&self, range: ByteRange) -> impl Future<Output = Result<(), DeviceError>> + Send;
+}
+
+/// Why a block device refused or failed a request. What the host is told follows from the kind.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum DeviceError {
+    /// The range is not inside the volume.
+    #[error("range {offset}+{len} is outside volume {volume} of {size_bytes} bytes")]
+    OutOfRange {
+        /// The volume's name.
+        volume: String,
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// The volume's size.
+        size_bytes: u64,
+    },
+    /// The pool has no space left for new data; the same request may succeed once space is freed.
+    #[error("pool is full: volume {volume} cannot take new data; free or add capacity, then retry")]
+    NoSpace {
+        /// The volume's name.
+        volume: String,
+    },
+    /// The data of this range cannot be read back correctly.
+    #[error("unrecoverable data of volume {volume} at byte {offset}: {reason}")]
+    Medium {
+        /// The volume's name.
+        volume: String,
+        /// First byte that could not be read.
+        offset: u64,
+        /// What was found.
+        reason: String,
+    },
+    /// The pool is offline; the same request may succeed once it is back.
+    #[error("volume {volume} is offline: {reason}")]
+    Offline {
+        /// The volume's name.
+        volume: String,
+        /// Why.
+        reason: String,
+    },
+    /// The volume was deleted.
+    #[error("volume {volume} was deleted")]
+    Deleted {
+        /// The volume's name.
+        volume: String,
+    },
+}

@@ -1,0 +1,5 @@
+//! Volumes: identity, size and the block device that front ends serve.
+
+mod device;
+
+pub use device::{BlockDevice, DeviceError};

@@ -1,0 +1,141 @@
+//! Buffers that drives can read into and write from directly, and cheap slices of them.
+
+use std::{fmt, ops::Deref, sync::Arc};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+/// Alignment in memory of every [`Buf`], enough for direct I/O on any drive.
+pub const BUF_ALIGN_BYTES: usize = 4096;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(4096))]
+struct Page([u8; BUF_ALIGN_BYTES]);
+
+/// An owned buffer, aligned for direct I/O. New ones are all zeroes.
+#[derive(Default)]
+pub struct Buf {
+    pages: Vec<Page>,
+    len_bytes: usize,
+}
+
+impl Buf {
+    /// `len_bytes` zeroes.
+    pub fn zeroed(len_bytes: usize) -> Self {
+        let pages = match len_bytes.div_ceil(BUF_ALIGN_BYTES) {
+            0 => Vec::new(),
+            n => Page::new_vec_zeroed(n).unwrap_or_else(|_| panic!("out of memory for {len_bytes} bytes")),
+        };
+        Self { pages, len_bytes }
+    }
+
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buf = Self::zeroed(bytes.len());
+        buf.as_mut_slice().copy_from_slice(bytes);
+        buf
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// True when it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len_bytes == 0
+    }
+
+    /// Shortens it to its first `len_bytes` bytes; does nothing if it is no longer than that.
+    pub fn truncate(&mut self, len_bytes: usize) {
+        self.len_bytes = self.len_bytes.min(len_bytes);
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.pages.as_slice().as_bytes()[..self.len_bytes]
+    }
+
+    /// The bytes, to change.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.pages.as_mut_slice().as_mut_bytes()[..self.len_bytes]
+    }
+
+    /// Shares it, unchangeable from now on.
+    pub fn into_slice(self) -> Slice {
+        let end = self.len_bytes;
+        Slice { buf: Arc::new(self), start: 0, end }
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl fmt::Debug for Buf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buf({} bytes)", self.len_bytes)
+    }
+}
+
+/// A part of a shared [`Buf`]. Cloning and slicing copy no data.
+#[derive(Clone)]
+pub struct Slice {
+    buf: Arc<Buf>,
+    start: usize,
+    end: usize,
+}
+
+impl Slice {
+    /// A copy of `bytes` in a buffer of its own.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        Buf::copy_of(bytes).into_slice()
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// True when it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// The `len` bytes from its byte `start` on. Panics if they are not all inside.
+    pub fn slice(&self, start: usize, len: usize) -> Slice {
+        assert!(start + len <= self.len(), "slice {start}+{len} of {} bytes", self.len());
+        Slice { buf: self.buf.clone(), start: self.start + start, end: self.start + start + len }
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.buf.as_slice()[self.start..self.end]
+    }
+}
+
+impl fmt::Debug for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slice({} bytes)", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_zeroed_and_sliceable() {
+        let mut buf = Buf::zeroed(8192 + 512);
+        assert_eq!(buf.as_ptr() as usize % BUF_ALIGN_BYTES, 0);
+        assert!(buf.iter().all(|&b| b == 0));
+        buf.as_mut_slice()[8192] = 7;
+        let slice = buf.into_slice();
+        assert_eq!(slice.slice(8192, 512)[0], 7);
+        assert_eq!(slice.slice(512, 8192).slice(7680, 512)[0], 7);
+        assert!(Buf::zeroed(0).is_empty());
+    }
+}
