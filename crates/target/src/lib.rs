@@ -1,1 +1,20 @@
-//! To be written.
+//! The target as initiators see it: one name, hosts (groups of initiator names), and which volume each host
+//! sees under which logical unit number.
+//!
+//! Promises: changes take effect with the next command of every session; initiators learn of them by unit
+//! attentions; an initiator name that belongs to no host sees no unit. A command admitted to a device runs
+//! to its end: resets and reconnects wait for it rather than cancel it, so that nothing a host gave up on
+//! can take effect after the host was told that it is gone.
+//!
+//! Does not know the wire, nor how the maps are kept over restarts: all here is in memory. Assumes of
+//! transports: one [`Nexus`] per session, used from one thread.
+
+mod error;
+mod hosts;
+mod lun;
+mod nexus;
+
+pub use error::TargetError;
+pub use hosts::{HostView, Mapping, SessionView, Target};
+pub use lun::Lun;
+pub use nexus::{Admission, Nexus, NexusName, Notice, Request};

@@ -1,0 +1,357 @@
+//! Executing commands on a device.
+
+use crate::{
+    cdb::{Bytchk, Command, Extent},
+    inquiry::{self, Port},
+    limits, mode, opcodes,
+    sense::{Sense, Status},
+};
+use quoin_base::{ByteRange, MIB};
+use quoin_volume::{BlockDevice, DeviceError};
+use quoin_world::{Buf, Slice};
+
+/// A unit's size and logical block, as they are at this moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Logical block, 512 or 4096 bytes.
+    pub block_bytes: u32,
+}
+
+/// The bytes a command moves if the initiator lets it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Transfer {
+    /// From the initiator.
+    pub out_bytes: u64,
+    /// To the initiator, at most.
+    pub in_bytes: u64,
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub struct Reply {
+    /// SCSI status.
+    pub status: Status,
+    /// With [`Status::CheckCondition`], why.
+    pub sense: Option<Sense>,
+    /// Data for the initiator, one slice after the other.
+    pub data: Vec<Slice>,
+    /// Bytes the command wanted to move either way; from it follow the transport's residual counts. May
+    /// exceed what `data` holds if the initiator expected less.
+    pub wanted_bytes: u64,
+}
+
+impl Reply {
+    /// GOOD, with nothing to move.
+    pub fn good() -> Self {
+        Self { status: Status::Good, sense: None, data: Vec::new(), wanted_bytes: 0 }
+    }
+
+    /// CHECK CONDITION.
+    pub fn check(sense: Sense) -> Self {
+        Self { status: Status::CheckCondition, sense: Some(sense), ..Self::good() }
+    }
+
+    /// REQUEST SENSE's answer with `sense` as its parameter data, in descriptor or fixed format.
+    pub fn request_sense(sense: Sense, descriptor: bool, allocation: u32) -> Self {
+        let data = if descriptor { sense.descriptor() } else { sense.fixed().to_vec() };
+        Self::parameters(data, allocation)
+    }
+
+    /// GOOD with parameter data, cut to the command's allocation length.
+    pub fn parameters(mut data: Vec<u8>, allocation: u32) -> Self {
+        data.truncate(allocation as usize);
+        let wanted_bytes = data.len() as u64;
+        let data = if data.is_empty() { Vec::new() } else { vec![Slice::copy_of(&data)] };
+        Self { data, wanted_bytes, ..Self::good() }
+    }
+}
+
+impl Geometry {
+    /// A device's geometry now.
+    pub fn of(device: &impl BlockDevice) -> Self {
+        Self { size_bytes: device.size_bytes(), block_bytes: device.block_bytes() }
+    }
+
+    /// Size in logical blocks.
+    pub fn blocks(&self) -> u64 {
+        self.size_bytes / u64::from(self.block_bytes.max(1))
+    }
+
+    /// The extent in bytes.
+    fn range(&self, extent: Extent) -> Result<ByteRange, Sense> {
+        match extent.lba.checked_add(extent.blocks.into()) {
+            Some(end) if end <= self.blocks() => Ok(ByteRange::new(
+                extent.lba * u64::from(self.block_bytes),
+                u64::from(extent.blocks) * u64::from(self.block_bytes),
+            )),
+            _ => Err(Sense::LBA_OUT_OF_RANGE),
+        }
+    }
+
+    fn range_within(&self, extent: Extent, limit_bytes: u64) -> Result<ByteRange, Sense> {
+        let range = self.range(extent)?;
+        if range.len > limit_bytes { Err(Sense::INVALID_FIELD_IN_CDB) } else { Ok(range) }
+    }
+}
+
+impl Command {
+    /// Checks the command against the unit, before any data is asked for, and says what it moves.
+    ///
+    /// # Errors
+    /// The sense to answer with.
+    pub fn transfer(&self, geometry: Geometry) -> Result<Transfer, Sense> {
+        let data_in = |in_bytes| Transfer { in_bytes, out_bytes: 0 };
+        let data_out = |out_bytes| Transfer { in_bytes: 0, out_bytes };
+        let block = u64::from(geometry.block_bytes);
+        Ok(match *self {
+            Command::Read(extent) => data_in(geometry.range_within(extent, limits::TRANSFER_BYTES)?.len),
+            Command::Write(extent)
+            | Command::WriteAndVerify(extent)
+            | Command::Verify(extent, Bytchk::Data) => {
+                data_out(geometry.range_within(extent, limits::TRANSFER_BYTES)?.len)
+            }
+            Command::Verify(extent, Bytchk::OneBlock) => {
+                data_out(if geometry.range(extent)?.is_empty() { 0 } else { block })
+            }
+            Command::Verify(extent, Bytchk::Medium)
+            | Command::PreFetch(extent)
+            | Command::SynchronizeCache(extent) => {
+                geometry.range(extent)?;
+                Transfer::default()
+            }
+            Command::WriteSame { extent, no_data } => {
+                if geometry.range_within(extent, limits::WRITE_SAME_BYTES)?.is_empty() {
+                    return Err(Sense::INVALID_FIELD_IN_CDB);
+                }
+                data_out(if no_data { 0 } else { block })
+            }
+            Command::Unmap { parameter_bytes } if parameter_bytes > limits::PARAMETER_BYTES => {
+                return Err(Sense::PARAMETER_LIST_LENGTH_ERROR);
+            }
+            Command::Unmap { parameter_bytes } => data_out(parameter_bytes.into()),
+            Command::TestUnitReady | Command::StartStopUnit => Transfer::default(),
+            Command::ReadCapacity10 => data_in(8),
+            Command::RequestSense { allocation, .. }
+            | Command::Inquiry { allocation, .. }
+            | Command::ReportLuns { allocation, .. }
+            | Command::ReadCapacity16 { allocation } => data_in(allocation.into()),
+            Command::ModeSense(request) => data_in(request.allocation.into()),
+            Command::ReportOpcodes(request) => data_in(request.allocation.into()),
+        })
+    }
+}
+
+/// Executes a command that [`Command::transfer`] let pass.
+///
+/// `data` is what the initiator sent, at most `out_bytes`, in slices cut at multiples of 512 bytes;
+/// `in_limit_bytes` is what it is willing to take. REPORT LUNS and REQUEST SENSE are the target's to answer:
+/// here they see this unit as number 0 and without a sense.
+pub async fn execute<D: BlockDevice>(
+    command: Command,
+    device: &D,
+    port: &Port,
+    data: Vec<Slice>,
+    in_limit_bytes: u64,
+) -> Reply {
+    let geometry = Geometry::of(device);
+    let outcome = match command {
+        Command::TestUnitReady
+        | Command::StartStopUnit
+        | Command::PreFetch(_)
+        | Command::SynchronizeCache(_) => Ok(Reply::good()),
+        Command::Read(extent) => read(device, geometry, extent, in_limit_bytes).await,
+        Command::Write(extent) => write(device, geometry, extent, data, false).await,
+        Command::WriteAndVerify(extent) => write(device, geometry, extent, data, true).await,
+        Command::Verify(extent, against) => verify(device, geometry, extent, against, &data).await,
+        Command::WriteSame { extent, no_data } => write_same(device, geometry, extent, no_data, &data).await,
+        Command::Unmap { parameter_bytes } => unmap(device, geometry, parameter_bytes, &data).await,
+        Command::RequestSense { descriptor, allocation } => {
+            Ok(Reply::request_sense(Sense::NO_SENSE, descriptor, allocation))
+        }
+        Command::ReportLuns { allocation, .. } => {
+            Ok(Reply::parameters(inquiry::report_luns([[0; 8]].into_iter()), allocation))
+        }
+        Command::Inquiry { page, allocation } => inquiry::inquiry(page, device.uuid(), geometry, port)
+            .map(|data| Reply::parameters(data, allocation)),
+        Command::ReadCapacity10 => Ok(Reply::parameters(inquiry::read_capacity_10(geometry), 8)),
+        Command::ReadCapacity16 { allocation } => {
+            Ok(Reply::parameters(inquiry::read_capacity_16(geometry), allocation))
+        }
+        Command::ModeSense(request) => {
+            mode::sense(&request, geometry).map(|data| Reply::parameters(data, request.allocation))
+        }
+        Command::ReportOpcodes(request) => {
+            opcodes::report(&request).map(|data| Reply::parameters(data, request.allocation))
+        }
+    };
+    outcome.unwrap_or_else(Reply::check)
+}
+
+fn total(data: &[Slice]) -> u64 {
+    data.iter().map(|slice| slice.len() as u64).sum()
+}
+
+async fn read<D: BlockDevice>(
+    device: &D,
+    geometry: Geometry,
+    extent: Extent,
+    in_limit_bytes: u64,
+) -> Result<Reply, Sense> {
+    let range = geometry.range(extent)?;
+    // Whole blocks are read; the transport cuts what it sends.
+    let len = range.len.min(in_limit_bytes.next_multiple_of(geometry.block_bytes.into()));
+    let data = match len {
+        0 => Vec::new(),
+        _ => device.read(ByteRange::new(range.offset, len)).await.map_err(sense_of(geometry))?,
+    };
+    Ok(Reply { data, wanted_bytes: range.len, ..Reply::good() })
+}
+
+fn sense_of(geometry: Geometry) -> impl Fn(DeviceError) -> Sense {
+    move |error| Sense::of_device(&error, geometry.block_bytes)
+}
+
+async fn write<D: BlockDevice>(
+    device: &D,
+    geometry: Geometry,
+    extent: Extent,
+    mut data: Vec<Slice>,
+    verify: bool,
+) -> Result<Reply, Sense> {
+    let range = geometry.range(extent)?;
+    // An initiator that sends less than the command says has its whole blocks written.
+    let have = total(&data).min(range.len);
+    let whole = have - have % u64::from(geometry.block_bytes);
+    truncate(&mut data, whole);
+    if whole > 0 {
+        device.write(range.offset, data).await.map_err(sense_of(geometry))?;
+        if verify {
+            device.read(ByteRange::new(range.offset, whole)).await.map_err(sense_of(geometry))?;
+        }
+    }
+    Ok(Reply { wanted_bytes: range.len, ..Reply::good() })
+}
+
+fn truncate(data: &mut Vec<Slice>, mut len: u64) {
+    data.retain_mut(|slice| {
+        let keep = len.min(slice.len() as u64);
+        len -= keep;
+        if keep < slice.len() as u64 {
+            *slice = slice.slice(0, keep as usize);
+        }
+        keep > 0
+    });
+}
+
+async fn verify<D: BlockDevice>(
+    device: &D,
+    geometry: Geometry,
+    extent: Extent,
+    against: Bytchk,
+    data: &[Slice],
+) -> Result<Reply, Sense> {
+    let range = geometry.range(extent)?;
+    let wanted_bytes = match against {
+        Bytchk::Medium => 0,
+        Bytchk::Data => range.len,
+        Bytchk::OneBlock => u64::from(geometry.block_bytes).min(range.len),
+    };
+    if total(data) < wanted_bytes {
+        return Err(Sense::INCORRECT_AMOUNT_OF_DATA);
+    }
+    let data = concat(data);
+    for piece in range.split(MIB) {
+        let stored = device.read(piece).await.map_err(sense_of(geometry))?;
+        let mut at = (piece.offset - range.offset) as usize;
+        for slice in stored {
+            let expected: &mut dyn Iterator<Item = &u8> = match against {
+                Bytchk::Medium => continue,
+                Bytchk::Data => &mut data[at..].iter(),
+                // Pieces and slices are multiples of a block, so the pattern starts anew in each.
+                Bytchk::OneBlock => &mut data.iter().cycle(),
+            };
+            if let Some(differs) = slice.iter().zip(expected).position(|(a, b)| a != b) {
+                return Err(Sense::MISCOMPARE.with_information((at + differs) as u64));
+            }
+            at += slice.len();
+        }
+    }
+    Ok(Reply { wanted_bytes, ..Reply::good() })
+}
+
+fn concat(data: &[Slice]) -> Vec<u8> {
+    data.iter().flat_map(|slice| slice.iter().copied()).collect()
+}
+
+async fn write_same<D: BlockDevice>(
+    device: &D,
+    geometry: Geometry,
+    extent: Extent,
+    no_data: bool,
+    data: &[Slice],
+) -> Result<Reply, Sense> {
+    let range = geometry.range(extent)?;
+    let block = geometry.block_bytes as usize;
+    let wanted_bytes = if no_data { 0 } else { block as u64 };
+    let pattern = concat(data);
+    if !no_data && pattern.len() < block {
+        return Err(Sense::INCORRECT_AMOUNT_OF_DATA);
+    }
+    if pattern.iter().all(|&byte| byte == 0) {
+        device.unmap(range).await.map_err(sense_of(geometry))?;
+    } else {
+        let mut repeated = Buf::zeroed(range.len.min(MIB) as usize);
+        repeated.as_mut_slice().chunks_mut(block).for_each(|chunk| chunk.copy_from_slice(&pattern[..block]));
+        let repeated = repeated.into_slice();
+        // Cut at multiples of the block from the start, so that every piece starts with the pattern.
+        for at in (0..range.len).step_by(MIB as usize) {
+            let piece = repeated.slice(0, (range.len - at).min(MIB) as usize);
+            device.write(range.offset + at, vec![piece]).await.map_err(sense_of(geometry))?;
+        }
+    }
+    Ok(Reply { wanted_bytes, ..Reply::good() })
+}
+
+/// The ranges an UNMAP parameter list names (SBC-3 §5.28).
+fn unmap_ranges(geometry: Geometry, list: &[u8]) -> Result<Vec<ByteRange>, Sense> {
+    let Some(length) = list.get(2..4) else { return Err(Sense::PARAMETER_LIST_LENGTH_ERROR) };
+    if list.len() < 8 {
+        return Err(Sense::PARAMETER_LIST_LENGTH_ERROR);
+    }
+    let descriptors = usize::from(u16::from_be_bytes([length[0], length[1]])).min(list.len() - 8) / 16;
+    if descriptors > limits::UNMAP_DESCRIPTORS as usize {
+        return Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST);
+    }
+    let ranges = list[8..].chunks_exact(16).take(descriptors).map(|descriptor| {
+        let lba = descriptor[..8].iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
+        let blocks = descriptor[8..12].iter().fold(0, |n, &byte| n << 8 | u32::from(byte));
+        geometry.range(Extent { lba, blocks })
+    });
+    let ranges: Vec<_> = ranges.collect::<Result<_, _>>()?;
+    if ranges.iter().map(|range| range.len).sum::<u64>() > limits::UNMAP_BYTES {
+        return Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST);
+    }
+    Ok(ranges)
+}
+
+async fn unmap<D: BlockDevice>(
+    device: &D,
+    geometry: Geometry,
+    parameter_bytes: u32,
+    data: &[Slice],
+) -> Result<Reply, Sense> {
+    if parameter_bytes > 0 {
+        if total(data) < parameter_bytes.into() {
+            return Err(Sense::INCORRECT_AMOUNT_OF_DATA);
+        }
+        // All are checked before the first is unmapped.
+        for range in unmap_ranges(geometry, &concat(data))? {
+            if !range.is_empty() {
+                device.unmap(range).await.map_err(sense_of(geometry))?;
+            }
+        }
+    }
+    Ok(Reply { wanted_bytes: parameter_bytes.into(), ..Reply::good() })
+}

@@ -1,0 +1,278 @@
+//! Hosts, their initiator names and mappings, and the sessions that are there.
+
+use crate::{
+    Lun, Nexus, NexusName, TargetError,
+    nexus::{Notice, Shared},
+};
+use parking_lot::Mutex;
+use quoin_scsi::Port;
+use quoin_volume::BlockDevice;
+use quoin_world::{Event, OneShot, one_shot};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use uuid::Uuid;
+
+/// The target portal group of every portal: there is one.
+const PORTAL_GROUP: u16 = 1;
+
+struct Host<D> {
+    initiators: BTreeSet<String>,
+    luns: BTreeMap<Lun, Arc<D>>,
+}
+
+struct State<D> {
+    hosts: BTreeMap<String, Host<D>>,
+    sessions: BTreeMap<NexusName, Arc<Shared>>,
+}
+
+/// A target: its name, hosts, mappings and sessions. Shared by all threads.
+pub struct Target<D> {
+    port: Port,
+    state: Mutex<State<D>>,
+    /// Counts changes of hosts and mappings.
+    version: AtomicU64,
+    sessions_opened: AtomicU64,
+    session_ended: Event,
+}
+
+/// A host, as listed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostView {
+    /// Its name.
+    pub name: String,
+    /// Its initiator names, in lower case.
+    pub initiators: Vec<String>,
+    /// What it sees, by number.
+    pub mappings: Vec<Mapping>,
+}
+
+/// A mapping, as listed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// The number.
+    pub lun: Lun,
+    /// The volume's name.
+    pub volume: String,
+    /// The volume's identity.
+    pub uuid: Uuid,
+}
+
+/// A connected session, as listed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionView {
+    /// Initiator name, in lower case.
+    pub initiator: String,
+    /// The host it belongs to.
+    pub host: Option<String>,
+    /// Where it connected from.
+    pub address: String,
+    /// When it logged in, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
+}
+
+/// The comparable form of an iSCSI name: lower case, as RFC 3722 maps it.
+fn normal(initiator: &str) -> String {
+    initiator.to_lowercase()
+}
+
+fn check_initiator(initiator: &str) -> Result<String, TargetError> {
+    let bad = |reason| Err(TargetError::BadInitiator { initiator: initiator.to_string(), reason });
+    let name = normal(initiator);
+    if !["iqn.", "eui.", "naa."].iter().any(|prefix| name.starts_with(prefix)) {
+        return bad("it starts with neither iqn., eui. nor naa.");
+    }
+    if name.len() > 223 {
+        return bad("it is longer than 223 bytes");
+    }
+    let allowed = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | ':');
+    if !name.chars().all(allowed) {
+        return bad("only letters, digits, '.', '-' and ':' are allowed");
+    }
+    Ok(name)
+}
+
+impl<D: BlockDevice> Target<D> {
+    /// A target named `iqn`, without hosts.
+    pub fn new(iqn: &str) -> Arc<Self> {
+        Arc::new(Self {
+            port: Port { target_name: normal(iqn), group: PORTAL_GROUP },
+            state: Mutex::new(State { hosts: BTreeMap::new(), sessions: BTreeMap::new() }),
+            version: AtomicU64::new(1),
+            sessions_opened: AtomicU64::new(0),
+            session_ended: Event::new(),
+        })
+    }
+
+    /// Its iSCSI name, in lower case.
+    pub fn iqn(&self) -> &str {
+        &self.port.target_name
+    }
+
+    /// Its port: name and portal group tag.
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    /// True if `name` is this target's.
+    pub fn is_named(&self, name: &str) -> bool {
+        normal(name) == self.port.target_name
+    }
+
+    /// Creates a host, or replaces the initiator names of one.
+    ///
+    /// # Errors
+    /// A name that is none, or that another host has.
+    pub fn set_host(&self, host: &str, initiators: &[String]) -> Result<(), TargetError> {
+        let initiators: BTreeSet<_> =
+            initiators.iter().map(|i| check_initiator(i)).collect::<Result<_, _>>()?;
+        let mut state = self.state.lock();
+        for (other, has) in state.hosts.iter().filter(|(name, _)| *name != host) {
+            if let Some(initiator) = has.initiators.intersection(&initiators).next() {
+                let (initiator, host) = (initiator.clone(), other.clone());
+                return Err(TargetError::InitiatorTaken { initiator, host });
+            }
+        }
+        state
+            .hosts
+            .entry(host.to_string())
+            .or_insert_with(|| Host { initiators: BTreeSet::new(), luns: BTreeMap::new() })
+            .initiators = initiators;
+        self.changed();
+        Ok(())
+    }
+
+    /// Removes a host and its mappings. Its initiators see no unit from then on.
+    ///
+    /// # Errors
+    /// No such host.
+    pub fn remove_host(&self, host: &str) -> Result<(), TargetError> {
+        let removed = self.state.lock().hosts.remove(host);
+        removed.ok_or_else(|| TargetError::NoSuchHost { host: host.to_string() })?;
+        self.changed();
+        Ok(())
+    }
+
+    /// Shows `device` to `host` as `lun`. Mapping the same volume there again changes nothing.
+    ///
+    /// # Errors
+    /// No such host, or the number names another volume.
+    pub fn map(&self, host: &str, lun: Lun, device: Arc<D>) -> Result<(), TargetError> {
+        {
+            let mut state = self.state.lock();
+            let entry = state.host(host)?;
+            if let Some(other) = entry.luns.get(&lun).filter(|other| other.uuid() != device.uuid()) {
+                let (host, volume) = (host.to_string(), other.name());
+                return Err(TargetError::LunTaken { host, lun, volume });
+            }
+            entry.luns.insert(lun, device);
+        }
+        self.changed();
+        Ok(())
+    }
+
+    /// Hides what `host` sees as `lun`. Commands already with the device run to their end.
+    ///
+    /// # Errors
+    /// No such host or number.
+    pub fn unmap(&self, host: &str, lun: Lun) -> Result<(), TargetError> {
+        let removed = self.state.lock().host(host)?.luns.remove(&lun);
+        removed.ok_or_else(|| TargetError::NoSuchLun { host: host.to_string(), lun })?;
+        self.changed();
+        Ok(())
+    }
+
+    /// All hosts by name.
+    pub fn hosts(&self) -> Vec<HostView> {
+        let view = |(name, host): (&String, &Host<D>)| HostView {
+            name: name.clone(),
+            initiators: host.initiators.iter().cloned().collect(),
+            mappings: host
+                .luns
+                .iter()
+                .map(|(&lun, device)| Mapping { lun, volume: device.name(), uuid: device.uuid() })
+                .collect(),
+        };
+        self.state.lock().hosts.iter().map(view).collect()
+    }
+
+    /// All sessions by initiator name.
+    pub fn sessions(&self) -> Vec<SessionView> {
+        let state = self.state.lock();
+        let view = |shared: &Arc<Shared>| SessionView {
+            initiator: shared.name.initiator.clone(),
+            host: state.host_of(&shared.name.initiator).map(|(name, _)| name.clone()),
+            address: shared.address.clone(),
+            since_ms: shared.since_ms,
+        };
+        state.sessions.values().map(view).collect()
+    }
+
+    /// Opens the nexus of a session that logged in. An older one of the same name is closed, and the call
+    /// returns once the last command of it has ended.
+    pub async fn connect(self: &Arc<Self>, name: NexusName, address: String, since_ms: u64) -> Nexus<D> {
+        let name = NexusName { initiator: normal(&name.initiator), ..name };
+        let id = self.sessions_opened.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::new(Shared::new(id, name, address, since_ms));
+        self.session_ended
+            .until(|| {
+                let mut state = self.state.lock();
+                if let Some(older) = state.sessions.get(&shared.name) {
+                    older.notify(Notice::Reinstated);
+                    return None;
+                }
+                state.sessions.insert(shared.name.clone(), shared.clone());
+                Some(())
+            })
+            .await;
+        Nexus::new(self.clone(), shared)
+    }
+
+    pub(crate) fn disconnect(&self, shared: &Shared) {
+        self.state.lock().sessions.remove(&shared.name);
+        self.session_ended.notify();
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The mappings of an initiator and the version they are of.
+    pub(crate) fn luns_of(&self, initiator: &str) -> (u64, BTreeMap<Lun, Arc<D>>) {
+        let state = self.state.lock();
+        let luns = state.host_of(initiator).map(|(_, host)| host.luns.clone()).unwrap_or_default();
+        (self.version(), luns)
+    }
+
+    /// Tells every session but `except` that a unit is being reset. Each returned future resolves when that
+    /// session has nothing left running on it.
+    pub(crate) fn announce_reset(&self, unit: Uuid, except: &Shared) -> Vec<OneShot<()>> {
+        let state = self.state.lock();
+        let others = state.sessions.values().filter(|shared| shared.id != except.id);
+        others
+            .map(|shared| {
+                let (sender, done) = one_shot();
+                shared.notify(Notice::UnitReset { unit, done: sender });
+                done
+            })
+            .collect()
+    }
+
+    fn changed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl<D> State<D> {
+    fn host(&mut self, host: &str) -> Result<&mut Host<D>, TargetError> {
+        self.hosts.get_mut(host).ok_or_else(|| TargetError::NoSuchHost { host: host.to_string() })
+    }
+
+    fn host_of(&self, initiator: &str) -> Option<(&String, &Host<D>)> {
+        self.hosts.iter().find(|(_, host)| host.initiators.contains(initiator))
+    }
+}
