@@ -1,1 +1,30 @@
-//! To be written.
+//! One drive of a pool: two labels, two root slots and slabs, on any [`Disk`](quoin_world::Disk).
+//!
+//! ```text
+//! byte 0        label, copy 0 (4 KiB)       byte 131072   root slot 0 (4 KiB)
+//! byte 65536    label, copy 1 (4 KiB)       byte 196608   root slot 1 (4 KiB)
+//! byte 1 MiB    slab 0, slab 1, …           a tail that does not fill a slab is unused
+//! ```
+//!
+//! Promises: a drive that is blank, foreign, resized, stale or of another format version is never taken for
+//! one of the pool, and the refusal says which it is; a label survives a power failure during its rewrite;
+//! an epoch on a drive only grows; after a failed write or flush nothing more is written until the drive is
+//! opened again.
+//!
+//! Does not: know what is in a root slot or a slab, keep checksums of data, retry. Assumes of the disk: one
+//! process has it open, and a write is torn at nothing smaller than 512 bytes.
+
+mod drive;
+mod error;
+mod label;
+mod probe;
+mod set;
+
+pub use drive::{Drive, DriveCounters};
+pub use error::DriveError;
+pub use label::{
+    FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSETS, Label, POOL_NAME_MAX_BYTES, ROOT_BYTES, ROOT_OFFSETS, Roles,
+    SLABS_START_BYTES,
+};
+pub use probe::{Probe, probe};
+pub use set::{open_set, raise_set};

@@ -1,0 +1,421 @@
+//! An open drive.
+//!
+//! Invariants:
+//! 1. At least one intact copy of the label is on the drive at any time after [`Drive::format`]; a rewrite
+//!    touches the other copy only when the first is durable.
+//! 2. The epoch in the label never goes down.
+//! 3. When [`Drive::raise_epoch`] returns, no write begun under a lower epoch is in flight any more.
+//! 4. Once a write or flush has failed or was abandoned, none is submitted again.
+
+use crate::{
+    DriveError, LABEL_OFFSETS, Label, Probe, ROOT_BYTES, ROOT_OFFSETS, SLABS_START_BYTES,
+    label::Copy,
+    probe::{probe, read_copies, require_len, tail},
+};
+use parking_lot::Mutex;
+use quoin_base::{DriveIndex, Epoch};
+use quoin_world::{AsyncMutex, Buf, Completion, Disk, DiskError, DiskOp, Event, Slice};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+const ZEROES_BYTES: u64 = 1 << 20;
+const ZEROES_IN_FLIGHT: usize = 8;
+
+/// An open drive. Shared by `Arc`; all its futures own what they need.
+///
+/// Reads and writes are submitted by the call itself, not by the first poll. A write or flush whose future is
+/// dropped before it ended fails the drive, because nobody will know how it ended.
+pub struct Drive {
+    disk: Arc<dyn Disk>,
+    index: DriveIndex,
+    slabs: u32,
+    slab_bytes: u32,
+    state: Arc<State>,
+    relabelling: AsyncMutex,
+}
+
+/// What a drive has done since it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DriveCounters {
+    /// Reads that succeeded.
+    pub reads: u64,
+    /// Bytes they brought.
+    pub read_bytes: u64,
+    /// Writes that succeeded.
+    pub writes: u64,
+    /// Bytes they wrote.
+    pub write_bytes: u64,
+    /// Flushes that succeeded.
+    pub flushes: u64,
+    /// Operations of any kind that failed.
+    pub errors: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
+    flushes: AtomicU64,
+    errors: AtomicU64,
+}
+
+/// Writes and flushes in flight, those begun under the label's epoch and those from before.
+#[derive(Default)]
+struct Flights {
+    epoch: Epoch,
+    current: u64,
+    older: u64,
+}
+
+struct State {
+    name: String,
+    label: Mutex<Label>,
+    failed: OnceLock<String>,
+    flights: Mutex<Flights>,
+    landed: Event,
+    counters: Counters,
+}
+
+/// One write or flush in flight.
+struct Flight {
+    state: Arc<State>,
+    epoch: Epoch,
+    ended: bool,
+}
+
+impl Drive {
+    /// Makes a drive of `disk`, whatever is on it: wipes the traces of anything else, zeroes the root slots
+    /// and journal slabs so that later writes there change no file system's metadata, and writes both
+    /// labels last. `label.len_bytes` and `label.generation` are set here.
+    pub async fn format(disk: Arc<dyn Disk>, mut label: Label) -> Result<Arc<Drive>, DriveError> {
+        label.len_bytes = disk.len_bytes();
+        label.generation = 1;
+        let slab_bytes = u64::from(label.slab_bytes);
+        require_len(&disk, SLABS_START_BYTES + slab_bytes.max(crate::probe::TAIL_BYTES))?;
+        if let Some(why) = label.problem() {
+            return Err(DriveError::BadLabel { drive: disk.name().into(), why });
+        }
+        zero(&disk, 0, SLABS_START_BYTES).await?;
+        let (tail_start, tail_len) = tail(&disk);
+        zero(&disk, tail_start, tail_len).await?;
+        disk.submit(DiskOp::Flush).await?;
+        zero(&disk, SLABS_START_BYTES, slab_bytes * u64::from(label.journal_slabs)).await?;
+        disk.submit(DiskOp::Flush).await?;
+        for copy in 0..LABEL_OFFSETS.len() {
+            write_label(&disk, copy, &label).await?;
+        }
+        Ok(Self::new(disk, label))
+    }
+
+    /// Opens a drive by its newest intact label and mends the other copy if it differs. Refuses a disk that
+    /// is blank, foreign, of another format version or not of the size it was initialised with.
+    pub async fn open(disk: Arc<dyn Disk>) -> Result<Arc<Drive>, DriveError> {
+        let drive = || disk.name().to_owned();
+        let label = match probe(&disk).await? {
+            Probe::Quoin(label) => label,
+            Probe::Blank => return Err(DriveError::Blank { drive: drive() }),
+            Probe::Foreign(what) => return Err(DriveError::Foreign { drive: drive(), what }),
+        };
+        let (found, expected) = (disk.len_bytes(), label.len_bytes);
+        if found != expected {
+            return Err(DriveError::Resized { drive: drive(), found, expected });
+        }
+        for (copy, content) in read_copies(&disk).await?.into_iter().enumerate() {
+            if !matches!(content, Copy::Valid(l) if *l == label) {
+                write_label(&disk, copy, &label).await?;
+            }
+        }
+        Ok(Self::new(disk, label))
+    }
+
+    fn new(disk: Arc<dyn Disk>, label: Label) -> Arc<Drive> {
+        let flights = Flights { epoch: label.epoch, ..Flights::default() };
+        Arc::new(Drive {
+            index: label.index,
+            slabs: label.slabs(),
+            slab_bytes: label.slab_bytes,
+            relabelling: AsyncMutex::new(),
+            state: Arc::new(State {
+                name: disk.name().to_owned(),
+                label: Mutex::new(label),
+                failed: OnceLock::new(),
+                flights: Mutex::new(flights),
+                landed: Event::new(),
+                counters: Counters::default(),
+            }),
+            disk,
+        })
+    }
+
+    /// The label as it is on the drive.
+    pub fn label(&self) -> Label {
+        self.state.label.lock().clone()
+    }
+
+    /// The disk's name: its path.
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// Its position in the pool.
+    pub fn index(&self) -> DriveIndex {
+        self.index
+    }
+
+    /// The highest epoch it has durably seen.
+    pub fn epoch(&self) -> Epoch {
+        self.state.label.lock().epoch
+    }
+
+    /// Whole slabs that fit, those of the journal included.
+    pub fn slabs(&self) -> u32 {
+        self.slabs
+    }
+
+    /// The disk's unit of I/O: 512 or 4096.
+    pub fn block_bytes(&self) -> u32 {
+        self.disk.block_bytes()
+    }
+
+    /// True once a write or flush has failed; writes and flushes are refused from then on.
+    pub fn is_failed(&self) -> bool {
+        self.state.failed.get().is_some()
+    }
+
+    /// What it has done since it was opened.
+    pub fn counters(&self) -> DriveCounters {
+        let c = &self.state.counters;
+        DriveCounters {
+            reads: c.reads.load(Relaxed),
+            read_bytes: c.read_bytes.load(Relaxed),
+            writes: c.writes.load(Relaxed),
+            write_bytes: c.write_bytes.load(Relaxed),
+            flushes: c.flushes.load(Relaxed),
+            errors: c.errors.load(Relaxed),
+        }
+    }
+
+    /// Fences lower epochs: when this returns, `to` is durable in both labels and no write begun under a
+    /// lower epoch is in flight. Refuses an epoch that is not higher than the drive's.
+    pub async fn raise_epoch(&self, to: Epoch) -> Result<(), DriveError> {
+        let _one_at_a_time = self.relabelling.lock().await;
+        let mut label = self.label();
+        if to <= label.epoch {
+            let (drive, current) = (self.name().to_owned(), label.epoch);
+            return Err(DriveError::Fenced { drive, current, asked: to });
+        }
+        label.epoch = to;
+        label.generation += 1;
+        let first = (label.generation % 2) as usize;
+        for copy in [first, 1 - first] {
+            let write = vec![label.encode()];
+            self.write_at(LABEL_OFFSETS[copy], write, true).await?;
+        }
+        *self.state.label.lock() = label;
+        {
+            let mut flights = self.state.flights.lock();
+            flights.epoch = to;
+            flights.older += std::mem::take(&mut flights.current);
+        }
+        let state = &self.state;
+        state.landed.until(|| (state.flights.lock().older == 0).then_some(())).await;
+        Ok(())
+    }
+
+    /// Both root slots, whatever is in them.
+    pub async fn read_roots(&self) -> Result<[Box<[u8; ROOT_BYTES]>; 2], DriveError> {
+        let [first, second] = ROOT_OFFSETS.map(|offset| self.read_at(offset, ROOT_BYTES));
+        let boxed = |buf: Buf| {
+            let mut root = Box::new([0; ROOT_BYTES]);
+            root.copy_from_slice(&buf);
+            root
+        };
+        Ok([boxed(first.await?), boxed(second.await?)])
+    }
+
+    /// Writes root slot `slot`, 0 or 1, durably. `bytes` must be [`ROOT_BYTES`] long.
+    pub async fn write_root(&self, slot: usize, bytes: Buf) -> Result<(), DriveError> {
+        assert_eq!(bytes.len(), ROOT_BYTES, "a root fills its slot");
+        self.write_at(ROOT_OFFSETS[slot], vec![bytes.into_slice()], true).await
+    }
+
+    /// Reads `len` bytes from byte `offset` of slab `slab`.
+    pub fn read_slab(
+        &self,
+        slab: u32,
+        offset: u64,
+        len: usize,
+    ) -> impl Future<Output = Result<Buf, DriveError>> + Send + use<> {
+        let read = self.place(slab, offset, len as u64).map(|at| self.read_at(at, len));
+        async move { read?.await }
+    }
+
+    /// Writes `data` one slice after the other from byte `offset` of slab `slab`. `durable`: survives a
+    /// power failure when done; otherwise after the next [`Drive::flush`] begun after that.
+    pub fn write_slab(
+        &self,
+        slab: u32,
+        offset: u64,
+        data: Vec<Slice>,
+        durable: bool,
+    ) -> impl Future<Output = Result<(), DriveError>> + Send + use<> {
+        let len = data.iter().map(|s| s.len() as u64).sum();
+        let write = self.place(slab, offset, len).map(|at| self.write_at(at, data, durable));
+        async move { write?.await }
+    }
+
+    /// Returns when every write that ended before the call would survive a power failure.
+    pub async fn flush(&self) -> Result<(), DriveError> {
+        let (flight, done) = self.depart(DiskOp::Flush)?;
+        flight.land(done.await, |counters| {
+            counters.flushes.fetch_add(1, Relaxed);
+        })
+    }
+
+    fn read_at(
+        &self,
+        offset: u64,
+        len: usize,
+    ) -> impl Future<Output = Result<Buf, DriveError>> + Send + use<> {
+        let done = self.disk.submit(DiskOp::Read { offset, buf: Buf::zeroed(len) });
+        let state = self.state.clone();
+        async move {
+            let outcome = done.await;
+            match &outcome {
+                Ok(_) => {
+                    state.counters.reads.fetch_add(1, Relaxed);
+                    state.counters.read_bytes.fetch_add(len as u64, Relaxed);
+                }
+                Err(_) => {
+                    state.counters.errors.fetch_add(1, Relaxed);
+                }
+            }
+            Ok(outcome?)
+        }
+    }
+
+    fn write_at(
+        &self,
+        offset: u64,
+        data: Vec<Slice>,
+        durable: bool,
+    ) -> impl Future<Output = Result<(), DriveError>> + Send + use<> {
+        let len: u64 = data.iter().map(|s| s.len() as u64).sum();
+        let departed = self.depart(DiskOp::Write { offset, data, durable });
+        async move {
+            let (flight, done) = departed?;
+            flight.land(done.await, |counters| {
+                counters.writes.fetch_add(1, Relaxed);
+                counters.write_bytes.fetch_add(len, Relaxed);
+            })
+        }
+    }
+
+    fn depart(&self, op: DiskOp) -> Result<(Flight, Completion), DriveError> {
+        if let Some(cause) = self.state.failed.get() {
+            return Err(DriveError::Failed { drive: self.name().to_owned(), cause: cause.clone() });
+        }
+        let epoch = {
+            let mut flights = self.state.flights.lock();
+            flights.current += 1;
+            flights.epoch
+        };
+        Ok((Flight { state: self.state.clone(), epoch, ended: false }, self.disk.submit(op)))
+    }
+
+    fn place(&self, slab: u32, offset: u64, len: u64) -> Result<u64, DriveError> {
+        let block = u64::from(self.disk.block_bytes());
+        let fits = offset.checked_add(len).is_some_and(|end| end <= u64::from(self.slab_bytes));
+        let aligned = offset.is_multiple_of(block) && len.is_multiple_of(block);
+        if slab < self.slabs && fits && aligned && len > 0 {
+            return Ok(SLABS_START_BYTES + u64::from(slab) * u64::from(self.slab_bytes) + offset);
+        }
+        Err(DriveError::OutOfRange {
+            drive: self.name().to_owned(),
+            slab,
+            offset,
+            len,
+            slabs: self.slabs,
+            slab_bytes: self.slab_bytes,
+            block_bytes: self.disk.block_bytes(),
+        })
+    }
+}
+
+impl Flight {
+    fn land(
+        mut self,
+        outcome: Result<Buf, DiskError>,
+        count: impl FnOnce(&Counters),
+    ) -> Result<(), DriveError> {
+        self.ended = true;
+        match outcome {
+            Ok(_) => {
+                count(&self.state.counters);
+                Ok(())
+            }
+            Err(error) => {
+                self.state.fail(error.to_string());
+                Err(error.into())
+            }
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.state.fail("a write was abandoned before it ended".into());
+        }
+        let all_older_landed = {
+            let mut flights = self.state.flights.lock();
+            let current = flights.epoch == self.epoch;
+            let count = if current { &mut flights.current } else { &mut flights.older };
+            *count -= 1;
+            !current && flights.older == 0
+        };
+        if all_older_landed {
+            self.state.landed.notify();
+        }
+    }
+}
+
+impl State {
+    fn fail(&self, cause: String) {
+        self.counters.errors.fetch_add(1, Relaxed);
+        let _ = self.failed.set(cause);
+    }
+}
+
+async fn write_label(disk: &Arc<dyn Disk>, copy: usize, label: &Label) -> Result<(), DriveError> {
+    let write = DiskOp::Write { offset: LABEL_OFFSETS[copy], data: vec![label.encode()], durable: true };
+    disk.submit(write).await?;
+    Ok(())
+}
+
+/// Writes zeroes over the range, several writes at a time. Not durable yet.
+async fn zero(disk: &Arc<dyn Disk>, start: u64, len: u64) -> Result<(), DriveError> {
+    let zeroes = Buf::zeroed(ZEROES_BYTES as usize).into_slice();
+    let mut in_flight = VecDeque::with_capacity(ZEROES_IN_FLIGHT);
+    for piece in quoin_base::ByteRange::new(start, len).split(ZEROES_BYTES) {
+        if in_flight.len() == ZEROES_IN_FLIGHT
+            && let Some(oldest) = in_flight.pop_front()
+        {
+            oldest.await?;
+        }
+        let data = vec![zeroes.slice(0, piece.len as usize)];
+        in_flight.push_back(disk.submit(DiskOp::Write { offset: piece.offset, data, durable: false }));
+    }
+    for rest in in_flight {
+        rest.await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Why a drive was refused or an operation on it failed.
+
+use quoin_base::{DriveIndex, Epoch, PoolId};
+use quoin_world::DiskError;
+use thiserror::Error;
+
+/// Why a drive was refused or an operation on it failed.
+#[derive(Debug, Error)]
+pub enum DriveError {
+    /// The disk below reported it.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// An earlier write or flush failed.
+    #[error(
+        "drive {drive} takes no more writes since one failed ({cause}); check the drive, then open the pool again"
+    )]
+    Failed {
+        /// The drive.
+        drive: String,
+        /// What failed first.
+        cause: String,
+    },
+    /// There is no label on it.
+    #[error("drive {drive} is blank; initialise it first")]
+    Blank {
+        /// The drive.
+        drive: String,
+    },
+    /// It holds something else.
+    #[error("drive {drive} holds {what}, not a part of a Quoin pool; it was left as it is")]
+    Foreign {
+        /// The drive.
+        drive: String,
+        /// What it holds.
+        what: String,
+    },
+    /// It has labels, none of which can be believed.
+    #[error(
+        "drive {drive} is Quoin's but no copy of its label is intact ({why}); restore it from another copy of the drive"
+    )]
+    LabelDamaged {
+        /// The drive.
+        drive: String,
+        /// What is wrong with the better copy.
+        why: String,
+    },
+    /// Another version of Quoin wrote it.
+    #[error(
+        "drive {drive} has on-disk format {found}; this Quoin reads and writes format {expected} only; use the version that wrote it"
+    )]
+    FormatVersion {
+        /// The drive.
+        drive: String,
+        /// The version in its label.
+        found: u32,
+        /// [`crate::FORMAT_VERSION`].
+        expected: u32,
+    },
+    /// Its size is not what it was.
+    #[error(
+        "drive {drive} has {found} bytes but had {expected} when it was initialised; give it its old size back"
+    )]
+    Resized {
+        /// The drive.
+        drive: String,
+        /// Size now, in bytes.
+        found: u64,
+        /// Size in its label, in bytes.
+        expected: u64,
+    },
+    /// It cannot hold one slab and the journal.
+    #[error("drive {drive} has {found} bytes and needs at least {needed}")]
+    TooSmall {
+        /// The drive.
+        drive: String,
+        /// Its size in bytes.
+        found: u64,
+        /// The least size in bytes.
+        needed: u64,
+    },
+    /// A label to write makes no sense.
+    #[error("drive {drive} cannot be initialised: {why}")]
+    BadLabel {
+        /// The drive.
+        drive: String,
+        /// Which field, and why.
+        why: String,
+    },
+    /// An epoch that does not grow: someone else owns the drive by now.
+    #[error(
+        "drive {drive} is at epoch {current} and refuses epoch {asked}: another owner has taken the pool over"
+    )]
+    Fenced {
+        /// The drive.
+        drive: String,
+        /// Its epoch.
+        current: Epoch,
+        /// The epoch asked for.
+        asked: Epoch,
+    },
+    /// A place outside the drive's slabs, or not aligned.
+    #[error(
+        "drive {drive}: {len} bytes at {offset} of slab {slab} is outside its {slabs} slabs of {slab_bytes} bytes or not aligned to {block_bytes}"
+    )]
+    OutOfRange {
+        /// The drive.
+        drive: String,
+        /// The slab asked for.
+        slab: u32,
+        /// First byte within the slab.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+        /// Slabs the drive has.
+        slabs: u32,
+        /// Size of a slab.
+        slab_bytes: u32,
+        /// The disk's unit of I/O.
+        block_bytes: u32,
+    },
+    /// No drives were given.
+    #[error("no drives were given")]
+    NoDrives,
+    /// Drives of two pools.
+    #[error(
+        "drive {drive} belongs to pool {found}, the others to pool {expected}; give the drives of one pool only"
+    )]
+    OtherPool {
+        /// The drive that does not fit.
+        drive: String,
+        /// Its pool.
+        found: PoolId,
+        /// The pool of the first drive.
+        expected: PoolId,
+    },
+    /// One index twice.
+    #[error(
+        "drives {first} and {second} are both number {index} of the pool: one is a copy; give only the current one"
+    )]
+    Duplicate {
+        /// One of them.
+        first: String,
+        /// The other.
+        second: String,
+        /// The index in both labels.
+        index: DriveIndex,
+    },
+    /// Some of the pool's drives were not given.
+    #[error(
+        "the pool has {total} drives; number {missing} missing, present are {present}; bring all of them back"
+    )]
+    Missing {
+        /// How many drives the pool has.
+        total: u16,
+        /// The missing indices, as text.
+        missing: String,
+        /// The indices that are there with their drives, as text.
+        present: String,
+    },
+    /// It was away while the pool went on.
+    #[error(
+        "drive {drive} is stale: it was away at epoch {found} while the pool went on to {newest}; bring the current drive"
+    )]
+    Stale {
+        /// The drive.
+        drive: String,
+        /// Its epoch.
+        found: Epoch,
+        /// The newest epoch among the drives.
+        newest: Epoch,
+    },
+}

@@ -1,0 +1,214 @@
+//! The label: who a drive is. 4 KiB, little-endian, kept twice.
+//!
+//! Magic, version and checksum have the same place in every format version, so that a drive of another one
+//! is recognised and refused rather than taken for a damaged one.
+
+use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, crc64};
+use quoin_world::{Buf, Slice};
+use uuid::Uuid;
+use zerocopy::{
+    FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned,
+    little_endian::{U16, U32, U64},
+};
+
+/// The on-disk format this code reads and writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// Size of a label.
+pub const LABEL_BYTES: usize = 4096;
+/// Where the two copies of the label are.
+pub const LABEL_OFFSETS: [u64; 2] = [0, 65536];
+/// Size of a root slot.
+pub const ROOT_BYTES: usize = 4096;
+/// Where the two root slots are.
+pub const ROOT_OFFSETS: [u64; 2] = [131_072, 196_608];
+/// Where slab 0 begins.
+pub const SLABS_START_BYTES: u64 = 1 << 20;
+/// The longest name of a pool, in bytes of UTF-8.
+pub const POOL_NAME_MAX_BYTES: usize = 64;
+
+const MAGIC: [u8; 8] = *b"QUOINDRV";
+const ROLE_JOURNAL: u32 = 1;
+const ROLE_DATA: u32 = 2;
+const CHECKSUM_OFFSET: usize = LABEL_BYTES - 8;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawLabel {
+    magic: [u8; 8],
+    version: U32,
+    index: U16,
+    drives: U16,
+    pool: [u8; 16],
+    drive: [u8; 16],
+    pool_name: [u8; POOL_NAME_MAX_BYTES],
+    len_bytes: U64,
+    slab_bytes: U32,
+    row_bytes: U32,
+    block_bytes: U32,
+    journal_slabs: U32,
+    epoch: U64,
+    generation: U64,
+    journal_set: U64,
+    created_ms: U64,
+    roles: U32,
+    reserved: [u8; 3916],
+    checksum: U64,
+}
+
+const _: () = assert!(size_of::<RawLabel>() == LABEL_BYTES);
+const _: () = assert!(std::mem::offset_of!(RawLabel, version) == 8);
+const _: () = assert!(std::mem::offset_of!(RawLabel, roles) == 168);
+const _: () = assert!(std::mem::offset_of!(RawLabel, checksum) == CHECKSUM_OFFSET);
+
+/// What a drive is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Roles {
+    /// It holds journal extents.
+    pub journal: bool,
+    /// It holds segments.
+    pub data: bool,
+}
+
+/// Who a drive is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// The pool it is part of.
+    pub pool: PoolId,
+    /// The pool's name, at most [`POOL_NAME_MAX_BYTES`].
+    pub pool_name: String,
+    /// The drive's own identity.
+    pub drive: DriveId,
+    /// Its position in the pool.
+    pub index: DriveIndex,
+    /// How many drives the pool has.
+    pub drives: u16,
+    /// What it is used for.
+    pub roles: Roles,
+    /// Its size when it was initialised.
+    pub len_bytes: u64,
+    /// Size of a slab; a multiple of `row_bytes`.
+    pub slab_bytes: u32,
+    /// How much of a slab one row takes; a multiple of `block_bytes`.
+    pub row_bytes: u32,
+    /// The pool's block size; a multiple of 4096.
+    pub block_bytes: u32,
+    /// How many of its first slabs are journal extents; 0 without that role.
+    pub journal_slabs: u32,
+    /// The highest owner's term the drive has seen.
+    pub epoch: Epoch,
+    /// How many times the label was written.
+    pub generation: u64,
+    /// Generation of the set of drives the journal is written to.
+    pub journal_set: u64,
+    /// When the drive was initialised, in milliseconds since the Unix epoch.
+    pub created_ms: u64,
+}
+
+/// What one copy of the label turned out to be.
+pub(crate) enum Copy {
+    Valid(Box<Label>),
+    OtherVersion(u32),
+    Damaged(String),
+    Absent,
+}
+
+impl Label {
+    /// Whole slabs in a drive of this label.
+    pub fn slabs(&self) -> u32 {
+        let slabs = self.len_bytes.saturating_sub(SLABS_START_BYTES) / u64::from(self.slab_bytes.max(1));
+        u32::try_from(slabs).unwrap_or(u32::MAX)
+    }
+
+    /// Why no drive can have this label, if so.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let unit = |name: &str, value: u32, of: u32| {
+            (value == 0 || of == 0 || !value.is_multiple_of(of))
+                .then(|| format!("{name} {value} is not a multiple of {of}"))
+        };
+        if self.pool_name.len() > POOL_NAME_MAX_BYTES || self.pool_name.contains('\0') {
+            return Some(format!(
+                "the pool's name takes more than {POOL_NAME_MAX_BYTES} bytes or holds a zero byte"
+            ));
+        }
+        if self.index.0 >= self.drives {
+            return Some(format!("it is number {} of only {} drives", self.index, self.drives));
+        }
+        if self.journal_slabs > self.slabs() || self.roles.journal != (self.journal_slabs > 0) {
+            return Some(format!(
+                "{} of {} slabs as journal do not fit its role",
+                self.journal_slabs,
+                self.slabs()
+            ));
+        }
+        unit("block size", self.block_bytes, 4096)
+            .or_else(|| unit("row size", self.row_bytes, self.block_bytes))
+            .or_else(|| unit("slab size", self.slab_bytes, self.row_bytes))
+    }
+
+    /// The label as it is on a drive.
+    pub(crate) fn encode(&self) -> Slice {
+        let mut raw = RawLabel::new_zeroed();
+        raw.magic = MAGIC;
+        raw.version = FORMAT_VERSION.into();
+        raw.index = self.index.0.into();
+        raw.drives = self.drives.into();
+        raw.pool = *self.pool.0.as_bytes();
+        raw.drive = *self.drive.0.as_bytes();
+        raw.pool_name[..self.pool_name.len()].copy_from_slice(self.pool_name.as_bytes());
+        raw.len_bytes = self.len_bytes.into();
+        raw.slab_bytes = self.slab_bytes.into();
+        raw.row_bytes = self.row_bytes.into();
+        raw.block_bytes = self.block_bytes.into();
+        raw.journal_slabs = self.journal_slabs.into();
+        raw.epoch = self.epoch.0.into();
+        raw.generation = self.generation.into();
+        raw.journal_set = self.journal_set.into();
+        raw.created_ms = self.created_ms.into();
+        raw.roles =
+            (u32::from(self.roles.journal) * ROLE_JOURNAL + u32::from(self.roles.data) * ROLE_DATA).into();
+        raw.checksum = crc64(&raw.as_bytes()[..CHECKSUM_OFFSET]).0.into();
+        Buf::copy_of(raw.as_bytes()).into_slice()
+    }
+
+    /// Reads one copy. Any bytes of any length are fine.
+    pub(crate) fn decode(bytes: &[u8]) -> Copy {
+        let Ok((raw, _)) = RawLabel::ref_from_prefix(bytes) else { return Copy::Absent };
+        if raw.magic != MAGIC {
+            return Copy::Absent;
+        }
+        if raw.checksum.get() != crc64(&raw.as_bytes()[..CHECKSUM_OFFSET]).0 {
+            return Copy::Damaged("its checksum does not match".into());
+        }
+        if raw.version.get() != FORMAT_VERSION {
+            return Copy::OtherVersion(raw.version.get());
+        }
+        let name_len = raw.pool_name.iter().position(|&b| b == 0).unwrap_or(POOL_NAME_MAX_BYTES);
+        let Ok(pool_name) = std::str::from_utf8(&raw.pool_name[..name_len]) else {
+            return Copy::Damaged("the pool's name is not UTF-8".into());
+        };
+        let label = Label {
+            pool: PoolId(Uuid::from_bytes(raw.pool)),
+            pool_name: pool_name.to_owned(),
+            drive: DriveId(Uuid::from_bytes(raw.drive)),
+            index: DriveIndex(raw.index.get()),
+            drives: raw.drives.get(),
+            roles: Roles {
+                journal: raw.roles.get() & ROLE_JOURNAL != 0,
+                data: raw.roles.get() & ROLE_DATA != 0,
+            },
+            len_bytes: raw.len_bytes.get(),
+            slab_bytes: raw.slab_bytes.get(),
+            row_bytes: raw.row_bytes.get(),
+            block_bytes: raw.block_bytes.get(),
+            journal_slabs: raw.journal_slabs.get(),
+            epoch: Epoch(raw.epoch.get()),
+            generation: raw.generation.get(),
+            journal_set: raw.journal_set.get(),
+            created_ms: raw.created_ms.get(),
+        };
+        match label.problem() {
+            None => Copy::Valid(Box::new(label)),
+            Some(why) => Copy::Damaged(why),
+        }
+    }
+}
