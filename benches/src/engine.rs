@@ -1,0 +1,195 @@
+//! Keeps a number of transfers in flight on one session until their source runs dry.
+//!
+//! Closed loop: one wake-up reads what has come, completes it, starts as many new commands, sends them together.
+
+use std::time::Instant;
+
+use anyhow::{Result, anyhow, bail, ensure};
+
+use crate::connection::{Connection, Sense};
+use crate::pdu::{Event, Header, opcode, transfer_cdb};
+use crate::sender::Sender;
+
+/// One transfer, in bytes of the logical unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Io {
+    pub(crate) write: bool,
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+}
+
+/// What a source wants to happen next.
+pub(crate) enum Next {
+    Start(Io),
+    /// Nothing until one in flight has completed.
+    Wait,
+    Done,
+}
+
+/// Where transfers come from and go to.
+pub(crate) trait Source {
+    /// Whether the engine must keep what reads return.
+    fn wants_data(&self) -> bool;
+    fn next(&mut self, now: Instant) -> Next;
+    /// Fills in what a write is to carry.
+    fn fill(&mut self, io: Io, data: &mut [u8]);
+    /// Takes a completed transfer; `data` is what a read returned, if wanted.
+    fn completed(&mut self, io: Io, data: &[u8], started: Instant, now: Instant) -> Result<()>;
+}
+
+struct Slot {
+    io: Option<Io>,
+    data: Vec<u8>,
+    started: Instant,
+    received: u32,
+}
+
+impl AsRef<[u8]> for Slot {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+/// How transfers are put on the wire.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) depth: usize,
+    pub(crate) largest_bytes: usize,
+    pub(crate) block_bytes: u32,
+    pub(crate) fua: bool,
+}
+
+struct Engine<'a> {
+    shape: Shape,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    sense: Vec<u8>,
+    source: &'a mut dyn Source,
+}
+
+/// Runs `source` dry.
+pub(crate) fn run(connection: &mut Connection, source: &mut dyn Source, shape: Shape) -> Result<()> {
+    let mut noise = crate::rng::Rng::new(shape.depth as u64);
+    let slots = (0..shape.depth)
+        .map(|_| {
+            let mut data = vec![0; shape.largest_bytes];
+            noise.fill(&mut data);
+            Slot { io: None, data, started: Instant::now(), received: 0 }
+        })
+        .collect();
+    let mut engine =
+        Engine { shape, slots, free: (0..shape.depth).rev().collect(), sense: Vec::new(), source };
+    let mut now = Instant::now();
+    loop {
+        let done = engine.start(&mut connection.sender, now)?;
+        if done && engine.free.len() == shape.depth {
+            return Ok(());
+        }
+        connection.flush(&engine.slots)?;
+        if connection.wait_for_input()? {
+            let mut arrived = None;
+            connection.receive(|sender, header, event| {
+                let now = *arrived.get_or_insert_with(Instant::now);
+                engine.take(sender, header, event, now)
+            })?;
+            now = arrived.unwrap_or_else(Instant::now);
+        }
+    }
+}
+
+impl Engine<'_> {
+    /// Starts all that may start; true when the source is dry.
+    fn start(&mut self, sender: &mut Sender, now: Instant) -> Result<bool> {
+        while let Some(&slot) = self.free.last()
+            && sender.window_is_open()
+        {
+            match self.source.next(now) {
+                Next::Start(io) => {
+                    self.free.pop();
+                    let entry = &mut self.slots[slot];
+                    if io.write {
+                        self.source.fill(io, &mut entry.data[..io.len as usize]);
+                    }
+                    (entry.io, entry.started) = (Some(io), now);
+                    self.send(sender, slot, io);
+                }
+                Next::Wait => {
+                    ensure!(
+                        self.free.len() < self.shape.depth,
+                        "the source waits though nothing is in flight"
+                    );
+                    return Ok(false);
+                }
+                Next::Done => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    fn send(&mut self, sender: &mut Sender, slot: usize, io: Io) {
+        self.slots[slot].received = 0;
+        let block = u64::from(self.shape.block_bytes);
+        let blocks = io.len / self.shape.block_bytes;
+        let cdb = transfer_cdb(io.write, io.write && self.shape.fua, io.offset / block, blocks);
+        sender.push_command(slot, cdb, io.len, io.write.then_some(slot));
+    }
+
+    fn take(&mut self, sender: &mut Sender, header: &Header, event: Event<'_>, now: Instant) -> Result<()> {
+        let index = header.itt() as usize;
+        let Some((slot, io)) = self.slots.get_mut(index).and_then(|slot| slot.io.map(|io| (slot, io))) else {
+            bail!("the target sent {header:?} for a command that is not in flight");
+        };
+        match (header.opcode(), event) {
+            (opcode::DATA_IN, Event::Data { offset, bytes }) if !io.write => {
+                let at = header.u32_at(40) as usize + offset as usize;
+                ensure!(
+                    at + bytes.len() <= io.len as usize,
+                    "the target sent data beyond what {io:?} asked for"
+                );
+                if self.source.wants_data() {
+                    slot.data[at..at + bytes.len()].copy_from_slice(bytes);
+                }
+                slot.received += bytes.len() as u32;
+                Ok(())
+            }
+            (opcode::DATA_IN, Event::End) if header.flags() & 1 == 0 => Ok(()),
+            (opcode::DATA_IN, Event::End) => self.complete(sender, index, io, header, now),
+            (opcode::R2T, Event::End) if io.write => {
+                let end = u64::from(header.u32_at(40)) + u64::from(header.u32_at(44));
+                ensure!(end <= u64::from(io.len), "the target asked for data beyond what {io:?} has");
+                sender.push_data_out(header);
+                Ok(())
+            }
+            (opcode::RESPONSE, Event::Data { bytes, .. }) => {
+                self.sense.extend_from_slice(bytes);
+                Ok(())
+            }
+            (opcode::RESPONSE, Event::End) => self.complete(sender, index, io, header, now),
+            _ => Err(anyhow!("the target sent {header:?} in answer to {io:?}")),
+        }
+    }
+
+    fn complete(
+        &mut self,
+        sender: &mut Sender,
+        index: usize,
+        io: Io,
+        header: &Header,
+        now: Instant,
+    ) -> Result<()> {
+        let segment = std::mem::take(&mut self.sense);
+        if header.0[3] != 0 || header.opcode() == opcode::RESPONSE && header.0[2] != 0 {
+            let sense = Sense::of(header, &segment);
+            if sense.is_unit_attention() {
+                self.send(sender, index, io); // a notice, not a refusal: the same command again
+                return Ok(());
+            }
+            bail!("the target failed {io:?}: {sense}, iSCSI response {:#04x}", header.0[2]);
+        }
+        let slot = &mut self.slots[index];
+        ensure!(io.write || slot.received == io.len, "{io:?} returned {} bytes and said GOOD", slot.received);
+        slot.io = None;
+        self.free.push(index);
+        self.source.completed(io, &slot.data[..io.len as usize], slot.started, now)
+    }
+}

@@ -1,0 +1,110 @@
+//! Puts load on iSCSI targets and compares them.
+//!
+//! Promises: figures come from measurement only; the generator's own CPU is always shown beside the target's; what
+//! is verified is verified byte by byte. Knows nothing of Quoin but its command line: every target is a process and
+//! a portal.
+
+mod connection;
+mod engine;
+mod ledger;
+mod load;
+mod pdu;
+mod proc;
+mod process;
+mod report;
+mod rng;
+mod sender;
+mod stats;
+mod tgtd;
+mod units;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand, ValueEnum};
+use serde_json::json;
+
+#[derive(Debug, Parser)]
+#[command(name = "quoin-bench", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Put load on one logical unit and show what came of it.
+    ///
+    /// Example: quoin-bench load --portal 127.0.0.1:3260 --target iqn.2026-11.io.quoin:array --lun 1
+    /// --rw randrw --bs 8k --depth 32 --mix 70 --seconds 10 --verify
+    #[command(verbatim_doc_comment)]
+    Load {
+        #[command(flatten)]
+        spec: load::Spec,
+        /// Table for people or JSON for programs.
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+    },
+    /// Read back what an earlier `load --verify --ledger FILE` wrote.
+    Verify {
+        #[command(flatten)]
+        at: load::At,
+        /// The ledger that the load saved.
+        #[arg(long, value_name = "FILE")]
+        ledger: PathBuf,
+    },
+    /// Serve a file with tgtd on a free port until standard input ends; prints portal and pid as JSON.
+    Tgtd {
+        /// The file to serve.
+        #[arg(long, value_name = "FILE")]
+        file: PathBuf,
+        /// Backing store: rdwr, rdwr-direct, rdwr-sync, rdwr-sync-direct or aio.
+        #[arg(long, value_parser = tgtd::Store::parse, default_value = "rdwr")]
+        store: tgtd::Store,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("quoin-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// False when all ran but the data was wrong or a row is invalid.
+fn run(cli: Cli) -> Result<bool> {
+    match cli.command {
+        Command::Load { spec, output } => {
+            let report = load::run(&spec)?;
+            match output {
+                Output::Table => print!("{}", report::table(&report)),
+                Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+            }
+            Ok(report.verified.is_none_or(|verified| report::explain(&verified)))
+        }
+        Command::Verify { at, ledger } => {
+            let verified = load::verify(&at, &ledger)?;
+            println!("{} blocks verified, {} mismatches", verified.blocks, verified.mismatches);
+            Ok(report::explain(&verified))
+        }
+        Command::Tgtd { file, store } => {
+            let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let tgtd = tgtd::Tgtd::start(dir, &file, store)?;
+            let pid = tgtd.process.pid();
+            println!("{}", json!({ "portal": tgtd.portal, "target": tgtd::TARGET, "lun": 1, "pid": pid }));
+            std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+            Ok(true)
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Programs started for a measurement: they end with the value that stands for them.
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a program may take to end after SIGTERM before it is killed.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// A child process; terminated when dropped.
+pub(crate) struct Running {
+    name: &'static str,
+    child: Child,
+}
+
+impl Running {
+    pub(crate) fn start(name: &'static str, mut command: Command) -> Result<Running> {
+        let child = command.spawn().with_context(|| format!("cannot start: {}", line(&command)))?;
+        Ok(Running { name, child })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended with {status}", self.name),
+        }
+    }
+
+    /// Asks the program to end, and waits; kills it only if it does not listen.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        if self.child.try_wait()?.is_none() {
+            kill_process(pid, Signal::TERM)?;
+            let limit = Instant::now() + GRACE;
+            while self.child.try_wait()?.is_none() {
+                if Instant::now() > limit {
+                    self.child.kill()?;
+                    self.child.wait()?;
+                    bail!("{} did not end within {} s of SIGTERM and was killed", self.name, GRACE.as_secs());
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            eprintln!("quoin-bench: {error:#}");
+        }
+    }
+}
+
+/// A loopback address nobody listens on just now.
+pub(crate) fn free_port() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// Polls until `done` says so.
+pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let end = Instant::now() + limit;
+    while !done()? {
+        if Instant::now() > end {
+            bail!("waited {} s in vain until {what}", limit.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A command as one would type it.
+pub(crate) fn line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}

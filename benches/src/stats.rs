@@ -1,0 +1,133 @@
+//! Latency histograms and what is told of them.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Latencies of reads and writes, in nanoseconds to three digits.
+pub(crate) struct Latencies {
+    read: Histogram<u64>,
+    write: Histogram<u64>,
+}
+
+/// One direction's figures.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Side {
+    pub(crate) ios: u64,
+    pub(crate) iops: f64,
+    /// Millions of bytes a second.
+    pub(crate) mb_per_second: f64,
+    pub(crate) latency_us: Percentiles,
+}
+
+/// Latency from queueing the command to the arrival of its status, in microseconds.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Percentiles {
+    pub(crate) mean: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+}
+
+impl Percentiles {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Percentiles {
+        let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        Percentiles {
+            mean: histogram.mean() / 1e3,
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: histogram.max() as f64 / 1e3,
+        }
+    }
+}
+
+/// An empty histogram from 1 ns to 100 s.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_max(100_000_000_000, 3).expect("the bounds are valid")
+}
+
+impl Latencies {
+    pub(crate) fn new() -> Latencies {
+        Latencies { read: histogram(), write: histogram() }
+    }
+
+    pub(crate) fn record(&mut self, write: bool, latency: Duration) {
+        let side = if write { &mut self.write } else { &mut self.read };
+        side.saturating_record(latency.as_nanos() as u64);
+    }
+
+    pub(crate) fn add(&mut self, other: &Latencies) {
+        self.read.add(&other.read).expect("all histograms have the same bounds");
+        self.write.add(&other.write).expect("all histograms have the same bounds");
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.read.len() + self.write.len()
+    }
+
+    pub(crate) fn reads(&self, io_bytes: u64, seconds: f64) -> Side {
+        side(&self.read, io_bytes, seconds)
+    }
+
+    pub(crate) fn writes(&self, io_bytes: u64, seconds: f64) -> Side {
+        side(&self.write, io_bytes, seconds)
+    }
+
+    pub(crate) fn total(&self, io_bytes: u64, seconds: f64) -> Side {
+        let mut both = self.read.clone();
+        both.add(&self.write).expect("all histograms have the same bounds");
+        side(&both, io_bytes, seconds)
+    }
+}
+
+fn side(histogram: &Histogram<u64>, io_bytes: u64, seconds: f64) -> Side {
+    let ios = histogram.len();
+    let iops = ios as f64 / seconds;
+    Side { ios, iops, mb_per_second: iops * io_bytes as f64 / 1e6, latency_us: Percentiles::of(histogram) }
+}
+
+/// The middle value; of an even number the mean of the two in the middle. 0 of none.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        len => (values[(len - 1) / 2] + values[len / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_follow_from_what_was_recorded() {
+        let mut one = Latencies::new();
+        for us in 1..=1000 {
+            one.record(false, Duration::from_micros(us));
+        }
+        let mut other = Latencies::new();
+        other.record(true, Duration::from_secs(1000));
+        one.add(&other);
+        assert_eq!(one.count(), 1001);
+        let reads = one.reads(8192, 2.0);
+        assert_eq!((reads.ios, reads.iops), (1000, 500.0));
+        assert!((reads.mb_per_second - 4.096).abs() < 1e-9);
+        let Percentiles { mean, p50, p99, p999, max } = reads.latency_us;
+        for (found, expected) in [(mean, 500.5), (p50, 500.0), (p99, 990.0), (p999, 999.0), (max, 1000.0)] {
+            assert!((found / expected - 1.0).abs() < 0.002, "{found} is not about {expected}");
+        }
+        assert!(one.writes(8192, 2.0).latency_us.max > 99e6, "what is off the scale counts as its end");
+        assert_eq!(Latencies::new().total(8192, 1.0).latency_us.p50, 0.0);
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([4.0, 1.0]), 2.5);
+        assert_eq!(median([]), 0.0);
+    }
+}
