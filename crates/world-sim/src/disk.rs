@@ -1,0 +1,346 @@
+//! A simulated disk.
+
+use crate::{
+    Disk, FaultPlan, Image, Injected, SimWorld,
+    medium::{Fate, Medium},
+};
+use parking_lot::Mutex;
+use quoin_base::{ByteRange, SECTOR_BYTES, crc32c};
+use quoin_world::{BUF_ALIGN_BYTES, Buf, Completer, Completion, DiskError, DiskOp, Slice};
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use std::{collections::BTreeMap, io, sync::Weak};
+
+const BLOCK_BYTES: u32 = 512;
+
+/// A simulated disk: reads see the latest completed writes; a power cut keeps, loses or tears each write
+/// that was not made durable.
+pub struct SimDisk {
+    world: Weak<SimWorld>,
+    number: u64,
+    name: String,
+    len_bytes: u64,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    medium: Medium,
+    faults: FaultPlan,
+    injected: Injected,
+    failed: bool,
+    in_flight: BTreeMap<u64, InFlight>,
+    rng: ChaCha8Rng,
+}
+
+struct InFlight {
+    op: DiskOp,
+    /// What was complete at submission, for a flush.
+    mark: u64,
+    completer: Completer,
+}
+
+impl SimDisk {
+    pub(crate) fn new(world: Weak<SimWorld>, seed: u64, number: u64, name: &str, len_bytes: u64) -> Self {
+        assert!(len_bytes.is_multiple_of(u64::from(BLOCK_BYTES)), "disk {name}: {len_bytes} bytes");
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(1000 + number);
+        let inner = Inner {
+            medium: Medium::default(),
+            faults: FaultPlan::default(),
+            injected: Injected::default(),
+            failed: false,
+            in_flight: BTreeMap::new(),
+            rng,
+        };
+        Self { world, number, name: name.to_owned(), len_bytes, inner: Mutex::new(inner) }
+    }
+
+    /// Replaces what may go wrong from now on.
+    pub fn set_faults(&self, faults: FaultPlan) {
+        self.inner.lock().faults = faults;
+    }
+
+    /// Changes what may go wrong from now on.
+    pub fn change_faults(&self, change: impl FnOnce(&mut FaultPlan)) {
+        change(&mut self.inner.lock().faults);
+    }
+
+    /// What went wrong so far.
+    pub fn injected(&self) -> Injected {
+        self.inner.lock().injected
+    }
+
+    /// From now on every operation fails, those in flight included.
+    pub fn fail(&self) {
+        self.inner.lock().failed = true;
+    }
+
+    /// It works again, with the content it had.
+    pub fn revive(&self) {
+        self.inner.lock().failed = false;
+    }
+
+    /// Its content as a reader sees it now.
+    pub fn image(&self) -> Image {
+        self.inner.lock().medium.image()
+    }
+
+    /// Replaces its content, durably: an older image makes it a stale drive.
+    pub fn restore(&self, image: Image) {
+        self.inner.lock().medium = Medium::of(image);
+    }
+
+    /// `len` bytes from `offset` on as a reader would see them, at any alignment.
+    pub fn peek(&self, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.inner.lock().medium.read(offset, &mut bytes);
+        bytes
+    }
+
+    /// Overwrites bytes on the medium, durably, at any alignment.
+    pub fn poke(&self, offset: u64, bytes: &[u8]) {
+        assert!(offset + bytes.len() as u64 <= self.len_bytes, "poke inside {}", self.name);
+        let first = offset / SECTOR_BYTES * SECTOR_BYTES;
+        let end = (offset + bytes.len() as u64).next_multiple_of(SECTOR_BYTES);
+        let mut inner = self.inner.lock();
+        let mut sectors = Buf::zeroed((end - first) as usize);
+        inner.medium.read(first, sectors.as_mut_slice());
+        let start = (offset - first) as usize;
+        sectors.as_mut_slice()[start..start + bytes.len()].copy_from_slice(bytes);
+        inner.medium.write(first, vec![sectors.into_slice()], true);
+    }
+
+    /// Flips one bit, chosen by the seed, within `range` of the medium; returns its byte's offset.
+    pub fn flip_bit(&self, range: ByteRange) -> u64 {
+        let (offset, bit) = {
+            let mut inner = self.inner.lock();
+            inner.injected.bit_flips += 1;
+            (inner.rng.random_range(range.offset..range.end()), inner.rng.random_range(0..8))
+        };
+        let byte = self.peek(offset, 1)[0] ^ (1 << bit);
+        self.poke(offset, &[byte]);
+        offset
+    }
+
+    /// Operation `id` ends now.
+    pub(crate) fn complete(&self, id: u64) {
+        let (completer, outcome) = {
+            let mut inner = self.inner.lock();
+            let Some(InFlight { op, mark, completer }) = inner.in_flight.remove(&id) else { return };
+            let (operation, range) = describe(&op);
+            let outcome = inner.perform(op, mark, self.len_bytes).map_err(|()| DiskError::Io {
+                disk: self.name.clone(),
+                operation,
+                offset: range.map_or(0, |r| r.offset),
+                len: range.map_or(0, |r| r.len),
+                source: io::Error::other("simulated fault"),
+            });
+            (completer, outcome)
+        };
+        if let Some(world) = self.world.upgrade() {
+            let sum = outcome.as_ref().map_or(u64::MAX, |buf| u64::from(crc32c(buf).0));
+            world.trace("completed", &[self.number, id, sum]);
+        }
+        completer.complete(outcome);
+    }
+
+    /// The power is cut: what was in flight may have been done, partly or not, in any order.
+    pub(crate) fn cut_power(&self) {
+        let mut inner = self.inner.lock();
+        let Inner { medium, in_flight, rng, injected, .. } = &mut *inner;
+        let mut landed: Vec<_> = std::mem::take(in_flight).into_values().collect();
+        landed.shuffle(rng);
+        let mut completers = Vec::new();
+        for InFlight { op, completer, .. } in landed {
+            if let DiskOp::Write { offset, data, .. } = op {
+                medium.write(offset, data, false);
+            }
+            completers.push(completer);
+        }
+        let mode = rng.random_range(0..4);
+        let mut tear = ChaCha8Rng::seed_from_u64(rng.random());
+        let decide = || {
+            let fate = match mode {
+                0 => Fate::Lost,
+                1 => Fate::Kept,
+                _ => [Fate::Kept, Fate::Lost, Fate::Torn][rng.random_range(0..3)],
+            };
+            injected.lost_in_power_cuts += u64::from(fate == Fate::Lost);
+            injected.torn_in_power_cuts += u64::from(fate == Fate::Torn);
+            fate
+        };
+        medium.cut_power(decide, || tear.random_bool(0.5));
+        drop(inner);
+        drop(completers);
+    }
+
+    /// Forgets what is in flight, as if it never reached the disk.
+    pub(crate) fn abandon(&self) {
+        let abandoned = std::mem::take(&mut self.inner.lock().in_flight);
+        drop(abandoned);
+    }
+
+    fn check(&self, op: &DiskOp) {
+        if let (operation, Some(range)) = describe(op) {
+            let inside = range.offset.checked_add(range.len).is_some_and(|end| end <= self.len_bytes);
+            assert!(inside, "{}: {operation} of {range:?} beyond {}", self.name, self.len_bytes);
+            let aligned = range.is_aligned(u64::from(BLOCK_BYTES)) && !range.is_empty();
+            assert!(aligned, "{}: {operation} of {range:?} is not aligned", self.name);
+        }
+        if let DiskOp::Write { data, .. } = op {
+            for slice in data {
+                let aligned = (slice.as_ptr() as usize).is_multiple_of(BLOCK_BYTES as usize)
+                    && slice.len().is_multiple_of(BLOCK_BYTES as usize);
+                assert!(aligned && !slice.is_empty(), "{}: a slice is not aligned in memory", self.name);
+            }
+        }
+        const { assert!(BUF_ALIGN_BYTES.is_multiple_of(BLOCK_BYTES as usize)) };
+    }
+}
+
+impl Inner {
+    fn perform(&mut self, op: DiskOp, mark: u64, len_bytes: u64) -> Result<Buf, ()> {
+        let concerned = self.faults.concerns(describe(&op).1);
+        match op {
+            DiskOp::Read { offset, mut buf } => {
+                if self.failed || self.hits(concerned, self.faults.read_error) {
+                    self.injected.read_errors += 1;
+                    return Err(());
+                }
+                self.medium.read(offset, buf.as_mut_slice());
+                Ok(buf)
+            }
+            DiskOp::Write { offset, data, durable } => {
+                self.write(offset, data, durable, concerned, len_bytes)
+            }
+            DiskOp::Flush => {
+                if self.failed || self.hits(concerned, self.faults.flush_error) {
+                    self.injected.flush_errors += 1;
+                    let rng = &mut self.rng;
+                    self.medium.fail_flush(mark, || rng.random());
+                    return Err(());
+                }
+                self.medium.flush(mark);
+                Ok(Buf::default())
+            }
+            DiskOp::Discard { .. } if self.failed => Err(()),
+            DiskOp::Discard { offset, len } => {
+                self.discard(offset, len);
+                Ok(Buf::default())
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        mut offset: u64,
+        mut data: Vec<Slice>,
+        durable: bool,
+        concerned: bool,
+        len_bytes: u64,
+    ) -> Result<Buf, ()> {
+        if self.failed || self.hits(concerned, self.faults.write_error) {
+            self.injected.write_errors += 1;
+            let share = [0.0, 0.5, 1.0][self.rng.random_range(0..3)];
+            for sector in data.iter().flat_map(|s| (0..s.len()).step_by(512).map(|at| s.slice(at, 512))) {
+                if self.rng.random_bool(share) {
+                    self.medium.write(offset, vec![sector], false);
+                }
+                offset += SECTOR_BYTES;
+            }
+            return Err(());
+        }
+        if self.hits(concerned, self.faults.lost_write) {
+            self.injected.lost_writes += 1;
+            return Ok(Buf::default());
+        }
+        let len: u64 = data.iter().map(|s| s.len() as u64).sum();
+        if self.hits(concerned, self.faults.misdirected_write) {
+            self.injected.misdirected_writes += 1;
+            offset = self.rng.random_range(0..=(len_bytes - len) / 4096) * 4096;
+        }
+        if self.hits(concerned, self.faults.bit_flip) {
+            self.injected.bit_flips += 1;
+            let victim = self.rng.random_range(0..data.len());
+            let mut wrong = Buf::copy_of(&data[victim]);
+            let byte = self.rng.random_range(0..wrong.len());
+            wrong.as_mut_slice()[byte] ^= 1 << self.rng.random_range(0..8);
+            data[victim] = wrong.into_slice();
+        }
+        self.medium.write(offset, data, durable);
+        Ok(Buf::default())
+    }
+
+    /// What a discarded range reads as is undefined: its old content, zeroes or garbage.
+    fn discard(&mut self, offset: u64, len: u64) {
+        let filler = match self.rng.random_range(0..3) {
+            0 => return,
+            1 => 0,
+            _ => self.rng.random(),
+        };
+        let data = Slice::copy_of(&vec![filler; len.min(1 << 20) as usize]);
+        for piece in ByteRange::new(offset, len).split(1 << 20) {
+            self.medium.write(piece.offset, vec![data.slice(0, piece.len as usize)], false);
+        }
+    }
+
+    fn hits(&mut self, concerned: bool, probability: f64) -> bool {
+        concerned && probability > 0.0 && self.rng.random_bool(probability)
+    }
+
+    fn latency_ns(&mut self) -> u64 {
+        let (least, most) = (self.faults.latency.start().as_nanos(), self.faults.latency.end().as_nanos());
+        let (least, most) = (least as u64, most as u64);
+        if self.rng.random_bool(self.faults.slow) {
+            return self.rng.random_range(most..=most * 100);
+        }
+        self.rng.random_range(least..=most)
+    }
+}
+
+impl Disk for SimDisk {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn block_bytes(&self) -> u32 {
+        BLOCK_BYTES
+    }
+
+    fn submit(&self, op: DiskOp) -> Completion {
+        self.check(&op);
+        let Some(world) = self.world.upgrade() else { return Completion::ready(Err(DiskError::Abandoned)) };
+        let (operation, range) = describe(&op);
+        let sum = match &op {
+            DiskOp::Write { data, .. } => data.iter().fold(0, |sum, s| sum ^ u64::from(crc32c(s).0)),
+            _ => 0,
+        };
+        let (offset, len) = range.map_or((0, 0), |r| (r.offset, r.len));
+        world.trace(operation, &[self.number, offset, len, sum]);
+        let (completer, completion) = Completion::new();
+        let mut inner = self.inner.lock();
+        let latency_ns = inner.latency_ns();
+        let Some(id) = world.schedule_disk(self.number, latency_ns) else {
+            return Completion::ready(Err(DiskError::Abandoned));
+        };
+        let mark = inner.medium.mark();
+        inner.in_flight.insert(id, InFlight { op, mark, completer });
+        completion
+    }
+}
+
+fn describe(op: &DiskOp) -> (&'static str, Option<ByteRange>) {
+    match op {
+        DiskOp::Read { offset, buf } => ("read", Some(ByteRange::new(*offset, buf.len() as u64))),
+        DiskOp::Write { offset, data, .. } => {
+            let len = data.iter().map(|s| s.len() as u64).sum();
+            ("write", Some(ByteRange::new(*offset, len)))
+        }
+        DiskOp::Flush => ("flush", None),
+        DiskOp::Discard { offset, len } => ("discard", Some(ByteRange::new(*offset, *len))),
+    }
+}
