@@ -1,1 +1,30 @@
-//! To be written.
+//! The iSCSI front end (RFC 7143): wire format, login, sessions, and the server that runs them.
+//!
+//! Promises: no byte sequence of a peer makes it panic, hold more memory than its limits say, or harm another
+//! session; whatever one wake-up of a connection brings is parsed together, runs concurrently and is
+//! answered with one vectored write; read data goes from the device's buffers to the socket uncopied, write
+//! data is copied once from the receive buffer.
+//!
+//! One connection a session, error recovery level 0: a lost connection ends its session, and a login under
+//! the same name waits until the last command of the old one has ended. Assumes that a connection is served
+//! on one data thread from beginning to end, inside a `LocalSet`.
+
+mod command;
+mod connection;
+mod digest;
+mod error;
+pub mod login;
+mod management;
+mod metrics;
+pub mod params;
+pub mod pdu;
+mod receive;
+mod server;
+mod session;
+pub mod text;
+mod transmit;
+
+pub use error::IscsiError;
+pub use metrics::{Metrics, MetricsSnapshot};
+pub use server::{Accepted, IscsiServer, Options};
+

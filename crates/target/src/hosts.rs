@@ -212,6 +212,12 @@ impl<D: BlockDevice> Target<D> {
         state.sessions.values().map(view).collect()
     }
 
+    /// True if a session of this name is there.
+    pub fn has_session(&self, name: &NexusName) -> bool {
+        let name = NexusName { initiator: normal(&name.initiator), isid: name.isid };
+        self.state.lock().sessions.contains_key(&name)
+    }
+
     /// Opens the nexus of a session that logged in. An older one of the same name is closed, and the call
     /// returns once the last command of it has ended.
     pub async fn connect(self: &Arc<Self>, name: NexusName, address: String, since_ms: u64) -> Nexus<D> {

@@ -17,4 +17,4 @@ mod nexus;
 pub use error::TargetError;
 pub use hosts::{HostView, Mapping, SessionView, Target};
 pub use lun::Lun;
-pub use nexus::{Admission, Nexus, NexusName, Notice, Request};
+pub use nexus::{Admission, Nexus, NexusName, Notice, Notices, Request};

@@ -37,6 +37,16 @@ pub enum Notice {
     },
 }
 
+/// What happens elsewhere and concerns one nexus.
+pub struct Notices(Arc<Shared>);
+
+impl Notices {
+    /// Resolves to the next one. Cancelling it loses nothing.
+    pub async fn next(&self) -> Notice {
+        self.0.event.until(|| self.0.take_notice()).await
+    }
+}
+
 /// The part of a nexus that other threads reach.
 pub(crate) struct Shared {
     pub(crate) id: u64,
@@ -143,9 +153,9 @@ impl<D: BlockDevice> Nexus<D> {
         &self.shared.name
     }
 
-    /// Resolves to the next thing that happened elsewhere. Cancelling it loses nothing.
-    pub async fn notice(&self) -> Notice {
-        self.shared.event.until(|| self.shared.take_notice()).await
+    /// Where to wait for what happens elsewhere.
+    pub fn notices(&self) -> Notices {
+        Notices(self.shared.clone())
     }
 
     /// Brings the view of the units up to date.

@@ -1,0 +1,271 @@
+//! One connection, from its first byte to its last, on one data thread.
+
+use crate::{
+    IscsiError, IscsiServer,
+    command::{Finished, Work, perform},
+    login::{Established, Login, LoginStatus, SessionKind, Step},
+    pdu::{Framing, LoginRequest, LoginResponse, Parsed, opcode},
+    receive::Receive,
+    session::{End, LOGOUT_SECONDS, QUEUE_DEPTH, Session},
+    text::Text,
+    transmit::Transmit,
+};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use quoin_target::{NexusName, Notice, Notices};
+use quoin_volume::BlockDevice;
+use quoin_world::Slice;
+use std::{
+    future::{Future, pending, poll_fn},
+    net::SocketAddr,
+    sync::atomic::Ordering,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout},
+};
+
+/// Longest data segment of a login request we take.
+const MAX_LOGIN_DATA_BYTES: usize = 64 * 1024;
+
+pub(crate) struct Connection<'a, D: BlockDevice> {
+    pub(crate) server: &'a IscsiServer<D>,
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    pub(crate) receive: Receive,
+    /// Something was received since the last look.
+    pub(crate) heard: bool,
+}
+
+impl<D: BlockDevice> Connection<'_, D> {
+    /// Serves the connection until it ends, and what it started has ended.
+    pub(crate) async fn run(mut self) -> Result<(), IscsiError> {
+        let limit = self.server.options.login_timeout;
+        let login = timeout(limit, self.login()).await.unwrap_or(Err(IscsiError::LoginTimeout(limit)));
+        let mut session = match login {
+            Ok(session) => session,
+            Err(error) => {
+                self.server.metrics.logins_failed.fetch_add(1, Ordering::Relaxed);
+                return Err(error);
+            }
+        };
+        self.server.metrics.logins.fetch_add(1, Ordering::Relaxed);
+        let mut running = FuturesUnordered::new();
+        let outcome = self.serve(&mut session, &mut running, perform).await;
+        // The socket goes first; the nexus, and with it a session that replaces this one, waits for the rest.
+        drop(self.stream);
+        running.extend(session.started.drain(..).map(perform));
+        while let Some(finished) = running.next().await {
+            session.complete(finished);
+            running.extend(session.started.drain(..).map(perform));
+        }
+        self.server.metrics.add(&mut session.counted);
+        outcome
+    }
+
+    async fn login(&mut self) -> Result<Session<D>, IscsiError> {
+        let target = &self.server.target;
+        let mut login = Login::new(target.port().clone());
+        loop {
+            let (request, data) = self.login_request().await?;
+            match login.receive(&request, &data) {
+                Step::Answer(response, text) => self.send_login(response, text).await?,
+                Step::Refuse(response, why) => {
+                    let status = LoginStatus(response.status_class, response.status_detail);
+                    let initiator = login.initiator().unwrap_or("unknown").to_string();
+                    self.send_login(response, Vec::new()).await?;
+                    return Err(IscsiError::LoginRefused { initiator, status, why });
+                }
+                Step::Done(response, text, established) => {
+                    return self.establish(&mut login, &request, response, text, &established).await;
+                }
+            }
+        }
+    }
+
+    async fn login_request(&mut self) -> Result<(LoginRequest, Vec<u8>), IscsiError> {
+        let framing =
+            Framing { header_digest: false, data_digest: false, max_data_bytes: MAX_LOGIN_DATA_BYTES };
+        loop {
+            if let Some((Parsed::Whole(frame) | Parsed::BadData(frame), bytes)) =
+                self.receive.next(framing)?
+            {
+                if frame.bhs.operation() != opcode::LOGIN_REQUEST {
+                    return Err(IscsiError::Protocol("a PDU other than a login request before login"));
+                }
+                return Ok((frame.bhs.into(), frame.data(bytes).to_vec()));
+            }
+            let (receive, stream) = (&mut self.receive, &mut self.stream);
+            if poll_fn(|cx| receive.poll_fill(stream, cx)).await? == 0 {
+                return Err(IscsiError::Closed);
+            }
+        }
+    }
+
+    async fn send_login(&mut self, response: LoginResponse, text: Vec<u8>) -> Result<(), IscsiError> {
+        let mut out = Transmit::default();
+        out.push(response, (!text.is_empty()).then(|| Slice::copy_of(&text)));
+        let stream = &mut self.stream;
+        Ok(poll_fn(|cx| out.poll_flush(stream, cx)).await?)
+    }
+
+    async fn establish(
+        &mut self,
+        login: &mut Login,
+        request: &LoginRequest,
+        mut response: LoginResponse,
+        text: Vec<u8>,
+        established: &Established,
+    ) -> Result<Session<D>, IscsiError> {
+        let server = self.server;
+        let name = NexusName { initiator: established.initiator.clone(), isid: established.isid };
+        if established.tsih != 0 {
+            let (status, why) = match server.target.has_session(&name) {
+                true => (LoginStatus::TOO_MANY_CONNECTIONS, "a session has one connection here"),
+                false => (LoginStatus::SESSION_DOES_NOT_EXIST, "the session it wants to join does not exist"),
+            };
+            self.send_login(login.refusal(request, status), Vec::new()).await?;
+            return Err(IscsiError::LoginRefused { initiator: name.initiator, status, why });
+        }
+        let nexus = match established.kind {
+            SessionKind::Discovery => None,
+            SessionKind::Normal => {
+                let since_ms = (server.options.wall_clock_ms)();
+                Some(server.target.connect(name, self.peer.to_string(), since_ms).await)
+            }
+        };
+        let id = nexus.as_ref().map_or(0, |nexus| nexus.id());
+        let stat_sn = response.stat_sn.get().wrapping_add(1);
+        response.tsih = ((id % u64::from(u16::MAX)) as u16 + 1).into();
+        response.max_cmd_sn = established.cmd_sn.wrapping_add(QUEUE_DEPTH - 1).into();
+        let session = Session::new(established, stat_sn, nexus, self.targets());
+        self.send_login(response, text).await?;
+        let (initiator, peer) = (&established.initiator, self.peer);
+        tracing::info!(%initiator, %peer, kind = ?established.kind, "initiator logged in");
+        Ok(session)
+    }
+
+    /// The answer to SendTargets: this target at every portal.
+    fn targets(&self) -> Text {
+        let port = self.server.target.port();
+        let mut text = Text::default();
+        text.push("TargetName", &port.target_name);
+        let portals = &self.server.options.portals;
+        for portal in if portals.is_empty() { std::slice::from_ref(&self.local) } else { portals } {
+            // A wildcard address is, to this initiator, the one it came through.
+            let ip = if portal.ip().is_unspecified() { self.local.ip() } else { portal.ip() };
+            text.push("TargetAddress", format!("{},{}", SocketAddr::new(ip, portal.port()), port.group));
+        }
+        text
+    }
+
+    /// The full feature phase. `start` makes the futures that `running` holds.
+    async fn serve<F: Future<Output = Finished>>(
+        &mut self,
+        session: &mut Session<D>,
+        running: &mut FuturesUnordered<F>,
+        start: impl Fn(Work<D>) -> F + Copy,
+    ) -> Result<(), IscsiError> {
+        let notices = session.nexus.as_ref().map(|nexus| nexus.notices());
+        let quiet_limit = self.server.options.ping_after;
+        let mut ticks = interval_at(Instant::now() + quiet_limit, quiet_limit);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut shutdown = self.server.shutdown.subscribe();
+        let mut deadline = None;
+        let mut quiet_ticks = 0;
+        loop {
+            tokio::select! {
+                biased;
+                over = poll_fn(|cx| self.poll_io(session, running, start, cx)) => return over,
+                notice = next_notice(notices.as_ref()) => session.notice(notice),
+                _ = ticks.tick() => {
+                    quiet_ticks = if std::mem::take(&mut self.heard) { 0 } else { quiet_ticks + 1 };
+                    match quiet_ticks {
+                        0 => {}
+                        1 | 2 if notices.is_some() => session.ping(),
+                        1 | 2 => {}
+                        _ => return Err(IscsiError::Silent(quiet_limit * quiet_ticks)),
+                    }
+                }
+                _ = shutdown.wait_for(|stop| *stop), if deadline.is_none() => {
+                    deadline = Some(Instant::now() + Duration::from_secs(LOGOUT_SECONDS.into()));
+                    match notices {
+                        Some(_) => session.request_logout(),
+                        None => return Ok(()),
+                    }
+                }
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => return Ok(()),
+            }
+        }
+    }
+
+    /// Moves everything as far as it goes: received PDUs, commands, replies. Ready when the session is over.
+    fn poll_io<F: Future<Output = Finished>>(
+        &mut self,
+        session: &mut Session<D>,
+        running: &mut FuturesUnordered<F>,
+        start: impl Fn(Work<D>) -> F,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), IscsiError>> {
+        loop {
+            let mut wants_bytes = false;
+            while session.may_receive() && !wants_bytes {
+                match self.receive.next(session.framing()) {
+                    Ok(Some((Parsed::Whole(frame), bytes))) => {
+                        session.receive(frame.bhs, frame.data(bytes), true)
+                    }
+                    Ok(Some((Parsed::BadData(frame), bytes))) => {
+                        session.receive(frame.bhs, frame.data(bytes), false)
+                    }
+                    Ok(Some((Parsed::Need(_), _)) | None) => wants_bytes = true,
+                    Err(error) => return Poll::Ready(Err(error.into())),
+                }
+            }
+            running.extend(session.started.drain(..).map(&start));
+            while let Poll::Ready(Some(finished)) = running.poll_next_unpin(cx) {
+                session.complete(finished);
+                running.extend(session.started.drain(..).map(&start));
+            }
+            let flushed = session.out.poll_flush(&mut self.stream, cx)?.is_ready();
+            self.server.metrics.add(&mut session.counted);
+            if let Some(end) = session.end().filter(|end| flushed || *end == End::Reinstated) {
+                return Poll::Ready(end.into());
+            }
+            // What was sent made room for commands that waited for it.
+            session.pump();
+            if !session.started.is_empty() || session.out.queued_bytes() > 0 && flushed {
+                continue;
+            }
+            if !session.may_receive() {
+                return Poll::Pending;
+            }
+            if !wants_bytes {
+                continue;
+            }
+            match ready!(self.receive.poll_fill(&mut self.stream, cx))? {
+                0 => return Poll::Ready(Err(IscsiError::Closed)),
+                _ => self.heard = true,
+            }
+        }
+    }
+}
+
+/// The next notice; never for a discovery session.
+async fn next_notice(notices: Option<&Notices>) -> Notice {
+    match notices {
+        Some(notices) => notices.next().await,
+        None => pending().await,
+    }
+}
+
+impl From<End> for Result<(), IscsiError> {
+    fn from(end: End) -> Self {
+        match end {
+            End::LoggedOut | End::TargetReset => Ok(()),
+            End::Reinstated => Err(IscsiError::Reinstated),
+            End::Protocol(why) => Err(IscsiError::Protocol(why)),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+use crate::{login::LoginStatus, pdu::FramingError};
+use std::{io, time::Duration};
+use thiserror::Error;
+
+/// Why a connection ended otherwise than by logout.
+#[derive(Debug, Error)]
+pub enum IscsiError {
+    /// The socket failed.
+    #[error("connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// The initiator closed the connection without logging out.
+    #[error("the initiator closed the connection without logging out")]
+    Closed,
+    /// The byte stream cannot be followed.
+    #[error("connection dropped: {0}")]
+    Framing(#[from] FramingError),
+    /// The initiator broke the protocol.
+    #[error("connection dropped, the initiator broke the protocol: {0}")]
+    Protocol(&'static str),
+    /// The login was refused.
+    #[error("login of {initiator} refused with status {status}: {why}")]
+    LoginRefused {
+        /// Who, as far as it said.
+        initiator: String,
+        /// Status-Class and Status-Detail.
+        status: LoginStatus,
+        /// What was wrong.
+        why: &'static str,
+    },
+    /// The login took too long.
+    #[error("connection dropped: not logged in after {0:?}")]
+    LoginTimeout(Duration),
+    /// The initiator answers no pings.
+    #[error("connection dropped: nothing heard for {0:?}, pings included")]
+    Silent(Duration),
+    /// The initiator logged in anew under the same name.
+    #[error("session replaced by a new login of the same initiator")]
+    Reinstated,
+}

@@ -1,0 +1,350 @@
+//! The login phase (RFC 7143 §6.3) as a state machine: requests in, responses out.
+//!
+//! Invariants: nothing but login requests passes before [`Step::Done`]; a key is negotiated once; the text of
+//! one step, over all PDUs that continue it, is bounded, and so is the answer.
+
+use crate::{
+    params::{Answer, MAX_RECV_DATA_BYTES, Params},
+    pdu::{CONTINUE, FINAL, LoginRequest, LoginResponse, opcode},
+    text::{self, MAX_TEXT_BYTES, Text},
+};
+use quoin_scsi::Port;
+use std::{collections::BTreeSet, fmt};
+
+/// Most text in one answer: what an initiator must take before it declared anything else.
+const MAX_ANSWER_BYTES: usize = 8192;
+
+/// Status-Class and Status-Detail (§11.13.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoginStatus(pub u8, pub u8);
+
+#[allow(missing_docs, reason = "the RFC's names")]
+impl LoginStatus {
+    pub const SUCCESS: Self = Self(0, 0);
+    pub const INITIATOR_ERROR: Self = Self(2, 0);
+    pub const AUTHENTICATION_FAILURE: Self = Self(2, 1);
+    pub const TARGET_NOT_FOUND: Self = Self(2, 3);
+    pub const UNSUPPORTED_VERSION: Self = Self(2, 5);
+    pub const TOO_MANY_CONNECTIONS: Self = Self(2, 6);
+    pub const MISSING_PARAMETER: Self = Self(2, 7);
+    pub const SESSION_TYPE_NOT_SUPPORTED: Self = Self(2, 9);
+    pub const SESSION_DOES_NOT_EXIST: Self = Self(2, 0x0A);
+    pub const INVALID_DURING_LOGIN: Self = Self(2, 0x0B);
+    pub const SERVICE_UNAVAILABLE: Self = Self(3, 1);
+}
+
+impl fmt::Display for LoginStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02x}{:02x}", self.0, self.1)
+    }
+}
+
+/// What kind of session is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionKind {
+    /// To find targets only.
+    Discovery,
+    /// To do I/O.
+    Normal,
+}
+
+/// Who logged in, for what, and what was agreed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Established {
+    /// InitiatorName.
+    pub initiator: String,
+    /// The initiator's part of the session identifier.
+    pub isid: [u8; 6],
+    /// A session the initiator believes to have, or 0.
+    pub tsih: u16,
+    /// The kind of session.
+    pub kind: SessionKind,
+    /// What was agreed.
+    pub params: Params,
+    /// The CmdSN of the first command to come.
+    pub cmd_sn: u32,
+}
+
+/// What follows from a login request.
+#[derive(Debug)]
+pub enum Step {
+    /// Send this and go on.
+    Answer(LoginResponse, Vec<u8>),
+    /// Send this, with the session's handle filled in, and enter the full feature phase.
+    Done(LoginResponse, Vec<u8>, Box<Established>),
+    /// Send this and close.
+    Refuse(LoginResponse, &'static str),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Security = 0,
+    Operational = 1,
+    FullFeature = 3,
+}
+
+impl Stage {
+    fn of(bits: u8) -> Option<Stage> {
+        match bits & 3 {
+            0 => Some(Stage::Security),
+            1 => Some(Stage::Operational),
+            3 => Some(Stage::FullFeature),
+            _ => None,
+        }
+    }
+}
+
+/// A login in progress.
+pub struct Login {
+    port: Port,
+    stage: Option<Stage>,
+    initiator: Option<String>,
+    kind: SessionKind,
+    target_named: bool,
+    params: Params,
+    seen: BTreeSet<String>,
+    text: Vec<u8>,
+    declared: bool,
+    stat_sn: u32,
+}
+
+type Refusal = (LoginStatus, &'static str);
+
+impl Login {
+    /// A login to the target behind `port`.
+    pub fn new(port: Port) -> Self {
+        Self {
+            port,
+            stage: None,
+            initiator: None,
+            kind: SessionKind::Normal,
+            target_named: false,
+            params: Params::default(),
+            seen: BTreeSet::new(),
+            text: Vec::new(),
+            declared: false,
+            stat_sn: 0,
+        }
+    }
+
+    /// The initiator's name, once it gave it.
+    pub fn initiator(&self) -> Option<&str> {
+        self.initiator.as_deref()
+    }
+
+    /// Takes a login request and its text.
+    pub fn receive(&mut self, request: &LoginRequest, data: &[u8]) -> Step {
+        if self.stage.is_none() {
+            self.stat_sn = request.exp_stat_sn.get();
+        }
+        match self.try_receive(request, data) {
+            Ok(step) => step,
+            Err((status, why)) => Step::Refuse(self.refusal(request, status), why),
+        }
+    }
+
+    /// The response that refuses `request`.
+    pub fn refusal(&mut self, request: &LoginRequest, status: LoginStatus) -> LoginResponse {
+        let mut response = self.response(request);
+        (response.status_class, response.status_detail) = (status.0, status.1);
+        response
+    }
+
+    fn response(&mut self, request: &LoginRequest) -> LoginResponse {
+        let stat_sn = self.stat_sn;
+        self.stat_sn = stat_sn.wrapping_add(1);
+        LoginResponse {
+            opcode: opcode::LOGIN_RESPONSE,
+            isid: request.isid,
+            tsih: request.tsih,
+            itt: request.itt,
+            stat_sn: stat_sn.into(),
+            exp_cmd_sn: request.cmd_sn,
+            max_cmd_sn: request.cmd_sn,
+            ..LoginResponse::default()
+        }
+    }
+
+    fn try_receive(&mut self, request: &LoginRequest, data: &[u8]) -> Result<Step, Refusal> {
+        let bad = |why| (LoginStatus::INITIATOR_ERROR, why);
+        if request.version_min > 0 {
+            return Err((LoginStatus::UNSUPPORTED_VERSION, "it offers no version we speak"));
+        }
+        let current = Stage::of(request.flags >> 2).filter(|stage| *stage != Stage::FullFeature);
+        let current = current.ok_or(bad("its current stage is none"))?;
+        if *self.stage.get_or_insert(current) != current {
+            return Err(bad("its current stage is not the one agreed on"));
+        }
+        if self.text.len() + data.len() > MAX_TEXT_BYTES {
+            return Err(bad("its text is too long"));
+        }
+        self.text.extend_from_slice(data);
+        let transit = request.flags & FINAL != 0;
+        if request.flags & CONTINUE != 0 {
+            if transit {
+                return Err(bad("it continues and transits at once"));
+            }
+            let flags = (current as u8) << 2;
+            return Ok(Step::Answer(LoginResponse { flags, ..self.response(request) }, Vec::new()));
+        }
+        let next = match transit {
+            true => {
+                Some(Stage::of(request.flags).filter(|n| *n > current).ok_or(bad("its next stage is none"))?)
+            }
+            false => None,
+        };
+        let text = std::mem::take(&mut self.text);
+        let pairs = text::parse(&text).map_err(|_| bad("its text is malformed"))?;
+        let mut answer = Text::default();
+        for (key, value) in pairs {
+            self.take(key, value, &mut answer)?;
+        }
+        self.check_names(&mut answer)?;
+        if current == Stage::Operational && !std::mem::replace(&mut self.declared, true) {
+            answer.push("MaxRecvDataSegmentLength", MAX_RECV_DATA_BYTES);
+        }
+        let answer = answer.into_bytes();
+        if answer.len() > MAX_ANSWER_BYTES {
+            return Err(bad("it offers too many keys"));
+        }
+        let mut response = self.response(request);
+        response.flags = (current as u8) << 2;
+        let Some(next) = next else { return Ok(Step::Answer(response, answer)) };
+        response.flags |= FINAL | next as u8;
+        self.stage = Some(next);
+        if next != Stage::FullFeature {
+            return Ok(Step::Answer(response, answer));
+        }
+        let established = Established {
+            initiator: self.initiator.clone().unwrap_or_default(),
+            isid: request.isid,
+            tsih: request.tsih.get(),
+            kind: self.kind,
+            params: self.params.clone(),
+            cmd_sn: request.cmd_sn.get(),
+        };
+        Ok(Step::Done(response, answer, Box::new(established)))
+    }
+
+    fn take(&mut self, key: &str, value: &str, answer: &mut Text) -> Result<(), Refusal> {
+        if !self.seen.insert(key.to_string()) {
+            return Err((LoginStatus::INITIATOR_ERROR, "it offers a key twice"));
+        }
+        match key {
+            "InitiatorName" if value.is_empty() || value.len() > 223 => {
+                return Err((LoginStatus::INITIATOR_ERROR, "its InitiatorName is none"));
+            }
+            "InitiatorName" => self.initiator = Some(value.to_lowercase()),
+            "TargetName" if value.to_lowercase() != self.port.target_name => {
+                return Err((LoginStatus::TARGET_NOT_FOUND, "there is no target of that name"));
+            }
+            "TargetName" => self.target_named = true,
+            "SessionType" => {
+                self.kind = match value {
+                    "Normal" => SessionKind::Normal,
+                    "Discovery" => SessionKind::Discovery,
+                    _ => return Err((LoginStatus::SESSION_TYPE_NOT_SUPPORTED, "its SessionType is none")),
+                }
+            }
+            "AuthMethod" if value.split(',').any(|method| method == "None") => answer.push(key, "None"),
+            "AuthMethod" => {
+                return Err((LoginStatus::AUTHENTICATION_FAILURE, "it insists on an authentication method"));
+            }
+            _ => {
+                if let Answer::Value(value) = self.params.negotiate(key, value) {
+                    answer.push(key, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After the first request's text: are the names there that must be?
+    fn check_names(&mut self, answer: &mut Text) -> Result<(), Refusal> {
+        if self.initiator.is_none() {
+            return Err((LoginStatus::MISSING_PARAMETER, "InitiatorName is missing"));
+        }
+        if self.kind == SessionKind::Normal {
+            if !self.target_named {
+                return Err((LoginStatus::MISSING_PARAMETER, "TargetName is missing"));
+            }
+            if self.seen.insert("TargetPortalGroupTag".into()) {
+                answer.push("TargetPortalGroupTag", self.port.group);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use zerocopy::FromBytes;
+
+    fn login() -> Login {
+        Login::new(Port { target_name: "iqn.2026-11.test:t".into(), group: 1 })
+    }
+
+    fn request(flags: u8) -> LoginRequest {
+        LoginRequest { opcode: 0x43, flags, cmd_sn: 7.into(), ..LoginRequest::default() }
+    }
+
+    const NAMES: &str = "InitiatorName=iqn.2026-11.test:H\0TargetName=iqn.2026-11.TEST:t\0";
+
+    #[test]
+    fn through_both_stages() {
+        let mut login = login();
+        let text = format!("{NAMES}AuthMethod=CHAP,None\0");
+        let Step::Answer(response, answer) = login.receive(&request(0x81), text.as_bytes()) else { panic!() };
+        assert_eq!(response.flags, 0x81);
+        assert_eq!(answer, b"AuthMethod=None\0TargetPortalGroupTag=1\0");
+        let Step::Done(response, answer, established) = login.receive(&request(0x87), b"InitialR2T=No\0")
+        else {
+            panic!()
+        };
+        assert_eq!((response.flags, response.stat_sn.get()), (0x87, 1));
+        assert_eq!(answer, b"InitialR2T=No\0MaxRecvDataSegmentLength=262144\0");
+        assert_eq!(established.initiator, "iqn.2026-11.test:h");
+        assert_eq!((established.cmd_sn, established.kind), (7, SessionKind::Normal));
+    }
+
+    #[test]
+    fn refusals() {
+        let status = |flags: u8, text: &str| match login().receive(&request(flags), text.as_bytes()) {
+            Step::Refuse(r, _) => LoginStatus(r.status_class, r.status_detail),
+            _ => LoginStatus::SUCCESS,
+        };
+        assert_eq!(status(0x87, NAMES), LoginStatus::SUCCESS);
+        assert_eq!(status(0x87, "TargetName=iqn.2026-11.test:t\0"), LoginStatus::MISSING_PARAMETER);
+        assert_eq!(status(0x87, "InitiatorName=a\0"), LoginStatus::MISSING_PARAMETER);
+        assert_eq!(status(0x87, "InitiatorName=a\0TargetName=b\0"), LoginStatus::TARGET_NOT_FOUND);
+        assert_eq!(status(0x81, &format!("{NAMES}AuthMethod=CHAP\0")), LoginStatus::AUTHENTICATION_FAILURE);
+        assert_eq!(
+            status(0x87, &format!("{NAMES}InitialR2T=No\0InitialR2T=No\0")),
+            LoginStatus::INITIATOR_ERROR
+        );
+        assert_eq!(status(0x8F, NAMES), LoginStatus::INITIATOR_ERROR);
+        assert_eq!(status(0x84, NAMES), LoginStatus::INITIATOR_ERROR);
+    }
+
+    #[test]
+    fn text_may_come_in_parts() {
+        let mut login = login();
+        let (first, second) = NAMES.split_at(20);
+        assert!(matches!(login.receive(&request(0x44), first.as_bytes()), Step::Answer(..)));
+        assert!(matches!(login.receive(&request(0x87), second.as_bytes()), Step::Done(..)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_requests_are_answered_or_refused(
+            requests in proptest::collection::vec((any::<[u8; 48]>(), any::<Vec<u8>>()), 1..4),
+        ) {
+            let mut login = login();
+            for (header, data) in requests {
+                let _ = login.receive(&LoginRequest::read_from_bytes(&header).unwrap(), &data);
+            }
+        }
+    }
+}

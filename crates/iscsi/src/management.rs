@@ -1,0 +1,137 @@
+//! Task management (RFC 7143 §11.5): aborts and resets.
+//!
+//! A task that is still gathering data is dropped; one that the device has runs to its end unanswered, and
+//! the management response waits for that end.
+
+use crate::{
+    command::{Stage, Work},
+    pdu::{Bhs, FINAL, TaskRequest, TaskResponse, opcode},
+    session::{End, RejectReason, Session},
+};
+use quoin_volume::BlockDevice;
+use quoin_world::{OneShot, OneShotSender, one_shot};
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// Management requests a session may have outstanding.
+const MAX_ABORTS: usize = 64;
+
+/// Responses (§11.6.1).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Response {
+    Complete = 0,
+    NoSuchTask = 1,
+    NoSuchLun = 2,
+    NoReassignment = 4,
+    NotSupported = 5,
+}
+
+/// Functions (§11.5.1).
+mod function {
+    pub(super) const ABORT_TASK: u8 = 1;
+    pub(super) const ABORT_TASK_SET: u8 = 2;
+    pub(super) const LUN_RESET: u8 = 5;
+    pub(super) const TARGET_WARM_RESET: u8 = 6;
+    pub(super) const TARGET_COLD_RESET: u8 = 7;
+    pub(super) const TASK_REASSIGN: u8 = 8;
+}
+
+impl<D: BlockDevice> Session<D> {
+    pub(crate) fn task_request(&mut self, bhs: Bhs) {
+        let request = TaskRequest::from(bhs);
+        self.counted.task_requests += 1;
+        let Some(nexus) = &mut self.nexus else { return self.reject(RejectReason::Protocol, bhs) };
+        if self.aborts >= MAX_ABORTS {
+            return self.reject(RejectReason::TooManyImmediate, bhs);
+        }
+        let itt = request.itt.get();
+        let code = request.flags & 0x7F;
+        match code {
+            function::ABORT_TASK => {
+                let referenced = request.referenced.get();
+                match self.tasks.get(&referenced).filter(|task| task.head.lun == request.lun) {
+                    Some(_) => self.abort(itt, vec![referenced], Vec::new(), false),
+                    None => self.respond_task(itt, Response::NoSuchTask),
+                }
+            }
+            function::ABORT_TASK_SET | function::LUN_RESET => {
+                let Some(unit) = nexus.unit(request.lun) else {
+                    return self.respond_task(itt, Response::NoSuchLun);
+                };
+                if code == function::ABORT_TASK_SET {
+                    let tasks = self.tasks_of(&[request.lun]);
+                    return self.abort(itt, tasks, Vec::new(), false);
+                }
+                let ended = nexus.unit_reset(unit, true);
+                let luns = nexus.luns_of(unit);
+                let tasks = self.tasks_of(&luns);
+                self.abort(itt, tasks, ended, false);
+            }
+            function::TARGET_WARM_RESET | function::TARGET_COLD_RESET => {
+                // An initiator resets what it sees, not what belongs to others.
+                let units = nexus.units();
+                let ended = units.into_iter().flat_map(|unit| nexus.unit_reset(unit, true)).collect();
+                let tasks = self.tasks.keys().copied().collect();
+                self.abort(itt, tasks, ended, code == function::TARGET_COLD_RESET);
+            }
+            function::TASK_REASSIGN => self.respond_task(itt, Response::NoReassignment),
+            _ => self.respond_task(itt, Response::NotSupported),
+        }
+    }
+
+    fn tasks_of(&self, luns: &[[u8; 8]]) -> Vec<u32> {
+        let of_luns = self.tasks.iter().filter(|(_, task)| luns.contains(&task.head.lun));
+        of_luns.map(|(itt, _)| *itt).collect()
+    }
+
+    /// Aborts tasks of this session. Once they and all of `ended` are over, request `itt` is answered.
+    fn abort(&mut self, itt: u32, tasks: Vec<u32>, mut ended: Vec<OneShot<()>>, close: bool) {
+        let (sender, over) = one_shot();
+        self.mute(tasks, sender);
+        ended.push(over);
+        self.aborts += 1;
+        self.started.push(Work::Abort { itt, ended, close });
+    }
+
+    /// Sees to it that tasks are not answered; `done` is dropped when the last of them has ended.
+    fn mute(&mut self, tasks: Vec<u32>, done: OneShotSender<()>) {
+        let done = Rc::new(done);
+        for itt in tasks {
+            match self.tasks.get_mut(&itt) {
+                Some(task) if matches!(task.stage, Stage::Running) => task.aborted.push(done.clone()),
+                _ => drop(self.remove_task(itt)),
+            }
+        }
+    }
+
+    pub(crate) fn reset_elsewhere(&mut self, unit: Uuid, done: OneShotSender<()>) {
+        let Some(nexus) = &mut self.nexus else { return };
+        nexus.unit_reset(unit, false);
+        let luns = nexus.luns_of(unit);
+        let tasks = self.tasks_of(&luns);
+        self.mute(tasks, done);
+    }
+
+    pub(crate) fn task_aborted(&mut self, itt: u32, close: bool) {
+        self.aborts -= 1;
+        self.respond_task(itt, Response::Complete);
+        if close {
+            self.end_with(End::TargetReset);
+        }
+    }
+
+    fn respond_task(&mut self, itt: u32, response: Response) {
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let response = TaskResponse {
+            opcode: opcode::TASK_RESPONSE,
+            flags: FINAL,
+            response: response as u8,
+            itt: itt.into(),
+            stat_sn: self.take_stat_sn().into(),
+            exp_cmd_sn: exp_cmd_sn.into(),
+            max_cmd_sn: max_cmd_sn.into(),
+            ..TaskResponse::default()
+        };
+        self.out.push(response, []);
+    }
+}

@@ -1,0 +1,55 @@
+//! Counters of the front end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters since the server was made.
+        #[derive(Default, Debug)]
+        pub struct Metrics {
+            $(pub(crate) $name: AtomicU64,)*
+        }
+
+        /// The values of [`Metrics`] at one moment.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct MetricsSnapshot {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Metrics {
+            /// The values now.
+            pub fn snapshot(&self) -> MetricsSnapshot {
+                MetricsSnapshot { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+
+            /// Adds what a session counted by itself.
+            pub(crate) fn add(&self, counted: &mut MetricsSnapshot) {
+                $(if counted.$name > 0 { self.$name.fetch_add(counted.$name, Ordering::Relaxed); })*
+                *counted = MetricsSnapshot::default();
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections accepted.
+    connections,
+    /// Connections refused because there were too many.
+    connections_refused,
+    /// Logins that reached the full feature phase.
+    logins,
+    /// Logins refused or not completed in time.
+    logins_failed,
+    /// SCSI commands received.
+    commands,
+    /// Bytes of data sent to initiators.
+    read_bytes,
+    /// Bytes of data received from initiators.
+    written_bytes,
+    /// Task management requests received.
+    task_requests,
+    /// Reject PDUs sent.
+    rejects,
+    /// Digests that did not match.
+    digest_errors,
+}

@@ -1,0 +1,176 @@
+//! The server: accepts connections, hands them out, serves each where it was taken to.
+
+use crate::{
+    IscsiError,
+    connection::Connection,
+    metrics::{Metrics, MetricsSnapshot},
+    receive::Receive,
+};
+use quoin_target::Target;
+use quoin_volume::BlockDevice;
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+
+/// How the server behaves.
+pub struct Options {
+    /// Addresses to tell in discovery; if none, the one the initiator connected to.
+    pub portals: Vec<SocketAddr>,
+    /// Connections served at once; further ones are closed.
+    pub max_connections: usize,
+    /// Time to get through login.
+    pub login_timeout: Duration,
+    /// Silence after which an initiator is asked whether it is there; after three times this it is not.
+    pub ping_after: Duration,
+    /// Milliseconds since the Unix epoch, for the list of sessions.
+    pub wall_clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            portals: Vec::new(),
+            max_connections: 1024,
+            login_timeout: Duration::from_secs(30),
+            ping_after: Duration::from_secs(15),
+            wall_clock_ms: Box::new(|| 0),
+        }
+    }
+}
+
+/// An iSCSI server for one target.
+pub struct IscsiServer<D: BlockDevice> {
+    pub(crate) target: Arc<Target<D>>,
+    pub(crate) options: Options,
+    pub(crate) metrics: Metrics,
+    pub(crate) shutdown: watch::Sender<bool>,
+    open: AtomicUsize,
+    closed: watch::Sender<()>,
+}
+
+/// A connection on its way to the thread that serves it. Dropped instead, it is closed.
+pub struct Accepted<D: BlockDevice> {
+    server: Arc<IscsiServer<D>>,
+    stream: Option<std::net::TcpStream>,
+    peer: SocketAddr,
+}
+
+impl<D: BlockDevice> fmt::Debug for Accepted<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Accepted({})", self.peer)
+    }
+}
+
+impl<D: BlockDevice> IscsiServer<D> {
+    /// A server for `target`.
+    pub fn new(target: Arc<Target<D>>, options: Options) -> Arc<Self> {
+        Arc::new(Self {
+            target,
+            options,
+            metrics: Metrics::default(),
+            shutdown: watch::Sender::new(false),
+            open: AtomicUsize::new(0),
+            closed: watch::Sender::new(()),
+        })
+    }
+
+    /// Accepts connections until [`IscsiServer::shutdown`] and passes each to `hand_over`, which takes it to a
+    /// data thread and has [`Accepted::serve`] run there.
+    pub async fn accept(self: &Arc<Self>, listener: TcpListener, mut hand_over: impl FnMut(Accepted<D>)) {
+        let mut shutdown = self.shutdown.subscribe();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = shutdown.wait_for(|stop| *stop) => return,
+            };
+            match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+                Ok((stream, peer)) => self.admit(stream, peer, &mut hand_over),
+                Err(error) => {
+                    // Out of descriptors, or the peer has gone already: neither is mended by trying at once.
+                    tracing::warn!(%error, "connection not accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+
+    fn admit(
+        self: &Arc<Self>,
+        stream: std::net::TcpStream,
+        peer: SocketAddr,
+        hand_over: &mut impl FnMut(Accepted<D>),
+    ) {
+        self.metrics.connections.fetch_add(1, Ordering::Relaxed);
+        let open = self.open.fetch_add(1, Ordering::AcqRel);
+        let accepted = Accepted { server: self.clone(), stream: Some(stream), peer };
+        if open >= self.options.max_connections {
+            self.metrics.connections_refused.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(%peer, open, "connection refused: too many are open");
+            return;
+        }
+        hand_over(accepted);
+    }
+
+    /// Stops accepting and asks every initiator to log out; those that do not are cut off after a few seconds.
+    /// Resolves when the last connection is closed and what it started has ended.
+    pub async fn shutdown(&self) {
+        self.shutdown.send_replace(true);
+        let mut closed = self.closed.subscribe();
+        while self.open.load(Ordering::Acquire) > 0 {
+            // Fails only without a sender, which `self` is.
+            let _ = closed.changed().await;
+        }
+    }
+
+    /// Counters.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        self.metrics.snapshot()
+    }
+}
+
+impl<D: BlockDevice> Accepted<D> {
+    /// The initiator's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Serves the connection to its end. To be called on the data thread that it is to live on.
+    pub async fn serve(mut self) {
+        let Some(stream) = self.stream.take() else { return };
+        let peer = self.peer;
+        match serve(&self.server, stream, peer).await {
+            Ok(()) => tracing::info!(%peer, "initiator logged out"),
+            Err(error) => tracing::info!(%peer, %error, "connection ended"),
+        }
+    }
+}
+
+async fn serve<D: BlockDevice>(
+    server: &IscsiServer<D>,
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+) -> Result<(), IscsiError> {
+    let stream: io::Result<TcpStream> =
+        stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+    let stream = stream?;
+    stream.set_nodelay(true)?;
+    let local = stream.local_addr()?;
+    Connection { server, stream, peer, local, receive: Receive::new(), heard: false }.run().await
+}
+
+impl<D: BlockDevice> Drop for Accepted<D> {
+    fn drop(&mut self) {
+        self.server.open.fetch_sub(1, Ordering::AcqRel);
+        self.server.closed.send_replace(());
+    }
+}

@@ -1,0 +1,583 @@
+//! The full feature phase as a state machine: PDUs in, PDUs and work out.
+//!
+//! Invariants: StatSN counts every response that carries a status, in the order of the send queue; MaxCmdSN
+//! never goes back, since a command's place in the window is given back only when its answer is queued;
+//! whatever a peer can make a session hold is bounded by [`QUEUE_DEPTH`], [`MEMORY_BYTES`] and the limits of
+//! the parsers.
+
+use crate::{
+    command::{Finished, Gathering, Head, Ready, Stage, Task, Work},
+    login::{Established, SessionKind},
+    metrics::MetricsSnapshot,
+    params::{Answer, Params},
+    pdu::{
+        AsyncMessage, Bhs, CONTINUE, DataIn, DataOut, FINAL, Framing, LogoutRequest, LogoutResponse, NO_TAG,
+        NopIn, NopOut, OVERFLOW, R2t, READ, Reject, STATUS, ScsiCommand, ScsiResponse, TextRequest,
+        TextResponse, UNDERFLOW, WRITE, opcode,
+    },
+    text::{self, MAX_TEXT_BYTES, Text},
+    transmit::Transmit,
+};
+use quoin_scsi::{Reply, Sense, Status};
+use quoin_target::{Nexus, Notice};
+use quoin_volume::BlockDevice;
+use quoin_world::Slice;
+use std::collections::{BTreeMap, VecDeque};
+use zerocopy::IntoBytes;
+
+/// Commands a session may have outstanding.
+pub(crate) const QUEUE_DEPTH: u32 = 256;
+/// Immediate commands and task management requests among them that do not count in the window.
+const MAX_IMMEDIATE: usize = 64;
+/// Bytes of commands' data a session may hold; further commands wait for their turn.
+const MEMORY_BYTES: u64 = 64 << 20;
+/// Bytes in the send queue from which on nothing more is read from the initiator.
+const MAX_QUEUED_BYTES: usize = MEMORY_BYTES as usize + (8 << 20);
+/// Seconds an initiator has to log out when the array shuts down.
+pub(crate) const LOGOUT_SECONDS: u16 = 3;
+
+/// Why a session ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    LoggedOut,
+    Reinstated,
+    TargetReset,
+    Protocol(&'static str),
+}
+
+/// Reasons of Reject (RFC 7143 §11.17.1).
+#[derive(Clone, Copy)]
+pub(crate) enum RejectReason {
+    DataDigest = 0x02,
+    Snack = 0x03,
+    Protocol = 0x04,
+    NotSupported = 0x05,
+    TooManyImmediate = 0x06,
+    TaskInProgress = 0x07,
+    InvalidField = 0x09,
+}
+
+pub(crate) struct Session<D: BlockDevice> {
+    /// None in a discovery session.
+    pub(crate) nexus: Option<Nexus<D>>,
+    params: Params,
+    /// What SendTargets answers.
+    targets: Text,
+    pub(crate) out: Transmit,
+    pub(crate) started: Vec<Work<D>>,
+    pub(crate) tasks: BTreeMap<u32, Task<D>>,
+    /// Tasks whose data is not being moved yet, in order.
+    waiting: VecDeque<u32>,
+    memory_bytes: u64,
+    in_window: u32,
+    pub(crate) aborts: usize,
+    exp_cmd_sn: u32,
+    stat_sn: u32,
+    next_ttt: u32,
+    text: Vec<u8>,
+    end: Option<End>,
+    pub(crate) counted: MetricsSnapshot,
+}
+
+impl<D: BlockDevice> Session<D> {
+    pub(crate) fn new(login: &Established, stat_sn: u32, nexus: Option<Nexus<D>>, targets: Text) -> Self {
+        debug_assert_eq!(nexus.is_some(), login.kind == SessionKind::Normal);
+        Self {
+            nexus,
+            params: login.params.clone(),
+            targets,
+            out: Transmit::new(&login.params),
+            started: Vec::new(),
+            tasks: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            memory_bytes: 0,
+            in_window: 0,
+            aborts: 0,
+            exp_cmd_sn: login.cmd_sn,
+            stat_sn,
+            next_ttt: 0,
+            text: Vec::new(),
+            end: None,
+            counted: MetricsSnapshot::default(),
+        }
+    }
+
+    pub(crate) fn framing(&self) -> Framing {
+        Framing {
+            header_digest: self.params.header_digest,
+            data_digest: self.params.data_digest,
+            max_data_bytes: crate::params::MAX_RECV_DATA_BYTES as usize,
+        }
+    }
+
+    /// False while the initiator must first take what it asked for.
+    pub(crate) fn may_receive(&self) -> bool {
+        self.end.is_none() && self.out.queued_bytes() < MAX_QUEUED_BYTES
+    }
+
+    /// Why the session is over, once everything queued is sent.
+    pub(crate) fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    pub(crate) fn end_with(&mut self, end: End) {
+        self.end.get_or_insert(end);
+    }
+
+    /// ExpCmdSN and MaxCmdSN.
+    pub(crate) fn window(&self) -> (u32, u32) {
+        (self.exp_cmd_sn, self.exp_cmd_sn.wrapping_add(QUEUE_DEPTH - 1).wrapping_sub(self.in_window))
+    }
+
+    /// The StatSN of a response that is queued now.
+    pub(crate) fn take_stat_sn(&mut self) -> u32 {
+        let stat_sn = self.stat_sn;
+        self.stat_sn = stat_sn.wrapping_add(1);
+        stat_sn
+    }
+
+    fn take_ttt(&mut self) -> u32 {
+        self.next_ttt = self.next_ttt.wrapping_add(1) % NO_TAG;
+        self.next_ttt
+    }
+
+    /// Takes a PDU. `intact` is false if its data does not match its digest.
+    pub(crate) fn receive(&mut self, bhs: Bhs, data: &[u8], intact: bool) {
+        self.counted.digest_errors += u64::from(!intact);
+        if bhs.operation() == opcode::DATA_OUT {
+            return self.data_out(bhs, data, intact);
+        }
+        if bhs.operation() == opcode::SNACK {
+            return self.reject(RejectReason::Snack, bhs);
+        }
+        if !self.is_next(&bhs) {
+            return;
+        }
+        if !intact {
+            self.reject(RejectReason::DataDigest, bhs);
+            if bhs.operation() != opcode::SCSI_COMMAND {
+                return self.end_with(End::Protocol("data digest error"));
+            }
+        }
+        match bhs.operation() {
+            opcode::SCSI_COMMAND => self.scsi_command(bhs, data, intact),
+            opcode::NOP_OUT => self.nop_out(bhs, data),
+            opcode::TASK_REQUEST => self.task_request(bhs),
+            opcode::TEXT_REQUEST => self.text_request(bhs, data),
+            opcode::LOGOUT_REQUEST => self.logout(bhs.into()),
+            opcode::LOGIN_REQUEST => self.end_with(End::Protocol("login request in the full feature phase")),
+            _ => self.reject(RejectReason::NotSupported, bhs),
+        }
+    }
+
+    /// Whether a request is to be executed now, by its CmdSN (RFC 7143 §4.2.2.1).
+    fn is_next(&mut self, bhs: &Bhs) -> bool {
+        if bhs.is_immediate() {
+            return true;
+        }
+        let ahead = bhs.cmd_sn().wrapping_sub(self.exp_cmd_sn);
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        if ahead == 0 && max_cmd_sn.wrapping_add(1) != exp_cmd_sn {
+            self.exp_cmd_sn = exp_cmd_sn.wrapping_add(1);
+            return true;
+        }
+        // Outside the window: silently ignored. Inside, with one connection, it can only mean a lost request.
+        if ahead != 0 && ahead <= max_cmd_sn.wrapping_sub(exp_cmd_sn) && ahead < QUEUE_DEPTH {
+            self.end_with(End::Protocol("CmdSN skips numbers"));
+        }
+        false
+    }
+
+    pub(crate) fn reject(&mut self, reason: RejectReason, bhs: Bhs) {
+        self.counted.rejects += 1;
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let reject = Reject {
+            opcode: opcode::REJECT,
+            flags: FINAL,
+            reason: reason as u8,
+            no_tag: NO_TAG.into(),
+            stat_sn: self.take_stat_sn().into(),
+            exp_cmd_sn: exp_cmd_sn.into(),
+            max_cmd_sn: max_cmd_sn.into(),
+            ..Reject::default()
+        };
+        self.out.push(reject, [Slice::copy_of(bhs.as_bytes())]);
+    }
+
+    fn scsi_command(&mut self, bhs: Bhs, data: &[u8], intact: bool) {
+        let command = ScsiCommand::from(bhs);
+        let Some(nexus) = &mut self.nexus else { return self.reject(RejectReason::Protocol, bhs) };
+        self.counted.commands += 1;
+        let itt = command.itt.get();
+        if itt == NO_TAG || self.tasks.contains_key(&itt) {
+            return self.reject(RejectReason::TaskInProgress, bhs);
+        }
+        let immediate = bhs.is_immediate();
+        if immediate && self.tasks.len() - self.in_window as usize >= MAX_IMMEDIATE {
+            return self.reject(RejectReason::TooManyImmediate, bhs);
+        }
+        let expected = command.expected_bytes.get();
+        let (reads, writes) = (command.flags & READ != 0, command.flags & WRITE != 0);
+        let out_bytes = if writes { expected } else { 0 };
+        let in_bytes = if reads && !writes { expected } else { 0 };
+        let is_final = command.flags & FINAL != 0;
+        let may_come = self.params.unsolicited_bytes().min(out_bytes);
+        let sent = data.len() as u32;
+        if sent > may_come || sent > 0 && !self.params.immediate_data || !is_final && self.params.initial_r2t
+        {
+            return self.reject(RejectReason::InvalidField, bhs);
+        }
+        self.counted.written_bytes += u64::from(sent);
+        let head = Head { itt, lun: command.lun, in_bytes, out_bytes, immediate };
+        let admission = match (intact, reads && writes) {
+            (false, _) => quoin_target::Admission::Done(Reply::check(Sense::PROTOCOL_SERVICE_CRC_ERROR)),
+            (_, true) => quoin_target::Admission::Done(Reply::check(Sense::INVALID_FIELD_IN_CDB)),
+            _ => nexus.admit(command.lun, &command.cdb),
+        };
+        let unsolicited = if is_final { 0 } else { may_come };
+        let gathering = Gathering::new(admission, &head, data, unsolicited);
+        let cost_bytes = gathering.cost_bytes(&head);
+        self.in_window += u32::from(!immediate);
+        self.tasks
+            .insert(itt, Task { head, cost_bytes, stage: Stage::Gathering(gathering), aborted: Vec::new() });
+        self.waiting.push_back(itt);
+        self.pump();
+    }
+
+    /// Starts what waits, in order, as far as memory goes.
+    pub(crate) fn pump(&mut self) {
+        while let Some(&itt) = self.waiting.front() {
+            if let Some(task) = self.tasks.get(&itt).filter(|task| task.aborted.is_empty()) {
+                let held = self.memory_bytes + self.out.queued_bytes() as u64;
+                if self.memory_bytes > 0 && held + task.cost_bytes > MEMORY_BYTES {
+                    return;
+                }
+                self.memory_bytes += task.cost_bytes;
+                self.waiting.pop_front();
+                self.advance(itt);
+            } else {
+                self.waiting.pop_front();
+            }
+        }
+    }
+
+    /// Moves a gathering task on: asks for more data, or starts it when all is there.
+    fn advance(&mut self, itt: u32) {
+        let ttt = self.take_ttt();
+        let window = self.window();
+        let Some(task) = self.tasks.get_mut(&itt) else { return };
+        let Stage::Gathering(gathering) = &mut task.stage else { return };
+        let limits = (self.params.max_burst_bytes, self.params.max_outstanding_r2t);
+        if let Some(ask) = gathering.ask(ttt, limits.0, limits.1) {
+            let r2t = R2t {
+                opcode: opcode::R2T,
+                flags: FINAL,
+                lun: task.head.lun,
+                itt: itt.into(),
+                ttt: ask.ttt.into(),
+                stat_sn: self.stat_sn.into(),
+                exp_cmd_sn: window.0.into(),
+                max_cmd_sn: window.1.into(),
+                r2t_sn: ask.r2t_sn.into(),
+                offset: ask.offset.into(),
+                desired_bytes: ask.bytes.into(),
+                ..R2t::default()
+            };
+            self.out.push(r2t, []);
+            return self.advance(itt);
+        }
+        if !gathering.is_complete() {
+            return;
+        }
+        let Stage::Gathering(gathering) = std::mem::replace(&mut task.stage, Stage::Running) else { return };
+        match gathering.finish(&task.head) {
+            Ready::Run(work) => self.started.push(work),
+            Ready::Answer(reply) => self.finish_task(itt, reply),
+        }
+    }
+
+    fn data_out(&mut self, bhs: Bhs, data: &[u8], intact: bool) {
+        let pdu = DataOut::from(bhs);
+        let itt = pdu.itt.get();
+        if !intact {
+            self.reject(RejectReason::DataDigest, bhs);
+        }
+        // Data of a task that was aborted or answered early may still be on its way.
+        let Some(task) = self.tasks.get_mut(&itt) else { return };
+        let Stage::Gathering(gathering) = &mut task.stage else { return };
+        self.counted.written_bytes += data.len() as u64;
+        let outcome = match intact {
+            true => gathering.take(&pdu, data).map_err(|why| (why, Sense::INCORRECT_AMOUNT_OF_DATA)),
+            false => Err(("data digest error", Sense::PROTOCOL_SERVICE_CRC_ERROR)),
+        };
+        match outcome {
+            Ok(()) if self.waiting.contains(&itt) => {}
+            Ok(()) => self.advance(itt),
+            Err((why, sense)) => {
+                tracing::debug!(itt, why, "Data-Out refused, its command fails");
+                self.waiting.retain(|waiting| *waiting != itt);
+                self.finish_task(itt, Reply::check(sense));
+            }
+        }
+    }
+
+    /// Takes what some work came to.
+    pub(crate) fn complete(&mut self, finished: Finished) {
+        match finished {
+            Finished::Command { itt, reply } => self.finish_task(itt, reply),
+            Finished::Abort { itt, close } => self.task_aborted(itt, close),
+        }
+        self.pump();
+    }
+
+    /// Takes a task off the books, without answering it.
+    pub(crate) fn remove_task(&mut self, itt: u32) -> Option<Task<D>> {
+        let task = self.tasks.remove(&itt)?;
+        if !self.waiting.contains(&itt) {
+            self.memory_bytes -= task.cost_bytes;
+        }
+        self.waiting.retain(|waiting| *waiting != itt);
+        self.in_window -= u32::from(!task.head.immediate);
+        Some(task)
+    }
+
+    fn finish_task(&mut self, itt: u32, reply: Reply) {
+        if let Some(task) = self.remove_task(itt).filter(|task| task.aborted.is_empty()) {
+            self.respond(&task.head, reply);
+        }
+    }
+
+    fn respond(&mut self, head: &Head, mut reply: Reply) {
+        let expected = u64::from(head.expected_bytes());
+        let wanted = reply.wanted_bytes;
+        let (residual_flag, residual) = match wanted.cmp(&expected) {
+            std::cmp::Ordering::Less => (UNDERFLOW, expected - wanted),
+            std::cmp::Ordering::Equal => (0, 0),
+            std::cmp::Ordering::Greater => (OVERFLOW, wanted - expected),
+        };
+        let residual = u32::try_from(residual).unwrap_or(u32::MAX);
+        let data = std::mem::take(&mut reply.data);
+        let is_good = reply.status == Status::Good;
+        let has_status = self.data_in(head, data, is_good.then_some((residual_flag, residual)));
+        if has_status {
+            return;
+        }
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let response = ScsiResponse {
+            opcode: opcode::SCSI_RESPONSE,
+            flags: FINAL | residual_flag,
+            status: reply.status as u8,
+            itt: head.itt.into(),
+            stat_sn: self.take_stat_sn().into(),
+            exp_cmd_sn: exp_cmd_sn.into(),
+            max_cmd_sn: max_cmd_sn.into(),
+            residual: residual.into(),
+            ..ScsiResponse::default()
+        };
+        let sense = reply.sense.map(|sense| {
+            let fixed = sense.fixed();
+            Slice::copy_of(&[&(fixed.len() as u16).to_be_bytes()[..], &fixed].concat())
+        });
+        self.out.push(response, sense);
+    }
+
+    /// Sends data, cut as the initiator wants it. The last PDU carries the status if `residual` is given.
+    /// Returns whether a status was sent.
+    fn data_in(&mut self, head: &Head, data: Vec<Slice>, residual: Option<(u8, u32)>) -> bool {
+        let held = data.iter().map(Slice::len).sum::<usize>();
+        let total = held.min(head.in_bytes as usize);
+        if total == 0 {
+            return false;
+        }
+        self.counted.read_bytes += total as u64;
+        let (burst, segment) =
+            (self.params.max_burst_bytes as usize, self.params.max_send_data_bytes as usize);
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let mut rest = data.into_iter();
+        let mut current: Option<Slice> = None;
+        let (mut at, mut data_sn) = (0, 0u32);
+        while at < total {
+            let len = segment.min(burst - at % burst).min(total - at);
+            let mut pdu = DataIn {
+                opcode: opcode::DATA_IN,
+                itt: head.itt.into(),
+                ttt: NO_TAG.into(),
+                exp_cmd_sn: exp_cmd_sn.into(),
+                max_cmd_sn: max_cmd_sn.into(),
+                data_sn: data_sn.into(),
+                offset: (at as u32).into(),
+                ..DataIn::default()
+            };
+            at += len;
+            data_sn += 1;
+            if at == total || at % burst == 0 {
+                pdu.flags |= FINAL;
+            }
+            if let Some((flag, residual)) = residual.filter(|_| at == total) {
+                pdu.flags |= STATUS | flag;
+                pdu.residual = residual.into();
+                pdu.stat_sn = self.take_stat_sn().into();
+            }
+            let mut left = len;
+            let parts = std::iter::from_fn(|| {
+                let slice = current.take().filter(|slice| !slice.is_empty()).or_else(|| rest.next())?;
+                let now = left.min(slice.len());
+                if left == 0 {
+                    current = Some(slice);
+                    return None;
+                }
+                left -= now;
+                if now < slice.len() {
+                    current = Some(slice.slice(now, slice.len() - now));
+                    return Some(slice.slice(0, now));
+                }
+                Some(slice)
+            });
+            self.out.push(pdu, parts);
+        }
+        residual.is_some()
+    }
+
+    fn nop_out(&mut self, bhs: Bhs, data: &[u8]) {
+        let nop = NopOut::from(bhs);
+        // The answer to a ping of ours, or one that wants no answer.
+        if nop.itt.get() == NO_TAG {
+            return;
+        }
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let answer = NopIn {
+            opcode: opcode::NOP_IN,
+            flags: FINAL,
+            lun: nop.lun,
+            itt: nop.itt,
+            ttt: NO_TAG.into(),
+            stat_sn: self.take_stat_sn().into(),
+            exp_cmd_sn: exp_cmd_sn.into(),
+            max_cmd_sn: max_cmd_sn.into(),
+            ..NopIn::default()
+        };
+        let echo = &data[..data.len().min(self.params.max_send_data_bytes as usize)];
+        self.out.push(answer, (!echo.is_empty()).then(|| Slice::copy_of(echo)));
+    }
+
+    /// Asks a silent initiator whether it is there.
+    pub(crate) fn ping(&mut self) {
+        let ttt = self.take_ttt();
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let ping = NopIn {
+            opcode: opcode::NOP_IN,
+            flags: FINAL,
+            itt: NO_TAG.into(),
+            ttt: ttt.into(),
+            stat_sn: self.stat_sn.into(),
+            exp_cmd_sn: exp_cmd_sn.into(),
+            max_cmd_sn: max_cmd_sn.into(),
+            ..NopIn::default()
+        };
+        self.out.push(ping, []);
+    }
+
+    fn text_request(&mut self, bhs: Bhs, data: &[u8]) {
+        let request = TextRequest::from(bhs);
+        if self.text.len() + data.len() > MAX_TEXT_BYTES {
+            return self.end_with(End::Protocol("text request too long"));
+        }
+        if request.ttt.get() == NO_TAG {
+            self.text.clear();
+        }
+        self.text.extend_from_slice(data);
+        let continues = request.flags & CONTINUE != 0;
+        let mut answer = Text::default();
+        if !continues {
+            let text = std::mem::take(&mut self.text);
+            let Ok(pairs) = text::parse(&text) else { return self.reject(RejectReason::Protocol, bhs) };
+            pairs.into_iter().for_each(|(key, value)| self.text_key(key, value, &mut answer));
+        }
+        let ttt = if continues { self.take_ttt() } else { NO_TAG };
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let response = TextResponse {
+            opcode: opcode::TEXT_RESPONSE,
+            flags: if continues { 0 } else { FINAL },
+            lun: request.lun,
+            itt: request.itt,
+            ttt: ttt.into(),
+            stat_sn: self.take_stat_sn().into(),
+            exp_cmd_sn: exp_cmd_sn.into(),
+            max_cmd_sn: max_cmd_sn.into(),
+            ..TextResponse::default()
+        };
+        let answer = answer.into_bytes();
+        if answer.len() > self.params.max_send_data_bytes as usize {
+            return self.reject(RejectReason::Protocol, bhs);
+        }
+        self.out.push(response, (!answer.is_empty()).then(|| Slice::copy_of(&answer)));
+    }
+
+    fn text_key(&mut self, key: &str, value: &str, answer: &mut Text) {
+        match key {
+            "SendTargets" => {
+                let is_discovery = self.nexus.is_none();
+                let ours = self.targets.value("TargetName").is_some_and(|name| name == value.to_lowercase());
+                if ours || value == "All" && is_discovery || value.is_empty() && !is_discovery {
+                    answer.append(&self.targets);
+                } else if value == "All" {
+                    answer.push(key, "Reject");
+                }
+            }
+            "MaxRecvDataSegmentLength" => {
+                if let Answer::Value(value) = self.params.declare_max_recv(value) {
+                    answer.push(key, value);
+                }
+            }
+            _ => answer.push(key, "NotUnderstood"),
+        }
+    }
+
+    fn logout(&mut self, request: LogoutRequest) {
+        /// "Remove the connection for recovery".
+        const FOR_RECOVERY: u8 = 2;
+        const NOT_SUPPORTED: u8 = 2;
+        let for_recovery = request.flags & 0x7F == FOR_RECOVERY;
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let response = LogoutResponse {
+            opcode: opcode::LOGOUT_RESPONSE,
+            flags: FINAL,
+            response: if for_recovery { NOT_SUPPORTED } else { 0 },
+            itt: request.itt,
+            stat_sn: self.take_stat_sn().into(),
+            exp_cmd_sn: exp_cmd_sn.into(),
+            max_cmd_sn: max_cmd_sn.into(),
+            ..LogoutResponse::default()
+        };
+        self.out.push(response, []);
+        if !for_recovery {
+            self.end_with(End::LoggedOut);
+        }
+    }
+
+    /// Asks the initiator to log out, since the array shuts down.
+    pub(crate) fn request_logout(&mut self) {
+        const LOGOUT_REQUESTED: u8 = 1;
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let message = AsyncMessage {
+            opcode: opcode::ASYNC_MESSAGE,
+            flags: FINAL,
+            no_tag: NO_TAG.into(),
+            stat_sn: self.take_stat_sn().into(),
+            exp_cmd_sn: exp_cmd_sn.into(),
+            max_cmd_sn: max_cmd_sn.into(),
+            event: LOGOUT_REQUESTED,
+            parameter_3: LOGOUT_SECONDS.into(),
+            ..AsyncMessage::default()
+        };
+        self.out.push(message, []);
+    }
+
+    /// Takes something that happened in another session.
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Reinstated => self.end_with(End::Reinstated),
+            Notice::UnitReset { unit, done } => self.reset_elsewhere(unit, done),
+        }
+    }
+}
