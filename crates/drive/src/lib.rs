@@ -28,3 +28,6 @@ pub use label::{
 };
 pub use probe::{Probe, probe};
 pub use set::{open_set, raise_set};
+
+#[cfg(test)]
+mod tests;

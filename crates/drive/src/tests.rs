@@ -1,0 +1,354 @@
+use crate::*;
+use futures_util::future::join_all;
+use quoin_base::{ByteRange, DriveId, DriveIndex, Epoch, PoolId};
+use quoin_world::{Buf, Disk, Slice};
+use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld};
+use std::sync::Arc;
+
+const LEN_BYTES: u64 = 6 << 20;
+const SLAB_BYTES: u32 = 1 << 20;
+
+fn uuid(n: u128) -> uuid::Uuid {
+    uuid::Uuid::from_u128(n)
+}
+
+fn label(index: u16, drives: u16) -> Label {
+    Label {
+        pool: PoolId(uuid(7)),
+        pool_name: "tank".into(),
+        drive: DriveId(uuid(100 + u128::from(index))),
+        index: DriveIndex(index),
+        drives,
+        roles: Roles { journal: true, data: true },
+        len_bytes: 0,
+        slab_bytes: SLAB_BYTES,
+        row_bytes: 256 << 10,
+        block_bytes: 8192,
+        journal_slabs: 2,
+        epoch: Epoch(1),
+        generation: 0,
+        journal_set: 1,
+        created_ms: 1234,
+    }
+}
+
+fn dynamic(disk: &Arc<SimDisk>) -> Arc<dyn Disk> {
+    disk.clone()
+}
+
+/// A world with `drives` formatted drives of one pool.
+fn pool(seed: u64, drives: u16) -> (Arc<SimWorld>, Vec<Arc<SimDisk>>) {
+    let world = SimWorld::new(seed, SimOptions::default());
+    let disks: Vec<_> = (0..drives).map(|i| world.disk(&format!("d{i}"), LEN_BYTES)).collect();
+    let formatted: Vec<_> = disks.iter().map(dynamic).collect();
+    world
+        .run(async move {
+            for (i, disk) in formatted.into_iter().enumerate() {
+                Drive::format(disk, label(i as u16, drives)).await.unwrap();
+            }
+        })
+        .unwrap();
+    (world, disks)
+}
+
+fn open(world: &SimWorld, disk: &Arc<SimDisk>) -> Result<Arc<Drive>, DriveError> {
+    world.run(Drive::open(dynamic(disk))).unwrap()
+}
+
+fn refusal<T>(outcome: Result<T, DriveError>) -> String {
+    outcome.err().expect("refused").to_string()
+}
+
+#[test]
+fn the_bytes_of_a_label_are_the_documented_ones() {
+    let (_, disks) = pool(1, 1);
+    let bytes = disks[0].peek(65536, LABEL_BYTES);
+    assert_eq!(bytes, disks[0].peek(0, LABEL_BYTES));
+    assert_eq!(&bytes[..16], b"QUOINDRV\x01\0\0\0\0\0\x01\0");
+    assert_eq!(&bytes[48..53], b"tank\0");
+    assert_eq!(bytes[112..120], LEN_BYTES.to_le_bytes());
+    assert_eq!(bytes[120..124], SLAB_BYTES.to_le_bytes());
+    assert_eq!(bytes[136..152], [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], "epoch, generation");
+    assert_eq!(bytes[168..172], [3, 0, 0, 0], "roles");
+    assert_eq!(bytes[4088..], quoin_base::crc64(&bytes[..4088]).0.to_le_bytes());
+}
+
+#[test]
+fn what_is_written_is_read_back_after_a_power_cut() {
+    let (world, disks) = pool(2, 1);
+    let drive = open(&world, &disks[0]).unwrap();
+    assert_eq!((drive.slabs(), drive.index(), drive.name()), (5, DriveIndex(0), "d0"));
+    assert_eq!(drive.label().len_bytes, LEN_BYTES);
+    let d = drive.clone();
+    world
+        .run(async move {
+            let two = vec![Slice::copy_of(&[1; 4096]), Slice::copy_of(&[2; 8192])];
+            d.write_slab(4, 4096, two, false).await.unwrap();
+            d.flush().await.unwrap();
+            d.write_slab(0, 0, vec![Slice::copy_of(&[3; 512])], true).await.unwrap();
+            d.write_root(1, Buf::copy_of(&[4; ROOT_BYTES])).await.unwrap();
+        })
+        .unwrap();
+    let counters = drive.counters();
+    assert_eq!((counters.writes, counters.write_bytes, counters.flushes), (3, 12288 + 512 + 4096, 1));
+    world.crash();
+    let drive = open(&world, &disks[0]).unwrap();
+    let d = drive.clone();
+    let (slab, first, roots) = world
+        .run(async move {
+            let reads = (d.read_slab(4, 4096, 12288).await, d.read_slab(0, 0, 512).await);
+            (reads.0.unwrap(), reads.1.unwrap(), d.read_roots().await.unwrap())
+        })
+        .unwrap();
+    assert!(slab[..4096].iter().all(|&b| b == 1) && slab[4096..].iter().all(|&b| b == 2) && first[0] == 3);
+    assert!(*roots[0] == [0; ROOT_BYTES] && *roots[1] == [4; ROOT_BYTES]);
+    assert_eq!((drive.counters().reads, drive.counters().errors), (4, 0));
+}
+
+#[test]
+fn places_outside_or_unaligned_are_refused() {
+    let (world, disks) = pool(3, 1);
+    let drive = open(&world, &disks[0]).unwrap();
+    for (slab, offset, len) in
+        [(5, 0, 512), (0, 100, 512), (0, 0, 100), (4, 1 << 20, 512), (0, u64::MAX, 512), (0, 0, 0)]
+    {
+        let d = drive.clone();
+        let read = world.run(async move { d.read_slab(slab, offset, len).await }).unwrap();
+        assert!(matches!(read, Err(DriveError::OutOfRange { .. })), "{slab} {offset} {len}");
+    }
+    assert!(!drive.is_failed());
+}
+
+#[test]
+fn formatting_wipes_and_zeroes_what_it_must() {
+    let world = SimWorld::new(4, SimOptions::default());
+    let disk = world.disk("d", LEN_BYTES + 512);
+    disk.poke(0, &vec![0xAA; disk.len_bytes() as usize]);
+    world.run(Drive::format(dynamic(&disk), label(0, 1))).unwrap().unwrap();
+    world.crash();
+    assert!(disk.peek(131_072, (SLABS_START_BYTES - 131_072) as usize).iter().all(|&b| b == 0));
+    assert!(disk.peek(SLABS_START_BYTES, 2 << 20).iter().all(|&b| b == 0), "the journal");
+    assert_eq!(disk.peek(SLABS_START_BYTES + (2 << 20), 1), [0xAA], "data slabs stay");
+    assert!(disk.peek(LEN_BYTES - 4096, 4608).iter().all(|&b| b == 0), "the end");
+    open(&world, &disk).unwrap();
+
+    let small = world.disk("small", 1 << 20);
+    let refused = world.run(Drive::format(dynamic(&small), label(0, 1))).unwrap();
+    assert_eq!(refusal(refused), "drive small has 1048576 bytes and needs at least 2097152");
+    let refused = world.run(Drive::format(dynamic(&disk), label(1, 1))).unwrap();
+    assert_eq!(refusal(refused), "drive d cannot be initialised: it is number 1 of only 1 drives");
+}
+
+#[test]
+fn a_drive_that_is_not_ours_is_told_apart() {
+    let world = SimWorld::new(5, SimOptions::default());
+    let seen = |at: u64, bytes: &'static [u8]| {
+        let disk = world.disk("d", LEN_BYTES);
+        disk.poke(at, bytes);
+        let probed = world.run({
+            let disk = dynamic(&disk);
+            async move { probe(&disk).await }
+        });
+        (probed.unwrap().unwrap(), refusal(open(&world, &disk)))
+    };
+    let foreign = |what: &str| {
+        let refused = format!("drive d holds {what}, not a part of a Quoin pool; it was left as it is");
+        (Probe::Foreign(what.into()), refused)
+    };
+    assert_eq!(seen(0, b""), (Probe::Blank, "drive d is blank; initialise it first".into()));
+    assert_eq!(seen(1080, &[0x53, 0xEF]), foreign("an ext2, ext3 or ext4 file system"));
+    assert_eq!(seen(65600, b"_BHRfS_M"), foreign("a Btrfs file system"));
+    assert_eq!(seen(512, b"EFI PART"), foreign("a GPT partition table"));
+    assert_eq!(seen(300_000, b"x"), foreign("data that is not Quoin's"));
+    assert_eq!(seen(LEN_BYTES - 1, b"x"), foreign("data that is not Quoin's"));
+}
+
+#[test]
+fn another_format_version_and_another_size_are_refused() {
+    let (world, disks) = pool(6, 1);
+    let image = disks[0].image();
+    for (extra, found) in [(0, LEN_BYTES), (4096, LEN_BYTES + 4096)] {
+        let disk = world.disk("grown", LEN_BYTES + extra);
+        disk.restore(image.clone());
+        let outcome = open(&world, &disk);
+        assert_eq!(outcome.is_ok(), extra == 0);
+        if let Err(error) = outcome {
+            assert!(error.to_string().contains(&format!("{found} bytes but had {LEN_BYTES}")), "{error}");
+        }
+    }
+    let mut bytes = disks[0].peek(0, LABEL_BYTES);
+    bytes[8] = 2;
+    let sum = quoin_base::crc64(&bytes[..4088]).0.to_le_bytes();
+    bytes[4088..].copy_from_slice(&sum);
+    LABEL_OFFSETS.iter().for_each(|&at| disks[0].poke(at, &bytes));
+    assert!(refusal(open(&world, &disks[0])).starts_with("drive d0 has on-disk format 2; this Quoin reads"));
+}
+
+#[test]
+fn one_damaged_copy_of_the_label_is_mended_and_two_are_refused() {
+    let (world, disks) = pool(7, 1);
+    for copy in LABEL_OFFSETS {
+        let before = disks[0].peek(copy, LABEL_BYTES);
+        disks[0].flip_bit(ByteRange::new(copy, LABEL_BYTES as u64));
+        open(&world, &disks[0]).unwrap();
+        assert_eq!(disks[0].peek(copy, LABEL_BYTES), before);
+    }
+    LABEL_OFFSETS.iter().for_each(|&at| disks[0].poke(at + 200, b"x"));
+    assert!(refusal(open(&world, &disks[0])).contains("no copy of its label is intact"));
+}
+
+#[test]
+fn an_epoch_raise_cut_at_any_point_leaves_the_old_or_the_new_one() {
+    let (mut old, mut new) = (0, 0);
+    for seed in 0..120 {
+        let (world, disks) = pool(seed, 1);
+        let drive = open(&world, &disks[0]).unwrap();
+        world.cut_power(PowerCut::AfterSteps(seed % 12));
+        let raised = world.run(async move { drive.raise_epoch(Epoch(9)).await });
+        world.crash();
+        let label = open(&world, &disks[0]).unwrap().label();
+        match label.epoch {
+            Epoch(1) if raised.is_err() => old += 1,
+            Epoch(9) => new += 1,
+            other => panic!("seed {seed}: {other} after {raised:?}"),
+        }
+    }
+    assert!(old > 10 && new > 10, "{old} {new}");
+}
+
+#[test]
+fn an_epoch_only_grows_and_waits_for_older_writes() {
+    let (world, disks) = pool(8, 1);
+    let drive = open(&world, &disks[0]).unwrap();
+    let d = drive.clone();
+    world
+        .run(async move {
+            let writes: Vec<_> =
+                (0..8).map(|i| d.write_slab(3, i * 4096, vec![Slice::copy_of(&[1; 4096])], false)).collect();
+            let raise = d.raise_epoch(Epoch(2));
+            let (outcomes, raised) = futures_util::future::join(join_all(writes), raise).await;
+            assert!(outcomes.iter().all(|o| o.is_ok()) && raised.is_ok());
+        })
+        .unwrap();
+    assert_eq!((drive.epoch(), drive.label().generation), (Epoch(2), 2));
+    for asked in [Epoch(2), Epoch(1)] {
+        let d = drive.clone();
+        let refused = world.run(async move { d.raise_epoch(asked).await }).unwrap();
+        assert!(matches!(refused, Err(DriveError::Fenced { current: Epoch(2), .. })));
+    }
+}
+
+#[test]
+fn a_failed_write_or_flush_poisons_and_a_failed_read_does_not() {
+    type Change = fn(&mut FaultPlan);
+    let faults: [(Change, bool); 3] =
+        [(|p| p.read_error = 1.0, false), (|p| p.write_error = 1.0, true), (|p| p.flush_error = 1.0, true)];
+    for (change, poisons) in faults {
+        let (world, disks) = pool(9, 1);
+        let drive = open(&world, &disks[0]).unwrap();
+        disks[0].change_faults(change);
+        let d = drive.clone();
+        let write = || vec![Slice::copy_of(&[1; 4096])];
+        world
+            .run(async move {
+                let read = d.read_slab(3, 0, 4096).await.is_ok();
+                let write = d.write_slab(3, 0, write(), false).await.is_ok();
+                let flush = d.flush().await.is_ok();
+                assert!(!(read && write && flush));
+            })
+            .unwrap();
+        disks[0].set_faults(FaultPlan::default());
+        assert_eq!(drive.is_failed(), poisons);
+        assert!(drive.counters().errors > 0);
+        let d = drive.clone();
+        let again = world.run(async move { d.write_slab(3, 0, write(), true).await }).unwrap();
+        assert_eq!(again.is_err(), poisons);
+        if let Err(error) = again {
+            assert!(
+                matches!(&error, DriveError::Failed { cause, .. } if cause.contains("simulated")),
+                "{error}"
+            );
+        }
+        assert!(!open(&world, &disks[0]).unwrap().is_failed());
+    }
+}
+
+#[test]
+fn an_abandoned_write_fails_the_drive_and_an_epoch_raise_does_not_wait_for_it() {
+    let (world, disks) = pool(10, 1);
+    let drive = open(&world, &disks[0]).unwrap();
+    let d = drive.clone();
+    world
+        .run(async move {
+            drop(d.write_slab(3, 0, vec![Slice::copy_of(&[1; 4096])], true));
+            assert!(d.raise_epoch(Epoch(2)).await.is_err());
+        })
+        .unwrap();
+    assert!(drive.is_failed());
+}
+
+#[test]
+fn a_set_opens_in_order_and_its_defects_are_named() {
+    let (world, disks) = pool(11, 3);
+    let set = |pick: &[usize]| {
+        let picked = pick.iter().map(|&i| dynamic(&disks[i])).collect();
+        world.run(open_set(picked)).unwrap()
+    };
+    let indices: Vec<_> = set(&[2, 0, 1]).unwrap().iter().map(|d| d.index().0).collect();
+    assert_eq!(indices, [0, 1, 2]);
+    assert!(
+        refusal(set(&[2, 0]))
+            .starts_with("the pool has 3 drives; number 1 missing, present are 0 (d0), 2 (d2)")
+    );
+    assert!(refusal(set(&[2, 0, 1, 1])).starts_with("drives d1 and d1 are both number 1"));
+    assert!(matches!(set(&[]), Err(DriveError::NoDrives)));
+    let stranger = world.disk("other", LEN_BYTES);
+    let other = Label { pool: PoolId(uuid(8)), ..label(1, 3) };
+    world.run(Drive::format(dynamic(&stranger), other)).unwrap().unwrap();
+    let mixed = world.run(open_set(vec![dynamic(&disks[0]), dynamic(&stranger)])).unwrap();
+    assert!(refusal(mixed).starts_with("drive other belongs to pool"));
+}
+
+#[test]
+fn a_stale_drive_is_refused_and_interrupted_raises_are_not() {
+    let (world, disks) = pool(12, 3);
+    let stale = disks[1].image();
+    let open_all = || {
+        let all: Vec<_> = disks.iter().map(dynamic).collect();
+        world.run(open_set(all)).unwrap()
+    };
+    let mut interrupted = 0;
+    for round in 0..60 {
+        let drives = open_all().unwrap();
+        world.cut_power(PowerCut::AfterSteps(round % 15));
+        let before = drives.iter().map(|d| d.epoch()).max().unwrap();
+        match world.run(async move { raise_set(&drives).await }) {
+            Ok(raised) => assert_eq!(raised.unwrap(), Epoch(before.0 + 1)),
+            Err(_) => interrupted += 1,
+        }
+        world.crash();
+    }
+    assert!(interrupted > 20, "{interrupted}");
+    disks[1].restore(stale);
+    assert!(
+        refusal(open_all()).starts_with("drive d1 is stale: it was away at epoch 1 while the pool went on")
+    );
+}
+
+#[test]
+fn no_bytes_make_the_label_parser_panic() {
+    let (world, disks) = pool(13, 1);
+    let good = disks[0].peek(0, LABEL_BYTES);
+    for at in 0..176 {
+        for byte in [0, 1, 0x7F, 0x80, 0xFF] {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            crate::label::Label::decode(&bytes);
+            let sum = quoin_base::crc64(&bytes[..4088]).0.to_le_bytes();
+            bytes[4088..].copy_from_slice(&sum);
+            crate::label::Label::decode(&bytes);
+            crate::label::Label::decode(&bytes[..at]);
+        }
+    }
+    world.end();
+}
