@@ -1,0 +1,174 @@
+//! The array under trial, and a peer in its place that shows that the trial itself is sound.
+
+use crate::process::{Process, free_port, run, wait_until};
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// The name the trial's host logs in with.
+pub(crate) const INITIATOR: &str = "iqn.2026-11.test:trial";
+const VOLUME: &str = "trial";
+const READY_LIMIT: Duration = Duration::from_secs(120);
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// Who serves the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// Quoin.
+    Quoin,
+    /// The Linux SCSI target framework, to check the trial against something known.
+    Tgtd,
+}
+
+/// How an initiator reaches the volume.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) portal: String,
+    pub(crate) iqn: String,
+    pub(crate) lun: u32,
+}
+
+/// An array that can be killed and started again, at the same addresses.
+#[derive(Debug)]
+pub(crate) struct Array {
+    kind: Kind,
+    quoin: String,
+    data: String,
+    drives: Vec<PathBuf>,
+    log: PathBuf,
+    iscsi: String,
+    api: String,
+    process: Option<Process>,
+}
+
+impl Array {
+    /// Makes an array of the drive files and starts it with one volume that the trial's host may use.
+    pub(crate) fn create(
+        kind: Kind,
+        quoin: &Path,
+        work: &Path,
+        drives: Vec<PathBuf>,
+        volume_bytes: u64,
+    ) -> Result<Self> {
+        let mut array = Self {
+            kind,
+            quoin: quoin.display().to_string(),
+            data: work.join("array").display().to_string(),
+            drives,
+            log: work.join("array.log"),
+            iscsi: format!("127.0.0.1:{}", free_port()?),
+            api: format!("127.0.0.1:{}", free_port()?),
+            process: None,
+        };
+        if kind == Kind::Quoin {
+            let mut init = vec![array.quoin.clone(), "init".into(), "--data".into(), array.data.clone()];
+            for drive in &array.drives {
+                init.extend(["--drive".to_owned(), drive.display().to_string()]);
+            }
+            run(&init)?;
+        }
+        array.start()?;
+        if kind == Kind::Quoin {
+            array.tell(&["volume", "create", VOLUME, "--size", &volume_bytes.to_string()])?;
+            array.tell(&["host", "create", "trial", "--initiator", INITIATOR])?;
+            array.tell(&["map", VOLUME, "--host", "trial", "--lun", "1"])?;
+        }
+        Ok(array)
+    }
+
+    /// Starts the array and returns the time until it was ready.
+    pub(crate) fn start(&mut self) -> Result<Duration> {
+        let started = Instant::now();
+        let args: Vec<&str> = match self.kind {
+            Kind::Quoin => {
+                vec![&self.quoin, "serve", "--data", &self.data, "--iscsi", &self.iscsi, "--api", &self.api]
+            }
+            Kind::Tgtd => return self.start_tgtd().map(|()| started.elapsed()),
+        };
+        let mut process = Process::start("quoin serve", &args, &self.log)?;
+        wait_until("the array to be ready", READY_LIMIT, || {
+            process.alive()?;
+            Ok(self.status().is_ok_and(|status| status["ready"] == true))
+        })?;
+        self.process = Some(process);
+        Ok(started.elapsed())
+    }
+
+    /// `kill -9`. Nothing of the array runs on return.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.process.take().context("the array is not running")?.kill()
+    }
+
+    /// An orderly stop, then the offline check of everything on the drives.
+    pub(crate) fn stop_and_check(&mut self) -> Result<String> {
+        let process = self.process.take().context("the array is not running")?;
+        match self.kind {
+            Kind::Quoin => {
+                process.stop(STOP_LIMIT)?;
+                run(&[self.quoin.as_str(), "check", "--data", &self.data])
+                    .context("quoin check found problems")
+            }
+            Kind::Tgtd => process.kill().map(|()| "no check for tgtd".to_owned()),
+        }
+    }
+
+    /// An error if the array ended by itself.
+    pub(crate) fn alive(&mut self) -> Result<()> {
+        self.process.as_mut().map_or(Ok(()), Process::alive)
+    }
+
+    pub(crate) fn target(&self) -> Result<Target> {
+        let iqn = match self.kind {
+            Kind::Quoin => self.status()?["iqn"].as_str().context("the status has no iqn")?.to_owned(),
+            Kind::Tgtd => TGTD_IQN.to_owned(),
+        };
+        Ok(Target { portal: self.iscsi.clone(), iqn, lun: 1 })
+    }
+
+    /// Figures of the last recovery and of the engine, one `name value` after the other.
+    pub(crate) fn figures(&self, section: &str) -> String {
+        let status = self.status().unwrap_or_default();
+        let fields = status[section].as_object().into_iter().flatten();
+        fields
+            .filter(|(_, value)| !value.is_object())
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+
+    fn status(&self) -> Result<Value> {
+        match self.kind {
+            Kind::Quoin => Ok(serde_json::from_str(&self.tell(&["status", "-o", "json"])?)?),
+            Kind::Tgtd => Ok(Value::Null),
+        }
+    }
+
+    fn tell(&self, args: &[&str]) -> Result<String> {
+        run(&[&[self.quoin.as_str(), "--data", &self.data], args].concat())
+    }
+
+    fn start_tgtd(&mut self) -> Result<()> {
+        let control = (free_port()? % 32768).to_string();
+        let portal = format!("portal={}", self.iscsi);
+        let args = ["tgtd", "-f", "-C", &control, "--iscsi", &portal];
+        let process = self.process.insert(Process::start("tgtd", &args, &self.log)?);
+        let tgtadm = |args: &str| {
+            let args = format!("tgtadm -C {control} --lld iscsi --op {args}");
+            run(&args.split(' ').collect::<Vec<_>>())
+        };
+        wait_until("tgtd to listen", READY_LIMIT, || {
+            process.alive()?;
+            Ok(tgtadm("show --mode sys").is_ok())
+        })?;
+        tgtadm(&format!("new --mode target --tid 1 -T {TGTD_IQN}"))?;
+        let file = self.drives[0].display();
+        tgtadm(&format!("new --mode logicalunit --tid 1 --lun 1 -b {file} --bsoflags direct"))?;
+        tgtadm("bind --mode target --tid 1 -I ALL")?;
+        Ok(())
+    }
+}
+
+const TGTD_IQN: &str = "iqn.2026-11.test:tgtd";

@@ -1,0 +1,98 @@
+//! `quoin-trial`: puts real databases on volumes of a real array, and the array through crashes.
+
+mod array;
+mod attach;
+mod ledger;
+mod load;
+mod postgres;
+mod process;
+mod rounds;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use rounds::{Plan, Trial};
+use std::{path::PathBuf, sync::atomic::Ordering};
+
+/// Trials of the array with real databases
+///
+/// Needs root and Debian's postgresql, qemu-utils, qemu-block-extra, libnbd-bin, e2fsprogs. Everything it starts
+/// and makes is under one work directory and goes with it.
+#[derive(Parser)]
+#[command(version)]
+enum Cli {
+    /// PostgreSQL under load while its array is killed, with a ledger of every acknowledged commit
+    Postgres {
+        #[command(flatten)]
+        plan: Plan,
+        /// Directory for drives, mounts and logs; a new one under /var/tmp if not given
+        #[arg(long)]
+        work: Option<PathBuf>,
+    },
+}
+
+const TOOLS: [(&str, &str); 8] = [
+    ("/usr/bin/qemu-nbd", "qemu-utils"),
+    ("/usr/bin/nbdfuse", "libnbd-bin"),
+    ("/usr/lib/postgresql", "postgresql"),
+    ("/usr/bin/setpriv", "util-linux"),
+    ("/sbin/losetup", "mount"),
+    ("/sbin/mkfs.ext4", "e2fsprogs"),
+    ("/dev/fuse", "fuse3"),
+    ("/dev/loop-control", "no package: the kernel has no loop devices"),
+];
+
+fn main() -> Result<()> {
+    let Cli::Postgres { plan, work } = Cli::parse();
+    ensure!(rustix::process::geteuid().is_root(), "this mounts and attaches devices, so it must run as root");
+    for (path, package) in TOOLS {
+        ensure!(std::path::Path::new(path).exists(), "{path} is missing; Debian package: {package}");
+    }
+    let work = work.unwrap_or_else(|| PathBuf::from(format!("/var/tmp/quoin-trial-{}", std::process::id())));
+    std::fs::create_dir(&work).with_context(|| format!("making the work directory {}", work.display()))?;
+    watch_for_interrupt()?;
+    let ended = postgres(plan, &work);
+    match &ended {
+        Ok(()) => std::fs::remove_dir_all(&work)?,
+        Err(_) => println!("kept for a look: {}", work.display()),
+    }
+    ended
+}
+
+fn postgres(plan: Plan, work: &std::path::Path) -> Result<()> {
+    let seed = plan.seed.unwrap_or_else(|| std::process::id().into());
+    let quoin = match &plan.quoin {
+        Some(path) => std::path::absolute(path)?,
+        None => std::env::current_exe()?.with_file_name("quoin"),
+    };
+    println!("seed {seed}, work directory {}", work.display());
+    let must_fail = plan.ignore_flushes;
+    let mut trial = Trial::create(plan, &quoin, work, seed)?;
+    match trial.run() {
+        Err(error) if must_fail && !process::INTERRUPTED.load(Ordering::Relaxed) => {
+            println!("found, as it has to be: {error:#}");
+            Ok(())
+        }
+        Ok(()) if must_fail => {
+            bail!("the drives lied about flushes, power was cut, and nothing was found missing")
+        }
+        ended => ended,
+    }
+}
+
+/// From the first Ctrl-C or SIGTERM on, every wait ends with an error, and everything is taken down.
+fn watch_for_interrupt() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let (Ok(mut interrupt), Ok(mut terminate)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                return;
+            };
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            process::INTERRUPTED.store(true, Ordering::Relaxed);
+        });
+    });
+    Ok(())
+}
