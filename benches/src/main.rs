@@ -4,13 +4,20 @@
 //! is verified is verified byte by byte. Knows nothing of Quoin but its command line: every target is a process and
 //! a portal.
 
+mod compare;
 mod connection;
+mod drive;
+mod echo;
 mod engine;
 mod ledger;
 mod load;
+mod machine;
+mod markdown;
+mod matrix;
 mod pdu;
 mod proc;
 mod process;
+mod quoin;
 mod report;
 mod rng;
 mod sender;
@@ -54,6 +61,8 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         ledger: PathBuf,
     },
+    /// Compare Quoin with tgtd, the bare drive and a TCP echo; exits with 1 if a run does not count.
+    Compare(compare::Options),
     /// Serve a file with tgtd on a free port until standard input ends; prints portal and pid as JSON.
     Tgtd {
         /// The file to serve.
@@ -98,6 +107,7 @@ fn run(cli: Cli) -> Result<bool> {
             println!("{} blocks verified, {} mismatches", verified.blocks, verified.mismatches);
             Ok(report::explain(&verified))
         }
+        Command::Compare(options) => compare::run(&options),
         Command::Tgtd { file, store } => {
             let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let tgtd = tgtd::Tgtd::start(dir, &file, store)?;

@@ -7,19 +7,21 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a program may take to end after SIGTERM before it is killed.
+/// How long a program may take to end after its signal before it is killed.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// A child process; terminated when dropped.
+/// A child process; ended when dropped.
 pub(crate) struct Running {
     name: &'static str,
     child: Child,
+    end_by: Signal,
 }
 
 impl Running {
-    pub(crate) fn start(name: &'static str, mut command: Command) -> Result<Running> {
+    /// Starts a program that is to be ended by the signal `end_by`.
+    pub(crate) fn start(name: &'static str, mut command: Command, end_by: Signal) -> Result<Running> {
         let child = command.spawn().with_context(|| format!("cannot start: {}", line(&command)))?;
-        Ok(Running { name, child })
+        Ok(Running { name, child, end_by })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -37,13 +39,13 @@ impl Running {
     pub(crate) fn stop(&mut self) -> Result<()> {
         let pid = Pid::from_child(&self.child);
         if self.child.try_wait()?.is_none() {
-            kill_process(pid, Signal::TERM)?;
+            kill_process(pid, self.end_by)?;
             let limit = Instant::now() + GRACE;
             while self.child.try_wait()?.is_none() {
                 if Instant::now() > limit {
                     self.child.kill()?;
                     self.child.wait()?;
-                    bail!("{} did not end within {} s of SIGTERM and was killed", self.name, GRACE.as_secs());
+                    bail!("{} did not end within {} s and was killed", self.name, GRACE.as_secs());
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }

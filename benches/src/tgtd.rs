@@ -7,9 +7,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
 
 use crate::proc;
-use crate::process::{Running, free_port, wait_until};
+use crate::process::{Running, free_port, line, wait_until};
 
 /// A backing store of tgtd and its flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +80,8 @@ impl Tgtd {
         command.env("TGT_IPC_SOCKET", &control.socket);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let mut commands = vec![line(&command)];
-        let mut process = Running::start("tgtd", command)?;
+        // It ignores SIGTERM while it has targets. Nothing it acknowledged as durable is lost by killing it.
+        let mut process = Running::start("tgtd", command, Signal::KILL)?;
         wait_until("tgtd answers", Duration::from_secs(10), || {
             process.check_alive()?;
             Ok(control.run(&["--mode", "target", "--op", "show"]).is_ok())
@@ -135,8 +137,4 @@ impl Control {
         }
         Ok(line(&command))
     }
-}
-
-fn line(command: &Command) -> String {
-    crate::process::line(command)
 }

@@ -1,0 +1,214 @@
+//! Quoin under measurement: made, started and asked through its command line only.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::process::{Running, free_port, line, wait_until};
+
+const HOST: &str = "iqn.2026-11.io.quoin:bench";
+
+/// An array's directory and the program to run on it.
+pub(crate) struct Array {
+    pub(crate) binary: PathBuf,
+    data: PathBuf,
+    log: PathBuf,
+    serve_args: Vec<String>,
+    /// What was run to make the array.
+    pub(crate) commands: Vec<String>,
+}
+
+/// A serving array.
+pub(crate) struct Serving<'a> {
+    array: &'a Array,
+    pub(crate) process: Running,
+    pub(crate) portal: SocketAddr,
+    pub(crate) target: String,
+    pub(crate) command: String,
+}
+
+/// What the engine has done since it started, as `quoin status -o json` tells it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Engine {
+    pub(crate) destaged_bytes: u64,
+    pub(crate) cleaned_bytes: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) journal_bytes: u64,
+    pub(crate) journal_wraps: u64,
+}
+
+impl Engine {
+    fn parse(status: &Value) -> Result<Engine> {
+        let field = |name: &str| {
+            status["engine"][name]
+                .as_u64()
+                .with_context(|| format!("`quoin status -o json` has no number engine.{name}"))
+        };
+        Ok(Engine {
+            destaged_bytes: field("destaged_bytes")?,
+            cleaned_bytes: field("cleaned_bytes")?,
+            checkpoints: field("checkpoints")?,
+            journal_bytes: field("journal_bytes")?,
+            journal_wraps: field("journal_wraps")?,
+        })
+    }
+
+    /// What was done since `before`.
+    pub(crate) fn since(&self, before: &Engine) -> Engine {
+        Engine {
+            destaged_bytes: self.destaged_bytes.saturating_sub(before.destaged_bytes),
+            cleaned_bytes: self.cleaned_bytes.saturating_sub(before.cleaned_bytes),
+            checkpoints: self.checkpoints.saturating_sub(before.checkpoints),
+            journal_bytes: self.journal_bytes.saturating_sub(before.journal_bytes),
+            journal_wraps: self.journal_wraps.saturating_sub(before.journal_wraps),
+        }
+    }
+
+    /// Why a run that wrote says nothing: its work was only put off.
+    pub(crate) fn objection(&self) -> Option<String> {
+        let missing: Vec<&str> = [("destaged", self.destaged_bytes), ("checkpointed", self.checkpoints)]
+            .into_iter()
+            .filter_map(|(what, amount)| (amount == 0).then_some(what))
+            .collect();
+        (!missing.is_empty()).then(|| format!("nothing was {} during the run", missing.join(" or ")))
+    }
+}
+
+impl Array {
+    /// Makes an array with one mapped volume under `dir`; the volume is empty.
+    pub(crate) fn create(
+        binary: &Path,
+        dir: &Path,
+        volume_bytes: u64,
+        init_args: &[String],
+        serve_args: &[String],
+    ) -> Result<Array> {
+        ensure!(
+            binary.is_file(),
+            "there is no {}; build it with `cargo build --release -p quoin` or name it with --quoin",
+            binary.display()
+        );
+        let mut array = Array {
+            binary: binary.to_owned(),
+            data: dir.join("array"),
+            log: dir.join("quoin.log"),
+            serve_args: serve_args.to_vec(),
+            commands: Vec::new(),
+        };
+        let drive_bytes = volume_bytes.max(1 << 30).to_string();
+        let mut init = vec!["init", "--drives", "4", "--drive-size", &drive_bytes];
+        init.extend(init_args.iter().map(String::as_str));
+        let init = array.run(&init)?.0;
+        array.commands.push(init);
+        let serving = array.serve()?;
+        let size = volume_bytes.to_string();
+        let mut commands = vec![serving.command.clone()];
+        for args in [
+            &["volume", "create", "bench", "--size", &size][..],
+            &["host", "create", "bench", "--initiator", HOST],
+            &["map", "bench", "--host", "bench", "--lun", "1"],
+        ] {
+            commands.push(array.run(args)?.0);
+        }
+        drop(serving);
+        array.commands.append(&mut commands);
+        Ok(array)
+    }
+
+    /// The name the generator logs in with.
+    pub(crate) fn initiator(&self) -> &'static str {
+        HOST
+    }
+
+    pub(crate) fn version(&self) -> Result<String> {
+        let output = Command::new(&self.binary).arg("--version").output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg("--data").arg(&self.data).args(args).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs one command to its end; returns it as typed, and what it printed.
+    fn run(&self, args: &[&str]) -> Result<(String, Vec<u8>)> {
+        let mut command = self.command(args);
+        let output = command.output().with_context(|| format!("cannot run {}", line(&command)))?;
+        if !output.status.success() {
+            bail!("{} failed: {}", line(&command), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok((line(&command), output.stdout))
+    }
+
+    /// Starts the array and waits until it is ready.
+    pub(crate) fn serve(&self) -> Result<Serving<'_>> {
+        let (portal, api) = (free_port()?, free_port()?);
+        let mut command = self.command(&["serve", "--iscsi", &portal.to_string(), "--api", &api.to_string()]);
+        command.args(&self.serve_args);
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        command.stdout(Stdio::null()).stderr(log);
+        let command_line = line(&command);
+        let mut process = Running::start("quoin", command, Signal::TERM)?;
+        let mut target = None;
+        wait_until("the array is ready", Duration::from_secs(60), || {
+            process.check_alive()?;
+            let Ok(status) = self.status() else { return Ok(false) };
+            target = find_target(&status);
+            Ok(status["ready"] == true)
+        })
+        .with_context(|| format!("the array did not start; its log is {}", self.log.display()))?;
+        let target =
+            target.context("`quoin status -o json` names no target (a string that begins with \"iqn.\")")?;
+        Ok(Serving { array: self, process, portal, target, command: command_line })
+    }
+
+    fn status(&self) -> Result<Value> {
+        Ok(serde_json::from_slice(&self.run(&["status", "-o", "json"])?.1)?)
+    }
+}
+
+impl Serving<'_> {
+    pub(crate) fn engine(&self) -> Result<Engine> {
+        Engine::parse(&self.array.status()?)
+    }
+}
+
+/// The target's name, wherever in the status it stands.
+fn find_target(status: &Value) -> Option<String> {
+    match status {
+        Value::String(text) if text.starts_with("iqn.") => Some(text.clone()),
+        Value::Array(items) => items.iter().find_map(find_target),
+        Value::Object(fields) => fields.values().find_map(find_target),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_status_is_understood_and_what_it_lacks_is_named() {
+        let status = json!({"ready": true, "iscsi": {"target": "iqn.2026-11.io.quoin:a"}, "engine": {
+            "destaged_bytes": 10, "cleaned_bytes": 0, "checkpoints": 2, "journal_bytes": 30, "journal_wraps": 1}});
+        let after = Engine::parse(&status).unwrap();
+        assert_eq!(after.destaged_bytes, 10);
+        assert_eq!(find_target(&status).as_deref(), Some("iqn.2026-11.io.quoin:a"));
+        let error = Engine::parse(&json!({"engine": {"destaged_bytes": 1}})).unwrap_err();
+        assert!(error.to_string().contains("engine.cleaned_bytes"));
+
+        assert_eq!(after.since(&Engine::default()).objection(), None);
+        let idle = after.since(&after).objection().unwrap();
+        assert!(idle.contains("destaged or checkpointed"));
+        assert!(Engine { checkpoints: 0, ..after }.objection().unwrap().contains("nothing was checkpointed"));
+    }
+}
