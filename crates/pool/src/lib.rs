@@ -1,1 +1,49 @@
-//! To be written.
+//! The engine of a pool: journal, write buffer, committer, segments and metadata, in one log-structured whole.
+//!
+//! Promises: a write, unmap or catalog transaction that returned survives any crash; reads return what was
+//! last acknowledged, or an error, never something else; a full pool refuses new data and nothing else;
+//! nothing that the last durable checkpoint refers to is overwritten. A volume here is a bare address space
+//! of blocks: names, sizes and identities belong to the layers above, which keep them in the catalog.
+//!
+//! Does not: cache reads in RAM beyond the write buffer; protect from the loss of a drive (the layout is
+//! `none` so far: one failed drive takes the pool offline until the drive is back).
+//!
+//! Assumes of drives: a durable write or a flush that returned means it; other writes may be lost or torn by
+//! a power failure. `docs/architecture.md` tells how it works, `docs/format.md` what lies on the drives.
+
+mod blocks;
+mod buffer;
+pub mod bugs;
+mod check;
+mod checkpoint;
+mod clean;
+mod committer;
+mod create;
+mod destage;
+mod error;
+mod format;
+mod health;
+mod journal;
+mod layer;
+mod meta;
+mod open;
+mod options;
+mod pool;
+mod read;
+mod readers;
+mod remove;
+mod rows;
+mod segment_io;
+mod space;
+mod stats;
+mod tree;
+mod write;
+
+pub use check::{CheckReport, Problem, check};
+pub use create::format;
+pub use error::PoolError;
+pub use health::PoolState;
+pub use meta::{ObjectKind, Transaction};
+pub use options::{FormatOptions, PoolOptions};
+pub use pool::Pool;
+pub use stats::{PoolStats, RecoveryStats, VolumeStats};

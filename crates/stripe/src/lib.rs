@@ -1,1 +1,135 @@
-//! To be written.
+//! Segments across drives.
+//!
+//! A segment has `data + parity` columns, each a slab of its own drive. It is written row by row: a row is
+//! `data` strips of equal length and the parity over them. This layer knows where each byte of a segment's
+//! data lies and reads and writes it there; which drives a segment takes is the pool's choice.
+//!
+//! Promises: a byte offset into a segment's data means the same place for the life of the segment; a write
+//! that returned has reached every column it concerns (not yet hardened: see [`Columns::flush`]).
+//! Layout so far: one data column, no parity. A row of it may be shorter than the full row; with parity it
+//! will not. Assumes of drives: what [`quoin_drive::Drive`] promises.
+
+use quoin_base::{ByteRange, DriveIndex};
+use quoin_drive::{Drive, DriveError};
+use quoin_world::{Buf, Slice};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// How a segment is spread: fixed when it is opened, recorded with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Columns that hold data.
+    pub data: u8,
+    /// Columns that hold parity.
+    pub parity: u8,
+    /// Data bytes of a full row; a multiple of 4096 times `data`.
+    pub row_bytes: u32,
+}
+
+impl Geometry {
+    /// One column, no redundancy.
+    pub fn none(row_bytes: u32) -> Self {
+        Self { data: 1, parity: 0, row_bytes }
+    }
+
+    /// Columns in all.
+    pub fn columns(&self) -> usize {
+        usize::from(self.data) + usize::from(self.parity)
+    }
+
+    /// Data bytes of a segment whose columns are slabs of `slab_bytes`.
+    pub fn segment_bytes(&self, slab_bytes: u32) -> u64 {
+        u64::from(slab_bytes) * u64::from(self.data)
+    }
+}
+
+/// One column of a segment: a slab of a drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct Column {
+    /// The drive.
+    pub drive: DriveIndex,
+    /// Which of its slabs.
+    pub slab: u32,
+}
+
+/// Why a stripe operation failed.
+#[derive(Debug, Error)]
+pub enum StripeError {
+    /// A drive failed it.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// The pool has no drive of this index.
+    #[error("the pool has no drive {0}")]
+    NoSuchDrive(DriveIndex),
+    /// The geometry is one this version cannot read.
+    #[error("layout {data}+{parity} is not supported by this version")]
+    Unsupported {
+        /// Data columns.
+        data: u8,
+        /// Parity columns.
+        parity: u8,
+    },
+}
+
+/// The drives of a pool, to reach the columns of its segments.
+#[derive(Clone)]
+pub struct Columns {
+    drives: Arc<[Arc<Drive>]>,
+}
+
+impl Columns {
+    /// Over these drives; the position of each is its [`DriveIndex`].
+    pub fn new(drives: Vec<Arc<Drive>>) -> Self {
+        Self { drives: drives.into() }
+    }
+
+    /// The drives, by index.
+    pub fn drives(&self) -> &[Arc<Drive>] {
+        &self.drives
+    }
+
+    /// The drive of this index.
+    pub fn drive(&self, index: DriveIndex) -> Result<&Arc<Drive>, StripeError> {
+        self.drives.get(usize::from(index.0)).ok_or(StripeError::NoSuchDrive(index))
+    }
+
+    /// Reads a range of a segment's data. Both ends are multiples of 4096.
+    pub async fn read(
+        &self,
+        geometry: Geometry,
+        columns: &[Column],
+        range: ByteRange,
+    ) -> Result<Buf, StripeError> {
+        let column = single(geometry, columns)?;
+        Ok(self.drive(column.drive)?.read_slab(column.slab, range.offset, range.len as usize).await?)
+    }
+
+    /// Writes one row, or with a single column a part of one, from byte `offset` of the segment's data on.
+    pub async fn write_row(
+        &self,
+        geometry: Geometry,
+        columns: &[Column],
+        offset: u64,
+        data: Vec<Slice>,
+    ) -> Result<(), StripeError> {
+        let column = single(geometry, columns)?;
+        Ok(self.drive(column.drive)?.write_slab(column.slab, offset, data, false).await?)
+    }
+
+    /// Hardens every row written before.
+    pub async fn flush(&self) -> Result<(), StripeError> {
+        let flushes: Vec<_> =
+            self.drives.iter().filter(|d| d.label().roles.data).map(|d| d.flush()).collect();
+        for flush in flushes {
+            flush.await?;
+        }
+        Ok(())
+    }
+}
+
+fn single(geometry: Geometry, columns: &[Column]) -> Result<Column, StripeError> {
+    match (geometry.data, geometry.parity, columns) {
+        (1, 0, [column]) => Ok(*column),
+        _ => Err(StripeError::Unsupported { data: geometry.data, parity: geometry.parity }),
+    }
+}

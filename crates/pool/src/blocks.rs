@@ -1,0 +1,120 @@
+//! The block table: block number → place, checksum and reference count. Four words an entry: two of
+//! fingerprint, one location, one [`BlockInfo`]. A free entry has count 0 and, in place of its location, the
+//! generation of the first checkpoint without it, before which it is not used again.
+
+use crate::{
+    committer::Committer,
+    error::PoolError,
+    format::{BLOCKS_PER_PAGE, BlockInfo, Location, Space},
+    meta::PageId,
+    pool::Pool,
+};
+
+pub(crate) fn block_page(number: u64) -> PageId {
+    PageId::new(Space::Blocks, number / BLOCKS_PER_PAGE)
+}
+
+pub(crate) fn block_word(number: u64) -> usize {
+    (number % BLOCKS_PER_PAGE) as usize * 4
+}
+
+/// Where a block is and what it must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BlockPlace {
+    pub location: Location,
+    pub info: BlockInfo,
+}
+
+/// The algorithm of a block whose content is lost: completing a partial write met unreadable data.
+pub(crate) const LOST: u8 = 15;
+
+impl Pool {
+    /// The entry of a block; `None` if it is free.
+    pub(crate) async fn block(&self, number: u64) -> Result<Option<BlockPlace>, PoolError> {
+        let Some(page) = self.pages.get(block_page(number)).await? else { return Ok(None) };
+        let at = block_word(number);
+        loop {
+            let info = BlockInfo(page.get(at + 3));
+            if info.count() == 0 {
+                return Ok(None);
+            }
+            let location = Location(page.get(at + 2));
+            if page.get(at + 3) == info.0 {
+                return Ok(Some(BlockPlace { location, info }));
+            }
+        }
+    }
+}
+
+impl Committer {
+    /// Fills in the entry of a number just taken, for content just placed, with one reference.
+    pub(crate) async fn add_block(&mut self, number: u64, place: BlockPlace) -> Result<(), PoolError> {
+        let pool = self.pool.clone();
+        let page = pool.pages.change(block_page(number)).await?;
+        let at = block_word(number);
+        page.set(at, 0);
+        page.set(at + 1, 0);
+        page.set(at + 2, place.location.0);
+        page.set(at + 3, place.info.0);
+        if !place.location.is_none() {
+            pool.segments.add(place.location);
+        }
+        Ok(())
+    }
+
+    /// Drops one reference of a block, and with the last one the block.
+    pub(crate) async fn drop_reference(&mut self, number: u64) -> Result<(), PoolError> {
+        let pool = self.pool.clone();
+        let Some(place) = pool.block(number).await? else {
+            return Err(PoolError::corrupt(format!("block {number}"), "it is referenced, yet free"));
+        };
+        let page = pool.pages.change(block_page(number)).await?;
+        let at = block_word(number);
+        let count = place.info.count() - 1;
+        if count > 0 {
+            page.set(at + 3, BlockInfo::new(place.info.crc(), count, place.info.algorithm()).0);
+            return Ok(());
+        }
+        page.set(at + 3, 0);
+        page.set(at + 2, self.generation + 1);
+        self.blocks_free += 1;
+        if !place.location.is_none() {
+            pool.segments.release(place.location, self.generation + 1, &pool.readers);
+        }
+        Ok(())
+    }
+
+    /// A number that nothing refers to, no durable checkpoint knows and no reader looks at.
+    pub(crate) async fn take_block_number(&mut self) -> Result<u64, PoolError> {
+        if self.sweeping {
+            let pool = self.pool.clone();
+            while self.block_cursor < self.blocks_end {
+                let number = self.block_cursor;
+                self.block_cursor += 1;
+                let free = match pool.pages.get(block_page(number)).await? {
+                    None => true,
+                    Some(page) => {
+                        let at = block_word(number);
+                        BlockInfo(page.get(at + 3)).count() == 0 && page.get(at + 2) <= self.reusable
+                    }
+                };
+                if free {
+                    self.blocks_free -= 1;
+                    return Ok(number);
+                }
+            }
+            self.sweeping = false;
+        }
+        let number = self.blocks_end;
+        self.blocks_end += 1;
+        Ok(number)
+    }
+
+    /// Decides, after a checkpoint, whether freed numbers are worth looking for.
+    pub(crate) fn consider_sweep(&mut self) {
+        if !self.sweeping && self.blocks_free > 1024 + self.blocks_end / 8 {
+            self.sweeping = true;
+            self.block_cursor = 1;
+        }
+    }
+}

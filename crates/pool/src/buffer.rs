@@ -1,0 +1,317 @@
+//! The write buffer: what is in the journal and not yet, or not yet permanently, in segments.
+//!
+//! Invariants:
+//! 1. A block's extents never overlap; each is the latest content of its sectors.
+//! 2. Order of insertion into a shard = order of sequences within it: both happen under the shard's lock.
+//! 3. Only hardened extents are given to destage, and only what destage was given is evicted; eviction
+//!    follows the publication of the map, and counts in [`Shard::evictions`], so that a reader that looked
+//!    at the map in between looks again.
+//! 4. A record keeps the journal's tail at or below its own sequence while an extent of it is here, and at
+//!    or below what it displaced until it is hardened itself.
+//! 5. Every block with data here is charged one pool block of space until it is evicted.
+
+use crate::{
+    bugs::{Bug, planted},
+    journal::{Batch, JournalPlace},
+};
+use hashbrown::HashMap;
+use parking_lot::{Mutex, MutexGuard};
+use quoin_base::{MIB, SECTOR_BYTES, Sequence, VolumeId};
+use quoin_world::Slice;
+use rustc_hash::FxBuildHasher;
+use std::{
+    collections::VecDeque,
+    hash::BuildHasher,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+pub(crate) const SHARDS: usize = 256;
+/// Writes are cut at multiples of this, and a shard holds whole regions of it.
+pub(crate) const REGION_BYTES: u64 = MIB;
+
+/// A block of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub(crate) struct BlockKey {
+    pub volume: VolumeId,
+    /// In units of the pool block.
+    pub index: u64,
+}
+
+/// Where an extent's content is.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    Zero,
+    Ram(Slice),
+    Journal(JournalSource),
+}
+
+/// A part of a record's payload in the journal.
+#[derive(Clone, Debug)]
+pub(crate) struct JournalSource {
+    pub place: JournalPlace,
+    /// First sector of the volume that the payload covers, and how many bytes it has.
+    pub record_sector: u64,
+    pub record_bytes: u32,
+    pub crcs: Arc<[u32]>,
+}
+
+/// Sectors of one block that were last written by one record.
+#[derive(Clone, Debug)]
+pub(crate) struct Extent {
+    /// First sector within the block, and how many.
+    pub start: u16,
+    pub sectors: u16,
+    pub sequence: Sequence,
+    /// The tail must not pass this while the extent is not hardened.
+    pin: Sequence,
+    pub batch: Arc<Batch>,
+    pub content: Content,
+}
+
+impl Extent {
+    fn end(&self) -> u16 {
+        self.start + self.sectors
+    }
+
+    fn pinned(&self) -> Sequence {
+        match self.batch.is_hardened() {
+            true => self.sequence,
+            false => self.pin,
+        }
+    }
+
+    /// The part of it that lies in `start..end`.
+    fn part(&self, start: u16, end: u16) -> Option<Extent> {
+        let (from, to) = (self.start.max(start), self.end().min(end));
+        if from >= to {
+            return None;
+        }
+        let mut part = self.clone();
+        if let Content::Ram(data) = &self.content {
+            let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
+            part.content = Content::Ram(data.slice(bytes(from - self.start), bytes(to - from)));
+        }
+        (part.start, part.sectors) = (from, to - from);
+        Some(part)
+    }
+}
+
+/// The buffered content of one block.
+#[derive(Default)]
+struct BlockBuffer {
+    extents: Vec<Extent>,
+    charged: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Shard {
+    blocks: HashMap<BlockKey, BlockBuffer, FxBuildHasher>,
+    /// Blocks in the order they came in, with the sequence then; for destage to take the oldest first.
+    queue: VecDeque<(Sequence, BlockKey)>,
+    /// How often blocks were evicted.
+    pub evictions: u64,
+}
+
+/// What is buffered and not yet destaged, in figures.
+#[derive(Default)]
+pub(crate) struct BufferUse {
+    /// Blocks with data, each charged one pool block.
+    pub charged_blocks: AtomicU64,
+    pub ram_bytes: AtomicU64,
+}
+
+pub(crate) struct Buffer {
+    shards: Vec<Mutex<Shard>>,
+    pub(crate) usage: BufferUse,
+    pub(crate) block_bytes: u64,
+}
+
+/// What a block's buffered content was when destage took it.
+pub(crate) struct TakenBlock {
+    pub key: BlockKey,
+    pub extents: Vec<Extent>,
+    /// The highest sequence among them: what is newer stays.
+    pub last: Sequence,
+}
+
+/// A range of one block to insert.
+pub(crate) struct Piece {
+    pub key: BlockKey,
+    pub start: u16,
+    pub sectors: u16,
+    pub content: Content,
+}
+
+impl Buffer {
+    pub(crate) fn new(block_bytes: u64) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect();
+        Self { shards, usage: BufferUse::default(), block_bytes }
+    }
+
+    pub(crate) fn sectors_per_block(&self) -> u16 {
+        (self.block_bytes / SECTOR_BYTES) as u16
+    }
+
+    fn shard_index(&self, key: BlockKey) -> usize {
+        let region = key.index / (REGION_BYTES / self.block_bytes);
+        FxBuildHasher.hash_one((key.volume, region)) as usize % SHARDS
+    }
+
+    /// The shard of a block; all blocks of a region have the same.
+    pub(crate) fn shard(&self, key: BlockKey) -> MutexGuard<'_, Shard> {
+        self.shards[self.shard_index(key)].lock()
+    }
+
+    /// Inserts the pieces of one record, all of one region, whose shard is locked.
+    pub(crate) fn insert(
+        &self,
+        shard: &mut Shard,
+        sequence: Sequence,
+        batch: &Arc<Batch>,
+        pieces: impl IntoIterator<Item = Piece>,
+    ) {
+        for piece in pieces {
+            let data = !matches!(piece.content, Content::Zero);
+            let mut bytes = ram_bytes(&piece.content) as i64;
+            let block = shard.blocks.entry(piece.key).or_insert_with(|| {
+                shard.queue.push_back((sequence, piece.key));
+                BlockBuffer::default()
+            });
+            if data && !block.charged {
+                block.charged = true;
+                self.usage.charged_blocks.fetch_add(1, Ordering::Relaxed);
+            }
+            let mut new = Extent {
+                start: piece.start,
+                sectors: piece.sectors,
+                sequence,
+                pin: sequence,
+                batch: batch.clone(),
+                content: piece.content,
+            };
+            let (start, end) = (new.start, new.end());
+            let full = self.sectors_per_block();
+            let mut kept = Vec::new();
+            for old in block.extents.drain(..) {
+                if old.start >= end || old.end() <= start {
+                    kept.push(old);
+                    continue;
+                }
+                if !planted(Bug::TailPastDisplaced) {
+                    new.pin = new.pin.min(old.pinned());
+                }
+                bytes -= ram_bytes(&old.content) as i64;
+                for part in [old.part(0, start), old.part(end, full)].into_iter().flatten() {
+                    bytes += ram_bytes(&part.content) as i64;
+                    kept.push(part);
+                }
+            }
+            kept.push(new);
+            block.extents = kept;
+            self.usage.ram_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Up to `count` of the oldest blocks of which everything is hardened, none with a first write from
+    /// `before` on. A block that was wholly overwritten since it came in goes back to the end of the queue.
+    pub(crate) fn take_oldest(&self, count: usize, before: Sequence) -> Vec<TakenBlock> {
+        let mut taken = Vec::new();
+        let share = count.div_ceil(SHARDS).max(1);
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let mut want = share;
+            for _ in 0..shard.queue.len() {
+                if want == 0 || shard.queue.front().is_none_or(|(s, _)| *s >= before) {
+                    break;
+                }
+                let Some((since, key)) = shard.queue.pop_front() else { break };
+                let Some(block) = shard.blocks.get(&key) else { continue };
+                let oldest = block.extents.iter().map(|e| e.sequence).min().unwrap_or_default();
+                if !block.extents.iter().all(|e| e.batch.is_hardened())
+                    || (oldest > since && oldest >= before)
+                {
+                    shard.queue.push_back((oldest, key));
+                    continue;
+                }
+                let last = block.extents.iter().map(|e| e.sequence).max().unwrap_or_default();
+                taken.push(TakenBlock { key, extents: block.extents.clone(), last });
+                want -= 1;
+            }
+        }
+        taken.sort_unstable_by_key(|t| t.key);
+        taken
+    }
+
+    /// Removes what was taken; what came since stays, and stays queued.
+    pub(crate) fn evict(&self, taken: &TakenBlock) {
+        let mut guard = self.shard(taken.key);
+        let shard = &mut *guard;
+        let Some(block) = shard.blocks.get_mut(&taken.key) else { return };
+        let mut bytes = 0;
+        block.extents.retain(|e| {
+            let keep = e.sequence > taken.last && !planted(Bug::EvictNewer);
+            if !keep {
+                bytes += ram_bytes(&e.content);
+            }
+            keep
+        });
+        self.usage.ram_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        shard.evictions += 1;
+        match block.extents.iter().map(|e| e.sequence).min() {
+            Some(oldest) => shard.queue.push_back((oldest, taken.key)),
+            None => {
+                if block.charged {
+                    self.usage.charged_blocks.fetch_sub(1, Ordering::Relaxed);
+                }
+                shard.blocks.remove(&taken.key);
+            }
+        }
+    }
+
+    /// The lowest sequence that replay would need, given that `next` is the next one to be taken.
+    ///
+    /// `next` is read before the shards are looked at: what is inserted meanwhile is above it.
+    pub(crate) fn tail(&self, next: Sequence) -> Sequence {
+        let lowest = |shard: &Mutex<Shard>| {
+            let shard = shard.lock();
+            shard.blocks.values().flat_map(|b| &b.extents).map(Extent::pinned).min()
+        };
+        self.shards.iter().filter_map(lowest).min().map_or(next, |s| s.min(next))
+    }
+
+    /// The sequence at which the oldest block came in, about.
+    pub(crate) fn oldest(&self) -> Option<Sequence> {
+        self.shards.iter().filter_map(|s| s.lock().queue.front().map(|(s, _)| *s)).min()
+    }
+
+    pub(crate) fn ram_bytes(&self) -> u64 {
+        self.usage.ram_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn charged_bytes(&self) -> u64 {
+        self.usage.charged_blocks.load(Ordering::Relaxed) * self.block_bytes
+    }
+}
+
+/// RAM an extent with this content is counted with.
+fn ram_bytes(content: &Content) -> u64 {
+    match content {
+        Content::Ram(data) => data.len() as u64,
+        Content::Zero | Content::Journal(_) => 64,
+    }
+}
+
+impl Shard {
+    /// The extents of a block, as they are now.
+    pub(crate) fn extents(&self, key: BlockKey) -> Option<&[Extent]> {
+        self.blocks.get(&key).map(|b| b.extents.as_slice())
+    }
+
+    /// How many of these blocks are not charged yet.
+    pub(crate) fn uncharged(&self, keys: impl Iterator<Item = BlockKey>) -> u64 {
+        keys.filter(|key| !self.blocks.get(key).is_some_and(|b| b.charged)).count() as u64
+    }
+}

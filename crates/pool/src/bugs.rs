@@ -1,0 +1,85 @@
+//! Bugs to plant, so that the simulation can show it finds them. Without the feature `planted-bugs` every
+//! question is answered "no" at compile time.
+
+/// A way to break the engine on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u32)]
+pub enum Bug {
+    /// Journal batches are written without being hardened.
+    SkipJournalFlush = 1,
+    /// The checkpoint's rows are not flushed before its root is written.
+    SkipRowFlush = 2,
+    /// A freed segment is reused before a checkpoint without it is durable.
+    EarlySegmentReuse = 3,
+    /// Replay accepts batches of an earlier lap of the journal.
+    ReplayOldLap = 4,
+    /// A write is acknowledged before its batch is hardened.
+    EarlyAcknowledge = 5,
+    /// The buffer entry is evicted before the map is published.
+    EvictBeforePublish = 6,
+    /// The journal's tail ignores records displaced by ones not yet hardened.
+    TailPastDisplaced = 7,
+    /// A read's checksum is not verified.
+    SkipReadVerify = 8,
+    /// The root goes to the slot of the newest one instead of the older.
+    SameRootSlot = 9,
+    /// A journal extent is given out again as soon as nothing in the buffer needs it.
+    EarlyExtentReuse = 10,
+    /// A partial write is completed with zeroes instead of what lies below.
+    ZeroFill = 11,
+    /// An evicted entry may be newer than what was destaged.
+    EvictNewer = 12,
+    /// Recovery does not flush the journal drives before it serves what it read.
+    SkipRecoveryFlush = 13,
+    /// Unmapping forgets to journal.
+    UnjournaledUnmap = 14,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 14] = [
+        Bug::SkipJournalFlush,
+        Bug::SkipRowFlush,
+        Bug::EarlySegmentReuse,
+        Bug::ReplayOldLap,
+        Bug::EarlyAcknowledge,
+        Bug::EvictBeforePublish,
+        Bug::TailPastDisplaced,
+        Bug::SkipReadVerify,
+        Bug::SameRootSlot,
+        Bug::EarlyExtentReuse,
+        Bug::ZeroFill,
+        Bug::EvictNewer,
+        Bug::SkipRecoveryFlush,
+        Bug::UnjournaledUnmap,
+    ];
+}
+
+#[cfg(feature = "planted-bugs")]
+mod planted {
+    use super::Bug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Plants `bug`, or none, for everything that runs on this OS thread from now on.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    pub(crate) fn planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+pub use planted::plant;
+#[cfg(feature = "planted-bugs")]
+pub(crate) use planted::planted;
+
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn planted(_: Bug) -> bool {
+    false
+}

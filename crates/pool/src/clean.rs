@@ -1,0 +1,156 @@
+//! Cleaning: what is still live in the emptiest segments is written anew elsewhere, so that they come free.
+//!
+//! Only the block table changes for data that moves; metadata pages are made dirty, and the next checkpoint
+//! puts them elsewhere.
+
+use crate::{
+    blocks::{BlockPlace, block_page, block_word},
+    committer::Committer,
+    error::PoolError,
+    format::{BlockInfo, Location, MAX_TABLE_SEGMENTS, PAGE_BYTES, RowHeader},
+    meta::{PageId, Segment, SegmentState, Stream},
+};
+use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, crc32c};
+use quoin_world::Slice;
+use std::{collections::BTreeSet, sync::atomic::Ordering};
+
+/// The most segments taken on in one step.
+const SEGMENTS: usize = 4;
+
+impl Committer {
+    /// Empties some segments. False if there was none worth it or no room to move anything to.
+    pub(crate) async fn clean(&mut self) -> Result<bool, PoolError> {
+        let pool = self.pool.clone();
+        let segment_bytes = pool.segments.segment_bytes();
+        let free = pool.segments.usage().free_slabs;
+        let mut room = free.saturating_sub(pool.space.checkpoint_slabs()) * segment_bytes * 7 / 8;
+        let mut meta_room = pool.options.dirty_bytes.saturating_sub(pool.pages.dirty_bytes());
+        let mut chosen = BTreeSet::new();
+        while chosen.len() < SEGMENTS {
+            let Some((id, segment)) = pool.segments.emptiest(&chosen) else { break };
+            let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
+            let room = if segment.stream.is_metadata() { &mut meta_room } else { &mut room };
+            if live > *room {
+                break;
+            }
+            *room -= live;
+            chosen.insert(id.0);
+            match segment.stream {
+                Stream::Meta | Stream::Table => self.clean_metadata(id, &segment).await?,
+                Stream::Data | Stream::Cleaned => self.clean_data(id, &segment).await?,
+            }
+        }
+        self.committed();
+        Ok(!chosen.is_empty())
+    }
+
+    /// The rows of a segment that can be read: head and offset. What was never written or belongs to an
+    /// earlier life of the slab ends them.
+    async fn rows_of(
+        &self,
+        id: SegmentId,
+        segment: &Segment,
+    ) -> Result<Vec<(u64, Box<RowHeader>)>, PoolError> {
+        let mut rows = Vec::new();
+        let mut at = 0;
+        while at < segment.written_bytes {
+            let head = self.pool.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await?;
+            let row = RowHeader::parse(&head).filter(|row| {
+                row.segment.get() == id.0
+                    && row.segment_generation.get() == segment.generation
+                    && u64::from(row.offset.get()) == at
+                    && row.len_bytes.get() as usize >= PAGE_BYTES
+            });
+            let Some(row) = row else {
+                return Err(PoolError::corrupt(
+                    format!("segment {id}"),
+                    format!("the row at {at} has no valid head"),
+                ));
+            };
+            let len = u64::from(row.len_bytes.get());
+            rows.push((at, row));
+            at += len;
+        }
+        Ok(rows)
+    }
+
+    async fn clean_data(&mut self, id: SegmentId, segment: &Segment) -> Result<(), PoolError> {
+        let pool = self.pool.clone();
+        let mut moves: Vec<(u64, BlockPlace, BlockPlace)> = Vec::new();
+        for (offset, row) in self.rows_of(id, segment).await? {
+            let end = offset + u64::from(row.len_bytes.get());
+            let numbers = row.contents[..row.count.get() as usize].iter().map(|n| n.get());
+            let mut live = Vec::new();
+            for number in numbers {
+                let Some(place) = pool.block(number).await? else { continue };
+                let at = place.location.offset_bytes();
+                if place.location.segment() == id && (offset..end).contains(&at) {
+                    live.push((number, place));
+                }
+            }
+            if live.is_empty() {
+                continue;
+            }
+            let data = pool.io.read_range(id, ByteRange::new(offset, end - offset)).await?;
+            for (number, place) in live {
+                let at = (place.location.offset_bytes() - offset) as usize;
+                let stored = data.slice(at, place.location.len_bytes() as usize);
+                let Some(stored) = self.intact(number, place, stored).await else { continue };
+                let generation = self.generation + 1;
+                let location = self
+                    .cleaned_rows
+                    .place(&pool.segments, number, stored.len(), generation, &pool.readers)
+                    .ok_or_else(crate::destage::out_of_slabs)?;
+                self.cleaned_rows.push_data(stored);
+                moves.push((number, place, BlockPlace { location, info: place.info }));
+            }
+        }
+        let rows = self.cleaned_rows.finish(&pool.segments);
+        let written = self.write_rows(rows).await?;
+        pool.counters.cleaned_bytes.fetch_add(written, Ordering::Relaxed);
+        for (number, from, to) in moves {
+            let page = pool.pages.change(block_page(number)).await?;
+            pool.segments.add(to.location);
+            page.set(block_word(number) + 2, to.location.0);
+            pool.segments.release(from.location, self.generation + 1, &pool.readers);
+        }
+        Ok(())
+    }
+
+    /// The stored bytes of a block, if they are what they must be. Damaged ones are moved as they are: their
+    /// checksum goes with them, so that they stay unreadable and nothing else is lost.
+    async fn intact(&self, number: u64, place: BlockPlace, stored: Slice) -> Option<Slice> {
+        if place.info.algorithm() == BlockInfo::STORED && crc32c(&stored).0 != place.info.crc() {
+            self.pool.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(number, "the cleaner moves a damaged block");
+        }
+        Some(stored)
+    }
+
+    /// Keeps the segment table on few enough segments for the root to name them all.
+    pub(crate) async fn gather_table(&mut self) -> Result<(), PoolError> {
+        let table = self.pool.segments.table_segments();
+        if table.len() <= MAX_TABLE_SEGMENTS / 2 {
+            return Ok(());
+        }
+        for (id, segment) in table.iter().filter(|(_, s)| s.state == SegmentState::Sealed) {
+            self.clean_metadata(*id, segment).await?;
+        }
+        Ok(())
+    }
+
+    async fn clean_metadata(&mut self, id: SegmentId, segment: &Segment) -> Result<(), PoolError> {
+        let pool = self.pool.clone();
+        for (_, row) in self.rows_of(id, segment).await? {
+            for packed in &row.contents[..row.count.get() as usize] {
+                let Some(page) = PageId::unpack(packed.get()) else { continue };
+                let location = Location(pool.pages.entry(page).await?.location.get());
+                if !location.is_none() && location.segment() == id {
+                    pool.pages.change(page).await?;
+                }
+            }
+        }
+        pool.counters.cleaned_meta_segments.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,368 @@
+//! The committer: the one task that changes the pool's metadata.
+//!
+//! It destages what is buffered, gives back what deleted volumes held, cleans segments and makes
+//! checkpoints, one thing at a time, so that a checkpoint always lies between two whole transactions.
+//! What it does next is decided from figures alone, most urgent first; between steps it lets others run.
+
+use crate::{
+    error::PoolError,
+    health::Health,
+    meta::Stream,
+    pool::Pool,
+    rows::{Row, RowWriter},
+};
+use futures_util::{
+    StreamExt,
+    future::{Either, select},
+    stream,
+};
+use parking_lot::Mutex;
+use quoin_base::Sequence;
+use quoin_world::{Event, Nanos, OneShotSender, one_shot};
+use std::{
+    collections::VecDeque,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// How often it looks around when nobody asks for anything.
+const TICK: Duration = Duration::from_millis(500);
+/// Rows written at the same time.
+const PARALLEL_ROWS: usize = 8;
+
+/// What may be asked of the committer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Request {
+    /// Make a checkpoint.
+    Checkpoint,
+    /// Destage everything acknowledged so far, then make a checkpoint.
+    Drain,
+    /// Stop.
+    Stop,
+}
+
+type Answer = Result<(), PoolError>;
+
+/// Requests to the committer, and hints.
+pub(crate) struct Requests {
+    queue: Mutex<VecDeque<(Request, OneShotSender<Answer>)>>,
+    wake: Arc<Event>,
+    nudged: AtomicBool,
+    hurry: AtomicBool,
+    catalog_changed: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl Requests {
+    pub(crate) fn new(health: &Health) -> Self {
+        let wake = Arc::new(Event::new());
+        health.wake_also(wake.clone());
+        Self {
+            queue: Mutex::default(),
+            wake,
+            nudged: AtomicBool::new(false),
+            hurry: AtomicBool::new(false),
+            catalog_changed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Asks, and waits for the answer. `None`: the committer has ended.
+    pub(crate) async fn make(&self, request: Request) -> Option<Answer> {
+        let (sender, answer) = one_shot();
+        {
+            let mut queue = self.queue.lock();
+            if self.ended.load(Ordering::Acquire) {
+                return None;
+            }
+            queue.push_back((request, sender));
+        }
+        self.wake.notify();
+        answer.await
+    }
+
+    /// Says that there may be something to do.
+    pub(crate) fn nudge(&self) {
+        if !self.nudged.swap(true, Ordering::AcqRel) {
+            self.wake.notify();
+        }
+    }
+
+    /// Says that a writer waits for buffered blocks to be destaged.
+    pub(crate) fn hurry(&self) {
+        self.hurry.store(true, Ordering::Release);
+        self.nudge();
+    }
+
+    pub(crate) fn catalog_changed(&self) {
+        self.catalog_changed.store(true, Ordering::Release);
+        self.nudge();
+    }
+
+    fn end(&self) {
+        let mut queue = self.queue.lock();
+        self.ended.store(true, Ordering::Release);
+        queue.clear();
+    }
+}
+
+/// The committer's own state: counters that checkpoints record, cursors, open segments.
+pub(crate) struct Committer {
+    pub(crate) pool: Arc<Pool>,
+    /// Generation of the last durable checkpoint.
+    pub(crate) generation: u64,
+    pub(crate) tree_end: u64,
+    pub(crate) tree_free: u64,
+    pub(crate) tree_cursor: u64,
+    pub(crate) blocks_end: u64,
+    pub(crate) blocks_free: u64,
+    pub(crate) block_cursor: u64,
+    pub(crate) sweeping: bool,
+    /// Block numbers freed for a checkpoint up to this one may be used again.
+    pub(crate) reusable: u64,
+    /// Durable checkpoints whose readers may not all have left: generation and reader epoch.
+    pub(crate) settling: VecDeque<(u64, u64)>,
+    pub(crate) data_rows: RowWriter,
+    pub(crate) cleaned_rows: RowWriter,
+    pub(crate) meta_rows: RowWriter,
+    pub(crate) table_rows: RowWriter,
+    pub(crate) catalog_pages: u64,
+    pub(crate) last_checkpoint: Nanos,
+    /// When which sequence was next, to know what has grown old.
+    ages: VecDeque<(Nanos, Sequence)>,
+}
+
+/// What a committer starts from, as the root has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub generation: u64,
+    pub tree_end: u64,
+    pub tree_free: u64,
+    pub blocks_end: u64,
+    pub blocks_free: u64,
+    pub catalog_pages: u64,
+}
+
+impl Committer {
+    pub(crate) fn new(pool: Arc<Pool>, start: Start) -> Self {
+        let last_checkpoint = pool.world.now();
+        Self {
+            pool,
+            generation: start.generation,
+            tree_end: start.tree_end,
+            tree_free: start.tree_free,
+            tree_cursor: 1,
+            blocks_end: start.blocks_end,
+            blocks_free: start.blocks_free,
+            block_cursor: 1,
+            sweeping: false,
+            reusable: start.generation,
+            settling: VecDeque::new(),
+            data_rows: RowWriter::new(Stream::Data),
+            cleaned_rows: RowWriter::new(Stream::Cleaned),
+            meta_rows: RowWriter::new(Stream::Meta),
+            table_rows: RowWriter::new(Stream::Table),
+            catalog_pages: start.catalog_pages,
+            last_checkpoint,
+            ages: VecDeque::new(),
+        }
+    }
+
+    /// Runs until asked to stop or until the pool fails.
+    pub(crate) async fn run(mut self) {
+        let pool = self.pool.clone();
+        loop {
+            match self.step().await {
+                Ok(Step::Did) => pool.world.yield_now().await,
+                Ok(Step::Idle) => self.wait().await,
+                Ok(Step::Stop) => break,
+                Err(error) => {
+                    pool.health.fail(error.to_string());
+                    break;
+                }
+            }
+            if pool.health.is_failed() {
+                break;
+            }
+        }
+        pool.requests.end();
+    }
+
+    async fn wait(&self) {
+        let requests = &self.pool.requests;
+        let asked = requests.wake.until(|| {
+            let asked = requests.nudged.swap(false, Ordering::AcqRel)
+                || !requests.queue.lock().is_empty()
+                || self.pool.health.is_failed();
+            asked.then_some(())
+        });
+        let tick = self.pool.world.sleep(TICK);
+        match select(pin!(asked), tick).await {
+            Either::Left(_) | Either::Right(_) => {}
+        }
+    }
+
+    async fn step(&mut self) -> Result<Step, PoolError> {
+        let pool = self.pool.clone();
+        self.settle();
+        let request = pool.requests.queue.lock().pop_front();
+        if let Some((request, answer)) = request {
+            let outcome = match request {
+                Request::Checkpoint => self.checkpoint().await,
+                Request::Drain => self.drain().await,
+                Request::Stop => {
+                    answer.send(Ok(()));
+                    return Ok(Step::Stop);
+                }
+            };
+            return match outcome {
+                Ok(()) => {
+                    answer.send(Ok(()));
+                    Ok(Step::Did)
+                }
+                Err(error) => {
+                    pool.health.fail(error.to_string());
+                    answer.send(Err(pool.health.error()));
+                    Err(error)
+                }
+            };
+        }
+        if self.checkpoint_is_due() {
+            self.checkpoint().await?;
+            return Ok(Step::Did);
+        }
+        let cleaning = self.cleaning_is_due();
+        let mut did = cleaning && self.clean().await?;
+        did |= match self.destage_before() {
+            Some(before) => self.destage(before).await?,
+            None => false,
+        };
+        did |= self.remove_some().await?;
+        pool.pages.shrink(pool.options.metadata_bytes);
+        Ok(if did { Step::Did } else { Step::Idle })
+    }
+
+    /// Destages all that is acknowledged now, and makes a checkpoint.
+    async fn drain(&mut self) -> Result<(), PoolError> {
+        let before = self.pool.journal.peek_sequence();
+        loop {
+            self.settle();
+            if self.checkpoint_is_due() {
+                self.checkpoint().await?;
+            }
+            if self.cleaning_is_due() {
+                self.clean().await?;
+            }
+            if !self.destage(before).await? {
+                break;
+            }
+            self.pool.world.yield_now().await;
+        }
+        self.data_rows.seal(&self.pool.segments, self.generation + 1, &self.pool.readers);
+        self.cleaned_rows.seal(&self.pool.segments, self.generation + 1, &self.pool.readers);
+        self.checkpoint().await
+    }
+
+    /// The sequence up to which blocks are to be destaged now, if any are.
+    fn destage_before(&mut self) -> Option<Sequence> {
+        let pool = &self.pool;
+        let (now, next) = (pool.world.now(), pool.journal.peek_sequence());
+        if self.ages.back().is_none_or(|(at, s)| *s != next && now.since(*at) >= TICK / 2) {
+            self.ages.push_back((now, next));
+        }
+        let hurry = pool.requests.hurry.swap(false, Ordering::AcqRel);
+        let used =
+            pool.journal.fill(0).max(pool.buffer.ram_bytes() as f64 / pool.options.buffer_bytes as f64);
+        if hurry || used > 0.7 {
+            return Some(next);
+        }
+        if used > 0.25 {
+            // The older half: what is overwritten soon may yet be spared.
+            let oldest = pool.buffer.oldest().unwrap_or(next);
+            return Some(Sequence(oldest.0 + (next.0 - oldest.0.min(next.0)) / 2 + 1));
+        }
+        let after = pool.options.destage_after;
+        while self.ages.len() > 1 && now.since(self.ages[1].0) >= after {
+            self.ages.pop_front();
+        }
+        self.ages.front().filter(|(since, _)| now.since(*since) >= after).map(|(_, sequence)| *sequence)
+    }
+
+    fn checkpoint_is_due(&self) -> bool {
+        let pool = &self.pool;
+        let dirty = pool.pages.dirty_bytes();
+        if dirty >= pool.options.dirty_bytes {
+            return true;
+        }
+        let usage = pool.segments.usage();
+        // What was freed since the last checkpoint comes back only with the next.
+        if usage.free_slabs < pool.space.clean_below()
+            && usage.quarantined_slabs > 0
+            && pool.segments.awaits_checkpoint(self.generation)
+        {
+            return true;
+        }
+        let journal = pool.journal.usage();
+        if journal.used * 2 > journal.total && pool.journal.freed_by(pool.tail()) * 8 >= journal.total.min(8)
+        {
+            return true;
+        }
+        let changed = dirty > 0 || pool.requests.catalog_changed.load(Ordering::Acquire);
+        changed && pool.world.now().since(self.last_checkpoint) >= pool.options.checkpoint_after
+    }
+
+    fn cleaning_is_due(&self) -> bool {
+        self.pool.segments.usage().free_slabs < self.pool.space.clean_below()
+    }
+
+    /// Gives back what durable checkpoints freed and no reader looks at any more.
+    pub(crate) fn settle(&mut self) {
+        let pool = &self.pool;
+        while let Some(&(generation, epoch)) = self.settling.front() {
+            if !pool.readers.passed(epoch) {
+                break;
+            }
+            self.reusable = generation;
+            self.settling.pop_front();
+        }
+        if pool.segments.reclaim(self.generation, &pool.readers) {
+            pool.progress.notify();
+        }
+    }
+
+    /// Notes that a checkpoint is about to hold the catalog as it is.
+    pub(crate) fn catalog_taken(&self) {
+        self.pool.requests.catalog_changed.store(false, Ordering::Release);
+    }
+
+    /// Writes rows, several at a time. Returns their bytes.
+    pub(crate) async fn write_rows(&self, rows: Vec<Row>) -> Result<u64, PoolError> {
+        let pool = &self.pool;
+        let writes: Vec<_> = rows.into_iter().map(|row| row.write(&pool.io, pool.id)).collect();
+        let mut writes = stream::iter(writes).buffer_unordered(PARALLEL_ROWS);
+        let mut bytes = 0;
+        while let Some(written) = writes.next().await {
+            bytes += written?;
+        }
+        Ok(bytes)
+    }
+
+    /// Tells writers that wait and the space gauge what a commit changed.
+    pub(crate) fn committed(&self) {
+        let pool = &self.pool;
+        let usage = pool.segments.usage();
+        pool.space.update(usage.live_data, usage.live_meta);
+        pool.counters.commits.fetch_add(1, Ordering::AcqRel);
+        pool.progress.notify();
+    }
+}
+
+enum Step {
+    Did,
+    Idle,
+    Stop,
+}

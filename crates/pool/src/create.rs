@@ -1,0 +1,122 @@
+//! Making a pool: labels on its drives and an empty root.
+
+use crate::{
+    checkpoint::harden_root,
+    error::PoolError,
+    format::{PAGE_BYTES, ROOT_MAGIC, Root, zeroed},
+    options::FormatOptions,
+};
+use quoin_base::{DriveId, DriveIndex, Epoch, PoolId};
+use quoin_drive::{Drive, FORMAT_VERSION, Label, Roles, SLABS_START_BYTES};
+use quoin_world::{Disk, World};
+use std::sync::Arc;
+use uuid::Builder;
+
+/// The block of a pool: the unit of mapping, checksums and reference counts.
+pub(crate) const POOL_BLOCK_BYTES: u32 = 8192;
+/// Data slabs below which a pool could not keep its reserve.
+const MIN_DATA_SLABS: u64 = 16;
+
+/// Makes a pool of these disks, which may hold anything: it is overwritten. The caller has made sure that
+/// nobody needs it.
+pub async fn format(
+    world: &dyn World,
+    disks: Vec<(Arc<dyn Disk>, Roles)>,
+    options: FormatOptions,
+) -> Result<PoolId, PoolError> {
+    check_options(&disks, &options)?;
+    let pool = PoolId(random_uuid(world));
+    let count = disks.len() as u16;
+    let created_ms = world.wall_clock_ms();
+    let mut drives: Vec<Arc<Drive>> = Vec::new();
+    for (index, (disk, roles)) in disks.into_iter().enumerate() {
+        let len_bytes = disk.len_bytes();
+        let label = Label {
+            pool,
+            pool_name: options.pool_name.clone(),
+            drive: DriveId(random_uuid(world)),
+            index: DriveIndex(index as u16),
+            drives: count,
+            roles,
+            len_bytes,
+            slab_bytes: options.slab_bytes,
+            row_bytes: options.row_bytes,
+            block_bytes: POOL_BLOCK_BYTES,
+            journal_slabs: if roles.journal { options.journal_slabs(len_bytes) } else { 0 },
+            epoch: Epoch(0),
+            generation: 1,
+            journal_set: 1,
+            created_ms,
+        };
+        drives.push(Drive::format(disk, label).await?);
+    }
+    let mut root: Root = zeroed();
+    root.magic = ROOT_MAGIC.into();
+    root.version = FORMAT_VERSION.into();
+    root.pool = *pool.0.as_bytes();
+    root.generation = 1.into();
+    root.tail = 1.into();
+    root.next_sequence = 1.into();
+    root.tree_end = 1.into();
+    root.blocks_end = 1.into();
+    root.next_extent = 1.into();
+    root.next_volume = 1.into();
+    root.segments = 1.into();
+    root.seal();
+    harden_root(&drives, &root, 1).await?;
+    Ok(pool)
+}
+
+fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> Result<(), PoolError> {
+    let refuse = |why: String| Err(PoolError::Refused(why));
+    if disks.is_empty() {
+        return refuse("a pool needs at least one drive".into());
+    }
+    if disks.len() > 1024 {
+        return refuse(format!("a pool has at most 1,024 drives, not {}", disks.len()));
+    }
+    if !options.slab_bytes.is_power_of_two() || !(256 << 10..=64 << 20).contains(&options.slab_bytes) {
+        return refuse(format!(
+            "a slab is a power of two from 256 KiB to 64 MiB, not {} bytes",
+            options.slab_bytes
+        ));
+    }
+    let row = options.row_bytes;
+    if !row.is_multiple_of(PAGE_BYTES as u32) || row < 16 << 10 || row > options.slab_bytes / 4 {
+        return refuse(format!(
+            "a row is a multiple of 4 KiB from 16 KiB to a quarter of the slab, not {row} bytes"
+        ));
+    }
+    if !disks.iter().any(|(_, roles)| roles.journal) {
+        return refuse("a pool needs at least one drive with the journal role".into());
+    }
+    let mut data_slabs = 0;
+    for (disk, roles) in disks {
+        let slabs = disk.len_bytes().saturating_sub(SLABS_START_BYTES) / u64::from(options.slab_bytes);
+        let journal = if roles.journal { u64::from(options.journal_slabs(disk.len_bytes())) } else { 0 };
+        if slabs < journal {
+            return refuse(format!(
+                "drive {} of {} bytes is too small for its journal of {journal} slabs of {} bytes",
+                disk.name(),
+                disk.len_bytes(),
+                options.slab_bytes
+            ));
+        }
+        data_slabs += if roles.data { slabs - journal } else { 0 };
+    }
+    if data_slabs < MIN_DATA_SLABS {
+        return refuse(format!(
+            "the drives have room for {data_slabs} data slabs of {} bytes; at least {MIN_DATA_SLABS} are needed: \
+             take larger or more drives",
+            options.slab_bytes
+        ));
+    }
+    Ok(())
+}
+
+fn random_uuid(world: &dyn World) -> uuid::Uuid {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&world.random_u64().to_le_bytes());
+    bytes[8..].copy_from_slice(&world.random_u64().to_le_bytes());
+    Builder::from_random_bytes(bytes).into_uuid()
+}

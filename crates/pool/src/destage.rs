@@ -1,0 +1,186 @@
+//! Destage: the oldest buffered blocks become rows of segments, and the map leads there.
+
+use crate::{
+    blocks::{BlockPlace, LOST, block_page},
+    buffer::TakenBlock,
+    bugs::{Bug, planted},
+    committer::Committer,
+    error::PoolError,
+    format::{BlockInfo, Location, ThinEntry},
+    layer::Layer,
+    tree,
+};
+use futures_util::{StreamExt, stream};
+use quoin_base::{Sequence, crc32c};
+use quoin_world::Slice;
+use std::sync::{Arc, atomic::Ordering};
+
+/// Blocks composed, or pages fetched, at the same time.
+const PARALLEL: usize = 32;
+/// The most blocks of one transaction.
+const BATCH_BLOCKS: u64 = 1024;
+
+/// What a taken block becomes.
+enum Content {
+    Unmapped,
+    Data(Slice),
+    /// It cannot be completed: what lies below the buffered part is unreadable.
+    Lost,
+}
+
+struct Composed {
+    taken: TakenBlock,
+    /// `None`: the volume was deleted.
+    layer: Option<Arc<Layer>>,
+    content: Content,
+}
+
+/// A block number and what its entry will say.
+#[derive(Clone, Copy)]
+struct Placed {
+    number: u64,
+    place: BlockPlace,
+}
+
+impl Committer {
+    /// Destages up to a batch of blocks that came in before `before`. False if there was none.
+    pub(crate) async fn destage(&mut self, before: Sequence) -> Result<bool, PoolError> {
+        let pool = self.pool.clone();
+        // A block may dirty a leaf, the page of its old number and that of its new one.
+        let batch = (pool.options.dirty_bytes / (8 * 4096)).clamp(8, BATCH_BLOCKS);
+        let taken = pool.buffer.take_oldest(batch as usize, before);
+        if taken.is_empty() {
+            return Ok(false);
+        }
+        let composing: Vec<_> = taken.into_iter().map(|t| self.compose(t)).collect();
+        let composed: Vec<_> = stream::iter(composing).buffered(PARALLEL).collect().await;
+        let composed = composed.into_iter().collect::<Result<Vec<_>, PoolError>>()?;
+        let places = self.place(&composed).await?;
+        let rows = self.data_rows.finish(&pool.segments);
+        let written = self.write_rows(rows).await?;
+        pool.counters.destaged_bytes.fetch_add(written, Ordering::Relaxed);
+        if planted(Bug::EvictBeforePublish) {
+            composed.iter().for_each(|c| pool.buffer.evict(&c.taken));
+            pool.world.yield_now().await;
+        }
+        self.prefetch(&composed).await?;
+        for (composed, place) in composed.iter().zip(&places) {
+            if let Some(layer) = &composed.layer {
+                self.publish(layer, composed, *place).await?;
+            }
+        }
+        // The map is published: only now may a reader miss the buffer.
+        for composed in &composed {
+            pool.buffer.evict(&composed.taken);
+        }
+        pool.counters.destaged_blocks.fetch_add(composed.len() as u64, Ordering::Relaxed);
+        self.committed();
+        Ok(true)
+    }
+
+    async fn compose(&self, taken: TakenBlock) -> Result<Composed, PoolError> {
+        let pool = &self.pool;
+        let Ok(layer) = pool.layer(taken.key.volume) else {
+            return Ok(Composed { taken, layer: None, content: Content::Unmapped });
+        };
+        let content = match pool.compose(&layer, taken.key, &taken.extents).await {
+            Ok(Some(data)) => Content::Data(data),
+            Ok(None) => Content::Unmapped,
+            Err(PoolError::Medium { volume, offset, reason }) => {
+                tracing::error!(%volume, offset, %reason, "a partly overwritten block cannot be completed; it is lost");
+                pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
+                Content::Lost
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Composed { taken, layer: Some(layer), content })
+    }
+
+    /// Plans rows for the data, under new block numbers. In the order of `composed`; `None` for what needs no
+    /// block.
+    async fn place(&mut self, composed: &[Composed]) -> Result<Vec<Option<Placed>>, PoolError> {
+        let pool = self.pool.clone();
+        let mut places = Vec::with_capacity(composed.len());
+        for block in composed {
+            let place = match &block.content {
+                Content::Unmapped => None,
+                Content::Lost => Some(Placed {
+                    number: self.take_block_number().await?,
+                    place: BlockPlace { location: Location(0), info: BlockInfo::new(0, 1, LOST) },
+                }),
+                Content::Data(data) => {
+                    let number = self.take_block_number().await?;
+                    let generation = self.generation + 1;
+                    let location = self
+                        .data_rows
+                        .place(&pool.segments, number, data.len(), generation, &pool.readers)
+                        .ok_or_else(out_of_slabs)?;
+                    self.data_rows.push_data(data.clone());
+                    let info = BlockInfo::new(crc32c(data).0, 1, BlockInfo::STORED);
+                    Some(Placed { number, place: BlockPlace { location, info } })
+                }
+            };
+            places.push(place);
+        }
+        Ok(places)
+    }
+
+    /// Fetches the metadata pages that [`Committer::publish`] will want, many at a time.
+    async fn prefetch(&self, composed: &[Composed]) -> Result<(), PoolError> {
+        let fetches: Vec<_> = composed.iter().map(|c| self.prefetch_one(c)).collect();
+        stream::iter(fetches).buffer_unordered(PARALLEL).collect::<Vec<_>>().await.into_iter().collect()
+    }
+
+    async fn prefetch_one(&self, composed: &Composed) -> Result<(), PoolError> {
+        let pool = &self.pool;
+        let Some(layer) = &composed.layer else { return Ok(()) };
+        let index = composed.taken.key.index;
+        let Some(leaf) = pool.leaf(layer, index).await? else { return Ok(()) };
+        if let Some(old) = ThinEntry(leaf.get(tree::slot(index, 0))).block() {
+            pool.pages.get(block_page(old)).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets the map lead to what was placed, and gives up what it led to before.
+    async fn publish(
+        &mut self,
+        layer: &Arc<Layer>,
+        composed: &Composed,
+        placed: Option<Placed>,
+    ) -> Result<(), PoolError> {
+        let index = composed.taken.key.index;
+        let leaf = match placed {
+            Some(_) => self.leaf_to_change(layer, index).await?,
+            None => match self.pool.leaf(layer, index).await? {
+                Some(leaf) if leaf.get(tree::slot(index, 0)) != 0 => {
+                    self.leaf_to_change(layer, index).await?
+                }
+                _ => return Ok(()),
+            },
+        };
+        let slot = tree::slot(index, 0);
+        let old = ThinEntry(leaf.get(slot)).block();
+        let new = match placed {
+            Some(Placed { number, place }) => {
+                self.add_block(number, place).await?;
+                ThinEntry::new(number, layer.generation)
+            }
+            None => ThinEntry(0),
+        };
+        leaf.set(slot, new.0);
+        match (old, placed) {
+            (None, Some(_)) => layer.mapped_blocks.fetch_add(1, Ordering::Relaxed),
+            (Some(_), None) => layer.mapped_blocks.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        if let Some(old) = old {
+            self.drop_reference(old).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn out_of_slabs() -> PoolError {
+    PoolError::corrupt("the space accounting", "no slab is free for what was admitted")
+}

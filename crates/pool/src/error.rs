@@ -1,0 +1,64 @@
+//! Why a pool refuses or fails a request.
+
+use crate::format::Space;
+use quoin_base::VolumeId;
+use quoin_drive::DriveError;
+use quoin_stripe::StripeError;
+use thiserror::Error;
+
+/// Why a pool refuses or fails a request.
+#[derive(Debug, Error)]
+pub enum PoolError {
+    /// The pool has no space for new data. Unmapping and deleting go on; the same write may succeed later.
+    #[error("the pool is full")]
+    NoSpace,
+    /// Data or metadata of this block cannot be read back correctly.
+    #[error("volume {volume}, byte {offset}: {reason}")]
+    Medium {
+        /// The volume.
+        volume: VolumeId,
+        /// First byte of the pool block concerned.
+        offset: u64,
+        /// What was found.
+        reason: String,
+    },
+    /// The pool is offline until it is opened again.
+    #[error("the pool is offline: {reason}")]
+    Offline {
+        /// The first failure.
+        reason: String,
+    },
+    /// There is no such volume, or it was deleted meanwhile.
+    #[error("the pool has no volume {0}")]
+    NoSuchVolume(VolumeId),
+    /// The request itself is wrong.
+    #[error("{0}")]
+    Refused(String),
+    /// The drives do not hold a pool that can be opened.
+    #[error("the pool cannot be opened: {0}")]
+    Unopenable(String),
+    /// A structure on the drives is not what it must be.
+    #[error("{what} is damaged: {problem}")]
+    Corrupt {
+        /// Which structure.
+        what: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A drive failed.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// Reading or writing a segment failed.
+    #[error(transparent)]
+    Stripe(#[from] StripeError),
+}
+
+impl PoolError {
+    pub(crate) fn corrupt(what: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Corrupt { what: what.into(), problem: problem.into() }
+    }
+
+    pub(crate) fn page(space: Space, index: u64, problem: impl Into<String>) -> Self {
+        Self::corrupt(format!("metadata page {index} of the {space:?} space"), problem)
+    }
+}

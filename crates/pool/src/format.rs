@@ -1,0 +1,422 @@
+//! Every structure the pool keeps on drives, little-endian. `docs/format.md` tells the same in prose.
+//!
+//! Sizes are asserted at compile time. Nothing here is trusted when it is read back: each structure carries
+//! or is covered by a checksum, and the readers check it before they look at anything else.
+
+use quoin_base::{Crc64, SECTOR_BYTES, SegmentId, crc64};
+use zerocopy::{
+    FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout,
+    little_endian::{U16, U32, U64},
+};
+
+/// The unit of metadata and of alignment on drives.
+pub(crate) const PAGE_BYTES: usize = 4096;
+/// 8-byte words in a metadata page.
+pub(crate) const PAGE_WORDS: usize = PAGE_BYTES / 8;
+
+pub(crate) const ROOT_MAGIC: u64 = u64::from_le_bytes(*b"QUOINRT1");
+pub(crate) const EXTENT_MAGIC: u64 = u64::from_le_bytes(*b"QUOINJX1");
+pub(crate) const BATCH_MAGIC: u64 = u64::from_le_bytes(*b"QUOINJB1");
+pub(crate) const ROW_MAGIC: u64 = u64::from_le_bytes(*b"QUOINRW1");
+
+/// Where a page lies and what it must hash to. All zeroes: the page does not exist and reads as zeroes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct MapEntry {
+    pub location: U64,
+    pub crc: U64,
+}
+const _: () = assert!(size_of::<MapEntry>() == 16);
+
+/// Page spaces: each is an address space of metadata pages with a page map of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Space {
+    /// Nodes of the volumes' thin maps.
+    Tree = 0,
+    /// The block table, 128 entries a page.
+    Blocks = 1,
+    /// The segment table, 32 entries a page.
+    Segments = 2,
+    /// The catalog, one byte string cut into pages.
+    Catalog = 3,
+}
+pub(crate) const SPACES: [Space; 4] = [Space::Tree, Space::Blocks, Space::Segments, Space::Catalog];
+
+/// The root: the whole state of a pool hangs from it. Two slots a drive, written alternately.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Root {
+    pub magic: U64,
+    pub version: U32,
+    pub segments: U32,
+    pub pool: [u8; 16],
+    pub epoch: U64,
+    /// Grows by one with every checkpoint; also the number by which freed things are quarantined.
+    pub generation: U64,
+    /// Records below this sequence are in the checkpoint.
+    pub tail: U64,
+    /// Sequence numbers from here on were not given out when the checkpoint was cut.
+    pub next_sequence: U64,
+    pub spaces: [MapEntry; 4],
+    /// Page numbers of the tree space from here on were never used.
+    pub tree_end: U64,
+    pub tree_free: U64,
+    /// Block numbers from here on were never used. Number 0 is never used.
+    pub blocks_end: U64,
+    pub blocks_free: U64,
+    pub catalog_bytes: U64,
+    pub next_extent: U64,
+    pub next_volume: U32,
+    /// How many of `table` are used.
+    pub table_segments: U32,
+    /// The segments that hold the segment table, which could not be found without them.
+    pub table: [TableSegment; MAX_TABLE_SEGMENTS],
+    pub reserved: [u8; 208],
+    pub crc: U64,
+}
+/// The most segments the segment table may be spread over.
+pub(crate) const MAX_TABLE_SEGMENTS: usize = 28;
+const _: () = assert!(size_of::<Root>() == PAGE_BYTES);
+
+impl Root {
+    pub(crate) fn seal(&mut self) {
+        let len = PAGE_BYTES - 8;
+        self.crc = U64::new(crc64(&self.as_bytes()[..len]).0);
+    }
+
+    /// The root in these bytes, if they are one.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Root> {
+        let root = Root::read_from_bytes(bytes).ok()?;
+        let ok = root.magic.get() == ROOT_MAGIC && crc64(&bytes[..PAGE_BYTES - 8]) == Crc64(root.crc.get());
+        ok.then_some(root)
+    }
+}
+
+/// The first page of a journal extent.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct ExtentHeader {
+    pub magic: U64,
+    pub version: U32,
+    pub lane: U32,
+    pub pool: [u8; 16],
+    pub epoch: U64,
+    /// Unique for the life of the pool; grows.
+    pub number: U64,
+    /// Generation of the set of journal drives.
+    pub set: U64,
+    /// The lane's extent before this one in the same term, or 0.
+    pub previous: U64,
+    /// Batches in it.
+    pub previous_batches: U32,
+    pub reserved0: U32,
+    /// The highest sequence in it.
+    pub previous_last: U64,
+    /// Byte offset of the footer index of a sealed extent; 0: none.
+    pub footer: U64,
+    pub reserved: [[u8; 125]; 32],
+    pub crc: U64,
+}
+const _: () = assert!(size_of::<ExtentHeader>() == PAGE_BYTES);
+
+impl ExtentHeader {
+    pub(crate) fn seal(&mut self) {
+        self.crc = U64::new(crc64(&self.as_bytes()[..PAGE_BYTES - 8]).0);
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<ExtentHeader> {
+        let header = ExtentHeader::read_from_bytes(bytes).ok()?;
+        let ok =
+            header.magic.get() == EXTENT_MAGIC && crc64(&bytes[..PAGE_BYTES - 8]) == Crc64(header.crc.get());
+        ok.then_some(header)
+    }
+}
+
+/// The head of a batch: `records` record headers follow it, then their checksums, then, from the next
+/// multiple of 4096 on, the payloads.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct BatchHeader {
+    pub magic: U64,
+    /// The extent's number: a batch of an earlier lap has another.
+    pub extent: U64,
+    pub index: U32,
+    pub records: U32,
+    /// Bytes of this header, the record headers and the checksums.
+    pub meta_bytes: U32,
+    /// Bytes to the next batch, a multiple of 4096.
+    pub total_bytes: U32,
+    /// [`BatchHeader::meta_crc`] of the batch before; the extent header's low CRC bits for the first.
+    pub previous_crc: U32,
+    /// CRC-32C of `meta_bytes` with this field zero.
+    pub meta_crc: U32,
+    pub epoch: U64,
+    pub lane: U32,
+    pub reserved: [U32; 3],
+}
+const _: () = assert!(size_of::<BatchHeader>() == 64);
+
+/// One record of the journal.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RecordHeader {
+    pub sequence: U64,
+    pub volume: U32,
+    pub generation: U32,
+    /// First sector of the volume.
+    pub sector: U64,
+    pub sectors: U32,
+    pub kind: u8,
+    pub flags: u8,
+    /// How many checksums belong to it: one for each pool block its payload touches.
+    pub crcs: U16,
+    /// Where its payload begins, in bytes from the batch header.
+    pub payload_offset: U32,
+    /// Bytes of the payload, a multiple of 512; bytes that count for a catalog record are in `sector`.
+    pub payload_bytes: U32,
+    pub reserved: U64,
+    pub metro_epoch: U64,
+    pub metro_sequence: U64,
+}
+const _: () = assert!(size_of::<RecordHeader>() == 64);
+
+/// What a record says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum RecordKind {
+    /// The payload is now the content of the range.
+    Write = 1,
+    /// The range reads as zeroes.
+    Unmap = 2,
+    /// A catalog transaction.
+    Catalog = 3,
+    // 4: `placed`, reserved: the content of the range lies in durable rows the record names.
+}
+
+impl RecordKind {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Write),
+            2 => Some(Self::Unmap),
+            3 => Some(Self::Catalog),
+            _ => None,
+        }
+    }
+}
+
+/// The head of a row: which blocks or pages it was written with, for the cleaner.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RowHeader {
+    pub magic: U64,
+    pub pool: [u8; 16],
+    pub segment: U32,
+    pub segment_generation: U32,
+    /// Byte offset of the row in the segment's data.
+    pub offset: U32,
+    /// Bytes of the row, this header included.
+    pub len_bytes: U32,
+    pub count: U32,
+    pub stream: u8,
+    pub reserved: [u8; 11],
+    pub crc: U64,
+    /// Block numbers, or packed page ids in the metadata stream.
+    pub contents: [U64; ROW_CONTENTS],
+}
+/// The most blocks or pages a row can hold.
+pub(crate) const ROW_CONTENTS: usize = 504;
+const _: () = assert!(size_of::<RowHeader>() == PAGE_BYTES);
+
+impl RowHeader {
+    fn digest(&self) -> u64 {
+        let mut copy = *self;
+        copy.crc = U64::ZERO;
+        crc64(copy.as_bytes()).0
+    }
+
+    pub(crate) fn seal(&mut self) {
+        self.crc = U64::new(self.digest());
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Box<RowHeader>> {
+        let header = Box::new(RowHeader::read_from_bytes(bytes).ok()?);
+        let ok = header.magic.get() == ROW_MAGIC
+            && header.digest() == header.crc.get()
+            && header.count.get() as usize <= ROW_CONTENTS;
+        ok.then_some(header)
+    }
+}
+
+/// One entry of the segment table.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct SegmentEntry {
+    pub state: u8,
+    pub stream: u8,
+    pub data: u8,
+    pub parity: u8,
+    pub row_bytes: U32,
+    /// Grows each time the segment is opened.
+    pub generation: U32,
+    /// Sectors of it that live blocks or pages take.
+    pub live_sectors: U32,
+    /// Bytes of rows written.
+    pub written_bytes: U64,
+    pub reserved: U64,
+    /// Drive and slab of each column.
+    pub columns: [ColumnEntry; 16],
+}
+/// A segment that holds a part of the segment table, in the root.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct TableSegment {
+    pub id: U32,
+    pub entry: SegmentEntry,
+}
+/// A column in a [`SegmentEntry`].
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Default)]
+#[repr(C)]
+pub(crate) struct ColumnEntry {
+    pub drive: U16,
+    pub slab_low: U16,
+    pub slab_high: U16,
+}
+const _: () = assert!(size_of::<SegmentEntry>() == 128);
+/// Segment table entries in a page.
+pub(crate) const SEGMENTS_PER_PAGE: usize = PAGE_BYTES / size_of::<SegmentEntry>();
+
+/// Where a block or page lies: segment 32 bits, sector within the segment's data 24, length in sectors less
+/// one 8. Segment 0 is never used, so that 0 means "nowhere".
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub(crate) struct Location(pub u64);
+
+impl Location {
+    pub(crate) fn new(segment: SegmentId, offset_bytes: u64, len_bytes: usize) -> Self {
+        let (sector, sectors) = (offset_bytes / SECTOR_BYTES, len_bytes as u64 / SECTOR_BYTES);
+        debug_assert!(sector < 1 << 24 && (1..=256).contains(&sectors) && segment.0 > 0);
+        Self(u64::from(segment.0) << 32 | sector << 8 | (sectors - 1))
+    }
+
+    pub(crate) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn segment(self) -> SegmentId {
+        SegmentId((self.0 >> 32) as u32)
+    }
+
+    pub(crate) fn offset_bytes(self) -> u64 {
+        (self.0 >> 8 & 0xff_ffff) * SECTOR_BYTES
+    }
+
+    pub(crate) fn sectors(self) -> u32 {
+        (self.0 & 0xff) as u32 + 1
+    }
+
+    pub(crate) fn len_bytes(self) -> u64 {
+        u64::from(self.sectors()) * SECTOR_BYTES
+    }
+}
+
+/// An entry of a thin map leaf: block number 40 bits, generation of birth 24. 0: unmapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ThinEntry(pub u64);
+
+impl ThinEntry {
+    pub(crate) fn new(block: u64, birth: u32) -> Self {
+        debug_assert!(block > 0 && block < 1 << 40 && birth < 1 << 24);
+        Self(block | u64::from(birth) << 40)
+    }
+
+    pub(crate) fn block(self) -> Option<u64> {
+        Some(self.0 & ((1 << 40) - 1)).filter(|&b| b != 0)
+    }
+}
+
+/// Thin map entries in a leaf, and page numbers in a node above.
+pub(crate) const TREE_FAN_OUT: u64 = PAGE_WORDS as u64;
+/// Levels of a thin map, the leaves being level 0.
+pub(crate) const TREE_LEVELS: u32 = 4;
+/// Entries of the block table in a page; an entry is four words.
+pub(crate) const BLOCKS_PER_PAGE: u64 = (PAGE_WORDS / 4) as u64;
+/// Entries of the page map in a page; an entry is two words.
+pub(crate) const MAP_FAN_OUT: u64 = (PAGE_WORDS / 2) as u64;
+/// Levels of the page map above the pages it maps.
+pub(crate) const MAP_LEVELS: u8 = 3;
+
+/// The fourth word of a block table entry: checksum of the content, how many references, how it is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct BlockInfo(pub u64);
+
+impl BlockInfo {
+    /// Content stored as it is.
+    pub(crate) const STORED: u8 = 0;
+
+    pub(crate) fn new(crc: u32, count: u32, algorithm: u8) -> Self {
+        debug_assert!(count < 1 << 28 && algorithm < 16);
+        Self(u64::from(crc) | u64::from(count) << 32 | u64::from(algorithm) << 60)
+    }
+
+    pub(crate) fn crc(self) -> u32 {
+        self.0 as u32
+    }
+
+    pub(crate) fn count(self) -> u32 {
+        (self.0 >> 32) as u32 & 0x0fff_ffff
+    }
+
+    pub(crate) fn algorithm(self) -> u8 {
+        (self.0 >> 60) as u8
+    }
+}
+
+/// A zeroed structure to fill in.
+pub(crate) fn zeroed<T: FromZeros>() -> T {
+    T::new_zeroed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_words_come_apart_as_they_were_put_together() {
+        let l = Location::new(SegmentId(7), 16 * 1024 * 1024 - 8192, 8192);
+        assert_eq!(
+            (l.segment(), l.offset_bytes(), l.len_bytes()),
+            (SegmentId(7), 16 * 1024 * 1024 - 8192, 8192)
+        );
+        let t = ThinEntry::new((1 << 40) - 1, (1 << 24) - 1);
+        assert_eq!(t.block(), Some((1 << 40) - 1));
+        let b = BlockInfo::new(0xdead_beef, 5, 3);
+        assert_eq!((b.crc(), b.count(), b.algorithm()), (0xdead_beef, 5, 3));
+    }
+
+    #[test]
+    fn a_flipped_bit_is_noticed_in_every_structure() {
+        let mut root: Root = zeroed();
+        root.magic = U64::new(ROOT_MAGIC);
+        root.seal();
+        let mut extent: ExtentHeader = zeroed();
+        extent.magic = U64::new(EXTENT_MAGIC);
+        extent.seal();
+        let mut row: RowHeader = zeroed();
+        row.magic = U64::new(ROW_MAGIC);
+        row.seal();
+        for at in [0, 100, 4000, 4095] {
+            let flip = |bytes: &[u8]| {
+                let mut bytes = bytes.to_vec();
+                bytes[at] ^= 4;
+                bytes
+            };
+            assert!(Root::parse(root.as_bytes()).is_some() && Root::parse(&flip(root.as_bytes())).is_none());
+            assert!(ExtentHeader::parse(extent.as_bytes()).is_some());
+            assert!(ExtentHeader::parse(&flip(extent.as_bytes())).is_none());
+            assert!(
+                RowHeader::parse(row.as_bytes()).is_some()
+                    && RowHeader::parse(&flip(row.as_bytes())).is_none()
+            );
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Whether the pool serves. It goes offline at the first failed write or flush and stays so until reopened:
+//! after such a failure nobody knows what the drive holds.
+
+use crate::error::PoolError;
+use parking_lot::Mutex;
+use quoin_world::Event;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// Whether a pool serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolState {
+    /// It serves.
+    Online,
+    /// It does not, until it is opened again.
+    Offline {
+        /// The first failure.
+        reason: String,
+    },
+}
+
+#[derive(Default)]
+pub(crate) struct Health {
+    failed: AtomicBool,
+    reason: Mutex<Option<String>>,
+    /// Notified when the pool goes offline, and by whoever changed something others wait for.
+    pub(crate) changed: Event,
+    /// Woken with [`Health::fail`] too.
+    also: Mutex<Vec<Arc<Event>>>,
+}
+
+impl Health {
+    pub(crate) fn check(&self) -> Result<(), PoolError> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(self.error())
+    }
+
+    pub(crate) fn error(&self) -> PoolError {
+        let reason = self.reason.lock().clone().unwrap_or_else(|| "it was closed".into());
+        PoolError::Offline { reason }
+    }
+
+    pub(crate) fn is_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Takes the pool offline; the first reason stays.
+    pub(crate) fn fail(&self, reason: String) {
+        {
+            let mut first = self.reason.lock();
+            if first.is_some() {
+                return;
+            }
+            tracing::error!(%reason, "the pool goes offline");
+            *first = Some(reason);
+            self.failed.store(true, Ordering::Release);
+        }
+        self.changed.notify();
+        for event in self.also.lock().iter() {
+            event.notify();
+        }
+    }
+
+    /// Notifies `event` too when the pool goes offline.
+    pub(crate) fn wake_also(&self, event: Arc<Event>) {
+        self.also.lock().push(event);
+    }
+
+    pub(crate) fn state(&self) -> PoolState {
+        match self.reason.lock().clone() {
+            Some(reason) => PoolState::Offline { reason },
+            None => PoolState::Online,
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! A lane: records of one data thread, gathered into batches and written one batch at a time.
+
+use super::{Journal, extents::TakenExtent};
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    format::{BATCH_MAGIC, BatchHeader, EXTENT_MAGIC, ExtentHeader, PAGE_BYTES, RecordHeader, zeroed},
+};
+use parking_lot::Mutex;
+use quoin_base::{Sequence, crc32c};
+use quoin_drive::FORMAT_VERSION;
+use quoin_world::{Buf, Event, Slice};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+};
+use zerocopy::{
+    IntoBytes,
+    little_endian::{U16, U32, U64},
+};
+
+/// The most slices one vectored write takes, with room for headers and padding.
+const MAX_SLICES: usize = 900;
+
+pub(super) fn max_record_bytes(slab_bytes: u64) -> u64 {
+    (slab_bytes / 4).min(1 << 20)
+}
+
+fn max_batch_bytes(slab_bytes: u64) -> usize {
+    (slab_bytes / 4).min(2 << 20) as usize
+}
+
+const OPEN: u8 = 0;
+const HARDENED: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Records that are hardened together.
+#[derive(Default)]
+pub(crate) struct Batch {
+    state: AtomicU8,
+    done: Event,
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Batch(hardened: {})", self.is_hardened())
+    }
+}
+
+impl Batch {
+    /// One whose records were read back from the journal.
+    pub(crate) fn recovered() -> Arc<Self> {
+        Arc::new(Self { state: AtomicU8::new(HARDENED), done: Event::new() })
+    }
+
+    pub(crate) fn is_hardened(&self) -> bool {
+        self.state.load(Ordering::Acquire) == HARDENED
+    }
+
+    /// True once hardened, false once that has failed.
+    pub(crate) async fn outcome(&self) -> bool {
+        self.done
+            .until(|| match self.state.load(Ordering::Acquire) {
+                OPEN => None,
+                state => Some(state == HARDENED),
+            })
+            .await
+    }
+
+    fn resolve(&self, state: u8) {
+        self.state.store(state, Ordering::Release);
+        self.done.notify();
+    }
+}
+
+/// A record to append.
+pub(crate) struct Entry {
+    /// All but the places, which the lane fills in.
+    pub header: RecordHeader,
+    pub crcs: Vec<u32>,
+    pub payload: Vec<Slice>,
+}
+
+struct OpenBatch {
+    batch: Arc<Batch>,
+    entries: Vec<Entry>,
+    bytes: usize,
+    slices: usize,
+}
+
+pub(crate) struct Lane {
+    pub(super) index: u32,
+    max_batch_bytes: usize,
+    queue: Mutex<VecDeque<OpenBatch>>,
+    pub(super) wake: Arc<Event>,
+    /// Shared with the journal: see [`Journal::fill`].
+    queued: Arc<AtomicU64>,
+    stopping: AtomicBool,
+    stopped: AtomicBool,
+    has_stopped: Event,
+}
+
+impl Lane {
+    pub(super) fn new(index: u32, slab_bytes: u64, queued: Arc<AtomicU64>) -> Self {
+        Self {
+            index,
+            max_batch_bytes: max_batch_bytes(slab_bytes),
+            queue: Mutex::new(VecDeque::new()),
+            wake: Arc::new(Event::new()),
+            queued,
+            stopping: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            has_stopped: Event::new(),
+        }
+    }
+
+    /// Appends the record `make` returns. `make` runs under the lane's lock with the batch it will be in;
+    /// if it fails nothing is appended. `bytes` and `slices` are those of the payload.
+    pub(crate) fn append<E>(
+        &self,
+        bytes: usize,
+        slices: usize,
+        make: impl FnOnce(&Arc<Batch>) -> Result<Entry, E>,
+    ) -> Result<Arc<Batch>, E> {
+        let batch = {
+            let mut queue = self.queue.lock();
+            let fits = queue.back().is_some_and(|open| {
+                open.bytes + bytes <= self.max_batch_bytes && open.slices + slices <= MAX_SLICES
+            });
+            if !fits {
+                let batch = Arc::new(Batch::default());
+                queue.push_back(OpenBatch { batch, entries: Vec::new(), bytes: 0, slices: 0 });
+            }
+            let Some(open) = queue.back_mut() else { unreachable!("a batch was just made sure of") };
+            let entry = make(&open.batch)?;
+            self.queued.fetch_add(queued_bytes(&entry), Ordering::Relaxed);
+            open.bytes += bytes + size_of::<RecordHeader>() + 4 * entry.crcs.len();
+            open.slices += slices;
+            open.entries.push(entry);
+            open.batch.clone()
+        };
+        self.wake.notify();
+        Ok(batch)
+    }
+
+    pub(super) async fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake.notify();
+        self.has_stopped.until(|| self.stopped.load(Ordering::Acquire).then_some(())).await;
+    }
+
+    /// The next batch with anything in it; `None` when the lane is to stop.
+    async fn next(&self, journal: &Journal) -> Option<OpenBatch> {
+        self.wake
+            .until(|| {
+                if journal.health.is_failed() {
+                    return Some(None);
+                }
+                let mut queue = self.queue.lock();
+                while let Some(open) = queue.pop_front() {
+                    if !open.entries.is_empty() {
+                        return Some(Some(open));
+                    }
+                }
+                self.stopping.load(Ordering::Acquire).then_some(None)
+            })
+            .await
+    }
+}
+
+/// Where a lane writes next.
+struct Position {
+    extent: TakenExtent,
+    offset: u64,
+    batches: u32,
+    last: Sequence,
+    /// CRC of the header or batch before.
+    previous_crc: u32,
+    /// The extent's header, until it is written with the first batch.
+    header: Option<Buf>,
+}
+
+impl Journal {
+    /// Writes the batches of a lane until it is stopped or the pool fails.
+    pub(super) async fn write_lane(&self, lane: &Lane) {
+        let mut position: Option<Position> = None;
+        while let Some(open) = lane.next(self).await {
+            if planted(Bug::EarlyAcknowledge) {
+                open.batch.resolve(HARDENED);
+            }
+            let outcome = self.write_batch(lane, &mut position, &open.entries).await;
+            let written = open.entries.iter().map(queued_bytes).sum();
+            self.queued.fetch_sub(written, Ordering::Relaxed);
+            match outcome {
+                Ok(()) => open.batch.resolve(HARDENED),
+                Err(error) => {
+                    self.health.fail(format!("journal lane {}: {error}", lane.index));
+                    open.batch.resolve(FAILED);
+                }
+            }
+        }
+        for open in lane.queue.lock().drain(..) {
+            open.batch.resolve(FAILED);
+        }
+        if let Some(position) = position {
+            self.extents.lock().close(position.extent.index);
+        }
+        lane.stopped.store(true, Ordering::Release);
+        lane.has_stopped.notify();
+    }
+
+    async fn write_batch(
+        &self,
+        lane: &Lane,
+        position: &mut Option<Position>,
+        entries: &[Entry],
+    ) -> Result<(), PoolError> {
+        let (meta_bytes, total_bytes) = sizes(entries);
+        let fits = position.as_ref().is_some_and(|p| p.offset + total_bytes as u64 <= self.slab_bytes);
+        if !fits {
+            *position = Some(self.next_extent_for(lane, position.take()).await?);
+        }
+        let Some(at) = position.as_mut() else { unreachable!("an extent was just taken") };
+        let last = entries.iter().map(|e| Sequence(e.header.sequence.get())).max().unwrap_or_default();
+        // Before the write: a record that may be on the drive must keep its extent.
+        self.extents.lock().wrote(at.extent.index, last);
+
+        let (meta, meta_crc) = self.encode(lane, at, entries, meta_bytes, total_bytes);
+        let mut data = Vec::with_capacity(entries.len() + 3);
+        let offset = if at.header.is_some() { 0 } else { at.offset };
+        data.extend(at.header.take().map(Buf::into_slice));
+        data.push(meta.into_slice());
+        data.extend(entries.iter().flat_map(|e| e.payload.iter().cloned()));
+        let payload: usize = entries.iter().map(|e| e.header.payload_bytes.get() as usize).sum();
+        let padding = total_bytes - meta_bytes.next_multiple_of(PAGE_BYTES) - payload;
+        if padding > 0 {
+            data.push(Buf::zeroed(padding).into_slice());
+        }
+        let drive = self.columns.drive(at.extent.column.drive)?;
+        let durable = !planted(Bug::SkipJournalFlush);
+        drive.write_slab(at.extent.column.slab, offset, data, durable).await?;
+
+        at.offset += total_bytes as u64;
+        at.batches += 1;
+        at.last = at.last.max(last);
+        at.previous_crc = meta_crc;
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(total_bytes as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Closes the extent at hand and takes another, waiting for one to come free.
+    async fn next_extent_for(&self, lane: &Lane, full: Option<Position>) -> Result<Position, PoolError> {
+        if let Some(full) = &full {
+            self.extents.lock().close(full.extent.index);
+        }
+        let extent = self
+            .freed
+            .until(|| {
+                if self.health.is_failed() {
+                    return Some(Err(self.health.error()));
+                }
+                self.extents.lock().take().map(Ok)
+            })
+            .await?;
+        // The committer may have been waiting to hear that the journal filled up.
+        self.health.changed.notify();
+        let mut header: ExtentHeader = zeroed();
+        header.magic = U64::new(EXTENT_MAGIC);
+        header.version = U32::new(FORMAT_VERSION);
+        header.lane = U32::new(lane.index);
+        header.pool = *self.pool.0.as_bytes();
+        header.epoch = U64::new(self.epoch.0);
+        header.number = U64::new(extent.number);
+        header.set = U64::new(1);
+        if let Some(full) = full {
+            header.previous = U64::new(full.extent.number);
+            header.previous_batches = U32::new(full.batches);
+            header.previous_last = U64::new(full.last.0);
+        }
+        header.seal();
+        Ok(Position {
+            extent,
+            offset: PAGE_BYTES as u64,
+            batches: 0,
+            last: Sequence(0),
+            previous_crc: header.crc.get() as u32,
+            header: Some(Buf::copy_of(header.as_bytes())),
+        })
+    }
+
+    fn encode(
+        &self,
+        lane: &Lane,
+        at: &Position,
+        entries: &[Entry],
+        meta_bytes: usize,
+        total_bytes: usize,
+    ) -> (Buf, u32) {
+        let mut meta = Buf::zeroed(meta_bytes.next_multiple_of(PAGE_BYTES));
+        let mut payload_offset = meta.len() as u32;
+        let bytes = meta.as_mut_slice();
+        let mut header: BatchHeader = zeroed();
+        header.magic = U64::new(BATCH_MAGIC);
+        header.extent = U64::new(at.extent.number);
+        header.index = U32::new(at.batches);
+        header.records = U32::new(entries.len() as u32);
+        header.meta_bytes = U32::new(meta_bytes as u32);
+        header.total_bytes = U32::new(total_bytes as u32);
+        header.previous_crc = U32::new(at.previous_crc);
+        header.epoch = U64::new(self.epoch.0);
+        header.lane = U32::new(lane.index);
+        bytes[..64].copy_from_slice(header.as_bytes());
+        let mut crcs_at = 64 + 64 * entries.len();
+        for (i, entry) in entries.iter().enumerate() {
+            let mut record = entry.header;
+            record.crcs = U16::new(entry.crcs.len() as u16);
+            record.payload_offset = U32::new(payload_offset);
+            payload_offset += record.payload_bytes.get();
+            bytes[64 + 64 * i..][..64].copy_from_slice(record.as_bytes());
+            for crc in &entry.crcs {
+                bytes[crcs_at..crcs_at + 4].copy_from_slice(&crc.to_le_bytes());
+                crcs_at += 4;
+            }
+        }
+        debug_assert_eq!(crcs_at, meta_bytes);
+        let crc = crc32c(&bytes[..meta_bytes]).0;
+        header.meta_crc = U32::new(crc);
+        bytes[..64].copy_from_slice(header.as_bytes());
+        (meta, crc)
+    }
+}
+
+/// What an entry may take of an extent at the worst: a batch of its own.
+fn queued_bytes(entry: &Entry) -> u64 {
+    u64::from(entry.header.payload_bytes.get()).next_multiple_of(PAGE_BYTES as u64) + PAGE_BYTES as u64
+}
+
+/// Bytes of the headers and checksums, and of the whole batch.
+fn sizes(entries: &[Entry]) -> (usize, usize) {
+    let crcs: usize = entries.iter().map(|e| e.crcs.len()).sum();
+    let payload: usize = entries.iter().map(|e| e.header.payload_bytes.get() as usize).sum();
+    let meta = 64 + 64 * entries.len() + 4 * crcs;
+    (meta, (meta.next_multiple_of(PAGE_BYTES) + payload).next_multiple_of(PAGE_BYTES))
+}

@@ -1,0 +1,183 @@
+//! The journal: lanes of batches in extents of the journal drives.
+//!
+//! Invariants:
+//! 1. A batch is acknowledged only when it, its extent's header and every earlier batch of its lane are
+//!    hardened: a lane has one batch in flight, and a new one opens meanwhile.
+//! 2. Sequences are taken under the write buffer's shard locks, so that order in the buffer, order of
+//!    sequences and order of replay are one.
+//! 3. An extent is given out again only when every record in it is below the tail of a durable root.
+//! 4. A batch names its extent's number, which is never used twice: what is left of an earlier lap is not
+//!    mistaken for a record.
+
+mod extents;
+mod lane;
+mod replay;
+
+pub(crate) use extents::{Extents, JournalUse};
+pub(crate) use lane::{Batch, Entry, Lane};
+pub(crate) use replay::{JournalPlace, ReplayedRecord, read_journal};
+
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    health::Health,
+};
+use parking_lot::Mutex;
+use quoin_base::{Epoch, PoolId, Sequence};
+use quoin_stripe::Columns;
+use quoin_world::{Event, Thread, World};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+pub(crate) struct Journal {
+    pool: PoolId,
+    epoch: Epoch,
+    columns: Columns,
+    slab_bytes: u64,
+    pub(crate) lanes: Vec<Arc<Lane>>,
+    extents: Mutex<Extents>,
+    /// Notified when extents come free.
+    pub(crate) freed: Arc<Event>,
+    next_sequence: AtomicU64,
+    health: Arc<Health>,
+    batches: AtomicU64,
+    bytes: AtomicU64,
+    /// Bytes appended and not written yet, generously counted.
+    queued: Arc<AtomicU64>,
+}
+
+/// What the journal has done since the pool was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct JournalCounters {
+    pub batches: u64,
+    pub bytes: u64,
+}
+
+impl Journal {
+    pub(crate) fn new(
+        pool: PoolId,
+        epoch: Epoch,
+        columns: Columns,
+        slab_bytes: u64,
+        lanes: usize,
+        extents: Extents,
+        next_sequence: Sequence,
+        health: Arc<Health>,
+    ) -> Self {
+        let queued = Arc::new(AtomicU64::new(0));
+        let lanes: Vec<_> =
+            (0..lanes).map(|i| Arc::new(Lane::new(i as u32, slab_bytes, queued.clone()))).collect();
+        let freed = Arc::new(Event::new());
+        health.wake_also(freed.clone());
+        lanes.iter().for_each(|lane| health.wake_also(lane.wake.clone()));
+        Self {
+            pool,
+            epoch,
+            columns,
+            slab_bytes,
+            lanes,
+            extents: Mutex::new(extents),
+            freed,
+            next_sequence: AtomicU64::new(next_sequence.0),
+            health,
+            batches: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            queued,
+        }
+    }
+
+    /// Starts a writer for each lane on the data thread of its index.
+    pub(crate) fn start(self: &Arc<Self>, world: &dyn World) {
+        for lane in &self.lanes {
+            let (journal, lane) = (self.clone(), lane.clone());
+            let thread = Thread::Data(lane.index as usize);
+            world.spawn(thread, Box::pin(async move { journal.write_lane(&lane).await }));
+        }
+    }
+
+    /// The longest payload one record may carry.
+    pub(crate) fn max_record_bytes(&self) -> u64 {
+        lane::max_record_bytes(self.slab_bytes)
+    }
+
+    /// The next sequence. Called under the locks that make its order the order of changes.
+    pub(crate) fn take_sequence(&self) -> Sequence {
+        Sequence(self.next_sequence.fetch_add(1, Ordering::SeqCst))
+    }
+
+    /// The sequence that will be taken next.
+    pub(crate) fn peek_sequence(&self) -> Sequence {
+        Sequence(self.next_sequence.load(Ordering::SeqCst))
+    }
+
+    /// The lane of the calling thread; the first for threads without one.
+    pub(crate) fn lane(&self, world: &dyn World) -> &Arc<Lane> {
+        match world.current() {
+            Some(Thread::Data(i)) if i < self.lanes.len() => &self.lanes[i],
+            _ => &self.lanes[0],
+        }
+    }
+
+    /// Lets extents whose records are all below `tail` be used again. The root that says so is durable.
+    pub(crate) fn trim(&self, tail: Sequence) {
+        self.extents.lock().free_below(tail);
+        self.freed.notify();
+    }
+
+    /// Called when a tail was found but is not durable yet.
+    pub(crate) fn tail_found(&self, tail: Sequence) {
+        if planted(Bug::EarlyExtentReuse) {
+            self.trim(tail);
+        }
+    }
+
+    pub(crate) fn usage(&self) -> JournalUse {
+        self.extents.lock().usage()
+    }
+
+    /// How full the journal would be, from 0 to 1 and above, with `len` bytes more appended.
+    ///
+    /// What is appended always finds room: an extent may be left a quarter empty, and each lane may hold an
+    /// open one, so that much is taken as used already. Otherwise records that wait for room could pin the
+    /// very extents that they wait for.
+    pub(crate) fn fill(&self, len: u64) -> f64 {
+        let usage = self.usage();
+        let unusable = 1 + self.lanes.len().div_ceil(2) as u64;
+        let capacity = usage.total.saturating_sub(unusable).max(1) as f64;
+        let queued = (self.queued.load(Ordering::Relaxed) + len) as f64 / (self.slab_bytes as f64 * 0.625);
+        (usage.used as f64 + queued) / capacity
+    }
+
+    /// How many extents a tail at `tail` would free.
+    pub(crate) fn freed_by(&self, tail: Sequence) -> u64 {
+        self.extents.lock().freed_by(tail)
+    }
+
+    pub(crate) fn next_extent(&self) -> u64 {
+        self.extents.lock().next_number()
+    }
+
+    pub(crate) fn counters(&self) -> JournalCounters {
+        JournalCounters {
+            batches: self.batches.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Resolves once the batch is hardened; fails if the pool went offline first.
+    pub(crate) async fn hardened(&self, batch: &Batch) -> Result<(), PoolError> {
+        match batch.outcome().await {
+            true => Ok(()),
+            false => Err(self.health.error()),
+        }
+    }
+
+    /// Stops the lanes once all that was appended is hardened.
+    pub(crate) async fn stop(&self) {
+        for lane in &self.lanes {
+            lane.stop().await;
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Reading the journal back.
+//!
+//! Only headers and checksums are read; payloads stay where they are until somebody wants them. The last
+//! batch of each extent may be torn, and only there payloads are verified: a batch that does not verify was
+//! never acknowledged and is dropped whole. Anything else that does not verify is damage to records that were
+//! acknowledged, and is reported, never skipped.
+
+use super::extents::Extents;
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    format::{BATCH_MAGIC, BatchHeader, ExtentHeader, PAGE_BYTES, RecordHeader},
+};
+use futures_util::{StreamExt, stream};
+use quoin_base::{PoolId, Sequence, crc32c};
+use quoin_drive::Drive;
+use quoin_stripe::{Column, Columns};
+use std::{collections::BTreeMap, sync::Arc};
+use zerocopy::FromBytes;
+
+/// Extents read at the same time.
+const PARALLEL: usize = 16;
+/// Bytes read first of a batch; most have their headers within.
+const FIRST_READ_BYTES: usize = 2 * PAGE_BYTES;
+
+/// Where a record's payload lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JournalPlace {
+    pub column: Column,
+    pub offset: u64,
+}
+
+/// A record read back.
+pub(crate) struct ReplayedRecord {
+    pub header: RecordHeader,
+    pub crcs: Arc<[u32]>,
+    pub place: JournalPlace,
+}
+
+/// What the journal holds.
+pub(crate) struct Replay {
+    /// Records from the tail on, in order.
+    pub records: Vec<ReplayedRecord>,
+    pub extents: Extents,
+    pub next_sequence: Sequence,
+    pub batches: u64,
+    /// Batches at the ends of extents that were torn, and so dropped.
+    pub torn: u64,
+}
+
+struct ExtentContent {
+    header: ExtentHeader,
+    records: Vec<ReplayedRecord>,
+    batches: u32,
+    last: Sequence,
+    torn: bool,
+}
+
+/// Reads every record from `tail` on.
+pub(crate) async fn read_journal(
+    columns: &Columns,
+    pool: PoolId,
+    tail: Sequence,
+    next_extent: u64,
+) -> Result<Replay, PoolError> {
+    let places: Vec<Column> = columns
+        .drives()
+        .iter()
+        .flat_map(|drive| {
+            let label = drive.label();
+            (0..label.journal_slabs).map(move |slab| Column { drive: label.index, slab })
+        })
+        .collect();
+    let reads: Vec<_> = places.iter().map(|place| read_extent(columns, *place, pool, tail)).collect();
+    let contents: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
+    let contents = contents.into_iter().collect::<Result<Vec<_>, _>>()?;
+    check_chains(&contents, tail)?;
+
+    let held: Vec<_> = contents
+        .iter()
+        .map(|c| c.as_ref().filter(|c| c.last >= tail).map(|c| (c.header.number.get(), c.last)))
+        .collect();
+    let numbers = contents.iter().flatten().map(|c| c.header.number.get() + 1);
+    let next_number = numbers.max().unwrap_or(1).max(next_extent);
+    let batches = contents.iter().flatten().map(|c| u64::from(c.batches)).sum();
+    let torn = contents.iter().flatten().filter(|c| c.torn).count() as u64;
+    let mut records: Vec<_> = contents.into_iter().flatten().flat_map(|c| c.records).collect();
+    records.sort_unstable_by_key(|r| r.header.sequence.get());
+    let last = records.last().map_or(0, |r| r.header.sequence.get());
+    Ok(Replay {
+        records,
+        extents: Extents::new(places, &held, next_number),
+        // Clear of any sequence that a torn, dropped batch may have held.
+        next_sequence: Sequence(last.max(tail.0) + (1 << 20)),
+        batches,
+        torn,
+    })
+}
+
+/// Every extent that a lane went on from must be there as it was left, unless its records are all obsolete.
+fn check_chains(contents: &[Option<ExtentContent>], tail: Sequence) -> Result<(), PoolError> {
+    let by_number: BTreeMap<u64, &ExtentContent> =
+        contents.iter().flatten().map(|c| (c.header.number.get(), c)).collect();
+    for content in by_number.values() {
+        let (previous, batches) = (content.header.previous.get(), content.header.previous_batches.get());
+        if previous == 0 || content.header.previous_last.get() < tail.0 {
+            continue;
+        }
+        let found = by_number.get(&previous).map_or(0, |c| c.batches);
+        if found != batches {
+            return Err(PoolError::corrupt(
+                format!("journal extent {previous}"),
+                format!(
+                    "it held {batches} batches, of which {found} can be read; acknowledged writes are missing"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+struct Cursor<'a> {
+    drive: &'a Arc<Drive>,
+    place: Column,
+    number: u64,
+    slab_bytes: u64,
+}
+
+async fn read_extent(
+    columns: &Columns,
+    place: Column,
+    pool: PoolId,
+    tail: Sequence,
+) -> Result<Option<ExtentContent>, PoolError> {
+    let drive = columns.drive(place.drive)?;
+    let slab_bytes = u64::from(drive.label().slab_bytes);
+    let first = drive.read_slab(place.slab, 0, PAGE_BYTES).await?;
+    let Some(header) = ExtentHeader::parse(&first).filter(|h| h.pool == *pool.0.as_bytes()) else {
+        return match damaged_header(drive, place, slab_bytes, tail).await? {
+            true => Err(PoolError::corrupt(
+                format!("journal extent at slab {} of drive {}", place.slab, drive.name()),
+                "its header is unreadable, yet it holds records that are needed",
+            )),
+            false => Ok(None),
+        };
+    };
+    let cursor = Cursor { drive, place, number: header.number.get(), slab_bytes };
+    let mut content =
+        ExtentContent { header, records: Vec::new(), batches: 0, last: Sequence(0), torn: false };
+    let mut at = PAGE_BYTES as u64;
+    let mut previous_crc = header.crc.get() as u32;
+    // The batch last found: its payload is verified once it turns out to be the last.
+    let mut unverified: Option<(u64, Vec<ReplayedRecord>)> = None;
+    while let Some(batch) = cursor.batch_at(at).await? {
+        if !planted(Bug::ReplayOldLap)
+            && (batch.header.extent.get() != cursor.number
+                || batch.header.index.get() != content.batches
+                || batch.header.previous_crc.get() != previous_crc)
+        {
+            break;
+        }
+        if let Some((_, records)) = unverified.take() {
+            content.records.extend(records);
+        }
+        previous_crc = batch.header.meta_crc.get();
+        content.batches += 1;
+        unverified = Some((at, batch.records));
+        at += u64::from(batch.header.total_bytes.get());
+    }
+    if let Some((_, records)) = unverified {
+        if cursor.verify(&records).await? {
+            content.records.extend(records);
+        } else {
+            content.batches -= 1;
+            content.torn = true;
+        }
+    }
+    cursor.refuse_batches_beyond(at, content.batches).await?;
+    content.last = Sequence(content.records.iter().map(|r| r.header.sequence.get()).max().unwrap_or(0));
+    content.records.retain(|r| r.header.sequence.get() >= tail.0);
+    Ok(Some(content))
+}
+
+/// True when an extent without a readable header holds records from the tail on.
+async fn damaged_header(
+    drive: &Arc<Drive>,
+    place: Column,
+    slab_bytes: u64,
+    tail: Sequence,
+) -> Result<bool, PoolError> {
+    let cursor = Cursor { drive, place, number: 0, slab_bytes };
+    let batch = cursor.batch_at(PAGE_BYTES as u64).await?;
+    Ok(batch.is_some_and(|b| b.records.iter().any(|r| r.header.sequence.get() >= tail.0)))
+}
+
+struct FoundBatch {
+    header: BatchHeader,
+    records: Vec<ReplayedRecord>,
+}
+
+impl Cursor<'_> {
+    /// The batch at byte `at` of the extent, if its headers verify.
+    async fn batch_at(&self, at: u64) -> Result<Option<FoundBatch>, PoolError> {
+        if at + PAGE_BYTES as u64 > self.slab_bytes {
+            return Ok(None);
+        }
+        let len = FIRST_READ_BYTES.min((self.slab_bytes - at) as usize);
+        let mut bytes = self.drive.read_slab(self.place.slab, at, len).await?;
+        let Some(header) = plausible(&bytes, self.slab_bytes - at) else { return Ok(None) };
+        let meta_bytes = header.meta_bytes.get() as usize;
+        if meta_bytes > bytes.len() {
+            bytes =
+                self.drive.read_slab(self.place.slab, at, meta_bytes.next_multiple_of(PAGE_BYTES)).await?;
+        }
+        Ok(decode(&bytes[..meta_bytes], header, self.place, at).map(|records| FoundBatch { header, records }))
+    }
+
+    async fn verify(&self, records: &[ReplayedRecord]) -> Result<bool, PoolError> {
+        for record in records.iter().filter(|r| r.header.payload_bytes.get() > 0) {
+            let (offset, len) = (record.place.offset, u64::from(record.header.payload_bytes.get()));
+            let from = offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+            let to = (offset + len).next_multiple_of(PAGE_BYTES as u64);
+            let bytes = self.drive.read_slab(self.place.slab, from, (to - from) as usize).await?;
+            let payload = &bytes[(offset - from) as usize..][..len as usize];
+            let pool_block = u64::from(self.drive.label().block_bytes);
+            if payload_crcs(&record.header, payload, pool_block) != *record.crcs {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A batch of this extent behind the place where reading stopped means that one in between is damaged:
+    /// the later one was only written when the earlier was hardened.
+    async fn refuse_batches_beyond(&self, at: u64, batches: u32) -> Result<(), PoolError> {
+        let mut from = at;
+        while from < self.slab_bytes {
+            let len = (1 << 20).min(self.slab_bytes - from);
+            let bytes = self.drive.read_slab(self.place.slab, from, len as usize).await?;
+            for (i, page) in bytes.chunks(PAGE_BYTES).enumerate() {
+                let here = from + (i * PAGE_BYTES) as u64;
+                let Some(header) = plausible(page, self.slab_bytes - here) else { continue };
+                if header.extent.get() != self.number || header.index.get() <= batches {
+                    continue;
+                }
+                if self.batch_at(here).await?.is_some() {
+                    return Err(PoolError::corrupt(
+                        format!("journal extent {} on drive {}", self.number, self.drive.name()),
+                        format!("batch {batches} is unreadable, yet batch {} follows it", header.index.get()),
+                    ));
+                }
+            }
+            from += len;
+        }
+        Ok(())
+    }
+}
+
+/// A batch header that can be looked into safely: its lengths agree with each other and the room there is.
+fn plausible(bytes: &[u8], room: u64) -> Option<BatchHeader> {
+    let (header, _) = BatchHeader::read_from_prefix(bytes).ok()?;
+    let (records, meta) = (u64::from(header.records.get()), u64::from(header.meta_bytes.get()));
+    let total = u64::from(header.total_bytes.get());
+    let ok = header.magic.get() == BATCH_MAGIC
+        && records > 0
+        && meta >= 64 + 64 * records
+        && meta.next_multiple_of(PAGE_BYTES as u64) <= total
+        && total <= room
+        && total.is_multiple_of(PAGE_BYTES as u64);
+    ok.then_some(header)
+}
+
+/// The records of a batch whose first `meta_bytes` these are; `None` if they do not verify.
+pub(crate) fn decode(
+    meta: &[u8],
+    header: BatchHeader,
+    place: Column,
+    at: u64,
+) -> Option<Vec<ReplayedRecord>> {
+    let mut copy = meta.to_vec();
+    copy.get_mut(36..40)?.fill(0);
+    if crc32c(&copy).0 != header.meta_crc.get() {
+        return None;
+    }
+    let count = header.records.get() as usize;
+    let mut crcs_at = 64 + 64 * count;
+    let mut records = Vec::with_capacity(count);
+    for i in 0..count {
+        let record = RecordHeader::read_from_bytes(meta.get(64 + 64 * i..128 + 64 * i)?).ok()?;
+        let crc_bytes = meta.get(crcs_at..crcs_at + 4 * usize::from(record.crcs.get()))?;
+        crcs_at += crc_bytes.len();
+        let crcs = crc_bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+        let end = u64::from(record.payload_offset.get()) + u64::from(record.payload_bytes.get());
+        if end > u64::from(header.total_bytes.get()) {
+            return None;
+        }
+        let offset = at + u64::from(record.payload_offset.get());
+        records.push(ReplayedRecord { header: record, crcs, place: JournalPlace { column: place, offset } });
+    }
+    Some(records)
+}
+
+/// One checksum for each pool block that the payload touches.
+pub(crate) fn payload_crcs(record: &RecordHeader, payload: &[u8], pool_block: u64) -> Vec<u32> {
+    let start = match record.kind {
+        kind if kind == crate::format::RecordKind::Write as u8 => record.sector.get() * 512,
+        _ => 0,
+    };
+    quoin_base::ByteRange::new(start, payload.len() as u64)
+        .split(pool_block)
+        .map(|piece| crc32c(&payload[(piece.offset - start) as usize..][..piece.len as usize]).0)
+        .collect()
+}

@@ -1,0 +1,51 @@
+//! A volume's thin map, in RAM: where its tree begins, and what is counted about it.
+
+use crate::meta::LayerImage;
+use quoin_base::VolumeId;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+pub(crate) struct Layer {
+    pub volume: VolumeId,
+    /// Stored in the births of what is destaged.
+    pub generation: u32,
+    /// Page number of the tree's root; 0: the tree is empty.
+    pub root: AtomicU64,
+    pub mapped_blocks: AtomicU64,
+    pub deleted: AtomicBool,
+    /// Bytes hosts wrote since the pool was opened.
+    pub written_bytes: AtomicU64,
+    /// Bytes hosts read since the pool was opened.
+    pub read_bytes: AtomicU64,
+}
+
+impl Layer {
+    pub(crate) fn new(volume: VolumeId) -> Self {
+        Self::from_image(LayerImage { volume, generation: 1, root: None, mapped_blocks: 0, deleting: false })
+    }
+
+    pub(crate) fn from_image(image: LayerImage) -> Self {
+        Self {
+            volume: image.volume,
+            generation: image.generation,
+            root: AtomicU64::new(image.root.unwrap_or(0)),
+            mapped_blocks: AtomicU64::new(image.mapped_blocks),
+            deleted: AtomicBool::new(image.deleting),
+            written_bytes: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn image(&self) -> LayerImage {
+        LayerImage {
+            volume: self.volume,
+            generation: self.generation,
+            root: Some(self.root.load(Ordering::Acquire)).filter(|&r| r != 0),
+            mapped_blocks: self.mapped_blocks.load(Ordering::Relaxed),
+            deleting: self.is_deleted(),
+        }
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,352 @@
+//! Metadata pages and the page map that finds them.
+//!
+//! A page is 4 KiB, seen as 512 words. The pages of a space are found by a fixed three-level map whose own
+//! pages are pages too; the root holds the map's top entry. The committer alone changes pages; everybody
+//! reads them, word by word.
+//!
+//! Invariants:
+//! 1. There is one copy of a page in RAM at a time: a page is dropped only when it is clean and nobody holds
+//!    it, and a page read from a drive enters only if it is still the newest one.
+//! 2. A dirty page is never dropped.
+//! 3. A page whose checksum is not the one in its map entry is never handed out.
+
+use crate::{
+    error::PoolError,
+    format::{Location, MAP_FAN_OUT, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_WORDS, SPACES, Space},
+    segment_io::SegmentIo,
+};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use quoin_base::crc64;
+use quoin_world::Buf;
+use rustc_hash::FxBuildHasher;
+use std::{
+    collections::BTreeSet,
+    future::Future,
+    hash::BuildHasher,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+const SHARDS: usize = 64;
+
+/// Names a page: of a space, at a level of its map (0: the space's own pages), by index.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub(crate) struct PageId {
+    pub level: u8,
+    pub space: Space,
+    pub index: u64,
+}
+
+impl PageId {
+    pub(crate) fn new(space: Space, index: u64) -> Self {
+        Self { space, level: 0, index }
+    }
+
+    /// The map page that holds this one's entry; `None` if the root does.
+    pub(crate) fn parent(self) -> Option<PageId> {
+        (self.level < MAP_LEVELS).then(|| PageId {
+            space: self.space,
+            level: self.level + 1,
+            index: self.index / MAP_FAN_OUT,
+        })
+    }
+
+    /// Its entry in [`PageId::parent`].
+    fn slot(self) -> usize {
+        (self.index % MAP_FAN_OUT) as usize * 2
+    }
+
+    /// As in the contents of a metadata row.
+    pub(crate) fn pack(self) -> u64 {
+        (self.space as u64) << 60 | u64::from(self.level) << 56 | self.index
+    }
+
+    pub(crate) fn unpack(packed: u64) -> Option<Self> {
+        let space = *SPACES.get((packed >> 60) as usize)?;
+        let level = (packed >> 56) as u8 & 0xf;
+        (level <= MAP_LEVELS).then_some(Self { space, level, index: packed & ((1 << 56) - 1) })
+    }
+}
+
+/// A page in RAM.
+pub(crate) struct Page {
+    words: Box<[AtomicU64; PAGE_WORDS]>,
+    dirty: AtomicBool,
+    /// Set when used, cleared by the sweep that looks for pages to drop.
+    used: AtomicBool,
+}
+
+impl Page {
+    fn zeroed() -> Self {
+        Self {
+            words: Box::new([const { AtomicU64::new(0) }; PAGE_WORDS]),
+            dirty: AtomicBool::new(false),
+            used: AtomicBool::new(true),
+        }
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let page = Self::zeroed();
+        for (word, chunk) in page.words.iter().zip(bytes.chunks_exact(8)) {
+            let mut raw = [0; 8];
+            raw.copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(raw), Ordering::Relaxed);
+        }
+        page
+    }
+
+    pub(crate) fn get(&self, word: usize) -> u64 {
+        self.words[word].load(Ordering::Acquire)
+    }
+
+    /// Changes a word. Only the committer does, and only through [`PageStore::change`]d pages.
+    pub(crate) fn set(&self, word: usize, value: u64) {
+        debug_assert!(self.dirty.load(Ordering::Relaxed), "a page is marked dirty before it is changed");
+        self.words[word].store(value, Ordering::Release);
+    }
+
+    pub(crate) fn to_buf(&self) -> Buf {
+        let mut buf = Buf::zeroed(PAGE_BYTES);
+        for (chunk, word) in buf.as_mut_slice().chunks_exact_mut(8).zip(self.words.iter()) {
+            chunk.copy_from_slice(&word.load(Ordering::Acquire).to_le_bytes());
+        }
+        buf
+    }
+}
+
+type Shard = HashMap<PageId, Arc<Page>, FxBuildHasher>;
+
+pub(crate) struct PageStore {
+    shards: Vec<Mutex<Shard>>,
+    /// Location and checksum of each space's top map page.
+    roots: [[AtomicU64; 2]; 4],
+    io: Arc<SegmentIo>,
+    dirty: Mutex<BTreeSet<PageId>>,
+    resident: AtomicU64,
+    /// Pages read from drives since the pool was opened.
+    pub(crate) loads: AtomicU64,
+}
+
+impl PageStore {
+    pub(crate) fn new(io: Arc<SegmentIo>, roots: [MapEntry; 4]) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
+            roots: roots.map(|e| [AtomicU64::new(e.location.get()), AtomicU64::new(e.crc.get())]),
+            io,
+            dirty: Mutex::new(BTreeSet::new()),
+            resident: AtomicU64::new(0),
+            loads: AtomicU64::new(0),
+        }
+    }
+
+    fn shard(&self, id: PageId) -> &Mutex<Shard> {
+        &self.shards[FxBuildHasher.hash_one(id) as usize % SHARDS]
+    }
+
+    fn cached(&self, id: PageId) -> Option<Arc<Page>> {
+        let shard = self.shard(id).lock();
+        let page = shard.get(&id)?;
+        page.used.store(true, Ordering::Relaxed);
+        Some(page.clone())
+    }
+
+    /// The page; `None` if it was never written, which reads as zeroes.
+    pub(crate) async fn get(&self, id: PageId) -> Result<Option<Arc<Page>>, PoolError> {
+        match self.cached(id) {
+            Some(page) => Ok(Some(page)),
+            None => self.load(id).await,
+        }
+    }
+
+    fn load(
+        &self,
+        id: PageId,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Arc<Page>>, PoolError>> + Send + '_>> {
+        Box::pin(async move {
+            loop {
+                let entry = self.entry(id).await?;
+                let location = Location(entry.location.get());
+                if location.is_none() {
+                    // It may have been created since it was looked for.
+                    return Ok(self.cached(id));
+                }
+                let read = self.io.read(location).await;
+                let intact = read.as_ref().is_ok_and(|bytes| crc64(bytes).0 == entry.crc.get());
+                if self.entry(id).await? != entry {
+                    continue;
+                }
+                let bytes = read?;
+                if !intact {
+                    if let Some(page) = self.cached(id) {
+                        return Ok(Some(page));
+                    }
+                    return Err(PoolError::page(
+                        id.space,
+                        id.index,
+                        format!("level {}: checksum differs", id.level),
+                    ));
+                }
+                self.loads.fetch_add(1, Ordering::Relaxed);
+                if let Some(page) = self.enter(id, entry, &bytes).await? {
+                    return Ok(Some(page));
+                }
+            }
+        })
+    }
+
+    /// Enters a page that was read, unless there is one already or it has moved meanwhile.
+    async fn enter(&self, id: PageId, entry: MapEntry, bytes: &[u8]) -> Result<Option<Arc<Page>>, PoolError> {
+        let parent = match id.parent() {
+            Some(parent) => self.get(parent).await?,
+            None => None,
+        };
+        let mut shard = self.shard(id).lock();
+        if let Some(page) = shard.get(&id) {
+            return Ok(Some(page.clone()));
+        }
+        // The parent is held, so it is the one copy there is, and its entry is the newest.
+        if self.entry_in(parent.as_deref(), id) != entry {
+            return Ok(None);
+        }
+        let page = Arc::new(Page::from_bytes(bytes));
+        shard.insert(id, page.clone());
+        self.resident.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(page))
+    }
+
+    /// Where a page lies, as the map has it now.
+    pub(crate) async fn entry(&self, id: PageId) -> Result<MapEntry, PoolError> {
+        let parent = match id.parent() {
+            Some(parent) => match self.get(parent).await? {
+                Some(page) => Some(page),
+                None => return Ok(MapEntry::default()),
+            },
+            None => None,
+        };
+        Ok(self.entry_in(parent.as_deref(), id))
+    }
+
+    fn entry_in(&self, parent: Option<&Page>, id: PageId) -> MapEntry {
+        let words = |i: usize| match parent {
+            Some(page) => page.get(id.slot() + i),
+            None if id.level == MAP_LEVELS => self.roots[id.space as usize][i].load(Ordering::Acquire),
+            None => 0,
+        };
+        loop {
+            let (location, crc) = (words(0), words(1));
+            if words(0) == location {
+                return MapEntry { location: location.into(), crc: crc.into() };
+            }
+        }
+    }
+
+    /// The page, created if need be and marked dirty, for the committer to change.
+    pub(crate) async fn change(&self, id: PageId) -> Result<Arc<Page>, PoolError> {
+        let page = match self.get(id).await? {
+            Some(page) => page,
+            None => {
+                let page = Arc::new(Page::zeroed());
+                self.shard(id).lock().insert(id, page.clone());
+                self.resident.fetch_add(1, Ordering::Relaxed);
+                page
+            }
+        };
+        if !page.dirty.swap(true, Ordering::Relaxed) {
+            self.dirty.lock().insert(id);
+        }
+        Ok(page)
+    }
+
+    /// Replaces a page's content whatever it was.
+    pub(crate) async fn replace(&self, id: PageId, words: &[u64; PAGE_WORDS]) -> Result<(), PoolError> {
+        let page = self.change(id).await?;
+        for (i, &word) in words.iter().enumerate() {
+            page.set(i, word);
+        }
+        Ok(())
+    }
+
+    /// Sets where a page lies: one half of its entry, the other being its checksum.
+    pub(crate) async fn set_location(&self, id: PageId, location: Location) -> Result<(), PoolError> {
+        self.set_entry_word(id, 0, location.0).await
+    }
+
+    /// Sets what a page must hash to.
+    pub(crate) async fn set_crc(&self, id: PageId, crc: u64) -> Result<(), PoolError> {
+        self.set_entry_word(id, 1, crc).await
+    }
+
+    async fn set_entry_word(&self, id: PageId, word: usize, value: u64) -> Result<(), PoolError> {
+        match id.parent() {
+            Some(parent) => self.change(parent).await?.set(id.slot() + word, value),
+            None => self.roots[id.space as usize][word].store(value, Ordering::Release),
+        }
+        Ok(())
+    }
+
+    /// Forgets a page that no longer exists. The caller has freed its place.
+    pub(crate) async fn drop_page(&self, id: PageId) -> Result<(), PoolError> {
+        self.set_location(id, Location(0)).await?;
+        self.set_crc(id, 0).await?;
+        self.dirty.lock().remove(&id);
+        if self.shard(id).lock().remove(&id).is_some() {
+            self.resident.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// True when the page is in RAM or has a place.
+    pub(crate) async fn exists(&self, id: PageId) -> Result<bool, PoolError> {
+        Ok(self.cached(id).is_some() || self.entry(id).await?.location.get() != 0)
+    }
+
+    /// The dirty pages that are not in `but`.
+    pub(crate) fn dirty_except<V>(&self, but: &std::collections::BTreeMap<PageId, V>) -> Vec<PageId> {
+        self.dirty.lock().iter().filter(|id| !but.contains_key(*id)).copied().collect()
+    }
+
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.dirty.lock().len() as u64 * PAGE_BYTES as u64
+    }
+
+    /// Marks every page clean: the checkpoint that holds them is written.
+    pub(crate) fn all_clean(&self) {
+        for id in std::mem::take(&mut *self.dirty.lock()) {
+            if let Some(page) = self.shard(id).lock().get(&id) {
+                page.dirty.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn root_entries(&self) -> [MapEntry; 4] {
+        SPACES.map(|space| self.entry_in(None, PageId { space, level: MAP_LEVELS, index: 0 }))
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.resident.load(Ordering::Relaxed) * PAGE_BYTES as u64
+    }
+
+    /// Drops clean pages not used since the last call, until at most `limit` bytes remain or none is left to
+    /// drop. Only the committer calls it.
+    pub(crate) fn shrink(&self, limit: u64) {
+        if self.resident_bytes() <= limit {
+            return;
+        }
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let before = shard.len();
+            shard.retain(|_, page| {
+                let used = page.used.swap(false, Ordering::Relaxed);
+                used || page.dirty.load(Ordering::Relaxed) || Arc::strong_count(page) > 1
+            });
+            self.resident.fetch_sub((before - shard.len()) as u64, Ordering::Relaxed);
+            if self.resident_bytes() <= limit {
+                return;
+            }
+        }
+    }
+}

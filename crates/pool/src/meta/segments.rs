@@ -1,0 +1,438 @@
+//! The segment table: which segments there are, how full of live data, and which slabs are free.
+//!
+//! Invariants:
+//! 1. A slab belongs to at most one segment that is not free.
+//! 2. A segment that no longer holds anything live is quarantined: neither it nor its slabs are used again
+//!    before a checkpoint without it is durable and every read that may look at it has ended.
+//! 3. `live_sectors` counts exactly the sectors that locations in the block table and the page map take.
+
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    format::{ColumnEntry, Location, PAGE_WORDS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
+    readers::ReaderEpochs,
+};
+use parking_lot::RwLock;
+use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
+use quoin_drive::Drive;
+use quoin_stripe::{Column, Geometry};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// What a segment holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Stream {
+    /// Destaged host data.
+    Data = 1,
+    /// Metadata pages.
+    Meta = 2,
+    /// Data that the cleaner moved.
+    Cleaned = 3,
+    /// Pages of the segment table and of its map: kept apart, so that the root can name where they are.
+    Table = 4,
+}
+
+impl Stream {
+    pub(crate) fn is_metadata(self) -> bool {
+        matches!(self, Self::Meta | Self::Table)
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Data),
+            2 => Some(Self::Meta),
+            3 => Some(Self::Cleaned),
+            4 => Some(Self::Table),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SegmentState {
+    Free,
+    /// Rows are still added to it.
+    Open,
+    Sealed,
+    Quarantined,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub state: SegmentState,
+    pub stream: Stream,
+    pub geometry: Geometry,
+    pub columns: Arc<[Column]>,
+    pub generation: u32,
+    pub live_sectors: u32,
+    pub written_bytes: u64,
+}
+
+struct DriveSlabs {
+    drive: DriveIndex,
+    free: BTreeSet<u32>,
+}
+
+struct Quarantined {
+    id: SegmentId,
+    /// The first checkpoint without it.
+    generation: u64,
+    reader_epoch: u64,
+}
+
+struct Inner {
+    /// By id; entry 0 is never used.
+    segments: Vec<Segment>,
+    free_ids: BTreeSet<u32>,
+    slabs: Vec<DriveSlabs>,
+    quarantine: VecDeque<Quarantined>,
+    dirty_pages: BTreeSet<u64>,
+    live_data_sectors: u64,
+    live_meta_sectors: u64,
+}
+
+pub(crate) struct SegmentTable {
+    inner: RwLock<Inner>,
+    slab_bytes: u32,
+    row_bytes: u32,
+    data_slabs: u64,
+}
+
+/// Space in figures, in bytes unless named otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SegmentUse {
+    pub data_slabs: u64,
+    pub free_slabs: u64,
+    pub quarantined_slabs: u64,
+    pub live_data: u64,
+    pub live_meta: u64,
+}
+
+impl SegmentTable {
+    /// From the entries of segments, in order of their ids; ids left out are free.
+    pub(crate) fn open<'a>(
+        drives: &[Arc<Drive>],
+        entries: impl Iterator<Item = (usize, &'a [u8])>,
+        row_bytes: u32,
+    ) -> Result<Self, PoolError> {
+        let slab_bytes = drives.first().map_or(0, |d| d.label().slab_bytes);
+        let mut slabs: Vec<DriveSlabs> = drives
+            .iter()
+            .map(|d| {
+                let label = d.label();
+                let end = if label.roles.data { d.slabs() } else { 0 };
+                DriveSlabs { drive: label.index, free: (label.journal_slabs..end).collect() }
+            })
+            .collect();
+        let data_slabs = slabs.iter().map(|s| s.free.len() as u64).sum();
+        let mut segments = Vec::new();
+        let (mut live_data_sectors, mut live_meta_sectors) = (0, 0);
+        segments.push(free_segment());
+        for (id, bytes) in entries {
+            let segment = decode(bytes, id)?;
+            for column in segment.columns.iter() {
+                let drive = slabs.get_mut(usize::from(column.drive.0));
+                if !drive.is_some_and(|d| d.free.remove(&column.slab)) {
+                    return Err(PoolError::corrupt(
+                        format!("segment {id}"),
+                        format!("slab {} of drive {} is not there or taken twice", column.slab, column.drive),
+                    ));
+                }
+            }
+            match segment.stream.is_metadata() {
+                true => live_meta_sectors += u64::from(segment.live_sectors),
+                false => live_data_sectors += u64::from(segment.live_sectors),
+            }
+            segments.resize_with(segments.len().max(id + 1), free_segment);
+            segments[id] = segment;
+        }
+        let free_ids = (1..segments.len())
+            .filter(|&i| segments[i].state == SegmentState::Free)
+            .map(|i| i as u32)
+            .collect();
+        let inner = Inner {
+            segments,
+            free_ids,
+            slabs,
+            quarantine: VecDeque::new(),
+            dirty_pages: BTreeSet::new(),
+            live_data_sectors,
+            live_meta_sectors,
+        };
+        let table = Self { inner: RwLock::new(inner), slab_bytes, row_bytes, data_slabs };
+        table.seal_left_open();
+        Ok(table)
+    }
+
+    /// Segments that were open when the pool went away are not added to again.
+    fn seal_left_open(&self) {
+        let mut inner = self.inner.write();
+        for id in 1..inner.segments.len() {
+            if inner.segments[id].state == SegmentState::Open {
+                inner.segments[id].state = SegmentState::Sealed;
+                inner.dirty(id as u32);
+            }
+        }
+    }
+
+    /// Frees segments that were sealed empty when the pool went away.
+    pub(crate) fn quarantine_empty(&self, generation: u64, readers: &ReaderEpochs) {
+        let mut inner = self.inner.write();
+        for id in 1..inner.segments.len() {
+            inner.quarantine_if_empty(SegmentId(id as u32), generation, readers);
+        }
+    }
+
+    pub(crate) fn layout(&self, id: SegmentId) -> Option<(Geometry, Arc<[Column]>)> {
+        let inner = self.inner.read();
+        let segment = inner.segments.get(id.0 as usize)?;
+        (segment.state != SegmentState::Free).then(|| (segment.geometry, segment.columns.clone()))
+    }
+
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        Geometry::none(self.row_bytes).segment_bytes(self.slab_bytes)
+    }
+
+    /// Opens a segment on the drive with the most free slabs.
+    pub(crate) fn take(&self, stream: Stream) -> Option<(SegmentId, Segment)> {
+        let mut inner = self.inner.write();
+        let drive = (0..inner.slabs.len()).max_by_key(|&i| (inner.slabs[i].free.len(), usize::MAX - i))?;
+        let slab = inner.slabs[drive].free.pop_first()?;
+        let column = Column { drive: inner.slabs[drive].drive, slab };
+        let id = match inner.free_ids.pop_first() {
+            Some(id) => id,
+            None => {
+                inner.segments.push(free_segment());
+                inner.segments.len() as u32 - 1
+            }
+        };
+        let segment = Segment {
+            state: SegmentState::Open,
+            stream,
+            geometry: Geometry::none(self.row_bytes),
+            columns: Arc::from([column]),
+            generation: inner.segments[id as usize].generation + 1,
+            live_sectors: 0,
+            written_bytes: 0,
+        };
+        inner.segments[id as usize] = segment.clone();
+        inner.dirty(id);
+        Some((SegmentId(id), segment))
+    }
+
+    /// Notes that rows up to `written_bytes` exist.
+    pub(crate) fn wrote(&self, id: SegmentId, written_bytes: u64) {
+        let mut inner = self.inner.write();
+        inner.segments[id.0 as usize].written_bytes = written_bytes;
+        inner.dirty(id.0);
+    }
+
+    pub(crate) fn seal(&self, id: SegmentId, generation: u64, readers: &ReaderEpochs) {
+        let mut inner = self.inner.write();
+        inner.segments[id.0 as usize].state = SegmentState::Sealed;
+        inner.dirty(id.0);
+        inner.quarantine_if_empty(id, generation, readers);
+    }
+
+    /// Counts what lies at `location` as live.
+    pub(crate) fn add(&self, location: Location) {
+        let mut inner = self.inner.write();
+        inner.count(location, true);
+    }
+
+    /// Counts what lies at `location` as dead. `generation` is that of the next checkpoint.
+    pub(crate) fn release(&self, location: Location, generation: u64, readers: &ReaderEpochs) {
+        let mut inner = self.inner.write();
+        inner.count(location, false);
+        inner.quarantine_if_empty(location.segment(), generation, readers);
+        if planted(Bug::EarlySegmentReuse) {
+            inner.free_quarantined(|_| true);
+        }
+    }
+
+    /// Gives back what checkpoint `durable` no longer holds and no reader looks at. True if anything came free.
+    pub(crate) fn reclaim(&self, durable: u64, readers: &ReaderEpochs) -> bool {
+        self.inner.write().free_quarantined(|q| q.generation <= durable && readers.passed(q.reader_epoch))
+    }
+
+    /// True when something freed since checkpoint `durable` waits for the next one.
+    pub(crate) fn awaits_checkpoint(&self, durable: u64) -> bool {
+        self.inner.read().quarantine.iter().any(|q| q.generation > durable)
+    }
+
+    /// The segments that hold the segment table.
+    pub(crate) fn table_segments(&self) -> Vec<(SegmentId, Segment)> {
+        let inner = self.inner.read();
+        let used = |s: &Segment| matches!(s.state, SegmentState::Open | SegmentState::Sealed);
+        let table = inner.segments.iter().enumerate().filter(|(_, s)| s.stream == Stream::Table && used(s));
+        table.map(|(id, s)| (SegmentId(id as u32), s.clone())).collect()
+    }
+
+    /// The sealed segment with the least live data among those in which at least one row could be saved,
+    /// `but` excepted.
+    pub(crate) fn emptiest(&self, but: &BTreeSet<u32>) -> Option<(SegmentId, Segment)> {
+        let inner = self.inner.read();
+        let (id, segment) = inner
+            .segments
+            .iter()
+            .enumerate()
+            .filter(|(id, s)| s.state == SegmentState::Sealed && !but.contains(&(*id as u32)))
+            .min_by_key(|(_, s)| s.live_sectors)?;
+        let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
+        (live + u64::from(self.row_bytes) / 2 <= self.segment_bytes())
+            .then(|| (SegmentId(id as u32), segment.clone()))
+    }
+
+    pub(crate) fn usage(&self) -> SegmentUse {
+        let inner = self.inner.read();
+        SegmentUse {
+            data_slabs: self.data_slabs,
+            free_slabs: inner.slabs.iter().map(|s| s.free.len() as u64).sum(),
+            quarantined_slabs: inner.quarantine.len() as u64,
+            live_data: inner.live_data_sectors * SECTOR_BYTES,
+            live_meta: inner.live_meta_sectors * SECTOR_BYTES,
+        }
+    }
+
+    /// The indexes of table pages that changed since last asked, and how many pages the table has.
+    pub(crate) fn take_dirty_pages(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.inner.write().dirty_pages)
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.inner.read().segments.len() as u32
+    }
+
+    /// A page of the table as it goes to the drives.
+    pub(crate) fn encode_page(&self, index: u64) -> Box<[u64; PAGE_WORDS]> {
+        let inner = self.inner.read();
+        let mut words = Box::new([0u64; PAGE_WORDS]);
+        let first = index as usize * SEGMENTS_PER_PAGE;
+        let entries = words.as_mut_slice().as_mut_bytes().chunks_exact_mut(size_of::<SegmentEntry>());
+        for (bytes, segment) in entries.zip(inner.segments.iter().skip(first)) {
+            bytes.copy_from_slice(encode(segment).as_bytes());
+        }
+        words
+    }
+}
+
+impl Inner {
+    fn dirty(&mut self, id: u32) {
+        self.dirty_pages.insert(u64::from(id) / SEGMENTS_PER_PAGE as u64);
+    }
+
+    fn count(&mut self, location: Location, up: bool) {
+        let segment = &mut self.segments[location.segment().0 as usize];
+        debug_assert!(
+            segment.state != SegmentState::Free,
+            "live data in free segment {}",
+            location.segment()
+        );
+        let total = match segment.stream.is_metadata() {
+            true => &mut self.live_meta_sectors,
+            false => &mut self.live_data_sectors,
+        };
+        if up {
+            segment.live_sectors += location.sectors();
+            *total += u64::from(location.sectors());
+        } else {
+            segment.live_sectors -= location.sectors();
+            *total -= u64::from(location.sectors());
+        }
+        self.dirty(location.segment().0);
+    }
+
+    fn quarantine_if_empty(&mut self, id: SegmentId, generation: u64, readers: &ReaderEpochs) {
+        let segment = &mut self.segments[id.0 as usize];
+        if segment.state == SegmentState::Sealed && segment.live_sectors == 0 {
+            segment.state = SegmentState::Quarantined;
+            self.quarantine.push_back(Quarantined { id, generation, reader_epoch: readers.current() });
+            self.dirty(id.0);
+        }
+    }
+
+    fn free_quarantined(&mut self, may: impl Fn(&Quarantined) -> bool) -> bool {
+        let before = self.quarantine.len();
+        for quarantined in std::mem::take(&mut self.quarantine) {
+            if !may(&quarantined) {
+                self.quarantine.push_back(quarantined);
+                continue;
+            }
+            let id = quarantined.id.0;
+            let generation = self.segments[id as usize].generation;
+            let old = std::mem::replace(&mut self.segments[id as usize], free_segment());
+            self.segments[id as usize].generation = generation;
+            for column in old.columns.iter() {
+                self.slabs[usize::from(column.drive.0)].free.insert(column.slab);
+            }
+            self.free_ids.insert(id);
+            self.dirty(id);
+        }
+        self.quarantine.len() < before
+    }
+}
+
+fn free_segment() -> Segment {
+    Segment {
+        state: SegmentState::Free,
+        stream: Stream::Data,
+        geometry: Geometry::none(0),
+        columns: Arc::from([]),
+        generation: 0,
+        live_sectors: 0,
+        written_bytes: 0,
+    }
+}
+
+pub(crate) fn encode(segment: &Segment) -> SegmentEntry {
+    let mut entry: SegmentEntry = zeroed();
+    entry.generation = segment.generation.into();
+    entry.state = match segment.state {
+        // The checkpoint being written is the first without it.
+        SegmentState::Free | SegmentState::Quarantined => return entry,
+        SegmentState::Open => 1,
+        SegmentState::Sealed => 2,
+    };
+    entry.stream = segment.stream as u8;
+    entry.data = segment.geometry.data;
+    entry.parity = segment.geometry.parity;
+    entry.row_bytes = segment.geometry.row_bytes.into();
+    entry.live_sectors = segment.live_sectors.into();
+    entry.written_bytes = segment.written_bytes.into();
+    for (slot, column) in entry.columns.iter_mut().zip(segment.columns.iter()) {
+        slot.drive = column.drive.0.into();
+        slot.slab_low = (column.slab as u16).into();
+        slot.slab_high = ((column.slab >> 16) as u16).into();
+    }
+    entry
+}
+
+fn decode(bytes: &[u8], id: usize) -> Result<Segment, PoolError> {
+    let damaged = |problem: &str| PoolError::corrupt(format!("segment {id} in the segment table"), problem);
+    let entry = SegmentEntry::read_from_bytes(bytes).map_err(|_| damaged("its entry has the wrong size"))?;
+    let mut segment = free_segment();
+    segment.generation = entry.generation.get();
+    segment.state = match entry.state {
+        0 => return Ok(segment),
+        1 => SegmentState::Open,
+        2 => SegmentState::Sealed,
+        _ => return Err(damaged("its state is unknown")),
+    };
+    segment.stream = Stream::from_byte(entry.stream).ok_or_else(|| damaged("its stream is unknown"))?;
+    segment.geometry = Geometry { data: entry.data, parity: entry.parity, row_bytes: entry.row_bytes.get() };
+    if segment.geometry.data == 0 || segment.geometry.columns() > entry.columns.len() {
+        return Err(damaged("its layout is impossible"));
+    }
+    let column = |c: &ColumnEntry| Column {
+        drive: DriveIndex(c.drive.get()),
+        slab: u32::from(c.slab_low.get()) | u32::from(c.slab_high.get()) << 16,
+    };
+    segment.columns = entry.columns[..segment.geometry.columns()].iter().map(column).collect();
+    segment.live_sectors = entry.live_sectors.get();
+    segment.written_bytes = entry.written_bytes.get();
+    Ok(segment)
+}

@@ -1,0 +1,263 @@
+//! Opening a pool: the newest root, the segment table and catalog it leads to, and the journal from its tail
+//! on. Thin maps and block table are not read; their pages come when they are wanted. Payloads stay in the
+//! journal until then.
+
+use crate::{
+    buffer::{BlockKey, Buffer, Content, JournalSource, Piece},
+    bugs::{Bug, planted},
+    checkpoint::voters,
+    committer::{Committer, Start},
+    error::PoolError,
+    format::{PAGE_BYTES, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space},
+    health::Health,
+    journal::{Batch, Journal, JournalPlace, ReplayedRecord, read_journal},
+    layer::Layer,
+    meta::{Catalog, CatalogImage, PageId, PageStore, SegmentTable, Transaction},
+    options::PoolOptions,
+    pool::{Parts, Pool},
+    segment_io::SegmentIo,
+    space::Space as SpaceGauge,
+    stats::RecoveryStats,
+};
+use futures_util::future::join_all;
+use quoin_base::{ByteRange, PoolId, SECTOR_BYTES, Sequence, VolumeId, crc32c};
+use quoin_drive::{Drive, raise_set};
+use quoin_stripe::Columns;
+use quoin_world::{Thread, World};
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+/// What the root of a pool leads to without the journal.
+pub(crate) struct Opened {
+    pub root: Root,
+    pub io: Arc<SegmentIo>,
+    pub pages: PageStore,
+    pub catalog: CatalogImage,
+}
+
+impl Pool {
+    /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves.
+    pub async fn open(
+        world: Arc<dyn World>,
+        drives: Vec<Arc<Drive>>,
+        options: PoolOptions,
+    ) -> Result<Arc<Pool>, PoolError> {
+        let started = world.now();
+        let label = drives.first().ok_or_else(|| PoolError::Refused("a pool has drives".into()))?.label();
+        let epoch = raise_set(&drives).await?;
+        if !planted(Bug::SkipRecoveryFlush) {
+            // What is read back now may still sit in a drive's volatile cache, and will be served.
+            for outcome in join_all(drives.iter().map(|d| d.flush())).await {
+                outcome?;
+            }
+        }
+        let Opened { root, io, pages, catalog } = open_checkpoint(drives).await?;
+        let columns = io.columns.clone();
+        let tail = Sequence(root.tail.get());
+        let replay = read_journal(&columns, label.pool, tail, root.next_extent.get()).await?;
+        let lanes = world.data_threads();
+        let extents = replay.extents.usage().total;
+        if extents < 2 * lanes as u64 + 4 {
+            return Err(PoolError::Refused(format!(
+                "the journal has {extents} extents, too few for {lanes} data threads: use at most {}",
+                extents.saturating_sub(4) / 2
+            )));
+        }
+        let health = Arc::new(Health::default());
+        let slab_bytes = u64::from(label.slab_bytes);
+        let next_sequence = replay.next_sequence.max(Sequence(root.next_sequence.get()));
+        let journal = Arc::new(Journal::new(
+            label.pool,
+            epoch,
+            columns,
+            slab_bytes,
+            lanes,
+            replay.extents,
+            next_sequence,
+            health.clone(),
+        ));
+        let usage = io.segments.usage();
+        let space = SpaceGauge::new(usage.data_slabs, slab_bytes, &options);
+        space.update(usage.live_data, usage.live_meta);
+        let (deleting, layers): (Vec<_>, Vec<_>) =
+            catalog.layers.iter().map(|l| Arc::new(Layer::from_image(*l))).partition(|l| l.is_deleted());
+        let mut recovery = RecoveryStats {
+            replayed_records: replay.records.len() as u64,
+            replayed_bytes: replay.records.iter().map(|r| u64::from(r.header.payload_bytes.get())).sum(),
+            batches: replay.batches,
+            torn_batches: replay.torn,
+            checkpoint_generation: root.generation.get(),
+            ..RecoveryStats::default()
+        };
+        let mut pool = Pool::new(Parts {
+            world: world.clone(),
+            options,
+            id: label.pool,
+            name: label.pool_name.clone(),
+            health,
+            journal: journal.clone(),
+            buffer: Buffer::new(u64::from(label.block_bytes)),
+            io,
+            pages,
+            space,
+            layers: layers.into_iter().map(|l| (l.volume, l)).collect(),
+            deleting,
+            next_volume: root.next_volume.get(),
+            catalog: Catalog::new(catalog.objects),
+            recovery,
+        });
+        pool.replay(replay.records).await?;
+        recovery.duration = world.now().since(started);
+        pool.recovery = recovery;
+        tracing::info!(
+            pool = %pool.name,
+            records = recovery.replayed_records,
+            bytes = recovery.replayed_bytes,
+            torn = recovery.torn_batches,
+            took = ?recovery.duration,
+            "pool opened"
+        );
+
+        let pool = Arc::new(pool);
+        journal.start(&*world);
+        let start = Start {
+            generation: root.generation.get(),
+            tree_end: root.tree_end.get(),
+            tree_free: root.tree_free.get(),
+            blocks_end: root.blocks_end.get(),
+            blocks_free: root.blocks_free.get(),
+            catalog_pages: root.catalog_bytes.get().div_ceil(PAGE_BYTES as u64),
+        };
+        pool.segments.quarantine_empty(start.generation + 1, &pool.readers);
+        let committer = Committer::new(pool.clone(), start);
+        world.spawn(Thread::Background, Box::pin(committer.run()));
+        Ok(pool)
+    }
+
+    /// Puts records back where they were when they were acknowledged.
+    async fn replay(&self, records: Vec<ReplayedRecord>) -> Result<(), PoolError> {
+        let batch = Batch::recovered();
+        for record in records {
+            let header = record.header;
+            let sequence = Sequence(header.sequence.get());
+            let damaged = |problem: String| PoolError::corrupt(format!("journal record {sequence}"), problem);
+            let volume = VolumeId(header.volume.get());
+            match RecordKind::from_byte(header.kind) {
+                Some(RecordKind::Catalog) => self.apply(&self.read_transaction(&record).await?),
+                Some(_) if !self.layers.read().contains_key(&volume) => {}
+                Some(kind) => {
+                    let sectors = u64::from(header.sectors.get());
+                    let first = header.sector.get();
+                    if sectors == 0 || first.checked_add(sectors).is_none_or(|end| end > 1 << 50) {
+                        return Err(damaged("its range is impossible".into()));
+                    }
+                    let range = ByteRange::new(first * SECTOR_BYTES, sectors * SECTOR_BYTES);
+                    let content = match kind {
+                        RecordKind::Unmap => Content::Zero,
+                        _ => Content::Journal(JournalSource {
+                            place: record.place,
+                            record_sector: first,
+                            record_bytes: header.payload_bytes.get(),
+                            crcs: record.crcs,
+                        }),
+                    };
+                    for piece in self.zero_pieces(volume, range) {
+                        let key: BlockKey = piece.key;
+                        let piece = Piece { content: content.clone(), ..piece };
+                        self.buffer.insert(&mut self.buffer.shard(key), sequence, &batch, [piece]);
+                    }
+                }
+                None => return Err(damaged(format!("kind {} is unknown", header.kind))),
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_transaction(&self, record: &ReplayedRecord) -> Result<Transaction, PoolError> {
+        read_transaction(&self.io.columns, record, self.buffer.block_bytes).await
+    }
+}
+
+/// The catalog transaction that a record carries.
+pub(crate) async fn read_transaction(
+    columns: &Columns,
+    record: &ReplayedRecord,
+    block_bytes: u64,
+) -> Result<Transaction, PoolError> {
+    let JournalPlace { column, offset } = record.place;
+    let len = u64::from(record.header.payload_bytes.get());
+    let page = PAGE_BYTES as u64;
+    let (from, to) = (offset / page * page, (offset + len).next_multiple_of(page));
+    let bytes = columns.drive(column.drive)?.read_slab(column.slab, from, (to - from) as usize).await?;
+    let payload = &bytes[(offset - from) as usize..][..len as usize];
+    let crcs: Vec<u32> = payload.chunks(block_bytes as usize).map(|c| crc32c(c).0).collect();
+    let what = || format!("catalog record {}", record.header.sequence.get());
+    if crcs != *record.crcs {
+        return Err(PoolError::corrupt(what(), "its checksum differs"));
+    }
+    let used = payload.get(..record.header.sector.get() as usize);
+    Transaction::decode(used.ok_or_else(|| PoolError::corrupt(what(), "it is longer than its payload"))?)
+}
+
+/// The newest valid root on the drives.
+pub(crate) async fn newest_root(drives: &[Arc<Drive>], pool: PoolId) -> Result<Root, PoolError> {
+    let mut newest: Option<Root> = None;
+    for drive in voters(drives) {
+        for bytes in drive.read_roots().await? {
+            let Some(root) = Root::parse(&bytes[..]).filter(|r| r.pool == *pool.0.as_bytes()) else {
+                continue;
+            };
+            if newest.is_none_or(|n| n.generation.get() < root.generation.get()) {
+                newest = Some(root);
+            }
+        }
+    }
+    newest.ok_or_else(|| {
+        let names: Vec<_> = voters(drives).iter().map(|d| d.name().to_owned()).collect();
+        PoolError::Unopenable(format!("no valid root on any of {}", names.join(", ")))
+    })
+}
+
+/// Opens what the newest root leads to: segment table and catalog at once, the rest when it is wanted.
+pub(crate) async fn open_checkpoint(drives: Vec<Arc<Drive>>) -> Result<Opened, PoolError> {
+    let label = drives[0].label();
+    let root = newest_root(&drives, label.pool).await?;
+    let columns = Columns::new(drives);
+    let table = read_segment_table(&columns, &root, label.row_bytes).await?;
+    let io = Arc::new(SegmentIo { columns, segments: Arc::new(table) });
+    let pages = PageStore::new(io.clone(), root.spaces);
+    let mut blob = Vec::new();
+    let catalog_bytes = root.catalog_bytes.get();
+    for index in 0..catalog_bytes.div_ceil(PAGE_BYTES as u64) {
+        let page = pages.get(PageId::new(Space::Catalog, index)).await?;
+        let page = page.ok_or_else(|| PoolError::page(Space::Catalog, index, "it is missing"))?;
+        blob.extend_from_slice(&page.to_buf());
+    }
+    blob.truncate(catalog_bytes as usize);
+    let catalog = CatalogImage::decode(&blob)?;
+    Ok(Opened { root, io, pages, catalog })
+}
+
+/// Reads the segment table. The root names the segments that hold it.
+async fn read_segment_table(
+    columns: &Columns,
+    root: &Root,
+    row_bytes: u32,
+) -> Result<SegmentTable, PoolError> {
+    let drives = columns.drives();
+    let named = (root.table_segments.get() as usize).min(root.table.len());
+    let entries = root.table[..named].iter().map(|t| (t.id.get() as usize, t.entry.as_bytes()));
+    let holding = SegmentTable::open(drives, entries, row_bytes)?;
+    let io = Arc::new(SegmentIo { columns: columns.clone(), segments: Arc::new(holding) });
+    let pages = PageStore::new(io, root.spaces);
+    let mut bytes = Vec::new();
+    let count = root.segments.get() as usize;
+    for index in 0..count.div_ceil(SEGMENTS_PER_PAGE) as u64 {
+        match pages.get(PageId::new(Space::Segments, index)).await? {
+            Some(page) => bytes.extend_from_slice(&page.to_buf()),
+            None => bytes.resize(bytes.len() + PAGE_BYTES, 0),
+        }
+    }
+    let entries = bytes.chunks_exact(size_of::<SegmentEntry>()).take(count).enumerate().skip(1);
+    SegmentTable::open(drives, entries, row_bytes)
+}

@@ -1,0 +1,63 @@
+//! What can be set about a pool: at its birth, and each time it is opened.
+
+use quoin_base::{GIB, MIB};
+use std::time::Duration;
+
+/// Choices fixed when a pool is made. They are recorded in the labels.
+#[derive(Clone, Debug)]
+pub struct FormatOptions {
+    /// What people call it.
+    pub pool_name: String,
+    /// Bytes of a slab, the unit in which drives are given to segments: a power of two from 256 KiB to 64 MiB.
+    pub slab_bytes: u32,
+    /// Data bytes of a full row: a multiple of 4 KiB, at most a quarter of the slab.
+    pub row_bytes: u32,
+    /// Journal on each drive that has the journal role, in bytes; `None`: 1/32 of the drive, between 64 and
+    /// 256 MiB. Rounded to slabs, at least four.
+    pub journal_bytes: Option<u64>,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self {
+            pool_name: "pool".into(),
+            slab_bytes: 16 * MIB as u32,
+            row_bytes: MIB as u32,
+            journal_bytes: None,
+        }
+    }
+}
+
+impl FormatOptions {
+    pub(crate) fn journal_slabs(&self, drive_bytes: u64) -> u32 {
+        let bytes = self.journal_bytes.unwrap_or((drive_bytes / 32).clamp(64 * MIB, 256 * MIB));
+        (bytes.min(16 * GIB).div_ceil(u64::from(self.slab_bytes)) as u32).max(4)
+    }
+}
+
+/// Choices made each time a pool is opened.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// The most host data the write buffer holds in RAM; writers wait beyond.
+    pub buffer_bytes: u64,
+    /// The most metadata kept in RAM. Pages beyond are dropped when clean.
+    pub metadata_bytes: u64,
+    /// Metadata that may be dirty before a checkpoint is made.
+    pub dirty_bytes: u64,
+    /// How old a buffered write gets before it is destaged though nothing presses.
+    pub destage_after: Duration,
+    /// How old the last checkpoint gets, when there is anything to checkpoint.
+    pub checkpoint_after: Duration,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            buffer_bytes: 256 * MIB,
+            metadata_bytes: GIB,
+            dirty_bytes: 64 * MIB,
+            destage_after: Duration::from_secs(5),
+            checkpoint_after: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! A pool that is open: what its parts share, and the calls of the layers above that concern it as a whole.
+
+use crate::{
+    buffer::Buffer,
+    committer::{Request, Requests},
+    error::PoolError,
+    format::{RecordHeader, RecordKind, zeroed},
+    health::{Health, PoolState},
+    journal::{Entry, Journal},
+    layer::Layer,
+    meta::{Catalog, ObjectKind, Operation, PageStore, SegmentTable, Transaction},
+    options::PoolOptions,
+    readers::ReaderEpochs,
+    segment_io::SegmentIo,
+    space::Space,
+    stats::{Counters, RecoveryStats},
+};
+use parking_lot::{Mutex, RwLock};
+use quoin_base::{PoolId, Sequence, VolumeId, crc32c};
+use quoin_world::{AsyncMutex, Buf, Event, World};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+/// The longest catalog transaction, encoded.
+const MAX_TRANSACTION_BYTES: usize = 64 * 1024;
+
+/// A pool that is open. Calls that do I/O are made on a thread of the array.
+pub struct Pool {
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) options: PoolOptions,
+    pub(crate) id: PoolId,
+    pub(crate) name: String,
+    pub(crate) health: Arc<Health>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) buffer: Buffer,
+    pub(crate) io: Arc<SegmentIo>,
+    pub(crate) segments: Arc<SegmentTable>,
+    pub(crate) pages: PageStore,
+    pub(crate) readers: ReaderEpochs,
+    pub(crate) space: Space,
+    pub(crate) layers: RwLock<BTreeMap<VolumeId, Arc<Layer>>>,
+    /// Layers of deleted volumes whose blocks are not all given back yet.
+    pub(crate) deleting: Mutex<Vec<Arc<Layer>>>,
+    pub(crate) next_volume: AtomicU32,
+    pub(crate) catalog: Catalog,
+    catalog_turn: AsyncMutex,
+    /// At or below the sequence of a catalog record that is appended and not applied yet; else the maximum.
+    catalog_pin: AtomicU64,
+    pub(crate) requests: Requests,
+    /// Notified after every commit and checkpoint.
+    pub(crate) progress: Arc<Event>,
+    pub(crate) counters: Counters,
+    pub(crate) recovery: RecoveryStats,
+}
+
+/// What [`Pool::new`] puts together.
+pub(crate) struct Parts {
+    pub world: Arc<dyn World>,
+    pub options: PoolOptions,
+    pub id: PoolId,
+    pub name: String,
+    pub health: Arc<Health>,
+    pub journal: Arc<Journal>,
+    pub buffer: Buffer,
+    pub io: Arc<SegmentIo>,
+    pub pages: PageStore,
+    pub space: Space,
+    pub layers: BTreeMap<VolumeId, Arc<Layer>>,
+    pub deleting: Vec<Arc<Layer>>,
+    pub next_volume: u32,
+    pub catalog: Catalog,
+    pub recovery: RecoveryStats,
+}
+
+impl Pool {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let progress = Arc::new(Event::new());
+        parts.health.wake_also(progress.clone());
+        Self {
+            world: parts.world,
+            options: parts.options,
+            id: parts.id,
+            name: parts.name,
+            requests: Requests::new(&parts.health),
+            health: parts.health,
+            journal: parts.journal,
+            buffer: parts.buffer,
+            segments: parts.io.segments.clone(),
+            io: parts.io,
+            pages: parts.pages,
+            readers: ReaderEpochs::new(),
+            space: parts.space,
+            layers: RwLock::new(parts.layers),
+            deleting: Mutex::new(parts.deleting),
+            next_volume: AtomicU32::new(parts.next_volume),
+            catalog: parts.catalog,
+            catalog_turn: AsyncMutex::new(),
+            catalog_pin: AtomicU64::new(u64::MAX),
+            progress,
+            counters: Counters::default(),
+            recovery: parts.recovery,
+        }
+    }
+
+    /// The pool's identity.
+    pub fn id(&self) -> PoolId {
+        self.id
+    }
+
+    /// What people call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it serves.
+    pub fn state(&self) -> PoolState {
+        self.health.state()
+    }
+
+    /// Resolves once the pool is offline, to the reason.
+    pub async fn failed(&self) -> String {
+        let reason = || match self.health.state() {
+            PoolState::Offline { reason } => Some(reason),
+            PoolState::Online => None,
+        };
+        self.health.changed.until(reason).await
+    }
+
+    /// An object of the catalog.
+    pub fn get(&self, kind: ObjectKind, key: &str) -> Option<Vec<u8>> {
+        self.catalog.get(kind, key)
+    }
+
+    /// The objects of a kind, ordered by key.
+    pub fn list(&self, kind: ObjectKind) -> Vec<(String, Vec<u8>)> {
+        self.catalog.list(kind)
+    }
+
+    /// An id for a new volume. It is never given to another once a transaction that creates it is committed.
+    pub fn next_volume_id(&self) -> VolumeId {
+        VolumeId(self.next_volume.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn layer(&self, volume: VolumeId) -> Result<Arc<Layer>, PoolError> {
+        self.layers.read().get(&volume).cloned().ok_or(PoolError::NoSuchVolume(volume))
+    }
+
+    /// Makes the changes of a transaction, all or none, hardened on return. Transactions take effect in the
+    /// order in which they return.
+    pub async fn commit(&self, transaction: Transaction) -> Result<(), PoolError> {
+        let bytes = transaction.encode();
+        if bytes.len() > MAX_TRANSACTION_BYTES {
+            return Err(PoolError::Refused(format!(
+                "a transaction of {} bytes is longer than the {MAX_TRANSACTION_BYTES} allowed; split it",
+                bytes.len()
+            )));
+        }
+        let _turn = self.catalog_turn.lock().await;
+        self.health.check()?;
+        self.refuse_impossible(&transaction)?;
+        self.catalog_pin.store(self.journal.peek_sequence().0, Ordering::SeqCst);
+        let outcome = self.harden_transaction(&bytes).await;
+        if outcome.is_ok() {
+            self.apply(&transaction);
+            self.requests.catalog_changed();
+        }
+        self.catalog_pin.store(u64::MAX, Ordering::SeqCst);
+        outcome
+    }
+
+    fn refuse_impossible(&self, transaction: &Transaction) -> Result<(), PoolError> {
+        let layers = self.layers.read();
+        for operation in &transaction.operations {
+            match operation {
+                Operation::CreateVolume(id) if layers.contains_key(id) => {
+                    return Err(PoolError::Refused(format!("volume {id} exists already")));
+                }
+                Operation::DeleteVolume(id) if !layers.contains_key(id) => {
+                    return Err(PoolError::NoSuchVolume(*id));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn harden_transaction(&self, bytes: &[u8]) -> Result<(), PoolError> {
+        let mut payload = Buf::zeroed(bytes.len().next_multiple_of(512));
+        payload.as_mut_slice()[..bytes.len()].copy_from_slice(bytes);
+        let payload = payload.into_slice();
+        let lane = self.journal.lane(&*self.world);
+        let batch = lane.append(payload.len(), 1, |_| {
+            let mut header: RecordHeader = zeroed();
+            header.sequence = self.journal.take_sequence().0.into();
+            header.kind = RecordKind::Catalog as u8;
+            header.sector = (bytes.len() as u64).into();
+            header.payload_bytes = (payload.len() as u32).into();
+            let crcs = payload.chunks(self.buffer.block_bytes as usize).map(|c| crc32c(c).0).collect();
+            Ok::<_, PoolError>(Entry { header, crcs, payload: vec![payload.clone()] })
+        })?;
+        self.journal.hardened(&batch).await
+    }
+
+    /// Applies a hardened transaction in RAM. Replay may apply one again whose effects the checkpoint holds:
+    /// what exists stays as it is, and what was deleted stays deleted.
+    pub(crate) fn apply(&self, transaction: &Transaction) {
+        self.catalog.apply(transaction);
+        for operation in &transaction.operations {
+            match operation {
+                Operation::CreateVolume(id) => {
+                    self.next_volume.fetch_max(id.0 + 1, Ordering::Relaxed);
+                    if !self.deleting.lock().iter().any(|l| l.volume == *id) {
+                        self.layers.write().entry(*id).or_insert_with(|| Arc::new(Layer::new(*id)));
+                    }
+                }
+                Operation::DeleteVolume(id) => {
+                    let Some(layer) = self.layers.write().remove(id) else { continue };
+                    layer.deleted.store(true, Ordering::Release);
+                    self.deleting.lock().push(layer);
+                }
+                Operation::Put { .. } | Operation::Delete { .. } => {}
+            }
+        }
+    }
+
+    /// The lowest sequence that replay would need if a checkpoint were cut now.
+    pub(crate) fn tail(&self) -> Sequence {
+        let next = self.journal.peek_sequence();
+        let pinned = Sequence(self.catalog_pin.load(Ordering::SeqCst));
+        self.buffer.tail(next).min(pinned)
+    }
+
+    /// Makes a checkpoint of what has been destaged so far.
+    pub async fn checkpoint(&self) -> Result<(), PoolError> {
+        self.request(Request::Checkpoint).await
+    }
+
+    /// Destages everything acknowledged before the call, then makes a checkpoint.
+    pub async fn drain(&self) -> Result<(), PoolError> {
+        self.request(Request::Drain).await
+    }
+
+    async fn request(&self, request: Request) -> Result<(), PoolError> {
+        match self.requests.make(request).await {
+            Some(outcome) => outcome,
+            None => Err(self.health.error()),
+        }
+    }
+
+    /// Stops the pool cleanly: everything is destaged and checkpointed, so that the next opening replays
+    /// nothing. Requests made meanwhile or later fail.
+    pub async fn close(&self) -> Result<(), PoolError> {
+        let drained = self.request(Request::Drain).await;
+        let _ = self.requests.make(Request::Stop).await;
+        self.health.fail("it was closed".into());
+        self.journal.stop().await;
+        drained
+    }
+}

@@ -1,0 +1,374 @@
+//! Reading: write buffer, then thin map, block table and segment, with every checksum verified.
+//!
+//! A reader looks into the buffer first. What it finds there lies over what the map leads to; the map may
+//! already show a buffered block that was destaged in between, so a block of which only a part is buffered is
+//! looked at again when anything was evicted meanwhile. An extent not hardened yet is waited for: what a
+//! reader has seen must not be gone after a crash.
+
+use crate::{
+    blocks::{BlockPlace, LOST},
+    buffer::{BlockKey, Content, Extent, JournalSource, REGION_BYTES},
+    bugs::{Bug, planted},
+    error::PoolError,
+    format::{BlockInfo, PAGE_BYTES, TREE_FAN_OUT, ThinEntry},
+    journal::Batch,
+    layer::Layer,
+    meta::Page,
+    pool::Pool,
+    tree,
+    write::joined,
+};
+use futures_util::future::join_all;
+use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
+use quoin_world::{Buf, Slice};
+use std::sync::{Arc, atomic::Ordering};
+
+/// The part of a read that lies in one block.
+struct Part {
+    key: BlockKey,
+    /// Sectors within the block.
+    start: u16,
+    sectors: u16,
+    extents: Vec<Extent>,
+    base: Option<Slice>,
+}
+
+impl Part {
+    fn end(&self) -> u16 {
+        self.start + self.sectors
+    }
+
+    /// True when the buffered extents leave sectors of it open.
+    fn needs_base(&self) -> bool {
+        covered(&self.extents, self.start, self.end()) < self.sectors
+    }
+}
+
+/// How many sectors of `start..end` the extents, which do not overlap, cover.
+pub(crate) fn covered(extents: &[Extent], start: u16, end: u16) -> u16 {
+    extents.iter().map(|e| (e.start + e.sectors).min(end).saturating_sub(e.start.max(start))).sum()
+}
+
+enum Captured {
+    Parts(Vec<Part>, u64),
+    /// Something there is not hardened yet.
+    Wait(Arc<Batch>),
+}
+
+impl Pool {
+    /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content.
+    pub async fn read(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Slice>, PoolError> {
+        self.check_range(range)?;
+        let layer = self.layer(volume)?;
+        let guard = self.readers.enter();
+        let mut out = Vec::new();
+        for piece in range.split(REGION_BYTES) {
+            out.extend(self.read_region(&layer, piece).await?);
+        }
+        drop(guard);
+        if layer.is_deleted() {
+            return Err(PoolError::NoSuchVolume(volume));
+        }
+        layer.read_bytes.fetch_add(range.len, Ordering::Relaxed);
+        self.counters.read_bytes.fetch_add(range.len, Ordering::Relaxed);
+        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        Ok(out)
+    }
+
+    async fn read_region(&self, layer: &Layer, range: ByteRange) -> Result<Vec<Slice>, PoolError> {
+        loop {
+            let (mut parts, evictions) = match self.capture(layer.volume, range) {
+                Captured::Parts(parts, evictions) => (parts, evictions),
+                Captured::Wait(batch) => {
+                    self.journal.hardened(&batch).await?;
+                    continue;
+                }
+            };
+            let below = self.fill_bases(layer, &mut parts).await;
+            let mixed = parts.iter().any(|p| !p.extents.is_empty());
+            if mixed && parts.iter().any(|p| p.needs_base() && !p.extents.is_empty()) {
+                match self.capture(layer.volume, range) {
+                    Captured::Parts(again, now) if now == evictions => {
+                        for (part, again) in parts.iter_mut().zip(again) {
+                            part.extents = again.extents;
+                        }
+                    }
+                    Captured::Parts(..) => continue,
+                    Captured::Wait(batch) => {
+                        self.journal.hardened(&batch).await?;
+                        continue;
+                    }
+                }
+            }
+            below?;
+            let mut out = Vec::with_capacity(parts.len());
+            let mut failed = None;
+            for part in &parts {
+                match self.assemble(part).await {
+                    Ok(slice) => out.push(slice),
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+            }
+            match failed {
+                None => return Ok(out),
+                // The journal extent may have been given out again while it was read.
+                Some(error) => match self.capture(layer.volume, range) {
+                    Captured::Parts(_, now) if now == evictions => return Err(error),
+                    _ => continue,
+                },
+            }
+        }
+    }
+
+    /// What the buffer holds of a range within one region.
+    fn capture(&self, volume: VolumeId, range: ByteRange) -> Captured {
+        let block_bytes = self.buffer.block_bytes;
+        let shard = self.buffer.shard(BlockKey { volume, index: range.offset / block_bytes });
+        let mut parts = Vec::with_capacity((range.len / block_bytes) as usize + 1);
+        for piece in range.split(block_bytes) {
+            let key = BlockKey { volume, index: piece.offset / block_bytes };
+            let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
+            let sectors = (piece.len / SECTOR_BYTES) as u16;
+            let overlaps = |e: &&Extent| e.start < start + sectors && e.start + e.sectors > start;
+            let extents: Vec<Extent> =
+                shard.extents(key).unwrap_or_default().iter().filter(overlaps).cloned().collect();
+            if let Some(open) = extents.iter().find(|e| !e.batch.is_hardened()) {
+                return Captured::Wait(open.batch.clone());
+            }
+            parts.push(Part { key, start, sectors, extents, base: None });
+        }
+        Captured::Parts(parts, shard.evictions)
+    }
+
+    /// Reads what lies below for the parts that need it, neighbours in one operation.
+    async fn fill_bases(&self, layer: &Layer, parts: &mut [Part]) -> Result<(), PoolError> {
+        let mut found: Vec<(usize, u64, BlockPlace)> = Vec::new();
+        let mut leaf: Option<(u64, Option<Arc<Page>>)> = None;
+        for (i, part) in parts.iter().enumerate().filter(|(_, p)| p.needs_base()) {
+            let leaf_index = part.key.index / TREE_FAN_OUT;
+            if leaf.as_ref().is_none_or(|(index, _)| *index != leaf_index) {
+                leaf = Some((leaf_index, self.leaf(layer, part.key.index).await?));
+            }
+            let Some((_, Some(page))) = &leaf else { continue };
+            let Some(number) = ThinEntry(page.get(tree::slot(part.key.index, 0))).block() else { continue };
+            match self.block(number).await? {
+                Some(place) => found.push((i, number, place)),
+                // Freed between the two look-ups: it is looked up again below.
+                None => {
+                    found.push((i, number, BlockPlace { location: Default::default(), info: BlockInfo(0) }))
+                }
+            }
+        }
+        let reads = runs(&found).into_iter().map(|run| self.read_run(layer, &found, run, parts));
+        let bases: Vec<_> = join_all(reads).await;
+        for base in bases {
+            for (i, slice) in base? {
+                parts[i].base = slice;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads blocks that lie one behind the other, `found[run]`.
+    async fn read_run(
+        &self,
+        layer: &Layer,
+        found: &[(usize, u64, BlockPlace)],
+        run: std::ops::Range<usize>,
+        parts: &[Part],
+    ) -> Result<Vec<(usize, Option<Slice>)>, PoolError> {
+        let (first, last) = (found[run.start].2.location, found[run.end - 1].2.location);
+        let mut out = Vec::with_capacity(run.len());
+        let whole = match first.is_none() {
+            true => None,
+            false => {
+                let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
+                self.io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await.ok()
+            }
+        };
+        for (part, _, place) in &found[run] {
+            let intact = whole.as_ref().and_then(|whole| {
+                let at = (place.location.offset_bytes() - first.offset_bytes()) as usize;
+                let slice = whole.slice(at, place.location.len_bytes() as usize);
+                self.verified(place.info, slice)
+            });
+            let slice = match intact {
+                Some(slice) => Some(slice),
+                None => self.read_base(layer, parts[*part].key.index).await?,
+            };
+            out.push((*part, slice));
+        }
+        Ok(out)
+    }
+
+    fn verified(&self, info: BlockInfo, stored: Slice) -> Option<Slice> {
+        let ok = info.algorithm() == BlockInfo::STORED
+            && (crc32c(&stored).0 == info.crc() || planted(Bug::SkipReadVerify));
+        ok.then_some(stored)
+    }
+
+    /// The content of a block as segments have it; `None` if it is unmapped. Looks again as long as what it
+    /// looks at moves; an unchanged place whose content does not verify is damage.
+    pub(crate) async fn read_base(&self, layer: &Layer, index: u64) -> Result<Option<Slice>, PoolError> {
+        loop {
+            let Some(leaf) = self.leaf(layer, index).await? else { return Ok(None) };
+            let slot = tree::slot(index, 0);
+            let entry = ThinEntry(leaf.get(slot));
+            let Some(number) = entry.block() else { return Ok(None) };
+            let place = self.block(number).await?;
+            let moved = |now: Option<BlockPlace>| now != place || ThinEntry(leaf.get(slot)) != entry;
+            let Some(at) = place else {
+                if moved(self.block(number).await?) {
+                    continue;
+                }
+                return Err(PoolError::corrupt(format!("block {number}"), "it is mapped, yet free"));
+            };
+            let medium = |reason: String| PoolError::Medium {
+                volume: layer.volume,
+                offset: index * self.buffer.block_bytes,
+                reason,
+            };
+            if at.info.algorithm() == LOST {
+                return Err(medium("its content was lost before it was partly overwritten".into()));
+            }
+            let read = self.io.read(at.location).await;
+            let outcome = match read {
+                Ok(stored) => self.verified(at.info, stored).ok_or_else(|| {
+                    let (segment, offset) = (at.location.segment(), at.location.offset_bytes());
+                    format!("the checksum of block {number} in segment {segment} at {offset} differs")
+                }),
+                Err(error) => Err(error.to_string()),
+            };
+            match outcome {
+                Ok(slice) => return Ok(Some(slice)),
+                Err(_) if moved(self.block(number).await?) => continue,
+                Err(reason) => {
+                    self.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(volume = %layer.volume, block = index, %reason, "unreadable block");
+                    return Err(medium(reason));
+                }
+            }
+        }
+    }
+
+    /// Puts a part together from its buffered extents and what lies below.
+    async fn assemble(&self, part: &Part) -> Result<Slice, PoolError> {
+        let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
+        let len = bytes(part.sectors);
+        match (&part.base, part.extents.as_slice()) {
+            (Some(base), []) => return Ok(base.slice(bytes(part.start), len)),
+            (None, []) => return Ok(Buf::zeroed(len).into_slice()),
+            (_, [e]) if e.start <= part.start && e.start + e.sectors >= part.end() => {
+                if let Content::Ram(data) = &e.content {
+                    return Ok(data.slice(bytes(part.start - e.start), len));
+                }
+            }
+            _ => {}
+        }
+        let mut buf = Buf::zeroed(len);
+        if let Some(base) = &part.base {
+            buf.as_mut_slice().copy_from_slice(&base.slice(bytes(part.start), len));
+        }
+        for extent in &part.extents {
+            let (from, to) = (extent.start.max(part.start), (extent.start + extent.sectors).min(part.end()));
+            let target = &mut buf.as_mut_slice()[bytes(from - part.start)..bytes(to - part.start)];
+            match self.extent_data(part.key, extent).await? {
+                None => target.fill(0),
+                Some(data) => {
+                    target.copy_from_slice(&data[bytes(from - extent.start)..bytes(to - extent.start)]);
+                }
+            }
+        }
+        Ok(buf.into_slice())
+    }
+
+    /// An extent's data; `None` for zeroes.
+    pub(crate) async fn extent_data(
+        &self,
+        key: BlockKey,
+        extent: &Extent,
+    ) -> Result<Option<Slice>, PoolError> {
+        match &extent.content {
+            Content::Zero => Ok(None),
+            Content::Ram(data) => Ok(Some(data.clone())),
+            Content::Journal(source) => {
+                let first = key.index * u64::from(self.buffer.sectors_per_block()) + u64::from(extent.start);
+                let range = ByteRange::new(first * SECTOR_BYTES, u64::from(extent.sectors) * SECTOR_BYTES);
+                self.read_journal_range(source, range).await.map(Some).map_err(|reason| PoolError::Medium {
+                    volume: key.volume,
+                    offset: range.offset,
+                    reason,
+                })
+            }
+        }
+    }
+
+    /// Reads a part of a record's payload, given as a range of its volume within one block.
+    async fn read_journal_range(&self, source: &JournalSource, range: ByteRange) -> Result<Slice, String> {
+        let block_bytes = self.buffer.block_bytes;
+        let record = ByteRange::new(source.record_sector * SECTOR_BYTES, u64::from(source.record_bytes));
+        // The record's part of the block: that is what its checksum covers.
+        let block_start = (range.offset / block_bytes * block_bytes).max(record.offset);
+        let block_end = (range.offset / block_bytes * block_bytes + block_bytes).min(record.end());
+        let at = source.place.offset + (block_start - record.offset);
+        let page = PAGE_BYTES as u64;
+        let (from, to) = (at / page * page, (at + (block_end - block_start)).next_multiple_of(page));
+        let column = source.place.column;
+        let drive = self.io.columns.drive(column.drive).map_err(|e| e.to_string())?;
+        let buf =
+            drive.read_slab(column.slab, from, (to - from) as usize).await.map_err(|e| e.to_string())?;
+        let data = buf.into_slice().slice((at - from) as usize, (block_end - block_start) as usize);
+        let index = (range.offset / block_bytes - record.offset / block_bytes) as usize;
+        if source.crcs.get(index) != Some(&crc32c(&data).0) {
+            return Err(format!(
+                "the checksum of a journal record in slab {} of {} differs",
+                column.slab,
+                drive.name()
+            ));
+        }
+        Ok(data.slice((range.offset - block_start) as usize, range.len as usize))
+    }
+
+    /// A block's whole content: buffered extents over what lies below. `None`: it is all zeroes.
+    pub(crate) async fn compose(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        extents: &[Extent],
+    ) -> Result<Option<Slice>, PoolError> {
+        let sectors = self.buffer.sectors_per_block();
+        let mut part = Part { key, start: 0, sectors, extents: extents.to_vec(), base: None };
+        if part.needs_base() && !planted(Bug::ZeroFill) {
+            part.base = self.read_base(layer, key.index).await?;
+        }
+        let content = joined(vec![self.assemble(&part).await?]);
+        Ok(Some(content).filter(|c| !is_zero(c)))
+    }
+}
+
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks(512).all(|chunk| chunk.iter().fold(0, |acc, b| acc | b) == 0)
+}
+
+/// Ranges of `found` whose blocks lie one behind the other in one segment.
+fn runs(found: &[(usize, u64, BlockPlace)]) -> Vec<std::ops::Range<usize>> {
+    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+    for (i, (_, _, place)) in found.iter().enumerate() {
+        let location = place.location;
+        let follows = i > 0 && {
+            let before = found[i - 1].2.location;
+            !location.is_none()
+                && !before.is_none()
+                && before.segment() == location.segment()
+                && before.offset_bytes() + before.len_bytes() == location.offset_bytes()
+        };
+        match runs.last_mut() {
+            Some(run) if follows => run.end = i + 1,
+            _ => runs.push(i..i + 1),
+        }
+    }
+    runs
+}

@@ -1,0 +1,75 @@
+//! How much host data a pool takes: always so little that checkpoint, cleaner, unmap and delete can go on.
+//!
+//! Every buffered block is charged a whole pool block from the moment it is appended, as if it were
+//! incompressible and shared with nothing, and the charge is replaced by what it really takes when it is
+//! destaged. Host data may take what remains beside the reserve and the metadata.
+
+use crate::options::PoolOptions;
+use quoin_base::SECTOR_BYTES;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) struct Space {
+    /// Bytes all data segments have.
+    total: u64,
+    reserve_slabs: u64,
+    slab_bytes: u64,
+    /// Bytes host data may take, and takes, as of the last commit.
+    limit: AtomicU64,
+    live: AtomicU64,
+}
+
+/// Whether new data fits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fit {
+    Fits,
+    /// It will, once what is buffered has been destaged.
+    Later,
+    Never,
+}
+
+impl Space {
+    pub(crate) fn new(data_slabs: u64, slab_bytes: u64, options: &PoolOptions) -> Self {
+        let checkpoint = options.dirty_bytes.div_ceil(slab_bytes);
+        let space = Self {
+            total: data_slabs * slab_bytes,
+            reserve_slabs: 2 * checkpoint + 6 + data_slabs / 32,
+            slab_bytes,
+            limit: AtomicU64::new(0),
+            live: AtomicU64::new(0),
+        };
+        space.update(0, 0);
+        space
+    }
+
+    /// Free slabs below which the cleaner works.
+    pub(crate) fn clean_below(&self) -> u64 {
+        self.reserve_slabs / 2 + 2
+    }
+
+    /// Free slabs kept for checkpoints: below, only they take slabs.
+    pub(crate) fn checkpoint_slabs(&self) -> u64 {
+        (self.reserve_slabs / 4).max(2)
+    }
+
+    pub(crate) fn update(&self, live_data: u64, live_meta: u64) {
+        let reserve = self.reserve_slabs * self.slab_bytes;
+        // Row heads and the unfilled ends of rows.
+        let overhead = self.total / 64;
+        let limit = self.total.saturating_sub(reserve + overhead + 2 * live_meta);
+        self.limit.store(limit / SECTOR_BYTES * SECTOR_BYTES, Ordering::Relaxed);
+        self.live.store(live_data, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fit(&self, charged: u64, new: u64) -> Fit {
+        let (limit, live) = (self.limit.load(Ordering::Relaxed), self.live.load(Ordering::Relaxed));
+        match () {
+            () if live + charged + new <= limit => Fit::Fits,
+            () if charged > 0 && live + new <= limit => Fit::Later,
+            () => Fit::Never,
+        }
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+}

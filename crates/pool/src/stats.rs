@@ -1,0 +1,179 @@
+//! What a pool counts, and how it reports it. Counters begin at zero each time the pool is opened.
+
+use crate::pool::Pool;
+use quoin_base::VolumeId;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub writes: AtomicU64,
+    pub written_bytes: AtomicU64,
+    pub reads: AtomicU64,
+    pub read_bytes: AtomicU64,
+    pub unmapped_bytes: AtomicU64,
+    pub throttled: AtomicU64,
+    pub refused_full: AtomicU64,
+    pub commits: AtomicU64,
+    pub destaged_blocks: AtomicU64,
+    pub destaged_bytes: AtomicU64,
+    pub cleaned_bytes: AtomicU64,
+    pub cleaned_meta_segments: AtomicU64,
+    pub checkpoints: AtomicU64,
+    pub checkpoint_bytes: AtomicU64,
+    pub checkpoint_nanos: AtomicU64,
+    pub medium_errors: AtomicU64,
+    pub lost_blocks: AtomicU64,
+}
+
+/// What opening a pool took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecoveryStats {
+    /// From the first read to the moment the pool served.
+    pub duration: Duration,
+    /// Journal records applied.
+    pub replayed_records: u64,
+    /// Bytes of host data they carry. It stays in the journal until it is wanted.
+    pub replayed_bytes: u64,
+    /// Batches found in the journal, obsolete ones included.
+    pub batches: u64,
+    /// Batches that were torn, never acknowledged, and dropped.
+    pub torn_batches: u64,
+    /// The checkpoint it started from.
+    pub checkpoint_generation: u64,
+}
+
+/// A pool in figures. Bytes unless named otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PoolStats {
+    /// What data segments could hold in all.
+    pub capacity_bytes: u64,
+    /// What host data may take: the capacity less reserve and metadata.
+    pub usable_bytes: u64,
+    /// Host data in segments.
+    pub live_bytes: u64,
+    /// Metadata in segments.
+    pub metadata_bytes: u64,
+    /// Host data charged and not destaged yet.
+    pub buffered_bytes: u64,
+    /// RAM the write buffer takes.
+    pub buffer_ram_bytes: u64,
+    /// RAM that metadata pages take.
+    pub metadata_ram_bytes: u64,
+    /// Segments that are free.
+    pub free_segments: u64,
+    /// Segments in all.
+    pub segments: u64,
+    /// Journal extents in use, and in all.
+    pub journal_extents_used: u64,
+    /// Journal extents in all.
+    pub journal_extents: u64,
+    /// Written to the journal.
+    pub journal_bytes: u64,
+    /// Batches written to the journal.
+    pub journal_batches: u64,
+    /// How many times the journal has been gone through.
+    pub journal_wraps: u64,
+    /// Host writes.
+    pub writes: u64,
+    /// Written by hosts.
+    pub written_bytes: u64,
+    /// Host reads.
+    pub reads: u64,
+    /// Read by hosts.
+    pub read_bytes: u64,
+    /// Unmapped by hosts.
+    pub unmapped_bytes: u64,
+    /// Writes that were delayed because buffer or journal were filling up.
+    pub throttled_writes: u64,
+    /// Writes refused because the pool was full.
+    pub refused_writes: u64,
+    /// Blocks destaged.
+    pub destaged_blocks: u64,
+    /// Written to segments by destage.
+    pub destaged_bytes: u64,
+    /// Written to segments by the cleaner.
+    pub cleaned_bytes: u64,
+    /// Checkpoints made.
+    pub checkpoints: u64,
+    /// Written by checkpoints.
+    pub checkpoint_bytes: u64,
+    /// Time spent in checkpoints.
+    pub checkpoint_time: Duration,
+    /// Metadata pages read from drives.
+    pub metadata_loads: u64,
+    /// Blocks that could not be read back correctly, each time one was met.
+    pub medium_errors: u64,
+    /// Blocks lost because what lay below a partial write was unreadable.
+    pub lost_blocks: u64,
+}
+
+/// A volume in figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VolumeStats {
+    /// Space its destaged blocks map.
+    pub mapped_bytes: u64,
+    /// Written by hosts since the pool was opened.
+    pub written_bytes: u64,
+    /// Read by hosts since the pool was opened.
+    pub read_bytes: u64,
+}
+
+impl Pool {
+    /// The pool in figures.
+    pub fn stats(&self) -> PoolStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let c = &self.counters;
+        let (segments, journal) = (self.segments.usage(), self.journal.usage());
+        let written = self.journal.counters();
+        PoolStats {
+            capacity_bytes: segments.data_slabs * self.segments.segment_bytes(),
+            usable_bytes: self.space.limit(),
+            live_bytes: segments.live_data,
+            metadata_bytes: segments.live_meta,
+            buffered_bytes: self.buffer.charged_bytes(),
+            buffer_ram_bytes: self.buffer.ram_bytes(),
+            metadata_ram_bytes: self.pages.resident_bytes(),
+            free_segments: segments.free_slabs,
+            segments: segments.data_slabs,
+            journal_extents_used: journal.used,
+            journal_extents: journal.total,
+            journal_bytes: written.bytes,
+            journal_batches: written.batches,
+            journal_wraps: journal.taken / journal.total.max(1),
+            writes: get(&c.writes),
+            written_bytes: get(&c.written_bytes),
+            reads: get(&c.reads),
+            read_bytes: get(&c.read_bytes),
+            unmapped_bytes: get(&c.unmapped_bytes),
+            throttled_writes: get(&c.throttled),
+            refused_writes: get(&c.refused_full),
+            destaged_blocks: get(&c.destaged_blocks),
+            destaged_bytes: get(&c.destaged_bytes),
+            cleaned_bytes: get(&c.cleaned_bytes),
+            checkpoints: get(&c.checkpoints),
+            checkpoint_bytes: get(&c.checkpoint_bytes),
+            checkpoint_time: Duration::from_nanos(get(&c.checkpoint_nanos)),
+            metadata_loads: get(&self.pages.loads),
+            medium_errors: get(&c.medium_errors),
+            lost_blocks: get(&c.lost_blocks),
+        }
+    }
+
+    /// What opening it took.
+    pub fn recovery(&self) -> RecoveryStats {
+        self.recovery
+    }
+
+    /// A volume in figures; `None` if there is none of this id.
+    pub fn volume_stats(&self, volume: VolumeId) -> Option<VolumeStats> {
+        let layer = self.layer(volume).ok()?;
+        Some(VolumeStats {
+            mapped_bytes: layer.mapped_blocks.load(Ordering::Relaxed) * self.buffer.block_bytes,
+            written_bytes: layer.written_bytes.load(Ordering::Relaxed),
+            read_bytes: layer.read_bytes.load(Ordering::Relaxed),
+        })
+    }
+}

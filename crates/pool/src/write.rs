@@ -1,0 +1,285 @@
+//! Writing and unmapping: admission, the journal record and the buffer entry, then the wait until hardened.
+
+use crate::{
+    buffer::{BlockKey, Content, Piece, REGION_BYTES},
+    bugs::{Bug, planted},
+    error::PoolError,
+    format::{RecordHeader, RecordKind, zeroed},
+    journal::{Batch, Entry},
+    layer::Layer,
+    pool::Pool,
+    space::Fit,
+    tree::MAX_BLOCKS,
+};
+use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
+use quoin_world::{Buf, Slice};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+/// How full buffer or journal may be before writers are slowed, and where they stop.
+const SLOW_FROM: f64 = 0.5;
+const STOP_AT: f64 = 0.95;
+/// What a writer waits just below the point where writers stop.
+const LONGEST_DELAY: Duration = Duration::from_millis(4);
+
+enum Refusal {
+    /// Space will come with the next commits.
+    Wait,
+    Error(PoolError),
+}
+
+impl Pool {
+    /// Writes the slices one after the other from byte `offset` on, hardened on return. Offset and lengths are
+    /// multiples of 512, and each slice begins at a multiple of 512 in memory.
+    pub async fn write(&self, volume: VolumeId, offset: u64, data: Vec<Slice>) -> Result<(), PoolError> {
+        let len: u64 = data.iter().map(|d| d.len() as u64).sum();
+        self.check_range(ByteRange::new(offset, len))?;
+        if let Some(odd) = data.iter().find(|d| !d.len().is_multiple_of(SECTOR_BYTES as usize)) {
+            return Err(PoolError::Refused(format!("a slice of {} bytes is not whole sectors", odd.len())));
+        }
+        let layer = self.layer(volume)?;
+        let mut batches: Vec<Arc<Batch>> = Vec::new();
+        let mut rest = data.into_iter().collect::<std::collections::VecDeque<_>>();
+        let unit = REGION_BYTES.min(self.journal.max_record_bytes());
+        for range in ByteRange::new(offset, len).split(unit) {
+            let slices = take_front(&mut rest, range.len as usize);
+            self.admit(range.len).await?;
+            let batch = self.append_write(&layer, range, slices).await?;
+            if !batches.last().is_some_and(|last| Arc::ptr_eq(last, &batch)) {
+                batches.push(batch);
+            }
+        }
+        for batch in batches {
+            self.journal.hardened(&batch).await?;
+        }
+        layer.written_bytes.fetch_add(len, Ordering::Relaxed);
+        self.counters.written_bytes.fetch_add(len, Ordering::Relaxed);
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes a range read as zeroes and gives its space back, hardened on return.
+    pub async fn unmap(&self, volume: VolumeId, range: ByteRange) -> Result<(), PoolError> {
+        self.check_range(range)?;
+        let layer = self.layer(volume)?;
+        let mut last: Vec<Arc<Batch>> = Vec::new();
+        for piece in range.split(REGION_BYTES) {
+            self.admit(SECTOR_BYTES).await?;
+            if planted(Bug::UnjournaledUnmap) {
+                let key = BlockKey { volume, index: piece.offset / self.buffer.block_bytes };
+                let mut shard = self.buffer.shard(key);
+                let sequence = self.journal.take_sequence();
+                self.buffer.insert(
+                    &mut shard,
+                    sequence,
+                    &Batch::recovered(),
+                    self.zero_pieces(volume, piece),
+                );
+                continue;
+            }
+            let batch = self.append_unmap(&layer, piece)?;
+            if !last.last().is_some_and(|l| Arc::ptr_eq(l, &batch)) {
+                last.push(batch);
+            }
+        }
+        for batch in last {
+            self.journal.hardened(&batch).await?;
+        }
+        self.counters.unmapped_bytes.fetch_add(range.len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn check_range(&self, range: ByteRange) -> Result<(), PoolError> {
+        if !range.is_aligned(SECTOR_BYTES) {
+            let ByteRange { offset, len } = range;
+            return Err(PoolError::Refused(format!(
+                "range {offset}+{len} is not whole sectors of 512 bytes"
+            )));
+        }
+        if range.end() > MAX_BLOCKS * self.buffer.block_bytes {
+            return Err(PoolError::Refused(format!("byte {} is beyond what a volume can hold", range.end())));
+        }
+        self.health.check()
+    }
+
+    /// Waits until a write of `len` bytes may be appended: ever longer as buffer and journal fill up, so that
+    /// hosts slow down to what destage can do instead of running into a wall.
+    async fn admit(&self, len: u64) -> Result<(), PoolError> {
+        let fill = self.fill(len);
+        if fill > SLOW_FROM {
+            self.requests.nudge();
+            if fill < STOP_AT {
+                let pressure = (fill - SLOW_FROM) / (STOP_AT - SLOW_FROM);
+                let delay = LONGEST_DELAY.mul_f64(pressure.powi(3));
+                if delay > Duration::from_micros(50) {
+                    self.counters.throttled.fetch_add(1, Ordering::Relaxed);
+                    self.world.sleep(delay).await;
+                }
+                return self.health.check();
+            }
+            self.counters.throttled.fetch_add(1, Ordering::Relaxed);
+            let room = || (self.health.is_failed() || self.fill(len) < STOP_AT).then_some(());
+            self.progress.until(room).await;
+        }
+        self.health.check()
+    }
+
+    /// How full the fuller of buffer and journal would be with `len` bytes more.
+    fn fill(&self, len: u64) -> f64 {
+        let buffer = (self.buffer.ram_bytes() + len) as f64 / self.options.buffer_bytes as f64;
+        buffer.max(self.journal.fill(len))
+    }
+
+    async fn append_write(
+        &self,
+        layer: &Arc<Layer>,
+        range: ByteRange,
+        slices: Vec<Slice>,
+    ) -> Result<Arc<Batch>, PoolError> {
+        let (pieces, crcs) = self.data_pieces(layer.volume, range, &slices);
+        loop {
+            match self.try_append_write(layer, range, &slices, &pieces, &crcs) {
+                Ok(batch) => return Ok(batch),
+                Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::Wait) => {
+                    let commits = self.counters.commits.load(Ordering::Acquire);
+                    self.requests.hurry();
+                    let moved = || {
+                        let moved = self.counters.commits.load(Ordering::Acquire) != commits;
+                        (moved || self.health.is_failed()).then_some(())
+                    };
+                    self.progress.until(moved).await;
+                    self.health.check()?;
+                }
+            }
+        }
+    }
+
+    fn try_append_write(
+        &self,
+        layer: &Arc<Layer>,
+        range: ByteRange,
+        slices: &[Slice],
+        pieces: &[(BlockKey, u16, Slice)],
+        crcs: &[u32],
+    ) -> Result<Arc<Batch>, Refusal> {
+        let lane = self.journal.lane(&*self.world);
+        lane.append(range.len as usize, slices.len(), |batch| {
+            let mut shard = self.buffer.shard(pieces[0].0);
+            if layer.is_deleted() {
+                return Err(Refusal::Error(PoolError::NoSuchVolume(layer.volume)));
+            }
+            let new = shard.uncharged(pieces.iter().map(|p| p.0)) * self.buffer.block_bytes;
+            match self.space.fit(self.buffer.charged_bytes(), new) {
+                Fit::Fits => {}
+                Fit::Later => return Err(Refusal::Wait),
+                Fit::Never => {
+                    self.counters.refused_full.fetch_add(1, Ordering::Relaxed);
+                    return Err(Refusal::Error(PoolError::NoSpace));
+                }
+            }
+            let sequence = self.journal.take_sequence();
+            let inserted = pieces.iter().map(|(key, start, data)| Piece {
+                key: *key,
+                start: *start,
+                sectors: (data.len() as u64 / SECTOR_BYTES) as u16,
+                content: Content::Ram(data.clone()),
+            });
+            self.buffer.insert(&mut shard, sequence, batch, inserted);
+            let mut header = record(layer, range, RecordKind::Write);
+            header.sequence = sequence.0.into();
+            header.payload_bytes = (range.len as u32).into();
+            Ok(Entry { header, crcs: crcs.to_vec(), payload: slices.to_vec() })
+        })
+    }
+
+    fn append_unmap(&self, layer: &Arc<Layer>, range: ByteRange) -> Result<Arc<Batch>, PoolError> {
+        let lane = self.journal.lane(&*self.world);
+        lane.append(0, 0, |batch| {
+            let key = BlockKey { volume: layer.volume, index: range.offset / self.buffer.block_bytes };
+            let mut shard = self.buffer.shard(key);
+            if layer.is_deleted() {
+                return Err(PoolError::NoSuchVolume(layer.volume));
+            }
+            let sequence = self.journal.take_sequence();
+            self.buffer.insert(&mut shard, sequence, batch, self.zero_pieces(layer.volume, range));
+            let mut header = record(layer, range, RecordKind::Unmap);
+            header.sequence = sequence.0.into();
+            Ok(Entry { header, crcs: Vec::new(), payload: Vec::new() })
+        })
+    }
+
+    /// The blocks of a range and the sectors of each that it touches.
+    pub(crate) fn zero_pieces(&self, volume: VolumeId, range: ByteRange) -> impl Iterator<Item = Piece> {
+        let block_bytes = self.buffer.block_bytes;
+        range.split(block_bytes).map(move |piece| Piece {
+            key: BlockKey { volume, index: piece.offset / block_bytes },
+            start: (piece.offset % block_bytes / SECTOR_BYTES) as u16,
+            sectors: (piece.len / SECTOR_BYTES) as u16,
+            content: Content::Zero,
+        })
+    }
+
+    /// The data of a range cut at block boundaries, each part in one slice, and the checksum of each.
+    fn data_pieces(
+        &self,
+        volume: VolumeId,
+        range: ByteRange,
+        slices: &[Slice],
+    ) -> (Vec<(BlockKey, u16, Slice)>, Vec<u32>) {
+        let block_bytes = self.buffer.block_bytes;
+        let mut rest: std::collections::VecDeque<Slice> = slices.iter().cloned().collect();
+        range
+            .split(block_bytes)
+            .map(|piece| {
+                let data = joined(take_front(&mut rest, piece.len as usize));
+                let key = BlockKey { volume, index: piece.offset / block_bytes };
+                let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
+                let crc = crc32c(&data).0;
+                ((key, start, data), crc)
+            })
+            .unzip()
+    }
+}
+
+fn record(layer: &Layer, range: ByteRange, kind: RecordKind) -> RecordHeader {
+    let mut header: RecordHeader = zeroed();
+    header.volume = layer.volume.0.into();
+    header.generation = layer.generation.into();
+    header.sector = (range.offset / SECTOR_BYTES).into();
+    header.sectors = ((range.len / SECTOR_BYTES) as u32).into();
+    header.kind = kind as u8;
+    header
+}
+
+/// The first `len` bytes of a queue of slices, taken off it.
+fn take_front(queue: &mut std::collections::VecDeque<Slice>, mut len: usize) -> Vec<Slice> {
+    let mut taken = Vec::with_capacity(1);
+    while len > 0 {
+        let Some(front) = queue.pop_front() else { break };
+        if front.len() > len {
+            taken.push(front.slice(0, len));
+            queue.push_front(front.slice(len, front.len() - len));
+            break;
+        }
+        len -= front.len();
+        taken.push(front);
+    }
+    taken
+}
+
+/// The slices as one: itself if there is but one, else a copy.
+pub(crate) fn joined(mut slices: Vec<Slice>) -> Slice {
+    if slices.len() == 1 {
+        return slices.remove(0);
+    }
+    let mut buf = Buf::zeroed(slices.iter().map(|s| s.len()).sum());
+    let mut at = 0;
+    for slice in slices {
+        buf.as_mut_slice()[at..at + slice.len()].copy_from_slice(&slice);
+        at += slice.len();
+    }
+    buf.into_slice()
+}
