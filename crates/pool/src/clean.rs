@@ -21,13 +21,13 @@ impl Committer {
     /// Empties some segments. False if there was none worth it or no room to move anything to.
     pub(crate) async fn clean(&mut self) -> Result<bool, PoolError> {
         let pool = self.pool.clone();
-        let segment_bytes = pool.segments.segment_bytes();
+        let dense_bytes = pool.segments.dense_bytes(pool.buffer.block_bytes);
         let free = pool.segments.usage().free_slabs;
-        let mut room = free.saturating_sub(pool.space.checkpoint_slabs()) * segment_bytes * 7 / 8;
+        let mut room = free.saturating_sub(pool.space.checkpoint_slabs()) * dense_bytes * 7 / 8;
         let mut meta_room = pool.options.dirty_bytes.saturating_sub(pool.pages.dirty_bytes());
         let mut chosen = BTreeSet::new();
         while chosen.len() < SEGMENTS {
-            let Some((id, segment)) = pool.segments.emptiest(&chosen) else { break };
+            let Some((id, segment)) = pool.segments.emptiest(&chosen, dense_bytes) else { break };
             let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
             let room = if segment.stream.is_metadata() { &mut meta_room } else { &mut room };
             if live > *room {

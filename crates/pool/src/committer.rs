@@ -237,6 +237,9 @@ impl Committer {
         }
         let cleaning = self.cleaning_is_due();
         let mut did = cleaning && self.clean().await?;
+        if did && self.slabs_are_tight() {
+            return Ok(Step::Did);
+        }
         did |= match self.destage_before() {
             Some(before) => self.destage(before).await?,
             None => false,
@@ -254,8 +257,8 @@ impl Committer {
             if self.checkpoint_is_due() {
                 self.checkpoint().await?;
             }
-            if self.cleaning_is_due() {
-                self.clean().await?;
+            if self.cleaning_is_due() && self.clean().await? && self.slabs_are_tight() {
+                continue;
             }
             if !self.destage(before).await? {
                 break;
@@ -317,6 +320,11 @@ impl Committer {
 
     fn cleaning_is_due(&self) -> bool {
         self.pool.segments.usage().free_slabs < self.pool.space.clean_below()
+    }
+
+    /// True when the slabs left are for cleaner and checkpoints.
+    fn slabs_are_tight(&self) -> bool {
+        self.pool.segments.usage().free_slabs < self.pool.space.destage_slabs()
     }
 
     /// Gives back what durable checkpoints freed and no reader looks at any more.

@@ -77,7 +77,12 @@ impl Pool {
             health.clone(),
         ));
         let usage = io.segments.usage();
-        let space = SpaceGauge::new(usage.data_slabs, slab_bytes, &options);
+        let space = SpaceGauge::new(
+            usage.data_slabs,
+            slab_bytes,
+            io.segments.dense_bytes(u64::from(label.block_bytes)),
+            &options,
+        );
         space.update(usage.live_data, usage.live_meta);
         let (deleting, layers): (Vec<_>, Vec<_>) =
             catalog.layers.iter().map(|l| Arc::new(Layer::from_image(*l))).partition(|l| l.is_deleted());

@@ -9,10 +9,9 @@ use quoin_base::SECTOR_BYTES;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Space {
-    /// Bytes all data segments have.
+    /// What all data segments but the reserve hold when they are filled without gaps.
     total: u64,
     reserve_slabs: u64,
-    slab_bytes: u64,
     /// Bytes host data may take, and takes, as of the last commit.
     limit: AtomicU64,
     live: AtomicU64,
@@ -28,12 +27,13 @@ pub(crate) enum Fit {
 }
 
 impl Space {
-    pub(crate) fn new(data_slabs: u64, slab_bytes: u64, options: &PoolOptions) -> Self {
+    /// Of `data_slabs` slabs, each of which holds at most `dense_bytes` of blocks.
+    pub(crate) fn new(data_slabs: u64, slab_bytes: u64, dense_bytes: u64, options: &PoolOptions) -> Self {
         let checkpoint = options.dirty_bytes.div_ceil(slab_bytes);
+        let reserve_slabs = 2 * checkpoint + 6 + data_slabs / 32;
         let space = Self {
-            total: data_slabs * slab_bytes,
-            reserve_slabs: 2 * checkpoint + 6 + data_slabs / 32,
-            slab_bytes,
+            total: data_slabs.saturating_sub(reserve_slabs) * dense_bytes * 31 / 32,
+            reserve_slabs,
             limit: AtomicU64::new(0),
             live: AtomicU64::new(0),
         };
@@ -51,11 +51,13 @@ impl Space {
         (self.reserve_slabs / 4).max(2)
     }
 
+    /// Free slabs kept for the cleaner too: below, destage waits as long as there is anything to clean.
+    pub(crate) fn destage_slabs(&self) -> u64 {
+        self.checkpoint_slabs() + 3
+    }
+
     pub(crate) fn update(&self, live_data: u64, live_meta: u64) {
-        let reserve = self.reserve_slabs * self.slab_bytes;
-        // Row heads and the unfilled ends of rows.
-        let overhead = self.total / 64;
-        let limit = self.total.saturating_sub(reserve + overhead + 2 * live_meta);
+        let limit = self.total.saturating_sub(2 * live_meta);
         self.limit.store(limit / SECTOR_BYTES * SECTOR_BYTES, Ordering::Relaxed);
         self.live.store(live_data, Ordering::Relaxed);
     }

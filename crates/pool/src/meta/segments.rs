@@ -9,7 +9,9 @@
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{ColumnEntry, Location, PAGE_WORDS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
+    format::{
+        ColumnEntry, Location, PAGE_BYTES, PAGE_WORDS, ROW_CONTENTS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed,
+    },
     readers::ReaderEpochs,
 };
 use parking_lot::RwLock;
@@ -197,6 +199,16 @@ impl SegmentTable {
         Geometry::none(self.row_bytes).segment_bytes(self.slab_bytes)
     }
 
+    /// The most bytes of pool blocks a segment holds: all but the heads of its rows and what is too short for
+    /// a block.
+    pub(crate) fn dense_bytes(&self, block_bytes: u64) -> u64 {
+        let head = PAGE_BYTES as u64;
+        let blocks_in = |bytes: u64| (bytes.saturating_sub(head) / block_bytes).min(ROW_CONTENTS as u64);
+        let full_row = head + blocks_in(u64::from(self.row_bytes)) * block_bytes;
+        let (rows, rest) = (self.segment_bytes() / full_row, self.segment_bytes() % full_row);
+        rows * (full_row - head) + blocks_in(rest) * block_bytes
+    }
+
     /// Opens a segment on the drive with the most free slabs.
     pub(crate) fn take(&self, stream: Stream) -> Option<(SegmentId, Segment)> {
         let mut inner = self.inner.write();
@@ -272,9 +284,9 @@ impl SegmentTable {
         table.map(|(id, s)| (SegmentId(id as u32), s.clone())).collect()
     }
 
-    /// The sealed segment with the least live data among those in which at least one row could be saved,
-    /// `but` excepted.
-    pub(crate) fn emptiest(&self, but: &BTreeSet<u32>) -> Option<(SegmentId, Segment)> {
+    /// The sealed segment with the least live data, `but` excepted, if a segment could hold noticeably more,
+    /// which is `dense_bytes`.
+    pub(crate) fn emptiest(&self, but: &BTreeSet<u32>, dense_bytes: u64) -> Option<(SegmentId, Segment)> {
         let inner = self.inner.read();
         let (id, segment) = inner
             .segments
@@ -283,8 +295,7 @@ impl SegmentTable {
             .filter(|(id, s)| s.state == SegmentState::Sealed && !but.contains(&(*id as u32)))
             .min_by_key(|(_, s)| s.live_sectors)?;
         let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
-        (live + u64::from(self.row_bytes) / 2 <= self.segment_bytes())
-            .then(|| (SegmentId(id as u32), segment.clone()))
+        (live <= dense_bytes - dense_bytes / 32).then(|| (SegmentId(id as u32), segment.clone()))
     }
 
     pub(crate) fn usage(&self) -> SegmentUse {

@@ -1,0 +1,204 @@
+//! The life of a pool on simulated drives: written, read, filled, emptied, closed and opened again.
+
+use quoin_base::{ByteRange, MIB, VolumeId};
+use quoin_drive::{Roles, open_set};
+use quoin_pool::{FormatOptions, ObjectKind, Pool, PoolError, PoolOptions, Transaction, format};
+use quoin_world::{Disk, Slice};
+use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
+use std::{future::Future, sync::Arc, time::Duration};
+
+const SLAB: u32 = 256 << 10;
+
+struct Rig {
+    world: Arc<SimWorld>,
+    disks: Vec<Arc<SimDisk>>,
+}
+
+fn options() -> PoolOptions {
+    PoolOptions {
+        buffer_bytes: MIB,
+        metadata_bytes: MIB,
+        dirty_bytes: 256 << 10,
+        destage_after: Duration::from_millis(50),
+        checkpoint_after: Duration::from_millis(500),
+    }
+}
+
+impl Rig {
+    fn new(seed: u64, drives: usize, drive_bytes: u64) -> Self {
+        let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
+        let disks = (0..drives).map(|i| world.disk(&format!("d{i}"), drive_bytes)).collect();
+        let rig = Self { world, disks };
+        let both = Roles { journal: true, data: true };
+        let disks: Vec<_> = rig.disks().into_iter().map(|d| (d, both)).collect();
+        let options = FormatOptions {
+            pool_name: "test".into(),
+            slab_bytes: SLAB,
+            row_bytes: SLAB / 4,
+            journal_bytes: Some(2 * MIB),
+        };
+        rig.run(|world| async move { format(&*world, disks, options).await }).unwrap();
+        rig
+    }
+
+    fn disks(&self) -> Vec<Arc<dyn Disk>> {
+        self.disks.iter().map(|d| d.clone() as Arc<dyn Disk>).collect()
+    }
+
+    fn run<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        main: impl FnOnce(Arc<SimWorld>) -> F,
+    ) -> T {
+        self.world.run(main(self.world.clone())).unwrap()
+    }
+
+    fn open(&self) -> Arc<Pool> {
+        let disks = self.disks();
+        self.run(|world| async move { Pool::open(world, open_set(disks).await.unwrap(), options()).await })
+            .unwrap()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.world.end();
+    }
+}
+
+fn pattern(tag: u64, len: usize) -> Slice {
+    let bytes: Vec<u8> = (0..len as u64 / 8).flat_map(|i| (tag << 32 | i).to_le_bytes()).collect();
+    Slice::copy_of(&bytes)
+}
+
+async fn read(pool: &Pool, volume: VolumeId, offset: u64, len: u64) -> Vec<u8> {
+    let slices = pool.read(volume, ByteRange::new(offset, len)).await.unwrap();
+    slices.iter().flat_map(|s| s.to_vec()).collect()
+}
+
+async fn create(pool: &Pool) -> VolumeId {
+    let volume = pool.next_volume_id();
+    pool.commit(Transaction::new().create_volume(volume)).await.unwrap();
+    volume
+}
+
+#[test]
+fn what_was_written_is_read_before_and_after_destage_and_reopening() {
+    let rig = Rig::new(1, 2, 16 * MIB);
+    let pool = rig.open();
+    let volume = rig.run(|_| async move {
+        let volume = create(&pool).await;
+        pool.write(volume, 0, vec![pattern(1, 8192)]).await.unwrap();
+        pool.write(volume, 8192 + 512, vec![pattern(2, 1024)]).await.unwrap();
+        pool.write(volume, 4 * MIB - 4096, vec![pattern(3, 65536), pattern(4, 512)]).await.unwrap();
+        let check = async |pool: &Pool| {
+            assert_eq!(read(pool, volume, 0, 8192).await, *pattern(1, 8192));
+            assert_eq!(read(pool, volume, 8192, 512).await, [0; 512]);
+            assert_eq!(read(pool, volume, 8704, 1024).await, *pattern(2, 1024));
+            assert_eq!(read(pool, volume, 4 * MIB - 4096, 65536).await, *pattern(3, 65536));
+            assert_eq!(read(pool, volume, 4 * MIB - 4096 + 65536, 512).await, *pattern(4, 512));
+            assert_eq!(read(pool, volume, 100 * MIB, 8192).await, [0; 8192]);
+        };
+        check(&pool).await;
+        pool.drain().await.unwrap();
+        check(&pool).await;
+        pool.write(volume, 8192, vec![pattern(5, 512)]).await.unwrap();
+        pool.unmap(volume, ByteRange::new(512, 512)).await.unwrap();
+        assert_eq!(read(&pool, volume, 8192, 512).await, *pattern(5, 512));
+        assert_eq!(read(&pool, volume, 8704, 1024).await, *pattern(2, 1024));
+        assert_eq!(read(&pool, volume, 512, 512).await, [0; 512]);
+        assert_eq!(read(&pool, volume, 0, 512).await, pattern(1, 8192)[..512]);
+        pool.commit(Transaction::new().put(ObjectKind(1), "a", b"1".to_vec())).await.unwrap();
+        volume
+    });
+    rig.world.crash();
+    let pool = rig.open();
+    assert_eq!(pool.get(ObjectKind(1), "a"), Some(b"1".to_vec()));
+    assert!(pool.recovery().replayed_records >= 2, "{:?}", pool.recovery());
+    rig.run(|_| async move {
+        assert_eq!(read(&pool, volume, 8192, 512).await, *pattern(5, 512));
+        assert_eq!(read(&pool, volume, 8704, 1024).await, *pattern(2, 1024));
+        assert_eq!(read(&pool, volume, 512, 512).await, [0; 512]);
+        assert_eq!(read(&pool, volume, 1024, 7168).await, pattern(1, 8192)[1024..]);
+        pool.close().await.unwrap();
+        assert!(matches!(pool.read(volume, ByteRange::new(0, 512)).await, Err(PoolError::Offline { .. })));
+    });
+    let pool = rig.open();
+    assert_eq!(pool.recovery().replayed_records, 0);
+    assert_eq!(pool.volume_stats(volume).unwrap().mapped_bytes, 11 * 8192);
+    rig.run(|_| async move {
+        assert_eq!(read(&pool, volume, 4 * MIB - 4096, 65536).await, *pattern(3, 65536));
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn every_structure_turns_over_many_times_and_space_comes_back() {
+    let rig = Rig::new(2, 2, 24 * MIB);
+    let pool = rig.open();
+    rig.run(|_| async move {
+        let volume = create(&pool).await;
+        // 8 MiB of live data, written over twenty times in two orders.
+        for round in 0..20u64 {
+            for i in 0..1024u64 {
+                let block = if round % 2 == 0 { i } else { i * 389 % 1024 };
+                pool.write(volume, block * 8192, vec![pattern(round << 16 | block, 8192)]).await.unwrap();
+            }
+        }
+        for block in 0..1024u64 {
+            assert_eq!(read(&pool, volume, block * 8192, 8192).await, *pattern(19 << 16 | block, 8192));
+        }
+        pool.drain().await.unwrap();
+        let stats = pool.stats();
+        assert_eq!(stats.live_bytes, 8 * MIB);
+        assert!(stats.journal_wraps > 5 && stats.checkpoints > 5, "{stats:?}");
+        assert!(stats.destaged_bytes > 3 * stats.capacity_bytes, "{stats:?}");
+        pool.unmap(volume, ByteRange::new(0, 8 * MIB)).await.unwrap();
+        pool.drain().await.unwrap();
+        assert_eq!(pool.stats().live_bytes, 0);
+        assert_eq!(pool.volume_stats(volume).unwrap().mapped_bytes, 0);
+        pool.commit(Transaction::new().delete_volume(volume)).await.unwrap();
+        assert!(matches!(pool.read(volume, ByteRange::new(0, 512)).await, Err(PoolError::NoSuchVolume(_))));
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_full_pool_refuses_new_data_and_heals_when_space_returns() {
+    let rig = Rig::new(3, 2, 16 * MIB);
+    let pool = rig.open();
+    rig.run(|_| async move {
+        let (a, b) = (create(&pool).await, create(&pool).await);
+        let mut filled = 0;
+        loop {
+            match pool.write(a, filled * 8192, vec![pattern(filled, 8192)]).await {
+                Ok(()) => filled += 1,
+                Err(PoolError::NoSpace) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(filled * 8192 > pool.stats().capacity_bytes / 2, "{:?}", pool.stats());
+        assert!(matches!(pool.write(b, 0, vec![pattern(0, 8192)]).await, Err(PoolError::NoSpace)));
+        assert_eq!(read(&pool, a, 0, 8192).await, *pattern(0, 8192));
+        pool.commit(Transaction::new().put(ObjectKind(1), "still", b"works".to_vec())).await.unwrap();
+        // Half of it, every other block: only cleaning can turn this into free segments.
+        for i in (0..filled).step_by(2) {
+            pool.unmap(a, ByteRange::new(i * 8192, 8192)).await.unwrap();
+        }
+        pool.drain().await.unwrap();
+        for i in 0..filled / 3 {
+            pool.write(b, i * 8192, vec![pattern(1 << 20 | i, 8192)]).await.unwrap();
+        }
+        for i in 0..filled / 3 {
+            assert_eq!(read(&pool, b, i * 8192, 8192).await, *pattern(1 << 20 | i, 8192));
+        }
+        for i in (1..filled).step_by(2) {
+            assert_eq!(read(&pool, a, i * 8192, 8192).await, *pattern(i, 8192));
+        }
+        assert!(pool.stats().cleaned_bytes > 0);
+        pool.commit(Transaction::new().delete_volume(a)).await.unwrap();
+        while pool.stats().live_bytes > filled / 3 * 8192 {
+            pool.drain().await.unwrap();
+        }
+        pool.close().await.unwrap();
+    });
+}
