@@ -7,6 +7,7 @@ mod load;
 mod postgres;
 mod process;
 mod rounds;
+mod sweep;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
@@ -47,7 +48,8 @@ fn main() -> Result<()> {
     for (path, package) in TOOLS {
         ensure!(std::path::Path::new(path).exists(), "{path} is missing; Debian package: {package}");
     }
-    let work = work.unwrap_or_else(|| PathBuf::from(format!("/var/tmp/quoin-trial-{}", std::process::id())));
+    sweep::leftovers()?;
+    let work = work.unwrap_or_else(|| PathBuf::from(format!("{}{}", sweep::WORK_PREFIX, std::process::id())));
     std::fs::create_dir(&work).with_context(|| format!("making the work directory {}", work.display()))?;
     watch_for_interrupt()?;
     let ended = postgres(plan, &work);

@@ -119,7 +119,7 @@ impl Trial {
         let seconds = self.plan.seconds as f64;
         let load_time = Duration::from_secs_f64(self.rng.random_range(seconds * 0.5..=seconds * 1.5));
         self.watch(&running, load_time)?;
-        self.array.kill()?;
+        self.crash_array()?;
         self.say(&format!("round {number}: array killed after {} commits", commits(&running)));
         if number % 2 == 1 {
             self.crash_host(running)?;
@@ -145,7 +145,6 @@ impl Trial {
         self.postgres.ended()?;
         host.gone()?;
         self.load.stop(&self.runtime, running)?;
-        self.power_cut()?;
         drop_page_cache()?;
         self.restart_array()?;
         let host = self.host.insert(Attached::attach(&self.work, &self.array.target()?)?);
@@ -158,7 +157,6 @@ impl Trial {
     /// PostgreSQL and the attach chain live on while the array is gone.
     fn outlive(&mut self, running: Running) -> Result<()> {
         let killed = Instant::now();
-        self.power_cut()?;
         let outage = self.rng.random_range(0.0..3.0);
         pause(Duration::from_secs_f64(outage))?;
         self.restart_array()?;
@@ -218,16 +216,18 @@ impl Trial {
         Ok(())
     }
 
-    fn power_cut(&mut self) -> Result<()> {
-        if let (Some(mode), Some(drives)) = (self.plan.power_cut, &self.drives) {
-            let seed = self.rng.random();
-            let cut = drives.shelf().power_cut(mode, seed)?;
-            drives.shelf().restore();
-            self.say(&format!(
-                "power cut: un-flushed writes lost {}, torn {}, kept {}",
-                cut.lost, cut.torn, cut.kept
-            ));
-        }
+    /// Kills the array; if the plan says so the power of its drives goes first, in the middle of their work.
+    fn crash_array(&mut self) -> Result<()> {
+        let Some((mode, drives)) = self.plan.power_cut.zip(self.drives.as_ref()) else {
+            return self.array.kill();
+        };
+        let cut = drives.shelf().power_cut(mode, self.rng.random())?;
+        self.array.kill()?;
+        drives.shelf().restore();
+        self.say(&format!(
+            "power cut: un-flushed writes lost {}, torn {}, kept {}",
+            cut.lost, cut.torn, cut.kept
+        ));
         Ok(())
     }
 
