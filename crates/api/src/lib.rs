@@ -1,1 +1,20 @@
-//! To be written.
+//! The types of the management interface, as JSON carries them: what the server sends and clients read.
+//!
+//! Promises: within `/api/v1` fields are only ever added to answers; a request with a field that is not listed
+//! here is refused. Sizes are bytes, times are milliseconds since the Unix epoch, and units end the names.
+//! Holds no logic beyond defaults.
+
+mod event;
+mod host;
+mod problem;
+mod status;
+mod volume;
+
+pub use event::{Event, Severity};
+pub use host::{Host, HostCreate, HostMapping, Mapping, MappingCreate, Session};
+pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
+pub use status::{Capacity, Drive, Engine, Objects, Recovery, State, Status};
+pub use volume::{Volume, VolumeCreate, VolumeMapping};
+
+/// The path under which every resource of this version lives.
+pub const BASE_PATH: &str = "/api/v1";

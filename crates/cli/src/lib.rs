@@ -1,1 +1,19 @@
-//! To be written.
+//! The command line client: each command is one request to the management interface, shown as a table or JSON.
+//!
+//! Promises to scripts: JSON on standard output is what the interface answered; a failure goes to standard
+//! error with what, why and what next, and its exit code is 1, or 2 for a wrong command line. Decides nothing
+//! and stores nothing. Assumes that the data directory or the environment tells where the array is.
+
+mod client;
+mod command;
+mod failure;
+mod output;
+mod size;
+mod time;
+mod view;
+
+pub use client::{API_FILE, Client, TOKEN_FILE};
+pub use command::{Command, Global, run};
+pub use failure::Failure;
+pub use output::{Format, Output};
+pub use size::{Size, parse_size, size_text};

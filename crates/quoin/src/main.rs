@@ -1,2 +1,65 @@
-//! Entry point.
-fn main() {}
+//! The quoin binary: makes an array, serves it, checks it, and talks to it. Wiring only.
+
+mod bay;
+mod check;
+mod config;
+mod init;
+mod serve;
+
+use clap::{Parser, Subcommand};
+use quoin_cli::{Failure, Format, Global};
+use std::process::ExitCode;
+
+/// Quoin, a software-defined storage array
+#[derive(Parser)]
+#[command(
+    version,
+    about,
+    after_help = "Examples:\n  quoin init --data /srv/a --drives 4 --drive-size 8G\n  \
+                  quoin serve --data /srv/a --iscsi 127.0.0.1:3260 --api 127.0.0.1:8470\n  \
+                  quoin --data /srv/a volume create v1 --size 4G\n  \
+                  quoin --data /srv/a host create h1 --initiator iqn.2026-11.test:h1\n  \
+                  quoin --data /srv/a map v1 --host h1 --lun 1\n  \
+                  quoin --data /srv/a status"
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make an array: initialise its drives and its data directory
+    Init(init::Args),
+    /// Serve an array in the foreground
+    Serve(serve::Args),
+    /// Check an array that is not running: walk everything on its drives
+    #[command(after_help = check::EXAMPLES)]
+    Check,
+    #[command(flatten)]
+    Client(quoin_cli::Command),
+}
+
+fn main() -> ExitCode {
+    let Cli { global, command } = Cli::parse();
+    let outcome = match command {
+        Command::Init(args) => init::run(&global, args),
+        Command::Serve(args) => serve::run(&global, args),
+        Command::Check => check::run(&global),
+        Command::Client(command) => quoin_cli::run(&global, command),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => tell(&global, &failure),
+    }
+}
+
+fn tell(global: &Global, failure: &Failure) -> ExitCode {
+    match global.output {
+        Format::Table => eprintln!("{failure}"),
+        Format::Json => eprintln!("{}", failure.json()),
+    }
+    ExitCode::from(failure.exit_code)
+}

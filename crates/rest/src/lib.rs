@@ -1,1 +1,17 @@
-//! To be written.
+//! The management interface over HTTP: `/api/v1`, its OpenAPI document and its bearer token.
+//!
+//! Promises: every request but the one for the document needs the token; every refusal is an RFC 9457 problem
+//! that says what, which object, why and what next; a request that began is finished even if its client goes
+//! away. The OpenAPI document is made from the handlers themselves. Decides nothing: the array does. Assumes a
+//! tokio runtime that is not one of the array's threads.
+
+mod auth;
+mod document;
+mod extract;
+mod failure;
+mod routes;
+mod server;
+
+pub use auth::Token;
+pub use document::document;
+pub use server::{Server, router, serve};

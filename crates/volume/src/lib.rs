@@ -1,5 +1,22 @@
 //! Volumes: identity, size and the block device that front ends serve.
+//!
+//! Promises: a [`Volume`] keeps its identity for life, also when the pool under it goes offline and another
+//! [`quoin_pool::Pool`] instance takes its place in the [`PoolSlot`]; what [`Volumes`] reports as created or
+//! deleted is hardened. Knows nothing of hosts, LUNs or protocols. Assumes of the pool that a transaction is
+//! atomic and that what it committed comes back when it is opened again.
 
 mod device;
+mod error;
+mod name;
+mod record;
+mod slot;
+mod volume;
+mod volumes;
 
 pub use device::{BlockDevice, DeviceError};
+pub use error::VolumeError;
+pub use name::{BadName, NAME_LEN_MAX, check_name};
+pub use record::VOLUME_OBJECT;
+pub use slot::PoolSlot;
+pub use volume::Volume;
+pub use volumes::{MAX_SIZE_BYTES, Restored, VolumeSpec, Volumes};

@@ -1,0 +1,196 @@
+//! How the array is.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// Whether the array serves its volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// The pool is being opened for the first time.
+    Starting,
+    /// Volumes are served.
+    Online,
+    /// The pool is not open; management goes on, and opening it is tried again every few seconds.
+    Offline,
+    /// A clean stop is under way.
+    Stopping,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Starting => "starting",
+            Self::Online => "online",
+            Self::Offline => "offline",
+            Self::Stopping => "stopping",
+        })
+    }
+}
+
+/// How the array is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Status {
+    /// True when volumes are served.
+    pub ready: bool,
+    /// The state behind it.
+    pub state: State,
+    /// Why it is not ready; null when it is.
+    pub reason: Option<String>,
+    /// The array's name.
+    pub name: String,
+    /// The pool's identity, as every drive's label holds it.
+    pub pool: Uuid,
+    /// The target's iSCSI name.
+    #[schema(example = "iqn.2026-11.io.quoin:0f4e7a1c22b9")]
+    pub iqn: String,
+    /// Addresses at which iSCSI is served.
+    pub portals: Vec<String>,
+    /// The version of the software.
+    pub version: String,
+    /// Seconds since the process started.
+    pub uptime_s: u64,
+    /// How many objects there are.
+    pub objects: Objects,
+    /// Space; null while the pool is offline.
+    pub capacity: Option<Capacity>,
+    /// What the last opening of the pool had to do; null while it is offline.
+    pub recovery: Option<Recovery>,
+    /// What the engine did since the pool was opened; null while it is offline.
+    pub engine: Option<Engine>,
+    /// The drives, in the order of the configuration.
+    pub drives: Vec<Drive>,
+}
+
+/// How many objects there are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Objects {
+    /// Volumes.
+    pub volumes: usize,
+    /// Hosts.
+    pub hosts: usize,
+    /// Mappings of a volume to a host.
+    pub mappings: usize,
+    /// Sessions logged in.
+    pub sessions: usize,
+}
+
+/// Space in the pool, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Capacity {
+    /// What the segments of all drives could hold.
+    pub total_bytes: u64,
+    /// What host data may take of it: the rest is for metadata and reserve.
+    pub usable_bytes: u64,
+    /// Taken by host data, on drives or on the way there.
+    pub used_bytes: u64,
+    /// Taken by metadata.
+    pub metadata_bytes: u64,
+    /// The sizes of all volumes together.
+    pub provisioned_bytes: u64,
+}
+
+/// A drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Drive {
+    /// Its path.
+    pub path: String,
+    /// True when it is open and has not failed.
+    pub online: bool,
+    /// Why it is not online; null when it is.
+    pub reason: Option<String>,
+    /// Its size; null while it is not open.
+    pub size_bytes: Option<u64>,
+    /// It holds a part of the journal.
+    pub journal: bool,
+    /// It holds data.
+    pub data: bool,
+    /// Reads done since it was opened.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes done since it was opened.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Flushes done since it was opened.
+    pub flushes: u64,
+    /// Operations that failed.
+    pub errors: u64,
+}
+
+/// What the last opening of the pool had to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Recovery {
+    /// From the first read to the moment the pool served.
+    pub duration_ms: f64,
+    /// Journal records applied.
+    pub replayed_records: u64,
+    /// Bytes of host data they carry.
+    pub replayed_bytes: u64,
+    /// Batches found in the journal, obsolete ones included.
+    pub batches: u64,
+    /// Batches that were torn, never acknowledged, and dropped.
+    pub torn_batches: u64,
+    /// The checkpoint it started from.
+    pub checkpoint_generation: u64,
+}
+
+/// What the engine holds, and what it did since the pool was opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Engine {
+    /// Host data acknowledged and not destaged yet.
+    pub buffered_bytes: u64,
+    /// RAM the write buffer takes.
+    pub buffer_ram_bytes: u64,
+    /// RAM that metadata pages take.
+    pub metadata_ram_bytes: u64,
+    /// Segments in all.
+    pub segments: u64,
+    /// Segments that are free.
+    pub free_segments: u64,
+    /// Journal extents in all.
+    pub journal_extents: u64,
+    /// Journal extents in use.
+    pub journal_extents_used: u64,
+    /// Written to the journal.
+    pub journal_bytes: u64,
+    /// Batches written to the journal.
+    pub journal_batches: u64,
+    /// How many times the journal has been gone through.
+    pub journal_wraps: u64,
+    /// Host writes.
+    pub writes: u64,
+    /// Written by hosts.
+    pub written_bytes: u64,
+    /// Host reads.
+    pub reads: u64,
+    /// Read by hosts.
+    pub read_bytes: u64,
+    /// Unmapped by hosts.
+    pub unmapped_bytes: u64,
+    /// Writes that were delayed because buffer or journal were filling up.
+    pub throttled_writes: u64,
+    /// Writes refused because the pool was full.
+    pub refused_writes: u64,
+    /// Blocks destaged.
+    pub destaged_blocks: u64,
+    /// Written to segments by destage.
+    pub destaged_bytes: u64,
+    /// Written to segments by the cleaner.
+    pub cleaned_bytes: u64,
+    /// Checkpoints made.
+    pub checkpoints: u64,
+    /// Written by checkpoints.
+    pub checkpoint_bytes: u64,
+    /// Time spent in checkpoints.
+    pub checkpoint_ms: f64,
+    /// Metadata pages read from drives.
+    pub metadata_loads: u64,
+    /// Blocks that could not be read back correctly, each time one was met.
+    pub medium_errors: u64,
+    /// Blocks lost because what lay below a partial write was unreadable.
+    pub lost_blocks: u64,
+}

@@ -1,0 +1,207 @@
+//! Which host sees which volume as which LUN: plain state, checks, and no I/O.
+//!
+//! Invariants:
+//! 1. An initiator belongs to at most one host.
+//! 2. A host sees a volume at most once, and has at most one volume at a LUN.
+//! 3. Every mapping's host exists.
+
+use crate::{
+    ArrayError,
+    initiator::normalise,
+    record::{HOST_OBJECT, HostRecord, MAPPING_OBJECT, MappingRecord, decode},
+};
+use quoin_base::VolumeId;
+use quoin_pool::Pool;
+use quoin_target::Lun;
+use quoin_volume::check_name;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many volumes a host can see: so many mappings still go in one transaction.
+const MAPPINGS_PER_HOST: usize = 1000;
+
+/// Hosts and mappings.
+#[derive(Default)]
+pub(crate) struct Access {
+    hosts: BTreeMap<String, HostRecord>,
+    mappings: BTreeMap<(String, u16), VolumeId>,
+}
+
+impl Access {
+    pub(crate) fn read(pool: &Pool) -> Result<Self, ArrayError> {
+        let mut access = Self::default();
+        for (key, value) in pool.list(HOST_OBJECT) {
+            access.add_host(decode(&key, &value)?);
+        }
+        for (key, value) in pool.list(MAPPING_OBJECT) {
+            access.add_mapping(decode(&key, &value)?);
+        }
+        Ok(access)
+    }
+
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &HostRecord> {
+        self.hosts.values()
+    }
+
+    pub(crate) fn host(&self, name: &str) -> Result<&HostRecord, ArrayError> {
+        self.hosts.get(name).ok_or_else(|| ArrayError::NoHost { name: name.to_owned() })
+    }
+
+    pub(crate) fn host_of(&self, initiator: &str) -> Option<&HostRecord> {
+        self.hosts().find(|host| host.initiators.iter().any(|own| own == initiator))
+    }
+
+    /// All mappings, by host and LUN.
+    pub(crate) fn mappings(&self) -> impl Iterator<Item = MappingRecord> {
+        self.mappings.iter().map(|((host, lun), volume)| MappingRecord {
+            host: host.clone(),
+            lun: *lun,
+            volume: *volume,
+        })
+    }
+
+    /// The mappings of one host, by LUN.
+    pub(crate) fn mappings_of_host(&self, host: &str) -> Vec<MappingRecord> {
+        self.mappings().filter(|mapping| mapping.host == host).collect()
+    }
+
+    /// The mappings of one volume, by host.
+    pub(crate) fn mappings_of_volume(&self, volume: VolumeId) -> Vec<MappingRecord> {
+        self.mappings().filter(|mapping| mapping.volume == volume).collect()
+    }
+
+    /// The host that may be created so, or why not.
+    pub(crate) fn plan_host(
+        &self,
+        name: &str,
+        initiators: &[String],
+        now_ms: u64,
+    ) -> Result<HostRecord, ArrayError> {
+        check_name(name)?;
+        if let Some(existing) = self.hosts.get(name) {
+            let initiators = existing.initiators.clone();
+            return Err(ArrayError::HostExists { name: name.to_owned(), initiators });
+        }
+        let names = initiators.iter().map(|given| normalise(given)).collect::<Result<BTreeSet<_>, _>>()?;
+        if names.is_empty() {
+            return Err(ArrayError::NoInitiator { host: name.to_owned() });
+        }
+        for initiator in &names {
+            if let Some(other) = self.host_of(initiator) {
+                return Err(ArrayError::InitiatorTaken {
+                    initiator: initiator.clone(),
+                    host: other.name.clone(),
+                });
+            }
+        }
+        let initiators = names.into_iter().collect();
+        Ok(HostRecord { name: name.to_owned(), initiators, created_ms: now_ms })
+    }
+
+    /// The mapping that may be made so, or why not. `volume_named` tells the names of volumes for messages.
+    pub(crate) fn plan_mapping(
+        &self,
+        volume: VolumeId,
+        host: &str,
+        lun: Option<u16>,
+        volume_named: impl Fn(VolumeId) -> String,
+    ) -> Result<MappingRecord, ArrayError> {
+        let host = self.host(host)?.name.clone();
+        let theirs = self.mappings_of_host(&host);
+        if let Some(existing) = theirs.iter().find(|mapping| mapping.volume == volume) {
+            return Err(ArrayError::MappedAlready { volume: volume_named(volume), host, lun: existing.lun });
+        }
+        if theirs.len() >= MAPPINGS_PER_HOST {
+            return Err(ArrayError::LunsUsedUp { host });
+        }
+        let is_free = |lun: &u16| !self.mappings.contains_key(&(host.clone(), *lun));
+        let lun = match lun {
+            Some(lun) if lun > Lun::MAX => return Err(ArrayError::LunOutOfRange { lun }),
+            Some(lun) if !is_free(&lun) => {
+                let volume = volume_named(self.mappings[&(host.clone(), lun)]);
+                return Err(ArrayError::LunTaken { host, lun, volume });
+            }
+            Some(lun) => lun,
+            None => match (0..=Lun::MAX).find(is_free) {
+                Some(lun) => lun,
+                None => return Err(ArrayError::LunsUsedUp { host }),
+            },
+        };
+        Ok(MappingRecord { host, lun, volume })
+    }
+
+    pub(crate) fn add_host(&mut self, host: HostRecord) {
+        self.hosts.insert(host.name.clone(), host);
+    }
+
+    pub(crate) fn remove_host(&mut self, name: &str) {
+        self.hosts.remove(name);
+    }
+
+    pub(crate) fn add_mapping(&mut self, mapping: MappingRecord) {
+        self.mappings.insert((mapping.host, mapping.lun), mapping.volume);
+    }
+
+    pub(crate) fn remove_mapping(&mut self, mapping: &MappingRecord) {
+        self.mappings.remove(&(mapping.host.clone(), mapping.lun));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1: VolumeId = VolumeId(1);
+    const V2: VolumeId = VolumeId(2);
+
+    fn with_host() -> Access {
+        let mut access = Access::default();
+        let host = access.plan_host("h1", &["iqn.2026-11.test:H1".into()], 5).unwrap();
+        assert_eq!(host.initiators, ["iqn.2026-11.test:h1"]);
+        access.add_host(host);
+        access
+    }
+
+    fn named(id: VolumeId) -> String {
+        format!("v{id}")
+    }
+
+    #[test]
+    fn hosts_are_refused_with_what_is_in_the_way() {
+        let access = with_host();
+        let plan = |name: &str, initiators: &[&str]| {
+            let initiators: Vec<String> = initiators.iter().map(|i| (*i).to_owned()).collect();
+            access.plan_host(name, &initiators, 0)
+        };
+        assert!(matches!(plan("h1", &["iqn.2026-11.test:h2"]), Err(ArrayError::HostExists { .. })));
+        assert!(matches!(plan("h2", &[]), Err(ArrayError::NoInitiator { .. })));
+        assert!(matches!(plan("H2", &["iqn.2026-11.test:h2"]), Err(ArrayError::Name(_))));
+        let taken = plan("h2", &["IQN.2026-11.TEST:h1"]).unwrap_err();
+        assert!(matches!(taken, ArrayError::InitiatorTaken { host, .. } if host == "h1"));
+    }
+
+    #[test]
+    fn luns_are_given_lowest_first_and_only_once() {
+        let mut access = with_host();
+        let first = access.plan_mapping(V1, "h1", None, named).unwrap();
+        assert_eq!(first.lun, 0);
+        access.add_mapping(first.clone());
+        let error = access.plan_mapping(V1, "h1", Some(3), named).unwrap_err();
+        assert!(matches!(error, ArrayError::MappedAlready { lun: 0, .. }));
+        let error = access.plan_mapping(V2, "h1", Some(0), named).unwrap_err();
+        assert!(matches!(error, ArrayError::LunTaken { volume, .. } if volume == "v1"));
+        let error = access.plan_mapping(V2, "h1", Some(16384), named).unwrap_err();
+        assert!(matches!(error, ArrayError::LunOutOfRange { lun: 16384 }));
+        assert!(matches!(access.plan_mapping(V2, "h9", None, named), Err(ArrayError::NoHost { .. })));
+        assert_eq!(access.plan_mapping(V2, "h1", None, named).unwrap().lun, 1);
+        access.remove_mapping(&first);
+        assert_eq!(access.plan_mapping(V2, "h1", None, named).unwrap().lun, 0);
+        for n in 0..1000 {
+            access.add_mapping(MappingRecord {
+                host: "h1".into(),
+                lun: n,
+                volume: VolumeId(100 + u32::from(n)),
+            });
+        }
+        assert!(matches!(access.plan_mapping(V2, "h1", None, named), Err(ArrayError::LunsUsedUp { .. })));
+    }
+}

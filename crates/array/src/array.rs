@@ -1,0 +1,103 @@
+//! The array: its state, and how a change of it is made.
+
+use crate::{ArrayError, Bay, access::Access, events::Events, supervise::Drives};
+use parking_lot::Mutex;
+use quoin_api::{Event, Severity};
+use quoin_base::PoolId;
+use quoin_pool::{Pool, PoolOptions, Transaction};
+use quoin_target::Target;
+use quoin_volume::{PoolSlot, Volume, VolumeError, Volumes};
+use quoin_world::{AsyncMutex, Event as Wake, Nanos, World};
+use std::sync::{Arc, atomic::AtomicBool};
+
+/// What an array is told at its start.
+#[derive(Clone, Debug)]
+pub struct ArrayOptions {
+    /// What people call it.
+    pub name: String,
+    /// The identity of its pool; drives of another are refused.
+    pub pool: PoolId,
+    /// The target's iSCSI name.
+    pub iqn: String,
+    /// The version of the software, to report.
+    pub version: String,
+    /// Addresses at which iSCSI is served, to report.
+    pub portals: Vec<String>,
+    /// How its pool is opened.
+    pub pool_options: PoolOptions,
+}
+
+/// One array. Changes are made one after the other, each in one transaction with the event that tells of it.
+pub struct Array {
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) bay: Box<dyn Bay>,
+    pub(crate) options: ArrayOptions,
+    pub(crate) slot: Arc<PoolSlot>,
+    pub(crate) volumes: Volumes,
+    pub(crate) access: Mutex<Access>,
+    pub(crate) events: Events,
+    pub(crate) target: Arc<Target<Volume>>,
+    pub(crate) drives: Mutex<Drives>,
+    pub(crate) changes: AsyncMutex,
+    pub(crate) started: Nanos,
+    /// Opening the pool was tried to its end at least once.
+    pub(crate) attempted: AtomicBool,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) wake: Wake,
+}
+
+impl Array {
+    /// An array whose pool is not open yet; [`Array::run`] opens it and keeps it open.
+    pub fn new(
+        world: Arc<dyn World>,
+        bay: Box<dyn Bay>,
+        target: Arc<Target<Volume>>,
+        options: ArrayOptions,
+    ) -> Arc<Self> {
+        let slot = Arc::new(PoolSlot::empty("the pool is being opened"));
+        Arc::new(Self {
+            volumes: Volumes::new(world.clone(), slot.clone()),
+            access: Mutex::default(),
+            events: Events::new(world.clone()),
+            drives: Mutex::new(Drives::new(bay.paths())),
+            changes: AsyncMutex::new(),
+            started: world.now(),
+            attempted: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            wake: Wake::new(),
+            world,
+            bay,
+            options,
+            slot,
+            target,
+        })
+    }
+
+    /// The newest `limit` events of at least `severity`, newest first.
+    pub fn events(&self, limit: usize, severity: Severity) -> Vec<Event> {
+        self.events.newest(limit, severity)
+    }
+
+    /// The target that serves its volumes.
+    pub fn target(&self) -> &Arc<Target<Volume>> {
+        &self.target
+    }
+
+    pub(crate) fn pool(&self) -> Result<Arc<Pool>, ArrayError> {
+        self.slot.get().map_err(|reason| VolumeError::Offline { reason }.into())
+    }
+
+    /// Commits a change together with the event that tells of it. Called with `changes` held.
+    pub(crate) async fn commit(
+        &self,
+        tx: Transaction,
+        object: impl Into<String>,
+        text: impl Into<String>,
+    ) -> Result<(), ArrayError> {
+        let pool = self.pool()?;
+        let (tx, staged) = self.events.stage(tx, Some((object.into(), text.into())));
+        pool.commit(tx).await?;
+        self.events.saved(staged);
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! The control plane of one array: volumes, hosts, mappings, events and status, over one pool and one target.
+//!
+//! Promises: what an operation reported as done is hardened in the pool's catalog and comes back with it; the
+//! target shows each initiator exactly what the mappings say; when the pool goes offline (a drive failed or is
+//! missing) management goes on, status and events say why, and the pool is opened again when its drives are
+//! back, under the volumes and sessions that stayed. Does no networking and opens no file: drives come from a
+//! [`Bay`]. Assumes that it is called on a data thread of its world.
+
+mod access;
+mod array;
+mod bay;
+mod error;
+mod events;
+mod exports;
+mod hosts;
+mod initiator;
+mod mappings;
+mod record;
+mod status;
+mod supervise;
+mod volumes;
+
+pub use array::{Array, ArrayOptions};
+pub use bay::Bay;
+pub use error::ArrayError;
+pub use events::KEPT as EVENTS_KEPT;
+pub use initiator::is_target_name;
+pub use record::{EVENT_OBJECT, HOST_OBJECT, MAPPING_OBJECT};

@@ -1,0 +1,88 @@
+//! Hosts, mappings and events as the pool's catalog keeps them: JSON, each with the version of its form.
+//!
+//! Hosts are keyed by name, mappings by host name and LUN, events by number.
+
+use crate::ArrayError;
+use quoin_api::Severity;
+use quoin_base::VolumeId;
+use quoin_pool::ObjectKind;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// The kind of catalog object that holds a host.
+pub const HOST_OBJECT: ObjectKind = ObjectKind(2);
+/// The kind of catalog object that holds a mapping.
+pub const MAPPING_OBJECT: ObjectKind = ObjectKind(3);
+/// The kind of catalog object that holds an event.
+pub const EVENT_OBJECT: ObjectKind = ObjectKind(5);
+
+const VERSION: u32 = 1;
+
+/// A record around its version.
+#[derive(Serialize, Deserialize)]
+struct Versioned<T> {
+    version: u32,
+    #[serde(flatten)]
+    record: T,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HostRecord {
+    pub(crate) name: String,
+    pub(crate) initiators: Vec<String>,
+    pub(crate) created_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MappingRecord {
+    pub(crate) host: String,
+    pub(crate) lun: u16,
+    pub(crate) volume: VolumeId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EventRecord {
+    pub(crate) number: u64,
+    pub(crate) at_ms: u64,
+    pub(crate) severity: Severity,
+    pub(crate) object: String,
+    pub(crate) text: String,
+}
+
+pub(crate) fn mapping_key(host: &str, lun: u16) -> String {
+    format!("{host}/{lun:05}")
+}
+
+pub(crate) fn event_key(number: u64) -> String {
+    format!("{number:020}")
+}
+
+pub(crate) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
+    serde_json::to_vec(&Versioned { version: VERSION, record })
+        .expect("a struct of plain fields is always JSON")
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, ArrayError> {
+    let bad = |why: String| ArrayError::Record { key: key.to_owned(), why };
+    let Versioned { version, record } = serde_json::from_slice(bytes).map_err(|e| bad(e.to_string()))?;
+    if version != VERSION {
+        return Err(bad(format!("is of version {version}, not {VERSION}")));
+    }
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_keep_their_form() {
+        let mapping = MappingRecord { host: "h1".into(), lun: 7, volume: VolumeId(3) };
+        let bytes = encode(&mapping);
+        assert_eq!(String::from_utf8_lossy(&bytes), r#"{"version":1,"host":"h1","lun":7,"volume":3}"#);
+        assert_eq!(decode::<MappingRecord>("k", &bytes).unwrap(), mapping);
+        let newer = r#"{"version":2,"host":"h1","lun":7,"volume":3}"#;
+        let error = decode::<MappingRecord>("h1/00007", newer.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("h1/00007") && error.contains("version 2"), "{error}");
+        assert_eq!(mapping_key("h1", 7), "h1/00007");
+    }
+}

@@ -1,0 +1,134 @@
+//! How the array is, in figures.
+
+use crate::{Array, supervise::DriveSlot};
+use quoin_api as api;
+use quoin_pool::{Pool, PoolState, PoolStats};
+use quoin_volume::{BlockDevice, Volume};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+impl Array {
+    /// How the array is.
+    pub fn status(&self) -> api::Status {
+        let pool = self.slot.get();
+        let reason = match &pool {
+            Ok(pool) => match pool.state() {
+                PoolState::Online => None,
+                PoolState::Offline { reason } => Some(reason),
+            },
+            Err(reason) => Some(reason.clone()),
+        };
+        let state = if self.stopping.load(Ordering::Acquire) {
+            api::State::Stopping
+        } else if reason.is_none() {
+            api::State::Online
+        } else if self.attempted.load(Ordering::Acquire) {
+            api::State::Offline
+        } else {
+            api::State::Starting
+        };
+        let pool = pool.ok().filter(|_| reason.is_none());
+        let stats = pool.as_ref().map(|pool| pool.stats());
+        let volumes = self.volumes.list();
+        let access = self.access.lock();
+        api::Status {
+            ready: state == api::State::Online,
+            state,
+            reason,
+            name: self.options.name.clone(),
+            pool: self.options.pool.0,
+            iqn: self.options.iqn.clone(),
+            portals: self.options.portals.clone(),
+            version: self.options.version.clone(),
+            uptime_s: self.world.now().since(self.started).as_secs(),
+            objects: api::Objects {
+                volumes: volumes.len(),
+                hosts: access.hosts().count(),
+                mappings: access.mappings().count(),
+                sessions: self.target.sessions().len(),
+            },
+            capacity: stats.as_ref().map(|stats| capacity(stats, &volumes)),
+            recovery: pool.as_deref().map(recovery),
+            engine: stats.as_ref().map(engine),
+            drives: self.drives.lock().0.iter().map(drive).collect(),
+        }
+    }
+}
+
+fn drive(slot: &DriveSlot) -> api::Drive {
+    let label = slot.drive.as_ref().map(|drive| drive.label());
+    let counters = slot.drive.as_ref().map(|drive| drive.counters()).unwrap_or_default();
+    api::Drive {
+        path: slot.path.clone(),
+        online: slot.drive.as_ref().is_some_and(|drive| !drive.is_failed()),
+        reason: slot.fault.clone(),
+        size_bytes: label.as_ref().map(|label| label.len_bytes),
+        journal: label.as_ref().is_some_and(|label| label.roles.journal),
+        data: label.as_ref().is_some_and(|label| label.roles.data),
+        reads: counters.reads,
+        read_bytes: counters.read_bytes,
+        writes: counters.writes,
+        write_bytes: counters.write_bytes,
+        flushes: counters.flushes,
+        errors: counters.errors,
+    }
+}
+
+fn capacity(stats: &PoolStats, volumes: &[Arc<Volume>]) -> api::Capacity {
+    api::Capacity {
+        total_bytes: stats.capacity_bytes,
+        usable_bytes: stats.usable_bytes,
+        used_bytes: stats.live_bytes + stats.buffered_bytes,
+        metadata_bytes: stats.metadata_bytes,
+        provisioned_bytes: volumes.iter().map(|volume| volume.size_bytes()).sum(),
+    }
+}
+
+fn recovery(pool: &Pool) -> api::Recovery {
+    let stats = pool.recovery();
+    api::Recovery {
+        duration_ms: milliseconds(stats.duration),
+        replayed_records: stats.replayed_records,
+        replayed_bytes: stats.replayed_bytes,
+        batches: stats.batches,
+        torn_batches: stats.torn_batches,
+        checkpoint_generation: stats.checkpoint_generation,
+    }
+}
+
+fn engine(stats: &PoolStats) -> api::Engine {
+    api::Engine {
+        buffered_bytes: stats.buffered_bytes,
+        buffer_ram_bytes: stats.buffer_ram_bytes,
+        metadata_ram_bytes: stats.metadata_ram_bytes,
+        segments: stats.segments,
+        free_segments: stats.free_segments,
+        journal_extents: stats.journal_extents,
+        journal_extents_used: stats.journal_extents_used,
+        journal_bytes: stats.journal_bytes,
+        journal_batches: stats.journal_batches,
+        journal_wraps: stats.journal_wraps,
+        writes: stats.writes,
+        written_bytes: stats.written_bytes,
+        reads: stats.reads,
+        read_bytes: stats.read_bytes,
+        unmapped_bytes: stats.unmapped_bytes,
+        throttled_writes: stats.throttled_writes,
+        refused_writes: stats.refused_writes,
+        destaged_blocks: stats.destaged_blocks,
+        destaged_bytes: stats.destaged_bytes,
+        cleaned_bytes: stats.cleaned_bytes,
+        checkpoints: stats.checkpoints,
+        checkpoint_bytes: stats.checkpoint_bytes,
+        checkpoint_ms: milliseconds(stats.checkpoint_time),
+        metadata_loads: stats.metadata_loads,
+        medium_errors: stats.medium_errors,
+        lost_blocks: stats.lost_blocks,
+    }
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
+}

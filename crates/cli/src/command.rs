@@ -1,0 +1,239 @@
+//! The commands.
+
+use crate::{
+    Failure, Format, Output, Size,
+    client::{Client, segment},
+    parse_size, view,
+};
+use clap::{Args, Subcommand};
+use quoin_api::{Event, Host, HostCreate, Mapping, MappingCreate, Session, Status, Volume, VolumeCreate};
+use std::path::PathBuf;
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+pub struct Global {
+    /// The array's data directory, made by quoin init
+    #[arg(long, global = true, value_name = "DIR", env = "QUOIN_DATA")]
+    pub data: Option<PathBuf>,
+    /// How results are shown
+    #[arg(short, long, global = true, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+/// Commands to a running array.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Create, list, show and delete volumes
+    #[command(subcommand, visible_alias = "volumes")]
+    Volume(VolumeCommand),
+    /// Create, list, show and delete hosts
+    #[command(subcommand, visible_alias = "hosts")]
+    Host(HostCommand),
+    /// Show a volume to a host
+    #[command(after_help = "Examples:\n  quoin --data /srv/a map v1 --host h1 --lun 1\n  \
+                            quoin --data /srv/a map v2 --host h1        # the lowest LUN that is free")]
+    Map {
+        /// The volume
+        volume: String,
+        /// The host
+        #[arg(long)]
+        host: String,
+        /// The logical unit number [default: the lowest that is free]
+        #[arg(long)]
+        lun: Option<u16>,
+    },
+    /// Take a volume away from a host
+    #[command(after_help = "Examples:\n  quoin --data /srv/a unmap v1 --host h1")]
+    Unmap {
+        /// The volume
+        volume: String,
+        /// The host
+        #[arg(long)]
+        host: String,
+    },
+    /// List which host sees which volume
+    #[command(
+        after_help = "Examples:\n  quoin --data /srv/a mappings\n  quoin --data /srv/a mappings -o json"
+    )]
+    Mappings,
+    /// List sessions
+    #[command(subcommand, visible_alias = "sessions")]
+    Session(SessionCommand),
+    /// Show how the array is
+    #[command(after_help = "Examples:\n  quoin --data /srv/a status\n  \
+                            quoin --data /srv/a status -o json | jq .ready")]
+    Status,
+    /// Show what happened, newest first
+    #[command(after_help = "Examples:\n  quoin --data /srv/a events\n  \
+                            quoin --data /srv/a events --limit 10 --severity warning")]
+    Events {
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+        /// Only of this severity or a higher one
+        #[arg(long, default_value = "info", value_parser = ["info", "warning", "error"])]
+        severity: String,
+    },
+}
+
+/// Commands about volumes.
+#[derive(Subcommand, Debug)]
+pub enum VolumeCommand {
+    /// Create a volume
+    #[command(
+        after_help = "Sizes are whole numbers of bytes or with a unit: K, M, G, T (or KiB …) are powers of \
+                            1024, KB, MB, GB, TB powers of 1000.\n\nExamples:\n  \
+                            quoin --data /srv/a volume create v1 --size 4G\n  \
+                            quoin --data /srv/a volume create v2 --size 10GiB --block-size 4096"
+    )]
+    Create {
+        /// Its name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
+        name: String,
+        /// Its size
+        #[arg(long, value_parser = parse_size)]
+        size: Size,
+        /// Its logical block in bytes: 512 or 4096
+        #[arg(long, default_value_t = 512, value_name = "BYTES")]
+        block_size: u32,
+    },
+    /// List all volumes
+    #[command(after_help = "Examples:\n  quoin --data /srv/a volume list\n  \
+                            quoin --data /srv/a volume list -o json")]
+    List,
+    /// Show one volume
+    #[command(after_help = "Examples:\n  quoin --data /srv/a volume show v1")]
+    Show {
+        /// The volume
+        name: String,
+    },
+    /// Delete a volume and all data in it
+    #[command(after_help = "Examples:\n  quoin --data /srv/a volume delete v1\n  \
+                            quoin --data /srv/a volume delete v1 --unmap   # though hosts see it")]
+    Delete {
+        /// The volume
+        name: String,
+        /// Take it away from the hosts that see it
+        #[arg(long)]
+        unmap: bool,
+    },
+}
+
+/// Commands about hosts.
+#[derive(Subcommand, Debug)]
+pub enum HostCommand {
+    /// Create a host
+    #[command(
+        after_help = "Examples:\n  quoin --data /srv/a host create h1 --initiator iqn.2026-11.test:h1\n\nThe \
+                            name of a Linux host is in /etc/iscsi/initiatorname.iscsi."
+    )]
+    Create {
+        /// Its name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
+        name: String,
+        /// An iSCSI name it logs in with; repeatable
+        #[arg(long = "initiator", required = true, value_name = "IQN")]
+        initiators: Vec<String>,
+    },
+    /// List all hosts
+    #[command(after_help = "Examples:\n  quoin --data /srv/a host list")]
+    List,
+    /// Show one host
+    #[command(after_help = "Examples:\n  quoin --data /srv/a host show h1")]
+    Show {
+        /// The host
+        name: String,
+    },
+    /// Delete a host
+    #[command(after_help = "Examples:\n  quoin --data /srv/a host delete h1\n  \
+                            quoin --data /srv/a host delete h1 --unmap   # though it sees volumes")]
+    Delete {
+        /// The host
+        name: String,
+        /// Take away the volumes it sees
+        #[arg(long)]
+        unmap: bool,
+    },
+}
+
+/// Commands about sessions.
+#[derive(Subcommand, Debug)]
+pub enum SessionCommand {
+    /// List who is logged in
+    #[command(after_help = "Examples:\n  quoin --data /srv/a session list")]
+    List,
+}
+
+/// Runs a command against the running array.
+pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
+    let client = Client::new(global)?;
+    let output = Output { format: global.output };
+    match command {
+        Command::Volume(command) => volume(&client, &output, command),
+        Command::Host(command) => host(&client, &output, command),
+        Command::Map { volume, host, lun } => {
+            let mapping: Mapping = client.post("/mappings", &MappingCreate { volume, host, lun })?;
+            output.show(&mapping, |mapping| view::mappings(std::slice::from_ref(mapping)));
+            Ok(())
+        }
+        Command::Unmap { volume, host } => {
+            client.delete(&format!("/mappings/{}/{}", segment(&host), segment(&volume)))?;
+            output.say(&format!("volume {volume} unmapped from host {host}"));
+            Ok(())
+        }
+        Command::Mappings => show(&client, &output, "/mappings", |all: &Vec<Mapping>| view::mappings(all)),
+        Command::Session(SessionCommand::List) => {
+            show(&client, &output, "/sessions", |all: &Vec<Session>| view::sessions(all))
+        }
+        Command::Status => show(&client, &output, "/status", |status: &Status| view::status(status)),
+        Command::Events { limit, severity } => {
+            let path = format!("/events?limit={limit}&severity={severity}");
+            show(&client, &output, &path, |all: &Vec<Event>| view::events(all))
+        }
+    }
+}
+
+fn volume(client: &Client, output: &Output, command: VolumeCommand) -> Result<(), Failure> {
+    match command {
+        VolumeCommand::Create { name, size, block_size } => {
+            let request = VolumeCreate { name, size_bytes: size.0, block_bytes: block_size };
+            let volume: Volume = client.post("/volumes", &request)?;
+            output.show(&volume, view::volume);
+            Ok(())
+        }
+        VolumeCommand::List => show(client, output, "/volumes", |all: &Vec<Volume>| view::volumes(all)),
+        VolumeCommand::Show { name } => {
+            show(client, output, &format!("/volumes/{}", segment(&name)), view::volume)
+        }
+        VolumeCommand::Delete { name, unmap } => {
+            client.delete(&format!("/volumes/{}?unmap={unmap}", segment(&name)))?;
+            output.say(&format!("volume {name} deleted"));
+            Ok(())
+        }
+    }
+}
+
+fn host(client: &Client, output: &Output, command: HostCommand) -> Result<(), Failure> {
+    match command {
+        HostCommand::Create { name, initiators } => {
+            let host: Host = client.post("/hosts", &HostCreate { name, initiators })?;
+            output.show(&host, view::host);
+            Ok(())
+        }
+        HostCommand::List => show(client, output, "/hosts", |all: &Vec<Host>| view::hosts(all)),
+        HostCommand::Show { name } => show(client, output, &format!("/hosts/{}", segment(&name)), view::host),
+        HostCommand::Delete { name, unmap } => {
+            client.delete(&format!("/hosts/{}?unmap={unmap}", segment(&name)))?;
+            output.say(&format!("host {name} deleted"));
+            Ok(())
+        }
+    }
+}
+
+fn show<T: serde::Serialize + serde::de::DeserializeOwned>(
+    client: &Client,
+    output: &Output,
+    path: &str,
+    text: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
+    output.show(&client.get::<T>(path)?, text);
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! How a command fails.
+
+use quoin_api::Problem;
+use std::fmt;
+
+/// A command that failed: what it tells, and its exit code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What, which object, why, what next.
+    pub problem: Box<Problem>,
+    /// 1 for a failure, 2 for a wrong command line.
+    pub exit_code: u8,
+}
+
+impl Failure {
+    /// Something did not work: exit code 1.
+    pub fn new(
+        title: impl Into<String>,
+        which: impl Into<String>,
+        why: impl Into<String>,
+        next: impl Into<String>,
+    ) -> Self {
+        Problem::new("local", 500, title, which, why, next).into()
+    }
+
+    /// The command line is wrong: exit code 2.
+    pub fn usage(title: impl Into<String>, why: impl Into<String>, next: impl Into<String>) -> Self {
+        let problem = Problem::new("usage", 400, title, "the command line", why, next);
+        Self { problem: Box::new(problem), exit_code: 2 }
+    }
+}
+
+impl Failure {
+    /// The problem as JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(&self.problem).unwrap_or_else(|_| self.to_string())
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self { problem: Box::new(problem), exit_code: 1 }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.problem)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,91 @@
+//! `quoin check`: walks everything on the drives of an array that is not running.
+
+use crate::{
+    bay::PathBay,
+    config::{Config, DataDir},
+};
+use quoin_array::Bay;
+use quoin_cli::{Failure, Global, Output};
+use quoin_drive::open_set;
+use quoin_pool::{CheckReport, check};
+use quoin_world::Thread;
+use quoin_world_linux::{LinuxWorld, block_on};
+
+pub(crate) const EXAMPLES: &str = "The array must not be running. Exit code 0 says that all is well, 1 that it is \
+                                   not or that the check could not be made.\n\nExamples:\n  \
+                                   quoin check --data /srv/a\n  quoin check --data /srv/a -o json";
+
+pub(crate) fn run(global: &Global) -> Result<(), Failure> {
+    let data = DataDir::of(global)?;
+    let config = data.read_config()?;
+    let report = walk(&data, &config)?;
+    let output = Output { format: global.output };
+    output.show(&Checked::from(&report), Checked::text);
+    match report.problems.len() {
+        0 => Ok(()),
+        count => Err(Failure::new(
+            "check failed",
+            format!("array {}", config.name),
+            format!("{count} problems were found, as listed"),
+            "keep the drives as they are, and restore the data concerned from a backup",
+        )),
+    }
+}
+
+fn walk(data: &DataDir, config: &Config) -> Result<CheckReport, Failure> {
+    let which = format!("array {}", config.name);
+    let failed = |why: String, next: &str| Failure::new("not checked", &which, why, next);
+    let bay = PathBay(data.drive_paths(config));
+    let opened = bay.paths().iter().map(|path| bay.open(path)).collect::<Result<Vec<_>, _>>();
+    let disks =
+        opened.map_err(|why| failed(why, "stop the array if it runs, and bring back all its drives"))?;
+    let world =
+        LinuxWorld::start(1).map_err(|error| failed(error.to_string(), "see what the message asks for"))?;
+    let walked = block_on(world.run_on(Thread::Data(0), async move {
+        let drives = open_set(disks).await.map_err(|error| error.to_string())?;
+        check(drives).await.map_err(|error| error.to_string())
+    }));
+    world.shutdown();
+    let walked = walked.unwrap_or_else(|| Err("the check itself failed".to_owned()));
+    walked.map_err(|why| failed(why, "bring back the drives as they were, or restore the data from a backup"))
+}
+
+/// What `quoin check` tells.
+#[derive(serde::Serialize)]
+struct Checked {
+    ok: bool,
+    problems: Vec<Problem>,
+    volumes: u64,
+    segments: u64,
+    pages: u64,
+    blocks: u64,
+    records: u64,
+}
+
+#[derive(serde::Serialize)]
+struct Problem {
+    what: String,
+    problem: String,
+}
+
+impl From<&CheckReport> for Checked {
+    fn from(report: &CheckReport) -> Self {
+        let CheckReport { problems, volumes, pages, blocks, segments, records } = report.clone();
+        let problem = |found: quoin_pool::Problem| Problem { what: found.what, problem: found.problem };
+        let problems: Vec<_> = problems.into_iter().map(problem).collect();
+        Self { ok: problems.is_empty(), problems, volumes, segments, pages, blocks, records }
+    }
+}
+
+impl Checked {
+    fn text(&self) -> String {
+        let Self { volumes, segments, pages, blocks, records, .. } = self;
+        let mut lines: Vec<_> = self.problems.iter().map(|p| format!("{}: {}", p.what, p.problem)).collect();
+        let verdict = if self.ok { "all is well" } else { "not all is well" };
+        lines.push(format!(
+            "{verdict}: {volumes} volumes, {segments} segments, {pages} metadata pages, {blocks} blocks and \
+             {records} journal records walked"
+        ));
+        lines.join("\n")
+    }
+}

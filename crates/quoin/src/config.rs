@@ -1,0 +1,138 @@
+//! The data directory: `quoin.toml`, the token, and where everything is.
+
+use quoin_base::PoolId;
+use quoin_cli::{Failure, Global, TOKEN_FILE};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    io::{self, Write},
+    net::SocketAddr,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+const CONFIG_FILE: &str = "quoin.toml";
+
+/// `quoin.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// What people call the array.
+    pub(crate) name: String,
+    /// The target's iSCSI name.
+    pub(crate) iqn: String,
+    /// The pool the drives belong to.
+    pub(crate) pool: PoolId,
+    /// Defaults for `quoin serve`.
+    #[serde(default)]
+    pub(crate) serve: ServeConfig,
+    /// The drives; their order does not matter.
+    #[serde(rename = "drive")]
+    pub(crate) drives: Vec<DriveConfig>,
+}
+
+/// What `quoin serve` takes where no option says otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServeConfig {
+    /// Where iSCSI is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) iscsi: Option<SocketAddr>,
+    /// Where the management interface is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) api: Option<SocketAddr>,
+    /// Data threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) threads: Option<usize>,
+}
+
+/// A drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DriveConfig {
+    /// A file or block device; relative to the data directory.
+    pub(crate) path: PathBuf,
+}
+
+/// A data directory.
+#[derive(Clone, Debug)]
+pub(crate) struct DataDir(PathBuf);
+
+impl DataDir {
+    /// The one `--data` names.
+    pub(crate) fn of(global: &Global) -> Result<Self, Failure> {
+        match &global.data {
+            Some(path) => Ok(Self(path.clone())),
+            None => Err(Failure::usage("no data directory", "--data was not given", "say which: --data DIR")),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn drive_paths(&self, config: &Config) -> Vec<PathBuf> {
+        config.drives.iter().map(|drive| self.0.join(&drive.path)).collect()
+    }
+
+    pub(crate) fn has_config(&self) -> bool {
+        self.file(CONFIG_FILE).exists()
+    }
+
+    pub(crate) fn read_config(&self) -> Result<Config, Failure> {
+        let path = self.file(CONFIG_FILE);
+        let shown = path.display().to_string();
+        let text = fs::read_to_string(&path).map_err(|error| {
+            let next = "make an array there first: quoin init --data DIR; or check the directory";
+            Failure::new("no array", &shown, format!("cannot read {shown}: {error}"), next)
+        })?;
+        toml::from_str(&text).map_err(|error| {
+            let why = format!("{shown}: {}", error.to_string().trim_end());
+            Failure::new("configuration refused", &shown, why, "correct the file")
+        })
+    }
+
+    pub(crate) fn write_config(&self, config: &Config) -> Result<(), Failure> {
+        let text = toml::to_string(config).map_err(|error| self.unwritable(CONFIG_FILE, &error))?;
+        self.write(CONFIG_FILE, text.as_bytes(), 0o644)
+    }
+
+    pub(crate) fn read_token(&self) -> Result<String, Failure> {
+        let path = self.file(TOKEN_FILE);
+        let shown = path.display().to_string();
+        let refuse = |why: String| {
+            Failure::new(
+                "token not readable",
+                &shown,
+                why,
+                "restore the file: any text of your choice, mode 0600",
+            )
+        };
+        let token = fs::read_to_string(&path).map_err(|e| refuse(format!("cannot read {shown}: {e}")))?;
+        if token.trim().is_empty() { Err(refuse(format!("{shown} is empty"))) } else { Ok(token) }
+    }
+
+    /// Writes a file of the data directory so that it is there after a crash, wholly or not at all.
+    pub(crate) fn write(&self, name: &str, content: &[u8], mode: u32) -> Result<(), Failure> {
+        let (path, new) = (self.file(name), self.file(&format!("{name}.new")));
+        let write = || -> io::Result<()> {
+            let mut file =
+                fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+            file.write_all(content)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            fs::File::open(path.parent().unwrap_or(&self.0))?.sync_all()
+        };
+        write().map_err(|error| self.unwritable(name, &error))
+    }
+
+    pub(crate) fn unwritable(&self, name: &str, error: &dyn std::error::Error) -> Failure {
+        let shown = self.file(name).display().to_string();
+        let why = format!("cannot write {shown}: {error}");
+        Failure::new("data directory not writable", shown, why, "check permissions and free space")
+    }
+}

@@ -1,0 +1,218 @@
+//! `quoin init`: makes an array.
+
+use crate::config::{Config, DataDir, DriveConfig, ServeConfig};
+use quoin_array::is_target_name;
+use quoin_base::PoolId;
+use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size};
+use quoin_drive::{DriveError, Probe, Roles, probe};
+use quoin_pool::FormatOptions;
+use quoin_world::{Disk, Thread};
+use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
+use std::{fs, os::unix::fs::DirBuilderExt, path::PathBuf, sync::Arc};
+
+/// Options of `quoin init`.
+#[derive(clap::Args)]
+#[command(
+    group = clap::ArgGroup::new("given").required(true).multiple(true).args(["drives", "drive"]),
+    after_help = "Without --journal-drive every drive holds a part of the journal and data.\n\nExamples:\n  \
+                  quoin init --data /srv/a --drives 4 --drive-size 8G\n  \
+                  quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc --journal-drive /dev/nvme0n1\n\n\
+                  A drive that holds something else is refused; --force overwrites it."
+)]
+pub(crate) struct Args {
+    /// Make so many file drives under DIR/drives
+    #[arg(long, value_name = "N", requires = "drive_size", conflicts_with = "drive",
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    drives: Option<u16>,
+    /// The size of each file drive; space is taken as it is used
+    #[arg(long, value_name = "SIZE", requires = "drives", value_parser = parse_size)]
+    drive_size: Option<Size>,
+    /// A file or block device to use; repeatable
+    #[arg(long, value_name = "PATH")]
+    drive: Vec<PathBuf>,
+    /// A file or block device for the journal alone; repeatable
+    #[arg(long, value_name = "PATH")]
+    journal_drive: Vec<PathBuf>,
+    /// What people call the array
+    #[arg(long, default_value = "quoin")]
+    name: String,
+    /// The target's iSCSI name [default: made from the pool's identity]
+    #[arg(long)]
+    iqn: Option<String>,
+    /// Overwrite what the drives hold
+    #[arg(long)]
+    force: bool,
+}
+
+struct Candidate {
+    path: PathBuf,
+    roles: Roles,
+    create_len: Option<u64>,
+}
+
+pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
+    let data = DataDir::of(global)?;
+    if data.has_config() {
+        let shown = data.path().display().to_string();
+        let why = format!("{shown} holds an array already");
+        let next = "serve it: quoin serve --data DIR; or choose another directory; or remove this one first";
+        return Err(Failure::new("array not made", shown, why, next));
+    }
+    check_names(&args)?;
+    let made = |path: PathBuf| fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+    made(data.file("drives")).map_err(|error| data.unwritable("drives", &error))?;
+    let candidates = candidates(&data, &args);
+    let new: Vec<_> = candidates.iter().map(|c| &c.path).filter(|path| !path.exists()).cloned().collect();
+    let made = make(&data, &args, &candidates);
+    if made.is_err() {
+        new.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+    let config = made?;
+    Output { format: global.output }.show(&Made::of(&data, &config), Made::text);
+    Ok(())
+}
+
+fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config, Failure> {
+    let disks = candidates.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let options = FormatOptions { pool_name: args.name.clone(), ..FormatOptions::default() };
+    let roles = candidates.iter().map(|candidate| candidate.roles);
+    let pool = format(disks.into_iter().zip(roles).collect(), options, args.force)?;
+    let digits = pool.0.simple().to_string();
+    let config = Config {
+        name: args.name.clone(),
+        iqn: args.iqn.clone().unwrap_or_else(|| format!("iqn.2026-11.io.quoin:{}", &digits[..12])),
+        pool,
+        serve: ServeConfig::default(),
+        drives: candidates.iter().map(|candidate| drive_config(data, candidate)).collect::<Result<_, _>>()?,
+    };
+    let token = data.file(TOKEN_FILE);
+    if !token.exists() {
+        data.write(TOKEN_FILE, new_token(data)?.as_bytes(), 0o600)?;
+    }
+    data.write_config(&config)?;
+    Ok(config)
+}
+
+fn check_names(args: &Args) -> Result<(), Failure> {
+    if args.name.is_empty() || args.name.len() > 64 {
+        let why = format!("the name {:?} has {} bytes", args.name, args.name.len());
+        return Err(Failure::usage("array not made", why, "choose a name of 1 to 64 bytes"));
+    }
+    match &args.iqn {
+        Some(iqn) if !is_target_name(iqn) => Err(Failure::usage(
+            "array not made",
+            format!("{iqn:?} is not a target's name"),
+            "give one in lower case such as iqn.2026-11.com.example:array1",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn candidates(data: &DataDir, args: &Args) -> Vec<Candidate> {
+    let apart = !args.journal_drive.is_empty();
+    let roles = Roles { journal: !apart, data: true };
+    let files = (1..=args.drives.unwrap_or(0)).map(|number| Candidate {
+        path: data.file(&format!("drives/drive-{number}")),
+        roles,
+        create_len: args.drive_size.map(|size| size.0),
+    });
+    let given = args.drive.iter().map(|path| Candidate { path: path.clone(), roles, create_len: None });
+    let roles = Roles { journal: true, data: false };
+    let journals = args.journal_drive.iter();
+    let journals = journals.map(|path| Candidate { path: path.clone(), roles, create_len: None });
+    files.chain(given).chain(journals).collect()
+}
+
+fn open(candidate: &Candidate) -> Result<Arc<dyn Disk>, Failure> {
+    let Candidate { path, create_len, .. } = candidate;
+    open_disk(path, OpenOptions { create_len: *create_len }).map_err(|error| {
+        let next = "check that the drive is there, readable and writable, and used by nobody else";
+        Failure::new("array not made", format!("drive {}", path.display()), error.to_string(), next)
+    })
+}
+
+/// Looks at every drive before it writes to any.
+fn format(
+    drives: Vec<(Arc<dyn Disk>, Roles)>,
+    options: FormatOptions,
+    force: bool,
+) -> Result<PoolId, Failure> {
+    let world = LinuxWorld::start(1).map_err(|error| {
+        Failure::new("array not made", "this system", error.to_string(), "see what the message asks for")
+    })?;
+    let inner = world.clone();
+    let done = world.run_on(Thread::Data(0), async move {
+        for (disk, _) in drives.iter().filter(|_| !force) {
+            refuse_what_is_there(disk.name(), probe(disk).await)?;
+        }
+        quoin_pool::format(&*inner, drives, options).await.map_err(|error| {
+            let next = "give drives that are large enough and work, then try again";
+            Failure::new("array not made", "the pool", error.to_string(), next)
+        })
+    });
+    let outcome = block_on(done);
+    world.shutdown();
+    outcome.unwrap_or_else(|| {
+        let why = "initialising was interrupted";
+        Err(Failure::new("array not made", "the pool", why, "try again, with --force"))
+    })
+}
+
+fn refuse_what_is_there(path: &str, found: Result<Probe, DriveError>) -> Result<(), Failure> {
+    let why = match found {
+        Ok(Probe::Blank) => return Ok(()),
+        Ok(Probe::Quoin(label)) => {
+            format!("{path} is drive {} of the Quoin pool {} ({})", label.index, label.pool_name, label.pool)
+        }
+        Ok(Probe::Foreign(what)) => format!("{path} holds {what}"),
+        Err(error) => error.to_string(),
+    };
+    let next = "choose another drive, or add --force to lose what it holds";
+    Err(Failure::new("array not made", format!("drive {path}"), why, next))
+}
+
+/// File drives of our own by their name in the data directory, so that it can be moved; others by the full path.
+fn drive_config(data: &DataDir, candidate: &Candidate) -> Result<DriveConfig, Failure> {
+    let path = match candidate.path.strip_prefix(data.path()) {
+        Ok(inside) if candidate.create_len.is_some() => inside.to_owned(),
+        _ => fs::canonicalize(&candidate.path).map_err(|error| {
+            let shown = candidate.path.display().to_string();
+            let why = format!("cannot tell the full path of {shown}: {error}");
+            Failure::new("array not made", shown, why, "give an absolute path")
+        })?,
+    };
+    Ok(DriveConfig { path })
+}
+
+fn new_token(data: &DataDir) -> Result<String, Failure> {
+    let mut bytes = [0u8; 32];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| data.unwritable(TOKEN_FILE, &error))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).chain(["\n".to_owned()]).collect())
+}
+
+/// What `quoin init` tells.
+#[derive(serde::Serialize)]
+struct Made {
+    data: PathBuf,
+    name: String,
+    pool: PoolId,
+    iqn: String,
+    drives: Vec<PathBuf>,
+}
+
+impl Made {
+    fn of(data: &DataDir, config: &Config) -> Self {
+        let Config { name, pool, iqn, .. } = config.clone();
+        Self { data: data.path().to_owned(), name, pool, iqn, drives: data.drive_paths(config) }
+    }
+
+    fn text(&self) -> String {
+        let count = self.drives.len();
+        let data = self.data.display();
+        format!(
+            "array {} made on {count} drives, target {}\nnext: quoin serve --data {data}",
+            self.name, self.iqn
+        )
+    }
+}

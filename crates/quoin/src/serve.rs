@@ -1,0 +1,228 @@
+//! `quoin serve`: serves an array in the foreground.
+
+use crate::{
+    bay::PathBay,
+    config::{Config, DataDir},
+};
+use quoin_array::{Array, ArrayOptions};
+use quoin_cli::{API_FILE, Failure, Global};
+use quoin_iscsi::{Accepted, IscsiServer};
+use quoin_pool::PoolOptions;
+use quoin_rest::{Server, Token};
+use quoin_target::Target;
+use quoin_volume::Volume;
+use quoin_world::{Thread, World};
+use quoin_world_linux::LinuxWorld;
+use std::{
+    fs,
+    future::Future,
+    io::{self, IsTerminal},
+    net::{SocketAddr, TcpListener},
+    num::NonZeroUsize,
+    process,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+use tokio::{
+    runtime,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
+    time::timeout,
+};
+use tracing_subscriber::EnvFilter;
+
+const DEFAULT_ISCSI: &str = "127.0.0.1:3260";
+const DEFAULT_API: &str = "127.0.0.1:8470";
+const DATA_THREADS_MAX: usize = 16;
+const LOCK_FILE: &str = "run/lock";
+/// How long requests to the management interface may take to end when the array stops.
+const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Options of `quoin serve`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "It runs in the foreground and logs to standard error; QUOIN_LOG chooses what, such as \
+                        debug. SIGTERM and SIGINT stop it cleanly, a second one at once. Options not given are \
+                        taken from [serve] in quoin.toml.\n\nExamples:\n  quoin serve --data /srv/a\n  \
+                        quoin serve --data /srv/a --iscsi 10.0.0.5:3260 --api 127.0.0.1:8470"
+)]
+pub(crate) struct Args {
+    /// Where iSCSI is served [default: 127.0.0.1:3260]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    iscsi: Option<SocketAddr>,
+    /// Where the management interface is served [default: 127.0.0.1:8470]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    api: Option<SocketAddr>,
+    /// Allow --api to be an address that others reach; the interface is not encrypted
+    #[arg(long)]
+    api_remote: bool,
+    /// Data threads [default: one a core, at most 16]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
+    log_to_stderr();
+    let data = DataDir::of(global)?;
+    let config = data.read_config()?;
+    let token = Token::new(&data.read_token()?);
+    let _lock = lock(&data)?;
+    let iscsi = listen("iscsi", args.iscsi.or(config.serve.iscsi), DEFAULT_ISCSI)?;
+    let wanted = args.api.or(config.serve.api);
+    if let Some(address) = wanted.filter(|address| !address.ip().is_loopback() && !args.api_remote) {
+        return Err(Failure::usage(
+            "not served",
+            format!("--api {address} is not a loopback address, and the interface is not encrypted"),
+            "choose a port of 127.0.0.1, or add --api-remote if the network is trusted",
+        ));
+    }
+    let api = listen("api", wanted, DEFAULT_API)?;
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = args.threads.map(NonZeroUsize::get).or(config.serve.threads).unwrap_or(cores);
+    let world = LinuxWorld::start(threads.clamp(1, DATA_THREADS_MAX)).map_err(|error| {
+        Failure::new("not served", "this system", error.to_string(), "see what the message asks for")
+    })?;
+    let outcome = block_on(serve(&data, &config, token, &world, iscsi, api));
+    drop(fs::remove_file(data.file(API_FILE)));
+    world.shutdown();
+    outcome
+}
+
+async fn serve(
+    data: &DataDir,
+    config: &Config,
+    token: Token,
+    world: &Arc<LinuxWorld>,
+    iscsi: TcpListener,
+    api: TcpListener,
+) -> Result<(), Failure> {
+    let broken = |error: io::Error| {
+        Failure::new("not served", "the process", error.to_string(), "check the limits of the system")
+    };
+    let mut signals = Signals::new().map_err(broken)?;
+    let portal = iscsi.local_addr().map_err(broken)?;
+    let api_address = api.local_addr().map_err(broken)?;
+    let target = Target::new(&config.iqn);
+    let options = ArrayOptions {
+        name: config.name.clone(),
+        pool: config.pool,
+        iqn: config.iqn.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        portals: vec![portal.to_string()],
+        pool_options: PoolOptions::default(),
+    };
+    let bay = PathBay(data.drive_paths(config));
+    let array = Array::new(world.clone(), Box::new(bay), target.clone(), options);
+    let ended = world.run_on(Thread::Data(0), array.clone().run());
+    let front = front_end(world, target);
+    let iscsi = into_tokio(iscsi).map_err(broken)?;
+    let accepting = tokio::spawn({
+        let (front, world) = (front.clone(), world.clone());
+        async move { front.accept(iscsi, spread(world)).await }
+    });
+
+    let (stop_api, api_stops) = oneshot::channel::<()>();
+    let server = Server { array: array.clone(), world: world.clone(), token: Arc::new(token) };
+    let api_served = tokio::spawn(quoin_rest::serve(api, server, async { drop(api_stops.await) }));
+    data.write(API_FILE, format!("{api_address}\n").as_bytes(), 0o644)?;
+    tracing::info!(%portal, api = %api_address, iqn = config.iqn, "serving");
+
+    signals.stop().await;
+    tracing::info!("stopping");
+    drop(stop_api);
+    tokio::spawn(async move {
+        signals.stop().await;
+        tracing::warn!("stopped at once, as asked twice; the next start recovers");
+        process::exit(1);
+    });
+    drop(timeout(REQUESTS_END_WITHIN, api_served).await);
+    front.shutdown().await;
+    drop(accepting.await);
+    array.stop();
+    ended.await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn front_end(world: &Arc<LinuxWorld>, target: Arc<Target<Volume>>) -> Arc<IscsiServer<Volume>> {
+    let world = world.clone();
+    let wall_clock_ms = Box::new(move || world.wall_clock_ms());
+    IscsiServer::new(target, quoin_iscsi::Options { wall_clock_ms, ..quoin_iscsi::Options::default() })
+}
+
+/// Gives each connection to the next data thread, where it stays.
+fn spread(world: Arc<LinuxWorld>) -> impl FnMut(Accepted<Volume>) {
+    let mut threads = (0..world.data_threads()).cycle();
+    move |accepted| {
+        let index = threads.next().unwrap_or(0);
+        world.spawn_local_on(Thread::Data(index), move || accepted.serve());
+    }
+}
+
+fn into_tokio(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener)
+}
+
+/// The signals that stop the array; SIGHUP does nothing.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    _hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            _hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Runs the management side, which is not on the array's threads.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a process that cannot have a runtime cannot go on").block_on(future)
+}
+
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_env("QUOIN_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let ansi = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(ansi).init();
+}
+
+/// Makes sure that no other process serves this array. The lock goes with the process.
+fn lock(data: &DataDir) -> Result<fs::File, Failure> {
+    let path = data.file(LOCK_FILE);
+    let opened = fs::create_dir_all(data.file("run"))
+        .and_then(|()| fs::OpenOptions::new().create(true).append(true).open(&path));
+    let file = opened.map_err(|error| data.unwritable(LOCK_FILE, &error))?;
+    file.try_lock().map_err(|_| {
+        let shown = data.path().display().to_string();
+        let why = format!("another process serves {shown}");
+        Failure::new("not served", shown, why, "use that one, or stop it first: it stops at SIGTERM")
+    })?;
+    Ok(file)
+}
+
+fn listen(option: &str, wanted: Option<SocketAddr>, default: &str) -> Result<TcpListener, Failure> {
+    let address = wanted.map_or_else(|| default.to_owned(), |address| address.to_string());
+    TcpListener::bind(&address).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::AddrInUse => format!("another process listens on {address}"),
+            _ => format!("cannot listen on {address}: {error}"),
+        };
+        let next = format!("choose another: --{option} ADDRESS:PORT; ss -ltnp shows who listens where");
+        Failure::new("not served", format!("--{option} {address}"), why, next)
+    })
+}

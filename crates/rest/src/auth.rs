@@ -1,0 +1,79 @@
+//! The bearer token (RFC 6750): whoever has it may do everything.
+
+use crate::{failure::Failure, server::Server};
+use axum::{
+    extract::{Request, State},
+    http::header::AUTHORIZATION,
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use quoin_api::Problem;
+use std::{fmt, hint::black_box};
+
+/// The secret that clients show. Never printed.
+pub struct Token(String);
+
+impl Token {
+    /// A token; blanks around it do not count.
+    pub fn new(text: &str) -> Self {
+        Self(text.trim().to_owned())
+    }
+
+    /// True if `shown` is the token. Takes the same time whatever the first difference is.
+    fn matches(&self, shown: &str) -> bool {
+        let (own, shown) = (self.0.as_bytes(), shown.as_bytes());
+        let differing = own.iter().zip(shown).fold(0, |bits, (a, b)| black_box(bits | (a ^ b)));
+        !own.is_empty() && own.len() == shown.len() && differing == 0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+pub(crate) async fn require_token(State(server): State<Server>, request: Request, next: Next) -> Response {
+    let shown = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
+    match shown {
+        Some(shown) if server.token.matches(shown) => next.run(request).await,
+        Some(_) => refuse("the token shown is not this array's"),
+        None => refuse("the request has no bearer token"),
+    }
+}
+
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn refuse(why: &str) -> Response {
+    Failure::new(Problem::new(
+        "unauthorized",
+        401,
+        "not allowed",
+        "the Authorization header",
+        why,
+        "send Authorization: Bearer with the content of the file token in the array's data directory; the CLI \
+         finds it by --data or QUOIN_TOKEN_FILE",
+    ))
+    .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_very_token_matches() {
+        let token = Token::new("secret\n");
+        assert!(token.matches("secret"));
+        for wrong in ["", "secreT", "secret1", "secre"] {
+            assert!(!token.matches(wrong), "{wrong}");
+        }
+        assert!(!Token::new("").matches(""));
+        assert_eq!(bearer("bearer  x"), Some("x"));
+        assert_eq!(bearer("Basic x"), None);
+        assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+}

@@ -1,0 +1,54 @@
+//! The OpenAPI 3.1 document.
+
+use crate::{failure::problem_schema, routes};
+use quoin_api::BASE_PATH;
+use utoipa::{
+    OpenApi,
+    openapi::{
+        OpenApi as Document, SecurityRequirement,
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
+};
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Quoin",
+    description = "Management of a Quoin storage array. Sizes are bytes, times milliseconds since the Unix epoch. \
+                   Refusals are RFC 9457 problems that say what, which object, why and what next."
+))]
+struct Base;
+
+/// The document of every resource, as `/api/v1/openapi.json` serves it.
+pub fn document() -> Document {
+    let mut document = Document::default();
+    document.info = Base::openapi().info;
+    let mut document = document.nest(BASE_PATH, routes::all().into_openapi());
+    let components = document.components.get_or_insert_default();
+    let (name, schema) = problem_schema();
+    components.schemas.insert(name, schema);
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(bearer).into());
+    document.security = Some(vec![SecurityRequirement::new("token", Vec::<String>::new())]);
+    document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{env, fs, path::Path};
+
+    /// `UPDATE=1 cargo test -p quoin-rest` writes the document that is checked in.
+    #[test]
+    fn the_document_checked_in_is_the_one_served() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+        let served = document().to_pretty_json().unwrap() + "\n";
+        if env::var_os("UPDATE").is_some() {
+            fs::write(&path, &served).unwrap();
+        }
+        let checked_in = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            checked_in == served,
+            "docs/openapi.json differs from what is served; run UPDATE=1 cargo test -p quoin-rest"
+        );
+    }
+}

@@ -1,0 +1,36 @@
+//! The resources.
+
+mod host;
+mod mapping;
+mod system;
+mod volume;
+
+use crate::server::Server;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+/// All of them, relative to the base path.
+pub(crate) fn all() -> OpenApiRouter<Server> {
+    OpenApiRouter::new()
+        .routes(routes!(system::status))
+        .routes(routes!(system::events))
+        .routes(routes!(system::sessions))
+        .routes(routes!(volume::list, volume::create))
+        .routes(routes!(volume::show, volume::delete))
+        .routes(routes!(host::list, host::create))
+        .routes(routes!(host::show, host::delete))
+        .routes(routes!(mapping::list, mapping::create))
+        .routes(routes!(mapping::delete))
+}
+
+/// Whether an object that is mapped may be deleted.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Deletion {
+    /// Take away its mappings too; without it, an object that has any is not deleted.
+    #[serde(default)]
+    #[param(required = false)]
+    unmap: bool,
+}

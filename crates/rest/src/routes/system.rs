@@ -1,0 +1,57 @@
+//! Status, events and sessions.
+
+use crate::{
+    extract::Query,
+    failure::{Failure, ReadProblems},
+    server::Server,
+};
+use axum::{extract::State, response::Json};
+use quoin_api::{Event, Session, Severity, Status};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// How the array is
+#[utoipa::path(get, path = "/status", tag = "system", responses((status = 200, body = Status), ReadProblems))]
+pub(crate) async fn status(State(server): State<Server>) -> Json<Status> {
+    Json(server.array.status())
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Selection {
+    /// At most so many: 100 if it is not given.
+    #[serde(default = "default_limit")]
+    #[param(required = false, minimum = 0)]
+    limit: u32,
+    /// Only of this severity or a higher one.
+    #[serde(default = "default_severity")]
+    #[param(required = false)]
+    severity: Severity,
+}
+
+fn default_limit() -> u32 {
+    100
+}
+
+fn default_severity() -> Severity {
+    Severity::Info
+}
+
+/// What happened, newest first
+#[utoipa::path(
+    get, path = "/events", tag = "system", params(Selection),
+    responses((status = 200, body = [Event]), ReadProblems)
+)]
+pub(crate) async fn events(
+    State(server): State<Server>,
+    Query(selection): Query<Selection>,
+) -> Result<Json<Vec<Event>>, Failure> {
+    Ok(Json(server.array.events(selection.limit as usize, selection.severity)))
+}
+
+/// Who is logged in
+#[utoipa::path(get, path = "/sessions", tag = "system", responses((status = 200, body = [Session]), ReadProblems))]
+pub(crate) async fn sessions(State(server): State<Server>) -> Json<Vec<Session>> {
+    Json(server.array.list_sessions())
+}

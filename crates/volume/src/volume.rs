@@ -1,0 +1,137 @@
+//! One volume: a named, sized address space of the pool.
+
+use crate::{BlockDevice, DeviceError, PoolSlot, record::VolumeRecord};
+use parking_lot::RwLock;
+use quoin_base::{ByteRange, VolumeId};
+use quoin_drive::DriveError;
+use quoin_pool::{Pool, PoolError};
+use quoin_world::Slice;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+use uuid::Uuid;
+
+/// A volume. Lives as long as anyone holds it; after its deletion every request is refused.
+pub struct Volume {
+    slot: Arc<PoolSlot>,
+    id: VolumeId,
+    uuid: Uuid,
+    block_bytes: u32,
+    created_ms: u64,
+    name: RwLock<String>,
+    size_bytes: AtomicU64,
+    deleted: AtomicBool,
+}
+
+impl Volume {
+    pub(crate) fn new(slot: Arc<PoolSlot>, record: &VolumeRecord) -> Self {
+        Self {
+            slot,
+            id: record.id,
+            uuid: record.uuid,
+            block_bytes: record.block_bytes,
+            created_ms: record.created_ms,
+            name: RwLock::new(record.name.clone()),
+            size_bytes: AtomicU64::new(record.size_bytes),
+            deleted: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes over what may change in a volume's life.
+    pub(crate) fn update(&self, record: &VolumeRecord) {
+        self.name.write().clone_from(&record.name);
+        self.size_bytes.store(record.size_bytes, Ordering::Release);
+    }
+
+    pub(crate) fn mark_deleted(&self) {
+        self.deleted.store(true, Ordering::Release);
+    }
+
+    /// Its id within the pool.
+    pub fn id(&self) -> VolumeId {
+        self.id
+    }
+
+    /// When it was created, in milliseconds since the Unix epoch.
+    pub fn created_ms(&self) -> u64 {
+        self.created_ms
+    }
+
+    /// Bytes of it that take space in the pool; `None` while the pool is offline.
+    pub fn mapped_bytes(&self) -> Option<u64> {
+        Some(self.slot.get().ok()?.volume_stats(self.id)?.mapped_bytes)
+    }
+
+    fn pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
+        if self.deleted.load(Ordering::Acquire) {
+            return Err(DeviceError::Deleted { volume: self.name() });
+        }
+        let size_bytes = self.size_bytes();
+        let end = range.offset.checked_add(range.len);
+        if end.is_none_or(|end| end > size_bytes) {
+            let ByteRange { offset, len } = range;
+            return Err(DeviceError::OutOfRange { volume: self.name(), offset, len, size_bytes });
+        }
+        self.slot.get().map_err(|reason| DeviceError::Offline { volume: self.name(), reason })
+    }
+
+    fn device_error(&self, at: ByteRange, error: PoolError) -> DeviceError {
+        let volume = self.name();
+        match error {
+            PoolError::NoSpace => DeviceError::NoSpace { volume },
+            PoolError::Medium { offset, reason, .. } => DeviceError::Medium { volume, offset, reason },
+            PoolError::NoSuchVolume(_) => DeviceError::Deleted { volume },
+            PoolError::Offline { reason } => DeviceError::Offline { volume, reason },
+            error @ (PoolError::Drive(DriveError::Failed { .. })
+            | PoolError::Refused(_)
+            | PoolError::Unopenable(_)) => DeviceError::Offline { volume, reason: error.to_string() },
+            error @ (PoolError::Corrupt { .. } | PoolError::Drive(_) | PoolError::Stripe(_)) => {
+                DeviceError::Medium { volume, offset: at.offset, reason: error.to_string() }
+            }
+        }
+    }
+}
+
+impl BlockDevice for Volume {
+    fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    fn name(&self) -> String {
+        self.name.read().clone()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Acquire)
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
+        let pool = self.pool_for(range)?;
+        pool.read(self.id, range).await.map_err(|e| self.device_error(range, e))
+    }
+
+    async fn write(&self, offset: u64, data: Vec<Slice>) -> Result<(), DeviceError> {
+        let range = ByteRange::new(offset, data.iter().map(|slice| slice.len() as u64).sum());
+        let pool = self.pool_for(range)?;
+        pool.write(self.id, offset, data).await.map_err(|e| self.device_error(range, e))
+    }
+
+    async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {
+        let pool = self.pool_for(range)?;
+        pool.unmap(self.id, range).await.map_err(|e| self.device_error(range, e))
+    }
+}
+
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volume").field("id", &self.id).field("name", &*self.name.read()).finish()
+    }
+}

@@ -1,0 +1,178 @@
+//! All volumes of a pool: created, found, deleted, and restored from the pool's catalog.
+
+use crate::{
+    BlockDevice, PoolSlot, Volume, VolumeError, check_name,
+    record::{VOLUME_OBJECT, VolumeRecord, key},
+};
+use parking_lot::Mutex;
+use quoin_base::{GIB, VolumeId};
+use quoin_pool::{Pool, Transaction};
+use quoin_world::{AsyncMutex, World};
+use std::{collections::BTreeMap, sync::Arc};
+use uuid::Uuid;
+
+/// The largest volume: 64 TiB.
+pub const MAX_SIZE_BYTES: u64 = 64 * 1024 * GIB;
+
+/// What a new volume shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSpec {
+    /// Its name; see [`check_name`].
+    pub name: String,
+    /// Its size in bytes: a multiple of the block, at most [`MAX_SIZE_BYTES`].
+    pub size_bytes: u64,
+    /// Its logical block: 512 or 4096 bytes.
+    pub block_bytes: u32,
+}
+
+impl VolumeSpec {
+    /// Checks everything that can be said without knowing the other volumes.
+    pub fn check(&self) -> Result<(), VolumeError> {
+        check_name(&self.name)?;
+        if ![512, 4096].contains(&self.block_bytes) {
+            return Err(VolumeError::BlockSize { name: self.name.clone(), block_bytes: self.block_bytes });
+        }
+        let why = match self.size_bytes {
+            0 => "is nothing",
+            size if !size.is_multiple_of(u64::from(self.block_bytes)) => "is not a whole number of blocks",
+            size if size > MAX_SIZE_BYTES => "is too large",
+            _ => return Ok(()),
+        };
+        Err(VolumeError::Size { name: self.name.clone(), size_bytes: self.size_bytes, why })
+    }
+}
+
+/// What [`Volumes::restore`] changed.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// Volumes that were not known before.
+    pub added: Vec<Arc<Volume>>,
+    /// Volumes that are not in the catalog any more.
+    pub removed: Vec<Arc<Volume>>,
+}
+
+/// The volumes of the pool in a slot. Changes are made one after the other, each in one transaction.
+pub struct Volumes {
+    world: Arc<dyn World>,
+    slot: Arc<PoolSlot>,
+    known: Mutex<BTreeMap<VolumeId, Arc<Volume>>>,
+    changes: AsyncMutex,
+}
+
+impl Volumes {
+    /// No volumes yet: [`Volumes::restore`] finds them once a pool is open.
+    pub fn new(world: Arc<dyn World>, slot: Arc<PoolSlot>) -> Self {
+        Self { world, slot, known: Mutex::default(), changes: AsyncMutex::new() }
+    }
+
+    /// Takes over what the catalog of a newly opened pool says. Volumes known before stay the objects they are.
+    pub fn restore(&self, pool: &Pool) -> Result<Restored, VolumeError> {
+        let records = pool
+            .list(VOLUME_OBJECT)
+            .into_iter()
+            .map(|(key, value)| VolumeRecord::decode(&key, &value))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut known = self.known.lock();
+        let mut before = std::mem::take(&mut *known);
+        let mut restored = Restored::default();
+        for record in records {
+            let volume = match before.remove(&record.id) {
+                Some(volume) => {
+                    volume.update(&record);
+                    volume
+                }
+                None => {
+                    let volume = Arc::new(Volume::new(self.slot.clone(), &record));
+                    restored.added.push(volume.clone());
+                    volume
+                }
+            };
+            known.insert(record.id, volume);
+        }
+        before.values().for_each(|volume| volume.mark_deleted());
+        restored.removed.extend(before.into_values());
+        Ok(restored)
+    }
+
+    /// All volumes, oldest first.
+    pub fn list(&self) -> Vec<Arc<Volume>> {
+        self.known.lock().values().cloned().collect()
+    }
+
+    /// The volume of this name.
+    pub fn get(&self, name: &str) -> Result<Arc<Volume>, VolumeError> {
+        self.find(name).ok_or_else(|| VolumeError::NotFound { name: name.to_owned() })
+    }
+
+    /// The volume of this id.
+    pub fn by_id(&self, id: VolumeId) -> Option<Arc<Volume>> {
+        self.known.lock().get(&id).cloned()
+    }
+
+    /// Creates a volume; commits what is in `with` in the same transaction.
+    pub async fn create(&self, spec: VolumeSpec, with: Transaction) -> Result<Arc<Volume>, VolumeError> {
+        spec.check()?;
+        let _turn = self.changes.lock().await;
+        if let Some(existing) = self.find(&spec.name) {
+            return Err(VolumeError::Exists {
+                name: spec.name,
+                size_bytes: existing.size_bytes(),
+                uuid: existing.uuid(),
+            });
+        }
+        let pool = self.pool()?;
+        let id = pool.next_volume_id();
+        let VolumeSpec { name, size_bytes, block_bytes } = spec;
+        let created_ms = self.world.wall_clock_ms();
+        let record = VolumeRecord::new(id, self.random_uuid(), &name, size_bytes, block_bytes, created_ms);
+        pool.commit(with.create_volume(id).put(VOLUME_OBJECT, &key(id), record.encode())).await?;
+        let volume = Arc::new(Volume::new(self.slot.clone(), &record));
+        self.known.lock().insert(id, volume.clone());
+        Ok(volume)
+    }
+
+    /// Deletes a volume and gives its space back; commits what is in `with` in the same transaction.
+    pub async fn delete(&self, name: &str, with: Transaction) -> Result<Arc<Volume>, VolumeError> {
+        let _turn = self.changes.lock().await;
+        let volume = self.get(name)?;
+        let pool = self.pool()?;
+        pool.commit(with.delete(VOLUME_OBJECT, &key(volume.id())).delete_volume(volume.id())).await?;
+        volume.mark_deleted();
+        self.known.lock().remove(&volume.id());
+        Ok(volume)
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<Volume>> {
+        self.known.lock().values().find(|volume| volume.name() == name).cloned()
+    }
+
+    fn pool(&self) -> Result<Arc<Pool>, VolumeError> {
+        self.slot.get().map_err(|reason| VolumeError::Offline { reason })
+    }
+
+    fn random_uuid(&self) -> Uuid {
+        let bits = u128::from(self.world.random_u64()) << 64 | u128::from(self.world.random_u64());
+        uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_is_refused_for_what_is_wrong_with_it() {
+        let spec = |size_bytes, block_bytes| VolumeSpec { name: "v".into(), size_bytes, block_bytes }.check();
+        assert!(spec(4096, 4096).is_ok());
+        assert!(spec(MAX_SIZE_BYTES, 512).is_ok());
+        for (size, block, said) in [
+            (0, 512, "is nothing"),
+            (512, 4096, "not a whole number of blocks"),
+            (MAX_SIZE_BYTES + 512, 512, "is too large; choose a multiple of the block of up to 64 TiB"),
+            (8192, 1024, "choose 512 or 4096"),
+        ] {
+            let error = spec(size, block).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}
