@@ -8,15 +8,15 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::connection::{Capacity, Connection, Endpoint};
-use crate::engine::{self, Io, Next, Shape, Source};
+use crate::engine::{self, Shape};
 use crate::ledger::{self, Extent, Ledger};
 use crate::proc;
 use crate::rng::Rng;
+use crate::source::{Contents, Run, Sweep, Verified};
 use crate::stats::{Latencies, Side};
 
 const SWEEP_BYTES: u32 = 256 << 10;
 const SWEEP_DEPTH: usize = 8;
-const MISMATCHES_SHOWN: usize = 10;
 
 /// The order of addresses and the direction of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -158,158 +158,6 @@ pub(crate) struct TargetUse {
     pub(crate) storage_read_bytes: u64,
     /// Bytes sent to storage, or dirtied in the page cache.
     pub(crate) storage_write_bytes: u64,
-}
-
-/// The outcome of checking data.
-#[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct Verified {
-    /// Blocks compared, during the run and after it.
-    pub(crate) blocks: u64,
-    pub(crate) mismatches: u64,
-    /// The first few, told in full.
-    pub(crate) examples: Vec<String>,
-}
-
-impl Verified {
-    fn add(&mut self, other: &Verified) {
-        self.blocks += other.blocks;
-        self.mismatches += other.mismatches;
-        self.examples.extend(other.examples.iter().take(MISMATCHES_SHOWN - self.examples.len()).cloned());
-    }
-}
-
-/// What writes carry and reads must return.
-struct Contents {
-    ledger: Option<Ledger>,
-    verified: Verified,
-    rng: Rng,
-}
-
-impl Contents {
-    /// Unique contents, so that nothing on the way can shorten them; stamped if they are to be verified.
-    fn fill(&mut self, io: Io, data: &mut [u8]) {
-        match &mut self.ledger {
-            Some(ledger) => ledger.stamp(io.offset, data),
-            None => data.chunks_mut(512).step_by(8).for_each(|sector| self.rng.fill(&mut sector[..16])),
-        }
-    }
-
-    fn reserve(&mut self, io: Io) -> bool {
-        self.ledger.as_mut().is_none_or(|ledger| ledger.reserve(io.offset, io.len as usize))
-    }
-
-    fn completed(&mut self, io: Io, data: &[u8]) {
-        let Some(ledger) = &mut self.ledger else { return };
-        ledger.release(io.offset, io.len as usize);
-        if !io.write {
-            match ledger.check(io.offset, data) {
-                Ok(blocks) => self.verified.blocks += blocks,
-                Err(why) => {
-                    self.verified.mismatches += 1;
-                    if self.verified.examples.len() < MISMATCHES_SHOWN {
-                        self.verified.examples.push(why);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// One pass over an extent, in order.
-struct Sweep<'a> {
-    contents: &'a mut Contents,
-    write: bool,
-    at: u64,
-    end: u64,
-    io_bytes: u32,
-}
-
-impl Source for Sweep<'_> {
-    fn wants_data(&self) -> bool {
-        self.contents.ledger.is_some()
-    }
-
-    fn next(&mut self, _: Instant) -> Next {
-        if self.at == self.end {
-            return Next::Done;
-        }
-        let len = (self.end - self.at).min(u64::from(self.io_bytes)) as u32;
-        let io = Io { write: self.write, offset: self.at, len };
-        if !self.contents.reserve(io) {
-            return Next::Wait;
-        }
-        self.at += u64::from(len);
-        Next::Start(io)
-    }
-
-    fn fill(&mut self, io: Io, data: &mut [u8]) {
-        self.contents.fill(io, data);
-    }
-
-    fn completed(&mut self, io: Io, data: &[u8], _: Instant, _: Instant) -> Result<()> {
-        self.contents.completed(io, data);
-        Ok(())
-    }
-}
-
-/// The measured load.
-struct Run<'a> {
-    contents: &'a mut Contents,
-    extent: Extent,
-    pattern: Pattern,
-    mix: u64,
-    cursor: u64,
-    from: Instant,
-    until: Instant,
-    latencies: &'a mut Latencies,
-}
-
-impl Run<'_> {
-    fn pick(&mut self) -> Io {
-        let rng = &mut self.contents.rng;
-        let (random, write) = match self.pattern {
-            Pattern::Randread => (true, false),
-            Pattern::Randwrite => (true, true),
-            Pattern::Randrw => (true, rng.below(100) >= self.mix),
-            Pattern::Read => (false, false),
-            Pattern::Write => (false, true),
-        };
-        let block = if random { rng.below(self.extent.blocks) } else { self.cursor % self.extent.blocks };
-        let len = self.extent.block_bytes;
-        Io { write, offset: self.extent.start + block * u64::from(len), len }
-    }
-}
-
-impl Source for Run<'_> {
-    fn wants_data(&self) -> bool {
-        self.contents.ledger.is_some()
-    }
-
-    fn next(&mut self, now: Instant) -> Next {
-        if now >= self.until {
-            return Next::Done;
-        }
-        for _ in 0..64 {
-            let io = self.pick();
-            if self.contents.reserve(io) {
-                self.cursor += 1;
-                return Next::Start(io);
-            }
-        }
-        Next::Wait
-    }
-
-    fn fill(&mut self, io: Io, data: &mut [u8]) {
-        self.contents.fill(io, data);
-    }
-
-    fn completed(&mut self, io: Io, data: &[u8], started: Instant, now: Instant) -> Result<()> {
-        self.contents.completed(io, data);
-        if now >= self.from && now < self.until {
-            self.latencies.record(io.write, now - started);
-        }
-        Ok(())
-    }
 }
 
 /// One session and its part of the working set.

@@ -21,6 +21,7 @@ mod quoin;
 mod report;
 mod rng;
 mod sender;
+mod source;
 mod stats;
 mod tgtd;
 mod units;

@@ -9,6 +9,9 @@ use crate::stats::median;
 /// A generator this busy may itself be what limits a row (cores of one thread).
 const SATURATED_CORES: f64 = 0.95;
 
+/// More than this outside target and generator is worth a remark.
+const DISTURBED_CORES: f64 = 0.5;
+
 /// The whole report.
 pub(crate) fn render(outcome: &Outcome) -> String {
     let mut text = String::from("## Measured on\n\n");
@@ -48,6 +51,8 @@ struct Line {
     generator_us: f64,
     generator_cores: f64,
     machine_us: f64,
+    /// Cores that neither target nor generator used: the kernel's workers, or strangers.
+    elsewhere_cores: f64,
     /// Share of the bytes read that the target fetched from storage.
     from_storage: f64,
 }
@@ -71,6 +76,10 @@ impl Line {
             generator_us: of(|s| s.report.generator.us_per_io),
             generator_cores: of(|s| s.report.generator.cores),
             machine_us: of(|s| s.report.machine.us_per_io),
+            elsewhere_cores: of(|s| {
+                let known = s.report.target.map_or(0.0, |target| target.cpu.cores) + s.report.generator.cores;
+                s.report.machine.cores - known
+            }),
             from_storage: of(|s| {
                 let read = s.report.read.ios * s.report.block_bytes;
                 s.report.target.map_or(0.0, |target| target.storage_read_bytes as f64 / read.max(1) as f64)
@@ -211,8 +220,15 @@ fn row_section(result: &RowResult, note: Option<&String>) -> String {
         if line.generator_cores > SATURATED_CORES {
             remarks.push("generator saturated".to_owned());
         }
-        if row.data == Data::Drive && !row.writes() && line.from_storage < 0.9 {
+        let astray = match row.data {
+            Data::Drive => line.from_storage < 0.9,
+            Data::Cached => line.from_storage > 0.1,
+        };
+        if astray && !row.writes() {
             remarks.push(format!("{:.0} % from the drive", line.from_storage * 100.0));
+        }
+        if line.elsewhere_cores > DISTURBED_CORES {
+            remarks.push(format!("{:.1} cores went elsewhere", line.elsewhere_cores));
         }
         let invalid = samples.iter().filter_map(|sample| sample.invalid.as_ref());
         remarks.extend(invalid.map(|why| format!("INVALID: {why}")));
@@ -293,7 +309,8 @@ fn conclusion(result: &RowResult, verdict: &Verdict, note: Option<&String>) -> S
 }
 
 fn engine_table(outcome: &Outcome) -> Option<Table> {
-    let mut table = table(&["row", "written", "journal", "wraps", "destaged", "cleaned", "checkpoints"]);
+    let mut table =
+        table(&["row", "written", "journal", "wraps", "destaged", "cleaned", "checkpoints", "to the drives"]);
     let mut any = false;
     for result in outcome.rows.iter().filter(|result| result.row.writes()) {
         let Some((_, samples)) = result.peers.iter().find(|(peer, _)| *peer == Peer::Quoin) else { continue };
@@ -309,6 +326,7 @@ fn engine_table(outcome: &Outcome) -> Option<Table> {
             mib(engine(|e| e.destaged_bytes)),
             mib(engine(|e| e.cleaned_bytes)),
             format!("{:.0}", engine(|e| e.checkpoints)),
+            mib(of(&|sample| sample.report.target.map_or(0, |target| target.storage_write_bytes))),
         ]);
         any = true;
     }

@@ -1,7 +1,8 @@
 //! Programs started for a measurement: they end with the value that stands for them.
 
+use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -18,9 +19,15 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a program that is to be ended by the signal `end_by`.
-    pub(crate) fn start(name: &'static str, mut command: Command, end_by: Signal) -> Result<Running> {
-        let child = command.spawn().with_context(|| format!("cannot start: {}", line(&command)))?;
+    /// Starts a program that is to be ended by the signal `end_by`, also if this one is killed meanwhile;
+    /// what it says on stderr goes to `log`.
+    pub(crate) fn start(name: &'static str, command: &Command, end_by: Signal, log: File) -> Result<Running> {
+        let number = end_by.as_raw().to_string();
+        let mut tied = Command::new("setpriv");
+        tied.args(["--pdeathsig", &number, "--"]).arg(command.get_program()).args(command.get_args());
+        tied.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        tied.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let child = tied.spawn().with_context(|| format!("cannot start: {}", line(command)))?;
         Ok(Running { name, child, end_by })
     }
 
@@ -79,8 +86,11 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> 
     Ok(())
 }
 
-/// A command as one would type it.
+/// A command as one would type it, the environment it was given before it.
 pub(crate) fn line(command: &Command) -> String {
+    let settings = command
+        .get_envs()
+        .filter_map(|(key, value)| Some(format!("{}={}", key.to_string_lossy(), value?.to_string_lossy())));
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    settings.chain(words.map(|word| word.to_string_lossy().into_owned())).collect::<Vec<_>>().join(" ")
 }

@@ -134,7 +134,8 @@ impl Array {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
-        command.arg("--data").arg(&self.data).args(args).stdin(Stdio::null());
+        let (verb, rest) = args.split_first().expect("every command has a verb");
+        command.arg(verb).arg("--data").arg(&self.data).args(rest).stdin(Stdio::null());
         command
     }
 
@@ -154,19 +155,17 @@ impl Array {
         let mut command = self.command(&["serve", "--iscsi", &portal.to_string(), "--api", &api.to_string()]);
         command.args(&self.serve_args);
         let log = File::options().create(true).append(true).open(&self.log)?;
-        command.stdout(Stdio::null()).stderr(log);
         let command_line = line(&command);
-        let mut process = Running::start("quoin", command, Signal::TERM)?;
+        let mut process = Running::start("quoin", &command, Signal::TERM, log)?;
         let mut target = None;
         wait_until("the array is ready", Duration::from_secs(60), || {
             process.check_alive()?;
             let Ok(status) = self.status() else { return Ok(false) };
-            target = find_target(&status);
+            target = status["iqn"].as_str().map(str::to_owned);
             Ok(status["ready"] == true)
         })
         .with_context(|| format!("the array did not start; its log is {}", self.log.display()))?;
-        let target =
-            target.context("`quoin status -o json` names no target (a string that begins with \"iqn.\")")?;
+        let target = target.context("`quoin status -o json` has no text `iqn`")?;
         Ok(Serving { array: self, process, portal, target, command: command_line })
     }
 
@@ -181,16 +180,6 @@ impl Serving<'_> {
     }
 }
 
-/// The target's name, wherever in the status it stands.
-fn find_target(status: &Value) -> Option<String> {
-    match status {
-        Value::String(text) if text.starts_with("iqn.") => Some(text.clone()),
-        Value::Array(items) => items.iter().find_map(find_target),
-        Value::Object(fields) => fields.values().find_map(find_target),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,11 +187,10 @@ mod tests {
 
     #[test]
     fn the_status_is_understood_and_what_it_lacks_is_named() {
-        let status = json!({"ready": true, "iscsi": {"target": "iqn.2026-11.io.quoin:a"}, "engine": {
+        let status = json!({"ready": true, "iqn": "iqn.2026-11.io.quoin:a", "engine": {
             "destaged_bytes": 10, "cleaned_bytes": 0, "checkpoints": 2, "journal_bytes": 30, "journal_wraps": 1}});
         let after = Engine::parse(&status).unwrap();
         assert_eq!(after.destaged_bytes, 10);
-        assert_eq!(find_target(&status).as_deref(), Some("iqn.2026-11.io.quoin:a"));
         let error = Engine::parse(&json!({"engine": {"destaged_bytes": 1}})).unwrap_err();
         assert!(error.to_string().contains("engine.cleaned_bytes"));
 

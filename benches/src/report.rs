@@ -2,7 +2,8 @@
 
 use comfy_table::{Table, presets};
 
-use crate::load::{Report, Verified};
+use crate::load::Report;
+use crate::source::Verified;
 use crate::units::show_bytes;
 
 /// The report as text.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -78,10 +78,9 @@ impl Tgtd {
         let mut command = Command::new("tgtd");
         command.args(["-f", "-C", "1", "--iscsi", &format!("portal={portal}")]);
         command.env("TGT_IPC_SOCKET", &control.socket);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let mut commands = vec![line(&command)];
         // It ignores SIGTERM while it has targets. Nothing it acknowledged as durable is lost by killing it.
-        let mut process = Running::start("tgtd", command, Signal::KILL)?;
+        let mut process = Running::start("tgtd", &command, Signal::KILL, File::create(&log)?)?;
         wait_until("tgtd answers", Duration::from_secs(10), || {
             process.check_alive()?;
             Ok(control.run(&["--mode", "target", "--op", "show"]).is_ok())
