@@ -1,0 +1,165 @@
+//! Files and block devices as disks.
+
+use crate::{OpenError, ring};
+use quoin_world::{Completion, Disk, DiskError, DiskOp};
+use rustix::{
+    fs::{AtFlags, FlockOperation, StatxFlags, flock, ioctl_blksszget, statx},
+    io::Errno,
+};
+use std::{
+    fs::{self, File},
+    io::{self, Seek, SeekFrom},
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
+    },
+    path::Path,
+    sync::Arc,
+};
+
+/// How to open a disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Make a sparse file of so many bytes if there is none. One of another size is refused.
+    pub create_len: Option<u64>,
+}
+
+/// What operations in flight keep open.
+pub(crate) struct Target {
+    name: String,
+    file: File,
+}
+
+struct LinuxDisk {
+    target: Arc<Target>,
+    len_bytes: u64,
+    block_bytes: u32,
+}
+
+/// Opens a file or block device for direct I/O and locks it against every other opener, by the very file
+/// description that does the I/O. The lock goes when the disk and the last operation on it are gone.
+pub fn open_disk(path: &Path, options: OpenOptions) -> Result<Arc<dyn Disk>, OpenError> {
+    let failed = |operation| move |source| OpenError::Io { path: path.into(), operation, source };
+    let (file, is_device) = open_direct(path, options.create_len.is_some())?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+        Errno::WOULDBLOCK => OpenError::InUse { path: path.into() },
+        other => failed("lock it")(other.into()),
+    })?;
+    let mut found = (&file).seek(SeekFrom::End(0)).map_err(failed("find its size"))?;
+    if let Some(asked) = options.create_len {
+        if found == 0 && !is_device {
+            make(&file, path, asked).map_err(failed("make it"))?;
+            found = asked;
+        }
+        if found != asked {
+            return Err(OpenError::OtherLen { path: path.into(), found, asked });
+        }
+    }
+    let block_bytes = match unit_of_direct_io(&file, is_device).map_err(failed("find its block size"))? {
+        0 => {
+            let source = Errno::INVAL.into();
+            return Err(OpenError::NoDirectIo { path: path.into(), source });
+        }
+        1..=512 => 512,
+        513..=4096 => 4096,
+        bytes => return Err(OpenError::CoarseBlocks { path: path.into(), bytes }),
+    };
+    let len_bytes = found / u64::from(block_bytes) * u64::from(block_bytes);
+    let target = Arc::new(Target { name: path.display().to_string(), file });
+    Ok(Arc::new(LinuxDisk { target, len_bytes, block_bytes }))
+}
+
+fn open_direct(path: &Path, create: bool) -> Result<(File, bool), OpenError> {
+    let failed = |source: io::Error| OpenError::Io { path: path.into(), operation: "open it", source };
+    let is_device = match fs::metadata(path) {
+        Ok(found) if found.is_file() => false,
+        Ok(found) if found.file_type().is_block_device() => true,
+        Ok(_) => return Err(OpenError::NotADrive { path: path.into() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && create => false,
+        Err(error) => return Err(failed(error)),
+    };
+    // On a device O_EXCL refuses one that is mounted or part of something else.
+    let flags = libc::O_DIRECT | if is_device { libc::O_EXCL } else { 0 };
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).create(create && !is_device).custom_flags(flags).mode(0o600);
+    match options.open(path) {
+        Ok(file) => Ok((file, is_device)),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            Err(OpenError::NoDirectIo { path: path.into(), source: error })
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Err(OpenError::InUse { path: path.into() })
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Gives a new file its length and makes both durable.
+fn make(file: &File, path: &Path, len_bytes: u64) -> io::Result<()> {
+    file.set_len(len_bytes)?;
+    file.sync_all()?;
+    let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+/// The multiple that offsets and lengths must be of; 0 if there is no direct I/O.
+fn unit_of_direct_io(file: &File, is_device: bool) -> io::Result<u32> {
+    if is_device {
+        return Ok(ioctl_blksszget(file)?);
+    }
+    let stat = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
+    if stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 {
+        return Ok(stat.stx_dio_offset_align);
+    }
+    // A file system that does not say: FUSE, or an older kernel.
+    let mut sector = quoin_world::Buf::zeroed(512);
+    match file.read_at(sector.as_mut_slice(), 0) {
+        Ok(_) => Ok(512),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(4096),
+        Err(error) => Err(error),
+    }
+}
+
+impl Target {
+    pub(crate) fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    pub(crate) fn error(
+        &self,
+        operation: &'static str,
+        offset: u64,
+        len: u64,
+        source: io::Error,
+    ) -> DiskError {
+        DiskError::Io { disk: self.name.clone(), operation, offset, len, source }
+    }
+}
+
+impl Disk for LinuxDisk {
+    fn name(&self) -> &str {
+        &self.target.name
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    fn submit(&self, op: DiskOp) -> Completion {
+        let (operation, offset, len) = ring::describe(&op);
+        let block = u64::from(self.block_bytes);
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.len_bytes);
+        let aligned = offset.is_multiple_of(block) && len.is_multiple_of(block);
+        let something = len > 0 || matches!(op, DiskOp::Flush);
+        if fits && aligned && something {
+            return ring::submit(&self.target, op);
+        }
+        let why = format!("not inside its {} bytes or not in units of {block}", self.len_bytes);
+        let source = io::Error::new(io::ErrorKind::InvalidInput, why);
+        Completion::ready(Err(self.target.error(operation, offset, len, source)))
+    }
+}
