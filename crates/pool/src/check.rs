@@ -1,8 +1,29 @@
 //! The offline check: walks everything a pool holds and names what is not as it must be. It changes nothing.
+//!
+//! It trusts nothing it has not verified: both root slots of every voter, every metadata page, every thin map,
+//! every block's content, every row's head, the counts that are kept against the references that are there
+//! (I7), every slab's owner, and the journal that a recovery would replay.
 
-use crate::{error::PoolError, open::open_checkpoint};
+use crate::{
+    blocks::{BlockPlace, LOST, block_page, block_word},
+    error::PoolError,
+    format::{
+        BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordKind, Root,
+        RowHeader, SPACES, TREE_FAN_OUT, TREE_LEVELS, ThinEntry,
+    },
+    journal::{read_journal, record_verifies},
+    meta::{LayerImage, PageId, SegmentState},
+    open::{Opened, open_checkpoint, read_transaction},
+    tree::node,
+};
+use hashbrown::HashMap;
+use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, Sequence, crc32c};
 use quoin_drive::Drive;
-use std::{fmt, sync::Arc};
+use rustc_hash::FxBuildHasher;
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+#[cfg(test)]
+mod tests;
 
 /// Something that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +45,8 @@ impl fmt::Display for Problem {
 pub struct CheckReport {
     /// What is wrong; empty if all is well.
     pub problems: Vec<Problem>,
+    /// Problems beyond the first [`MAX_PROBLEMS`], which are not listed.
+    pub more_problems: u64,
     /// Volumes walked.
     pub volumes: u64,
     /// Metadata pages read and verified.
@@ -36,8 +59,339 @@ pub struct CheckReport {
     pub records: u64,
 }
 
-/// Checks a pool that is not open.
+/// The most problems a report lists.
+pub const MAX_PROBLEMS: usize = 1000;
+
+impl CheckReport {
+    /// True when nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn add(&mut self, what: impl Into<String>, problem: impl Into<String>) {
+        match self.problems.len() < MAX_PROBLEMS {
+            true => self.problems.push(Problem { what: what.into(), problem: problem.into() }),
+            false => self.more_problems += 1,
+        }
+    }
+
+    /// Lists an error that ended a part of the walk.
+    fn add_error(&mut self, what: &str, error: PoolError) {
+        match error {
+            PoolError::Corrupt { what, problem } => self.add(what, problem),
+            error => self.add(what, error.to_string()),
+        }
+    }
+}
+
+/// Checks a pool that is not open. Fails only if there is no pool to check.
 pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
-    let opened = open_checkpoint(drives).await?;
-    Ok(CheckReport { volumes: opened.catalog.layers.len() as u64, ..CheckReport::default() })
+    let Some(first) = drives.first() else { return Err(PoolError::Refused("a pool has drives".into())) };
+    let pool = first.label().pool;
+    let mut report = CheckReport::default();
+    check_roots(&drives, &mut report).await?;
+    let opened = match open_checkpoint(drives).await {
+        Ok(opened) => opened,
+        Err(error @ (PoolError::Corrupt { .. } | PoolError::Unopenable(_))) => {
+            report.add_error("the pool", error);
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    let mut walk = Walk {
+        opened: &opened,
+        report: &mut report,
+        live: HashMap::default(),
+        references: HashMap::default(),
+        tree_pages: BTreeSet::new(),
+    };
+    walk.page_maps().await;
+    for layer in &opened.catalog.layers {
+        walk.layer(layer).await;
+    }
+    walk.orphaned_tree_pages().await;
+    walk.block_table().await;
+    walk.segments().await;
+    match read_journal(
+        &opened.io.columns,
+        pool,
+        Sequence(opened.root.tail.get()),
+        opened.root.next_extent.get(),
+    )
+    .await
+    {
+        Ok(replay) => {
+            for record in &replay.records {
+                report.records += 1;
+                let what = format!("journal record {}", record.header.sequence.get());
+                let verified = match RecordKind::from_byte(record.header.kind) {
+                    Some(RecordKind::Catalog) => {
+                        read_transaction(&opened.io.columns, record, block_bytes(&opened)).await.map(|_| true)
+                    }
+                    Some(_) => record_verifies(&opened.io.columns, record).await,
+                    None => Ok(false),
+                };
+                match verified {
+                    Ok(true) => {}
+                    Ok(false) => report.add(what, "its payload does not verify; acknowledged data is lost"),
+                    Err(error) => report.add_error(&what, error),
+                }
+            }
+        }
+        Err(error) => report.add_error("the journal", error),
+    }
+    Ok(report)
+}
+
+fn block_bytes(opened: &Opened) -> u64 {
+    u64::from(opened.io.columns.drives()[0].label().block_bytes)
+}
+
+/// Both slots of every voter: one holds the newest root, the other the one before, or nothing yet.
+async fn check_roots(drives: &[Arc<Drive>], report: &mut CheckReport) -> Result<(), PoolError> {
+    let mut found: Vec<(String, usize, Option<Root>)> = Vec::new();
+    for drive in crate::checkpoint::voters(drives) {
+        for (slot, bytes) in drive.read_roots().await?.iter().enumerate() {
+            let blank = bytes.iter().all(|b| *b == 0);
+            let root = Root::parse(&bytes[..]).filter(|r| r.pool == *drive.label().pool.0.as_bytes());
+            if root.is_none() && !blank {
+                report.add(
+                    format!("root slot {slot} of drive {}", drive.name()),
+                    "it does not verify; a checkpoint was being written, or the drive is damaged",
+                );
+            }
+            found.push((drive.name().to_owned(), slot, root));
+        }
+    }
+    let newest = found.iter().filter_map(|f| f.2.map(|r| r.generation.get())).max().unwrap_or(0);
+    for (drive, slot, root) in &found {
+        let expected = (newest % 2) as usize == *slot;
+        if expected && newest > 0 && root.is_none_or(|r| r.generation.get() != newest) {
+            report.add(
+                format!("root slot {slot} of drive {drive}"),
+                format!("it should hold checkpoint {newest}, as other drives do; the pool opens, with less redundancy"),
+            );
+        }
+    }
+    Ok(())
+}
+
+struct Walk<'a> {
+    opened: &'a Opened,
+    report: &'a mut CheckReport,
+    /// Sectors that locations take, by segment.
+    live: HashMap<u32, u64, FxBuildHasher>,
+    /// References to each block from the thin maps.
+    references: HashMap<u64, u32, FxBuildHasher>,
+    /// Pages of the tree space that a thin map reached.
+    tree_pages: BTreeSet<u64>,
+}
+
+impl Walk<'_> {
+    fn take(&mut self, location: Location) {
+        *self.live.entry(location.segment().0).or_default() += u64::from(location.sectors());
+    }
+
+    /// Every page of every space, map pages included: each is where the page above says, and verifies.
+    async fn page_maps(&mut self) {
+        for space in SPACES {
+            let mut level = vec![0u64];
+            for depth in (0..=MAP_LEVELS).rev() {
+                let mut below = Vec::new();
+                for index in level {
+                    let id = PageId { space, level: depth, index };
+                    let entry = match self.opened.pages.entry(id).await {
+                        Ok(entry) => entry,
+                        Err(_) => continue, // its parent was reported
+                    };
+                    if entry.location.get() == 0 {
+                        continue;
+                    }
+                    self.take(Location(entry.location.get()));
+                    match self.opened.pages.get(id).await {
+                        Ok(Some(page)) if depth > 0 => {
+                            let used = (0..MAP_FAN_OUT).filter(|i| page.get(*i as usize * 2) != 0);
+                            below.extend(used.map(|i| index * MAP_FAN_OUT + i));
+                        }
+                        Ok(_) => {}
+                        Err(error) => self.report.add_error(&format!("page {index} of {space:?}"), error),
+                    }
+                    self.report.pages += 1;
+                }
+                level = below;
+            }
+        }
+    }
+
+    /// A volume's thin map: its nodes are there, each once, and it counts right.
+    async fn layer(&mut self, layer: &LayerImage) {
+        self.report.volumes += 1;
+        let mut mapped = 0u64;
+        let mut nodes: Vec<(u64, u32)> = layer.root.map(|root| (root, TREE_LEVELS - 1)).into_iter().collect();
+        while let Some((number, level)) = nodes.pop() {
+            let what = format!("node {number} of volume {}", layer.volume);
+            if !self.tree_pages.insert(number) {
+                self.report.add(what, "two places lead to it");
+                continue;
+            }
+            let page = match self.opened.pages.get(node(number)).await {
+                Ok(Some(page)) => page,
+                Ok(None) => {
+                    self.report.add(what, "it is missing; what it maps is lost");
+                    continue;
+                }
+                Err(_) => continue, // reported with the page map
+            };
+            for slot in 0..TREE_FAN_OUT as usize {
+                match (level, page.get(slot)) {
+                    (_, 0) => {}
+                    (0, word) => match ThinEntry(word).block() {
+                        Some(block) => {
+                            mapped += 1;
+                            *self.references.entry(block).or_default() += 1;
+                        }
+                        None => self.report.add(what.clone(), format!("entry {slot} names no block")),
+                    },
+                    (_, child) => nodes.push((child, level - 1)),
+                }
+            }
+        }
+        if mapped != layer.mapped_blocks {
+            self.report.add(
+                format!("volume {}", layer.volume),
+                format!("it is recorded to map {} blocks and maps {mapped}", layer.mapped_blocks),
+            );
+        }
+    }
+
+    /// Pages of the tree space that no volume leads to.
+    async fn orphaned_tree_pages(&mut self) {
+        for index in 1..self.opened.root.tree_end.get() {
+            let exists = self.opened.pages.exists(node(index)).await.unwrap_or(false);
+            if exists && !self.tree_pages.contains(&index) {
+                self.report.add(
+                    format!("page {index} of the tree space"),
+                    "no volume leads to it; its space is leaked",
+                );
+            }
+        }
+    }
+
+    /// Every entry: references as counted, content as its checksum says.
+    async fn block_table(&mut self) {
+        let end = self.opened.root.blocks_end.get();
+        let mut free = 0u64;
+        for first in (0..end).step_by(BLOCKS_PER_PAGE as usize) {
+            let page = match self.opened.pages.get(block_page(first)).await {
+                Ok(page) => page,
+                Err(_) => continue, // reported with the page map
+            };
+            for number in first.max(1)..(first + BLOCKS_PER_PAGE).min(end) {
+                let references = self.references.remove(&number).unwrap_or(0);
+                let at = block_word(number);
+                let (location, info) = match &page {
+                    Some(page) => (Location(page.get(at + 2)), BlockInfo(page.get(at + 3))),
+                    None => (Location(0), BlockInfo(0)),
+                };
+                if info.count() != references {
+                    self.report.add(
+                        format!("block {number}"),
+                        format!("it is counted to have {} references and has {references}", info.count()),
+                    );
+                }
+                match info.count() {
+                    0 => free += 1,
+                    _ => self.block(number, BlockPlace { location, info }).await,
+                }
+            }
+        }
+        for (number, references) in std::mem::take(&mut self.references) {
+            self.report.add(
+                format!("block {number}"),
+                format!("{references} references lead to it, beyond the table's end"),
+            );
+        }
+        let counted = self.opened.root.blocks_free.get();
+        if free != counted {
+            self.report.add(
+                "the block table",
+                format!("it is recorded to have {counted} free entries and has {free}"),
+            );
+        }
+    }
+
+    async fn block(&mut self, number: u64, place: BlockPlace) {
+        let what = format!("block {number}");
+        if place.info.algorithm() == LOST {
+            self.report.add(what, "its content was lost to a drive; overwrite or unmap it");
+            return;
+        }
+        self.take(place.location);
+        self.report.blocks += 1;
+        let (segment, offset) = (place.location.segment(), place.location.offset_bytes());
+        match self.opened.io.read(place.location).await {
+            Ok(data) if crc32c(&data).0 == place.info.crc() => {}
+            Ok(_) => {
+                self.report.add(what, format!("its content in segment {segment} at {offset} does not verify"))
+            }
+            Err(error) => self.report.add_error(&what, error),
+        }
+    }
+
+    /// Every segment: live as counted, rows with heads where they must be.
+    async fn segments(&mut self) {
+        let io = self.opened.io.clone();
+        for (id, segment) in io.segments.all() {
+            let live = self.live.remove(&id.0).unwrap_or(0);
+            if segment.state == SegmentState::Free {
+                if live > 0 {
+                    self.report.add(
+                        format!("segment {id}"),
+                        format!("it is free, yet {live} sectors of it are in use"),
+                    );
+                }
+                continue;
+            }
+            self.report.segments += 1;
+            if live != u64::from(segment.live_sectors) {
+                self.report.add(
+                    format!("segment {id}"),
+                    format!("it is counted to hold {} live sectors and holds {live}", segment.live_sectors),
+                );
+            }
+            if segment.written_bytes > io.segments.segment_bytes() {
+                self.report.add(format!("segment {id}"), "more is recorded to be written than it can hold");
+                continue;
+            }
+            self.rows(id, segment.generation, segment.written_bytes).await;
+        }
+        for (id, live) in std::mem::take(&mut self.live) {
+            let bytes = live * SECTOR_BYTES;
+            self.report
+                .add(format!("segment {id}"), format!("it does not exist, yet {bytes} bytes lie in it"));
+        }
+    }
+
+    async fn rows(&mut self, id: SegmentId, generation: u32, written_bytes: u64) {
+        let mut at = 0;
+        while at < written_bytes {
+            let what = format!("the row at {at} of segment {id}");
+            let head = match self.opened.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await {
+                Ok(head) => head,
+                Err(error) => return self.report.add_error(&what, error),
+            };
+            let row = RowHeader::parse(&head).filter(|row| {
+                row.segment.get() == id.0
+                    && row.segment_generation.get() == generation
+                    && u64::from(row.offset.get()) == at
+                    && row.len_bytes.get() as usize >= PAGE_BYTES
+            });
+            match row {
+                Some(row) => at += u64::from(row.len_bytes.get()),
+                None => {
+                    return self.report.add(what, "its head does not verify; the segment cannot be cleaned");
+                }
+            }
+        }
+    }
 }

@@ -39,7 +39,7 @@ mod stats;
 mod tree;
 mod write;
 
-pub use check::{CheckReport, Problem, check};
+pub use check::{CheckReport, MAX_PROBLEMS, Problem, check};
 pub use create::format;
 pub use error::PoolError;
 pub use health::PoolState;

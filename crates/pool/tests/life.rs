@@ -2,7 +2,7 @@
 
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_drive::{Roles, open_set};
-use quoin_pool::{FormatOptions, ObjectKind, Pool, PoolError, PoolOptions, Transaction, format};
+use quoin_pool::{FormatOptions, ObjectKind, Pool, PoolError, PoolOptions, Transaction, check, format};
 use quoin_world::{Disk, Slice};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::{future::Future, sync::Arc, time::Duration};
@@ -59,6 +59,15 @@ impl Rig {
     }
 }
 
+impl Rig {
+    fn check(&self) {
+        let disks = self.disks();
+        let report = self.run(|_| async move { check(open_set(disks).await.unwrap()).await }).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.problems);
+        assert!(report.pages > 0, "{report:?}");
+    }
+}
+
 impl Drop for Rig {
     fn drop(&mut self) {
         self.world.end();
@@ -111,6 +120,7 @@ fn what_was_written_is_read_before_and_after_destage_and_reopening() {
         volume
     });
     rig.world.crash();
+    rig.check();
     let pool = rig.open();
     assert_eq!(pool.get(ObjectKind(1), "a"), Some(b"1".to_vec()));
     assert!(pool.recovery().replayed_records >= 2, "{:?}", pool.recovery());
@@ -129,6 +139,7 @@ fn what_was_written_is_read_before_and_after_destage_and_reopening() {
         assert_eq!(read(&pool, volume, 4 * MIB - 4096, 65536).await, *pattern(3, 65536));
         pool.close().await.unwrap();
     });
+    rig.check();
 }
 
 #[test]
@@ -160,6 +171,7 @@ fn every_structure_turns_over_many_times_and_space_comes_back() {
         assert!(matches!(pool.read(volume, ByteRange::new(0, 512)).await, Err(PoolError::NoSuchVolume(_))));
         pool.close().await.unwrap();
     });
+    rig.check();
 }
 
 #[test]
@@ -201,4 +213,5 @@ fn a_full_pool_refuses_new_data_and_heals_when_space_returns() {
         }
         pool.close().await.unwrap();
     });
+    rig.check();
 }

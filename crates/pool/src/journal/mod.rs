@@ -15,7 +15,7 @@ mod replay;
 
 pub(crate) use extents::{Extents, JournalUse};
 pub(crate) use lane::{Batch, Entry, Lane};
-pub(crate) use replay::{JournalPlace, ReplayedRecord, read_journal};
+pub(crate) use replay::{JournalPlace, ReplayedRecord, read_journal, record_verifies};
 
 use crate::{
     bugs::{Bug, planted},

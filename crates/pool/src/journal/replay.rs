@@ -181,16 +181,29 @@ async fn read_extent(
     Ok(Some(content))
 }
 
-/// True when an extent without a readable header holds records from the tail on.
+/// True when an extent without a readable header holds records from the tail on that were acknowledged: a
+/// second batch was only written when the first was hardened, and the header with it. A lone first batch may
+/// be what a power failure left of a write that tore at its beginning.
 async fn damaged_header(
     drive: &Arc<Drive>,
     place: Column,
     slab_bytes: u64,
     tail: Sequence,
 ) -> Result<bool, PoolError> {
-    let cursor = Cursor { drive, place, number: 0, slab_bytes };
-    let batch = cursor.batch_at(PAGE_BYTES as u64).await?;
-    Ok(batch.is_some_and(|b| b.records.iter().any(|r| r.header.sequence.get() >= tail.0)))
+    let mut cursor = Cursor { drive, place, number: 0, slab_bytes };
+    let (mut at, mut batches, mut needed) = (PAGE_BYTES as u64, 0, false);
+    while let Some(batch) = cursor.batch_at(at).await? {
+        if batches == 0 {
+            cursor.number = batch.header.extent.get();
+        }
+        if batch.header.extent.get() != cursor.number || batch.header.index.get() != batches {
+            break;
+        }
+        needed |= batch.records.iter().any(|r| r.header.sequence.get() >= tail.0);
+        batches += 1;
+        at += u64::from(batch.header.total_bytes.get());
+    }
+    Ok(needed && batches > 1)
 }
 
 struct FoundBatch {
@@ -216,14 +229,8 @@ impl Cursor<'_> {
     }
 
     async fn verify(&self, records: &[ReplayedRecord]) -> Result<bool, PoolError> {
-        for record in records.iter().filter(|r| r.header.payload_bytes.get() > 0) {
-            let (offset, len) = (record.place.offset, u64::from(record.header.payload_bytes.get()));
-            let from = offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
-            let to = (offset + len).next_multiple_of(PAGE_BYTES as u64);
-            let bytes = self.drive.read_slab(self.place.slab, from, (to - from) as usize).await?;
-            let payload = &bytes[(offset - from) as usize..][..len as usize];
-            let pool_block = u64::from(self.drive.label().block_bytes);
-            if payload_crcs(&record.header, payload, pool_block) != *record.crcs {
+        for record in records {
+            if !payload_verifies(self.drive, record).await? {
                 return Ok(false);
             }
         }
@@ -254,6 +261,23 @@ impl Cursor<'_> {
         }
         Ok(())
     }
+}
+
+/// True when a record's payload is what its checksums say.
+pub(crate) async fn record_verifies(columns: &Columns, record: &ReplayedRecord) -> Result<bool, PoolError> {
+    payload_verifies(columns.drive(record.place.column.drive)?, record).await
+}
+
+async fn payload_verifies(drive: &Arc<Drive>, record: &ReplayedRecord) -> Result<bool, PoolError> {
+    let (offset, len) = (record.place.offset, u64::from(record.header.payload_bytes.get()));
+    if len == 0 {
+        return Ok(true);
+    }
+    let page = PAGE_BYTES as u64;
+    let (from, to) = (offset / page * page, (offset + len).next_multiple_of(page));
+    let bytes = drive.read_slab(record.place.column.slab, from, (to - from) as usize).await?;
+    let payload = &bytes[(offset - from) as usize..][..len as usize];
+    Ok(payload_crcs(&record.header, payload, u64::from(drive.label().block_bytes)) == *record.crcs)
 }
 
 /// A batch header that can be looked into safely: its lengths agree with each other and the room there is.

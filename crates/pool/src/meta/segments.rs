@@ -276,6 +276,12 @@ impl SegmentTable {
         self.inner.read().quarantine.iter().any(|q| q.generation > durable)
     }
 
+    /// Every segment, free ones too.
+    pub(crate) fn all(&self) -> Vec<(SegmentId, Segment)> {
+        let inner = self.inner.read();
+        inner.segments.iter().enumerate().skip(1).map(|(id, s)| (SegmentId(id as u32), s.clone())).collect()
+    }
+
     /// The segments that hold the segment table.
     pub(crate) fn table_segments(&self) -> Vec<(SegmentId, Segment)> {
         let inner = self.inner.read();
