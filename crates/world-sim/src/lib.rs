@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Promises: the same seed, options and code give the same run, shown by [`SimWorld::trace_hash`]; a future
-//! is polled only as its thread, never two at once; breaking a rule of [`Disk`](quoin_world::Disk) panics.
+//! is polled only as its thread, never two at once; breaking a rule of [`Disk`] panics.
 //!
 //! Does not: run threads in parallel (races between instructions of two threads are not seen), or simulate
 //! a network. Assumes of engines: all their nondeterminism comes through [`World`](quoin_world::World).
