@@ -10,7 +10,7 @@ use crate::{
     error::PoolError,
     format::{PAGE_BYTES, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space},
     health::Health,
-    journal::{Batch, Journal, JournalPlace, ReplayedRecord, read_journal},
+    journal::{Batch, Journal, JournalParts, JournalPlace, ReplayedRecord, read_journal},
     layer::Layer,
     meta::{Catalog, CatalogImage, PageId, PageStore, SegmentTable, Transaction},
     options::PoolOptions,
@@ -66,16 +66,16 @@ impl Pool {
         let health = Arc::new(Health::default());
         let slab_bytes = u64::from(label.slab_bytes);
         let next_sequence = replay.next_sequence.max(Sequence(root.next_sequence.get()));
-        let journal = Arc::new(Journal::new(
-            label.pool,
+        let journal = Arc::new(Journal::new(JournalParts {
+            pool: label.pool,
             epoch,
             columns,
             slab_bytes,
             lanes,
-            replay.extents,
+            extents: replay.extents,
             next_sequence,
-            health.clone(),
-        ));
+            health: health.clone(),
+        }));
         let usage = io.segments.usage();
         let space = SpaceGauge::new(
             usage.data_slabs,

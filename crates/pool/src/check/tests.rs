@@ -163,9 +163,9 @@ fn a_damaged_row_head_is_named() {
 
 #[test]
 fn damaged_roots_are_named() {
-    for slot in 0..2 {
+    for (slot, at) in ROOT_OFFSETS.iter().enumerate() {
         let rig = Rig::new();
-        flip(&rig.disks[0], ROOT_OFFSETS[slot] + 40);
+        flip(&rig.disks[0], at + 40);
         rig.names(&format!("root slot {slot} of drive d0"));
     }
     let rig = Rig::new();

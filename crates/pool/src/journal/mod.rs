@@ -48,6 +48,19 @@ pub(crate) struct Journal {
     queued: Arc<AtomicU64>,
 }
 
+/// What [`Journal::new`] puts together.
+pub(crate) struct JournalParts {
+    pub pool: PoolId,
+    pub epoch: Epoch,
+    pub columns: Columns,
+    pub slab_bytes: u64,
+    /// How many data threads will append.
+    pub lanes: usize,
+    pub extents: Extents,
+    pub next_sequence: Sequence,
+    pub health: Arc<Health>,
+}
+
 /// What the journal has done since the pool was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JournalCounters {
@@ -56,32 +69,24 @@ pub(crate) struct JournalCounters {
 }
 
 impl Journal {
-    pub(crate) fn new(
-        pool: PoolId,
-        epoch: Epoch,
-        columns: Columns,
-        slab_bytes: u64,
-        lanes: usize,
-        extents: Extents,
-        next_sequence: Sequence,
-        health: Arc<Health>,
-    ) -> Self {
+    pub(crate) fn new(parts: JournalParts) -> Self {
         let queued = Arc::new(AtomicU64::new(0));
-        let lanes: Vec<_> =
-            (0..lanes).map(|i| Arc::new(Lane::new(i as u32, slab_bytes, queued.clone()))).collect();
+        let lanes: Vec<_> = (0..parts.lanes)
+            .map(|i| Arc::new(Lane::new(i as u32, parts.slab_bytes, queued.clone())))
+            .collect();
         let freed = Arc::new(Event::new());
-        health.wake_also(freed.clone());
-        lanes.iter().for_each(|lane| health.wake_also(lane.wake.clone()));
+        parts.health.wake_also(freed.clone());
+        lanes.iter().for_each(|lane| parts.health.wake_also(lane.wake.clone()));
         Self {
-            pool,
-            epoch,
-            columns,
-            slab_bytes,
+            pool: parts.pool,
+            epoch: parts.epoch,
+            columns: parts.columns,
+            slab_bytes: parts.slab_bytes,
             lanes,
-            extents: Mutex::new(extents),
+            extents: Mutex::new(parts.extents),
             freed,
-            next_sequence: AtomicU64::new(next_sequence.0),
-            health,
+            next_sequence: AtomicU64::new(parts.next_sequence.0),
+            health: parts.health,
             batches: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             queued,

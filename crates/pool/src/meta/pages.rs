@@ -118,6 +118,8 @@ impl Page {
     }
 }
 
+/// A page on its way. Boxed, for finding a page needs the page above it.
+type Loading<'a> = Pin<Box<dyn Future<Output = Result<Option<Arc<Page>>, PoolError>> + Send + 'a>>;
 type Shard = HashMap<PageId, Arc<Page>, FxBuildHasher>;
 
 pub(crate) struct PageStore {
@@ -162,10 +164,7 @@ impl PageStore {
         }
     }
 
-    fn load(
-        &self,
-        id: PageId,
-    ) -> Pin<Box<dyn Future<Output = Result<Option<Arc<Page>>, PoolError>> + Send + '_>> {
+    fn load(&self, id: PageId) -> Loading<'_> {
         Box::pin(async move {
             loop {
                 let entry = self.entry(id).await?;
