@@ -272,14 +272,20 @@ fn take_front(queue: &mut std::collections::VecDeque<Slice>, mut len: usize) -> 
 
 /// The slices as one: itself if there is but one, else a copy.
 pub(crate) fn joined(mut slices: Vec<Slice>) -> Slice {
-    if slices.len() == 1 {
-        return slices.remove(0);
+    match slices.len() {
+        1 => slices.remove(0),
+        _ => copied(&slices),
     }
+}
+
+/// The slices one after the other, in a buffer of their own.
+pub(crate) fn copied(slices: &[Slice]) -> Slice {
     let mut buf = Buf::zeroed(slices.iter().map(|s| s.len()).sum());
-    let mut at = 0;
+    let mut rest = buf.as_mut_slice();
     for slice in slices {
-        buf.as_mut_slice()[at..at + slice.len()].copy_from_slice(&slice);
-        at += slice.len();
+        let (head, tail) = rest.split_at_mut(slice.len());
+        head.copy_from_slice(slice);
+        rest = tail;
     }
     buf.into_slice()
 }

@@ -5,6 +5,7 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{BATCH_MAGIC, BatchHeader, EXTENT_MAGIC, ExtentHeader, PAGE_BYTES, RecordHeader, zeroed},
+    write::copied,
 };
 use parking_lot::Mutex;
 use quoin_base::{Sequence, crc32c};
@@ -233,13 +234,21 @@ impl Journal {
         let offset = if at.header.is_some() { 0 } else { at.offset };
         data.extend(at.header.take().map(Buf::into_slice));
         data.push(meta.into_slice());
-        data.extend(entries.iter().flat_map(|e| e.payload.iter().cloned()));
-        let payload: usize = entries.iter().map(|e| e.header.payload_bytes.get() as usize).sum();
-        let padding = total_bytes - meta_bytes.next_multiple_of(PAGE_BYTES) - payload;
-        if padding > 0 {
-            data.push(Buf::zeroed(padding).into_slice());
-        }
         let drive = self.columns.drive(at.extent.column.drive)?;
+        let payload = entries.iter().flat_map(|e| e.payload.iter().cloned());
+        let payload_bytes: usize = entries.iter().map(|e| e.header.payload_bytes.get() as usize).sum();
+        let padding = total_bytes - meta_bytes.next_multiple_of(PAGE_BYTES) - payload_bytes;
+        let zeroes = (padding > 0).then(|| Buf::zeroed(padding).into_slice());
+        let payload: Vec<Slice> = payload.chain(zeroes).collect();
+        let unit = drive.block_bytes() as usize;
+        match payload
+            .iter()
+            .all(|s| s.len().is_multiple_of(unit) && (s.as_ptr() as usize).is_multiple_of(unit))
+        {
+            true => data.extend(payload),
+            // Sectors of hosts that are shorter than the drive's own.
+            false => data.push(copied(&payload)),
+        }
         let durable = !planted(Bug::SkipJournalFlush);
         drive.write_slab(at.extent.column.slab, offset, data, durable).await?;
 
