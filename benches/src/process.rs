@@ -22,9 +22,9 @@ impl Running {
     /// Starts a program that is to be ended by the signal `end_by`, also if this one is killed meanwhile;
     /// what it says on stderr goes to `log`.
     pub(crate) fn start(name: &'static str, command: &Command, end_by: Signal, log: File) -> Result<Running> {
-        let number = end_by.as_raw().to_string();
+        let signal = if end_by == Signal::KILL { "KILL" } else { "TERM" };
         let mut tied = Command::new("setpriv");
-        tied.args(["--pdeathsig", &number, "--"]).arg(command.get_program()).args(command.get_args());
+        tied.args(["--pdeathsig", signal, "--"]).arg(command.get_program()).args(command.get_args());
         tied.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
         tied.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = tied.spawn().with_context(|| format!("cannot start: {}", line(command)))?;
