@@ -1,2 +1,54 @@
-//! Entry point.
-fn main() {}
+//! `cargo xtask`: what CI runs, and other work on the project itself.
+
+mod ci;
+mod layers;
+mod soak;
+mod sources;
+mod step;
+
+use anyhow::Result;
+use clap::Parser;
+use std::path::Path;
+use step::{As, cargo, program};
+
+/// Work on the project: checks, tests, soak runs, measurements
+///
+/// Example: cargo xtask ci --only format,layers,clippy
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", verbatim_doc_comment)]
+enum Cli {
+    /// Everything CI runs; a change that passes is good
+    Ci(ci::Options),
+    /// Check the dependencies between crates against layers.toml
+    Layers,
+    /// Check the rules for source files: a header, no file too long, nothing put off
+    Sources,
+    /// Simulation and system trials with new seeds, until the time is up or something fails
+    Soak(soak::Options),
+    /// Measure against a peer; arguments go to quoin-bench
+    Bench {
+        /// Arguments of quoin-bench; `compare` if none are given
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+fn main() -> Result<()> {
+    // Every path below is relative to the root of the project.
+    std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))?;
+    match Cli::parse() {
+        Cli::Ci(options) => ci::run(&options),
+        Cli::Layers => layers::check(),
+        Cli::Sources => sources::check(),
+        Cli::Soak(options) => soak::run(&options),
+        Cli::Bench { args } => bench(args),
+    }
+}
+
+fn bench(mut args: Vec<String>) -> Result<()> {
+    if args.is_empty() {
+        args.push("compare".to_owned());
+    }
+    cargo(&["build", "--release", "--package", "quoin", "--package", "quoin-bench"])?;
+    program("release", "quoin-bench", As::User, &args)
+}

@@ -1,0 +1,61 @@
+//! `cargo xtask ci`: everything a change has to pass.
+
+use crate::{
+    layers, sources,
+    step::{self, As, cargo, cargo_doc, program, step, summary},
+};
+use anyhow::{Result, ensure};
+use std::process::Command;
+
+/// Seeds of the simulation in CI; a soak runs many more.
+const SEEDS: u32 = 200;
+
+/// What to run of it.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only these steps, separated by commas
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// List the steps
+    #[arg(long)]
+    list: bool,
+}
+
+type Step = (&'static str, fn() -> Result<()>);
+
+const STEPS: &[Step] = &[
+    ("format", || cargo(&["fmt", "--all", "--check"])),
+    ("layers", layers::check),
+    ("sources", sources::check),
+    ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])),
+    ("docs", || cargo_doc(&["doc", "--workspace", "--no-deps", "--locked"])),
+    ("build", || cargo(&["build", "--workspace", "--locked"])),
+    ("tests", || cargo(&["test", "--workspace", "--locked"])),
+    ("simulation", || program("debug", "quoin-sim", As::User, &["--seeds".to_owned(), SEEDS.to_string()])),
+    ("crashes", || trial("--rounds 4 --seconds 10 --examine-every 2")),
+    ("power cuts", || trial("--rounds 4 --seconds 8 --power-cut mix")),
+    ("power losses", || trial("--rounds 2 --seconds 8 --power-cut lose")),
+    ("lying drives", || trial("--rounds 2 --seconds 6 --power-cut lose --ignore-flushes")),
+    ("make up", || step::run(Command::new("tests/make_up.sh").env("PROFILE", "dev"))),
+];
+
+/// Runs the steps one after the other; all of them, even if one fails.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let names: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+    if options.list {
+        println!("{}", names.join("\n"));
+        return Ok(());
+    }
+    for only in &options.only {
+        ensure!(names.contains(&only.as_str()), "no step called {only}; there are: {}", names.join(", "));
+    }
+    let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
+    let steps = STEPS.iter().filter(|(name, _)| chosen(name));
+    summary(&steps.map(|(name, work)| step(name, work)).collect::<Vec<_>>())
+}
+
+/// PostgreSQL on a volume, while the array crashes.
+pub(crate) fn trial(args: &str) -> Result<()> {
+    let args: Vec<String> = ["postgres"].into_iter().chain(args.split(' ')).map(str::to_owned).collect();
+    program("debug", "quoin-trial", As::Root, &args)
+}
