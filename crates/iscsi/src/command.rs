@@ -4,7 +4,7 @@
 //! asked for twice (`received <= asked <= wanted`); a command given to the device is never cancelled.
 
 use crate::pdu::{DataOut, FINAL, NO_TAG};
-use quoin_scsi::Reply;
+use quoin_scsi::{Reply, Sense};
 use quoin_target::{Admission, Request};
 use quoin_volume::BlockDevice;
 use quoin_world::{Buf, OneShot, OneShotSender, Slice};
@@ -128,6 +128,12 @@ impl<D: BlockDevice> Gathering<D> {
     pub(crate) fn new(admission: Admission<D>, head: &Head, immediate: &[u8], unsolicited: u32) -> Self {
         let (then, wanted) = match admission {
             Admission::Done(reply) => (Then::Answer(reply), 0),
+            Admission::Run(request)
+                if request.transfer().is_exact
+                    && request.transfer().out_bytes != u64::from(head.out_bytes) =>
+            {
+                (Then::Answer(Reply::check(Sense::INVALID_FIELD_IN_CDB)), 0)
+            }
             Admission::Run(request) => {
                 let wanted = request.transfer().out_bytes.min(head.out_bytes.into()) as u32;
                 (Then::Run(request), wanted)

@@ -4,7 +4,7 @@ use crate::{
     IscsiError, IscsiServer,
     command::{Finished, Work, perform},
     login::{Established, Login, LoginStatus, SessionKind, Step},
-    pdu::{Framing, LoginRequest, LoginResponse, Parsed, opcode},
+    pdu::{Framing, FramingError, LoginRequest, LoginResponse, Parsed, opcode},
     receive::Receive,
     session::{End, LOGOUT_SECONDS, QUEUE_DEPTH, Session},
     text::Text,
@@ -220,7 +220,10 @@ impl<D: BlockDevice> Connection<'_, D> {
                         session.receive(frame.bhs, frame.data(bytes), false)
                     }
                     Ok(Some((Parsed::Need(_), _)) | None) => wants_bytes = true,
-                    Err(error) => return Poll::Ready(Err(error.into())),
+                    Err(error) => {
+                        session.counted.digest_errors += u64::from(error == FramingError::HeaderDigest);
+                        return Poll::Ready(Err(error.into()));
+                    }
                 }
             }
             running.extend(session.started.drain(..).map(&start));

@@ -27,4 +27,3 @@ mod transmit;
 pub use error::IscsiError;
 pub use metrics::{Metrics, MetricsSnapshot};
 pub use server::{Accepted, IscsiServer, Options};
-

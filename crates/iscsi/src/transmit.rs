@@ -125,11 +125,4 @@ impl Transmit {
             self.parts.pop_front();
         }
     }
-
-    #[cfg(test)]
-    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
-        let bytes = self.parts.drain(..).flat_map(|part| part.bytes().to_vec()).collect();
-        (self.sent, self.queued_bytes) = (0, 0);
-        bytes
-    }
 }

@@ -93,8 +93,24 @@ pub enum Command {
         /// ALLOCATION LENGTH.
         allocation: u32,
     },
+    /// GET LBA STATUS.
+    GetLbaStatus {
+        /// STARTING LOGICAL BLOCK ADDRESS.
+        lba: u64,
+        /// ALLOCATION LENGTH.
+        allocation: u32,
+    },
     /// REPORT SUPPORTED OPERATION CODES.
     ReportOpcodes(ReportOpcodes),
+    /// READ DEFECT DATA.
+    ReadDefectData {
+        /// The 12-byte form, with its longer header.
+        long: bool,
+        /// REQ_PLIST, REQ_GLIST and DEFECT LIST FORMAT.
+        format: u8,
+        /// ALLOCATION LENGTH.
+        allocation: u32,
+    },
     /// READ.
     Read(Extent),
     /// WRITE.
@@ -225,11 +241,20 @@ impl Command {
             0x35 | 0x91 => Command::SynchronizeCache(cdb.extent()),
             // WRPROTECT; ANCHOR; PBDATA and LBDATA (obsolete).
             0x41 | 0x93 if cdb.has(1, 0xF6) => return invalid,
+            0x37 => Command::ReadDefectData {
+                long: false,
+                format: cdb.0[2] & 0x1F,
+                allocation: cdb.u16(7).into(),
+            },
+            0xB7 => Command::ReadDefectData { long: true, format: cdb.0[1] & 0x1F, allocation: cdb.u32(6) },
             0x41 => Command::WriteSame { extent: cdb.extent(), no_data: false },
             0x93 => Command::WriteSame { extent: cdb.extent(), no_data: cdb.has(1, 1) },
             0x42 if cdb.has(1, 1) => return invalid,
             0x42 => Command::Unmap { parameter_bytes: cdb.u16(7).into() },
             0x9E if cdb.0[1] & 0x1F == 0x10 => Command::ReadCapacity16 { allocation: cdb.u32(10) },
+            0x9E if cdb.0[1] & 0x1F == 0x12 => {
+                Command::GetLbaStatus { lba: cdb.u64(2), allocation: cdb.u32(10) }
+            }
             0xA0 => match cdb.0[2] {
                 select @ 0..=2 => Command::ReportLuns { select, allocation: cdb.u32(6) },
                 _ => return invalid,

@@ -26,6 +26,9 @@ pub struct Transfer {
     pub out_bytes: u64,
     /// To the initiator, at most.
     pub in_bytes: u64,
+    /// The initiator must expect to send exactly `out_bytes`: for other commands a difference is but a
+    /// residual count.
+    pub is_exact: bool,
 }
 
 /// What a command came to.
@@ -102,8 +105,8 @@ impl Command {
     /// # Errors
     /// The sense to answer with.
     pub fn transfer(&self, geometry: Geometry) -> Result<Transfer, Sense> {
-        let data_in = |in_bytes| Transfer { in_bytes, out_bytes: 0 };
-        let data_out = |out_bytes| Transfer { in_bytes: 0, out_bytes };
+        let data_in = |in_bytes| Transfer { in_bytes, ..Transfer::default() };
+        let data_out = |out_bytes| Transfer { out_bytes, ..Transfer::default() };
         let block = u64::from(geometry.block_bytes);
         Ok(match *self {
             Command::Read(extent) => data_in(geometry.range_within(extent, limits::TRANSFER_BYTES)?.len),
@@ -125,7 +128,7 @@ impl Command {
                 if geometry.range_within(extent, limits::WRITE_SAME_BYTES)?.is_empty() {
                     return Err(Sense::INVALID_FIELD_IN_CDB);
                 }
-                data_out(if no_data { 0 } else { block })
+                Transfer { is_exact: true, ..data_out(if no_data { 0 } else { block }) }
             }
             Command::Unmap { parameter_bytes } if parameter_bytes > limits::PARAMETER_BYTES => {
                 return Err(Sense::PARAMETER_LIST_LENGTH_ERROR);
@@ -133,9 +136,14 @@ impl Command {
             Command::Unmap { parameter_bytes } => data_out(parameter_bytes.into()),
             Command::TestUnitReady | Command::StartStopUnit => Transfer::default(),
             Command::ReadCapacity10 => data_in(8),
-            Command::RequestSense { allocation, .. }
+            Command::GetLbaStatus { lba, .. } if lba >= geometry.blocks() => {
+                return Err(Sense::LBA_OUT_OF_RANGE);
+            }
+            Command::GetLbaStatus { allocation, .. }
+            | Command::RequestSense { allocation, .. }
             | Command::Inquiry { allocation, .. }
             | Command::ReportLuns { allocation, .. }
+            | Command::ReadDefectData { allocation, .. }
             | Command::ReadCapacity16 { allocation } => data_in(allocation.into()),
             Command::ModeSense(request) => data_in(request.allocation.into()),
             Command::ReportOpcodes(request) => data_in(request.allocation.into()),
@@ -175,10 +183,17 @@ pub async fn execute<D: BlockDevice>(
         }
         Command::Inquiry { page, allocation } => inquiry::inquiry(page, device.uuid(), geometry, port)
             .map(|data| Reply::parameters(data, allocation)),
+        Command::ReadDefectData { long, format, allocation } => {
+            Ok(Reply::parameters(inquiry::no_defects(long, format), allocation))
+        }
         Command::ReadCapacity10 => Ok(Reply::parameters(inquiry::read_capacity_10(geometry), 8)),
         Command::ReadCapacity16 { allocation } => {
             Ok(Reply::parameters(inquiry::read_capacity_16(geometry), allocation))
         }
+        Command::GetLbaStatus { lba, allocation } if lba < geometry.blocks() => {
+            Ok(Reply::parameters(inquiry::lba_status(geometry, lba), allocation))
+        }
+        Command::GetLbaStatus { .. } => Err(Sense::LBA_OUT_OF_RANGE),
         Command::ModeSense(request) => {
             mode::sense(&request, geometry).map(|data| Reply::parameters(data, request.allocation))
         }

@@ -133,6 +133,21 @@ pub(crate) fn read_capacity_16(geometry: Geometry) -> Vec<u8> {
     bytes
 }
 
+/// READ DEFECT DATA: lists as they were asked for, without defects. `format` is the request's list bits and
+/// format.
+pub(crate) fn no_defects(long: bool, format: u8) -> Vec<u8> {
+    let mut bytes = vec![0; if long { 8 } else { 4 }];
+    bytes[1] = format & 0x1F;
+    bytes
+}
+
+/// GET LBA STATUS data: all from `lba` on is "mapped or unknown" (SBC-4 §5.6.2), the one status that is
+/// true of any device.
+pub(crate) fn lba_status(geometry: Geometry, lba: u64) -> Vec<u8> {
+    let blocks = u32::try_from(geometry.blocks() - lba).unwrap_or(u32::MAX);
+    [&20u32.to_be_bytes()[..], &[0; 4], &lba.to_be_bytes(), &blocks.to_be_bytes(), &[0; 4]].concat()
+}
+
 /// REPORT LUNS data for logical unit numbers in wire form (SAM-5 §4.7), in order.
 pub fn report_luns(luns: impl Iterator<Item = [u8; 8]>) -> Vec<u8> {
     let mut bytes = vec![0; 8];

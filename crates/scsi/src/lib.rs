@@ -20,3 +20,6 @@ pub use cdb::{Bytchk, Command, Extent, ModeSense, ReportOpcodes};
 pub use execute::{Geometry, Reply, Transfer, execute};
 pub use inquiry::{Port, no_unit_inquiry, report_luns};
 pub use sense::{Sense, SenseKey, Status};
+
+#[cfg(test)]
+mod tests;

@@ -1,18 +1,18 @@
 //! What one command may ask for. The block limits page advertises exactly these.
 
-use quoin_base::{GIB, KIB, MIB};
+use quoin_base::{KIB, MIB};
 
 /// Most bytes one READ, WRITE or comparing VERIFY moves (MAXIMUM TRANSFER LENGTH).
-pub const TRANSFER_BYTES: u64 = 16 * MIB;
+pub const TRANSFER_BYTES: u64 = 32 * MIB;
 /// Transfer size that costs the array least per byte (OPTIMAL TRANSFER LENGTH).
 pub const OPTIMAL_TRANSFER_BYTES: u64 = MIB;
 /// The block in which the array stores data: physical block, transfer and unmap granularity.
 pub const PHYSICAL_BLOCK_BYTES: u64 = 8 * KIB;
 /// Most bytes all descriptors of one UNMAP name together (MAXIMUM UNMAP LBA COUNT).
-pub const UNMAP_BYTES: u64 = 4 * GIB;
+pub const UNMAP_BYTES: u64 = 512 * MIB;
 /// Most descriptors in one UNMAP.
 pub const UNMAP_DESCRIPTORS: u32 = 256;
 /// Most bytes one WRITE SAME covers (MAXIMUM WRITE SAME LENGTH).
-pub const WRITE_SAME_BYTES: u64 = 64 * MIB;
+pub const WRITE_SAME_BYTES: u64 = 32 * MIB;
 /// Longest parameter list taken with any command other than those that move blocks.
 pub const PARAMETER_BYTES: u32 = 8 + 16 * UNMAP_DESCRIPTORS;

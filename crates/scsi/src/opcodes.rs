@@ -36,6 +36,7 @@ pub(crate) const SUPPORTED: &[Supported] = &[
     op(0x2F, &[0x16, FF, FF, FF, FF, GN, FF, FF, 0]),
     op(0x34, &[2, FF, FF, FF, FF, GN, FF, FF, 0]),
     op(0x35, &[2, FF, FF, FF, FF, GN, FF, FF, 0]),
+    op(0x37, &[0, 0x1F, 0, 0, 0, 0, FF, FF, 0]),
     op(0x41, &[0x08, FF, FF, FF, FF, GN, FF, FF, 0]),
     op(0x42, &[0, 0, 0, 0, 0, GN, FF, FF, 0]),
     op(0x5A, &[0x18, FF, FF, 0, 0, 0, FF, FF, 0]),
@@ -47,12 +48,14 @@ pub(crate) const SUPPORTED: &[Supported] = &[
     op(0x91, &[2, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
     op(0x93, &[0x09, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
     action(0x9E, 0x10, &[0x10, 0, 0, 0, 0, 0, 0, 0, 0, FF, FF, FF, FF, 0, 0]),
+    action(0x9E, 0x12, &[0x12, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, 0, 0]),
     op(0xA0, &[0, FF, 0, 0, 0, FF, FF, FF, FF, 0, 0]),
     action(0xA3, 0x0C, &[0x0C, 0x87, FF, FF, FF, FF, FF, FF, FF, 0, 0]),
     op(0xA8, &[0x18, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
     op(0xAA, &[0x18, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
     op(0xAE, &[0x12, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
     op(0xAF, &[0x16, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
+    op(0xB7, &[0x1F, FF, FF, FF, FF, FF, FF, FF, FF, 0, 0]),
 ];
 
 /// A command timeouts descriptor without figures.

@@ -18,3 +18,6 @@ pub use error::TargetError;
 pub use hosts::{HostView, Mapping, SessionView, Target};
 pub use lun::Lun;
 pub use nexus::{Admission, Nexus, NexusName, Notice, Notices, Request};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,462 @@
+//! What well-behaved initiators do not do: a client that builds its PDUs byte by byte.
+
+#[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
+mod support;
+
+use quoin_iscsi::pdu::{
+    Bhs, DataIn, DataOut, LoginRequest, LoginResponse, LogoutRequest, NO_TAG, NopOut, R2t, ScsiCommand,
+    ScsiResponse, TaskRequest, TaskResponse, TextRequest, U24, opcode, padding,
+};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+use support::{INITIATOR, Server, TARGET};
+use zerocopy::{FromBytes, IntoBytes};
+
+struct Client {
+    stream: TcpStream,
+    cmd_sn: u32,
+    itt: u32,
+}
+
+fn crc(bytes: &[u8]) -> [u8; 4] {
+    quoin_base::crc32c(bytes).0.to_le_bytes()
+}
+
+impl Client {
+    fn connect(server: &Server) -> Client {
+        let stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client { stream, cmd_sn: 1, itt: 1 }
+    }
+
+    fn send(&mut self, header: impl Into<Bhs>, data: &[u8]) {
+        let mut bytes = Bhs { data_len: U24::new(data.len()), ..header.into() }.as_bytes().to_vec();
+        bytes.extend_from_slice(data);
+        bytes.resize(bytes.len() + padding(data.len()), 0);
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    fn receive(&mut self) -> (Bhs, Vec<u8>) {
+        let mut header = [0; 48];
+        self.stream.read_exact(&mut header).unwrap();
+        let bhs = Bhs::parse(&header).unwrap();
+        let len = bhs.data_len.get();
+        let mut data = vec![0; len + padding(len)];
+        self.stream.read_exact(&mut data).unwrap();
+        data.truncate(len);
+        (bhs, data)
+    }
+
+    fn is_closed(&mut self) -> bool {
+        matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
+    }
+
+    fn login(&mut self, isid: u8, keys: &str) -> LoginResponse {
+        let names = format!("InitiatorName={INITIATOR}\0TargetName={TARGET}\0{keys}");
+        let request = LoginRequest {
+            opcode: 0x40 | opcode::LOGIN_REQUEST,
+            flags: 0x87,
+            isid: [0x80, 0, 0, 0, 0, isid],
+            cmd_sn: self.cmd_sn.into(),
+            ..LoginRequest::default()
+        };
+        self.send(request, names.as_bytes());
+        let (bhs, _) = self.receive();
+        assert_eq!(bhs.operation(), opcode::LOGIN_RESPONSE);
+        bhs.into()
+    }
+
+    fn logged_in(server: &Server, isid: u8, keys: &str) -> Client {
+        let mut client = Client::connect(server);
+        let response = client.login(isid, keys);
+        assert_eq!((response.status_class, response.status_detail), (0, 0));
+        client
+    }
+
+    fn command(&mut self, flags: u8, expected_bytes: u32, cdb: &[u8]) -> ScsiCommand {
+        let mut padded = [0; 16];
+        padded[..cdb.len()].copy_from_slice(cdb);
+        let command = ScsiCommand {
+            opcode: opcode::SCSI_COMMAND,
+            flags,
+            itt: self.itt.into(),
+            expected_bytes: expected_bytes.into(),
+            cmd_sn: self.cmd_sn.into(),
+            cdb: padded,
+            ..ScsiCommand::default()
+        };
+        self.itt += 1;
+        self.cmd_sn += 1;
+        command
+    }
+
+    /// Sends a command without data and returns its status and what it read.
+    fn execute(&mut self, expected_bytes: u32, cdb: &[u8]) -> (u8, Vec<u8>) {
+        let command = self.command(0xC0, expected_bytes, cdb);
+        self.send(command, &[]);
+        let mut read = Vec::new();
+        loop {
+            let (bhs, data) = self.receive();
+            match bhs.operation() {
+                opcode::DATA_IN => {
+                    let pdu = DataIn::from(bhs);
+                    assert_eq!(pdu.offset.get() as usize, read.len());
+                    read.extend(data);
+                    if pdu.flags & 1 != 0 {
+                        return (pdu.status, read);
+                    }
+                }
+                opcode::SCSI_RESPONSE => return (ScsiResponse::from(bhs).status, read),
+                other => panic!("unexpected PDU {other:#x}"),
+            }
+        }
+    }
+
+    /// Takes the unit attention that every session starts with.
+    fn ready(mut self) -> Client {
+        assert_eq!(self.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 2);
+        assert_eq!(self.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+        self
+    }
+}
+
+fn write_10(lba: u32, blocks: u16) -> [u8; 10] {
+    let (lba, blocks) = (lba.to_be_bytes(), blocks.to_be_bytes());
+    [0x2A, 0, lba[0], lba[1], lba[2], lba[3], 0, blocks[0], blocks[1], 0]
+}
+
+fn read_10(lba: u32, blocks: u16) -> [u8; 10] {
+    let mut cdb = write_10(lba, blocks);
+    cdb[0] = 0x28;
+    cdb
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}
+
+/// Answers R2Ts in order until the command is answered; checks that no more are outstanding than agreed.
+fn serve_r2ts(client: &mut Client, itt: u32, data: &[u8], segment: usize) -> u8 {
+    loop {
+        let (bhs, _) = client.receive();
+        if bhs.operation() == opcode::SCSI_RESPONSE {
+            return ScsiResponse::from(bhs).status;
+        }
+        let r2t = R2t::from(bhs);
+        assert_eq!(bhs.operation(), opcode::R2T);
+        let (start, len) = (r2t.offset.get() as usize, r2t.desired_bytes.get() as usize);
+        for (data_sn, part) in data[start..start + len].chunks(segment).enumerate() {
+            let at = data_sn * segment;
+            let pdu = DataOut {
+                opcode: opcode::DATA_OUT,
+                flags: if at + part.len() == len { 0x80 } else { 0 },
+                itt: itt.into(),
+                ttt: r2t.ttt,
+                data_sn: (data_sn as u32).into(),
+                offset: ((start + at) as u32).into(),
+                ..DataOut::default()
+            };
+            client.send(pdu, part);
+        }
+    }
+}
+
+#[test]
+fn data_comes_immediately_unsolicited_and_asked_for() {
+    let server = Server::start();
+    let keys = "InitialR2T=No\0ImmediateData=Yes\0FirstBurstLength=65536\0MaxBurstLength=131072\0MaxOutstandingR2T=3\0";
+    let mut client = Client::logged_in(&server, 1, keys).ready();
+    let data = pattern(1 << 20);
+    // An odd amount comes at once, the rest of the first burst by itself, the remainder when asked for.
+    let command = client.command(0x20, 1 << 20, &write_10(64, 2048));
+    let itt = command.itt.get();
+    client.send(command, &data[..1000]);
+    for (data_sn, (start, end)) in [(1000, 30_000), (30_000, 65_536)].into_iter().enumerate() {
+        let pdu = DataOut {
+            opcode: opcode::DATA_OUT,
+            flags: if end == 65_536 { 0x80 } else { 0 },
+            itt: itt.into(),
+            ttt: NO_TAG.into(),
+            data_sn: (data_sn as u32).into(),
+            offset: (start as u32).into(),
+            ..DataOut::default()
+        };
+        client.send(pdu, &data[start..end]);
+    }
+    assert_eq!(serve_r2ts(&mut client, itt, &data, 8192), 0);
+    let (status, read) = client.execute(1 << 20, &read_10(64, 2048));
+    assert_eq!((status, read == data), (0, true));
+    // A first burst that ends at an odd byte.
+    let command = client.command(0xA0, 1 << 20, &write_10(64, 2048));
+    let itt = command.itt.get();
+    client.send(command, &data[..777]);
+    assert_eq!(serve_r2ts(&mut client, itt, &data, 8192), 0);
+    assert!(client.execute(1 << 20, &read_10(64, 2048)).1 == data);
+}
+
+#[test]
+fn a_refused_write_swallows_what_comes_unasked() {
+    let server = Server::start();
+    let mut client = Client::logged_in(&server, 1, "InitialR2T=No\0FirstBurstLength=4096\0").ready();
+    let command = client.command(0x20, 4096, &write_10(u32::MAX, 8));
+    let itt = command.itt;
+    client.send(command, &[1; 512]);
+    let pdu = DataOut {
+        opcode: opcode::DATA_OUT,
+        flags: 0x80,
+        itt,
+        ttt: NO_TAG.into(),
+        offset: 512.into(),
+        ..DataOut::default()
+    };
+    client.send(pdu, &[1; 3584]);
+    let (bhs, sense) = client.receive();
+    let response = ScsiResponse::from(bhs);
+    assert_eq!((response.status, response.flags & 6, response.residual.get()), (2, 2, 4096));
+    assert_eq!((sense[4] & 0xF, sense[14], sense[15]), (5, 0x21, 0));
+    assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+}
+
+#[test]
+fn data_out_of_order_fails_its_command_only() {
+    let server = Server::start();
+    let mut client = Client::logged_in(&server, 1, "").ready();
+    let command = client.command(0xA0, 8192, &write_10(0, 16));
+    client.send(command, &[]);
+    let r2t = R2t::from(client.receive().0);
+    let pdu = DataOut {
+        opcode: opcode::DATA_OUT,
+        flags: 0x80,
+        itt: command.itt,
+        ttt: r2t.ttt,
+        offset: 4096.into(),
+        ..DataOut::default()
+    };
+    client.send(pdu, &[1; 4096]);
+    let (bhs, sense) = client.receive();
+    assert_eq!(
+        (bhs.operation(), ScsiResponse::from(bhs).status, sense[4] & 0xF),
+        (opcode::SCSI_RESPONSE, 2, 0xB)
+    );
+    let (status, read) = client.execute(8192, &read_10(0, 16));
+    assert_eq!((status, read), (0, vec![0; 8192]));
+}
+
+#[test]
+fn digests_are_checked_and_sent() {
+    let server = Server::start();
+    let mut client = Client::logged_in(&server, 1, "HeaderDigest=CRC32C\0DataDigest=CRC32C\0");
+    let nop = NopOut {
+        opcode: 0x40 | opcode::NOP_OUT,
+        flags: 0x80,
+        data_len: U24::new(5),
+        itt: 9.into(),
+        ttt: NO_TAG.into(),
+        ..NopOut::default()
+    };
+    let data = *b"hello\0\0\0";
+    let mut bytes = nop.as_bytes().to_vec();
+    bytes.extend(crc(nop.as_bytes()));
+    bytes.extend(data);
+    bytes.extend(crc(&data));
+    client.stream.write_all(&bytes).unwrap();
+    let mut answer = [0; 64];
+    client.stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[..48][0] & 0x3F, opcode::NOP_IN);
+    assert_eq!(answer[48..52], crc(&answer[..48]));
+    assert_eq!((&answer[52..60], &answer[60..]), (&data[..], &crc(&data)[..]));
+    // A header that does not match its digest ends the connection.
+    bytes[20] ^= 1;
+    client.stream.write_all(&bytes).unwrap();
+    assert!(client.is_closed());
+    while server.iscsi.metrics().digest_errors != 1 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_new_login_of_the_same_name_replaces_the_session() {
+    let server = Server::start();
+    let mut old = Client::logged_in(&server, 1, "").ready();
+    let mut other = Client::logged_in(&server, 2, "").ready();
+    let mut new = Client::logged_in(&server, 1, "").ready();
+    assert!(old.is_closed());
+    assert_eq!(server.target.sessions().len(), 2);
+    for client in [&mut other, &mut new] {
+        assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+    }
+}
+
+#[test]
+fn a_connection_to_join_a_session_is_refused() {
+    let server = Server::start();
+    let login = |isid: u8, tsih: u16| {
+        let mut client = Client::connect(&server);
+        let request = LoginRequest {
+            opcode: 0x40 | opcode::LOGIN_REQUEST,
+            flags: 0x87,
+            isid: [0x80, 0, 0, 0, 0, isid],
+            tsih: tsih.into(),
+            cid: 1.into(),
+            ..LoginRequest::default()
+        };
+        client.send(request, format!("InitiatorName={INITIATOR}\0TargetName={TARGET}\0").as_bytes());
+        let response = LoginResponse::from(client.receive().0);
+        (response.status_class, response.status_detail)
+    };
+    let mut first = Client::connect(&server);
+    let tsih = first.login(1, "").tsih.get();
+    assert_ne!(tsih, 0);
+    assert_eq!(login(1, tsih), (2, 6));
+    assert_eq!(login(9, tsih), (2, 0x0A));
+}
+
+#[test]
+fn a_reset_by_one_session_is_a_unit_attention_in_another() {
+    let server = Server::start();
+    let mut one = Client::logged_in(&server, 1, "").ready();
+    let mut two = Client::logged_in(&server, 2, "").ready();
+    // A write of the other session that waits for its data is aborted.
+    let waiting = two.command(0xA0, 8192, &write_10(0, 16));
+    two.send(waiting, &[]);
+    assert_eq!(two.receive().0.operation(), opcode::R2T);
+    let reset = TaskRequest {
+        opcode: 0x40 | opcode::TASK_REQUEST,
+        flags: 0x80 | 5,
+        itt: 77.into(),
+        referenced: NO_TAG.into(),
+        cmd_sn: one.cmd_sn.into(),
+        ..TaskRequest::default()
+    };
+    one.send(reset, &[]);
+    let response = TaskResponse::from(one.receive().0);
+    assert_eq!((response.itt.get(), response.response), (77, 0));
+    for client in [&mut one, &mut two] {
+        let command = client.command(0x80, 0, &[0x00, 0, 0, 0, 0, 0]);
+        client.send(command, &[]);
+        let (bhs, sense) = client.receive();
+        assert_eq!(bhs.itt, command.itt, "the aborted write is not answered");
+        assert_eq!((sense[4] & 0xF, sense[14], sense[15]), (6, 0x29, 0x03));
+        assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+    }
+}
+
+#[test]
+fn tasks_are_aborted_by_tag() {
+    let server = Server::start();
+    let mut client = Client::logged_in(&server, 1, "").ready();
+    let waiting = client.command(0xA0, 8192, &write_10(0, 16));
+    client.send(waiting, &[]);
+    assert_eq!(client.receive().0.operation(), opcode::R2T);
+    let mut abort = |referenced: u32| {
+        let request = TaskRequest {
+            opcode: 0x40 | opcode::TASK_REQUEST,
+            flags: 0x80 | 1,
+            itt: 78.into(),
+            referenced: referenced.into(),
+            cmd_sn: client.cmd_sn.into(),
+            ..TaskRequest::default()
+        };
+        client.send(request, &[]);
+        TaskResponse::from(client.receive().0).response
+    };
+    assert_eq!(abort(waiting.itt.get()), 0);
+    assert_eq!(abort(waiting.itt.get()), 1);
+    assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+}
+
+#[test]
+fn unknown_initiators_see_no_unit() {
+    let server = Server::start();
+    let mut client = Client::connect(&server);
+    let request = LoginRequest { opcode: 0x43, flags: 0x87, cmd_sn: 1.into(), ..LoginRequest::default() };
+    client.send(request, format!("InitiatorName=iqn.2026-11.test:nobody\0TargetName={TARGET}\0").as_bytes());
+    assert_eq!(LoginResponse::from(client.receive().0).status_class, 0);
+    let (status, luns) = client.execute(256, &[0xA0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!((status, luns), (0, vec![0; 8]));
+    let (status, inquiry) = client.execute(36, &[0x12, 0, 0, 0, 36, 0]);
+    assert_eq!((status, inquiry[0]), (0, 0x7F));
+    assert_eq!(client.execute(512, &read_10(0, 1)).0, 2);
+    assert_eq!(server.target.sessions()[0].host, None);
+}
+
+#[test]
+fn discovery_names_the_target_and_where_it_is() {
+    let server = Server::start();
+    let mut client = Client::connect(&server);
+    let request = LoginRequest { opcode: 0x43, flags: 0x87, cmd_sn: 1.into(), ..LoginRequest::default() };
+    client.send(request, format!("InitiatorName={INITIATOR}\0SessionType=Discovery\0").as_bytes());
+    assert_eq!(LoginResponse::from(client.receive().0).status_class, 0);
+    let text = TextRequest {
+        opcode: opcode::TEXT_REQUEST,
+        flags: 0x80,
+        itt: 2.into(),
+        ttt: NO_TAG.into(),
+        cmd_sn: 1.into(),
+        ..TextRequest::default()
+    };
+    client.send(text, b"SendTargets=All\0");
+    let (_, answer) = client.receive();
+    let expected = format!("TargetName={TARGET}\0TargetAddress={},1\0", server.address);
+    assert_eq!(String::from_utf8(answer).unwrap(), expected);
+    let logout = LogoutRequest {
+        opcode: opcode::LOGOUT_REQUEST,
+        flags: 0x80,
+        itt: 3.into(),
+        cmd_sn: 2.into(),
+        ..LogoutRequest::default()
+    };
+    client.send(logout, &[]);
+    assert_eq!(client.receive().0.operation(), opcode::LOGOUT_RESPONSE);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn unknown_operations_are_rejected_without_harm() {
+    let server = Server::start();
+    let mut client = Client::logged_in(&server, 1, "").ready();
+    let bogus = Bhs { opcode: 0x40 | 0x1C, flags: 0x80, ..Bhs::default() };
+    client.send(bogus, &[]);
+    let (bhs, header) = client.receive();
+    assert_eq!((bhs.operation(), bhs.specific[0]), (opcode::REJECT, 5));
+    assert_eq!(Bhs::read_from_bytes(&header).unwrap(), bogus);
+    assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+}
+
+#[test]
+fn garbage_harms_nobody_else() {
+    let server = Server::start();
+    let mut witness = Client::logged_in(&server, 1, "").ready();
+    for seed in 0..200u32 {
+        let mut client = Client::connect(&server);
+        if seed % 2 == 1 {
+            let response = client.login(2 + (seed % 50) as u8, "InitialR2T=No\0");
+            assert_eq!(response.status_class, 0);
+        }
+        let mut bytes = pattern(4096 + seed as usize);
+        bytes.iter_mut().enumerate().for_each(|(n, b)| *b = b.wrapping_add((seed * (n as u32 >> 5)) as u8));
+        for (n, header) in bytes.chunks_mut(48).enumerate() {
+            // Mostly plausible headers: known operations, short data, sequence numbers that fit.
+            if seed % 4 == 3 && header.len() == 48 {
+                header[0] = [0x41, 0x01, 0x42, 0x44, 0x05, 0x40, 0x46][n % 7];
+                header[4..8].copy_from_slice(&[0, 0, 0, 0]);
+                header[24..28].copy_from_slice(&1u32.wrapping_add(n as u32).to_be_bytes());
+            }
+        }
+        // The server may hang up at any byte.
+        let _ = client.stream.write_all(&bytes);
+    }
+    assert_eq!(witness.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+}
+
+#[test]
+fn shutdown_asks_for_logout() {
+    let server = Server::start();
+    let mut client = Client::logged_in(&server, 1, "").ready();
+    let asked = std::thread::spawn(move || client.receive().0.operation());
+    drop(server);
+    assert_eq!(asked.join().unwrap(), opcode::ASYNC_MESSAGE);
+}

@@ -1,0 +1,209 @@
+//! Hosts, mappings and the attentions of sessions.
+
+use crate::{Admission, Lun, Nexus, NexusName, Notice, Target, TargetError};
+use proptest::prelude::*;
+use quoin_base::ByteRange;
+use quoin_scsi::{Reply, Sense, Status};
+use quoin_volume::{BlockDevice, DeviceError};
+use quoin_world::Slice;
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+use uuid::Uuid;
+
+struct Zeroes {
+    number: u128,
+    size_bytes: AtomicU64,
+}
+
+impl Zeroes {
+    fn new(number: u128) -> Arc<Self> {
+        Arc::new(Self { number, size_bytes: AtomicU64::new(1 << 20) })
+    }
+}
+
+impl BlockDevice for Zeroes {
+    fn uuid(&self) -> Uuid {
+        Uuid::from_u128(self.number)
+    }
+    fn name(&self) -> String {
+        format!("v{}", self.number)
+    }
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Relaxed)
+    }
+    fn block_bytes(&self) -> u32 {
+        512
+    }
+    async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
+        Ok(vec![Slice::copy_of(&vec![0; range.len as usize])])
+    }
+    async fn write(&self, _: u64, _: Vec<Slice>) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    async fn unmap(&self, _: ByteRange) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+const HOST: &str = "iqn.2026-11.test:h";
+const READY: [u8; 6] = [0; 6];
+
+fn poll<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn now<F: Future>(future: F) -> F::Output {
+    match poll(future) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("not ready"),
+    }
+}
+
+fn connect(target: &Arc<Target<Zeroes>>, initiator: &str, session: u8) -> Nexus<Zeroes> {
+    let name = NexusName { initiator: initiator.into(), isid: [0, 0, 0, 0, 0, session] };
+    now(target.connect(name, "127.0.0.1:9".into(), 5))
+}
+
+fn lun(number: u16) -> Lun {
+    Lun::new(number).unwrap()
+}
+
+fn ask(nexus: &mut Nexus<Zeroes>, number: u16, cdb: &[u8]) -> Reply {
+    match nexus.admit(lun(number).to_wire(), cdb) {
+        Admission::Done(reply) => reply,
+        Admission::Run(request) => now(request.run(Vec::new(), 4096)),
+    }
+}
+
+fn sense(nexus: &mut Nexus<Zeroes>, number: u16) -> Option<Sense> {
+    ask(nexus, number, &READY).sense
+}
+
+fn one_host() -> Arc<Target<Zeroes>> {
+    let target = Target::new("iqn.2026-11.TEST:target");
+    target.set_host("h", &["iqn.2026-11.test:H".into()]).unwrap();
+    target.map("h", lun(0), Zeroes::new(1)).unwrap();
+    target
+}
+
+#[test]
+fn refusals_name_what_is_wrong() {
+    let target = one_host();
+    let said = |error: Result<(), TargetError>| error.unwrap_err().to_string();
+    assert_eq!(said(target.map("x", lun(0), Zeroes::new(1))), "host x does not exist; create it first");
+    assert!(said(target.map("h", lun(0), Zeroes::new(2))).contains("LUN 0 of host h is already volume v1"));
+    assert!(said(target.unmap("h", lun(7))).contains("nothing mapped as LUN 7"));
+    assert!(said(target.set_host("i", &[HOST.into()])).contains("already belongs to host h"));
+    assert!(said(target.set_host("i", &["host1".into()])).contains("not an iSCSI name"));
+    assert!(said(target.remove_host("x")).contains("host x does not exist"));
+    assert_eq!(target.hosts().len(), 1);
+    target.map("h", lun(0), Zeroes::new(1)).unwrap();
+}
+
+#[test]
+fn a_session_starts_with_power_on_and_sees_changes() {
+    let target = one_host();
+    let mut nexus = connect(&target, "IQN.2026-11.test:h", 1);
+    assert_eq!(sense(&mut nexus, 0), Some(Sense::POWER_ON_OCCURRED));
+    assert_eq!(sense(&mut nexus, 0), None);
+    assert_eq!(sense(&mut nexus, 300), Some(Sense::LUN_NOT_SUPPORTED));
+    target.map("h", lun(300), Zeroes::new(2)).unwrap();
+    // INQUIRY passes by the attention, REQUEST SENSE takes it.
+    assert_eq!(ask(&mut nexus, 0, &[0x12, 0, 0, 0, 36, 0]).status, Status::Good);
+    assert_eq!(ask(&mut nexus, 0, &[0x03, 0, 0, 0, 18, 0]).data[0][12..14], [0x3F, 0x0E]);
+    assert_eq!(sense(&mut nexus, 0), None);
+    assert_eq!(sense(&mut nexus, 300), Some(Sense::POWER_ON_OCCURRED));
+    assert_eq!(sense(&mut nexus, 300), Some(Sense::REPORTED_LUNS_CHANGED));
+    assert_eq!(sense(&mut nexus, 300), None);
+    let luns = ask(&mut nexus, 0, &[0xA0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!(
+        luns.data[0][..],
+        [0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x41, 0x2C, 0, 0, 0, 0, 0, 0]
+    );
+    target.unmap("h", lun(300)).unwrap();
+    // REPORT LUNS tells of the change itself.
+    ask(&mut nexus, 0, &[0xA0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!(sense(&mut nexus, 0), None);
+    target.remove_host("h").unwrap();
+    assert_eq!(sense(&mut nexus, 0), Some(Sense::LUN_NOT_SUPPORTED));
+    assert_eq!(ask(&mut nexus, 0, &[0x12, 0, 0, 0, 36, 0]).data[0][0], 0x7F);
+}
+
+#[test]
+fn a_new_size_is_an_attention() {
+    let target = one_host();
+    let volume = Zeroes::new(9);
+    target.map("h", lun(9), volume.clone()).unwrap();
+    let mut nexus = connect(&target, HOST, 1);
+    assert_eq!(sense(&mut nexus, 9), Some(Sense::POWER_ON_OCCURRED));
+    volume.size_bytes.store(2 << 20, Ordering::Relaxed);
+    assert_eq!(sense(&mut nexus, 9), Some(Sense::CAPACITY_CHANGED));
+    assert_eq!(sense(&mut nexus, 9), None);
+}
+
+#[test]
+fn a_second_login_waits_for_the_first_session_to_end() {
+    let target = one_host();
+    let old = connect(&target, HOST, 1);
+    let name = NexusName { initiator: HOST.to_uppercase(), isid: [0, 0, 0, 0, 0, 1] };
+    let mut second = Box::pin(target.connect(name.clone(), "127.0.0.1:10".into(), 6));
+    assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(target.has_session(&name));
+    assert!(matches!(now(old.notices().next()), Notice::Reinstated));
+    drop(old);
+    let new = now(second);
+    assert_eq!((target.sessions().len(), target.sessions()[0].since_ms), (1, 6));
+    assert_eq!(target.sessions()[0].host.as_deref(), Some("h"));
+    drop(new);
+    assert!(target.sessions().is_empty());
+}
+
+#[test]
+fn a_reset_waits_for_the_other_sessions() {
+    let target = one_host();
+    let (mut one, mut two) = (connect(&target, HOST, 1), connect(&target, HOST, 2));
+    for nexus in [&mut one, &mut two] {
+        assert_eq!(sense(nexus, 0), Some(Sense::POWER_ON_OCCURRED));
+    }
+    let unit = one.unit(lun(0).to_wire()).unwrap();
+    let mut ended = one.unit_reset(unit, true);
+    assert_eq!(ended.len(), 1);
+    assert!(poll(&mut ended[0]).is_pending());
+    let Notice::UnitReset { unit, done } = now(two.notices().next()) else { panic!("no reset") };
+    assert!(two.unit_reset(unit, false).is_empty());
+    drop(done);
+    assert!(poll(&mut ended[0]).is_ready());
+    for nexus in [&mut one, &mut two] {
+        assert_eq!(sense(nexus, 0), Some(Sense::DEVICE_RESET_OCCURRED));
+        assert_eq!(sense(nexus, 0), None);
+    }
+}
+
+#[test]
+fn a_reset_does_not_wait_for_a_session_that_ends_unheard() {
+    let target = one_host();
+    let (mut one, two) = (connect(&target, HOST, 1), connect(&target, HOST, 2));
+    let unit = one.unit(lun(0).to_wire()).unwrap();
+    let mut ended = one.unit_reset(unit, true);
+    drop(two);
+    assert!(poll(&mut ended[0]).is_ready());
+}
+
+proptest! {
+    #[test]
+    fn numbers_survive_the_wire(number in 0..=Lun::MAX) {
+        prop_assert_eq!(Lun::from_wire(lun(number).to_wire()), Some(lun(number)));
+    }
+
+    #[test]
+    fn any_command_to_any_number_is_answered(number: [u8; 8], cdb: Vec<u8>) {
+        let mut nexus = connect(&one_host(), HOST, 1);
+        let _ = nexus.admit(number, &cdb);
+    }
+}
