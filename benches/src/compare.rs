@@ -25,7 +25,7 @@ use crate::{machine, markdown};
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Directory on the drive to measure; everything made there is removed again.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", default_value = "var/bench")]
     dir: PathBuf,
     /// Short runs, one round, small data: to see that it works, not to quote.
     #[arg(long)]
