@@ -8,7 +8,10 @@ use quoin_pool::{Pool, PoolOptions, Transaction};
 use quoin_target::Target;
 use quoin_volume::{PoolSlot, Volume, VolumeError, Volumes};
 use quoin_world::{AsyncMutex, Event as Wake, Nanos, World};
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// What an array is told at its start.
 #[derive(Clone, Debug)]
@@ -42,6 +45,8 @@ pub struct Array {
     pub(crate) started: Nanos,
     /// Opening the pool was tried to its end at least once.
     pub(crate) attempted: AtomicBool,
+    /// The catalog was read at least once.
+    pub(crate) restored: AtomicBool,
     pub(crate) stopping: AtomicBool,
     pub(crate) wake: Wake,
 }
@@ -63,6 +68,7 @@ impl Array {
             changes: AsyncMutex::new(),
             started: world.now(),
             attempted: AtomicBool::new(false),
+            restored: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             wake: Wake::new(),
             world,
@@ -81,6 +87,11 @@ impl Array {
     /// The target that serves its volumes.
     pub fn target(&self) -> &Arc<Target<Volume>> {
         &self.target
+    }
+
+    /// Refuses to tell what there is while nobody knows: the catalog could not be read yet.
+    pub(crate) fn require_catalog(&self) -> Result<(), ArrayError> {
+        if self.restored.load(Ordering::Acquire) { Ok(()) } else { self.pool().map(drop) }
     }
 
     pub(crate) fn pool(&self) -> Result<Arc<Pool>, ArrayError> {

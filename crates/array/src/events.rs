@@ -111,7 +111,7 @@ impl Events {
         let mut events: Vec<_> =
             log.saved.iter().chain(&log.waiting).filter(|e| e.severity >= severity).collect();
         events.sort_by_key(|event| std::cmp::Reverse(event.number));
-        events.into_iter().take(limit).map(view).collect()
+        events.into_iter().take(limit.min(KEPT)).map(view).collect()
     }
 
     fn next(&self, severity: Severity, object: String, text: String) -> EventRecord {

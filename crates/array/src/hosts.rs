@@ -23,13 +23,15 @@ impl Array {
     }
 
     /// All hosts, by name.
-    pub fn list_hosts(&self) -> Vec<api::Host> {
+    pub fn list_hosts(&self) -> Result<Vec<api::Host>, ArrayError> {
+        self.require_catalog()?;
         let hosts: Vec<_> = self.access.lock().hosts().cloned().collect();
-        hosts.iter().map(|host| self.host_view(host)).collect()
+        Ok(hosts.iter().map(|host| self.host_view(host)).collect())
     }
 
     /// One host.
     pub fn show_host(&self, name: &str) -> Result<api::Host, ArrayError> {
+        self.require_catalog()?;
         let host = self.access.lock().host(name)?.clone();
         Ok(self.host_view(&host))
     }
@@ -37,6 +39,7 @@ impl Array {
     /// Deletes a host; if it sees volumes, only when `unmap` says that it shall lose them.
     pub async fn delete_host(&self, name: &str, unmap: bool) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
+        self.require_catalog()?;
         let mappings = {
             let access = self.access.lock();
             access.host(name)?;

@@ -13,7 +13,7 @@ impl Array {
     /// Shows a volume to a host.
     pub async fn map(&self, request: api::MappingCreate) -> Result<api::Mapping, ArrayError> {
         let _turn = self.changes.lock().await;
-        let volume = self.volumes.get(&request.volume)?;
+        let volume = self.volume(&request.volume)?;
         let named = |id| self.volume_name(id);
         let mapping = self.access.lock().plan_mapping(volume.id(), &request.host, request.lun, named)?;
         let key = mapping_key(&mapping.host, mapping.lun);
@@ -28,7 +28,7 @@ impl Array {
     /// Takes a volume away from a host.
     pub async fn unmap(&self, host: &str, volume: &str) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
-        let id = self.volumes.get(volume)?.id();
+        let id = self.volume(volume)?.id();
         let mapping = {
             let access = self.access.lock();
             let host = access.host(host)?.name.clone();
@@ -43,9 +43,10 @@ impl Array {
     }
 
     /// All mappings, by host and LUN.
-    pub fn list_mappings(&self) -> Vec<api::Mapping> {
+    pub fn list_mappings(&self) -> Result<Vec<api::Mapping>, ArrayError> {
+        self.require_catalog()?;
         let mappings: Vec<_> = self.access.lock().mappings().collect();
-        mappings.iter().map(|mapping| self.mapping_view(mapping)).collect()
+        Ok(mappings.iter().map(|mapping| self.mapping_view(mapping)).collect())
     }
 
     pub(crate) fn volume_name(&self, id: VolumeId) -> String {

@@ -4,7 +4,7 @@ use crate::{Array, access::Access};
 use futures_util::future::select;
 use quoin_api::Severity;
 use quoin_drive::{Drive, open_set};
-use quoin_pool::{Pool, PoolState, Transaction};
+use quoin_pool::{Pool, PoolError, PoolState, Transaction};
 use std::{
     pin::pin,
     sync::{Arc, atomic::Ordering},
@@ -15,6 +15,10 @@ use std::{
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often opening a pool that is offline is tried.
 const RETRY_EVERY: Duration = Duration::from_secs(3);
+
+/// How often, and how many times, it is looked whether the drives of a closed pool are let go.
+const LET_GO_LOOK_EVERY: Duration = Duration::from_millis(20);
+const LET_GO_LOOKS: u32 = 250;
 
 /// The drives of the configuration, and how each was when it was last opened.
 pub(crate) struct Drives(pub(crate) Vec<DriveSlot>);
@@ -36,6 +40,11 @@ impl Drives {
         for slot in self.0.iter_mut().filter(|slot| slot.path == path) {
             (slot.drive, slot.fault) = (drive.clone(), fault.clone());
         }
+    }
+
+    /// True when nobody else holds any of the drives.
+    fn all_let_go(&self) -> bool {
+        self.0.iter().filter_map(|slot| slot.drive.as_ref()).all(|drive| Arc::strong_count(drive) == 1)
     }
 
     /// Lets go of all drives, remembering which had failed.
@@ -83,12 +92,9 @@ impl Array {
             PoolState::Offline { reason } => {
                 let text = format!("offline: {reason}; it is opened again when its drives are back");
                 self.events.record(Severity::Error, self.pool_name(), text);
-                let _turn = self.changes.lock().await;
-                self.slot.clear(&reason);
-                if let Err(error) = pool.close().await {
+                if let Err(error) = self.close_pool(pool, &reason).await {
                     tracing::debug!(%error, "the pool that failed did not close cleanly");
                 }
-                self.drives.lock().release(&reason);
             }
         }
     }
@@ -154,6 +160,7 @@ impl Array {
         self.volumes.restore(pool).map_err(|e| e.to_string())?;
         self.slot.fill(pool.clone());
         self.change_access(|current| *current = access);
+        self.restored.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -173,12 +180,26 @@ impl Array {
         let Ok(pool) = self.slot.get() else { return };
         self.events.record(Severity::Info, "array", "stopped as asked");
         self.save_events(&pool).await;
-        let _turn = self.changes.lock().await;
-        self.slot.clear("the array stops");
-        if let Err(error) = pool.close().await {
+        if let Err(error) = self.close_pool(pool, "the array stops").await {
             tracing::error!(%error, "the pool was not closed cleanly; the next start recovers it");
         }
-        self.drives.lock().release("the array stops");
+    }
+
+    /// Empties the slot, closes the pool, and waits until nobody holds its drives any more, so that they can be
+    /// opened again.
+    async fn close_pool(&self, pool: Arc<Pool>, reason: &str) -> Result<(), PoolError> {
+        let _turn = self.changes.lock().await;
+        self.slot.clear(reason);
+        let closed = pool.close().await;
+        drop(pool);
+        for _ in 0..LET_GO_LOOKS {
+            if self.drives.lock().all_let_go() {
+                break;
+            }
+            self.world.sleep(LET_GO_LOOK_EVERY).await;
+        }
+        self.drives.lock().release(reason);
+        closed
     }
 
     fn pool_name(&self) -> String {

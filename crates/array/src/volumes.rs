@@ -4,6 +4,7 @@ use crate::{Array, ArrayError, mappings::without};
 use quoin_api as api;
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, Volume, VolumeSpec};
+use std::sync::Arc;
 
 impl Array {
     /// Creates a volume.
@@ -20,19 +21,26 @@ impl Array {
     }
 
     /// All volumes, oldest first.
-    pub fn list_volumes(&self) -> Vec<api::Volume> {
-        self.volumes.list().iter().map(|volume| self.volume_view(volume)).collect()
+    pub fn list_volumes(&self) -> Result<Vec<api::Volume>, ArrayError> {
+        self.require_catalog()?;
+        Ok(self.volumes.list().iter().map(|volume| self.volume_view(volume)).collect())
+    }
+
+    /// The volume of this name, to serve.
+    pub fn volume(&self, name: &str) -> Result<Arc<Volume>, ArrayError> {
+        self.require_catalog()?;
+        Ok(self.volumes.get(name)?)
     }
 
     /// One volume.
     pub fn show_volume(&self, name: &str) -> Result<api::Volume, ArrayError> {
-        Ok(self.volume_view(&*self.volumes.get(name)?))
+        Ok(self.volume_view(&*self.volume(name)?))
     }
 
     /// Deletes a volume; if hosts see it, only when `unmap` says that they shall lose it.
     pub async fn delete_volume(&self, name: &str, unmap: bool) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
-        let volume = self.volumes.get(name)?;
+        let volume = self.volume(name)?;
         let mappings = self.access.lock().mappings_of_volume(volume.id());
         if !mappings.is_empty() && !unmap {
             let hosts = mappings.into_iter().map(|mapping| mapping.host).collect();

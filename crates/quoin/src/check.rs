@@ -55,6 +55,8 @@ fn walk(data: &DataDir, config: &Config) -> Result<CheckReport, Failure> {
 struct Checked {
     ok: bool,
     problems: Vec<Problem>,
+    /// Problems beyond those listed.
+    more_problems: u64,
     volumes: u64,
     segments: u64,
     pages: u64,
@@ -70,10 +72,10 @@ struct Problem {
 
 impl From<&CheckReport> for Checked {
     fn from(report: &CheckReport) -> Self {
-        let CheckReport { problems, volumes, pages, blocks, segments, records } = report.clone();
+        let CheckReport { problems, more_problems, volumes, pages, blocks, segments, records } = report.clone();
         let problem = |found: quoin_pool::Problem| Problem { what: found.what, problem: found.problem };
         let problems: Vec<_> = problems.into_iter().map(problem).collect();
-        Self { ok: problems.is_empty(), problems, volumes, segments, pages, blocks, records }
+        Self { ok: problems.is_empty(), problems, more_problems, volumes, segments, pages, blocks, records }
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
     fs,
     io::{self, Write},
     net::SocketAddr,
+    num::NonZeroUsize,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -43,7 +44,7 @@ pub(crate) struct ServeConfig {
     pub(crate) api: Option<SocketAddr>,
     /// Data threads.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) threads: Option<usize>,
+    pub(crate) threads: Option<NonZeroUsize>,
 }
 
 /// A drive.

@@ -2,13 +2,17 @@
 
 use crate::config::{Config, DataDir, DriveConfig, ServeConfig};
 use quoin_array::is_target_name;
-use quoin_base::PoolId;
+use quoin_base::{GIB, MIB, PoolId};
 use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size};
 use quoin_drive::{DriveError, Probe, Roles, probe};
 use quoin_pool::FormatOptions;
 use quoin_world::{Disk, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
 use std::{fs, os::unix::fs::DirBuilderExt, path::PathBuf, sync::Arc};
+
+/// Drives with the journal role that are smaller than this together get small slabs.
+const SMALL_JOURNAL_DRIVES_BYTES: u64 = 8 * GIB;
+const SMALL_SLAB_BYTES: u32 = 4 * MIB as u32;
 
 /// Options of `quoin init`.
 #[derive(clap::Args)]
@@ -59,8 +63,9 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
         return Err(Failure::new("array not made", shown, why, next));
     }
     check_names(&args)?;
-    let made = |path: PathBuf| fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
-    made(data.file("drives")).map_err(|error| data.unwritable("drives", &error))?;
+    let directory = data.file(if args.drives.is_some() { "drives" } else { "" });
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+    made.map_err(|error| data.unwritable("", &error))?;
     let candidates = candidates(&data, &args);
     let new: Vec<_> = candidates.iter().map(|c| &c.path).filter(|path| !path.exists()).cloned().collect();
     let made = make(&data, &args, &candidates);
@@ -74,9 +79,10 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
 
 fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config, Failure> {
     let disks = candidates.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let options = FormatOptions { pool_name: args.name.clone(), ..FormatOptions::default() };
     let roles = candidates.iter().map(|candidate| candidate.roles);
-    let pool = format(disks.into_iter().zip(roles).collect(), options, args.force)?;
+    let drives: Vec<_> = disks.into_iter().zip(roles).collect();
+    let options = format_options(&drives, &args.name);
+    let pool = format(drives, options, args.force)?;
     let digits = pool.0.simple().to_string();
     let config = Config {
         name: args.name.clone(),
@@ -129,6 +135,18 @@ fn open(candidate: &Candidate) -> Result<Arc<dyn Disk>, Failure> {
         let next = "check that the drive is there, readable and writable, and used by nobody else";
         Failure::new("array not made", format!("drive {}", path.display()), error.to_string(), next)
     })
+}
+
+/// The journal is a part of its drives, cut into slabs, and each data thread needs some: where it is small the
+/// slabs are too.
+fn format_options(drives: &[(Arc<dyn Disk>, Roles)], name: &str) -> FormatOptions {
+    let journal_drives = drives.iter().filter(|(_, roles)| roles.journal);
+    let bytes: u64 = journal_drives.map(|(disk, _)| disk.len_bytes()).sum();
+    let mut options = FormatOptions { pool_name: name.to_owned(), ..FormatOptions::default() };
+    if bytes < SMALL_JOURNAL_DRIVES_BYTES {
+        options.slab_bytes = SMALL_SLAB_BYTES;
+    }
+    options
 }
 
 /// Looks at every drive before it writes to any.
@@ -211,8 +229,10 @@ impl Made {
         let count = self.drives.len();
         let data = self.data.display();
         format!(
-            "array {} made on {count} drives, target {}\nnext: quoin serve --data {data}",
-            self.name, self.iqn
+            "array {} made on {count} drive{}, target {}\nnext: quoin serve --data {data}",
+            self.name,
+            if count == 1 { "" } else { "s" },
+            self.iqn
         )
     }
 }

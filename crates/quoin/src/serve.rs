@@ -34,7 +34,7 @@ use tracing_subscriber::EnvFilter;
 
 const DEFAULT_ISCSI: &str = "127.0.0.1:3260";
 const DEFAULT_API: &str = "127.0.0.1:8470";
-const DATA_THREADS_MAX: usize = 16;
+const DEFAULT_THREADS_MAX: usize = 4;
 const LOCK_FILE: &str = "run/lock";
 /// How long requests to the management interface may take to end when the array stops.
 const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Allow --api to be an address that others reach; the interface is not encrypted
     #[arg(long)]
     api_remote: bool,
-    /// Data threads [default: one a core, at most 16]
+    /// Data threads [default: one a core, at most 4]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 }
@@ -79,8 +79,8 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     }
     let api = listen("api", wanted, DEFAULT_API)?;
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = args.threads.map(NonZeroUsize::get).or(config.serve.threads).unwrap_or(cores);
-    let world = LinuxWorld::start(threads.clamp(1, DATA_THREADS_MAX)).map_err(|error| {
+    let threads = args.threads.or(config.serve.threads).map(NonZeroUsize::get);
+    let world = LinuxWorld::start(threads.unwrap_or(cores.min(DEFAULT_THREADS_MAX))).map_err(|error| {
         Failure::new("not served", "this system", error.to_string(), "see what the message asks for")
     })?;
     let outcome = block_on(serve(&data, &config, token, &world, iscsi, api));

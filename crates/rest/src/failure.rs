@@ -70,6 +70,7 @@ impl utoipa::IntoResponses for ReadProblems {
             (401, "The token is missing or wrong"),
             (404, "No such object"),
             (422, "The request asks for something that cannot be"),
+            (503, "The pool is offline and was not open yet"),
         ])
     }
 }

@@ -15,8 +15,8 @@ use quoin_api::{Host, HostCreate};
 
 /// All hosts, by name
 #[utoipa::path(get, operation_id = "list_hosts", path = "/hosts", tag = "hosts", responses((status = 200, body = [Host]), ReadProblems))]
-pub(crate) async fn list(State(server): State<Server>) -> Json<Vec<Host>> {
-    Json(server.array.list_hosts())
+pub(crate) async fn list(State(server): State<Server>) -> Result<Json<Vec<Host>>, Failure> {
+    Ok(Json(server.array.list_hosts()?))
 }
 
 /// Create a host

@@ -14,8 +14,8 @@ use quoin_api::{Mapping, MappingCreate};
 
 /// All mappings, by host and LUN
 #[utoipa::path(get, operation_id = "list_mappings", path = "/mappings", tag = "mappings", responses((status = 200, body = [Mapping]), ReadProblems))]
-pub(crate) async fn list(State(server): State<Server>) -> Json<Vec<Mapping>> {
-    Json(server.array.list_mappings())
+pub(crate) async fn list(State(server): State<Server>) -> Result<Json<Vec<Mapping>>, Failure> {
+    Ok(Json(server.array.list_mappings()?))
 }
 
 /// Show a volume to a host

@@ -15,8 +15,8 @@ use quoin_api::{Volume, VolumeCreate};
 
 /// All volumes, oldest first
 #[utoipa::path(get, operation_id = "list_volumes", path = "/volumes", tag = "volumes", responses((status = 200, body = [Volume]), ReadProblems))]
-pub(crate) async fn list(State(server): State<Server>) -> Json<Vec<Volume>> {
-    Json(server.array.list_volumes())
+pub(crate) async fn list(State(server): State<Server>) -> Result<Json<Vec<Volume>>, Failure> {
+    Ok(Json(server.array.list_volumes()?))
 }
 
 /// Create a volume

@@ -1,0 +1,143 @@
+//! An array with its management interface on a free port.
+
+use quoin_array::{Array, ArrayOptions, Bay};
+use quoin_base::MIB;
+use quoin_drive::Roles;
+use quoin_pool::{FormatOptions, PoolOptions};
+use quoin_rest::{Server, Token, serve};
+use quoin_target::Target;
+use quoin_world::{Disk, OneShot, Thread};
+use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
+use serde_json::Value;
+use std::{
+    future,
+    net::TcpListener,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use ureq::{Agent, http::Request};
+
+const TOKEN: &str = "secret";
+
+pub(crate) struct Lab {
+    base: String,
+    agent: Agent,
+    world: Arc<LinuxWorld>,
+    array: Arc<Array>,
+    run: Option<OneShot<()>>,
+    _directory: TempDir,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) content_type: String,
+    pub(crate) body: Value,
+}
+
+struct OneDrive(String);
+
+impl Bay for OneDrive {
+    fn paths(&self) -> Vec<String> {
+        vec![self.0.clone()]
+    }
+
+    fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
+        open_disk(path.as_ref(), OpenOptions { create_len: None }).map_err(|error| error.to_string())
+    }
+}
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let path = directory.path().join("drive");
+        let world = LinuxWorld::start(1).unwrap();
+        let disk = open_disk(&path, OpenOptions { create_len: Some(512 * MIB) }).unwrap();
+        let (inner, roles) = (world.clone(), Roles { journal: true, data: true });
+        let options = FormatOptions { slab_bytes: 4 * MIB as u32, ..FormatOptions::default() };
+        let made = world.run_on(Thread::Data(0), async move {
+            quoin_pool::format(&*inner, vec![(disk, roles)], options).await.unwrap()
+        });
+        let iqn = "iqn.2026-11.io.quoin:lab".to_owned();
+        let options = ArrayOptions {
+            name: "lab".into(),
+            pool: block_on(made).unwrap(),
+            iqn: iqn.clone(),
+            version: "0".into(),
+            portals: Vec::new(),
+            pool_options: PoolOptions::default(),
+        };
+        let bay = Box::new(OneDrive(path.display().to_string()));
+        let array = Array::new(world.clone(), bay, Target::new(&iqn), options);
+        let run = world.run_on(Thread::Data(0), array.clone().run());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !array.status().ready {
+            assert!(Instant::now() < deadline, "{:?}", array.status());
+            thread::sleep(Duration::from_millis(10));
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let server =
+            Server { array: array.clone(), world: world.clone(), token: Arc::new(Token::new(TOKEN)) };
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(serve(listener, server, future::pending())).unwrap();
+        });
+        let agent = Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+        Self { base, agent, world, array, run: Some(run), _directory: directory }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, None, None)
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, None, None)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, Some(&body.to_string()), Some("application/json"))
+    }
+
+    /// A request with the token.
+    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&str>, content: Option<&str>) -> Answer {
+        self.request(method, path, body, content, Some(&format!("Bearer {TOKEN}")))
+    }
+
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&str>,
+        content_type: Option<&str>,
+        authorization: Option<&str>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        for (name, value) in [("content-type", content_type), ("authorization", authorization)] {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        let response = match body {
+            Some(body) => self.agent.run(request.body(body.to_owned()).unwrap()),
+            None => self.agent.run(request.body(()).unwrap()),
+        };
+        let mut response = response.unwrap();
+        let header = response.headers().get("content-type");
+        Answer {
+            status: response.status().as_u16(),
+            content_type: header.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default(),
+            body: response.body_mut().read_json().unwrap_or_default(),
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.array.stop();
+        self.run.take().map(block_on);
+        self.world.shutdown();
+    }
+}

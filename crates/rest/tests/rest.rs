@@ -1,0 +1,80 @@
+//! The management interface over a real array, by HTTP.
+
+mod lab;
+
+use lab::{Answer, Lab};
+use serde_json::{Value, json};
+
+const VOLUME: &str = "/api/v1/volumes/v1";
+
+fn problem(answer: &Answer, status: u16, kind: &str) -> String {
+    assert_eq!(answer.status, status, "{answer:?}");
+    assert_eq!(answer.content_type, "application/problem+json");
+    let problem: quoin_api::Problem = serde_json::from_value(answer.body.clone()).unwrap();
+    assert_eq!((problem.status, problem.kind), (status, format!("urn:quoin:problem:{kind}")));
+    for part in [&problem.title, &problem.which, &problem.why, &problem.next] {
+        assert!(!part.is_empty(), "{answer:?}");
+    }
+    problem.detail
+}
+
+#[test]
+fn a_volume_is_made_mapped_and_deleted() {
+    let lab = Lab::new();
+    let volume = json!({ "name": "v1", "size_bytes": 1 << 30 });
+    let made = lab.post("/api/v1/volumes", &volume);
+    assert_eq!((made.status, &made.body["block_bytes"]), (201, &json!(512)));
+    assert!(problem(&lab.post("/api/v1/volumes", &volume), 409, "exists").contains("v1 exists already"));
+    let host = json!({ "name": "h1", "initiators": ["iqn.2026-11.test:h1"] });
+    assert_eq!(lab.post("/api/v1/hosts", &host).status, 201);
+    let mapped = lab.post("/api/v1/mappings", &json!({ "volume": "v1", "host": "h1" }));
+    assert_eq!((mapped.status, &mapped.body["lun"]), (201, &json!(0)));
+    assert_eq!(lab.get(VOLUME).body["mappings"], json!([{ "host": "h1", "lun": 0 }]));
+    assert_eq!(lab.get("/api/v1/hosts").body[0]["mappings"], json!([{ "lun": 0, "volume": "v1" }]));
+    let refused = problem(&lab.delete(VOLUME), 409, "in-use");
+    assert!(refused.contains("seen by h1") && refused.contains("--unmap"), "{refused}");
+    assert_eq!(lab.delete("/api/v1/mappings/h1/v1").status, 204);
+    problem(&lab.delete("/api/v1/mappings/h1/v1"), 404, "not-found");
+    assert_eq!(lab.delete(&format!("{VOLUME}?unmap=true")).status, 204);
+    problem(&lab.get(VOLUME), 404, "not-found");
+    let events = lab.get("/api/v1/events?limit=1").body;
+    assert_eq!((&events[0]["object"], &events[0]["text"]), (&json!("volume v1"), &json!("deleted")));
+    let status = lab.get("/api/v1/status").body;
+    assert_eq!((&status["ready"], &status["state"]), (&json!(true), &json!("online")));
+    assert!(status["recovery"]["duration_ms"].is_number() && status["engine"]["checkpoints"].is_number());
+}
+
+#[test]
+fn what_is_wrong_is_refused_and_named() {
+    let lab = Lab::new();
+    let volumes = "/api/v1/volumes";
+    let detail = problem(&lab.post(volumes, &json!({ "name": "v1", "size": 5 })), 422, "invalid");
+    assert!(detail.contains("unknown field `size`"), "{detail}");
+    let detail = problem(&lab.post(volumes, &json!({ "name": "v1" })), 422, "invalid");
+    assert!(detail.contains("missing field `size_bytes`"), "{detail}");
+    for (name, size, block) in [("V", 4096, 512), ("v", 0, 512), ("v", 513, 512), ("v", 4096, 1000)] {
+        let body = json!({ "name": name, "size_bytes": size, "block_bytes": block });
+        problem(&lab.post(volumes, &body), 422, "invalid");
+    }
+    problem(&lab.send("POST", volumes, Some("{"), Some("application/json")), 400, "not-json");
+    problem(&lab.send("POST", volumes, Some("{}"), Some("text/plain")), 415, "not-json");
+    let large = format!("{{\"name\":\"{}\"}}", "x".repeat(100_000));
+    problem(&lab.send("POST", volumes, Some(&large), Some("application/json")), 413, "unreadable");
+    problem(&lab.get("/api/v1/nothing"), 404, "not-found");
+    problem(&lab.send("PUT", volumes, None, None), 405, "method");
+    problem(&lab.get("/api/v1/events?count=1"), 422, "invalid");
+    problem(&lab.post("/api/v1/hosts", &json!({ "name": "h1", "initiators": ["h1"] })), 422, "invalid");
+    problem(&lab.post("/api/v1/mappings", &json!({ "volume": "v9", "host": "h1" })), 404, "not-found");
+}
+
+#[test]
+fn only_the_token_opens() {
+    let lab = Lab::new();
+    for header in [None, Some("Bearer wrong"), Some("Basic secret"), Some("secret")] {
+        for path in ["/api/v1/status", "/api/v1/nothing", "/"] {
+            problem(&lab.request("GET", path, None, None, header), 401, "unauthorized");
+        }
+    }
+    let document = lab.request("GET", "/api/v1/openapi.json", None, None, None);
+    assert_eq!((document.status, &document.body["openapi"]), (200, &Value::from("3.1.0")));
+}
