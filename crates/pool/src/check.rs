@@ -16,6 +16,7 @@ use crate::{
     open::{Opened, open_checkpoint, read_transaction},
     tree::node,
 };
+use futures_util::{StreamExt, stream};
 use hashbrown::HashMap;
 use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, Sequence, crc32c};
 use quoin_drive::Drive;
@@ -59,6 +60,8 @@ pub struct CheckReport {
     pub records: u64,
 }
 
+/// Blocks read at the same time.
+const PARALLEL: usize = 64;
 /// The most problems a report lists.
 pub const MAX_PROBLEMS: usize = 1000;
 
@@ -286,6 +289,7 @@ impl Walk<'_> {
                 Ok(page) => page,
                 Err(_) => continue, // reported with the page map
             };
+            let mut used = Vec::new();
             for number in first.max(1)..(first + BLOCKS_PER_PAGE).min(end) {
                 let references = self.references.remove(&number).unwrap_or(0);
                 let at = block_word(number);
@@ -301,9 +305,10 @@ impl Walk<'_> {
                 }
                 match info.count() {
                     0 => free += 1,
-                    _ => self.block(number, BlockPlace { location, info }).await,
+                    _ => used.push((number, BlockPlace { location, info })),
                 }
             }
+            self.blocks(used).await;
         }
         for (number, references) in std::mem::take(&mut self.references) {
             self.report.add(
@@ -320,21 +325,30 @@ impl Walk<'_> {
         }
     }
 
-    async fn block(&mut self, number: u64, place: BlockPlace) {
-        let what = format!("block {number}");
-        if place.info.algorithm() == LOST {
-            self.report.add(what, "its content was lost to a drive; overwrite or unmap it");
-            return;
+    /// The content of blocks, many at a time.
+    async fn blocks(&mut self, used: Vec<(u64, BlockPlace)>) {
+        let (lost, stored): (Vec<_>, Vec<_>) =
+            used.into_iter().partition(|(_, p)| p.info.algorithm() == LOST);
+        for (number, _) in lost {
+            self.report
+                .add(format!("block {number}"), "its content was lost to a drive; overwrite or unmap it");
         }
-        self.take(place.location);
-        self.report.blocks += 1;
-        let (segment, offset) = (place.location.segment(), place.location.offset_bytes());
-        match self.opened.io.read(place.location).await {
-            Ok(data) if crc32c(&data).0 == place.info.crc() => {}
-            Ok(_) => {
-                self.report.add(what, format!("its content in segment {segment} at {offset} does not verify"))
+        let opened = self.opened;
+        let reads: Vec<_> = stored.iter().map(|(_, place)| opened.io.read(place.location)).collect();
+        let mut reads = stream::iter(reads).buffered(PARALLEL).enumerate();
+        while let Some((i, read)) = reads.next().await {
+            let (number, place) = stored[i];
+            let what = format!("block {number}");
+            let (segment, offset) = (place.location.segment(), place.location.offset_bytes());
+            self.take(place.location);
+            self.report.blocks += 1;
+            match read {
+                Ok(data) if crc32c(&data).0 == place.info.crc() => {}
+                Ok(_) => self
+                    .report
+                    .add(what, format!("its content in segment {segment} at {offset} does not verify")),
+                Err(error) => self.report.add_error(&what, error),
             }
-            Err(error) => self.report.add_error(&what, error),
         }
     }
 

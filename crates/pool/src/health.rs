@@ -48,14 +48,25 @@ impl Health {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Takes the pool offline; the first reason stays.
+    /// Takes the pool offline because something failed; the first reason stays.
     pub(crate) fn fail(&self, reason: String) {
+        if self.end(reason.clone()) {
+            tracing::error!(%reason, "the pool goes offline");
+        }
+    }
+
+    /// Takes the pool offline as asked.
+    pub(crate) fn close(&self) {
+        self.end("it was closed".into());
+    }
+
+    /// True if it was online until now.
+    fn end(&self, reason: String) -> bool {
         {
             let mut first = self.reason.lock();
             if first.is_some() {
-                return;
+                return false;
             }
-            tracing::error!(%reason, "the pool goes offline");
             *first = Some(reason);
             self.failed.store(true, Ordering::Release);
         }
@@ -63,6 +74,7 @@ impl Health {
         for event in self.also.lock().iter() {
             event.notify();
         }
+        true
     }
 
     /// Notifies `event` too when the pool goes offline.

@@ -257,7 +257,7 @@ impl Pool {
     pub async fn close(&self) -> Result<(), PoolError> {
         let drained = self.request(Request::Drain).await;
         let _ = self.requests.make(Request::Stop).await;
-        self.health.fail("it was closed".into());
+        self.health.close();
         self.journal.stop().await;
         drained
     }

@@ -72,7 +72,8 @@ struct Problem {
 
 impl From<&CheckReport> for Checked {
     fn from(report: &CheckReport) -> Self {
-        let CheckReport { problems, more_problems, volumes, pages, blocks, segments, records } = report.clone();
+        let CheckReport { problems, more_problems, volumes, pages, blocks, segments, records } =
+            report.clone();
         let problem = |found: quoin_pool::Problem| Problem { what: found.what, problem: found.problem };
         let problems: Vec<_> = problems.into_iter().map(problem).collect();
         Self { ok: problems.is_empty(), problems, more_problems, volumes, segments, pages, blocks, records }
