@@ -89,9 +89,14 @@ impl Array {
         &self.target
     }
 
+    /// Whether volumes, hosts and mappings are known: true for good once the pool has been opened.
+    pub fn is_restored(&self) -> bool {
+        self.restored.load(Ordering::Acquire)
+    }
+
     /// Refuses to tell what there is while nobody knows: the catalog could not be read yet.
     pub(crate) fn require_catalog(&self) -> Result<(), ArrayError> {
-        if self.restored.load(Ordering::Acquire) { Ok(()) } else { self.pool().map(drop) }
+        if self.is_restored() { Ok(()) } else { self.pool().map(drop) }
     }
 
     pub(crate) fn pool(&self) -> Result<Arc<Pool>, ArrayError> {

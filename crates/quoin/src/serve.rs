@@ -28,7 +28,7 @@ use tokio::{
     runtime,
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tracing_subscriber::EnvFilter;
 
@@ -36,6 +36,8 @@ const DEFAULT_ISCSI: &str = "127.0.0.1:3260";
 const DEFAULT_API: &str = "127.0.0.1:8470";
 const DEFAULT_THREADS_MAX: usize = 4;
 const LOCK_FILE: &str = "run/lock";
+/// How often it is looked whether the catalog has been read, before initiators are let in.
+const RESTORED_POLL: Duration = Duration::from_millis(5);
 /// How long requests to the management interface may take to end when the array stops.
 const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
 
@@ -118,8 +120,15 @@ async fn serve(
     let front = front_end(world, target);
     let iscsi = into_tokio(iscsi).map_err(broken)?;
     let accepting = tokio::spawn({
-        let (front, world) = (front.clone(), world.clone());
-        async move { front.accept(iscsi, spread(world)).await }
+        let (front, world, array) = (front.clone(), world.clone(), array.clone());
+        async move {
+            // Until it is known who sees which volume, initiators wait in the listener's backlog: one that comes
+            // back after a restart and is told that its volume does not exist would fail its I/O.
+            while !array.is_restored() {
+                sleep(RESTORED_POLL).await;
+            }
+            front.accept(iscsi, spread(world)).await;
+        }
     });
 
     let (stop_api, api_stops) = oneshot::channel::<()>();
@@ -138,6 +147,7 @@ async fn serve(
     });
     drop(timeout(REQUESTS_END_WITHIN, api_served).await);
     front.shutdown().await;
+    accepting.abort();
     drop(accepting.await);
     array.stop();
     ended.await;

@@ -1,0 +1,207 @@
+//! The binary as scripts use it: every command, and what it says when something is wrong.
+
+mod lab;
+
+use lab::{Lab, Outcome};
+use serde_json::{Value, json};
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+/// Checks that it failed with this exit code and said all of `parts` on standard error.
+#[track_caller]
+fn refused(outcome: &Outcome, code: i32, parts: &[&str]) {
+    assert_eq!(outcome.code, Some(code), "{outcome:?}");
+    for part in parts {
+        assert!(outcome.stderr.contains(part), "{part:?} is not in {outcome:?}");
+    }
+}
+
+#[test]
+fn a_day_in_the_life() {
+    let lab = Lab::new();
+    let made: Value = lab.json(&["init", "--drives", "2", "--drive-size", "256M", "--name", "a1"]);
+    assert_eq!((&made["name"], made["drives"].as_array().map(Vec::len)), (&json!("a1"), Some(2)));
+    let mode = |file: &str| fs::metadata(lab.data().join(file)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("token"), mode("drives")), (0o600, 0o700));
+    let mut array = lab.serve(&[]);
+    let status = lab.ready();
+    assert_eq!((&status["iqn"], &status["name"]), (&made["iqn"], &json!("a1")));
+
+    let volume = lab.json(&["volume", "create", "v1", "--size", "4G", "--block-size", "4096"]);
+    assert_eq!((&volume["size_bytes"], &volume["block_bytes"]), (&json!(4u64 << 30), &json!(4096)));
+    lab.ok(&["volume", "create", "v2", "--size", "512M"]);
+    lab.ok(&[
+        "host",
+        "create",
+        "h1",
+        "--initiator",
+        "iqn.2026-11.test:h1",
+        "--initiator",
+        "iqn.2026-11.test:h2",
+    ]);
+    assert_eq!(lab.json(&["map", "v1", "--host", "h1", "--lun", "1"])["lun"], 1);
+    assert_eq!(lab.json(&["map", "v2", "--host", "h1"])["lun"], 0);
+    assert_eq!(lab.json(&["volume", "show", "v1"])["uuid"], volume["uuid"]);
+    assert_eq!(lab.json(&["volume", "list"])[1]["name"], "v2");
+    assert_eq!(lab.json(&["host", "list"])[0]["initiators"][1], "iqn.2026-11.test:h2");
+    assert_eq!(lab.json(&["host", "show", "h1"])["mappings"][1]["volume"], "v1");
+    assert_eq!(lab.json(&["mappings"])[1], json!({ "host": "h1", "lun": 1, "volume": "v1" }));
+    assert_eq!(lab.json(&["session", "list"]), json!([]));
+    assert_eq!(lab.json(&["events", "--limit", "1"])[0]["object"], "volume v2");
+    assert!(lab.ok(&["volume", "list"]).contains("v1    4.0 GiB"));
+    assert!(lab.ok(&["status"]).contains("ready        yes"));
+
+    refused(&lab.run(&["volume", "create", "v1", "--size", "1G"]), 1, &["v1 exists already", "next: choose"]);
+    refused(&lab.run(&["volume", "create", "V1", "--size", "1G"]), 1, &["\"V1\" is not a name", "'V'"]);
+    refused(&lab.run(&["volume", "create", "v3", "--size", "1000"]), 1, &["v3", "whole number of blocks"]);
+    refused(&lab.run(&["volume", "create", "v3", "--size", "4X"]), 2, &["\"4X\" is not a size", "10GiB"]);
+    refused(&lab.run(&["volume", "create", "v3", "--colour", "red"]), 2, &["--colour"]);
+    refused(&lab.run(&["volume", "show", "v9"]), 1, &["there is no volume v9", "quoin volume list"]);
+    refused(&lab.run(&["volume", "show", "../hosts"]), 1, &["there is no volume ../hosts"]);
+    refused(&lab.run(&["map", "v1", "--host", "h1"]), 1, &["sees volume v1 already, as LUN 1"]);
+    refused(&lab.run(&["host", "create", "h2", "--initiator", "h2"]), 1, &["\"h2\" is not an iSCSI name"]);
+    refused(&lab.run(&["host", "create", "h2"]), 2, &["--initiator"]);
+    let taken = lab.run(&["host", "create", "h2", "--initiator", "iqn.2026-11.test:h1"]);
+    refused(&taken, 1, &["belongs to host h1"]);
+    refused(&lab.run(&["volume", "delete", "v1"]), 1, &["seen by h1", "--unmap"]);
+    refused(&lab.run(&["host", "delete", "h1"]), 1, &["host h1 sees v2, v1"]);
+    let problem = lab.run(&["-o", "json", "volume", "show", "v9"]);
+    assert_eq!(serde_json::from_str::<Value>(&problem.stderr).unwrap()["status"], 404);
+    refused(&lab.run(&["init", "--drives", "1", "--drive-size", "1G"]), 1, &["holds an array already"]);
+    refused(
+        &lab.run(&["serve", "--iscsi", "127.0.0.1:0", "--api", "127.0.0.1:0"]),
+        1,
+        &["another process serves"],
+    );
+    refused(&lab.run(&["check"]), 1, &["another process uses it"]);
+
+    lab.ok(&["unmap", "v2", "--host", "h1"]);
+    lab.ok(&["volume", "delete", "v1", "--unmap"]);
+    lab.ok(&["host", "delete", "h1"]);
+    array.hang_up();
+    assert_eq!(lab.json(&["mappings"]), json!([]));
+    array.terminate();
+    assert!(!lab.data().join("run/api").exists());
+    refused(&lab.run(&["status"]), 1, &["run/api", "quoin serve"]);
+    assert_eq!(lab.json(&["check"])["ok"], true);
+
+    let mut array = lab.serve(&[]);
+    assert_eq!(lab.ready()["recovery"]["replayed_records"], 0);
+    array.kill();
+    let mut array = lab.serve(&[]);
+    lab.ready();
+    assert_eq!(lab.json(&["volume", "list"])[0]["name"], "v2");
+    array.terminate();
+}
+
+#[test]
+fn a_missing_drive_is_named_and_awaited() {
+    let lab = Lab::new();
+    lab.ok(&["init", "--drives", "2", "--drive-size", "256M"]);
+    let (drive, away) = (lab.data().join("drives/drive-2"), lab.data().join("away"));
+    fs::rename(&drive, &away).unwrap();
+    let mut array = lab.serve(&[]);
+    let status = lab.until(&["status"], |status| status["state"] == "offline");
+    assert!(status["reason"].as_str().unwrap().contains("drives/drive-2"), "{status}");
+    refused(&lab.run(&["volume", "list"]), 1, &["pool offline", "drives/drive-2"]);
+    refused(&lab.run(&["volume", "create", "v1", "--size", "1G"]), 1, &["pool offline"]);
+    fs::rename(&away, &drive).unwrap();
+    lab.ready();
+    lab.ok(&["volume", "create", "v1", "--size", "1G"]);
+    let errors = lab.json(&["events", "--severity", "error"]);
+    assert!(errors[0]["text"].as_str().unwrap().contains("drives/drive-2"), "{errors}");
+    array.terminate();
+}
+
+#[test]
+fn init_refuses_what_holds_something_else() {
+    let lab = Lab::new();
+    let drive = lab.data().with_file_name("ext4");
+    fs::File::create(&drive).unwrap().set_len(256 << 20).unwrap();
+    let made = Command::new("/sbin/mkfs.ext4").arg("-q").arg(&drive).status();
+    assert!(made.expect("mkfs.ext4 of e2fsprogs is needed").success());
+    let drive = drive.to_str().unwrap();
+    refused(&lab.run(&["init", "--drive", drive]), 1, &[drive, "ext4 file system", "--force"]);
+    assert!(!lab.data().join("quoin.toml").exists());
+    let missing = format!("{drive}-missing");
+    refused(&lab.run(&["init", "--drive", &missing, "--force"]), 1, &[&missing, "No such file"]);
+    lab.ok(&["init", "--drive", drive, "--force"]);
+    let other = lab.data().with_file_name("other");
+    let other = other.to_str().unwrap();
+    let again = lab.run(&["init", "--data", other, "--drive", drive]);
+    refused(&again, 1, &[drive, "Quoin pool quoin"]);
+
+    refused(&lab.run(&["init"]), 2, &["--drives"]);
+    refused(&lab.run(&["init", "--drives", "1"]), 2, &["--drive-size"]);
+    refused(&lab.run(&["init", "--data", other, "--drives", "1", "--drive-size", "1M"]), 1, &["drive-1"]);
+    assert!(!lab.data().with_file_name("other").join("drives/drive-1").exists());
+    refused(
+        &lab.run(&["init", "--data", other, "--drive", drive, "--iqn", "x"]),
+        2,
+        &["\"x\" is not a target"],
+    );
+}
+
+#[test]
+fn journal_drives_can_be_apart() {
+    let lab = Lab::new();
+    let path = |name: &str| {
+        let path = lab.data().with_file_name(name);
+        fs::File::create(&path).unwrap().set_len(256 << 20).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (data, journal) = (path("data-drive"), path("journal-drive"));
+    lab.ok(&["init", "--drive", &data, "--journal-drive", &journal, "--iqn", "iqn.2026-11.test:array"]);
+    let mut array = lab.serve(&[]);
+    let status = lab.ready();
+    assert_eq!(status["iqn"], "iqn.2026-11.test:array");
+    let roles = |n: usize| (status["drives"][n]["journal"] == true, status["drives"][n]["data"] == true);
+    assert_eq!((roles(0), roles(1)), ((false, true), (true, false)));
+    array.terminate();
+}
+
+#[test]
+fn serve_says_what_is_in_its_way() {
+    let lab = Lab::new();
+    refused(&lab.run(&["serve"]), 1, &["quoin.toml", "quoin init"]);
+    lab.ok(&["init", "--drives", "1", "--drive-size", "256M"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let outcome = lab.run(&["serve", "--iscsi", &address, "--api", "127.0.0.1:0"]);
+    refused(&outcome, 1, &[&address, "another process listens", "--iscsi"]);
+    let outcome = lab.run(&["serve", "--iscsi", "127.0.0.1:0", "--api", "0.0.0.0:0"]);
+    refused(&outcome, 2, &["0.0.0.0:0", "--api-remote"]);
+    let config = lab.data().join("quoin.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("colour = \"red\"\n{text}")).unwrap();
+    refused(&lab.run(&["check"]), 1, &["quoin.toml", "unknown field `colour`"]);
+}
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let lab = Lab::new();
+    for command in [
+        "",
+        "init",
+        "serve",
+        "check",
+        "volume create",
+        "volume list",
+        "volume show",
+        "volume delete",
+        "host create",
+        "host list",
+        "host show",
+        "host delete",
+        "map",
+        "unmap",
+        "mappings",
+        "session list",
+        "status",
+        "events",
+    ] {
+        let words: Vec<_> = command.split_whitespace().chain(["--help"]).collect();
+        assert!(lab.ok(&words).contains("Examples:\n  quoin "), "{command}");
+    }
+    refused(&lab.run(&["volumes"]), 2, &["Usage"]);
+    refused(&lab.run_without_data(&["status"]), 2, &["--data DIR"]);
+}

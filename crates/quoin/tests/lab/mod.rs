@@ -1,0 +1,129 @@
+//! The binary, a data directory for it, and the process that serves it.
+
+use serde_json::Value;
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+pub(crate) struct Lab {
+    _directory: TempDir,
+    data: PathBuf,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A process that serves; killed when dropped.
+pub(crate) struct Serving(Child);
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let data = directory.path().join("data");
+        Self { _directory: directory, data }
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Outcome {
+        outcome(quoin().env("QUOIN_DATA", &self.data).args(args))
+    }
+
+    pub(crate) fn run_without_data(&self, args: &[&str]) -> Outcome {
+        outcome(quoin().args(args))
+    }
+
+    /// Runs a command that must succeed; its standard output.
+    #[track_caller]
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
+        let outcome = self.run(args);
+        assert_eq!(outcome.code, Some(0), "{args:?}: {outcome:?}");
+        outcome.stdout
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(&[args, &["-o", "json"]].concat())).unwrap()
+    }
+
+    /// Starts serving on free ports.
+    pub(crate) fn serve(&self, args: &[&str]) -> Serving {
+        let ports = ["serve", "--iscsi", "127.0.0.1:0", "--api", "127.0.0.1:0"];
+        let mut command = quoin();
+        command.env("QUOIN_DATA", &self.data).args(ports).args(args).stderr(Stdio::null());
+        drop(std::fs::remove_file(self.data.join("run/api")));
+        Serving(command.spawn().unwrap())
+    }
+
+    /// Waits until the array is ready; its status.
+    pub(crate) fn ready(&self) -> Value {
+        self.until(&["status"], |status| status["ready"] == true)
+    }
+
+    pub(crate) fn until(&self, args: &[&str], condition: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let outcome = self.run(&[args, &["-o", "json"]].concat());
+            if let Some(value) = serde_json::from_str(&outcome.stdout).ok().filter(|value| condition(value)) {
+                return value;
+            }
+            assert!(Instant::now() < deadline, "waited for a minute in vain: {outcome:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Serving {
+    /// SIGHUP, which must do nothing.
+    pub(crate) fn hang_up(&self) {
+        self.signal("HUP");
+    }
+
+    /// SIGTERM, and waits for a clean end.
+    pub(crate) fn terminate(&mut self) {
+        self.signal("TERM");
+        assert!(self.0.wait().unwrap().success());
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.0.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn quoin() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quoin"));
+    for variable in ["QUOIN_DATA", "QUOIN_API", "QUOIN_TOKEN_FILE"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn outcome(command: &mut Command) -> Outcome {
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Outcome { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
