@@ -19,7 +19,7 @@ pub const TARGET: &str = "iqn.2026-11.test:target";
 pub const INITIATOR: &str = "iqn.2026-11.test:initiator";
 pub const SECOND_INITIATOR: &str = "iqn.2026-11.test:initiator-2";
 
-const CHUNK_BYTES: u64 = 64 * 1024;
+const CHUNK_BYTES: u64 = 8 * 1024;
 
 /// A volume in RAM, sparse by chunks.
 pub struct RamVolume {
@@ -88,7 +88,7 @@ impl BlockDevice for RamVolume {
             assert_eq!(slice.as_ptr() as usize % 512, 0, "slice not aligned in memory");
             assert_eq!(slice.len() % 512, 0, "slice not a multiple of a sector long");
         }
-        let bytes: Vec<u8> = data.iter().flat_map(|slice| slice.iter().copied()).collect();
+        let bytes = data.iter().map(|slice| &slice[..]).collect::<Vec<_>>().concat();
         self.check(ByteRange::new(offset, bytes.len() as u64))?;
         // As a drive would, let others go first now and then.
         tokio::task::yield_now().await;
