@@ -142,7 +142,7 @@ fn init_refuses_what_holds_something_else() {
 }
 
 #[test]
-fn journal_drives_can_be_apart() {
+fn journal_drives_and_the_client_can_be_apart() {
     let lab = Lab::new();
     let path = |name: &str| {
         let path = lab.data().with_file_name(name);
@@ -156,6 +156,17 @@ fn journal_drives_can_be_apart() {
     assert_eq!(status["iqn"], "iqn.2026-11.test:array");
     let roles = |n: usize| (status["drives"][n]["journal"] == true, status["drives"][n]["data"] == true);
     assert_eq!((roles(0), roles(1)), ((false, true), (true, false)));
+
+    let address = fs::read_to_string(lab.data().join("run/api")).unwrap();
+    let token = lab.data().join("token");
+    let wrong = lab.data().with_file_name("wrong-token");
+    fs::write(&wrong, "guessed").unwrap();
+    let status = |token: &std::path::Path| {
+        let variables = [("QUOIN_API", address.trim()), ("QUOIN_TOKEN_FILE", token.to_str().unwrap())];
+        lab.run_without_data(&["status"], &variables)
+    };
+    assert_eq!(status(&token).code, Some(0));
+    refused(&status(&wrong), 1, &["not this array's", "QUOIN_TOKEN_FILE"]);
     array.terminate();
 }
 
@@ -203,5 +214,5 @@ fn every_command_has_help_with_examples() {
         assert!(lab.ok(&words).contains("Examples:\n  quoin "), "{command}");
     }
     refused(&lab.run(&["volumes"]), 2, &["Usage"]);
-    refused(&lab.run_without_data(&["status"]), 2, &["--data DIR"]);
+    refused(&lab.run_without_data(&["status"], &[]), 2, &["--data DIR"]);
 }

@@ -39,8 +39,8 @@ impl Lab {
         outcome(quoin().env("QUOIN_DATA", &self.data).args(args))
     }
 
-    pub(crate) fn run_without_data(&self, args: &[&str]) -> Outcome {
-        outcome(quoin().args(args))
+    pub(crate) fn run_without_data(&self, args: &[&str], variables: &[(&str, &str)]) -> Outcome {
+        outcome(quoin().args(args).envs(variables.iter().copied()))
     }
 
     /// Runs a command that must succeed; its standard output.
