@@ -4,7 +4,7 @@ use crate::{
     ledger::{Change, Key, Ledger, Settled, Sum},
     postgres::connect,
 };
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::{
@@ -39,12 +39,6 @@ pub(crate) struct Figures {
     stopping: AtomicBool,
 }
 
-impl Figures {
-    /// The first error that any client saw in this round.
-    pub(crate) fn first_error(&self) -> Option<String> {
-        self.first_error.lock().ok()?.clone()
-    }
-}
 
 /// Clients between two stops of the load. Each is a state that survives from one round to the next.
 #[derive(Debug)]
@@ -66,6 +60,16 @@ pub(crate) struct Verified {
 pub(crate) struct Running {
     pub(crate) figures: Arc<Figures>,
     tasks: Vec<JoinHandle<Worker>>,
+}
+
+impl Running {
+    /// An error if any client saw one in this round.
+    pub(crate) fn without_errors(&self) -> Result<()> {
+        match self.figures.first_error.lock().ok().and_then(|error| error.clone()) {
+            None => Ok(()),
+            Some(error) => bail!("the database must work, and keep working, but {error}"),
+        }
+    }
 }
 
 #[derive(Debug)]

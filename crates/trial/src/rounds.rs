@@ -12,7 +12,7 @@ use crate::{
     postgres::Postgres,
     process::{pause, wait_until},
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use quoin_faultfs::{Command, CutMode, Mounted, Options};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -166,6 +166,7 @@ impl Trial {
         })?;
         self.say(&format!("commits go on {:.2} s after the kill", killed.elapsed().as_secs_f64()));
         self.watch(&running, Duration::from_secs(self.plan.seconds.div_ceil(3)))?;
+        running.without_errors()?;
         self.load.stop(&self.runtime, running)
     }
 
@@ -208,9 +209,7 @@ impl Trial {
             if slice > Duration::from_millis(500) {
                 self.say(&format!("{rate:6.0} commits/s   {now:8} this round"));
             }
-            if let Some(error) = running.figures.first_error() {
-                bail!("the database must work, and keep working, but {error}");
-            }
+            running.without_errors()?;
             seen = now;
         }
         Ok(())
