@@ -6,7 +6,7 @@ use quoin_pool::ObjectKind;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The kind of catalog object that holds a volume; the key is [`key`] of its id, the value JSON.
+/// The kind of catalog object that holds a volume; the key is its id as ten digits, the value JSON.
 pub const VOLUME_OBJECT: ObjectKind = ObjectKind(1);
 
 const RECORD_VERSION: u32 = 1;
