@@ -65,8 +65,7 @@ impl Committer {
 
         self.generation += 1;
         pool.pages.all_clean();
-        pool.readers.advance();
-        self.settling.push_back((self.generation, pool.readers.current() - 1));
+        self.settling.push_back((self.generation, pool.readers.current()));
         self.settle();
         self.consider_sweep();
         pool.journal.trim(tail);

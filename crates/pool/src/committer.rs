@@ -331,6 +331,9 @@ impl Committer {
     pub(crate) fn settle(&mut self) {
         let pool = &self.pool;
         while let Some(&(generation, epoch)) = self.settling.front() {
+            if epoch == pool.readers.current() {
+                pool.readers.advance();
+            }
             if !pool.readers.passed(epoch) {
                 break;
             }
