@@ -9,6 +9,7 @@
 mod access;
 mod array;
 mod bay;
+mod check;
 mod error;
 mod events;
 mod exports;
@@ -22,6 +23,7 @@ mod volumes;
 
 pub use array::{Array, ArrayOptions};
 pub use bay::Bay;
+pub use check::check_catalog;
 pub use error::ArrayError;
 pub use events::KEPT as EVENTS_KEPT;
 pub use initiator::is_target_name;

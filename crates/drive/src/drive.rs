@@ -118,6 +118,18 @@ impl Drive {
     /// Opens a drive by its newest intact label and mends the other copy if it differs. Refuses a disk that
     /// is blank, foreign, of another format version or not of the size it was initialised with.
     pub async fn open(disk: Arc<dyn Disk>) -> Result<Arc<Drive>, DriveError> {
+        let drive = Self::inspect(disk).await?;
+        let label = drive.label();
+        for (copy, content) in read_copies(&drive.disk).await?.into_iter().enumerate() {
+            if !matches!(content, Copy::Valid(l) if *l == label) {
+                write_label(&drive.disk, copy, &label).await?;
+            }
+        }
+        Ok(drive)
+    }
+
+    /// Opens a drive as [`Drive::open`] does, but changes nothing: to look at it.
+    pub async fn inspect(disk: Arc<dyn Disk>) -> Result<Arc<Drive>, DriveError> {
         let drive = || disk.name().to_owned();
         let label = match probe(&disk).await? {
             Probe::Quoin(label) => label,
@@ -128,12 +140,20 @@ impl Drive {
         if found != expected {
             return Err(DriveError::Resized { drive: drive(), found, expected });
         }
-        for (copy, content) in read_copies(&disk).await?.into_iter().enumerate() {
-            if !matches!(content, Copy::Valid(l) if *l == label) {
-                write_label(&disk, copy, &label).await?;
-            }
-        }
         Ok(Self::new(disk, label))
+    }
+
+    /// What is wrong with the copies of its label, by their offset; empty if both are intact. One of an earlier
+    /// generation is intact: an interrupted change leaves it behind.
+    pub async fn label_damage(&self) -> Result<Vec<(u64, String)>, DriveError> {
+        let copies = LABEL_OFFSETS.into_iter().zip(read_copies(&self.disk).await?);
+        let damage = copies.filter_map(|(offset, copy)| match copy {
+            Copy::Valid(_) => None,
+            Copy::Absent => Some((offset, "it is gone".to_owned())),
+            Copy::Damaged(why) => Some((offset, why)),
+            Copy::OtherVersion(version) => Some((offset, format!("it is of format {version}"))),
+        });
+        Ok(damage.collect())
     }
 
     fn new(disk: Arc<dyn Disk>, label: Label) -> Arc<Drive> {

@@ -27,7 +27,7 @@ pub use label::{
     SLABS_START_BYTES,
 };
 pub use probe::{Probe, probe};
-pub use set::{open_set, raise_set};
+pub use set::{inspect_set, open_set, raise_set};
 
 #[cfg(test)]
 mod tests;

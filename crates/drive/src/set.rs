@@ -14,6 +14,20 @@ pub async fn open_set(disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Arc<Drive>>, Driv
     for disk in disks {
         drives.push(Drive::open(disk).await?);
     }
+    fitting(drives)
+}
+
+/// The same with [`Drive::inspect`]: changes nothing on any drive.
+pub async fn inspect_set(disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Arc<Drive>>, DriveError> {
+    let mut drives = Vec::with_capacity(disks.len());
+    for disk in disks {
+        drives.push(Drive::inspect(disk).await?);
+    }
+    fitting(drives)
+}
+
+/// The drives in the order of their indices, if they make up a pool.
+fn fitting(mut drives: Vec<Arc<Drive>>) -> Result<Vec<Arc<Drive>>, DriveError> {
     let Some(first) = drives.first() else { return Err(DriveError::NoDrives) };
     let (pool, total) = (first.label().pool, first.label().drives);
     for drive in &drives {

@@ -12,16 +12,20 @@ use crate::{
         RowHeader, SPACES, TREE_FAN_OUT, TREE_LEVELS, ThinEntry,
     },
     journal::{read_journal, record_verifies},
-    meta::{LayerImage, PageId, SegmentState},
+    meta::{LayerImage, ObjectKind, Operation, PageId, SegmentState, Transaction},
     open::{Opened, open_checkpoint, read_transaction},
     tree::node,
 };
 use futures_util::{StreamExt, stream};
 use hashbrown::HashMap;
-use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, Sequence, crc32c};
+use quoin_base::{ByteRange, PoolId, SECTOR_BYTES, SegmentId, Sequence, VolumeId, crc32c};
 use quoin_drive::Drive;
 use rustc_hash::FxBuildHasher;
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 #[cfg(test)]
 mod tests;
@@ -58,6 +62,10 @@ pub struct CheckReport {
     pub segments: u64,
     /// Journal records that a recovery would replay, each verified.
     pub records: u64,
+    /// The catalog as it would be after recovery, for the layers above to check what is theirs.
+    pub objects: BTreeMap<(ObjectKind, String), Vec<u8>>,
+    /// The volumes there would be after recovery.
+    pub volume_ids: BTreeSet<VolumeId>,
 }
 
 /// Blocks read at the same time.
@@ -71,10 +79,30 @@ impl CheckReport {
         self.problems.is_empty()
     }
 
-    fn add(&mut self, what: impl Into<String>, problem: impl Into<String>) {
+    /// Adds a problem.
+    pub fn add(&mut self, what: impl Into<String>, problem: impl Into<String>) {
         match self.problems.len() < MAX_PROBLEMS {
             true => self.problems.push(Problem { what: what.into(), problem: problem.into() }),
             false => self.more_problems += 1,
+        }
+    }
+
+    fn apply(&mut self, transaction: Transaction) {
+        for operation in transaction.operations {
+            match operation {
+                Operation::Put { kind, key, value } => {
+                    self.objects.insert((kind, key), value);
+                }
+                Operation::Delete { kind, key } => {
+                    self.objects.remove(&(kind, key));
+                }
+                Operation::CreateVolume(id) => {
+                    self.volume_ids.insert(id);
+                }
+                Operation::DeleteVolume(id) => {
+                    self.volume_ids.remove(&id);
+                }
+            }
         }
     }
 
@@ -92,6 +120,14 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     let Some(first) = drives.first() else { return Err(PoolError::Refused("a pool has drives".into())) };
     let pool = first.label().pool;
     let mut report = CheckReport::default();
+    for drive in &drives {
+        for (offset, why) in drive.label_damage().await? {
+            report.add(
+                format!("the label at {offset} of drive {}", drive.name()),
+                format!("{why}; the other copy is used, and opening the pool mends this one"),
+            );
+        }
+    }
     check_roots(&drives, &mut report).await?;
     let opened = match open_checkpoint(drives).await {
         Ok(opened) => opened,
@@ -115,35 +151,40 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     walk.orphaned_tree_pages().await;
     walk.block_table().await;
     walk.segments().await;
-    match read_journal(
-        &opened.io.columns,
-        pool,
-        Sequence(opened.root.tail.get()),
-        opened.root.next_extent.get(),
-    )
-    .await
-    {
-        Ok(replay) => {
-            for record in &replay.records {
-                report.records += 1;
-                let what = format!("journal record {}", record.header.sequence.get());
-                let verified = match RecordKind::from_byte(record.header.kind) {
-                    Some(RecordKind::Catalog) => {
-                        read_transaction(&opened.io.columns, record, block_bytes(&opened)).await.map(|_| true)
-                    }
-                    Some(_) => record_verifies(&opened.io.columns, record).await,
-                    None => Ok(false),
-                };
-                match verified {
-                    Ok(true) => {}
-                    Ok(false) => report.add(what, "its payload does not verify; acknowledged data is lost"),
-                    Err(error) => report.add_error(&what, error),
-                }
-            }
-        }
-        Err(error) => report.add_error("the journal", error),
-    }
+    report.volume_ids = opened.catalog.layers.iter().filter(|l| !l.deleting).map(|l| l.volume).collect();
+    report.objects = opened.catalog.objects.clone();
+    check_journal(&opened, pool, &mut report).await;
     Ok(report)
+}
+
+/// The records that a recovery would replay, and what they would make of the catalog.
+async fn check_journal(opened: &Opened, pool: PoolId, report: &mut CheckReport) {
+    let columns = &opened.io.columns;
+    let (tail, next_extent) = (Sequence(opened.root.tail.get()), opened.root.next_extent.get());
+    let replay = match read_journal(columns, pool, tail, next_extent).await {
+        Ok(replay) => replay,
+        Err(error) => return report.add_error("the journal", error),
+    };
+    for record in &replay.records {
+        report.records += 1;
+        let what = format!("journal record {}", record.header.sequence.get());
+        let verified = match RecordKind::from_byte(record.header.kind) {
+            Some(RecordKind::Catalog) => match read_transaction(columns, record, block_bytes(opened)).await {
+                Ok(transaction) => {
+                    report.apply(transaction);
+                    Ok(true)
+                }
+                Err(error) => Err(error),
+            },
+            Some(_) => record_verifies(columns, record).await,
+            None => Ok(false),
+        };
+        match verified {
+            Ok(true) => {}
+            Ok(false) => report.add(what, "its payload does not verify; acknowledged data is lost"),
+            Err(error) => report.add_error(&what, error),
+        }
+    }
 }
 
 fn block_bytes(opened: &Opened) -> u64 {

@@ -4,9 +4,9 @@ use crate::{
     bay::PathBay,
     config::{Config, DataDir},
 };
-use quoin_array::Bay;
+use quoin_array::{Bay, check_catalog};
 use quoin_cli::{Failure, Global, Output};
-use quoin_drive::open_set;
+use quoin_drive::inspect_set;
 use quoin_pool::{CheckReport, check};
 use quoin_world::Thread;
 use quoin_world_linux::{LinuxWorld, block_on};
@@ -42,8 +42,10 @@ fn walk(data: &DataDir, config: &Config) -> Result<CheckReport, Failure> {
     let world =
         LinuxWorld::start(1).map_err(|error| failed(error.to_string(), "see what the message asks for"))?;
     let walked = block_on(world.run_on(Thread::Data(0), async move {
-        let drives = open_set(disks).await.map_err(|error| error.to_string())?;
-        check(drives).await.map_err(|error| error.to_string())
+        let drives = inspect_set(disks).await.map_err(|error| error.to_string())?;
+        let mut report = check(drives).await.map_err(|error| error.to_string())?;
+        check_catalog(&mut report);
+        Ok(report)
     }));
     world.shutdown();
     let walked = walked.unwrap_or_else(|| Err("the check itself failed".to_owned()));

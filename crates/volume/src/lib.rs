@@ -19,4 +19,4 @@ pub use name::{BadName, NAME_LEN_MAX, check_name};
 pub use record::VOLUME_OBJECT;
 pub use slot::PoolSlot;
 pub use volume::Volume;
-pub use volumes::{MAX_SIZE_BYTES, Restored, VolumeSpec, Volumes};
+pub use volumes::{MAX_SIZE_BYTES, Restored, VolumeSpec, Volumes, check_volumes};

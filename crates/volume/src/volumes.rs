@@ -6,7 +6,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::{GIB, VolumeId};
-use quoin_pool::{Pool, Transaction};
+use quoin_pool::{CheckReport, Pool, Transaction};
 use quoin_world::{AsyncMutex, World};
 use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
@@ -49,6 +49,44 @@ pub struct Restored {
     pub added: Vec<Arc<Volume>>,
     /// Volumes that are not in the catalog any more.
     pub removed: Vec<Arc<Volume>>,
+}
+
+/// What a check finds wrong with the volumes of a catalog: each object decodes, has a volume in the pool, and
+/// a name of its own; each volume of the pool has an object. Adds to the report.
+pub fn check_volumes(report: &mut CheckReport) {
+    let mut known = BTreeMap::new();
+    let objects: Vec<_> = report.objects.iter().filter(|((kind, _), _)| *kind == VOLUME_OBJECT).collect();
+    let mut found = Vec::new();
+    for ((_, key), value) in objects {
+        match VolumeRecord::decode(key, value) {
+            Err(error) => found.push((format!("volume object {key}"), error.to_string())),
+            Ok(record) => {
+                let what = format!("volume {}", record.name);
+                if !report.volume_ids.contains(&record.id) {
+                    found.push((
+                        what.clone(),
+                        format!("the pool has no volume {}; its data is lost", record.id),
+                    ));
+                }
+                let spec = VolumeSpec {
+                    name: record.name.clone(),
+                    size_bytes: record.size_bytes,
+                    block_bytes: record.block_bytes,
+                };
+                if let Err(error) = spec.check() {
+                    found.push((what.clone(), error.to_string()));
+                }
+                if known.values().any(|name| *name == record.name) {
+                    found.push((what, "two volumes have this name".to_owned()));
+                }
+                known.insert(record.id, record.name);
+            }
+        }
+    }
+    for id in report.volume_ids.iter().filter(|id| !known.contains_key(id)) {
+        found.push((format!("volume {id} of the pool"), "no object of the catalog describes it".to_owned()));
+    }
+    found.into_iter().for_each(|(what, problem)| report.add(what, problem));
 }
 
 /// The volumes of the pool in a slot. Changes are made one after the other, each in one transaction.

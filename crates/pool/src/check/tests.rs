@@ -8,7 +8,7 @@ use crate::{
     format::{EXTENT_MAGIC, ExtentHeader, Space},
 };
 use quoin_base::{MIB, VolumeId};
-use quoin_drive::{ROOT_OFFSETS, Roles, SLABS_START_BYTES, open_set};
+use quoin_drive::{LABEL_OFFSETS, ROOT_OFFSETS, Roles, SLABS_START_BYTES, inspect_set, open_set};
 use quoin_world::{Disk, Slice};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::future::Future;
@@ -70,12 +70,12 @@ impl Rig {
 
     fn check(&self) -> CheckReport {
         let disks = self.disks();
-        self.run(async move { check(open_set(disks).await.unwrap()).await.unwrap() })
+        self.run(async move { check(inspect_set(disks).await.unwrap()).await.unwrap() })
     }
 
     fn opened(&self) -> Opened {
         let disks = self.disks();
-        self.run(async move { open_checkpoint(open_set(disks).await.unwrap()).await.unwrap() })
+        self.run(async move { open_checkpoint(inspect_set(disks).await.unwrap()).await.unwrap() })
     }
 
     /// Flips a bit in the middle of what lies at `location`.
@@ -118,6 +118,8 @@ fn a_sound_pool_is_clean_and_everything_was_looked_at() {
     let report = rig.check();
     assert!(report.is_clean(), "{:#?}", report.problems);
     assert_eq!((report.volumes, report.blocks, report.records), (1, 64, 3), "{report:?}");
+    assert_eq!(report.objects.len(), 2);
+    assert_eq!(report.volume_ids.len(), 1);
     assert!(report.pages > 12 && report.segments >= 3, "{report:?}");
 }
 
@@ -158,6 +160,17 @@ fn a_damaged_row_head_is_named() {
             rig.damage(&opened, Location::new(id, 0, PAGE_BYTES));
             rig.names(&format!("the row at 0 of segment {id}"));
         }
+    }
+}
+
+#[test]
+fn a_damaged_label_is_named_and_left_as_it_is() {
+    for at in LABEL_OFFSETS {
+        let rig = Rig::new();
+        flip(&rig.disks[1], at + 30);
+        let before = rig.disks[1].peek(at, 4096);
+        rig.names(&format!("the label at {at} of drive d1"));
+        assert_eq!(rig.disks[1].peek(at, 4096), before);
     }
 }
 

@@ -1,0 +1,137 @@
+//! The offline check of what the array keeps in the pool's catalog.
+
+use crate::{
+    ArrayError,
+    record::{
+        EVENT_OBJECT, EventRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT, MappingRecord, decode, event_key,
+        mapping_key,
+    },
+};
+use quoin_pool::{CheckReport, ObjectKind};
+use quoin_volume::check_volumes;
+use std::collections::BTreeMap;
+
+/// Adds to the report of a pool what is wrong with the volumes, hosts, mappings and events in its catalog.
+pub fn check_catalog(report: &mut CheckReport) {
+    check_volumes(report);
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut hosts: BTreeMap<String, HostRecord> = BTreeMap::new();
+    for (key, value) in objects(report, HOST_OBJECT) {
+        match decode::<HostRecord>(key, value) {
+            Err(error) => found.push((format!("host {key}"), why(error))),
+            Ok(host) => {
+                if host.name != *key {
+                    found.push((format!("host {key}"), format!("it calls itself {}", host.name)));
+                }
+                let taken = |own: &String| hosts.values().find(|other| other.initiators.contains(own));
+                for (own, other) in host.initiators.iter().filter_map(|own| Some((own, taken(own)?))) {
+                    found.push((
+                        format!("host {key}"),
+                        format!("initiator {own} belongs to host {} too", other.name),
+                    ));
+                }
+                hosts.insert(key.clone(), host);
+            }
+        }
+    }
+    for (key, value) in objects(report, MAPPING_OBJECT) {
+        let what = || format!("mapping {key}");
+        match decode::<MappingRecord>(key, value) {
+            Err(error) => found.push((what(), why(error))),
+            Ok(mapping) => {
+                if mapping_key(&mapping.host, mapping.lun) != *key {
+                    found.push((what(), format!("it says host {}, LUN {}", mapping.host, mapping.lun)));
+                }
+                if !hosts.contains_key(&mapping.host) {
+                    found.push((what(), format!("there is no host {}", mapping.host)));
+                }
+                if !report.volume_ids.contains(&mapping.volume) {
+                    found.push((what(), format!("the pool has no volume {}", mapping.volume)));
+                }
+            }
+        }
+    }
+    for (key, value) in objects(report, EVENT_OBJECT) {
+        match decode::<EventRecord>(key, value) {
+            Err(error) => found.push((format!("event {key}"), why(error))),
+            Ok(event) if event_key(event.number) != *key => {
+                found.push((format!("event {key}"), format!("it says number {}", event.number)));
+            }
+            Ok(_) => {}
+        }
+    }
+    found.into_iter().for_each(|(what, problem)| report.add(what, problem));
+}
+
+fn objects(report: &CheckReport, kind: ObjectKind) -> impl Iterator<Item = (&String, &Vec<u8>)> {
+    report.objects.iter().filter(move |((k, _), _)| *k == kind).map(|((_, key), value)| (key, value))
+}
+
+fn why(error: ArrayError) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::encode;
+    use quoin_base::VolumeId;
+    use quoin_volume::VOLUME_OBJECT;
+
+    fn report(objects: Vec<(ObjectKind, &str, Vec<u8>)>) -> CheckReport {
+        let mut report = CheckReport::default();
+        report.volume_ids.insert(VolumeId(1));
+        let volume = r#"{"version":1,"id":1,"uuid":"da98f305-398b-4873-983c-da64de7c4480","name":"v1","size_bytes":8192,"block_bytes":512,"created_ms":0}"#;
+        report.objects.insert((VOLUME_OBJECT, "1".into()), volume.as_bytes().to_vec());
+        report.objects.insert((HOST_OBJECT, "h1".into()), host("h1", "iqn.2026-11.test:h1"));
+        for (kind, key, value) in objects {
+            report.objects.insert((kind, key.into()), value);
+        }
+        check_catalog(&mut report);
+        report
+    }
+
+    fn host(name: &str, initiator: &str) -> Vec<u8> {
+        encode(&HostRecord { name: name.into(), initiators: vec![initiator.into()], created_ms: 0 })
+    }
+
+    fn mapping(host: &str, lun: u16, volume: u32) -> Vec<u8> {
+        encode(&MappingRecord { host: host.into(), lun, volume: VolumeId(volume) })
+    }
+
+    #[test]
+    fn a_sound_catalog_is_clean_and_each_fault_is_named() {
+        let sound = report(vec![(MAPPING_OBJECT, "h1/00001", mapping("h1", 1, 1))]);
+        assert!(sound.is_clean(), "{:?}", sound.problems);
+        let volume = |id: u32, size: u64, name: &str| {
+            format!(
+                r#"{{"version":1,"id":{id},"uuid":"da98f305-398b-4873-983c-da64de7c4481","name":"{name}","size_bytes":{size},"block_bytes":512,"created_ms":0}}"#
+            )
+            .into_bytes()
+        };
+        for (kind, key, value, expected) in [
+            (MAPPING_OBJECT, "h1/00001", mapping("h1", 1, 9), "mapping h1/00001: the pool has no volume 9"),
+            (MAPPING_OBJECT, "h2/00001", mapping("h2", 1, 1), "mapping h2/00001: there is no host h2"),
+            (MAPPING_OBJECT, "h1/00002", mapping("h1", 1, 1), "mapping h1/00002: it says host h1, LUN 1"),
+            (MAPPING_OBJECT, "h1/00001", b"{}".to_vec(), "mapping h1/00001: "),
+            (
+                HOST_OBJECT,
+                "h2",
+                host("h2", "iqn.2026-11.test:h1"),
+                "host h2: initiator iqn.2026-11.test:h1 belongs",
+            ),
+            (HOST_OBJECT, "h2", host("h3", "iqn.2026-11.test:h2"), "host h2: it calls itself h3"),
+            (HOST_OBJECT, "h2", b"nonsense".to_vec(), "host h2: "),
+            (EVENT_OBJECT, "7", b"nonsense".to_vec(), "event 7: "),
+            (VOLUME_OBJECT, "2", b"nonsense".to_vec(), "volume object 2: "),
+            (VOLUME_OBJECT, "2", volume(2, 8192, "v2"), "volume v2: the pool has no volume 2"),
+            (VOLUME_OBJECT, "2", volume(1, 8192, "v1"), "volume v1: two volumes have this name"),
+            (VOLUME_OBJECT, "1", volume(1, 100, "v1"), "volume v1: volume v1: a size of 100 bytes"),
+            (VOLUME_OBJECT, "1", volume(3, 8192, "v1"), "volume 1 of the pool: no object"),
+        ] {
+            let found: Vec<_> =
+                report(vec![(kind, key, value)]).problems.iter().map(ToString::to_string).collect();
+            assert!(found.iter().any(|p| p.contains(expected)), "nothing names {expected:?}: {found:?}");
+        }
+    }
+}
