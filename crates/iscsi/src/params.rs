@@ -121,8 +121,9 @@ impl Params {
                 _ => reject(),
             },
             "DataPDUInOrder" | "DataSequenceInOrder" => boolean(&mut true, value, true, true),
+            // A session that is gone may be replaced at once: the initiator's own wish is the larger one.
             "DefaultTime2Wait" => match number(value) {
-                Some(offered @ 0..=3600) => Answer::Value(offered.max(2).to_string()),
+                Some(offered @ 0..=3600) => Answer::Value(offered.to_string()),
                 _ => reject(),
             },
             // Nothing of a session is kept once its connection is gone.
