@@ -1,7 +1,7 @@
 //! The array under trial, and a peer in its place that shows that the trial itself is sound.
 
 use crate::process::{Process, free_port, run, wait_until};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
@@ -12,6 +12,8 @@ use std::{
 pub(crate) const INITIATOR: &str = "iqn.2026-11.test:trial";
 const VOLUME: &str = "trial";
 const READY_LIMIT: Duration = Duration::from_secs(120);
+/// The kernel may need a moment to let go of the drives of a process that was killed.
+const OFFLINE_GRACE: Duration = Duration::from_secs(10);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Who serves the volume.
@@ -91,7 +93,10 @@ impl Array {
         let mut process = Process::start("quoin serve", &args, &self.log)?;
         wait_until("the array to be ready", READY_LIMIT, || {
             process.alive()?;
-            Ok(self.status().is_ok_and(|status| status["ready"] == true))
+            let status = self.status().unwrap_or_default();
+            let given_up = status["state"] == "offline" && started.elapsed() > OFFLINE_GRACE;
+            ensure!(!given_up, "the array cannot open its pool: {}", status["reason"]);
+            Ok(status["ready"] == true)
         })?;
         self.process = Some(process);
         Ok(started.elapsed())

@@ -39,7 +39,6 @@ pub(crate) struct Figures {
     stopping: AtomicBool,
 }
 
-
 /// Clients between two stops of the load. Each is a state that survives from one round to the next.
 #[derive(Debug)]
 pub(crate) struct Load {

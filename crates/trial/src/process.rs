@@ -109,6 +109,9 @@ pub(crate) fn run<S: AsRef<str>>(args: &[S]) -> Result<String> {
     let output = Command::new(args[0].as_ref())
         .args(args[1..].iter().map(AsRef::as_ref))
         .current_dir("/")
+        // They would lead the array's command line to another array.
+        .env_remove("QUOIN_API")
+        .env_remove("QUOIN_TOKEN_FILE")
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("running {}", line()))?;
