@@ -1,1 +1,23 @@
-//! To be written.
+//! The pool on a simulated world, seed by seed, against a model of what it must remember.
+//!
+//! A seed decides drives, options, load, faults and power cuts; [`run_seed`] runs it through several boots. The
+//! model knows of every sector which writes its content may be of, and of the catalog which transactions took
+//! effect. What the pool returns and the model does not allow is a violation, told with its history.
+//!
+//! Shows: I1, I2, I4, I5 and I7 of the pool on one node, over power cuts and kills at any step, recovery
+//! included, failing, dying and lying drives. Does not show: races between instructions of two threads, which
+//! the simulated world does not run in parallel; anything above the pool.
+
+mod boot;
+#[cfg(feature = "planted-bugs")]
+pub mod bugs;
+mod client;
+mod model;
+mod scenario;
+mod seed;
+mod stamp;
+mod totals;
+
+pub use scenario::{Faults, Load};
+pub use seed::{Choices, Outcome, run_seed};
+pub use totals::Totals;

@@ -174,6 +174,25 @@ impl SimDisk {
         drop(completers);
     }
 
+    /// The host is gone: writes in flight reach the volatile cache or not, in any order.
+    pub(crate) fn lose_host(&self) {
+        let mut inner = self.inner.lock();
+        let Inner { medium, in_flight, rng, .. } = &mut *inner;
+        let mut landed: Vec<_> = std::mem::take(in_flight).into_values().collect();
+        landed.shuffle(rng);
+        let mut completers = Vec::new();
+        for InFlight { op, completer, .. } in landed {
+            if let DiskOp::Write { offset, data, .. } = op
+                && rng.random()
+            {
+                medium.write(offset, data, false);
+            }
+            completers.push(completer);
+        }
+        drop(inner);
+        drop(completers);
+    }
+
     /// Forgets what is in flight, as if it never reached the disk.
     pub(crate) fn abandon(&self) {
         let abandoned = std::mem::take(&mut self.inner.lock().in_flight);
@@ -257,7 +276,9 @@ impl Inner {
         let len: u64 = data.iter().map(|s| s.len() as u64).sum();
         if self.hits(concerned, self.faults.misdirected_write) {
             self.injected.misdirected_writes += 1;
-            offset = self.rng.random_range(0..=(len_bytes - len) / 4096) * 4096;
+            let within = self.faults.only.unwrap_or(ByteRange::new(0, len_bytes));
+            let places = within.len.saturating_sub(len) / 4096;
+            offset = within.offset + self.rng.random_range(0..=places) * 4096;
         }
         if self.hits(concerned, self.faults.bit_flip) {
             self.injected.bit_flips += 1;

@@ -108,6 +108,8 @@ struct State {
     disk_ops: u64,
     cut_at: PowerCut,
     cut_now: bool,
+    /// The cut ends the process only: drives keep their caches.
+    spares_drives: bool,
     dropping: bool,
     trace: Trace,
     scheduler: ChaCha8Rng,
@@ -217,6 +219,7 @@ impl SimWorld {
             disk_ops: 0,
             cut_at: PowerCut::Never,
             cut_now: false,
+            spares_drives: false,
             dropping: false,
             trace: Trace::default(),
             scheduler: rng(1),
@@ -258,7 +261,17 @@ impl SimWorld {
 
     /// Sets when the power is to be cut; replaces what was set before.
     pub fn cut_power(&self, at: PowerCut) {
+        self.set_cut(at, false);
+    }
+
+    /// Sets when the process is to be killed, as [`SimWorld::kill`] does; replaces what was set before.
+    pub fn kill_process(&self, at: PowerCut) {
+        self.set_cut(at, true);
+    }
+
+    fn set_cut(&self, at: PowerCut, spares_drives: bool) {
         let mut state = self.state.lock();
+        state.spares_drives = spares_drives;
         state.cut_at = match at {
             PowerCut::AtDiskOp(n) => PowerCut::AtDiskOp(state.disk_ops + n.max(1)),
             other => other,
@@ -288,7 +301,11 @@ impl SimWorld {
         for _ in 0..self.options.step_limit {
             if let Err(stopped) = self.step() {
                 if matches!(stopped, Stopped::PowerCut { .. }) {
-                    self.crash();
+                    let spares_drives = self.state.lock().spares_drives;
+                    match spares_drives {
+                        true => self.kill(),
+                        false => self.crash(),
+                    }
                 }
                 return Err(stopped);
             }
@@ -306,6 +323,15 @@ impl SimWorld {
         let disks = self.state.lock().disks.clone();
         disks.iter().for_each(|disk| disk.cut_power());
         self.trace("power cut", &[]);
+    }
+
+    /// The process is killed, now: all tasks are gone, each write in flight is done or not, and drives keep
+    /// what is in their volatile caches, for a later power cut to take away.
+    pub fn kill(&self) {
+        self.drop_tasks();
+        let disks = self.state.lock().disks.clone();
+        disks.iter().for_each(|disk| disk.lose_host());
+        self.trace("killed", &[]);
     }
 
     /// Drops all tasks and forgets operations in flight, so that the world can be freed.
@@ -334,6 +360,7 @@ impl SimWorld {
         state.dropping = false;
         state.cut_at = PowerCut::Never;
         state.cut_now = false;
+        state.spares_drives = false;
     }
 
     fn step(&self) -> Result<(), Stopped> {

@@ -18,8 +18,8 @@ pub struct FaultPlan {
     pub misdirected_write: f64,
     /// One bit of what a write left on the medium is wrong.
     pub bit_flip: f64,
-    /// Only operations that touch this range fail in any of the ways above; all if `None`. Flushes count as
-    /// touching everything.
+    /// Only operations that touch this range fail in any of the ways above, and misdirected writes land in it;
+    /// all, and anywhere, if `None`. Flushes count as touching everything.
     pub only: Option<ByteRange>,
     /// How long an operation takes.
     pub latency: RangeInclusive<Duration>,

@@ -1,0 +1,304 @@
+//! One boot: the pool is opened, compared with the model, put under load, and closed, unless it is cut off.
+
+use crate::{
+    client::{Client, Shared, read},
+    scenario::{Ending, Faults},
+};
+use parking_lot::Mutex;
+use quoin_base::VolumeId;
+use quoin_drive::open_set;
+use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, check};
+use quoin_world::{Disk, Event, Thread, World};
+use quoin_world_sim::SimDisk;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// Sectors of one verifying read.
+const READ_SECTORS: u32 = 256;
+/// How often the space of deleted volumes is waited for.
+const PATIENCE: u32 = 100;
+
+/// How a boot that was not cut off ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    Closed,
+    /// It went offline, as it may.
+    Offline,
+    /// It could not be opened, as may be.
+    NotOpened(String),
+    Violated(String),
+}
+
+/// What a boot needs.
+pub(crate) struct BootRun {
+    pub shared: Arc<Shared>,
+    pub disks: Vec<Arc<SimDisk>>,
+    pub options: PoolOptions,
+    pub rng: ChaCha8Rng,
+    pub clients: usize,
+    pub faults: Faults,
+    /// Set once the pool is open, for its figures.
+    pub opened: Arc<Mutex<Option<Arc<Pool>>>>,
+    /// The last boot closed the pool, so that nothing is to be replayed.
+    pub closed_before: bool,
+    pub last: bool,
+}
+
+impl BootRun {
+    pub(crate) async fn run(mut self) -> End {
+        let outcome = self.boot().await;
+        if let Some(violation) = self.shared.violation.lock().take() {
+            return End::Violated(violation);
+        }
+        match outcome {
+            Ok(end) => end,
+            Err(violation) => End::Violated(violation),
+        }
+    }
+
+    fn disks(&self) -> Vec<Arc<dyn Disk>> {
+        self.disks.iter().map(|d| d.clone() as Arc<dyn Disk>).collect()
+    }
+
+    async fn boot(&mut self) -> Result<End, String> {
+        if self.shared.boot.check && !self.shared.may_fail && !self.shared.damaged {
+            self.check().await?;
+        }
+        let pool = match self.open().await {
+            Ok(pool) => pool,
+            Err(error) if self.shared.may_fail || self.shared.damaged => {
+                return Ok(End::NotOpened(error));
+            }
+            Err(error) => return Err(format!("the pool cannot be opened: {error}")),
+        };
+        *self.opened.lock() = Some(pool.clone());
+        let recovery = pool.recovery();
+        {
+            let mut totals = self.shared.totals.lock();
+            totals.replayed_records += recovery.replayed_records;
+            totals.torn_batches += recovery.torn_batches;
+        }
+        if self.closed_before && recovery.replayed_records > 0 {
+            return Err(format!("the pool was closed, yet {recovery:?}"));
+        }
+        self.check_catalog(&pool)?;
+        if self.faults == Faults::Death && self.shared.may_fail {
+            self.let_a_drive_die();
+        }
+        let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
+        for volume in volumes {
+            self.verify(&pool, volume).await?;
+        }
+        let quiet_phases = match self.shared.boot.ending {
+            Ending::Close => self.rng.random_range(1..=2),
+            _ => u32::from(self.rng.random_bool(0.3)),
+        };
+        for _ in 0..quiet_phases {
+            self.load(&pool, self.clients).await;
+            if self.is_over(&pool) {
+                break;
+            }
+            self.quiet(&pool).await?;
+        }
+        if self.shared.boot.ending != Ending::Close && !self.is_over(&pool) {
+            self.load(&pool, 1).await;
+            if !self.is_over(&pool) {
+                self.shared.world.cut_power_now();
+                pending::<()>().await;
+            }
+        }
+        self.finish(&pool).await
+    }
+
+    fn is_over(&self, pool: &Pool) -> bool {
+        self.shared.stop.load(Ordering::Relaxed) || matches!(pool.state(), PoolState::Offline { .. })
+    }
+
+    async fn open(&self) -> Result<Arc<Pool>, String> {
+        let drives = open_set(self.disks()).await.map_err(|e| e.to_string())?;
+        let world = self.shared.world.clone();
+        Pool::open(world, drives, self.options.clone()).await.map_err(|e| e.to_string())
+    }
+
+    /// Drives that nobody uses hold a pool without a fault. A root that was being written when the power was
+    /// cut is none.
+    async fn check(&self) -> Result<(), String> {
+        let drives = open_set(self.disks()).await.map_err(|e| e.to_string())?;
+        let report = check(drives).await.map_err(|e| format!("the check failed: {e}"))?;
+        self.shared.totals.lock().checks += 1;
+        let problems: Vec<_> = report
+            .problems
+            .iter()
+            .filter(|p| !p.what.starts_with("root slot"))
+            .map(|p| p.to_string())
+            .collect();
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(format!("the check found:\n  {}", problems.join("\n  "))),
+        }
+    }
+
+    fn check_catalog(&self, pool: &Pool) -> Result<(), String> {
+        let mut model = self.shared.model.lock();
+        let applied = model.catalog.check(pool)?;
+        model.deleting.clear();
+        self.shared.totals.lock().doubtful_transactions += u64::from(applied);
+        Ok(())
+    }
+
+    /// Reads what the boot wants read of a volume before the load.
+    async fn verify(&mut self, pool: &Pool, volume: VolumeId) -> Result<(), String> {
+        let mut ranges = Vec::new();
+        {
+            let model = self.shared.model.lock();
+            if self.shared.boot.read_doubtful {
+                ranges.extend(model.history.uncertain(volume.0));
+            }
+            for (window, at) in model.history.windows(volume.0).iter().enumerate() {
+                for first in (0..at.sectors).step_by(READ_SECTORS as usize) {
+                    if self.shared.boot.read_all || self.rng.random_bool(0.1) {
+                        ranges.push((window, first, READ_SECTORS.min(at.sectors - first)));
+                    }
+                }
+            }
+        }
+        for (window, first, sectors) in ranges {
+            if self.is_over(pool) {
+                break;
+            }
+            match read(&self.shared, pool, volume, window, first, sectors).await? {
+                Ok(()) | Err(PoolError::NoSuchVolume(_)) => {}
+                Err(error) => self.shared.excuse(pool, "read", &error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the clients until so many of them are done, or one met a violation.
+    async fn load(&mut self, pool: &Arc<Pool>, done: usize) {
+        let ended = Arc::new((AtomicUsize::new(0), Event::new()));
+        for client in 0..self.clients {
+            let task = Client {
+                shared: self.shared.clone(),
+                pool: pool.clone(),
+                rng: ChaCha8Rng::seed_from_u64(self.rng.random()),
+                cursor: self.rng.random_range(0..1024),
+            };
+            let ended = ended.clone();
+            let thread = Thread::Data(client % self.shared.world.data_threads());
+            self.shared.world.spawn(
+                thread,
+                Box::pin(async move {
+                    task.run().await;
+                    ended.0.fetch_add(1, Ordering::Relaxed);
+                    ended.1.notify();
+                }),
+            );
+        }
+        // After a violation or failure all of them stop; then they are waited for.
+        let wanted = |count: usize| match self.shared.stop.load(Ordering::Relaxed) {
+            true => count >= self.clients,
+            false => count >= done,
+        };
+        ended.1.until(|| wanted(ended.0.load(Ordering::Relaxed)).then_some(())).await;
+    }
+
+    /// Nothing is under way: what the pool says about itself must be so.
+    async fn quiet(&mut self, pool: &Pool) -> Result<(), String> {
+        self.check_catalog(pool)?;
+        if self.shared.may_fail || self.shared.damaged || self.rng.random_bool(0.3) {
+            return Ok(());
+        }
+        self.check_space(pool).await
+    }
+
+    /// After a drain, what is mapped and live is what the model says (I7).
+    async fn check_space(&self, pool: &Pool) -> Result<(), String> {
+        let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
+        for &volume in &volumes {
+            let uncertain = self.shared.model.lock().history.uncertain(volume.0);
+            for (window, first, sectors) in uncertain {
+                let outcome = read(&self.shared, pool, volume, window, first, sectors).await?;
+                outcome.map_err(|e| format!("read failed: {e}"))?;
+            }
+        }
+        let mut live_bytes = 0;
+        for patience in (0..PATIENCE).rev() {
+            pool.drain().await.map_err(|e| format!("drain failed: {e}"))?;
+            let mut mapped_bytes = 0;
+            for &volume in &volumes {
+                let stats = pool.volume_stats(volume).ok_or_else(|| format!("volume {volume} is gone"))?;
+                mapped_bytes += stats.mapped_bytes;
+                let expected = self.shared.model.lock().history.mapped_blocks(volume.0);
+                if expected.is_some_and(|blocks| blocks * 8192 != stats.mapped_bytes) {
+                    return Err(format!(
+                        "volume {volume} maps {} blocks, {expected:?} are not zero",
+                        stats.mapped_bytes / 8192
+                    ));
+                }
+            }
+            let stats = pool.stats();
+            if stats.buffered_bytes > 0 {
+                return Err(format!("{} bytes are buffered after a drain", stats.buffered_bytes));
+            }
+            live_bytes = stats.live_bytes;
+            if live_bytes == mapped_bytes {
+                self.shared.totals.lock().space_checks += 1;
+                return Ok(());
+            }
+            if live_bytes < mapped_bytes || patience == 0 {
+                return Err(format!("{live_bytes} bytes are live, {mapped_bytes} are mapped"));
+            }
+            self.shared.world.sleep(Duration::from_millis(20)).await;
+        }
+        Err(format!("the space of deleted volumes does not come back: {live_bytes} bytes are live"))
+    }
+
+    fn let_a_drive_die(&mut self) {
+        let disk = self.disks[self.rng.random_range(0..self.disks.len())].clone();
+        let after = Duration::from_micros(self.rng.random_range(100..60_000));
+        let world = self.shared.world.clone();
+        self.shared.world.spawn(
+            Thread::Background,
+            Box::pin(async move {
+                world.sleep(after).await;
+                disk.fail();
+            }),
+        );
+    }
+
+    async fn finish(&mut self, pool: &Arc<Pool>) -> Result<End, String> {
+        let violated = self.shared.violation.lock().is_some();
+        if self.last && !violated && !self.is_over(pool) {
+            let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
+            for volume in volumes {
+                self.verify(pool, volume).await?;
+            }
+            if !self.shared.damaged {
+                self.check_space(pool).await?;
+            }
+        }
+        let closed = pool.close().await;
+        match closed {
+            _ if violated => Ok(End::Closed),
+            Ok(()) => {
+                if self.last && !self.shared.damaged {
+                    self.check().await?;
+                }
+                Ok(End::Closed)
+            }
+            Err(error) => {
+                self.shared.excuse(pool, "close", &error)?;
+                Ok(End::Offline)
+            }
+        }
+    }
+}

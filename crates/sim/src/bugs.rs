@@ -1,0 +1,45 @@
+//! The planted bugs, and within how many seeds each must be found.
+
+use crate::{Choices, Faults, Load, run_seed};
+use quoin_pool::bugs::{Bug, plant};
+
+/// A planted bug and what it takes to find it.
+#[derive(Clone, Copy, Debug)]
+pub struct Planted {
+    /// The bug.
+    pub bug: Bug,
+    /// Seeds, from 0 on, within which it is found.
+    pub within: u64,
+    /// What the seeds are made to be like, where ordinary ones would take long.
+    pub choices: Choices,
+}
+
+/// Every planted bug.
+pub fn all() -> Vec<Planted> {
+    Bug::ALL.into_iter().map(|bug| Planted { bug, within: within(bug), choices: choices(bug) }).collect()
+}
+
+/// The bug of this name.
+pub fn named(name: &str) -> Option<Bug> {
+    Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name)
+}
+
+fn within(_: Bug) -> u64 {
+    200
+}
+
+fn choices(_: Bug) -> Choices {
+    Choices { faults: None::<Faults>, load: None::<Load>, verbose: false }
+}
+
+impl Planted {
+    /// Runs seeds until one finds the bug: how many that took, and what was found. `None` if the stated number
+    /// of seeds, times `patience`, was not enough.
+    pub fn look(&self, patience: u64) -> Option<(u64, String)> {
+        plant(Some(self.bug));
+        let found = (0..self.within * patience)
+            .find_map(|seed| run_seed(seed, self.choices).violation.map(|what| (seed + 1, what)));
+        plant(None);
+        found
+    }
+}

@@ -1,0 +1,373 @@
+//! A client: writes, reads, unmaps, and changes the catalog, telling the model of all it does.
+
+use crate::{
+    model::{CatalogModel, Change, History, OBJECT_KINDS, Window, volume_key},
+    scenario::{Boot, Load, log_uniform, windows},
+    stamp,
+    totals::Totals,
+};
+use parking_lot::Mutex;
+use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId};
+use quoin_pool::{Pool, PoolError, PoolState};
+use quoin_world::{Slice, World};
+use quoin_world_sim::SimWorld;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// The most volumes there are at a time.
+const MAX_VOLUMES: usize = 4;
+/// The most sectors of one write.
+const MAX_WRITE_SECTORS: u64 = 512;
+
+/// What the pool must remember.
+pub(crate) struct Model {
+    pub history: History,
+    pub catalog: CatalogModel,
+    /// Volumes somebody is about to delete.
+    pub deleting: BTreeSet<VolumeId>,
+}
+
+/// What the clients of one boot, and the one who runs it, share.
+pub(crate) struct Shared {
+    pub world: Arc<SimWorld>,
+    pub model: Arc<Mutex<Model>>,
+    pub totals: Arc<Mutex<Totals>>,
+    /// The first violation.
+    pub violation: Arc<Mutex<Option<String>>>,
+    pub stop: AtomicBool,
+    pub load: Load,
+    pub boot: Boot,
+    /// Drives fail in this boot: the pool may go offline, and reads may fail.
+    pub may_fail: bool,
+    /// Data segments were damaged in this seed: what they hold may be unreadable from then on.
+    pub damaged: bool,
+}
+
+impl Shared {
+    pub(crate) fn violated(&self, what: String) {
+        self.violation.lock().get_or_insert(what);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// An error that is nobody's fault in this boot; else what it violates.
+    pub(crate) fn excuse(&self, pool: &Pool, doing: &str, error: &PoolError) -> Result<(), String> {
+        let excused = match error {
+            PoolError::Offline { .. } => self.may_fail || self.damaged,
+            PoolError::Medium { .. } | PoolError::Corrupt { .. } => {
+                self.damaged || (self.may_fail && doing == "read")
+            }
+            PoolError::Drive(_) | PoolError::Stripe(_) => self.may_fail,
+            _ => false,
+        };
+        if matches!(pool.state(), PoolState::Offline { .. }) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        match excused {
+            true => Ok(()),
+            false => Err(format!("{doing} failed: {error}")),
+        }
+    }
+}
+
+/// One client task.
+pub(crate) struct Client {
+    pub shared: Arc<Shared>,
+    pub pool: Arc<Pool>,
+    pub rng: ChaCha8Rng,
+    /// Where its sequential writes go on.
+    pub cursor: u32,
+}
+
+/// A range of a volume that is used.
+#[derive(Clone, Copy)]
+struct Target {
+    volume: VolumeId,
+    window: usize,
+    at: Window,
+    first: u32,
+    sectors: u32,
+}
+
+impl Target {
+    fn range(&self) -> ByteRange {
+        let first = self.at.first + u64::from(self.first);
+        ByteRange::new(first * SECTOR_BYTES, u64::from(self.sectors) * SECTOR_BYTES)
+    }
+}
+
+impl Client {
+    /// Does its part of the boot, or stops at the first violation.
+    pub(crate) async fn run(mut self) {
+        for _ in 0..self.shared.boot.operations {
+            if self.shared.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if let Err(violation) = self.step().await {
+                self.shared.violated(violation);
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<(), String> {
+        // write, read, unmap, catalog, volume, checkpoint, drain, sleep
+        let weights: [u32; 8] = match self.shared.load {
+            Load::Mixed => [52, 22, 9, 4, 1, 1, 1, 10],
+            Load::Hot => [68, 14, 5, 2, 0, 2, 1, 8],
+            Load::Full => [68, 12, 8, 3, 1, 1, 1, 6],
+            Load::Churn => [35, 14, 5, 20, 14, 2, 2, 8],
+            Load::Uniform => [72, 12, 5, 2, 0, 1, 1, 7],
+        };
+        let mut left = self.rng.random_range(0..weights.iter().sum::<u32>());
+        let choice = weights.iter().position(|&w| {
+            let hit = left < w;
+            left = left.saturating_sub(w);
+            hit
+        });
+        match choice.unwrap_or(0) {
+            0 => self.write().await,
+            1 => self.read().await,
+            2 => self.unmap(None).await,
+            3 => self.change_catalog().await,
+            4 => self.change_volumes().await,
+            5 => self.ask("checkpoint").await,
+            6 => self.ask("drain").await,
+            _ => {
+                let micros = log_uniform(&mut self.rng, 10, 60_000);
+                self.shared.world.sleep(Duration::from_micros(micros)).await;
+                Ok(())
+            }
+        }
+    }
+
+    fn window(&mut self) -> Option<(VolumeId, usize, Window)> {
+        let model = self.shared.model.lock();
+        let volumes: Vec<_> = model.catalog.volumes().collect();
+        if volumes.is_empty() {
+            return None;
+        }
+        let volume = volumes[self.rng.random_range(0..volumes.len())];
+        let windows = model.history.windows(volume.0);
+        let window = self.rng.random_range(0..windows.len());
+        Some((volume, window, windows[window]))
+    }
+
+    fn target(&mut self) -> Option<Target> {
+        let (volume, window, at) = self.window()?;
+        let rng = &mut self.rng;
+        let blocks = at.sectors / 16;
+        let (first, sectors) = match self.shared.load {
+            Load::Hot => (rng.random_range(0..at.sectors.min(192)), log_uniform(rng, 1, 48) as u32),
+            Load::Uniform => (rng.random_range(0..blocks) * 16, 16),
+            Load::Full => (self.cursor % blocks * 16, rng.random_range(8..=32) * 16),
+            Load::Mixed | Load::Churn => {
+                let sectors = match rng.random_bool(0.4) {
+                    true => log_uniform(rng, 1, MAX_WRITE_SECTORS / 16) as u32 * 16,
+                    false => log_uniform(rng, 1, MAX_WRITE_SECTORS) as u32,
+                };
+                let first = match rng.random_range(0..10) {
+                    0..=2 => rng.random_range(0..at.sectors.min(512)),
+                    3..=4 => self.cursor % blocks * 16,
+                    5..=6 => rng.random_range(0..blocks) * 16,
+                    _ => rng.random_range(0..at.sectors),
+                };
+                (first, sectors)
+            }
+        };
+        let sectors = sectors.min(at.sectors - first);
+        self.cursor += sectors.div_ceil(16);
+        Some(Target { volume, window, at, first, sectors })
+    }
+
+    async fn write(&mut self) -> Result<(), String> {
+        let Some(target) = self.target() else { return Ok(()) };
+        let Target { volume, window, at, first, sectors } = target;
+        let zero = self.rng.random_bool(0.03);
+        let (id, value) = {
+            let mut model = self.shared.model.lock();
+            let id = model.history.begin(volume.0, window, first, sectors, zero);
+            (id, model.history.value(id))
+        };
+        let data = stamp::content(value, volume.0, at.first + u64::from(first), sectors);
+        let data = self.cut_up(data);
+        let outcome = self.pool.write(volume, target.range().offset, data).await;
+        self.shared.model.lock().history.end(id, outcome.is_ok());
+        match outcome {
+            Ok(()) => {
+                let mut totals = self.shared.totals.lock();
+                totals.writes += 1;
+                totals.written_bytes += target.range().len;
+                Ok(())
+            }
+            Err(PoolError::NoSpace) => {
+                self.shared.totals.lock().refused_full += 1;
+                match self.rng.random_bool(0.3) {
+                    true => self.unmap(Some(4096)).await,
+                    false => Ok(()),
+                }
+            }
+            Err(error) => self.failed("write", volume, error),
+        }
+    }
+
+    /// The same bytes in up to three slices.
+    fn cut_up(&mut self, data: Slice) -> Vec<Slice> {
+        let sectors = data.len() / SECTOR_BYTES as usize;
+        if sectors < 3 || self.rng.random_bool(0.7) {
+            return vec![data];
+        }
+        let one = self.rng.random_range(1..sectors - 1) * SECTOR_BYTES as usize;
+        let two = self.rng.random_range(one / 512 + 1..sectors) * SECTOR_BYTES as usize;
+        vec![data.slice(0, one), data.slice(one, two - one), data.slice(two, data.len() - two)]
+    }
+
+    fn failed(&self, doing: &str, volume: VolumeId, error: PoolError) -> Result<(), String> {
+        let model = self.shared.model.lock();
+        let gone = model.deleting.contains(&volume) || !model.catalog.volumes().any(|v| v == volume);
+        match error {
+            PoolError::NoSuchVolume(named) if named == volume && gone => Ok(()),
+            error => self.shared.excuse(&self.pool, doing, &error),
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), String> {
+        let Some(target) = self.target() else { return Ok(()) };
+        let Target { volume, window, first, sectors, .. } = target;
+        match read(&self.shared, &self.pool, volume, window, first, sectors).await? {
+            Ok(()) => Ok(()),
+            Err(error) => self.failed("read", volume, error),
+        }
+    }
+
+    async fn unmap(&mut self, sectors: Option<u32>) -> Result<(), String> {
+        let Some(mut target) = self.target() else { return Ok(()) };
+        let wanted = sectors.unwrap_or_else(|| log_uniform(&mut self.rng, 1, 2048) as u32);
+        target.sectors = wanted.min(target.at.sectors - target.first);
+        let Target { volume, window, first, sectors, .. } = target;
+        let id = self.shared.model.lock().history.begin(volume.0, window, first, sectors, true);
+        let outcome = self.pool.unmap(volume, target.range()).await;
+        self.shared.model.lock().history.end(id, outcome.is_ok());
+        match outcome {
+            Ok(()) => {
+                self.shared.totals.lock().unmaps += 1;
+                Ok(())
+            }
+            Err(error) => self.failed("unmap", volume, error),
+        }
+    }
+
+    async fn change_catalog(&mut self) -> Result<(), String> {
+        let rng = &mut self.rng;
+        let changes = (0..rng.random_range(1..=4))
+            .map(|_| {
+                let kind = OBJECT_KINDS[rng.random_range(0..2)];
+                let key = format!("object-{}", rng.random_range(0..12));
+                if rng.random_bool(0.25) {
+                    return Change::Delete(kind, key);
+                }
+                let tag: u64 = rng.random();
+                let len = log_uniform(rng, 1, 3000) as usize;
+                Change::Put(kind, key, format!("{tag:016x}-").into_bytes().repeat(len.div_ceil(17)))
+            })
+            .collect();
+        self.commit(changes).await.map(|_| ())
+    }
+
+    async fn commit(&mut self, changes: Vec<Change>) -> Result<bool, String> {
+        let (id, tx) = self.shared.model.lock().catalog.begin(changes)?;
+        let outcome = self.pool.commit(tx).await;
+        self.shared.model.lock().catalog.end(id, outcome.is_ok());
+        match outcome {
+            Ok(()) => {
+                self.shared.totals.lock().transactions += 1;
+                Ok(true)
+            }
+            Err(error) => self.shared.excuse(&self.pool, "commit", &error).map(|()| false),
+        }
+    }
+
+    async fn change_volumes(&mut self) -> Result<(), String> {
+        let volumes: Vec<_> = {
+            let model = self.shared.model.lock();
+            model.catalog.volumes().filter(|v| !model.deleting.contains(v)).collect()
+        };
+        if volumes.len() < MAX_VOLUMES && (volumes.len() < 2 || self.rng.random()) {
+            return self.create_volume().await;
+        }
+        let victim = volumes[self.rng.random_range(0..volumes.len())];
+        self.delete_volume(victim).await
+    }
+
+    /// Creates a volume together with its object in the catalog.
+    pub(crate) async fn create_volume(&mut self) -> Result<(), String> {
+        let volume = self.pool.next_volume_id();
+        let windows = windows(&mut self.rng, self.shared.load);
+        self.shared.model.lock().history.add_volume(volume.0, &windows);
+        let value = format!("{{\"id\":{}}}", volume.0).into_bytes();
+        let changes = vec![Change::Create(volume), Change::Put(OBJECT_KINDS[2], volume_key(volume), value)];
+        if self.commit(changes).await? {
+            self.shared.totals.lock().volumes_created += 1;
+        }
+        Ok(())
+    }
+
+    async fn delete_volume(&mut self, volume: VolumeId) -> Result<(), String> {
+        self.shared.model.lock().deleting.insert(volume);
+        let changes = vec![Change::DeleteVolume(volume), Change::Delete(OBJECT_KINDS[2], volume_key(volume))];
+        if self.commit(changes).await? {
+            self.shared.model.lock().history.volume_deleted(volume.0);
+            self.shared.totals.lock().volumes_deleted += 1;
+        }
+        Ok(())
+    }
+
+    async fn ask(&mut self, what: &str) -> Result<(), String> {
+        let outcome = match what {
+            "drain" => self.pool.drain().await,
+            _ => self.pool.checkpoint().await,
+        };
+        outcome.or_else(|error| self.shared.excuse(&self.pool, what, &error))
+    }
+}
+
+/// Reads a range and compares it with the model: a violation, or how the read ended.
+pub(crate) async fn read(
+    shared: &Shared,
+    pool: &Pool,
+    volume: VolumeId,
+    window: usize,
+    first: u32,
+    sectors: u32,
+) -> Result<Result<(), PoolError>, String> {
+    let (begun, base) = {
+        let mut model = shared.model.lock();
+        (model.history.begin_read(), model.history.windows(volume.0)[window].first)
+    };
+    let offset = (base + u64::from(first)) * SECTOR_BYTES;
+    let len = u64::from(sectors) * SECTOR_BYTES;
+    match pool.read(volume, ByteRange::new(offset, len)).await {
+        Ok(slices) => {
+            let got: u64 = slices.iter().map(|s| s.len() as u64).sum();
+            if got != len {
+                return Err(format!("a read of {len} bytes returned {got}"));
+            }
+            let mut totals = shared.totals.lock();
+            totals.reads += 1;
+            totals.read_bytes += len;
+            let bytes = slices.iter().map(|s| &s[..]);
+            shared.model.lock().history.read_returned(begun, volume.0, window, first, bytes).map(Ok)
+        }
+        Err(error) => {
+            shared.model.lock().history.read_failed(begun);
+            shared.totals.lock().failed_reads += 1;
+            Ok(Err(error))
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! The history of every sector: which writes its content may be of.
+//!
+//! An operation begins, and ends acknowledged or failed, or its end is never heard of. In between, or later
+//! if it failed, it takes effect at one moment in each pool block it touches. A sector's *entries* are the
+//! operations that may be the last to have taken effect on it.
+//!
+//! 1. An acknowledged operation outdates all that ended before it began (I1).
+//! 2. A read outdates all that had ended before it began and is not what it returned: they took effect before
+//!    what it saw. What a read returned is certain from then on, also over crashes.
+//! 3. An operation that failed or was cut off by a crash is *in doubt*: it may have taken effect or not, but as
+//!    a whole in each pool block (I2), so what is seen of one sector tells about the others of its block.
+//! 4. An outdated entry stays allowed for reads that began before it was outdated.
+
+use crate::stamp::{self, Value};
+use quoin_base::{ByteRange, SECTOR_BYTES};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+/// Sectors of a pool block.
+const BLOCK_SECTORS: u32 = 16;
+const NEVER: u32 = u32::MAX;
+/// Operations told of an offending sector.
+const TOLD: usize = 24;
+
+/// Names an operation; also the value of the sectors it writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub(crate) struct OpId(u32);
+
+/// A range of a volume that is used, in sectors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Window {
+    /// A multiple of a pool block.
+    pub first: u64,
+    pub sectors: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    volume: u32,
+    window: usize,
+    first: u32,
+    sectors: u32,
+    value: Value,
+    begun: u32,
+    ended: u32,
+    boot: u32,
+    end: End,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Pending,
+    Acknowledged,
+    Failed,
+    Crashed,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    op: u32,
+    value: Value,
+    begun: u32,
+    /// When it had surely taken effect, if ever it did.
+    ended: u32,
+    outdated: u32,
+    doubt: bool,
+}
+
+/// One sector. While `entries` is empty, `settled` is the one operation its content is of.
+#[derive(Clone, Default)]
+struct Sector {
+    settled: u32,
+    entries: Vec<Entry>,
+}
+
+struct Volume {
+    windows: Vec<(Window, Vec<Sector>)>,
+    /// When its deletion was acknowledged.
+    deleted: u32,
+}
+
+/// Histories of all sectors of all volumes.
+pub(crate) struct History {
+    now: u32,
+    boot: u32,
+    ops: Vec<Op>,
+    volumes: BTreeMap<u32, Volume>,
+    pending: BTreeSet<u32>,
+    /// When reads in flight began, and how many began then.
+    reads: BTreeMap<u32, u32>,
+}
+
+impl Sector {
+    fn open(&mut self, ops: &[Op]) -> &mut Vec<Entry> {
+        if self.entries.is_empty() {
+            let op = &ops[self.settled as usize];
+            self.entries.push(Entry {
+                op: self.settled,
+                value: op.value,
+                begun: op.begun,
+                ended: op.ended,
+                outdated: NEVER,
+                doubt: false,
+            });
+        }
+        &mut self.entries
+    }
+
+    /// Drops what no read can return any more, and settles if one value is left.
+    fn tidy(&mut self, oldest_read: u32) {
+        self.entries.retain(|e| e.outdated > oldest_read);
+        let Some(first) = self.entries.first() else { return };
+        let (value, same) =
+            (first.value, |e: &Entry| e.value == first.value && e.ended != NEVER && e.outdated == NEVER);
+        if self.entries.iter().all(same) && (self.entries.len() == 1 || value == 0) {
+            self.settled = self.entries.iter().max_by_key(|e| e.ended).map_or(0, |e| e.op);
+            self.entries.clear();
+        }
+    }
+}
+
+impl History {
+    pub(crate) fn new() -> Self {
+        let never = Op {
+            volume: 0,
+            window: 0,
+            first: 0,
+            sectors: 0,
+            value: 0,
+            begun: 0,
+            ended: 0,
+            boot: 0,
+            end: End::Acknowledged,
+        };
+        Self {
+            now: 1,
+            boot: 0,
+            ops: vec![never],
+            volumes: BTreeMap::new(),
+            pending: BTreeSet::new(),
+            reads: BTreeMap::new(),
+        }
+    }
+
+    fn tick(&mut self) -> u32 {
+        self.now += 1;
+        self.now
+    }
+
+    fn oldest_read(&self) -> u32 {
+        // What was outdated at or before this moment can be returned by nobody.
+        self.reads.first_key_value().map_or(self.now, |(&begun, _)| begun)
+    }
+
+    pub(crate) fn begin_boot(&mut self, boot: u32) {
+        self.boot = boot;
+    }
+
+    pub(crate) fn add_volume(&mut self, volume: u32, windows: &[Window]) {
+        let windows = windows.iter().map(|w| (*w, vec![Sector::default(); w.sectors as usize])).collect();
+        self.volumes.insert(volume, Volume { windows, deleted: NEVER });
+    }
+
+    pub(crate) fn volume_deleted(&mut self, volume: u32) {
+        let now = self.tick();
+        if let Some(volume) = self.volumes.get_mut(&volume) {
+            volume.deleted = now;
+        }
+    }
+
+    pub(crate) fn windows(&self, volume: u32) -> Vec<Window> {
+        self.volumes.get(&volume).map_or(Vec::new(), |v| v.windows.iter().map(|(w, _)| *w).collect())
+    }
+
+    /// A write or, if `zero`, an unmap or write of zeroes begins.
+    pub(crate) fn begin(&mut self, volume: u32, window: usize, first: u32, sectors: u32, zero: bool) -> OpId {
+        let begun = self.tick();
+        let id = self.ops.len() as u32;
+        let value = if zero { 0 } else { id };
+        self.ops.push(Op {
+            volume,
+            window,
+            first,
+            sectors,
+            value,
+            begun,
+            ended: NEVER,
+            boot: self.boot,
+            end: End::Pending,
+        });
+        self.pending.insert(id);
+        let Some(volume) = self.volumes.get_mut(&volume) else { return OpId(id) };
+        for sector in &mut volume.windows[window].1[first as usize..][..sectors as usize] {
+            let entry = Entry { op: id, value, begun, ended: NEVER, outdated: NEVER, doubt: false };
+            sector.open(&self.ops).push(entry);
+        }
+        OpId(id)
+    }
+
+    /// The value that the sectors a write leaves are to carry.
+    pub(crate) fn value(&self, id: OpId) -> Value {
+        self.ops[id.0 as usize].value
+    }
+
+    /// An operation was acknowledged, or failed: then it is in doubt.
+    pub(crate) fn end(&mut self, id: OpId, acknowledged: bool) {
+        let now = self.tick();
+        let oldest_read = self.oldest_read();
+        self.pending.remove(&id.0);
+        let op = &mut self.ops[id.0 as usize];
+        op.ended = now;
+        op.end = if acknowledged { End::Acknowledged } else { End::Failed };
+        let op = *op;
+        let Some(volume) = self.volumes.get_mut(&op.volume) else { return };
+        for sector in &mut volume.windows[op.window].1[op.first as usize..][..op.sectors as usize] {
+            // A read may have seen it already.
+            let Some(entry) = sector.entries.iter_mut().find(|e| e.op == id.0 && e.ended == NEVER) else {
+                continue;
+            };
+            entry.ended = now;
+            entry.doubt = !acknowledged;
+            if acknowledged {
+                outdate(&mut sector.entries, now, |e| e.op != id.0 && e.ended < op.begun);
+            }
+            sector.tidy(oldest_read);
+        }
+    }
+
+    /// All that is under way is cut off.
+    pub(crate) fn crash(&mut self) {
+        let now = self.tick();
+        self.reads.clear();
+        for id in std::mem::take(&mut self.pending) {
+            let op = &mut self.ops[id as usize];
+            (op.ended, op.end) = (now, End::Crashed);
+            let op = *op;
+            let Some(volume) = self.volumes.get_mut(&op.volume) else { continue };
+            for sector in &mut volume.windows[op.window].1[op.first as usize..][..op.sectors as usize] {
+                for entry in sector.entries.iter_mut().filter(|e| e.op == id && e.ended == NEVER) {
+                    (entry.ended, entry.doubt) = (now, true);
+                }
+                sector.tidy(now);
+            }
+        }
+    }
+
+    pub(crate) fn begin_read(&mut self) -> u32 {
+        let begun = self.tick();
+        *self.reads.entry(begun).or_default() += 1;
+        begun
+    }
+
+    /// A read failed.
+    pub(crate) fn read_failed(&mut self, begun: u32) {
+        if let Some(count) = self.reads.get_mut(&begun) {
+            *count -= 1;
+            if *count == 0 {
+                self.reads.remove(&begun);
+            }
+        }
+    }
+
+    /// A read that began at `begun` returned these bytes, slice after slice. An error tells the story of the
+    /// first sector that may not be so.
+    pub(crate) fn read_returned<'a>(
+        &mut self,
+        begun: u32,
+        volume: u32,
+        window: usize,
+        first: u32,
+        bytes: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), String> {
+        let now = self.tick();
+        self.read_failed(begun);
+        let Some(content) = self.volumes.get(&volume) else { return Err(format!("no volume {volume}")) };
+        if content.deleted < begun {
+            return Err(format!("volume {volume} is read after its deletion was acknowledged"));
+        }
+        let base = content.windows[window].0.first;
+        let oldest_read = self.oldest_read();
+        for (at, sector) in (first..).zip(bytes.flat_map(|b| b.chunks(SECTOR_BYTES as usize))) {
+            let value = stamp::identify(sector, volume, base + u64::from(at));
+            if let Err(problem) = value.and_then(|v| self.observe(now, begun, volume, window, at, v)) {
+                return Err(self.story(volume, window, at, begun, &problem));
+            }
+            self.sector(volume, window, at).tidy(oldest_read);
+        }
+        Ok(())
+    }
+
+    fn sector(&mut self, volume: u32, window: usize, at: u32) -> &mut Sector {
+        let volume = self.volumes.get_mut(&volume);
+        &mut volume.unwrap_or_else(|| unreachable!("its caller found it")).windows[window].1[at as usize]
+    }
+
+    /// A read begun at `begun` saw `value` in a sector.
+    fn observe(
+        &mut self,
+        now: u32,
+        begun: u32,
+        volume: u32,
+        window: usize,
+        at: u32,
+        value: Value,
+    ) -> Result<(), String> {
+        let settled = self.sector(volume, window, at).settled;
+        let settled = self.ops[settled as usize].value;
+        let sector = self.sector(volume, window, at);
+        if sector.entries.is_empty() {
+            return match settled == value {
+                true => Ok(()),
+                false => Err(format!("it holds {}, yet {} is settled", named(value), named(settled))),
+            };
+        }
+        let fits = |e: &Entry| e.value == value && e.outdated > begun;
+        if !sector.entries.iter().any(fits) {
+            let allowed: Vec<_> =
+                sector.entries.iter().filter(|e| e.outdated > begun).map(|e| named(e.value)).collect();
+            return Err(format!("it holds {}; allowed: {}", named(value), allowed.join(", ")));
+        }
+        let dying: Vec<Entry> = sector
+            .entries
+            .iter()
+            .filter(|e| e.outdated == NEVER && e.ended < begun && e.value != value)
+            .copied()
+            .collect();
+        outdate(&mut sector.entries, now, |e| e.ended < begun && e.value != value);
+        let matching: Vec<Entry> =
+            sector.entries.iter().filter(|e| e.outdated == NEVER && e.value == value).copied().collect();
+        let [seen] = matching.as_slice() else { return Ok(()) };
+        let seen = *seen;
+        for entry in sector.entries.iter_mut().filter(|e| e.op == seen.op) {
+            entry.doubt = false;
+            entry.ended = entry.ended.min(now);
+        }
+        if seen.ended == NEVER {
+            outdate(&mut sector.entries, now, |e| e.op != seen.op && e.ended < seen.begun);
+        }
+        if seen.ended < begun {
+            self.infer(volume, window, at, seen, &dying);
+        }
+        Ok(())
+    }
+
+    /// What seeing `seen` in a sector, and not `dying`, tells about the other sectors of its pool block.
+    fn infer(&mut self, volume: u32, window: usize, at: u32, seen: Entry, dying: &[Entry]) {
+        if !seen.doubt && !dying.iter().any(|e| e.doubt) {
+            return;
+        }
+        let block = at / BLOCK_SECTORS * BLOCK_SECTORS;
+        let end = (block + BLOCK_SECTORS).min(self.windows(volume)[window].sectors);
+        let oldest_read = self.oldest_read();
+        for other in (block..end).filter(|&other| other != at) {
+            let sector = self.sector(volume, window, other);
+            let has_seen = sector.entries.iter().any(|e| e.op == seen.op && e.outdated == NEVER);
+            let gone = |e: &Entry| {
+                let outdated_by_seen = has_seen && seen.doubt && e.op != seen.op && e.ended < seen.begun;
+                let never_happened =
+                    dying.iter().any(|d| d.op == e.op && d.doubt && (has_seen || seen.ended < d.begun));
+                outdated_by_seen || never_happened
+            };
+            sector.entries.retain(|e| !gone(e));
+            for entry in sector.entries.iter_mut().filter(|e| e.op == seen.op) {
+                entry.doubt = false;
+            }
+            sector.tidy(oldest_read);
+        }
+    }
+
+    /// Pool blocks of a volume that hold anything but zeroes; `None` while that is uncertain.
+    pub(crate) fn mapped_blocks(&self, volume: u32) -> Option<u64> {
+        let mut mapped = 0;
+        for (_, sectors) in &self.volumes.get(&volume)?.windows {
+            for block in sectors.chunks(BLOCK_SECTORS as usize) {
+                if block.iter().any(|s| !s.entries.is_empty()) {
+                    return None;
+                }
+                mapped += u64::from(block.iter().any(|s| self.ops[s.settled as usize].value != 0));
+            }
+        }
+        Some(mapped)
+    }
+
+    /// Ranges whose content is uncertain, in sectors of a window.
+    pub(crate) fn uncertain(&self, volume: u32) -> Vec<(usize, u32, u32)> {
+        let mut ranges: Vec<(usize, u32, u32)> = Vec::new();
+        let Some(content) = self.volumes.get(&volume) else { return ranges };
+        for (window, (_, sectors)) in content.windows.iter().enumerate() {
+            for (at, _) in (0..).zip(sectors).filter(|(_, s)| !s.entries.is_empty()) {
+                match ranges.last_mut() {
+                    Some((w, first, count)) if *w == window && *first + *count == at && *count < 256 => {
+                        *count += 1;
+                    }
+                    _ => ranges.push((window, at, 1)),
+                }
+            }
+        }
+        ranges
+    }
+
+    /// What is known about a sector: its entries and its last operations.
+    fn story(&mut self, volume: u32, window: usize, at: u32, begun: u32, problem: &str) -> String {
+        let base = self.windows(volume)[window].first;
+        let byte = ByteRange::new((base + u64::from(at)) * SECTOR_BYTES, SECTOR_BYTES).offset;
+        let mut out = format!(
+            "volume {volume}, byte {byte} (window {window}, sector {at}), read begun at {begun}: {problem}\n"
+        );
+        for entry in &self.sector(volume, window, at).entries {
+            let _ = writeln!(out, "  entry {entry:?}");
+        }
+        let ops = self.ops.iter().enumerate().filter(|(_, op)| {
+            op.volume == volume && op.window == window && (op.first..op.first + op.sectors).contains(&at)
+        });
+        let told: Vec<_> = ops.collect();
+        for (id, op) in told.iter().skip(told.len().saturating_sub(TOLD)) {
+            let ended = if op.ended == NEVER { "…".to_owned() } else { op.ended.to_string() };
+            let _ = writeln!(
+                out,
+                "  boot {} #{id} {} sectors {}+{} from {} to {ended} {:?}",
+                op.boot,
+                if op.value == 0 { "zero " } else { "write" },
+                op.first,
+                op.sectors,
+                op.begun,
+                op.end
+            );
+        }
+        out
+    }
+}
+
+fn outdate(entries: &mut [Entry], now: u32, which: impl Fn(&Entry) -> bool) {
+    for entry in entries.iter_mut().filter(|e| e.outdated == NEVER && which(e)) {
+        entry.outdated = now;
+    }
+}
+
+fn named(value: Value) -> String {
+    match value {
+        0 => "zeroes".into(),
+        value => format!("write #{value}"),
+    }
+}

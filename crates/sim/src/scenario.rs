@@ -1,0 +1,249 @@
+//! What a seed is like: its drives, options, load, faults, and how each of its boots ends.
+
+use crate::model::Window;
+use quoin_base::{GIB, KIB, MIB, SECTOR_BYTES};
+use quoin_drive::Roles;
+use quoin_pool::{FormatOptions, PoolOptions};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::time::Duration;
+
+/// The longest address space a volume has: 512⁴ blocks.
+const VOLUME_END: u64 = 1 << 49;
+const SLAB_BYTES: u64 = 256 * KIB;
+const SECTORS_PER_MIB: u32 = (MIB / SECTOR_BYTES) as u32;
+
+/// What goes wrong with drives in a seed, besides power cuts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Faults {
+    /// Nothing.
+    None,
+    /// One drive is much slower than the others, and all complete out of order.
+    Slow,
+    /// Now and then a read, write or flush fails.
+    Errors,
+    /// A drive stops working at some moment and comes back for the next boot.
+    Death,
+    /// Writes to data segments are lost, misdirected or have a bit flipped, and nobody is told.
+    Silent,
+}
+
+/// What the clients mostly do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// A bit of everything.
+    Mixed,
+    /// Many small writes to few blocks.
+    Hot,
+    /// Write until the pool is full, unmap, and again.
+    Full,
+    /// Volumes and catalog objects come and go.
+    Churn,
+    /// Whole blocks, one size, so that batches of all laps of the journal begin at the same places.
+    Uniform,
+}
+
+impl Faults {
+    /// All of them.
+    pub const ALL: [Faults; 5] = [Faults::None, Faults::Slow, Faults::Errors, Faults::Death, Faults::Silent];
+
+    /// As the command line calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Faults::None => "none",
+            Faults::Slow => "slow",
+            Faults::Errors => "errors",
+            Faults::Death => "death",
+            Faults::Silent => "silent",
+        }
+    }
+}
+
+impl Load {
+    /// All of them.
+    pub const ALL: [Load; 5] = [Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform];
+
+    /// As the command line calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Load::Mixed => "mixed",
+            Load::Hot => "hot",
+            Load::Full => "full",
+            Load::Churn => "churn",
+            Load::Uniform => "uniform",
+        }
+    }
+}
+
+/// How a boot ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// All that was asked for is done, then the pool is closed.
+    Close,
+    /// Cut at a disk operation or step counted from the boot's beginning.
+    DiskOp(u64),
+    Step(u64),
+    /// Cut so long after so many checkpoints of this boot.
+    Checkpoint(u64, Duration),
+    /// Cut when the first of the clients has done its part.
+    Work,
+}
+
+/// A boot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Boot {
+    pub ending: Ending,
+    /// The cut kills the process and spares the drives' caches.
+    pub kill: bool,
+    /// The faults of the seed are at work.
+    pub faulty: bool,
+    /// Everything in doubt, or everything at all, is read before the clients start.
+    pub read_doubtful: bool,
+    pub read_all: bool,
+    /// The drives are checked offline before it.
+    pub check: bool,
+    /// What each client does.
+    pub operations: u32,
+}
+
+/// A seed's fixed choices.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub drives: Vec<(u64, Roles)>,
+    pub format: FormatOptions,
+    pub pool: PoolOptions,
+    pub threads: usize,
+    pub clients: usize,
+    pub faults: Faults,
+    pub load: Load,
+    pub boots: u32,
+    pub rng: ChaCha8Rng,
+    /// Latency of slow drives.
+    pub slow_drive: Option<usize>,
+}
+
+/// A random number between the two, small ones as likely as large ones.
+pub(crate) fn log_uniform(rng: &mut ChaCha8Rng, from: u64, to: u64) -> u64 {
+    let (low, high) = ((from as f64).ln(), (to as f64 + 1.0).ln());
+    (rng.random_range(low..high).exp() as u64).clamp(from, to)
+}
+
+fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[T]) -> T {
+    of[rng.random_range(0..of.len())]
+}
+
+impl Scenario {
+    /// What follows from the seed, but for what is given.
+    pub(crate) fn new(seed: u64, faults: Option<Faults>, load: Option<Load>) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(77);
+        let drawn_load =
+            pick(&mut rng, &[Load::Mixed, Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform]);
+        let drawn_faults = pick(
+            &mut rng,
+            &[
+                Faults::None,
+                Faults::None,
+                Faults::None,
+                Faults::Slow,
+                Faults::Slow,
+                Faults::Errors,
+                Faults::Death,
+                Faults::Silent,
+            ],
+        );
+        let (load, faults) = (load.unwrap_or(drawn_load), faults.unwrap_or(drawn_faults));
+        let threads = rng.random_range(1..=3);
+        let count = rng.random_range(1..=3usize);
+        let one_journal = count > 1 && rng.random_bool(0.3);
+        let journal_bytes = if one_journal || count == 1 { 3 * MIB } else { 2 * MIB };
+        let data_slabs = log_uniform(&mut rng, 28, if load == Load::Full { 48 } else { 72 });
+        let drives = (0..count)
+            .map(|i| {
+                let journal = i == 0 || !one_journal;
+                let data = !one_journal || i > 0 || rng.random_bool(0.5);
+                let share = data_slabs / (count as u64 - u64::from(one_journal)).max(1) + 1;
+                let slabs = if data { share } else { 0 };
+                let bytes = MIB + if journal { journal_bytes } else { 0 } + slabs * SLAB_BYTES;
+                (bytes + rng.random_range(0..4) * 4096, Roles { journal, data })
+            })
+            .collect();
+        let format = FormatOptions {
+            pool_name: format!("seed {seed}"),
+            slab_bytes: SLAB_BYTES as u32,
+            row_bytes: pick(&mut rng, &[16 << 10, 32 << 10, 64 << 10]),
+            journal_bytes: Some(journal_bytes),
+        };
+        let pool = PoolOptions {
+            buffer_bytes: log_uniform(&mut rng, 256 * KIB, 2 * MIB),
+            metadata_bytes: log_uniform(&mut rng, 32 * KIB, 512 * KIB),
+            dirty_bytes: log_uniform(&mut rng, 96 * KIB, 256 * KIB),
+            destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
+            checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),
+        };
+        let slow_drive = (faults == Faults::Slow).then(|| rng.random_range(0..count));
+        let clients = rng.random_range(1..=5);
+        let boots = rng.random_range(3..=7);
+        Self { drives, format, pool, threads, clients, faults, load, boots, rng, slow_drive }
+    }
+
+    /// What the next boot is like; `last` is the closing one.
+    pub(crate) fn next_boot(&mut self, last: bool) -> Boot {
+        let rng = &mut self.rng;
+        let ending = match rng.random_range(0..12) {
+            _ if last => Ending::Close,
+            0 => Ending::Close,
+            1 | 2 => Ending::DiskOp(log_uniform(rng, 1, 40)),
+            3 | 4 => Ending::DiskOp(log_uniform(rng, 20, 1500)),
+            5 | 6 => Ending::Step(log_uniform(rng, 100, 30_000)),
+            7..=9 => {
+                Ending::Checkpoint(log_uniform(rng, 1, 12), Duration::from_micros(log_uniform(rng, 1, 3_000)))
+            }
+            _ => Ending::Work,
+        };
+        let base = match self.load {
+            Load::Mixed | Load::Churn => 120,
+            Load::Hot => 200,
+            Load::Full => 90,
+            Load::Uniform => 160,
+        };
+        Boot {
+            ending,
+            kill: rng.random_bool(0.25),
+            faulty: !last && rng.random_bool(0.6),
+            read_doubtful: last || rng.random_bool(0.7),
+            read_all: last || rng.random_bool(0.1),
+            check: rng.random_bool(0.15),
+            operations: (base * rng.random_range(1..=4u32) / 2) / self.clients as u32 + 1,
+        }
+    }
+}
+
+/// The parts of a new volume's address space that are used.
+pub(crate) fn windows(rng: &mut ChaCha8Rng, load: Load) -> Vec<Window> {
+    let bases = [
+        0,
+        MIB - 64 * KIB,
+        4 * MIB - 128 * KIB,
+        2 * GIB - 24 * KIB,
+        1 << 40,
+        (1 << 40) + 4 * MIB,
+        VOLUME_END,
+    ];
+    let mut windows: Vec<Window> = Vec::new();
+    for _ in 0..rng.random_range(1..=3) {
+        let sectors = match load {
+            Load::Full => rng.random_range(3..=8) * SECTORS_PER_MIB,
+            Load::Mixed | Load::Hot | Load::Churn | Load::Uniform => {
+                log_uniform(rng, 64, 4 * u64::from(SECTORS_PER_MIB)) as u32 / 16 * 16
+            }
+        };
+        let base = pick(rng, &bases).min(VOLUME_END - u64::from(sectors) * SECTOR_BYTES);
+        let window = Window { first: base / SECTOR_BYTES, sectors };
+        let end = |w: &Window| w.first + u64::from(w.sectors);
+        if windows.iter().all(|w| end(w) <= window.first || end(&window) <= w.first) {
+            windows.push(window);
+        }
+    }
+    windows
+}

@@ -1,0 +1,270 @@
+//! Runs one seed, from an empty pool through its boots to the closing check.
+
+use crate::{
+    boot::{BootRun, End},
+    client::{Model, Shared},
+    model::{CatalogModel, History},
+    scenario::{Boot, Ending, Faults, Load, Scenario},
+    totals::Totals,
+};
+use parking_lot::Mutex;
+use quoin_base::ByteRange;
+use quoin_drive::SLABS_START_BYTES;
+use quoin_pool::{Pool, format};
+use quoin_world::{Disk, Thread, World};
+use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld, Stopped};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+/// Steps after which a boot counts as never ending.
+const STEP_LIMIT: u64 = 4_000_000;
+
+/// What is fixed about a seed; the seed decides the rest.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choices {
+    /// What goes wrong with drives.
+    pub faults: Option<Faults>,
+    /// What the clients do.
+    pub load: Option<Load>,
+    /// Prints each boot.
+    pub verbose: bool,
+}
+
+/// What came of a seed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was exercised.
+    pub totals: Totals,
+    /// Two runs of the same seed and code agree in it.
+    pub trace_hash: u64,
+    /// The violation, with the boot in which it was met.
+    pub violation: Option<String>,
+}
+
+struct Run {
+    seed: u64,
+    choices: Choices,
+    world: Arc<SimWorld>,
+    disks: Vec<Arc<SimDisk>>,
+    scenario: Scenario,
+    model: Arc<Mutex<Model>>,
+    totals: Arc<Mutex<Totals>>,
+    rng: ChaCha8Rng,
+    /// Silent faults have been at work.
+    damaged: bool,
+    closed: bool,
+}
+
+/// Runs a seed.
+pub fn run_seed(seed: u64, choices: Choices) -> Outcome {
+    let scenario = Scenario::new(seed, choices.faults, choices.load);
+    let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit: STEP_LIMIT });
+    let disks: Vec<_> =
+        scenario.drives.iter().enumerate().map(|(i, (len, _))| world.disk(&format!("d{i}"), *len)).collect();
+    let model =
+        Model { history: History::new(), catalog: CatalogModel::default(), deleting: BTreeSet::new() };
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(78);
+    let mut run = Run {
+        seed,
+        choices,
+        world,
+        disks,
+        scenario,
+        model: Arc::new(Mutex::new(model)),
+        totals: Arc::default(),
+        rng,
+        damaged: false,
+        closed: false,
+    };
+    let violation = run.all().err();
+    let (steps, disk_ops) = run.world.progress();
+    let mut totals = *run.totals.lock();
+    totals.seeds = 1;
+    totals.steps = steps;
+    totals.disk_ops = disk_ops;
+    run.disks.iter().for_each(|disk| totals.add_injected(&disk.injected()));
+    let trace_hash = run.world.trace_hash();
+    run.world.end();
+    Outcome { totals, trace_hash, violation }
+}
+
+impl Run {
+    fn all(&mut self) -> Result<(), String> {
+        let disks: Vec<_> = self
+            .disks
+            .iter()
+            .zip(&self.scenario.drives)
+            .map(|(d, (_, roles))| (d.clone() as Arc<dyn Disk>, *roles))
+            .collect();
+        let (world, options) = (self.world.clone(), self.scenario.format.clone());
+        let formatted = self.world.run(async move { format(&*world, disks, options).await });
+        formatted.map_err(|e| e.to_string())?.map_err(|e| format!("formatting: {e}"))?;
+        if self.choices.verbose {
+            let mut told = format!("{:?}", self.scenario);
+            told.truncate(told.find(", rng:").unwrap_or(told.len()));
+            println!("seed {}: {told}", self.seed);
+        }
+        for number in 1..=self.scenario.boots {
+            let last = number == self.scenario.boots;
+            let boot = self.scenario.next_boot(last);
+            let ended = self.boot(number, boot, last).map_err(|why| {
+                let Scenario { faults, load, threads, clients, .. } = &self.scenario;
+                format!("{faults:?}, {load:?}, {threads} threads, {clients} clients, boot {number} {boot:?}: {why}")
+            })?;
+            if self.choices.verbose {
+                println!("seed {} boot {number}: {boot:?}: {ended}", self.seed);
+            }
+            // What is damaged for good ends it.
+            if ended == "not opened" && self.damaged {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One boot. Returns how it ended.
+    fn boot(&mut self, number: u32, boot: Boot, last: bool) -> Result<&'static str, String> {
+        let may_fail = boot.faulty && matches!(self.scenario.faults, Faults::Errors | Faults::Death);
+        self.damaged |= boot.faulty && self.scenario.faults == Faults::Silent;
+        self.set_faults(boot.faulty);
+        self.model.lock().history.begin_boot(number);
+        let shared = Arc::new(Shared {
+            world: self.world.clone(),
+            model: self.model.clone(),
+            totals: self.totals.clone(),
+            violation: Arc::default(),
+            stop: AtomicBool::new(false),
+            load: self.scenario.load,
+            boot,
+            may_fail,
+            damaged: self.damaged,
+        });
+        let opened: Arc<Mutex<Option<Arc<Pool>>>> = Arc::default();
+        let run = BootRun {
+            shared,
+            disks: self.disks.clone(),
+            options: self.scenario.pool.clone(),
+            rng: ChaCha8Rng::seed_from_u64(self.rng.random()),
+            clients: self.scenario.clients,
+            faults: self.scenario.faults,
+            opened: opened.clone(),
+            closed_before: std::mem::take(&mut self.closed),
+            last,
+        };
+        self.set_cut(boot, &opened);
+        let result = self.world.run(run.run());
+        let mut totals = self.totals.lock();
+        totals.boots += 1;
+        let pool = opened.lock().take();
+        if let Some(pool) = &pool {
+            totals.add_pool(&pool.stats());
+        }
+        let ended = match result {
+            Ok(End::Violated(violation)) => Err(violation),
+            Ok(End::Closed) => {
+                totals.closes += 1;
+                self.closed = true;
+                Ok("closed")
+            }
+            Ok(End::Offline) => {
+                totals.offline += 1;
+                Ok("offline")
+            }
+            Ok(End::NotOpened(reason)) => {
+                totals.failed_opens += 1;
+                if self.choices.verbose {
+                    println!("not opened: {reason}");
+                }
+                Ok("not opened")
+            }
+            Err(Stopped::PowerCut { .. }) => {
+                let counter = if boot.kill { &mut totals.kills } else { &mut totals.power_cuts };
+                *counter += 1;
+                totals.cuts_in_recovery += u64::from(pool.is_none());
+                Ok(if boot.kill { "killed" } else { "power cut" })
+            }
+            Err(stopped) => Err(stopped.to_string()),
+        };
+        drop(totals);
+        self.end_boot(ended.as_ref().is_ok_and(|e| *e == "killed" || *e == "power cut"));
+        ended
+    }
+
+    /// Clears the way for the next boot.
+    fn end_boot(&mut self, cut: bool) {
+        if !cut {
+            // Whatever still sleeps belongs to a pool that was closed.
+            self.world.kill();
+        }
+        self.world.cut_power(PowerCut::Never);
+        self.disks.iter().for_each(|disk| disk.revive());
+        let mut model = self.model.lock();
+        model.history.crash();
+        model.catalog.crash();
+    }
+
+    fn set_cut(&self, boot: Boot, opened: &Arc<Mutex<Option<Arc<Pool>>>>) {
+        let at = match boot.ending {
+            Ending::Close | Ending::Work | Ending::Checkpoint(..) => PowerCut::Never,
+            Ending::DiskOp(n) => PowerCut::AtDiskOp(n),
+            Ending::Step(n) => PowerCut::AfterSteps(n),
+        };
+        match boot.kill {
+            true => self.world.kill_process(at),
+            false => self.world.cut_power(at),
+        }
+        let Ending::Checkpoint(count, after) = boot.ending else { return };
+        let (world, opened) = (self.world.clone(), opened.clone());
+        self.world.spawn(
+            Thread::Background,
+            Box::pin(async move {
+                loop {
+                    world.sleep(Duration::from_micros(100)).await;
+                    let reached = opened.lock().as_ref().is_some_and(|p| p.stats().checkpoints >= count);
+                    if reached {
+                        world.sleep(after).await;
+                        world.cut_power_now();
+                    }
+                }
+            }),
+        );
+    }
+
+    fn set_faults(&mut self, faulty: bool) {
+        let scenario = &self.scenario;
+        let victim = self.rng.random_range(0..self.disks.len());
+        let rate = [0.02, 0.005, 0.001][self.rng.random_range(0..3)];
+        for (i, disk) in self.disks.iter().enumerate() {
+            let mut plan = FaultPlan::default();
+            if scenario.slow_drive == Some(i) {
+                plan.latency = Duration::from_micros(50)..=Duration::from_micros(3000);
+                plan.slow = 0.03;
+            }
+            match scenario.faults {
+                Faults::Errors if faulty && i == victim => {
+                    (plan.read_error, plan.write_error, plan.flush_error) = (rate, rate / 10.0, rate / 10.0);
+                }
+                Faults::Silent if faulty => {
+                    (plan.lost_write, plan.misdirected_write, plan.bit_flip) = (rate, rate, rate);
+                    plan.only = Some(self.data_region(i));
+                }
+                _ => {}
+            }
+            disk.set_faults(plan);
+        }
+    }
+
+    /// Where a drive holds data segments: what is damaged there is covered by a checksum elsewhere.
+    fn data_region(&self, drive: usize) -> ByteRange {
+        let (len_bytes, roles) = self.scenario.drives[drive];
+        let journal = if roles.journal { self.scenario.format.journal_bytes.unwrap_or(0) } else { 0 };
+        let first = SLABS_START_BYTES + journal;
+        ByteRange::new(first.min(len_bytes), len_bytes.saturating_sub(first))
+    }
+}

@@ -1,0 +1,141 @@
+//! What seeds exercised, in figures.
+
+use quoin_pool::PoolStats;
+use quoin_world_sim::Injected;
+use std::fmt;
+
+macro_rules! totals {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What was exercised, summed over seeds.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Totals {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Totals {
+            /// Adds another's figures.
+            pub fn add(&mut self, other: &Totals) {
+                $(self.$name += other.$name;)*
+            }
+
+            fn each(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+totals! {
+    /// Seeds run to their end.
+    seeds,
+    /// Times a pool was opened or that was tried.
+    boots,
+    /// Boots in which the power was cut.
+    power_cuts,
+    /// Boots in which the process was killed.
+    kills,
+    /// Cuts before the pool was open.
+    cuts_in_recovery,
+    /// Times a pool was closed cleanly.
+    closes,
+    /// Times a pool went offline for a drive's failure.
+    offline,
+    /// Times a pool could not be opened for a drive's failure.
+    failed_opens,
+    /// Steps of the simulation.
+    steps,
+    /// Disk operations.
+    disk_ops,
+    /// Writes acknowledged.
+    writes,
+    /// Bytes of them.
+    written_bytes,
+    /// Reads compared with the model.
+    reads,
+    /// Bytes of them.
+    read_bytes,
+    /// Unmaps acknowledged.
+    unmaps,
+    /// Catalog transactions acknowledged.
+    transactions,
+    /// Catalog transactions in doubt that turned out to have taken effect.
+    doubtful_transactions,
+    /// Volumes created.
+    volumes_created,
+    /// Volumes deleted.
+    volumes_deleted,
+    /// Writes refused for lack of space.
+    refused_full,
+    /// Writes that were slowed down.
+    throttled,
+    /// Reads that failed for damage or a drive's error.
+    failed_reads,
+    /// Blocks lost to damage below a partial write.
+    lost_blocks,
+    /// Times all that was mapped was compared with the model.
+    space_checks,
+    /// Offline checks of the drives.
+    checks,
+    /// Blocks destaged.
+    destaged_blocks,
+    /// Checkpoints made.
+    checkpoints,
+    /// Bytes the cleaner moved.
+    cleaned_bytes,
+    /// Laps of the journal.
+    journal_wraps,
+    /// Batches written to the journal.
+    journal_batches,
+    /// Records replayed.
+    replayed_records,
+    /// Batches torn at a cut and dropped.
+    torn_batches,
+    /// Metadata pages read from drives.
+    metadata_loads,
+    /// Reads, writes and flushes made to fail.
+    injected_errors,
+    /// Writes lost, misdirected or damaged on the way.
+    injected_lies,
+    /// Writes a power cut undid or tore.
+    undone_in_power_cuts,
+}
+
+impl Totals {
+    pub(crate) fn add_pool(&mut self, stats: &PoolStats) {
+        self.throttled += stats.throttled_writes;
+        self.destaged_blocks += stats.destaged_blocks;
+        self.checkpoints += stats.checkpoints;
+        self.cleaned_bytes += stats.cleaned_bytes;
+        self.journal_wraps += stats.journal_wraps;
+        self.journal_batches += stats.journal_batches;
+        self.metadata_loads += stats.metadata_loads;
+        self.lost_blocks += stats.lost_blocks;
+    }
+
+    pub(crate) fn add_injected(&mut self, injected: &Injected) {
+        self.injected_errors += injected.read_errors + injected.write_errors + injected.flush_errors;
+        self.injected_lies += injected.lost_writes + injected.misdirected_writes + injected.bit_flips;
+        self.undone_in_power_cuts += injected.lost_in_power_cuts + injected.torn_in_power_cuts;
+    }
+
+    /// What was never exercised and should have been: the harness has lost its grip on it.
+    pub fn missing(&self) -> Vec<&'static str> {
+        self.each().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, count) in self.each() {
+            match name.strip_suffix("_bytes") {
+                Some(name) => writeln!(f, "  {:<24}{:>12.1} MiB", spoken(name), count as f64 / 1048576.0)?,
+                None => writeln!(f, "  {:<24}{count:>12}", spoken(name))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn spoken(name: &str) -> String {
+    name.replace('_', " ")
+}
