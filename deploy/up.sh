@@ -6,7 +6,7 @@ initiator=iqn.2026-11.io.quoin:demo-host
 deploy/with_tools.sh build cargo build --profile "$PROFILE" --locked --package quoin
 
 mkdir -p "$VAR"
-[ -e "$VAR/quoin.toml" ] || "$quoin" init --data "$VAR" --drives 4 --drive-size 8G
+[ -e "$VAR/quoin.toml" ] || "$quoin" init --data "$VAR" --drives 4 --drive-size 8G > /dev/null
 
 if ! pid=$(running); then
     setsid "$quoin" serve --data "$VAR" --iscsi "$ISCSI" --api "$API" < /dev/null >> "$log" 2>&1 &
@@ -24,9 +24,9 @@ for _ in $(seq 600); do
 done
 is_ready || { echo "the array did not become ready; $log says:" >&2; tail -n 15 "$log" >&2; exit 1; }
 
-"$quoin" volume show demo > /dev/null 2>&1 || "$quoin" volume create demo --size 4G
-"$quoin" host show demo > /dev/null 2>&1 || "$quoin" host create demo --initiator "$initiator"
-"$quoin" mappings -o json | grep -q '"demo"' || "$quoin" map demo --host demo --lun 1
+"$quoin" volume show demo > /dev/null 2>&1 || "$quoin" volume create demo --size 4G > /dev/null
+"$quoin" host show demo > /dev/null 2>&1 || "$quoin" host create demo --initiator "$initiator" > /dev/null
+"$quoin" mappings -o json | grep -q '"demo"' || "$quoin" map demo --host demo --lun 1 > /dev/null
 
 iqn=$("$quoin" status -o json | sed -n 's/.*"iqn": *"\([^"]*\)".*/\1/p' | head -n 1)
 image="driver=iscsi,transport=tcp,portal=$ISCSI,target=$iqn,lun=1,initiator-name=$initiator"

@@ -28,7 +28,7 @@ pid=$(cat "$VAR/quoin.pid")
 said=$(make up)
 expect "process $pid,"
 make down
-! kill -0 "$pid" 2> /dev/null || { echo "process $pid still runs"; exit 1; }
+! readlink "/proc/$pid/exe" || { echo "process $pid still runs"; exit 1; }
 make up > /dev/null
 qemu-io --image-opts "$image" -c 'read -P 7 1M 64k' | grep -q 'read 65536/65536'
 make clean-data
