@@ -56,9 +56,6 @@ impl Committer {
         page.set(at + 1, 0);
         page.set(at + 2, place.location.0);
         page.set(at + 3, place.info.0);
-        if !place.location.is_none() {
-            pool.segments.add(place.location);
-        }
         Ok(())
     }
 

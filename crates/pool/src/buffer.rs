@@ -291,8 +291,8 @@ impl Buffer {
         self.usage.ram_bytes.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn charged_bytes(&self) -> u64 {
-        self.usage.charged_blocks.load(Ordering::Relaxed) * self.block_bytes
+    pub(crate) fn charged_blocks(&self) -> u64 {
+        self.usage.charged_blocks.load(Ordering::Relaxed)
     }
 }
 
@@ -300,7 +300,7 @@ impl Buffer {
 fn ram_bytes(content: &Content) -> u64 {
     match content {
         Content::Ram(data) => data.len() as u64,
-        Content::Zero | Content::Journal(_) => 64,
+        Content::Zero | Content::Journal(_) => 256,
     }
 }
 

@@ -50,6 +50,8 @@ impl fmt::Display for Problem {
 pub struct CheckReport {
     /// What is wrong; empty if all is well.
     pub problems: Vec<Problem>,
+    /// What an interrupted write left behind, or damage that has a sound copy: opening the pool mends it.
+    pub notes: Vec<Problem>,
     /// Problems beyond the first [`MAX_PROBLEMS`], which are not listed.
     pub more_problems: u64,
     /// Volumes walked.
@@ -87,6 +89,10 @@ impl CheckReport {
         }
     }
 
+    fn note(&mut self, what: String, problem: impl Into<String>) {
+        self.notes.push(Problem { what, problem: problem.into() });
+    }
+
     fn apply(&mut self, transaction: Transaction) {
         for operation in transaction.operations {
             match operation {
@@ -122,9 +128,9 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     let mut report = CheckReport::default();
     for drive in &drives {
         for (offset, why) in drive.label_damage().await? {
-            report.add(
+            report.note(
                 format!("the label at {offset} of drive {}", drive.name()),
-                format!("{why}; the other copy is used, and opening the pool mends this one"),
+                format!("{why}; the other copy is used"),
             );
         }
     }
@@ -199,7 +205,7 @@ async fn check_roots(drives: &[Arc<Drive>], report: &mut CheckReport) -> Result<
             let blank = bytes.iter().all(|b| *b == 0);
             let root = Root::parse(&bytes[..]).filter(|r| r.pool == *drive.label().pool.0.as_bytes());
             if root.is_none() && !blank {
-                report.add(
+                report.note(
                     format!("root slot {slot} of drive {}", drive.name()),
                     "it does not verify; a checkpoint was being written, or the drive is damaged",
                 );
@@ -211,9 +217,9 @@ async fn check_roots(drives: &[Arc<Drive>], report: &mut CheckReport) -> Result<
     for (drive, slot, root) in &found {
         let expected = (newest % 2) as usize == *slot;
         if expected && newest > 0 && root.is_none_or(|r| r.generation.get() != newest) {
-            report.add(
+            report.note(
                 format!("root slot {slot} of drive {drive}"),
-                format!("it should hold checkpoint {newest}, as other drives do; the pool opens, with less redundancy"),
+                format!("it should hold checkpoint {newest}, as another slot does"),
             );
         }
     }

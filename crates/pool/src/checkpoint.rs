@@ -64,6 +64,7 @@ impl Committer {
         self.write_root(tail, catalog_bytes).await?;
 
         self.generation += 1;
+        self.cleaned_metadata.clear();
         pool.pages.all_clean();
         self.settling.push_back((self.generation, pool.readers.current()));
         self.settle();
@@ -83,8 +84,12 @@ impl Committer {
     /// Puts the catalog into its pages.
     async fn write_catalog(&mut self) -> Result<u64, PoolError> {
         let pool = self.pool.clone();
-        let mut layers: Vec<_> = pool.layers.read().values().map(|l| l.image()).collect();
-        layers.extend(pool.deleting.lock().iter().map(|l| l.image()));
+        let layers = {
+            // Both at once: a layer moves from one to the other.
+            let deleting = pool.deleting.lock();
+            let layers = pool.layers.read();
+            layers.values().chain(deleting.iter()).map(|l| l.image()).collect()
+        };
         let bytes = CatalogImage { objects: pool.catalog.all(), layers }.encode();
         let pages = bytes.len().div_ceil(PAGE_BYTES) as u64;
         for (index, chunk) in bytes.chunks(PAGE_BYTES).enumerate() {
@@ -133,7 +138,6 @@ impl Committer {
                     .ok_or_else(out_of_slabs)?;
                 let old = Location(pool.pages.entry(id).await?.location.get());
                 pool.pages.set_location(id, location).await?;
-                pool.segments.add(location);
                 if !old.is_none() {
                     pool.segments.release(old, generation, &pool.readers);
                 }

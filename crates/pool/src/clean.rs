@@ -7,8 +7,8 @@ use crate::{
     blocks::{BlockPlace, block_page, block_word},
     committer::Committer,
     error::PoolError,
-    format::{BlockInfo, Location, MAX_TABLE_SEGMENTS, PAGE_BYTES, RowHeader},
-    meta::{PageId, Segment, SegmentState, Stream},
+    format::{BlockInfo, Location, MAX_TABLE_SEGMENTS, PAGE_BYTES, RowHeader, SEGMENTS_PER_PAGE, Space},
+    meta::{PageId, Segment, Stream},
 };
 use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, crc32c};
 use quoin_world::Slice;
@@ -25,59 +25,61 @@ impl Committer {
         let free = pool.segments.usage().free_slabs;
         let mut room = free.saturating_sub(pool.space.checkpoint_slabs()) * dense_bytes * 7 / 8;
         let mut meta_room = pool.options.dirty_bytes.saturating_sub(pool.pages.dirty_bytes());
-        let mut chosen = BTreeSet::new();
-        while chosen.len() < SEGMENTS {
-            let Some((id, segment)) = pool.segments.emptiest(&chosen, dense_bytes) else { break };
+        let mut but: BTreeSet<u32> = self.uncleanable.union(&self.cleaned_metadata).copied().collect();
+        let mut cleaned = 0;
+        while cleaned < SEGMENTS {
+            let Some((id, segment)) = pool.segments.emptiest(&but, dense_bytes) else { break };
             let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
             let room = if segment.stream.is_metadata() { &mut meta_room } else { &mut room };
             if live > *room {
                 break;
             }
             *room -= live;
-            chosen.insert(id.0);
+            but.insert(id.0);
+            cleaned += 1;
             match segment.stream {
                 Stream::Meta | Stream::Table => self.clean_metadata(id, &segment).await?,
                 Stream::Data | Stream::Cleaned => self.clean_data(id, &segment).await?,
             }
         }
         self.committed();
-        Ok(!chosen.is_empty())
+        Ok(cleaned > 0)
     }
 
-    /// The rows of a segment that can be read: head and offset. What was never written or belongs to an
-    /// earlier life of the slab ends them.
-    async fn rows_of(
-        &self,
-        id: SegmentId,
-        segment: &Segment,
-    ) -> Result<Vec<(u64, Box<RowHeader>)>, PoolError> {
+    /// The rows of a segment: head and offset. `None` if it cannot be walked: it is left alone from then on.
+    async fn rows_of(&mut self, id: SegmentId, segment: &Segment) -> Option<Vec<(u64, Box<RowHeader>)>> {
         let mut rows = Vec::new();
         let mut at = 0;
         while at < segment.written_bytes {
-            let head = self.pool.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await?;
-            let row = RowHeader::parse(&head).filter(|row| {
+            let head = self.pool.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
+            let row = head.ok().and_then(|head| RowHeader::parse(&head)).filter(|row| {
                 row.segment.get() == id.0
                     && row.segment_generation.get() == segment.generation
                     && u64::from(row.offset.get()) == at
                     && row.len_bytes.get() as usize >= PAGE_BYTES
             });
             let Some(row) = row else {
-                return Err(PoolError::corrupt(
-                    format!("segment {id}"),
-                    format!("the row at {at} has no valid head"),
-                ));
+                tracing::warn!(segment = id.0, at, "a row has no readable head: the segment is not cleaned");
+                self.leave_alone(id);
+                return None;
             };
             let len = u64::from(row.len_bytes.get());
             rows.push((at, row));
             at += len;
         }
-        Ok(rows)
+        Some(rows)
+    }
+
+    fn leave_alone(&mut self, id: SegmentId) {
+        self.pool.counters.uncleanable.fetch_add(1, Ordering::Relaxed);
+        self.uncleanable.insert(id.0);
     }
 
     async fn clean_data(&mut self, id: SegmentId, segment: &Segment) -> Result<(), PoolError> {
         let pool = self.pool.clone();
         let mut moves: Vec<(u64, BlockPlace, BlockPlace)> = Vec::new();
-        for (offset, row) in self.rows_of(id, segment).await? {
+        let Some(rows) = self.rows_of(id, segment).await else { return Ok(()) };
+        for (offset, row) in rows {
             let end = offset + u64::from(row.len_bytes.get());
             let numbers = row.contents[..row.count.get() as usize].iter().map(|n| n.get());
             let mut live = Vec::new();
@@ -91,7 +93,11 @@ impl Committer {
             if live.is_empty() {
                 continue;
             }
-            let data = pool.io.read_range(id, ByteRange::new(offset, end - offset)).await?;
+            let Ok(data) = pool.io.read_range(id, ByteRange::new(offset, end - offset)).await else {
+                tracing::warn!(segment = id.0, offset, "a row cannot be read: it is not cleaned");
+                self.leave_alone(id);
+                continue;
+            };
             for (number, place) in live {
                 let at = (place.location.offset_bytes() - offset) as usize;
                 let stored = data.slice(at, place.location.len_bytes() as usize);
@@ -110,7 +116,6 @@ impl Committer {
         pool.counters.cleaned_bytes.fetch_add(written, Ordering::Relaxed);
         for (number, from, to) in moves {
             let page = pool.pages.change(block_page(number)).await?;
-            pool.segments.add(to.location);
             page.set(block_word(number) + 2, to.location.0);
             pool.segments.release(from.location, self.generation + 1, &pool.readers);
         }
@@ -127,21 +132,24 @@ impl Committer {
         Some(stored)
     }
 
-    /// Keeps the segment table on few enough segments for the root to name them all.
+    /// Keeps the segment table on few enough segments for the root to name them all, by writing it anew.
     pub(crate) async fn gather_table(&mut self) -> Result<(), PoolError> {
-        let table = self.pool.segments.table_segments();
-        if table.len() <= MAX_TABLE_SEGMENTS / 2 {
+        let pool = self.pool.clone();
+        if pool.segments.table_segments().len() <= MAX_TABLE_SEGMENTS / 2 {
             return Ok(());
         }
-        for (id, segment) in table.iter().filter(|(_, s)| s.state == SegmentState::Sealed) {
-            self.clean_metadata(*id, segment).await?;
+        for index in 0..u64::from(pool.segments.count()).div_ceil(SEGMENTS_PER_PAGE as u64) {
+            pool.pages.change(PageId::new(Space::Segments, index)).await?;
         }
         Ok(())
     }
 
     async fn clean_metadata(&mut self, id: SegmentId, segment: &Segment) -> Result<(), PoolError> {
         let pool = self.pool.clone();
-        for (_, row) in self.rows_of(id, segment).await? {
+        // Its pages come away with the next checkpoint: until then there is nothing more to do about it.
+        self.cleaned_metadata.insert(id.0);
+        let Some(rows) = self.rows_of(id, segment).await else { return Ok(()) };
+        for (_, row) in rows {
             for packed in &row.contents[..row.count.get() as usize] {
                 let Some(page) = PageId::unpack(packed.get()) else { continue };
                 let location = Location(pool.pages.entry(page).await?.location.get());

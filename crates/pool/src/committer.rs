@@ -10,6 +10,7 @@ use crate::{
     meta::Stream,
     pool::Pool,
     rows::{Row, RowWriter},
+    write::SLOW_FROM,
 };
 use futures_util::{
     StreamExt,
@@ -20,7 +21,7 @@ use parking_lot::Mutex;
 use quoin_base::Sequence;
 use quoin_world::{Event, Nanos, OneShotSender, one_shot};
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     pin::pin,
     sync::{
         Arc,
@@ -31,6 +32,8 @@ use std::{
 
 /// How often it looks around when nobody asks for anything.
 const TICK: Duration = Duration::from_millis(500);
+/// And when writers are waiting or about to.
+const PRESSED_TICK: Duration = Duration::from_millis(2);
 /// Rows written at the same time.
 const PARALLEL_ROWS: usize = 8;
 
@@ -98,6 +101,11 @@ impl Requests {
         self.nudge();
     }
 
+    /// Says that a destage has begun that takes in what a writer waited for.
+    pub(crate) fn not_in_a_hurry(&self) {
+        self.hurry.store(false, Ordering::Release);
+    }
+
     pub(crate) fn catalog_changed(&self) {
         self.catalog_changed.store(true, Ordering::Release);
         self.nudge();
@@ -131,6 +139,10 @@ pub(crate) struct Committer {
     pub(crate) meta_rows: RowWriter,
     pub(crate) table_rows: RowWriter,
     pub(crate) catalog_pages: u64,
+    /// Segments the cleaner cannot walk.
+    pub(crate) uncleanable: BTreeSet<u32>,
+    /// Segments whose pages the next checkpoint moves elsewhere.
+    pub(crate) cleaned_metadata: BTreeSet<u32>,
     pub(crate) last_checkpoint: Nanos,
     /// When which sequence was next, to know what has grown old.
     ages: VecDeque<(Nanos, Sequence)>,
@@ -167,6 +179,8 @@ impl Committer {
             meta_rows: RowWriter::new(Stream::Meta),
             table_rows: RowWriter::new(Stream::Table),
             catalog_pages: start.catalog_pages,
+            uncleanable: BTreeSet::new(),
+            cleaned_metadata: BTreeSet::new(),
             last_checkpoint,
             ages: VecDeque::new(),
         }
@@ -200,7 +214,9 @@ impl Committer {
                 || self.pool.health.is_failed();
             asked.then_some(())
         });
-        let tick = self.pool.world.sleep(TICK);
+        // A writer that waits may wait for a batch to harden, of which nobody tells the committer.
+        let pressed = requests.hurry.load(Ordering::Acquire) || self.pool.fill(0) > SLOW_FROM;
+        let tick = self.pool.world.sleep(if pressed { PRESSED_TICK } else { TICK });
         match select(pin!(asked), tick).await {
             Either::Left(_) | Either::Right(_) => {}
         }
@@ -245,7 +261,6 @@ impl Committer {
             None => false,
         };
         did |= self.remove_some().await?;
-        pool.pages.shrink(pool.options.metadata_bytes);
         Ok(if did { Step::Did } else { Step::Idle })
     }
 
@@ -277,9 +292,11 @@ impl Committer {
         if self.ages.back().is_none_or(|(at, s)| *s != next && now.since(*at) >= TICK / 2) {
             self.ages.push_back((now, next));
         }
-        let hurry = pool.requests.hurry.swap(false, Ordering::AcqRel);
-        let used =
-            pool.journal.fill(0).max(pool.buffer.ram_bytes() as f64 / pool.options.buffer_bytes as f64);
+        if pool.buffer.charged_blocks() == 0 {
+            pool.requests.not_in_a_hurry();
+        }
+        let hurry = pool.requests.hurry.load(Ordering::Acquire);
+        let used = pool.fill(0);
         if hurry || used > 0.7 {
             return Some(next);
         }
@@ -301,12 +318,9 @@ impl Committer {
         if dirty >= pool.options.dirty_bytes {
             return true;
         }
-        let usage = pool.segments.usage();
         // What was freed since the last checkpoint comes back only with the next.
-        if usage.free_slabs < pool.space.clean_below()
-            && usage.quarantined_slabs > 0
-            && pool.segments.awaits_checkpoint(self.generation)
-        {
+        let freed = !self.cleaned_metadata.is_empty() || pool.segments.awaits_checkpoint(self.generation);
+        if freed && self.cleaning_is_due() {
             return true;
         }
         let journal = pool.journal.usage();
@@ -365,6 +379,7 @@ impl Committer {
     /// Tells writers that wait and the space gauge what a commit changed.
     pub(crate) fn committed(&self) {
         let pool = &self.pool;
+        pool.pages.shrink(pool.options.metadata_bytes);
         let usage = pool.segments.usage();
         pool.space.update(usage.live_data, usage.live_meta);
         pool.counters.commits.fetch_add(1, Ordering::AcqRel);

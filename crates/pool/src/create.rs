@@ -3,7 +3,7 @@
 use crate::{
     checkpoint::harden_root,
     error::PoolError,
-    format::{PAGE_BYTES, ROOT_MAGIC, Root, zeroed},
+    format::{MAX_TABLE_SEGMENTS, PAGE_BYTES, ROOT_MAGIC, Root, SegmentEntry, zeroed},
     options::FormatOptions,
 };
 use quoin_base::{DriveId, DriveIndex, Epoch, PoolId};
@@ -103,6 +103,13 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
             ));
         }
         data_slabs += if roles.data { slabs - journal } else { 0 };
+    }
+    let table_bytes = data_slabs * size_of::<SegmentEntry>() as u64;
+    if table_bytes > MAX_TABLE_SEGMENTS as u64 / 4 * u64::from(options.slab_bytes) {
+        return refuse(format!(
+            "{data_slabs} data slabs of {} bytes are more than a pool can keep count of: make the slabs larger",
+            options.slab_bytes
+        ));
     }
     if data_slabs < MIN_DATA_SLABS {
         return refuse(format!(

@@ -52,6 +52,7 @@ impl Committer {
         if taken.is_empty() {
             return Ok(false);
         }
+        pool.requests.not_in_a_hurry();
         let composing: Vec<_> = taken.into_iter().map(|t| self.compose(t)).collect();
         let composed: Vec<_> = stream::iter(composing).buffered(PARALLEL).collect().await;
         let composed = composed.into_iter().collect::<Result<Vec<_>, PoolError>>()?;
@@ -86,7 +87,7 @@ impl Committer {
         let content = match pool.compose(&layer, taken.key, &taken.extents).await {
             Ok(Some(data)) => Content::Data(data),
             Ok(None) => Content::Unmapped,
-            Err(PoolError::Medium { volume, offset, reason }) => {
+            Err(PoolError::Medium { volume, offset, reason, unread: false }) => {
                 tracing::error!(%volume, offset, %reason, "a partly overwritten block cannot be completed; it is lost");
                 pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
                 Content::Lost

@@ -21,6 +21,8 @@ pub enum PoolError {
         offset: u64,
         /// What was found.
         reason: String,
+        /// The drive failed the read; the content may be sound. Otherwise it was read and is not what it was.
+        unread: bool,
     },
     /// The pool is offline until it is opened again.
     #[error("the pool is offline: {reason}")]

@@ -153,7 +153,9 @@ pub(crate) struct BatchHeader {
     pub meta_crc: U32,
     pub epoch: U64,
     pub lane: U32,
-    pub reserved: [U32; 3],
+    /// CRC of the extent's header: content that a host wrote and that looks like a batch has another.
+    pub tag: U64,
+    pub reserved: U32,
 }
 const _: () = assert!(size_of::<BatchHeader>() == 64);
 
@@ -342,8 +344,8 @@ pub(crate) const TREE_LEVELS: u32 = 4;
 pub(crate) const BLOCKS_PER_PAGE: u64 = (PAGE_WORDS / 4) as u64;
 /// Entries of the page map in a page; an entry is two words.
 pub(crate) const MAP_FAN_OUT: u64 = (PAGE_WORDS / 2) as u64;
-/// Levels of the page map above the pages it maps.
-pub(crate) const MAP_LEVELS: u8 = 3;
+/// Levels of the page map above the pages it maps: 2^32 pages a space.
+pub(crate) const MAP_LEVELS: u8 = 4;
 
 /// The fourth word of a block table entry: checksum of the content, how many references, how it is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -23,9 +23,12 @@ use futures_util::future::join_all;
 use quoin_base::{ByteRange, PoolId, SECTOR_BYTES, Sequence, VolumeId, crc32c};
 use quoin_drive::{Drive, raise_set};
 use quoin_stripe::Columns;
-use quoin_world::{Thread, World};
+use quoin_world::{Buf, Thread, World};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
+
+/// Dirty metadata below which a checkpoint would hardly ever not be due.
+const LEAST_DIRTY_BYTES: u64 = 256 << 10;
 
 /// What the root of a pool leads to without the journal.
 pub(crate) struct Opened {
@@ -53,6 +56,8 @@ impl Pool {
         }
         let Opened { root, io, pages, catalog } = open_checkpoint(drives).await?;
         let columns = io.columns.clone();
+        // What may be on one voter only is served only when it is on all.
+        mend_roots(columns.drives(), &root).await?;
         let tail = Sequence(root.tail.get());
         let replay = read_journal(&columns, label.pool, tail, root.next_extent.get()).await?;
         let lanes = world.data_threads();
@@ -77,9 +82,13 @@ impl Pool {
             health: health.clone(),
         }));
         let usage = io.segments.usage();
+        // A small pool cannot set aside as much for checkpoints as a large one.
+        let dirty_bytes = options.dirty_bytes.min(usage.data_slabs * slab_bytes / 32).max(LEAST_DIRTY_BYTES);
+        let options = PoolOptions { dirty_bytes, ..options };
         let space = SpaceGauge::new(
             usage.data_slabs,
             slab_bytes,
+            u64::from(label.block_bytes),
             io.segments.dense_bytes(u64::from(label.block_bytes)),
             &options,
         );
@@ -221,6 +230,17 @@ pub(crate) async fn newest_root(drives: &[Arc<Drive>], pool: PoolId) -> Result<R
         let names: Vec<_> = voters(drives).iter().map(|d| d.name().to_owned()).collect();
         PoolError::Unopenable(format!("no valid root on any of {}", names.join(", ")))
     })
+}
+
+/// Writes the root to the voters that do not have it. Those that do are not touched: theirs may be the only one.
+async fn mend_roots(drives: &[Arc<Drive>], root: &Root) -> Result<(), PoolError> {
+    let slot = root.generation.get() as usize % 2;
+    for drive in voters(drives) {
+        if drive.read_roots().await?[slot][..] != *root.as_bytes() {
+            drive.write_root(slot, Buf::copy_of(root.as_bytes())).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Opens what the newest root leads to: segment table and catalog at once, the rest when it is wanted.

@@ -58,6 +58,22 @@ pub struct Pool {
     pub(crate) recovery: RecoveryStats,
 }
 
+/// A transaction between its record and its effect. Dropped in between, nobody would know whether it took
+/// effect: the pool goes offline, and replay decides.
+struct PendingTransaction<'a> {
+    pool: &'a Pool,
+    done: bool,
+}
+
+impl Drop for PendingTransaction<'_> {
+    fn drop(&mut self) {
+        match self.done {
+            true => self.pool.catalog_pin.store(u64::MAX, Ordering::SeqCst),
+            false => self.pool.health.fail("a catalog transaction was abandoned half way".into()),
+        }
+    }
+}
+
 /// What [`Pool::new`] puts together.
 pub(crate) struct Parts {
     pub world: Arc<dyn World>,
@@ -164,12 +180,13 @@ impl Pool {
         self.health.check()?;
         self.refuse_impossible(&transaction)?;
         self.catalog_pin.store(self.journal.peek_sequence().0, Ordering::SeqCst);
+        let mut pending = PendingTransaction { pool: self, done: false };
         let outcome = self.harden_transaction(&bytes).await;
+        pending.done = true;
         if outcome.is_ok() {
             self.apply(&transaction);
             self.requests.catalog_changed();
         }
-        self.catalog_pin.store(u64::MAX, Ordering::SeqCst);
         outcome
     }
 
@@ -214,14 +231,17 @@ impl Pool {
             match operation {
                 Operation::CreateVolume(id) => {
                     self.next_volume.fetch_max(id.0 + 1, Ordering::Relaxed);
-                    if !self.deleting.lock().iter().any(|l| l.volume == *id) {
+                    let deleting = self.deleting.lock();
+                    if !deleting.iter().any(|l| l.volume == *id) {
                         self.layers.write().entry(*id).or_insert_with(|| Arc::new(Layer::new(*id)));
                     }
                 }
                 Operation::DeleteVolume(id) => {
+                    // Held over both: a checkpoint must see the layer in one of the two.
+                    let mut deleting = self.deleting.lock();
                     let Some(layer) = self.layers.write().remove(id) else { continue };
                     layer.deleted.store(true, Ordering::Release);
-                    self.deleting.lock().push(layer);
+                    deleting.push(layer);
                 }
                 Operation::Put { .. } | Operation::Delete { .. } => {}
             }

@@ -44,6 +44,14 @@ impl Part {
     }
 }
 
+/// True when the parts hold the same extents.
+fn same(parts: &[Part], others: &[Part]) -> bool {
+    let sequences = |parts: &[Part]| -> Vec<_> {
+        parts.iter().flat_map(|p| p.extents.iter().map(|e| (p.key, e.start, e.sectors, e.sequence))).collect()
+    };
+    sequences(parts) == sequences(others)
+}
+
 /// How many sectors of `start..end` the extents, which do not overlap, cover.
 pub(crate) fn covered(extents: &[Extent], start: u16, end: u16) -> u16 {
     extents.iter().map(|e| (e.start + e.sectors).min(end).saturating_sub(e.start.max(start))).sum()
@@ -114,9 +122,11 @@ impl Pool {
             }
             match failed {
                 None => return Ok(out),
-                // The journal extent may have been given out again while it was read.
+                // What was captured may have been displaced, and its journal extent given out again.
                 Some(error) => match self.capture(layer.volume, range) {
-                    Captured::Parts(_, now) if now == evictions => return Err(error),
+                    Captured::Parts(again, now) if now == evictions && same(&parts, &again) => {
+                        return Err(error);
+                    }
                     _ => continue,
                 },
             }
@@ -226,28 +236,32 @@ impl Pool {
                 }
                 return Err(PoolError::corrupt(format!("block {number}"), "it is mapped, yet free"));
             };
-            let medium = |reason: String| PoolError::Medium {
+            let medium = |(reason, unread): (String, bool)| PoolError::Medium {
                 volume: layer.volume,
                 offset: index * self.buffer.block_bytes,
                 reason,
+                unread,
             };
             if at.info.algorithm() == LOST {
-                return Err(medium("its content was lost before it was partly overwritten".into()));
+                return Err(medium(("its content was lost before it was partly overwritten".into(), false)));
             }
             let read = self.io.read(at.location).await;
             let outcome = match read {
                 Ok(stored) => self.verified(at.info, stored).ok_or_else(|| {
                     let (segment, offset) = (at.location.segment(), at.location.offset_bytes());
-                    format!("the checksum of block {number} in segment {segment} at {offset} differs")
+                    (
+                        format!("the checksum of block {number} in segment {segment} at {offset} differs"),
+                        false,
+                    )
                 }),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err((error.to_string(), true)),
             };
             match outcome {
                 Ok(slice) => return Ok(Some(slice)),
                 Err(_) if moved(self.block(number).await?) => continue,
                 Err(reason) => {
                     self.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(volume = %layer.volume, block = index, %reason, "unreadable block");
+                    tracing::warn!(volume = %layer.volume, block = index, reason = reason.0, "unreadable block");
                     return Err(medium(reason));
                 }
             }
@@ -297,17 +311,19 @@ impl Pool {
             Content::Journal(source) => {
                 let first = key.index * u64::from(self.buffer.sectors_per_block()) + u64::from(extent.start);
                 let range = ByteRange::new(first * SECTOR_BYTES, u64::from(extent.sectors) * SECTOR_BYTES);
-                self.read_journal_range(source, range).await.map(Some).map_err(|reason| PoolError::Medium {
-                    volume: key.volume,
-                    offset: range.offset,
-                    reason,
+                self.read_journal_range(source, range).await.map(Some).map_err(|(reason, unread)| {
+                    PoolError::Medium { volume: key.volume, offset: range.offset, reason, unread }
                 })
             }
         }
     }
 
     /// Reads a part of a record's payload, given as a range of its volume within one block.
-    async fn read_journal_range(&self, source: &JournalSource, range: ByteRange) -> Result<Slice, String> {
+    async fn read_journal_range(
+        &self,
+        source: &JournalSource,
+        range: ByteRange,
+    ) -> Result<Slice, (String, bool)> {
         let block_bytes = self.buffer.block_bytes;
         let record = ByteRange::new(source.record_sector * SECTOR_BYTES, u64::from(source.record_bytes));
         // The record's part of the block: that is what its checksum covers.
@@ -317,17 +333,20 @@ impl Pool {
         let page = PAGE_BYTES as u64;
         let (from, to) = (at / page * page, (at + (block_end - block_start)).next_multiple_of(page));
         let column = source.place.column;
-        let drive = self.io.columns.drive(column.drive).map_err(|e| e.to_string())?;
-        let buf =
-            drive.read_slab(column.slab, from, (to - from) as usize).await.map_err(|e| e.to_string())?;
+        let drive = self.io.columns.drive(column.drive).map_err(|e| (e.to_string(), true))?;
+        let buf = drive
+            .read_slab(column.slab, from, (to - from) as usize)
+            .await
+            .map_err(|e| (e.to_string(), true))?;
         let data = buf.into_slice().slice((at - from) as usize, (block_end - block_start) as usize);
         let index = (range.offset / block_bytes - record.offset / block_bytes) as usize;
         if source.crcs.get(index) != Some(&crc32c(&data).0) {
-            return Err(format!(
+            let why = format!(
                 "the checksum of a journal record in slab {} of {} differs",
                 column.slab,
                 drive.name()
-            ));
+            );
+            return Err((why, false));
         }
         Ok(data.slice((range.offset - block_start) as usize, range.len as usize))
     }

@@ -6,6 +6,7 @@ use crate::{
     meta::{Segment, SegmentTable, Stream},
     readers::ReaderEpochs,
     segment_io::SegmentIo,
+    write::copied,
 };
 use quoin_base::{PoolId, SECTOR_BYTES, SegmentId};
 use quoin_world::{Buf, Slice};
@@ -38,7 +39,8 @@ impl RowWriter {
     }
 
     /// Finds a place for `len_bytes` of content, a multiple of 512, that the row's head will call `content`.
-    /// The caller adds the data to the row in the same order. `None`: no slab is free.
+    /// The caller adds the data to the row in the same order, and lets something lead there: the place counts as
+    /// live already. `None`: no slab is free.
     pub(crate) fn place(
         &mut self,
         segments: &SegmentTable,
@@ -78,7 +80,10 @@ impl RowWriter {
             });
             self.row_ended = false;
         }
-        Some(self.rows.last_mut()?.push(content, len_bytes))
+        let location = self.rows.last_mut()?.push(content, len_bytes);
+        // Live from here on: a segment that is sealed before its rows are published must not look empty.
+        segments.add(location);
+        Some(location)
     }
 
     /// Ends the row at hand: what is placed next opens another. The segment notes where that begins.
@@ -147,6 +152,11 @@ impl Row {
             data.push(Buf::zeroed(padding as usize).into_slice());
         }
         debug_assert!(padding.is_multiple_of(SECTOR_BYTES));
+        let unit = io.columns.block_bytes(&self.layout.columns)? as usize;
+        if data.iter().any(|s| !s.len().is_multiple_of(unit) || !(s.as_ptr() as usize).is_multiple_of(unit)) {
+            // A host's block may begin at any sector of the buffer it came in.
+            data = vec![copied(&data)];
+        }
         io.columns.write_row(self.layout.geometry, &self.layout.columns, self.offset, data).await?;
         Ok(len_bytes)
     }

@@ -12,10 +12,15 @@ pub(crate) struct Space {
     /// What all data segments but the reserve hold when they are filled without gaps.
     total: u64,
     reserve_slabs: u64,
+    /// What a buffered block may take at the worst.
+    charge_bytes: u64,
     /// Bytes host data may take, and takes, as of the last commit.
     limit: AtomicU64,
     live: AtomicU64,
 }
+
+/// Metadata a new block may bring along: a leaf of its own, and its share of the tables above.
+const CHARGED_METADATA_BYTES: u64 = 4096 + 512;
 
 /// Whether new data fits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,12 +33,19 @@ pub(crate) enum Fit {
 
 impl Space {
     /// Of `data_slabs` slabs, each of which holds at most `dense_bytes` of blocks.
-    pub(crate) fn new(data_slabs: u64, slab_bytes: u64, dense_bytes: u64, options: &PoolOptions) -> Self {
+    pub(crate) fn new(
+        data_slabs: u64,
+        slab_bytes: u64,
+        block_bytes: u64,
+        dense_bytes: u64,
+        options: &PoolOptions,
+    ) -> Self {
         let checkpoint = options.dirty_bytes.div_ceil(slab_bytes);
         let reserve_slabs = 2 * checkpoint + 6 + data_slabs / 32;
         let space = Self {
             total: data_slabs.saturating_sub(reserve_slabs) * dense_bytes * 31 / 32,
             reserve_slabs,
+            charge_bytes: block_bytes + CHARGED_METADATA_BYTES,
             limit: AtomicU64::new(0),
             live: AtomicU64::new(0),
         };
@@ -62,7 +74,9 @@ impl Space {
         self.live.store(live_data, Ordering::Relaxed);
     }
 
+    /// Whether `new` blocks more fit beside the `charged` ones in the buffer.
     pub(crate) fn fit(&self, charged: u64, new: u64) -> Fit {
+        let (charged, new) = (charged * self.charge_bytes, new * self.charge_bytes);
         let (limit, live) = (self.limit.load(Ordering::Relaxed), self.live.load(Ordering::Relaxed));
         match () {
             () if live + charged + new <= limit => Fit::Fits,

@@ -26,6 +26,7 @@ pub(crate) struct Counters {
     pub checkpoint_nanos: AtomicU64,
     pub medium_errors: AtomicU64,
     pub lost_blocks: AtomicU64,
+    pub uncleanable: AtomicU64,
 }
 
 /// What opening a pool took.
@@ -108,6 +109,8 @@ pub struct PoolStats {
     pub medium_errors: u64,
     /// Blocks lost because what lay below a partial write was unreadable.
     pub lost_blocks: u64,
+    /// Segments left alone by the cleaner because it could not read them.
+    pub uncleanable_segments: u64,
 }
 
 /// A volume in figures.
@@ -133,7 +136,7 @@ impl Pool {
             usable_bytes: self.space.limit(),
             live_bytes: segments.live_data,
             metadata_bytes: segments.live_meta,
-            buffered_bytes: self.buffer.charged_bytes(),
+            buffered_bytes: self.buffer.charged_blocks() * self.buffer.block_bytes,
             buffer_ram_bytes: self.buffer.ram_bytes(),
             metadata_ram_bytes: self.pages.resident_bytes(),
             free_segments: segments.free_slabs,
@@ -159,6 +162,7 @@ impl Pool {
             metadata_loads: get(&self.pages.loads),
             medium_errors: get(&c.medium_errors),
             lost_blocks: get(&c.lost_blocks),
+            uncleanable_segments: get(&c.uncleanable),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{RecordHeader, RecordKind, zeroed},
-    journal::{Batch, Entry},
+    journal::{Batch, Entry, Room},
     layer::Layer,
     pool::Pool,
     space::Fit,
@@ -19,7 +19,7 @@ use std::{
 };
 
 /// How full buffer or journal may be before writers are slowed, and where they stop.
-const SLOW_FROM: f64 = 0.5;
+pub(crate) const SLOW_FROM: f64 = 0.5;
 const STOP_AT: f64 = 0.95;
 /// What a writer waits just below the point where writers stop.
 const LONGEST_DELAY: Duration = Duration::from_millis(4);
@@ -45,7 +45,7 @@ impl Pool {
         let unit = REGION_BYTES.min(self.journal.max_record_bytes());
         for range in ByteRange::new(offset, len).split(unit) {
             let slices = take_front(&mut rest, range.len as usize);
-            self.admit(range.len).await?;
+            let _room = self.admit(range.len).await?;
             let batch = self.append_write(&layer, range, slices).await?;
             if !batches.last().is_some_and(|last| Arc::ptr_eq(last, &batch)) {
                 batches.push(batch);
@@ -66,7 +66,7 @@ impl Pool {
         let layer = self.layer(volume)?;
         let mut last: Vec<Arc<Batch>> = Vec::new();
         for piece in range.split(REGION_BYTES) {
-            self.admit(SECTOR_BYTES).await?;
+            let _room = self.admit(SECTOR_BYTES).await?;
             if planted(Bug::UnjournaledUnmap) {
                 let key = BlockKey { volume, index: piece.offset / self.buffer.block_bytes };
                 let mut shard = self.buffer.shard(key);
@@ -104,30 +104,39 @@ impl Pool {
         self.health.check()
     }
 
-    /// Waits until a write of `len` bytes may be appended: ever longer as buffer and journal fill up, so that
-    /// hosts slow down to what destage can do instead of running into a wall.
-    async fn admit(&self, len: u64) -> Result<(), PoolError> {
+    /// Waits until a write of `len` bytes may be appended, and keeps room for it in the journal: ever longer as
+    /// buffer and journal fill up, so that hosts slow down to what destage can do instead of running into a wall.
+    async fn admit(&self, len: u64) -> Result<Room<'_>, PoolError> {
         let fill = self.fill(len);
         if fill > SLOW_FROM {
             self.requests.nudge();
-            if fill < STOP_AT {
-                let pressure = (fill - SLOW_FROM) / (STOP_AT - SLOW_FROM);
-                let delay = LONGEST_DELAY.mul_f64(pressure.powi(3));
-                if delay > Duration::from_micros(50) {
-                    self.counters.throttled.fetch_add(1, Ordering::Relaxed);
-                    self.world.sleep(delay).await;
-                }
-                return self.health.check();
+            let pressure = (fill.min(STOP_AT) - SLOW_FROM) / (STOP_AT - SLOW_FROM);
+            let delay = LONGEST_DELAY.mul_f64(pressure.powi(3));
+            if delay > Duration::from_micros(50) {
+                self.counters.throttled.fetch_add(1, Ordering::Relaxed);
+                self.world.sleep(delay).await;
             }
-            self.counters.throttled.fetch_add(1, Ordering::Relaxed);
-            let room = || (self.health.is_failed() || self.fill(len) < STOP_AT).then_some(());
-            self.progress.until(room).await;
         }
-        self.health.check()
+        let room = || match self.health.is_failed() {
+            true => Some(Err(self.health.error())),
+            false => self.take_room(len).map(Ok),
+        };
+        self.progress.until(room).await
+    }
+
+    /// Keeps room for `len` bytes if there is any.
+    fn take_room(&self, len: u64) -> Option<Room<'_>> {
+        let room = self.journal.keep_room(len);
+        if self.fill(0) < STOP_AT {
+            return Some(room);
+        }
+        drop(room);
+        self.requests.nudge();
+        None
     }
 
     /// How full the fuller of buffer and journal would be with `len` bytes more.
-    fn fill(&self, len: u64) -> f64 {
+    pub(crate) fn fill(&self, len: u64) -> f64 {
         let buffer = (self.buffer.ram_bytes() + len) as f64 / self.options.buffer_bytes as f64;
         buffer.max(self.journal.fill(len))
     }
@@ -171,8 +180,8 @@ impl Pool {
             if layer.is_deleted() {
                 return Err(Refusal::Error(PoolError::NoSuchVolume(layer.volume)));
             }
-            let new = shard.uncharged(pieces.iter().map(|p| p.0)) * self.buffer.block_bytes;
-            match self.space.fit(self.buffer.charged_bytes(), new) {
+            let new = shard.uncharged(pieces.iter().map(|p| p.0));
+            match self.space.fit(self.buffer.charged_blocks(), new) {
                 Fit::Fits => {}
                 Fit::Later => return Err(Refusal::Wait),
                 Fit::Never => {
@@ -235,6 +244,8 @@ impl Pool {
             .split(block_bytes)
             .map(|piece| {
                 let data = joined(take_front(&mut rest, piece.len as usize));
+                // A small part of a large buffer would keep all of it in RAM.
+                let data = if data.backing_bytes() as u64 > 2 * range.len { copied(&[data]) } else { data };
                 let key = BlockKey { volume, index: piece.offset / block_bytes };
                 let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
                 let crc = crc32c(&data).0;

@@ -1,94 +1,10 @@
 //! The life of a pool on simulated drives: written, read, filled, emptied, closed and opened again.
 
-use quoin_base::{ByteRange, MIB, VolumeId};
-use quoin_drive::{Roles, open_set};
-use quoin_pool::{FormatOptions, ObjectKind, Pool, PoolError, PoolOptions, Transaction, check, format};
-use quoin_world::{Disk, Slice};
-use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
-use std::{future::Future, sync::Arc, time::Duration};
+mod rig;
 
-const SLAB: u32 = 256 << 10;
-
-struct Rig {
-    world: Arc<SimWorld>,
-    disks: Vec<Arc<SimDisk>>,
-}
-
-fn options() -> PoolOptions {
-    PoolOptions {
-        buffer_bytes: MIB,
-        metadata_bytes: MIB,
-        dirty_bytes: 256 << 10,
-        destage_after: Duration::from_millis(50),
-        checkpoint_after: Duration::from_millis(500),
-    }
-}
-
-impl Rig {
-    fn new(seed: u64, drives: usize, drive_bytes: u64) -> Self {
-        let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
-        let disks = (0..drives).map(|i| world.disk(&format!("d{i}"), drive_bytes)).collect();
-        let rig = Self { world, disks };
-        let both = Roles { journal: true, data: true };
-        let disks: Vec<_> = rig.disks().into_iter().map(|d| (d, both)).collect();
-        let options = FormatOptions {
-            pool_name: "test".into(),
-            slab_bytes: SLAB,
-            row_bytes: SLAB / 4,
-            journal_bytes: Some(2 * MIB),
-        };
-        rig.run(|world| async move { format(&*world, disks, options).await }).unwrap();
-        rig
-    }
-
-    fn disks(&self) -> Vec<Arc<dyn Disk>> {
-        self.disks.iter().map(|d| d.clone() as Arc<dyn Disk>).collect()
-    }
-
-    fn run<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
-        &self,
-        main: impl FnOnce(Arc<SimWorld>) -> F,
-    ) -> T {
-        self.world.run(main(self.world.clone())).unwrap()
-    }
-
-    fn open(&self) -> Arc<Pool> {
-        let disks = self.disks();
-        self.run(|world| async move { Pool::open(world, open_set(disks).await.unwrap(), options()).await })
-            .unwrap()
-    }
-}
-
-impl Rig {
-    fn check(&self) {
-        let disks = self.disks();
-        let report = self.run(|_| async move { check(open_set(disks).await.unwrap()).await }).unwrap();
-        assert!(report.is_clean(), "{:#?}", report.problems);
-        assert!(report.pages > 0, "{report:?}");
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        self.world.end();
-    }
-}
-
-fn pattern(tag: u64, len: usize) -> Slice {
-    let bytes: Vec<u8> = (0..len as u64 / 8).flat_map(|i| (tag << 32 | i).to_le_bytes()).collect();
-    Slice::copy_of(&bytes)
-}
-
-async fn read(pool: &Pool, volume: VolumeId, offset: u64, len: u64) -> Vec<u8> {
-    let slices = pool.read(volume, ByteRange::new(offset, len)).await.unwrap();
-    slices.iter().flat_map(|s| s.to_vec()).collect()
-}
-
-async fn create(pool: &Pool) -> VolumeId {
-    let volume = pool.next_volume_id();
-    pool.commit(Transaction::new().create_volume(volume)).await.unwrap();
-    volume
-}
+use quoin_base::{ByteRange, MIB};
+use quoin_pool::{ObjectKind, Pool, PoolError, Transaction};
+use rig::{Rig, create, pattern, read};
 
 #[test]
 fn what_was_written_is_read_before_and_after_destage_and_reopening() {

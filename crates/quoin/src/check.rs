@@ -59,6 +59,8 @@ struct Checked {
     problems: Vec<Problem>,
     /// Problems beyond those listed.
     more_problems: u64,
+    /// What an interrupted write left behind and opening the pool mends.
+    notes: Vec<Problem>,
     volumes: u64,
     segments: u64,
     pages: u64,
@@ -74,11 +76,20 @@ struct Problem {
 
 impl From<&CheckReport> for Checked {
     fn from(report: &CheckReport) -> Self {
-        let CheckReport { problems, more_problems, volumes, pages, blocks, segments, records } =
-            report.clone();
-        let problem = |found: quoin_pool::Problem| Problem { what: found.what, problem: found.problem };
-        let problems: Vec<_> = problems.into_iter().map(problem).collect();
-        Self { ok: problems.is_empty(), problems, more_problems, volumes, segments, pages, blocks, records }
+        let listed = |found: &[quoin_pool::Problem]| {
+            found.iter().map(|f| Problem { what: f.what.clone(), problem: f.problem.clone() }).collect()
+        };
+        Self {
+            ok: report.is_clean(),
+            problems: listed(&report.problems),
+            more_problems: report.more_problems,
+            notes: listed(&report.notes),
+            volumes: report.volumes,
+            segments: report.segments,
+            pages: report.pages,
+            blocks: report.blocks,
+            records: report.records,
+        }
     }
 }
 
@@ -86,6 +97,9 @@ impl Checked {
     fn text(&self) -> String {
         let Self { volumes, segments, pages, blocks, records, .. } = self;
         let mut lines: Vec<_> = self.problems.iter().map(|p| format!("{}: {}", p.what, p.problem)).collect();
+        lines.extend(
+            self.notes.iter().map(|p| format!("note: {}: {}; opening the pool mends it", p.what, p.problem)),
+        );
         let verdict = if self.ok { "all is well" } else { "not all is well" };
         lines.push(format!(
             "{verdict}: {volumes} volumes, {segments} segments, {pages} metadata pages, {blocks} blocks and \

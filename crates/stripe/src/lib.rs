@@ -116,6 +116,13 @@ impl Columns {
         Ok(self.drive(column.drive)?.write_slab(column.slab, offset, data, false).await?)
     }
 
+    /// The largest block of the drives that hold these columns: what is written to them begins in memory, and
+    /// is long, a multiple of it.
+    pub fn block_bytes(&self, columns: &[Column]) -> Result<u32, StripeError> {
+        let blocks = columns.iter().map(|column| Ok(self.drive(column.drive)?.block_bytes()));
+        blocks.collect::<Result<Vec<_>, StripeError>>().map(|blocks| blocks.into_iter().max().unwrap_or(512))
+    }
+
     /// Hardens every row written before.
     pub async fn flush(&self) -> Result<(), StripeError> {
         let flushes: Vec<_> =

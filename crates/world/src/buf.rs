@@ -103,6 +103,11 @@ impl Slice {
         self.start == self.end
     }
 
+    /// Length of the whole buffer that it keeps alive.
+    pub fn backing_bytes(&self) -> usize {
+        self.buf.len()
+    }
+
     /// The `len` bytes from its byte `start` on. Panics if they are not all inside.
     pub fn slice(&self, start: usize, len: usize) -> Slice {
         assert!(start + len <= self.len(), "slice {start}+{len} of {} bytes", self.len());

@@ -96,7 +96,7 @@ impl Rig {
     #[track_caller]
     fn names(&self, expected: &str) {
         let report = self.check();
-        let found: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
+        let found: Vec<_> = report.problems.iter().chain(&report.notes).map(ToString::to_string).collect();
         assert!(found.iter().any(|p| p.contains(expected)), "nothing names {expected:?}: {found:#?}");
     }
 }

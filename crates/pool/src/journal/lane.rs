@@ -180,6 +180,8 @@ struct Position {
     last: Sequence,
     /// CRC of the header or batch before.
     previous_crc: u32,
+    /// CRC of the extent's header.
+    tag: u64,
     /// The extent's header, until it is written with the first batch.
     header: Option<Buf>,
 }
@@ -275,8 +277,6 @@ impl Journal {
                 self.extents.lock().take().map(Ok)
             })
             .await?;
-        // The committer may have been waiting to hear that the journal filled up.
-        self.health.changed.notify();
         let mut header: ExtentHeader = zeroed();
         header.magic = U64::new(EXTENT_MAGIC);
         header.version = U32::new(FORMAT_VERSION);
@@ -297,6 +297,7 @@ impl Journal {
             batches: 0,
             last: Sequence(0),
             previous_crc: header.crc.get() as u32,
+            tag: header.crc.get(),
             header: Some(Buf::copy_of(header.as_bytes())),
         })
     }
@@ -322,6 +323,7 @@ impl Journal {
         header.previous_crc = U32::new(at.previous_crc);
         header.epoch = U64::new(self.epoch.0);
         header.lane = U32::new(lane.index);
+        header.tag = U64::new(at.tag);
         bytes[..64].copy_from_slice(header.as_bytes());
         let mut crcs_at = 64 + 64 * entries.len();
         for (i, entry) in entries.iter().enumerate() {

@@ -20,6 +20,7 @@ pub(crate) use replay::{JournalPlace, ReplayedRecord, read_journal, record_verif
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
+    format::PAGE_BYTES,
     health::Health,
 };
 use parking_lot::Mutex;
@@ -30,6 +31,18 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
+
+/// Room kept in the journal for a record about to be appended.
+pub(crate) struct Room<'a> {
+    queued: &'a AtomicU64,
+    bytes: u64,
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.queued.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 pub(crate) struct Journal {
     pool: PoolId,
@@ -153,6 +166,13 @@ impl Journal {
         let capacity = usage.total.saturating_sub(unusable).max(1) as f64;
         let queued = (self.queued.load(Ordering::Relaxed) + len) as f64 / (self.slab_bytes as f64 * 0.625);
         (usage.used as f64 + queued) / capacity
+    }
+
+    /// Keeps room for a record of `len` bytes, until the guard is dropped: after it was appended.
+    pub(crate) fn keep_room(&self, len: u64) -> Room<'_> {
+        let bytes = len.next_multiple_of(PAGE_BYTES as u64) + PAGE_BYTES as u64;
+        self.queued.fetch_add(bytes, Ordering::Relaxed);
+        Room { queued: &self.queued, bytes }
     }
 
     /// How many extents a tail at `tail` would free.

@@ -123,6 +123,8 @@ struct Cursor<'a> {
     drive: &'a Arc<Drive>,
     place: Column,
     number: u64,
+    /// CRC of the extent's header.
+    tag: u64,
     slab_bytes: u64,
 }
 
@@ -144,7 +146,7 @@ async fn read_extent(
             false => Ok(None),
         };
     };
-    let cursor = Cursor { drive, place, number: header.number.get(), slab_bytes };
+    let cursor = Cursor { drive, place, number: header.number.get(), tag: header.crc.get(), slab_bytes };
     let mut content =
         ExtentContent { header, records: Vec::new(), batches: 0, last: Sequence(0), torn: false };
     let mut at = PAGE_BYTES as u64;
@@ -153,7 +155,7 @@ async fn read_extent(
     let mut unverified: Option<(u64, Vec<ReplayedRecord>)> = None;
     while let Some(batch) = cursor.batch_at(at).await? {
         if !planted(Bug::ReplayOldLap)
-            && (batch.header.extent.get() != cursor.number
+            && (!cursor.owns(&batch.header)
                 || batch.header.index.get() != content.batches
                 || batch.header.previous_crc.get() != previous_crc)
         {
@@ -190,13 +192,13 @@ async fn damaged_header(
     slab_bytes: u64,
     tail: Sequence,
 ) -> Result<bool, PoolError> {
-    let mut cursor = Cursor { drive, place, number: 0, slab_bytes };
+    let mut cursor = Cursor { drive, place, number: 0, tag: 0, slab_bytes };
     let (mut at, mut batches, mut needed) = (PAGE_BYTES as u64, 0, false);
     while let Some(batch) = cursor.batch_at(at).await? {
         if batches == 0 {
-            cursor.number = batch.header.extent.get();
+            (cursor.number, cursor.tag) = (batch.header.extent.get(), batch.header.tag.get());
         }
-        if batch.header.extent.get() != cursor.number || batch.header.index.get() != batches {
+        if !cursor.owns(&batch.header) || batch.header.index.get() != batches {
             break;
         }
         needed |= batch.records.iter().any(|r| r.header.sequence.get() >= tail.0);
@@ -212,6 +214,11 @@ struct FoundBatch {
 }
 
 impl Cursor<'_> {
+    /// True for a batch of this extent in its present life.
+    fn owns(&self, header: &BatchHeader) -> bool {
+        header.extent.get() == self.number && header.tag.get() == self.tag
+    }
+
     /// The batch at byte `at` of the extent, if its headers verify.
     async fn batch_at(&self, at: u64) -> Result<Option<FoundBatch>, PoolError> {
         if at + PAGE_BYTES as u64 > self.slab_bytes {
@@ -247,7 +254,7 @@ impl Cursor<'_> {
             for (i, page) in bytes.chunks(PAGE_BYTES).enumerate() {
                 let here = from + (i * PAGE_BYTES) as u64;
                 let Some(header) = plausible(page, self.slab_bytes - here) else { continue };
-                if header.extent.get() != self.number || header.index.get() <= batches {
+                if !self.owns(&header) || header.index.get() <= batches {
                     continue;
                 }
                 if self.batch_at(here).await?.is_some() {

@@ -1,6 +1,6 @@
 //! Metadata pages and the page map that finds them.
 //!
-//! A page is 4 KiB, seen as 512 words. The pages of a space are found by a fixed three-level map whose own
+//! A page is 4 KiB, seen as 512 words. The pages of a space are found by a fixed map of four levels whose own
 //! pages are pages too; the root holds the map's top entry. The committer alone changes pages; everybody
 //! reads them, word by word.
 //!

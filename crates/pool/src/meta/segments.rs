@@ -109,7 +109,6 @@ pub(crate) struct SegmentTable {
 pub(crate) struct SegmentUse {
     pub data_slabs: u64,
     pub free_slabs: u64,
-    pub quarantined_slabs: u64,
     pub live_data: u64,
     pub live_meta: u64,
 }
@@ -309,7 +308,6 @@ impl SegmentTable {
         SegmentUse {
             data_slabs: self.data_slabs,
             free_slabs: inner.slabs.iter().map(|s| s.free.len() as u64).sum(),
-            quarantined_slabs: inner.quarantine.len() as u64,
             live_data: inner.live_data_sectors * SECTOR_BYTES,
             live_meta: inner.live_meta_sectors * SECTOR_BYTES,
         }

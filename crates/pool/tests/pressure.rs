@@ -1,0 +1,100 @@
+//! A pool under pressure: batches larger than a segment, a journal smaller than what waits for it, sparse
+//! writes that bring more metadata than data.
+
+mod rig;
+
+use quoin_base::{ByteRange, MIB};
+use quoin_pool::PoolError;
+use quoin_world::{Thread, World, one_shot};
+use rig::{Rig, create, pattern, read};
+use std::time::Duration;
+
+#[test]
+fn a_batch_larger_than_a_segment_stays_live() {
+    // A segment that was full before its blocks were published was taken for empty and given away.
+    let rig = Rig::new(2, 2, 24 * MIB);
+    let pool = rig.open();
+    rig.run(|_| async move {
+        let volume = create(&pool).await;
+        for i in 0..200u64 {
+            pool.write(volume, i * MIB, vec![pattern(i + 1, 8192)]).await.unwrap();
+        }
+        pool.drain().await.unwrap();
+        for _ in 0..3 {
+            pool.checkpoint().await.unwrap();
+        }
+        for i in 0..200u64 {
+            pool.write(volume, (1000 + i) * MIB, vec![pattern(i + 1000, 8192)]).await.unwrap();
+        }
+        pool.drain().await.unwrap();
+        for i in 0..200u64 {
+            assert_eq!(read(&pool, volume, i * MIB, 8192).await, *pattern(i + 1, 8192), "block {i}");
+        }
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
+
+#[test]
+fn many_overwriters_of_the_same_blocks_never_fill_the_journal_for_good() {
+    // Records that waited for room pinned, through what they displaced, the very extents they waited for.
+    for seed in 0..6 {
+        let rig = Rig::new(seed, 2, 24 * MIB);
+        let pool = rig.open();
+        rig.run(|world| async move {
+            let volume = create(&pool).await;
+            let mut ends = Vec::new();
+            for writer in 0..96u64 {
+                let (done, end) = one_shot();
+                let pool = pool.clone();
+                let task = async move {
+                    for round in 0..20u64 {
+                        let data = vec![pattern(round << 8 | writer, 65536)];
+                        pool.write(volume, (writer % 16) * 65536, data).await.unwrap();
+                    }
+                    done.send(());
+                };
+                world.spawn(Thread::Data(writer as usize % 2), Box::pin(task));
+                ends.push(end);
+            }
+            let (watched, clock) = (pool.clone(), world.clone());
+            let watch = async move {
+                clock.sleep(Duration::from_secs(600)).await;
+                panic!("seed {seed}: stuck: {:?}", watched.stats());
+            };
+            world.spawn(Thread::Background, Box::pin(watch));
+            for end in ends {
+                end.await;
+            }
+            pool.close().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn sparse_writes_fill_a_pool_and_it_stays_online() {
+    // Each sector brings a leaf of its own: metadata was admitted without being charged.
+    let rig = Rig::new(4, 2, 12 * MIB);
+    let pool = rig.open();
+    rig.run(|_| async move {
+        let volume = create(&pool).await;
+        let mut written = 0u64;
+        loop {
+            match pool.write(volume, written * 4 * MIB, vec![pattern(written, 512)]).await {
+                Ok(()) => written += 1,
+                Err(PoolError::NoSpace) => break,
+                Err(error) => panic!("after {written} sectors: {error}"),
+            }
+        }
+        assert!(written > 100, "only {written}: {:?}", pool.stats());
+        for i in 0..written {
+            assert_eq!(read(&pool, volume, i * 4 * MIB, 512).await, *pattern(i, 512));
+        }
+        pool.unmap(volume, ByteRange::new(0, written * 4 * MIB)).await.unwrap();
+        pool.drain().await.unwrap();
+        assert_eq!(pool.stats().live_bytes, 0);
+        pool.write(volume, 0, vec![pattern(1, 8192)]).await.unwrap();
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
