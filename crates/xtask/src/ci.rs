@@ -2,7 +2,7 @@
 
 use crate::{
     layers, sources,
-    step::{self, As, cargo, cargo_doc, program, step, summary},
+    step::{self, As, Outcome, cargo, cargo_doc, program, step, summary},
 };
 use anyhow::{Result, ensure};
 use std::process::Command;
@@ -39,7 +39,7 @@ const STEPS: &[Step] = &[
     ("make up", || step::run(Command::new("tests/make_up.sh").env("PROFILE", "dev"))),
 ];
 
-/// Runs the steps one after the other; all of them, even if one fails.
+/// Runs the steps one after the other, also after one has failed, unless nothing can be built.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let names: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
     if options.list {
@@ -50,8 +50,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         ensure!(names.contains(&only.as_str()), "no step called {only}; there are: {}", names.join(", "));
     }
     let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
-    let steps = STEPS.iter().filter(|(name, _)| chosen(name));
-    summary(&steps.map(|(name, work)| step(name, work)).collect::<Vec<_>>())
+    let mut outcomes = Vec::new();
+    for (name, work) in STEPS.iter().filter(|(name, _)| chosen(name)) {
+        outcomes.push(step(name, work));
+        // What comes after would try the programs of an earlier build.
+        if *name == "build" && outcomes.last().is_some_and(Outcome::is_failure) {
+            break;
+        }
+    }
+    summary(&outcomes)
 }
 
 /// PostgreSQL on a volume, while the array crashes.

@@ -14,6 +14,12 @@ pub(crate) struct Outcome {
     error: Option<String>,
 }
 
+impl Outcome {
+    pub(crate) fn is_failure(&self) -> bool {
+        self.error.is_some()
+    }
+}
+
 /// As whom a program runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum As {
