@@ -32,6 +32,9 @@ const STEPS: &[Step] = &[
     ("build", || cargo(&["build", "--workspace", "--locked"])),
     ("tests", || cargo(&["test", "--workspace", "--locked"])),
     ("simulation", || program("debug", "quoin-sim", As::User, &["--seeds".to_owned(), SEEDS.to_string()])),
+    ("planted bugs", || {
+        cargo(&["run", "--locked", "--package", "quoin-sim", "--features", "planted-bugs", "--", "bugs"])
+    }),
     ("crashes", || trial("--rounds 4 --seconds 10 --examine-every 2")),
     ("power cuts", || trial("--rounds 4 --seconds 8 --power-cut mix")),
     ("power losses", || trial("--rounds 2 --seconds 8 --power-cut lose")),
