@@ -305,7 +305,7 @@ impl Drive {
         offset: u64,
         len: usize,
     ) -> impl Future<Output = Result<Buf, DriveError>> + Send + use<> {
-        let done = self.disk.submit(DiskOp::Read { offset, buf: Buf::zeroed(len) });
+        let done = self.disk.submit(DiskOp::Read { offset, buf: Buf::unfilled(len) });
         let state = self.state.clone();
         async move {
             let outcome = done.await;

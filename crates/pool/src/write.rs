@@ -291,7 +291,7 @@ pub(crate) fn joined(mut slices: Vec<Slice>) -> Slice {
 
 /// The slices one after the other, in a buffer of their own.
 pub(crate) fn copied(slices: &[Slice]) -> Slice {
-    let mut buf = Buf::zeroed(slices.iter().map(|s| s.len()).sum());
+    let mut buf = Buf::unfilled(slices.iter().map(|s| s.len()).sum());
     let mut rest = buf.as_mut_slice();
     for slice in slices {
         let (head, tail) = rest.split_at_mut(slice.len());

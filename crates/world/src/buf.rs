@@ -1,5 +1,6 @@
 //! Buffers that drives can read into and write from directly, and cheap slices of them.
 
+use parking_lot::Mutex;
 use std::{fmt, ops::Deref, sync::Arc};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -10,7 +11,35 @@ pub const BUF_ALIGN_BYTES: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([u8; BUF_ALIGN_BYTES]);
 
-/// An owned buffer, aligned for direct I/O. New ones are all zeroes.
+/// Sizes that are kept for use again, in pages: powers of two up to 1 MiB.
+const SPARE_SIZES: usize = 9;
+/// Bytes kept of each size. What is in use counts for nobody here.
+const SPARE_BYTES: usize = 16 << 20;
+
+/// Memory of buffers that were dropped. Getting a page from the system costs as much as copying it does, and
+/// buffers are often dropped on another thread than the one that made them.
+static SPARE: [Mutex<Vec<Vec<Page>>>; SPARE_SIZES] = [const { Mutex::new(Vec::new()) }; SPARE_SIZES];
+
+/// The place in [`SPARE`] for buffers of so many pages.
+fn spare_size(pages: usize) -> Option<usize> {
+    let size = pages.checked_next_power_of_two()?.trailing_zeros() as usize;
+    (pages > 0 && size < SPARE_SIZES).then_some(size)
+}
+
+fn pages_for(len_bytes: usize) -> (Vec<Page>, bool) {
+    let needed = len_bytes.div_ceil(BUF_ALIGN_BYTES);
+    let zeroed =
+        |pages| Page::new_vec_zeroed(pages).unwrap_or_else(|_| panic!("out of memory for {len_bytes} bytes"));
+    match spare_size(needed) {
+        None => (zeroed(needed), true),
+        Some(size) => match SPARE[size].lock().pop() {
+            Some(pages) => (pages, false),
+            None => (zeroed(1 << size), true),
+        },
+    }
+}
+
+/// An owned buffer, aligned for direct I/O.
 #[derive(Default)]
 pub struct Buf {
     pages: Vec<Page>,
@@ -20,16 +49,22 @@ pub struct Buf {
 impl Buf {
     /// `len_bytes` zeroes.
     pub fn zeroed(len_bytes: usize) -> Self {
-        let pages = match len_bytes.div_ceil(BUF_ALIGN_BYTES) {
-            0 => Vec::new(),
-            n => Page::new_vec_zeroed(n).unwrap_or_else(|_| panic!("out of memory for {len_bytes} bytes")),
-        };
-        Self { pages, len_bytes }
+        let (pages, clean) = pages_for(len_bytes);
+        let mut buf = Self { pages, len_bytes };
+        if !clean {
+            buf.as_mut_slice().fill(0);
+        }
+        buf
+    }
+
+    /// `len_bytes` of anything, for who fills all of them.
+    pub fn unfilled(len_bytes: usize) -> Self {
+        Self { pages: pages_for(len_bytes).0, len_bytes }
     }
 
     /// A copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let mut buf = Self::zeroed(bytes.len());
+        let mut buf = Self::unfilled(bytes.len());
         buf.as_mut_slice().copy_from_slice(bytes);
         buf
     }
@@ -63,6 +98,18 @@ impl Buf {
     pub fn into_slice(self) -> Slice {
         let end = self.len_bytes;
         Slice { buf: Arc::new(self), start: 0, end }
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        let Some(size) = spare_size(self.pages.len()).filter(|size| self.pages.len() == 1 << size) else {
+            return;
+        };
+        let mut spare = SPARE[size].lock();
+        if spare.len() << size < SPARE_BYTES / BUF_ALIGN_BYTES {
+            spare.push(std::mem::take(&mut self.pages));
+        }
     }
 }
 
@@ -142,5 +189,17 @@ mod tests {
         assert_eq!(slice.slice(8192, 512)[0], 7);
         assert_eq!(slice.slice(512, 8192).slice(7680, 512)[0], 7);
         assert!(Buf::zeroed(0).is_empty());
+    }
+
+    #[test]
+    fn memory_that_was_used_before_comes_back_as_zeroes_where_they_are_asked_for() {
+        for len in [1, 512, 4096, 8192, 12288, 1 << 20, (1 << 20) + 1] {
+            for _ in 0..4 {
+                let mut buf = Buf::zeroed(len);
+                assert!(buf.len() == len && buf.iter().all(|&b| b == 0), "{len}");
+                buf.as_mut_slice().fill(0xee);
+                assert_eq!(Buf::unfilled(len).len(), len);
+            }
+        }
     }
 }
