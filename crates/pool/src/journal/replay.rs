@@ -177,7 +177,7 @@ async fn read_extent(
             content.torn = true;
         }
     }
-    cursor.refuse_batches_beyond(at, content.batches).await?;
+    cursor.refuse_batches_beyond(at, content.batches, tail).await?;
     content.last = Sequence(content.records.iter().map(|r| r.header.sequence.get()).max().unwrap_or(0));
     content.records.retain(|r| r.header.sequence.get() >= tail.0);
     Ok(Some(content))
@@ -245,8 +245,9 @@ impl Cursor<'_> {
     }
 
     /// A batch of this extent behind the place where reading stopped means that one in between is damaged:
-    /// the later one was only written when the earlier was hardened.
-    async fn refuse_batches_beyond(&self, at: u64, batches: u32) -> Result<(), PoolError> {
+    /// the later one was only written when the earlier was hardened. If nothing of it is needed any more, nor
+    /// is the one in between: then a power failure may have torn the first write of the extent's next life.
+    async fn refuse_batches_beyond(&self, at: u64, batches: u32, tail: Sequence) -> Result<(), PoolError> {
         let mut from = at;
         while from < self.slab_bytes {
             let len = (1 << 20).min(self.slab_bytes - from);
@@ -257,7 +258,8 @@ impl Cursor<'_> {
                 if !self.owns(&header) || header.index.get() <= batches {
                     continue;
                 }
-                if self.batch_at(here).await?.is_some() {
+                let needed = |r: &ReplayedRecord| r.header.sequence.get() >= tail.0;
+                if self.batch_at(here).await?.is_some_and(|batch| batch.records.iter().any(needed)) {
                     return Err(PoolError::corrupt(
                         format!("journal extent {} on drive {}", self.number, self.drive.name()),
                         format!("batch {batches} is unreadable, yet batch {} follows it", header.index.get()),
