@@ -6,7 +6,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::VolumeId;
-use quoin_drive::open_set;
+use quoin_drive::{inspect_set, open_set};
 use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, check};
 use quoin_world::{Disk, Event, Thread, World};
 use quoin_world_sim::SimDisk;
@@ -131,7 +131,7 @@ impl BootRun {
     /// Drives that nobody uses hold a pool without a fault. A root that was being written when the power was
     /// cut is none.
     async fn check(&self) -> Result<(), String> {
-        let drives = open_set(self.disks()).await.map_err(|e| e.to_string())?;
+        let drives = inspect_set(self.disks()).await.map_err(|e| e.to_string())?;
         let report = check(drives).await.map_err(|e| format!("the check failed: {e}"))?;
         self.shared.totals.lock().checks += 1;
         let problems: Vec<_> = report
