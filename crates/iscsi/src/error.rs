@@ -1,3 +1,5 @@
+//! Why a connection ends.
+
 use crate::{login::LoginStatus, pdu::FramingError};
 use std::{io, time::Duration};
 use thiserror::Error;
