@@ -3,7 +3,7 @@
 . "$(dirname "$0")/array.sh"
 initiator=iqn.2026-11.io.quoin:demo-host
 
-deploy/with_tools.sh build cargo build --profile "$PROFILE" --locked --package quoin
+deploy/with_tools.sh build cargo build --profile "$PROFILE" --locked --workspace --bin quoin
 
 mkdir -p "$VAR"
 [ -e "$VAR/quoin.toml" ] || "$quoin" init --data "$VAR" --drives 4 --drive-size 8G > /dev/null
