@@ -39,6 +39,7 @@ const STEPS: &[Step] = &[
     ("power cuts", || trial("--rounds 4 --seconds 8 --power-cut mix")),
     ("power losses", || trial("--rounds 2 --seconds 8 --power-cut lose")),
     ("lying drives", || trial("--rounds 2 --seconds 6 --power-cut lose --ignore-flushes")),
+    ("guest", || program("debug", "quoin-trial", As::User, &["guest".to_owned()])),
     ("make up", || step::run(Command::new("tests/make_up.sh").env("PROFILE", "dev"))),
 ];
 

@@ -6,7 +6,7 @@ mod soak;
 mod sources;
 mod step;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
 use std::path::Path;
 use step::{As, cargo, program};
@@ -35,7 +35,8 @@ enum Cli {
 
 fn main() -> Result<()> {
     // Every path below is relative to the root of the project.
-    std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))?;
+    let manifest = std::env::var("CARGO_MANIFEST_DIR").context("run this as `cargo xtask`")?;
+    std::env::set_current_dir(Path::new(&manifest).join("../.."))?;
     match Cli::parse() {
         Cli::Ci(options) => ci::run(&options),
         Cli::Layers => layers::check(),
