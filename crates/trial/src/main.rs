@@ -2,6 +2,7 @@
 
 mod array;
 mod attach;
+mod guest;
 mod ledger;
 mod load;
 mod postgres;
@@ -12,7 +13,10 @@ mod sweep;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use rounds::{Plan, Trial};
-use std::{path::PathBuf, sync::atomic::Ordering};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
 
 /// Trials of the array with real databases
 ///
@@ -26,6 +30,15 @@ enum Cli {
         #[command(flatten)]
         plan: Plan,
         /// Directory for drives, mounts and logs; a new one under /var/tmp if not given
+        #[arg(long)]
+        work: Option<PathBuf>,
+    },
+    /// A Linux kernel's own iSCSI initiator in an emulated machine; needs no root, but busybox-static, fio,
+    /// open-iscsi, qemu-system-x86, sg3-utils, socat, and apt-get for Debian's kernel
+    Guest {
+        #[command(flatten)]
+        plan: guest::Plan,
+        /// Directory for drives and logs; a new one under /var/tmp if not given
         #[arg(long)]
         work: Option<PathBuf>,
     },
@@ -43,16 +56,29 @@ const TOOLS: [(&str, &str); 8] = [
 ];
 
 fn main() -> Result<()> {
-    let Cli::Postgres { plan, work } = Cli::parse();
-    ensure!(rustix::process::geteuid().is_root(), "this mounts and attaches devices, so it must run as root");
-    for (path, package) in TOOLS {
-        ensure!(std::path::Path::new(path).exists(), "{path} is missing; Debian package: {package}");
+    match Cli::parse() {
+        Cli::Postgres { plan, work } => {
+            let root = rustix::process::geteuid().is_root();
+            ensure!(root, "this mounts and attaches devices, so it must run as root");
+            for (path, package) in TOOLS {
+                ensure!(Path::new(path).exists(), "{path} is missing; Debian package: {package}");
+            }
+            sweep::leftovers()?;
+            in_work_directory(work, |work| postgres(plan, work))
+        }
+        Cli::Guest { plan, work } => {
+            guest::check_tools()?;
+            in_work_directory(work, |work| guest::run_trial(&plan, work))
+        }
     }
-    sweep::leftovers()?;
+}
+
+/// Runs a trial in a directory that is kept only if it fails.
+fn in_work_directory(work: Option<PathBuf>, trial: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let work = work.unwrap_or_else(|| PathBuf::from(format!("{}{}", sweep::WORK_PREFIX, std::process::id())));
     std::fs::create_dir(&work).with_context(|| format!("making the work directory {}", work.display()))?;
     watch_for_interrupt()?;
-    let ended = postgres(plan, &work);
+    let ended = trial(&work);
     match &ended {
         Ok(()) => std::fs::remove_dir_all(&work)?,
         Err(_) => println!("kept for a look: {}", work.display()),
@@ -60,7 +86,7 @@ fn main() -> Result<()> {
     ended
 }
 
-fn postgres(plan: Plan, work: &std::path::Path) -> Result<()> {
+fn postgres(plan: Plan, work: &Path) -> Result<()> {
     let seed = plan.seed.unwrap_or_else(|| std::process::id().into());
     let quoin = match &plan.quoin {
         Some(path) => std::path::absolute(path)?,
