@@ -3,6 +3,7 @@
 //! generation of the first checkpoint without it, before which it is not used again.
 
 use crate::{
+    bugs::{Bug, planted},
     committer::Committer,
     error::PoolError,
     format::{BLOCKS_PER_PAGE, BlockInfo, Location, Space},
@@ -92,7 +93,8 @@ impl Committer {
                     None => true,
                     Some(page) => {
                         let at = block_word(number);
-                        BlockInfo(page.get(at + 3)).count() == 0 && page.get(at + 2) <= self.reusable
+                        BlockInfo(page.get(at + 3)).count() == 0
+                            && (page.get(at + 2) <= self.reusable || planted(Bug::EarlyNumberReuse))
                     }
                 };
                 if free {

@@ -29,6 +29,8 @@ use std::{
 };
 
 pub(crate) const SHARDS: usize = 256;
+/// How often all shards are gone through for one batch of destage.
+const TAKE_ROUNDS: usize = 5;
 /// Writes are cut at multiples of this, and a shard holds whole regions of it.
 pub(crate) const REGION_BYTES: u64 = MIB;
 
@@ -132,9 +134,8 @@ pub(crate) struct Buffer {
 /// What a block's buffered content was when destage took it.
 pub(crate) struct TakenBlock {
     pub key: BlockKey,
+    /// Those that were hardened.
     pub extents: Vec<Extent>,
-    /// The highest sequence among them: what is newer stays.
-    pub last: Sequence,
 }
 
 /// A range of one block to insert.
@@ -215,34 +216,33 @@ impl Buffer {
         }
     }
 
-    /// Up to `count` of the oldest blocks of which everything is hardened, none with a first write from
-    /// `before` on. A block that was wholly overwritten since it came in goes back to the end of the queue.
+    /// About `count` of the oldest blocks, as far as they are hardened, none that came in from `before` on. A
+    /// block that was wholly overwritten since it came in goes back to the end of the queue.
     pub(crate) fn take_oldest(&self, count: usize, before: Sequence) -> Vec<TakenBlock> {
         let mut taken = Vec::new();
-        let share = count.div_ceil(SHARDS).max(1);
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            let mut want = share;
-            for _ in 0..shard.queue.len() {
-                if want == 0 || shard.queue.front().is_none_or(|(s, _)| *s >= before) {
-                    break;
-                }
-                let Some((since, key)) = shard.queue.pop_front() else { break };
-                let Some(block) = shard.blocks.get(&key) else { continue };
-                let oldest = block.extents.iter().map(|e| e.sequence).min().unwrap_or_default();
-                if !block.extents.iter().all(|e| e.batch.is_hardened())
-                    || (oldest > since && oldest >= before)
-                {
-                    shard.queue.push_back((oldest, key));
-                    continue;
-                }
-                let last = block.extents.iter().map(|e| e.sequence).max().unwrap_or_default();
-                taken.push(TakenBlock { key, extents: block.extents.clone(), last });
-                want -= 1;
+        let mut share = count.div_ceil(SHARDS).max(1);
+        // A load on few regions is in few shards: those that have more give more.
+        for _ in 0..TAKE_ROUNDS {
+            let had = taken.len();
+            for shard in &self.shards {
+                shard.lock().take(share.min(count.saturating_sub(taken.len())), before, &mut taken);
             }
+            if taken.len() == had || taken.len() >= count {
+                break;
+            }
+            share *= 4;
         }
         taken.sort_unstable_by_key(|t| t.key);
         taken
+    }
+
+    /// Puts back in the queue what was taken and cannot be destaged now.
+    pub(crate) fn put_back(&self, taken: &TakenBlock) {
+        let mut shard = self.shard(taken.key);
+        let oldest = shard.blocks.get(&taken.key).and_then(|b| b.extents.iter().map(|e| e.sequence).min());
+        if let Some(oldest) = oldest {
+            shard.queue.push_back((oldest, taken.key));
+        }
     }
 
     /// Removes what was taken; what came since stays, and stays queued.
@@ -252,7 +252,7 @@ impl Buffer {
         let Some(block) = shard.blocks.get_mut(&taken.key) else { return };
         let mut bytes = 0;
         block.extents.retain(|e| {
-            let keep = e.sequence > taken.last && !planted(Bug::EvictNewer);
+            let keep = !taken.extents.iter().any(|t| t.sequence == e.sequence) && !planted(Bug::EvictNewer);
             if !keep {
                 bytes += ram_bytes(&e.content);
             }
@@ -305,6 +305,25 @@ fn ram_bytes(content: &Content) -> u64 {
 }
 
 impl Shard {
+    fn take(&mut self, count: usize, before: Sequence, taken: &mut Vec<TakenBlock>) {
+        let mut want = count;
+        for _ in 0..self.queue.len() {
+            if want == 0 || self.queue.front().is_none_or(|(s, _)| *s >= before) {
+                break;
+            }
+            let Some((since, key)) = self.queue.pop_front() else { break };
+            let Some(block) = self.blocks.get(&key) else { continue };
+            let oldest = block.extents.iter().map(|e| e.sequence).min().unwrap_or_default();
+            let extents: Vec<_> = block.extents.iter().filter(|e| e.batch.is_hardened()).cloned().collect();
+            if extents.is_empty() || (oldest > since && oldest >= before) {
+                self.queue.push_back((oldest, key));
+                continue;
+            }
+            taken.push(TakenBlock { key, extents });
+            want -= 1;
+        }
+    }
+
     /// The extents of a block, as they are now.
     pub(crate) fn extents(&self, key: BlockKey) -> Option<&[Extent]> {
         self.blocks.get(&key).map(|b| b.extents.as_slice())

@@ -21,7 +21,7 @@ pub enum Bug {
     TailPastDisplaced = 7,
     /// A read's checksum is not verified.
     SkipReadVerify = 8,
-    /// The root goes to the slot of the newest one instead of the older.
+    /// The root always goes to the same slot, over the newest one.
     SameRootSlot = 9,
     /// A journal extent is given out again as soon as nothing in the buffer needs it.
     EarlyExtentReuse = 10,
@@ -33,11 +33,29 @@ pub enum Bug {
     SkipRecoveryFlush = 13,
     /// Unmapping forgets to journal.
     UnjournaledUnmap = 14,
+    /// The root is written before the rows it leads to are flushed.
+    RootBeforeRows = 15,
+    /// A read returns what is not hardened yet.
+    ServeUnhardened = 16,
+    /// Metadata pages are dropped from RAM though they are dirty.
+    DropDirtyPages = 17,
+    /// What was freed is reused while reads that may look at it go on.
+    IgnoreReaders = 18,
+    /// A checkpoint records a volume that is being deleted as one that lives.
+    ResurrectVolumes = 19,
+    /// The journal's tail ignores a catalog transaction that is hardened and not applied.
+    TailPastCatalog = 20,
+    /// The last batch of a journal extent is not looked at for tears.
+    ReplayTorn = 21,
+    /// A freed block number is used again before a checkpoint without it is durable.
+    EarlyNumberReuse = 22,
+    /// The cleaner forgets to tell the block table where it moved a block.
+    ForgetMoves = 23,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 23] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -52,6 +70,15 @@ impl Bug {
         Bug::EvictNewer,
         Bug::SkipRecoveryFlush,
         Bug::UnjournaledUnmap,
+        Bug::RootBeforeRows,
+        Bug::ServeUnhardened,
+        Bug::DropDirtyPages,
+        Bug::IgnoreReaders,
+        Bug::ResurrectVolumes,
+        Bug::TailPastCatalog,
+        Bug::ReplayTorn,
+        Bug::EarlyNumberReuse,
+        Bug::ForgetMoves,
     ];
 }
 

@@ -16,7 +16,8 @@ use crate::{
         Location, MAP_LEVELS, MAX_TABLE_SEGMENTS, PAGE_BYTES, PAGE_WORDS, ROOT_MAGIC, Root, Space,
         TableSegment, zeroed,
     },
-    meta::{CatalogImage, PageId, encode_segment},
+    layer::Layer,
+    meta::{CatalogImage, LayerImage, PageId, encode_segment},
     pool::Pool,
 };
 use futures_util::future::join_all;
@@ -43,7 +44,10 @@ impl Committer {
         let pool = self.pool.clone();
         let started = pool.world.now();
         // The cut: what is below the tail is in the metadata, and what the catalog gains from here on is above.
-        let tail = pool.tail();
+        let tail = match planted(Bug::TailPastCatalog) {
+            true => pool.buffer.tail(pool.journal.peek_sequence()),
+            false => pool.tail(),
+        };
         pool.journal.tail_found(tail);
         self.catalog_taken();
         let catalog_bytes = self.write_catalog().await?;
@@ -58,10 +62,13 @@ impl Committer {
             row.data = ids.filter_map(|id| contents.get(&id).cloned()).collect();
         }
         let written = self.write_rows(planned).await?;
-        if !planted(Bug::SkipRowFlush) {
+        if !planted(Bug::SkipRowFlush) && !planted(Bug::RootBeforeRows) {
             pool.io.columns.flush().await?;
         }
         self.write_root(tail, catalog_bytes).await?;
+        if planted(Bug::RootBeforeRows) {
+            pool.io.columns.flush().await?;
+        }
 
         self.generation += 1;
         self.cleaned_metadata.clear();
@@ -88,7 +95,11 @@ impl Committer {
             // Both at once: a layer moves from one to the other.
             let deleting = pool.deleting.lock();
             let layers = pool.layers.read();
-            layers.values().chain(deleting.iter()).map(|l| l.image()).collect()
+            let image = |layer: &Arc<Layer>| {
+                let image = layer.image();
+                LayerImage { deleting: image.deleting && !planted(Bug::ResurrectVolumes), ..image }
+            };
+            layers.values().chain(deleting.iter()).map(image).collect()
         };
         let bytes = CatalogImage { objects: pool.catalog.all(), layers }.encode();
         let pages = bytes.len().div_ceil(PAGE_BYTES) as u64;
@@ -197,8 +208,8 @@ impl Committer {
             *slot = TableSegment { id: id.0.into(), entry: encode_segment(segment) };
         }
         root.seal();
-        let slot = if planted(Bug::SameRootSlot) { generation - 1 } else { generation };
-        harden_root(pool.io.columns.drives(), &root, slot as usize % 2).await
+        let slot = if planted(Bug::SameRootSlot) { 0 } else { generation as usize % 2 };
+        harden_root(pool.io.columns.drives(), &root, slot).await
     }
 }
 

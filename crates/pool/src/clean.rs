@@ -5,6 +5,7 @@
 
 use crate::{
     blocks::{BlockPlace, block_page, block_word},
+    bugs::{Bug, planted},
     committer::Committer,
     error::PoolError,
     format::{BlockInfo, Location, MAX_TABLE_SEGMENTS, PAGE_BYTES, RowHeader, SEGMENTS_PER_PAGE, Space},
@@ -22,13 +23,14 @@ impl Committer {
     pub(crate) async fn clean(&mut self) -> Result<bool, PoolError> {
         let pool = self.pool.clone();
         let dense_bytes = pool.segments.dense_bytes(pool.buffer.block_bytes);
+        let most_live = dense_bytes - pool.segments.slack_bytes(pool.buffer.block_bytes);
         let free = pool.segments.usage().free_slabs;
         let mut room = free.saturating_sub(pool.space.checkpoint_slabs()) * dense_bytes * 7 / 8;
         let mut meta_room = pool.options.dirty_bytes.saturating_sub(pool.pages.dirty_bytes());
-        let mut but: BTreeSet<u32> = self.uncleanable.union(&self.cleaned_metadata).copied().collect();
+        let mut but = self.not_to_clean();
         let mut cleaned = 0;
         while cleaned < SEGMENTS {
-            let Some((id, segment)) = pool.segments.emptiest(&but, dense_bytes) else { break };
+            let Some((id, segment)) = pool.segments.emptiest(&but, most_live) else { break };
             let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
             let room = if segment.stream.is_metadata() { &mut meta_room } else { &mut room };
             if live > *room {
@@ -60,7 +62,7 @@ impl Committer {
             });
             let Some(row) = row else {
                 tracing::warn!(segment = id.0, at, "a row has no readable head: the segment is not cleaned");
-                self.leave_alone(id);
+                self.leave_alone(id, segment);
                 return None;
             };
             let len = u64::from(row.len_bytes.get());
@@ -70,9 +72,18 @@ impl Committer {
         Some(rows)
     }
 
-    fn leave_alone(&mut self, id: SegmentId) {
-        self.pool.counters.uncleanable.fetch_add(1, Ordering::Relaxed);
-        self.uncleanable.insert(id.0);
+    fn leave_alone(&mut self, id: SegmentId, segment: &Segment) {
+        if self.uncleanable.insert(id.0, segment.generation) != Some(segment.generation) {
+            self.pool.counters.uncleanable.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The segments not to be cleaned now.
+    fn not_to_clean(&mut self) -> BTreeSet<u32> {
+        // One that was freed and opened again is another.
+        let segments = &self.pool.segments;
+        self.uncleanable.retain(|id, generation| segments.generation(SegmentId(*id)) == Some(*generation));
+        self.uncleanable.keys().chain(&self.cleaned_metadata).copied().collect()
     }
 
     async fn clean_data(&mut self, id: SegmentId, segment: &Segment) -> Result<(), PoolError> {
@@ -95,7 +106,7 @@ impl Committer {
             }
             let Ok(data) = pool.io.read_range(id, ByteRange::new(offset, end - offset)).await else {
                 tracing::warn!(segment = id.0, offset, "a row cannot be read: it is not cleaned");
-                self.leave_alone(id);
+                self.leave_alone(id, segment);
                 continue;
             };
             for (number, place) in live {
@@ -116,7 +127,9 @@ impl Committer {
         pool.counters.cleaned_bytes.fetch_add(written, Ordering::Relaxed);
         for (number, from, to) in moves {
             let page = pool.pages.change(block_page(number)).await?;
-            page.set(block_word(number) + 2, to.location.0);
+            if !planted(Bug::ForgetMoves) {
+                page.set(block_word(number) + 2, to.location.0);
+            }
             pool.segments.release(from.location, self.generation + 1, &pool.readers);
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! What it does next is decided from figures alone, most urgent first; between steps it lets others run.
 
 use crate::{
+    buffer::BlockKey,
     error::PoolError,
     health::Health,
     meta::Stream,
@@ -21,7 +22,7 @@ use parking_lot::Mutex;
 use quoin_base::Sequence;
 use quoin_world::{Event, Nanos, OneShotSender, one_shot};
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     pin::pin,
     sync::{
         Arc,
@@ -34,6 +35,10 @@ use std::{
 const TICK: Duration = Duration::from_millis(500);
 /// And when writers are waiting or about to.
 const PRESSED_TICK: Duration = Duration::from_millis(2);
+/// How often the journal's tail is looked for while the journal is filling up.
+const TAIL_LOOK_AFTER: Duration = Duration::from_millis(5);
+/// How often in a row destage waits for the cleaner to find slabs.
+const LONGEST_YIELD: u32 = 64;
 /// Rows written at the same time.
 const PARALLEL_ROWS: usize = 8;
 
@@ -139,11 +144,17 @@ pub(crate) struct Committer {
     pub(crate) meta_rows: RowWriter,
     pub(crate) table_rows: RowWriter,
     pub(crate) catalog_pages: u64,
-    /// Segments the cleaner cannot walk.
-    pub(crate) uncleanable: BTreeSet<u32>,
+    /// Segments the cleaner cannot walk, and their generations.
+    pub(crate) uncleanable: BTreeMap<u32, u32>,
+    /// Blocks that could not be completed because a drive failed to read, and how often that was tried.
+    pub(crate) unread: BTreeMap<BlockKey, u32>,
     /// Segments whose pages the next checkpoint moves elsewhere.
     pub(crate) cleaned_metadata: BTreeSet<u32>,
     pub(crate) last_checkpoint: Nanos,
+    /// How often destage waited for the cleaner in a row.
+    pub(crate) yielded: u32,
+    /// When the journal's tail was last looked for.
+    tail_looked: Nanos,
     /// When which sequence was next, to know what has grown old.
     ages: VecDeque<(Nanos, Sequence)>,
 }
@@ -179,9 +190,12 @@ impl Committer {
             meta_rows: RowWriter::new(Stream::Meta),
             table_rows: RowWriter::new(Stream::Table),
             catalog_pages: start.catalog_pages,
-            uncleanable: BTreeSet::new(),
+            uncleanable: BTreeMap::new(),
+            unread: BTreeMap::new(),
             cleaned_metadata: BTreeSet::new(),
             last_checkpoint,
+            yielded: 0,
+            tail_looked: last_checkpoint,
             ages: VecDeque::new(),
         }
     }
@@ -253,7 +267,7 @@ impl Committer {
         }
         let cleaning = self.cleaning_is_due();
         let mut did = cleaning && self.clean().await?;
-        if did && self.slabs_are_tight() {
+        if did && self.destage_yields() {
             return Ok(Step::Did);
         }
         did |= match self.destage_before() {
@@ -272,7 +286,7 @@ impl Committer {
             if self.checkpoint_is_due() {
                 self.checkpoint().await?;
             }
-            if self.cleaning_is_due() && self.clean().await? && self.slabs_are_tight() {
+            if self.cleaning_is_due() && self.clean().await? && self.destage_yields() {
                 continue;
             }
             if !self.destage(before).await? {
@@ -312,8 +326,8 @@ impl Committer {
         self.ages.front().filter(|(since, _)| now.since(*since) >= after).map(|(_, sequence)| *sequence)
     }
 
-    fn checkpoint_is_due(&self) -> bool {
-        let pool = &self.pool;
+    fn checkpoint_is_due(&mut self) -> bool {
+        let pool = self.pool.clone();
         let dirty = pool.pages.dirty_bytes();
         if dirty >= pool.options.dirty_bytes {
             return true;
@@ -323,10 +337,13 @@ impl Committer {
         if freed && self.cleaning_is_due() {
             return true;
         }
-        let journal = pool.journal.usage();
-        if journal.used * 2 > journal.total && pool.journal.freed_by(pool.tail()) * 8 >= journal.total.min(8)
-        {
-            return true;
+        let (journal, now) = (pool.journal.usage(), pool.world.now());
+        // Looking for the tail goes through the whole buffer.
+        if journal.used * 2 > journal.total && now.since(self.tail_looked) >= TAIL_LOOK_AFTER {
+            self.tail_looked = now;
+            if pool.journal.freed_by(pool.tail()) * 8 >= journal.total.min(8) {
+                return true;
+            }
         }
         let changed = dirty > 0 || pool.requests.catalog_changed.load(Ordering::Acquire);
         changed && pool.world.now().since(self.last_checkpoint) >= pool.options.checkpoint_after
@@ -336,9 +353,12 @@ impl Committer {
         self.pool.segments.usage().free_slabs < self.pool.space.clean_below()
     }
 
-    /// True when the slabs left are for cleaner and checkpoints.
-    fn slabs_are_tight(&self) -> bool {
-        self.pool.segments.usage().free_slabs < self.pool.space.destage_slabs()
+    /// True when the slabs left are for cleaner and checkpoints, and destage has to wait after a cleaning; but
+    /// never for ever.
+    fn destage_yields(&mut self) -> bool {
+        self.yielded += 1;
+        let tight = self.pool.segments.usage().free_slabs < self.pool.space.destage_slabs();
+        tight && self.yielded < LONGEST_YIELD
     }
 
     /// Gives back what durable checkpoints freed and no reader looks at any more.

@@ -15,7 +15,7 @@ use uuid::Builder;
 /// The block of a pool: the unit of mapping, checksums and reference counts.
 pub(crate) const POOL_BLOCK_BYTES: u32 = 8192;
 /// Data slabs below which a pool could not keep its reserve.
-const MIN_DATA_SLABS: u64 = 16;
+const MIN_DATA_SLABS: u64 = 24;
 
 /// Makes a pool of these disks, which may hold anything: it is overwritten. The caller has made sure that
 /// nobody needs it.
@@ -28,6 +28,7 @@ pub async fn format(
     let pool = PoolId(random_uuid(world));
     let count = disks.len() as u16;
     let created_ms = world.wall_clock_ms();
+    let journal_drives = disks.iter().filter(|(_, roles)| roles.journal).count();
     let mut drives: Vec<Arc<Drive>> = Vec::new();
     for (index, (disk, roles)) in disks.into_iter().enumerate() {
         let len_bytes = disk.len_bytes();
@@ -42,7 +43,7 @@ pub async fn format(
             slab_bytes: options.slab_bytes,
             row_bytes: options.row_bytes,
             block_bytes: POOL_BLOCK_BYTES,
-            journal_slabs: if roles.journal { options.journal_slabs(len_bytes) } else { 0 },
+            journal_slabs: if roles.journal { options.journal_slabs(len_bytes, journal_drives) } else { 0 },
             epoch: Epoch(0),
             generation: 1,
             journal_set: 1,
@@ -90,10 +91,15 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
     if !disks.iter().any(|(_, roles)| roles.journal) {
         return refuse("a pool needs at least one drive with the journal role".into());
     }
+    let journal_drives = disks.iter().filter(|(_, roles)| roles.journal).count();
     let mut data_slabs = 0;
     for (disk, roles) in disks {
         let slabs = disk.len_bytes().saturating_sub(SLABS_START_BYTES) / u64::from(options.slab_bytes);
-        let journal = if roles.journal { u64::from(options.journal_slabs(disk.len_bytes())) } else { 0 };
+        let journal = if roles.journal {
+            u64::from(options.journal_slabs(disk.len_bytes(), journal_drives))
+        } else {
+            0
+        };
         if slabs < journal {
             return refuse(format!(
                 "drive {} of {} bytes is too small for its journal of {journal} slabs of {} bytes",

@@ -20,12 +20,19 @@ const PARALLEL: usize = 32;
 /// The most blocks of one transaction.
 const BATCH_BLOCKS: u64 = 1024;
 
+/// How often a block that cannot be read is tried at least before it is given up.
+const TRIES: u32 = 3;
+/// How full buffer or journal must be for that.
+const GIVE_UP_FROM: f64 = 0.7;
+
 /// What a taken block becomes.
 enum Content {
     Unmapped,
     Data(Slice),
-    /// It cannot be completed: what lies below the buffered part is unreadable.
+    /// It cannot be completed: what lies below the buffered part is damaged.
     Lost,
+    /// It cannot be completed now: a drive failed to read what lies below.
+    Unread,
 }
 
 struct Composed {
@@ -53,9 +60,14 @@ impl Committer {
             return Ok(false);
         }
         pool.requests.not_in_a_hurry();
+        self.yielded = 0;
         let composing: Vec<_> = taken.into_iter().map(|t| self.compose(t)).collect();
         let composed: Vec<_> = stream::iter(composing).buffered(PARALLEL).collect().await;
-        let composed = composed.into_iter().collect::<Result<Vec<_>, PoolError>>()?;
+        let mut composed = composed.into_iter().collect::<Result<Vec<_>, PoolError>>()?;
+        self.put_unread_back(&mut composed);
+        if composed.is_empty() {
+            return Ok(false);
+        }
         let places = self.place(&composed).await?;
         let rows = self.data_rows.finish(&pool.segments);
         let written = self.write_rows(rows).await?;
@@ -87,6 +99,7 @@ impl Committer {
         let content = match pool.compose(&layer, taken.key, &taken.extents).await {
             Ok(Some(data)) => Content::Data(data),
             Ok(None) => Content::Unmapped,
+            Err(PoolError::Medium { unread: true, .. }) => Content::Unread,
             Err(PoolError::Medium { volume, offset, reason, unread: false }) => {
                 tracing::error!(%volume, offset, %reason, "a partly overwritten block cannot be completed; it is lost");
                 pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
@@ -97,6 +110,30 @@ impl Committer {
         Ok(Composed { taken, layer: Some(layer), content })
     }
 
+    /// Leaves in the buffer what could not be read, to be tried again: the drive may recover. Only when the journal
+    /// fills up because of it is a block given up.
+    fn put_unread_back(&mut self, composed: &mut Vec<Composed>) {
+        let pool = self.pool.clone();
+        composed.retain_mut(|block| {
+            let key = block.taken.key;
+            if !matches!(block.content, Content::Unread) {
+                self.unread.remove(&key);
+                return true;
+            }
+            let tries = self.unread.entry(key).or_default();
+            *tries += 1;
+            if *tries >= TRIES && pool.fill(0) > GIVE_UP_FROM {
+                tracing::error!(volume = %key.volume, block = key.index, tries, "given up after failed reads; it is lost");
+                pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
+                self.unread.remove(&key);
+                block.content = Content::Lost;
+                return true;
+            }
+            pool.buffer.put_back(&block.taken);
+            false
+        });
+    }
+
     /// Plans rows for the data, under new block numbers. In the order of `composed`; `None` for what needs no
     /// block.
     async fn place(&mut self, composed: &[Composed]) -> Result<Vec<Option<Placed>>, PoolError> {
@@ -104,7 +141,7 @@ impl Committer {
         let mut places = Vec::with_capacity(composed.len());
         for block in composed {
             let place = match &block.content {
-                Content::Unmapped => None,
+                Content::Unmapped | Content::Unread => None,
                 Content::Lost => Some(Placed {
                     number: self.take_block_number().await?,
                     place: BlockPlace { location: Location(0), info: BlockInfo::new(0, 1, LOST) },

@@ -85,13 +85,10 @@ impl Pool {
         // A small pool cannot set aside as much for checkpoints as a large one.
         let dirty_bytes = options.dirty_bytes.min(usage.data_slabs * slab_bytes / 32).max(LEAST_DIRTY_BYTES);
         let options = PoolOptions { dirty_bytes, ..options };
-        let space = SpaceGauge::new(
-            usage.data_slabs,
-            slab_bytes,
-            u64::from(label.block_bytes),
-            io.segments.dense_bytes(u64::from(label.block_bytes)),
-            &options,
-        );
+        let block_bytes = u64::from(label.block_bytes);
+        // The cleaner finds something worth cleaning as long as segments are emptier than this on average.
+        let filled_bytes = io.segments.dense_bytes(block_bytes) - 2 * io.segments.slack_bytes(block_bytes);
+        let space = SpaceGauge::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, &options);
         space.update(usage.live_data, usage.live_meta);
         let (deleting, layers): (Vec<_>, Vec<_>) =
             catalog.layers.iter().map(|l| Arc::new(Layer::from_image(*l))).partition(|l| l.is_deleted());

@@ -3,6 +3,9 @@
 use quoin_base::{GIB, MIB};
 use std::time::Duration;
 
+/// Extents a journal of the default size has at least: enough for six data threads.
+const LEAST_EXTENTS: u32 = 16;
+
 /// Choices fixed when a pool is made. They are recorded in the labels.
 #[derive(Clone, Debug)]
 pub struct FormatOptions {
@@ -13,7 +16,7 @@ pub struct FormatOptions {
     /// Data bytes of a full row: a multiple of 4 KiB, at most a quarter of the slab.
     pub row_bytes: u32,
     /// Journal on each drive that has the journal role, in bytes; `None`: 1/32 of the drive, between 64 and
-    /// 256 MiB. Rounded to slabs, at least four.
+    /// 256 MiB. Rounded up to slabs; the pool's journal has at least sixteen.
     pub journal_bytes: Option<u64>,
 }
 
@@ -29,9 +32,16 @@ impl Default for FormatOptions {
 }
 
 impl FormatOptions {
-    pub(crate) fn journal_slabs(&self, drive_bytes: u64) -> u32 {
-        let bytes = self.journal_bytes.unwrap_or((drive_bytes / 32).clamp(64 * MIB, 256 * MIB));
-        (bytes.min(16 * GIB).div_ceil(u64::from(self.slab_bytes)) as u32).max(4)
+    /// On a drive of `drive_bytes`, one of `journal_drives`.
+    pub(crate) fn journal_slabs(&self, drive_bytes: u64, journal_drives: usize) -> u32 {
+        let slabs = |bytes: u64| bytes.min(16 * GIB).div_ceil(u64::from(self.slab_bytes)) as u32;
+        match self.journal_bytes {
+            Some(bytes) => slabs(bytes).max(4),
+            None => {
+                let least = LEAST_EXTENTS.div_ceil(journal_drives.max(1) as u32);
+                slabs((drive_bytes / 32).clamp(64 * MIB, 256 * MIB)).max(least)
+            }
+        }
     }
 }
 

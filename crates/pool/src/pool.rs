@@ -52,7 +52,7 @@ pub struct Pool {
     /// At or below the sequence of a catalog record that is appended and not applied yet; else the maximum.
     catalog_pin: AtomicU64,
     pub(crate) requests: Requests,
-    /// Notified after every commit and checkpoint.
+    /// Notified after every commit and checkpoint, and when the journal has room again.
     pub(crate) progress: Arc<Event>,
     pub(crate) counters: Counters,
     pub(crate) recovery: RecoveryStats,
@@ -95,8 +95,7 @@ pub(crate) struct Parts {
 
 impl Pool {
     pub(crate) fn new(parts: Parts) -> Self {
-        let progress = Arc::new(Event::new());
-        parts.health.wake_also(progress.clone());
+        let progress = parts.journal.progress.clone();
         Self {
             world: parts.world,
             options: parts.options,

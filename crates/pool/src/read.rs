@@ -145,7 +145,8 @@ impl Pool {
             let overlaps = |e: &&Extent| e.start < start + sectors && e.start + e.sectors > start;
             let extents: Vec<Extent> =
                 shard.extents(key).unwrap_or_default().iter().filter(overlaps).cloned().collect();
-            if let Some(open) = extents.iter().find(|e| !e.batch.is_hardened()) {
+            let hardened = |e: &Extent| e.batch.is_hardened() || planted(Bug::ServeUnhardened);
+            if let Some(open) = extents.iter().find(|e| !hardened(e)) {
                 return Captured::Wait(open.batch.clone());
             }
             parts.push(Part { key, start, sectors, extents, base: None });

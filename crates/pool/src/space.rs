@@ -12,6 +12,7 @@ pub(crate) struct Space {
     /// What all data segments but the reserve hold when they are filled without gaps.
     total: u64,
     reserve_slabs: u64,
+    checkpoint_slabs: u64,
     /// What a buffered block may take at the worst.
     charge_bytes: u64,
     /// Bytes host data may take, and takes, as of the last commit.
@@ -21,6 +22,9 @@ pub(crate) struct Space {
 
 /// Metadata a new block may bring along: a leaf of its own, and its share of the tables above.
 const CHARGED_METADATA_BYTES: u64 = 4096 + 512;
+
+/// What a checkpoint writes beside the pages that are dirty when it begins.
+const CHECKPOINT_MORE_BYTES: u64 = 128 << 10;
 
 /// Whether new data fits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,19 +36,22 @@ pub(crate) enum Fit {
 }
 
 impl Space {
-    /// Of `data_slabs` slabs, each of which holds at most `dense_bytes` of blocks.
+    /// Of `data_slabs` slabs, each of which the cleaner can fill with `filled_bytes` of blocks.
     pub(crate) fn new(
         data_slabs: u64,
         slab_bytes: u64,
         block_bytes: u64,
-        dense_bytes: u64,
+        filled_bytes: u64,
         options: &PoolOptions,
     ) -> Self {
-        let checkpoint = options.dirty_bytes.div_ceil(slab_bytes);
-        let reserve_slabs = 2 * checkpoint + 6 + data_slabs / 32;
+        // What one checkpoint may write: all that may be dirty, what the last transaction before it added, the
+        // page maps; and two segments that are begun, of pages and of the segment table.
+        let checkpoint_slabs = (options.dirty_bytes * 5 / 4 + CHECKPOINT_MORE_BYTES).div_ceil(slab_bytes) + 2;
+        let reserve_slabs = 2 * checkpoint_slabs + 6 + data_slabs / 32;
         let space = Self {
-            total: data_slabs.saturating_sub(reserve_slabs) * dense_bytes * 31 / 32,
+            total: data_slabs.saturating_sub(reserve_slabs) * filled_bytes,
             reserve_slabs,
+            checkpoint_slabs,
             charge_bytes: block_bytes + CHARGED_METADATA_BYTES,
             limit: AtomicU64::new(0),
             live: AtomicU64::new(0),
@@ -55,12 +62,12 @@ impl Space {
 
     /// Free slabs below which the cleaner works.
     pub(crate) fn clean_below(&self) -> u64 {
-        self.reserve_slabs / 2 + 2
+        self.reserve_slabs.div_ceil(2) + 4
     }
 
     /// Free slabs kept for checkpoints: below, only they take slabs.
     pub(crate) fn checkpoint_slabs(&self) -> u64 {
-        (self.reserve_slabs / 4).max(2)
+        self.checkpoint_slabs
     }
 
     /// Free slabs kept for the cleaner too: below, destage waits as long as there is anything to clean.

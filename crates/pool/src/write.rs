@@ -41,18 +41,28 @@ impl Pool {
         }
         let layer = self.layer(volume)?;
         let mut batches: Vec<Arc<Batch>> = Vec::new();
+        let mut refused = None;
         let mut rest = data.into_iter().collect::<std::collections::VecDeque<_>>();
         let unit = REGION_BYTES.min(self.journal.max_record_bytes());
         for range in ByteRange::new(offset, len).split(unit) {
             let slices = take_front(&mut rest, range.len as usize);
-            let _room = self.admit(range.len).await?;
-            let batch = self.append_write(&layer, range, slices).await?;
+            let batch = match self.append_write(&layer, range, slices).await {
+                Ok(batch) => batch,
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            };
             if !batches.last().is_some_and(|last| Arc::ptr_eq(last, &batch)) {
                 batches.push(batch);
             }
         }
+        // Also what went before a refusal: nothing is left behind that is neither done nor undone.
         for batch in batches {
             self.journal.hardened(&batch).await?;
+        }
+        if let Some(error) = refused {
+            return Err(error);
         }
         layer.written_bytes.fetch_add(len, Ordering::Relaxed);
         self.counters.written_bytes.fetch_add(len, Ordering::Relaxed);
@@ -66,7 +76,7 @@ impl Pool {
         let layer = self.layer(volume)?;
         let mut last: Vec<Arc<Batch>> = Vec::new();
         for piece in range.split(REGION_BYTES) {
-            let _room = self.admit(SECTOR_BYTES).await?;
+            let room = self.admit(SECTOR_BYTES).await?;
             if planted(Bug::UnjournaledUnmap) {
                 let key = BlockKey { volume, index: piece.offset / self.buffer.block_bytes };
                 let mut shard = self.buffer.shard(key);
@@ -80,6 +90,7 @@ impl Pool {
                 continue;
             }
             let batch = self.append_unmap(&layer, piece)?;
+            room.appended();
             if !last.last().is_some_and(|l| Arc::ptr_eq(l, &batch)) {
                 last.push(batch);
             }
@@ -126,19 +137,20 @@ impl Pool {
 
     /// Keeps room for `len` bytes if there is any.
     fn take_room(&self, len: u64) -> Option<Room<'_>> {
-        let room = self.journal.keep_room(len);
-        if self.fill(0) < STOP_AT {
-            return Some(room);
+        let room = (self.buffer_fill(len) < STOP_AT).then(|| self.journal.keep_room(len, STOP_AT)).flatten();
+        if room.is_none() {
+            self.requests.nudge();
         }
-        drop(room);
-        self.requests.nudge();
-        None
+        room
     }
 
     /// How full the fuller of buffer and journal would be with `len` bytes more.
     pub(crate) fn fill(&self, len: u64) -> f64 {
-        let buffer = (self.buffer.ram_bytes() + len) as f64 / self.options.buffer_bytes as f64;
-        buffer.max(self.journal.fill(len))
+        self.buffer_fill(len).max(self.journal.fill(len))
+    }
+
+    fn buffer_fill(&self, len: u64) -> f64 {
+        (self.buffer.ram_bytes() + len) as f64 / self.options.buffer_bytes as f64
     }
 
     async fn append_write(
@@ -149,10 +161,15 @@ impl Pool {
     ) -> Result<Arc<Batch>, PoolError> {
         let (pieces, crcs) = self.data_pieces(layer.volume, range, &slices);
         loop {
+            let room = self.admit(range.len).await?;
             match self.try_append_write(layer, range, &slices, &pieces, &crcs) {
-                Ok(batch) => return Ok(batch),
+                Ok(batch) => {
+                    room.appended();
+                    return Ok(batch);
+                }
                 Err(Refusal::Error(error)) => return Err(error),
                 Err(Refusal::Wait) => {
+                    drop(room);
                     let commits = self.counters.commits.load(Ordering::Acquire);
                     self.requests.hurry();
                     let moved = || {

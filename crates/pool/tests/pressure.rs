@@ -6,7 +6,8 @@ mod rig;
 use quoin_base::{ByteRange, MIB};
 use quoin_pool::PoolError;
 use quoin_world::{Thread, World, one_shot};
-use rig::{Rig, create, pattern, read};
+use quoin_world_sim::FaultPlan;
+use rig::{Rig, SLAB, create, pattern, read};
 use std::time::Duration;
 
 #[test]
@@ -94,6 +95,43 @@ fn sparse_writes_fill_a_pool_and_it_stays_online() {
         pool.drain().await.unwrap();
         assert_eq!(pool.stats().live_bytes, 0);
         pool.write(volume, 0, vec![pattern(1, 8192)]).await.unwrap();
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
+
+#[test]
+fn a_sector_that_cannot_be_read_keeps_its_block_in_the_buffer_and_nothing_else() {
+    // Destage took the pool offline for it, again and again.
+    let rig = Rig::new(9, 2, 24 * MIB);
+    let pool = rig.open();
+    let disks = rig.disks.clone();
+    let unreadable = ByteRange::new(MIB + 8 * u64::from(SLAB) + 4096, 16384);
+    let volume = rig.run(|_| async move {
+        let volume = create(&pool).await;
+        for i in 0..64u64 {
+            pool.write(volume, i * 8192, vec![pattern(i + 1, 8192)]).await.unwrap();
+        }
+        pool.drain().await.unwrap();
+        for disk in &disks {
+            disk.set_faults(FaultPlan { read_error: 1.0, only: Some(unreadable), ..FaultPlan::default() });
+        }
+        pool.write(volume, 0, vec![pattern(99, 4096)]).await.unwrap();
+        pool.drain().await.unwrap();
+        assert!(pool.read(volume, ByteRange::new(0, 8192)).await.is_err());
+        assert_eq!(read(&pool, volume, 0, 4096).await, *pattern(99, 4096));
+        pool.write(volume, 40 * 8192, vec![pattern(7, 8192)]).await.unwrap();
+        pool.close().await.unwrap();
+        volume
+    });
+    rig.disks.iter().for_each(|disk| disk.set_faults(FaultPlan::default()));
+    let pool = rig.open();
+    rig.run(|_| async move {
+        pool.drain().await.unwrap();
+        assert_eq!(read(&pool, volume, 0, 4096).await, *pattern(99, 4096));
+        assert_eq!(read(&pool, volume, 4096, 4096).await, pattern(1, 8192)[4096..]);
+        assert_eq!(read(&pool, volume, 40 * 8192, 8192).await, *pattern(7, 8192));
+        assert_eq!(pool.stats().lost_blocks, 0);
         pool.close().await.unwrap();
     });
     rig.check();

@@ -10,9 +10,13 @@ use quoin_world::{Disk, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
 use std::{fs, os::unix::fs::DirBuilderExt, path::PathBuf, sync::Arc};
 
-/// Drives with the journal role that are smaller than this together get small slabs.
+/// An array whose journal drives and data drives are smaller than this, each together, gets small slabs.
 const SMALL_JOURNAL_DRIVES_BYTES: u64 = 8 * GIB;
+const SMALL_DATA_DRIVES_BYTES: u64 = 512 * GIB;
 const SMALL_SLAB_BYTES: u32 = 4 * MIB as u32;
+/// One whose data drives are larger than this together gets large slabs.
+const LARGE_DATA_DRIVES_BYTES: u64 = 8 << 40;
+const LARGE_SLAB_BYTES: u32 = 64 * MIB as u32;
 
 /// Options of `quoin init`.
 #[derive(clap::Args)]
@@ -137,13 +141,17 @@ fn open(candidate: &Candidate) -> Result<Arc<dyn Disk>, Failure> {
     })
 }
 
-/// The journal is a part of its drives, cut into slabs, and each data thread needs some: where it is small the
-/// slabs are too.
+/// Small arrays get small slabs, so that their journal has extents enough and their reserve stays small; large ones
+/// get large slabs, so that the table of segments stays small.
 fn format_options(drives: &[(Arc<dyn Disk>, Roles)], name: &str) -> FormatOptions {
-    let journal_drives = drives.iter().filter(|(_, roles)| roles.journal);
-    let bytes: u64 = journal_drives.map(|(disk, _)| disk.len_bytes()).sum();
+    let sum = |wanted: fn(&Roles) -> bool| -> u64 {
+        drives.iter().filter(|(_, roles)| wanted(roles)).map(|(disk, _)| disk.len_bytes()).sum()
+    };
+    let (journal, data) = (sum(|roles| roles.journal), sum(|roles| roles.data));
     let mut options = FormatOptions { pool_name: name.to_owned(), ..FormatOptions::default() };
-    if bytes < SMALL_JOURNAL_DRIVES_BYTES {
+    if data > LARGE_DATA_DRIVES_BYTES {
+        options.slab_bytes = LARGE_SLAB_BYTES;
+    } else if journal < SMALL_JOURNAL_DRIVES_BYTES && data < SMALL_DATA_DRIVES_BYTES {
         options.slab_bytes = SMALL_SLAB_BYTES;
     }
     options

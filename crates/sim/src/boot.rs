@@ -86,7 +86,8 @@ impl BootRun {
             totals.replayed_records += recovery.replayed_records;
             totals.torn_batches += recovery.torn_batches;
         }
-        if self.closed_before && recovery.replayed_records > 0 {
+        // What a drive could not read below a partial write stays in the journal.
+        if self.closed_before && self.faults != Faults::Errors && recovery.replayed_records > 0 {
             return Err(format!("the pool was closed, yet {recovery:?}"));
         }
         self.check_catalog(&pool)?;

@@ -9,6 +9,7 @@
 //! Layout so far: one data column, no parity. A row of it may be shorter than the full row; with parity it
 //! will not. Assumes of drives: what [`quoin_drive::Drive`] promises.
 
+use futures_util::future::join_all;
 use quoin_base::{ByteRange, DriveIndex};
 use quoin_drive::{Drive, DriveError};
 use quoin_world::{Buf, Slice};
@@ -125,12 +126,8 @@ impl Columns {
 
     /// Hardens every row written before.
     pub async fn flush(&self) -> Result<(), StripeError> {
-        let flushes: Vec<_> =
-            self.drives.iter().filter(|d| d.label().roles.data).map(|d| d.flush()).collect();
-        for flush in flushes {
-            flush.await?;
-        }
-        Ok(())
+        let flushes = self.drives.iter().filter(|d| d.label().roles.data).map(|d| d.flush());
+        join_all(flushes).await.into_iter().collect::<Result<(), _>>().map_err(StripeError::from)
     }
 }
 

@@ -11,33 +11,64 @@ use std::{
 
 /// Something that happens again and again, to wait for a condition with.
 #[derive(Default)]
-pub struct Event(Mutex<Vec<Waker>>);
+pub struct Event(Mutex<Waiters>);
+
+#[derive(Default)]
+struct Waiters {
+    next: u64,
+    /// By the number of the call that waits.
+    wakers: Vec<(u64, Waker)>,
+}
+
+/// One call of [`Event::until`]. It leaves no waker behind when it is dropped.
+struct Waiting<'a> {
+    event: &'a Event,
+    number: Option<u64>,
+}
+
+impl Waiting<'_> {
+    fn register(&mut self, waker: &Waker) {
+        let mut waiters = self.event.0.lock();
+        let number = *self.number.get_or_insert_with(|| {
+            waiters.next += 1;
+            waiters.next
+        });
+        match waiters.wakers.iter_mut().find(|(n, _)| *n == number) {
+            Some((_, known)) => known.clone_from(waker),
+            None => waiters.wakers.push((number, waker.clone())),
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.event.0.lock().wakers.retain(|(n, _)| *n != number);
+        }
+    }
+}
 
 impl Event {
     /// An event nobody waits for yet.
     pub const fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
+        Self(Mutex::new(Waiters { next: 0, wakers: Vec::new() }))
     }
 
     /// Lets everyone who waits look at their condition again.
     pub fn notify(&self) {
-        let wakers = std::mem::take(&mut *self.0.lock());
-        wakers.into_iter().for_each(Waker::wake);
+        let wakers = std::mem::take(&mut self.0.lock().wakers);
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     /// Resolves to what `condition` returns once that is `Some`. It is called at once and after every
     /// [`Event::notify`], so whoever makes it true must notify afterwards.
     pub async fn until<T>(&self, mut condition: impl FnMut() -> Option<T>) -> T {
+        let mut waiting = Waiting { event: self, number: None };
         poll_fn(|cx| {
             if let Some(value) = condition() {
                 return Poll::Ready(value);
             }
-            {
-                let mut wakers = self.0.lock();
-                if !wakers.iter().any(|w| w.will_wake(cx.waker())) {
-                    wakers.push(cx.waker().clone());
-                }
-            }
+            waiting.register(cx.waker());
             match condition() {
                 Some(value) => Poll::Ready(value),
                 None => Poll::Pending,

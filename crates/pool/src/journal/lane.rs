@@ -197,6 +197,7 @@ impl Journal {
             let outcome = self.write_batch(lane, &mut position, &open.entries).await;
             let written = open.entries.iter().map(queued_bytes).sum();
             self.queued.fetch_sub(written, Ordering::Relaxed);
+            self.progress.notify();
             match outcome {
                 Ok(()) => open.batch.resolve(HARDENED),
                 Err(error) => {

@@ -34,13 +34,24 @@ use std::sync::{
 
 /// Room kept in the journal for a record about to be appended.
 pub(crate) struct Room<'a> {
-    queued: &'a AtomicU64,
+    journal: &'a Journal,
     bytes: u64,
+    appended: bool,
+}
+
+impl Room<'_> {
+    /// The record was appended and takes the room itself.
+    pub(crate) fn appended(mut self) {
+        self.appended = true;
+    }
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.queued.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.journal.queued.fetch_sub(self.bytes, Ordering::Relaxed);
+        if !self.appended {
+            self.journal.progress.notify();
+        }
     }
 }
 
@@ -53,12 +64,15 @@ pub(crate) struct Journal {
     extents: Mutex<Extents>,
     /// Notified when extents come free.
     pub(crate) freed: Arc<Event>,
+    /// Notified when there may be room for records that wait to be appended.
+    pub(crate) progress: Arc<Event>,
     next_sequence: AtomicU64,
     health: Arc<Health>,
     batches: AtomicU64,
     bytes: AtomicU64,
     /// Bytes appended and not written yet, generously counted.
     queued: Arc<AtomicU64>,
+    admitting: Mutex<()>,
 }
 
 /// What [`Journal::new`] puts together.
@@ -88,7 +102,9 @@ impl Journal {
             .map(|i| Arc::new(Lane::new(i as u32, parts.slab_bytes, queued.clone())))
             .collect();
         let freed = Arc::new(Event::new());
+        let progress = Arc::new(Event::new());
         parts.health.wake_also(freed.clone());
+        parts.health.wake_also(progress.clone());
         lanes.iter().for_each(|lane| parts.health.wake_also(lane.wake.clone()));
         Self {
             pool: parts.pool,
@@ -98,11 +114,13 @@ impl Journal {
             lanes,
             extents: Mutex::new(parts.extents),
             freed,
+            progress,
             next_sequence: AtomicU64::new(parts.next_sequence.0),
             health: parts.health,
             batches: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             queued,
+            admitting: Mutex::new(()),
         }
     }
 
@@ -168,11 +186,16 @@ impl Journal {
         (usage.used as f64 + queued) / capacity
     }
 
-    /// Keeps room for a record of `len` bytes, until the guard is dropped: after it was appended.
-    pub(crate) fn keep_room(&self, len: u64) -> Room<'_> {
+    /// Keeps room for a record of `len` bytes until it is appended, if the journal is then less full than
+    /// `limit`.
+    pub(crate) fn keep_room(&self, len: u64, limit: f64) -> Option<Room<'_>> {
         let bytes = len.next_multiple_of(PAGE_BYTES as u64) + PAGE_BYTES as u64;
-        self.queued.fetch_add(bytes, Ordering::Relaxed);
-        Room { queued: &self.queued, bytes }
+        // One at a time, so that what two see free is not taken twice.
+        let _turn = self.admitting.lock();
+        (self.fill(bytes) < limit).then(|| {
+            self.queued.fetch_add(bytes, Ordering::Relaxed);
+            Room { journal: self, bytes, appended: false }
+        })
     }
 
     /// How many extents a tail at `tail` would free.

@@ -11,6 +11,7 @@
 //! 3. A page whose checksum is not the one in its map entry is never handed out.
 
 use crate::{
+    bugs::{Bug, planted},
     error::PoolError,
     format::{Location, MAP_FAN_OUT, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_WORDS, SPACES, Space},
     segment_io::SegmentIo,
@@ -340,7 +341,8 @@ impl PageStore {
             let before = shard.len();
             shard.retain(|_, page| {
                 let used = page.used.swap(false, Ordering::Relaxed);
-                used || page.dirty.load(Ordering::Relaxed) || Arc::strong_count(page) > 1
+                let dirty = page.dirty.load(Ordering::Relaxed) && !planted(Bug::DropDirtyPages);
+                used || dirty || Arc::strong_count(page) > 1
             });
             self.resident.fetch_sub((before - shard.len()) as u64, Ordering::Relaxed);
             if self.resident_bytes() <= limit {

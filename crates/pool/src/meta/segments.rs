@@ -194,6 +194,13 @@ impl SegmentTable {
         (segment.state != SegmentState::Free).then(|| (segment.geometry, segment.columns.clone()))
     }
 
+    /// The generation of a segment that is in use.
+    pub(crate) fn generation(&self, id: SegmentId) -> Option<u32> {
+        let inner = self.inner.read();
+        let segment = inner.segments.get(id.0 as usize)?;
+        (segment.state != SegmentState::Free).then_some(segment.generation)
+    }
+
     pub(crate) fn segment_bytes(&self) -> u64 {
         Geometry::none(self.row_bytes).segment_bytes(self.slab_bytes)
     }
@@ -206,6 +213,12 @@ impl SegmentTable {
         let full_row = head + blocks_in(u64::from(self.row_bytes)) * block_bytes;
         let (rows, rest) = (self.segment_bytes() / full_row, self.segment_bytes() % full_row);
         rows * (full_row - head) + blocks_in(rest) * block_bytes
+    }
+
+    /// What a segment may hold less than [`SegmentTable::dense_bytes`] without being worth cleaning: as much as
+    /// the heads of rows that ended early may cost the segments it would be moved to.
+    pub(crate) fn slack_bytes(&self, block_bytes: u64) -> u64 {
+        (self.dense_bytes(block_bytes) / 32).max(3 * block_bytes)
     }
 
     /// Opens a segment on the drive with the most free slabs.
@@ -289,18 +302,18 @@ impl SegmentTable {
         table.map(|(id, s)| (SegmentId(id as u32), s.clone())).collect()
     }
 
-    /// The sealed segment with the least live data, `but` excepted, if a segment could hold noticeably more,
-    /// which is `dense_bytes`.
-    pub(crate) fn emptiest(&self, but: &BTreeSet<u32>, dense_bytes: u64) -> Option<(SegmentId, Segment)> {
+    /// The sealed segment with the least live data, `but` excepted, if it is worth cleaning: data segments up to
+    /// `most_live` bytes, metadata segments when they are half empty, for checkpoints fill them as they come.
+    pub(crate) fn emptiest(&self, but: &BTreeSet<u32>, most_live: u64) -> Option<(SegmentId, Segment)> {
         let inner = self.inner.read();
-        let (id, segment) = inner
-            .segments
-            .iter()
-            .enumerate()
-            .filter(|(id, s)| s.state == SegmentState::Sealed && !but.contains(&(*id as u32)))
-            .min_by_key(|(_, s)| s.live_sectors)?;
-        let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
-        (live <= dense_bytes - dense_bytes / 32).then(|| (SegmentId(id as u32), segment.clone()))
+        let worth = |s: &Segment| {
+            let most = if s.stream.is_metadata() { most_live / 2 } else { most_live };
+            s.state == SegmentState::Sealed && u64::from(s.live_sectors) * SECTOR_BYTES <= most
+        };
+        let candidates =
+            inner.segments.iter().enumerate().filter(|(id, s)| worth(s) && !but.contains(&(*id as u32)));
+        let (id, segment) = candidates.min_by_key(|(_, s)| s.live_sectors)?;
+        Some((SegmentId(id as u32), segment.clone()))
     }
 
     pub(crate) fn usage(&self) -> SegmentUse {

@@ -7,7 +7,7 @@ use quoin_world::{Disk, Slice};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::{future::Future, sync::Arc, time::Duration};
 
-pub const SLAB: u32 = 256 << 10;
+pub(crate) const SLAB: u32 = 256 << 10;
 
 pub(crate) struct Rig {
     pub(crate) world: Arc<SimWorld>,
