@@ -111,7 +111,7 @@ impl Committer {
 
     /// Decides, after a checkpoint, whether freed numbers are worth looking for.
     pub(crate) fn consider_sweep(&mut self) {
-        if !self.sweeping && self.blocks_free > 1024 + self.blocks_end / 8 {
+        if !self.sweeping && self.blocks_free > BLOCKS_PER_PAGE + self.blocks_end / 8 {
             self.sweeping = true;
             self.block_cursor = 1;
         }

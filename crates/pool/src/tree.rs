@@ -14,6 +14,9 @@ use std::sync::{Arc, atomic::Ordering};
 /// Blocks a tree can address.
 pub(crate) const MAX_BLOCKS: u64 = TREE_FAN_OUT.pow(TREE_LEVELS);
 
+/// Free page numbers below which none is looked for.
+const WORTH_LOOKING: u64 = 32;
+
 /// Which entry of the node at `level` leads to `block`.
 pub(crate) fn slot(block: u64, level: u32) -> usize {
     (block / TREE_FAN_OUT.pow(level) % TREE_FAN_OUT) as usize
@@ -72,7 +75,7 @@ impl Committer {
     /// A page number of the tree space that nothing uses.
     async fn take_tree_page(&mut self) -> Result<u64, PoolError> {
         let pool = self.pool.clone();
-        if self.tree_free > 1024 + self.tree_end / 4 {
+        if self.tree_free > WORTH_LOOKING + self.tree_end / 4 {
             while self.tree_cursor < self.tree_end {
                 let number = self.tree_cursor;
                 self.tree_cursor += 1;
