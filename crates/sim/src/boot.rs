@@ -98,6 +98,10 @@ impl BootRun {
         for volume in volumes {
             self.verify(&pool, volume).await?;
         }
+        if self.shared.boot.ending == Ending::Verified && !self.is_over(&pool) {
+            self.shared.world.cut_power_now();
+            pending::<()>().await;
+        }
         let quiet_phases = match self.shared.boot.ending {
             Ending::Close => self.rng.random_range(1..=2),
             _ => u32::from(self.rng.random_bool(0.3)),

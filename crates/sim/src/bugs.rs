@@ -36,10 +36,13 @@ impl Planted {
     /// Runs seeds until one finds the bug: how many that took, and what was found. `None` if the stated number
     /// of seeds, times `patience`, was not enough.
     pub fn look(&self, patience: u64) -> Option<(u64, String)> {
-        plant(Some(self.bug));
-        let found = (0..self.within * patience)
-            .find_map(|seed| run_seed(seed, self.choices).violation.map(|what| (seed + 1, what)));
-        plant(None);
-        found
+        (0..self.within * patience).find_map(|seed| {
+            plant(Some(self.bug));
+            let what = run_seed(seed, self.choices).violation;
+            plant(None);
+            // A seed that fails without it too tells nothing about the bug.
+            let what = what.filter(|_| run_seed(seed, self.choices).violation.is_none());
+            what.map(|what| (seed + 1, what))
+        })
     }
 }

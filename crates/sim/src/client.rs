@@ -2,7 +2,7 @@
 
 use crate::{
     model::{CatalogModel, Change, History, OBJECT_KINDS, Window, volume_key},
-    scenario::{Boot, Load, log_uniform, windows},
+    scenario::{Boot, Ending, Load, log_uniform, windows},
     stamp,
     totals::Totals,
 };
@@ -124,6 +124,7 @@ impl Client {
             Load::Full => [68, 12, 8, 3, 1, 1, 1, 6],
             Load::Churn => [35, 14, 5, 20, 14, 2, 2, 8],
             Load::Uniform => [72, 12, 5, 2, 0, 1, 1, 7],
+            Load::Rewrite => [78, 12, 2, 1, 0, 1, 0, 6],
         };
         let mut left = self.rng.random_range(0..weights.iter().sum::<u32>());
         let choice = weights.iter().position(|&w| {
@@ -166,6 +167,7 @@ impl Client {
         let (first, sectors) = match self.shared.load {
             Load::Hot => (rng.random_range(0..at.sectors.min(192)), log_uniform(rng, 1, 48) as u32),
             Load::Uniform => (rng.random_range(0..blocks) * 16, 16),
+            Load::Rewrite => (rng.random_range(0..blocks.min(128)) * 16, log_uniform(rng, 64, 256) as u32),
             Load::Full => (self.cursor % blocks * 16, rng.random_range(8..=32) * 16),
             Load::Mixed | Load::Churn => {
                 let sectors = match rng.random_bool(0.4) {
@@ -238,7 +240,12 @@ impl Client {
     }
 
     async fn read(&mut self) -> Result<(), String> {
-        let Some(target) = self.target() else { return Ok(()) };
+        let Some(mut target) = self.target() else { return Ok(()) };
+        // What is just being written is the most interesting.
+        let written = self.shared.model.lock().history.last_begun();
+        if let Some((volume, window, first, sectors)) = written.filter(|_| self.rng.random_bool(0.4)) {
+            target = Target { volume: VolumeId(volume), window, first, sectors, ..target };
+        }
         let Target { volume, window, first, sectors, .. } = target;
         match read(&self.shared, &self.pool, volume, window, first, sectors).await? {
             Ok(()) => Ok(()),
@@ -362,7 +369,12 @@ pub(crate) async fn read(
             totals.reads += 1;
             totals.read_bytes += len;
             let bytes = slices.iter().map(|s| &s[..]);
-            shared.model.lock().history.read_returned(begun, volume.0, window, first, bytes).map(Ok)
+            let mut model = shared.model.lock();
+            model.history.read_returned(begun, volume.0, window, first, bytes)?;
+            if matches!(shared.boot.ending, Ending::Seen(n) if model.history.seen_in_flight() >= n) {
+                shared.world.cut_power_now();
+            }
+            Ok(Ok(()))
         }
         Err(error) => {
             shared.model.lock().history.read_failed(begun);

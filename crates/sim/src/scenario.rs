@@ -11,6 +11,8 @@ use std::time::Duration;
 /// The longest address space a volume has: 512⁴ blocks.
 const VOLUME_END: u64 = 1 << 49;
 const SLAB_BYTES: u64 = 256 * KIB;
+/// The fewest journal extents a pool takes.
+const LEAST_EXTENTS: u64 = 16;
 const SECTORS_PER_MIB: u32 = (MIB / SECTOR_BYTES) as u32;
 
 /// What goes wrong with drives in a seed, besides power cuts.
@@ -41,6 +43,8 @@ pub enum Load {
     Churn,
     /// Whole blocks, one size, so that batches of all laps of the journal begin at the same places.
     Uniform,
+    /// The same megabyte over and over in large writes: the journal fills up, the buffer does not.
+    Rewrite,
 }
 
 impl Faults {
@@ -61,7 +65,8 @@ impl Faults {
 
 impl Load {
     /// All of them.
-    pub const ALL: [Load; 5] = [Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform];
+    pub const ALL: [Load; 6] =
+        [Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform, Load::Rewrite];
 
     /// As the command line calls it.
     pub fn name(self) -> &'static str {
@@ -71,6 +76,7 @@ impl Load {
             Load::Full => "full",
             Load::Churn => "churn",
             Load::Uniform => "uniform",
+            Load::Rewrite => "rewrite",
         }
     }
 }
@@ -85,6 +91,12 @@ pub(crate) enum Ending {
     Step(u64),
     /// Cut so long after so many checkpoints of this boot.
     Checkpoint(u64, Duration),
+    /// Cut while a root is being written: the so many-th write to a root slot.
+    Root(u64),
+    /// Cut when so many sectors were read as a write in flight wrote them.
+    Seen(u64),
+    /// Cut when what was to be read before the load was read.
+    Verified,
     /// Cut when the first of the clients has done its part.
     Work,
 }
@@ -118,8 +130,10 @@ pub(crate) struct Scenario {
     pub load: Load,
     pub boots: u32,
     pub rng: ChaCha8Rng,
-    /// Latency of slow drives.
+    /// The one drive that is much slower than the others.
     pub slow_drive: Option<usize>,
+    /// The last boot was killed: drives may still have in their caches what it wrote.
+    pub killed: bool,
 }
 
 /// A random number between the two, small ones as likely as large ones.
@@ -138,7 +152,7 @@ impl Scenario {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(77);
         let drawn_load =
-            pick(&mut rng, &[Load::Mixed, Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform]);
+            pick(&mut rng, &[Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform, Load::Rewrite]);
         let drawn_faults = pick(
             &mut rng,
             &[
@@ -155,8 +169,10 @@ impl Scenario {
         let (load, faults) = (load.unwrap_or(drawn_load), faults.unwrap_or(drawn_faults));
         let threads = rng.random_range(1..=3);
         let count = rng.random_range(1..=3usize);
-        let one_journal = count > 1 && rng.random_bool(0.3);
-        let journal_bytes = if one_journal || count == 1 { 3 * MIB } else { 2 * MIB };
+        let one_journal = count > 1 && rng.random_bool(0.4);
+        let journal_drives = if one_journal { 1 } else { count as u64 };
+        let journal_slabs = LEAST_EXTENTS.div_ceil(journal_drives) + rng.random_range(0..=2);
+        let journal_bytes = journal_slabs * SLAB_BYTES;
         let data_slabs = log_uniform(&mut rng, 28, if load == Load::Full { 48 } else { 72 });
         let drives = (0..count)
             .map(|i| {
@@ -175,7 +191,7 @@ impl Scenario {
             journal_bytes: Some(journal_bytes),
         };
         let pool = PoolOptions {
-            buffer_bytes: log_uniform(&mut rng, 256 * KIB, 2 * MIB),
+            buffer_bytes: log_uniform(&mut rng, 256 * KIB, 6 * MIB),
             metadata_bytes: log_uniform(&mut rng, 32 * KIB, 512 * KIB),
             dirty_bytes: log_uniform(&mut rng, 96 * KIB, 256 * KIB),
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
@@ -184,14 +200,18 @@ impl Scenario {
         let slow_drive = (faults == Faults::Slow).then(|| rng.random_range(0..count));
         let clients = rng.random_range(1..=5);
         let boots = rng.random_range(3..=7);
-        Self { drives, format, pool, threads, clients, faults, load, boots, rng, slow_drive }
+        Self { drives, format, pool, threads, clients, faults, load, boots, rng, slow_drive, killed: false }
     }
 
     /// What the next boot is like; `last` is the closing one.
     pub(crate) fn next_boot(&mut self, last: bool) -> Boot {
         let rng = &mut self.rng;
-        let ending = match rng.random_range(0..12) {
+        let after_kill = std::mem::take(&mut self.killed);
+        let ending = match rng.random_range(0..15) {
             _ if last => Ending::Close,
+            _ if after_kill && rng.random_bool(0.4) => Ending::Verified,
+            12 => Ending::Root(log_uniform(rng, 1, 16)),
+            13 | 14 => Ending::Seen(log_uniform(rng, 1, 400)),
             0 => Ending::Close,
             1 | 2 => Ending::DiskOp(log_uniform(rng, 1, 40)),
             3 | 4 => Ending::DiskOp(log_uniform(rng, 20, 1500)),
@@ -206,12 +226,15 @@ impl Scenario {
             Load::Hot => 200,
             Load::Full => 90,
             Load::Uniform => 160,
+            Load::Rewrite => 140,
         };
+        let kill = ending != Ending::Verified && rng.random_bool(0.25);
+        self.killed = kill && ending != Ending::Close;
         Boot {
             ending,
-            kill: rng.random_bool(0.25),
+            kill,
             faulty: !last && rng.random_bool(0.6),
-            read_doubtful: last || rng.random_bool(0.7),
+            read_doubtful: last || ending == Ending::Verified || rng.random_bool(0.7),
             read_all: last || rng.random_bool(0.1),
             check: rng.random_bool(0.15),
             operations: (base * rng.random_range(1..=4u32) / 2) / self.clients as u32 + 1,
@@ -234,7 +257,7 @@ pub(crate) fn windows(rng: &mut ChaCha8Rng, load: Load) -> Vec<Window> {
     for _ in 0..rng.random_range(1..=3) {
         let sectors = match load {
             Load::Full => rng.random_range(3..=8) * SECTORS_PER_MIB,
-            Load::Mixed | Load::Hot | Load::Churn | Load::Uniform => {
+            Load::Mixed | Load::Hot | Load::Churn | Load::Uniform | Load::Rewrite => {
                 log_uniform(rng, 64, 4 * u64::from(SECTORS_PER_MIB)) as u32 / 16 * 16
             }
         };

@@ -9,7 +9,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::ByteRange;
-use quoin_drive::SLABS_START_BYTES;
+use quoin_drive::{ROOT_BYTES, ROOT_OFFSETS, SLABS_START_BYTES};
 use quoin_pool::{Pool, format};
 use quoin_world::{Disk, Thread, World};
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld, Stopped};
@@ -169,7 +169,8 @@ impl Run {
             Ok(End::Violated(violation)) => Err(violation),
             Ok(End::Closed) => {
                 totals.closes += 1;
-                self.closed = true;
+                // What a failing drive would not let it destage stays in the journal.
+                self.closed = !may_fail;
                 Ok("closed")
             }
             Ok(End::Offline) => {
@@ -211,7 +212,10 @@ impl Run {
 
     fn set_cut(&self, boot: Boot, opened: &Arc<Mutex<Option<Arc<Pool>>>>) {
         let at = match boot.ending {
-            Ending::Close | Ending::Work | Ending::Checkpoint(..) => PowerCut::Never,
+            Ending::Close | Ending::Work | Ending::Checkpoint(..) | Ending::Seen(_) | Ending::Verified => {
+                PowerCut::Never
+            }
+            Ending::Root(n) => PowerCut::AtWriteTo(root_slots(), n),
             Ending::DiskOp(n) => PowerCut::AtDiskOp(n),
             Ending::Step(n) => PowerCut::AfterSteps(n),
         };
@@ -267,4 +271,10 @@ impl Run {
         let first = SLABS_START_BYTES + journal;
         ByteRange::new(first.min(len_bytes), len_bytes.saturating_sub(first))
     }
+}
+
+/// Where drives have their root slots.
+fn root_slots() -> ByteRange {
+    let [first, last] = ROOT_OFFSETS;
+    ByteRange::new(first, last + ROOT_BYTES as u64 - first)
 }

@@ -345,7 +345,8 @@ impl Disk for SimDisk {
         let (completer, completion) = Completion::new();
         let mut inner = self.inner.lock();
         let latency_ns = inner.latency_ns();
-        let Some(id) = world.schedule_disk(self.number, latency_ns) else {
+        let wrote = range.filter(|_| operation == "write");
+        let Some(id) = world.schedule_disk(self.number, latency_ns, wrote) else {
             return Completion::ready(Err(DiskError::Abandoned));
         };
         let mark = inner.medium.mark();

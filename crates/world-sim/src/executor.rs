@@ -7,6 +7,7 @@
 
 use crate::{SimDisk, trace::Trace};
 use parking_lot::Mutex;
+use quoin_base::ByteRange;
 use quoin_world::{Nanos, Task, Thread, World};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -49,6 +50,9 @@ pub enum PowerCut {
     AfterSteps(u64),
     /// Right after the task that submits the disk operation of this number, from 1 on, waits again.
     AtDiskOp(u64),
+    /// Right after the task that submits so many writes that touch this range of any disk, from 1 on, waits
+    /// again.
+    AtWriteTo(ByteRange, u64),
 }
 
 /// Why the main future did not end.
@@ -451,7 +455,7 @@ impl SimWorld {
     }
 
     /// Numbers an operation of disk `disk` and lets it end after `latency_ns`; `None` while tasks are dropped.
-    pub(crate) fn schedule_disk(&self, disk: u64, latency_ns: u64) -> Option<u64> {
+    pub(crate) fn schedule_disk(&self, disk: u64, latency_ns: u64, wrote: Option<ByteRange>) -> Option<u64> {
         let mut state = self.state.lock();
         if state.dropping {
             return None;
@@ -459,6 +463,14 @@ impl SimWorld {
         assert!(state.current.is_some(), "disk {disk} was used outside the array's threads");
         state.disk_ops += 1;
         state.cut_now |= state.cut_at == PowerCut::AtDiskOp(state.disk_ops);
+        if let (PowerCut::AtWriteTo(range, left), Some(wrote)) = (&mut state.cut_at, wrote)
+            && wrote.offset < range.end()
+            && range.offset < wrote.end()
+        {
+            *left = left.saturating_sub(1);
+            let reached = *left == 0;
+            state.cut_now |= reached;
+        }
         let (id, at) = (state.number(), state.now_ns + latency_ns);
         state.events.insert((at, id), Event::Disk(disk));
         Some(id)

@@ -90,6 +90,8 @@ pub(crate) struct History {
     pending: BTreeSet<u32>,
     /// When reads in flight began, and how many began then.
     reads: BTreeMap<u32, u32>,
+    /// How often a sector read in this boot was what a write in flight wrote.
+    seen_in_flight: u64,
 }
 
 impl Sector {
@@ -141,6 +143,7 @@ impl History {
             volumes: BTreeMap::new(),
             pending: BTreeSet::new(),
             reads: BTreeMap::new(),
+            seen_in_flight: 0,
         }
     }
 
@@ -156,6 +159,18 @@ impl History {
 
     pub(crate) fn begin_boot(&mut self, boot: u32) {
         self.boot = boot;
+        self.seen_in_flight = 0;
+    }
+
+    /// How often a sector read in this boot was what a write in flight wrote.
+    pub(crate) fn seen_in_flight(&self) -> u64 {
+        self.seen_in_flight
+    }
+
+    /// Volume, window and sectors of the operation begun last of those in flight.
+    pub(crate) fn last_begun(&self) -> Option<(u32, usize, u32, u32)> {
+        let op = self.ops[*self.pending.last()? as usize];
+        Some((op.volume, op.window, op.first, op.sectors))
     }
 
     pub(crate) fn add_volume(&mut self, volume: u32, windows: &[Window]) {
@@ -336,22 +351,25 @@ impl History {
             entry.ended = entry.ended.min(now);
         }
         if seen.ended == NEVER {
+            self.seen_in_flight += 1;
+            let sector = self.sector(volume, window, at);
             outdate(&mut sector.entries, now, |e| e.op != seen.op && e.ended < seen.begun);
         }
         if seen.ended < begun {
-            self.infer(volume, window, at, seen, &dying);
+            self.infer(begun, volume, window, at, seen, &dying);
         }
         Ok(())
     }
 
     /// What seeing `seen` in a sector, and not `dying`, tells about the other sectors of its pool block.
-    fn infer(&mut self, volume: u32, window: usize, at: u32, seen: Entry, dying: &[Entry]) {
+    fn infer(&mut self, begun: u32, volume: u32, window: usize, at: u32, seen: Entry, dying: &[Entry]) {
         if !seen.doubt && !dying.iter().any(|e| e.doubt) {
             return;
         }
         let block = at / BLOCK_SECTORS * BLOCK_SECTORS;
         let end = (block + BLOCK_SECTORS).min(self.windows(volume)[window].sectors);
-        let oldest_read = self.oldest_read();
+        // The read that begun then may still have to compare other sectors of the block.
+        let oldest_read = self.oldest_read().min(begun);
         for other in (block..end).filter(|&other| other != at) {
             let sector = self.sector(volume, window, other);
             let has_seen = sector.entries.iter().any(|e| e.op == seen.op && e.outdated == NEVER);

@@ -142,3 +142,17 @@ fn a_failed_write_may_be_there_and_a_later_one_outdates_it() {
     rig.0.volume_deleted(VOLUME);
     assert!(rig.read(0, Some(d)).unwrap_err().contains("deletion"));
 }
+
+#[test]
+fn what_one_sector_tells_about_another_does_not_forbid_what_the_same_read_may_return() {
+    let mut rig = Rig::new();
+    let a = rig.write(0, 16);
+    let _doubtful = rig.begin(0, 16);
+    rig.0.crash();
+    let c = rig.begin(4, 4);
+    let begun = rig.0.begin_read();
+    rig.0.end(c, true);
+    let data = stamp::content(rig.0.value(a), VOLUME, 0, 16);
+    rig.0.read_returned(begun, VOLUME, 0, 0, std::iter::once(&data[..])).unwrap();
+    rig.read(5, Some(c)).unwrap();
+}
