@@ -93,6 +93,8 @@ pub(crate) enum Ending {
     Checkpoint(u64, Duration),
     /// Cut while a root is being written: the so many-th write to a root slot.
     Root(u64),
+    /// Cut while the journal is being written: the so many-th write to it.
+    Journal(u64),
     /// Cut when so many sectors were read as a write in flight wrote them.
     Seen(u64),
     /// Cut when what was to be read before the load was read.
@@ -207,10 +209,11 @@ impl Scenario {
     pub(crate) fn next_boot(&mut self, last: bool) -> Boot {
         let rng = &mut self.rng;
         let after_kill = std::mem::take(&mut self.killed);
-        let ending = match rng.random_range(0..15) {
+        let ending = match rng.random_range(0..18) {
             _ if last => Ending::Close,
             _ if after_kill && rng.random_bool(0.4) => Ending::Verified,
-            12 => Ending::Root(log_uniform(rng, 1, 16)),
+            12 | 15 => Ending::Root(log_uniform(rng, 1, 60)),
+            16 | 17 => Ending::Journal(log_uniform(rng, 1, 200)),
             13 | 14 => Ending::Seen(log_uniform(rng, 1, 400)),
             0 => Ending::Close,
             1 | 2 => Ending::DiskOp(log_uniform(rng, 1, 40)),

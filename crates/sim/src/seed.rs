@@ -216,6 +216,10 @@ impl Run {
                 PowerCut::Never
             }
             Ending::Root(n) => PowerCut::AtWriteTo(root_slots(), n),
+            Ending::Journal(n) => {
+                let journal = self.scenario.format.journal_bytes.unwrap_or(0);
+                PowerCut::AtWriteTo(ByteRange::new(SLABS_START_BYTES, journal), n)
+            }
             Ending::DiskOp(n) => PowerCut::AtDiskOp(n),
             Ending::Step(n) => PowerCut::AfterSteps(n),
         };
