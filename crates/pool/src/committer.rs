@@ -239,6 +239,7 @@ impl Committer {
     async fn step(&mut self) -> Result<Step, PoolError> {
         let pool = self.pool.clone();
         self.settle();
+        self.let_readers_leave().await;
         let request = pool.requests.queue.lock().pop_front();
         if let Some((request, answer)) = request {
             let outcome = match request {
@@ -278,11 +279,29 @@ impl Committer {
         Ok(if did { Step::Did } else { Step::Idle })
     }
 
+    /// Waits while slabs are tight and a read that takes long keeps freed ones from being used again: going on
+    /// would only use up the reserve. A journal without a free extent cannot wait: the read may wait for it.
+    async fn let_readers_leave(&mut self) {
+        let pool = self.pool.clone();
+        let held_up = |generation| {
+            let journal = pool.journal.usage();
+            pool.segments.usage().free_slabs < pool.space.destage_slabs()
+                && pool.segments.awaits_readers(generation)
+                && journal.used < journal.total
+                && !pool.health.is_failed()
+        };
+        while held_up(self.generation) {
+            pool.world.sleep(PRESSED_TICK).await;
+            self.settle();
+        }
+    }
+
     /// Destages all that is acknowledged now, and makes a checkpoint.
     async fn drain(&mut self) -> Result<(), PoolError> {
         let before = self.pool.journal.peek_sequence();
         loop {
             self.settle();
+            self.let_readers_leave().await;
             if self.checkpoint_is_due() {
                 self.checkpoint().await?;
             }

@@ -136,3 +136,41 @@ fn a_sector_that_cannot_be_read_keeps_its_block_in_the_buffer_and_nothing_else()
     });
     rig.check();
 }
+
+#[test]
+fn a_read_that_takes_long_holds_writers_up_and_does_no_harm() {
+    // What was freed could not be used again for its sake, and the reserve was used up instead.
+    let rig = Rig::new(10, 2, 16 * MIB);
+    let pool = rig.open();
+    let disks = rig.disks.clone();
+    rig.run(|world| async move {
+        let volume = create(&pool).await;
+        let write = async |round: u64| {
+            for i in 0..400u64 {
+                let block = i * 389 % 400;
+                pool.write(volume, block * 8192, vec![pattern(round << 16 | block, 8192)]).await.unwrap();
+            }
+        };
+        write(0).await;
+        pool.drain().await.unwrap();
+        let slow = Duration::from_secs(2)..=Duration::from_secs(3);
+        disks.iter().for_each(|d| d.change_faults(|f| f.latency = slow.clone()));
+        let (sender, read_ended) = one_shot();
+        let reader = pool.clone();
+        world.spawn(
+            Thread::Data(1),
+            Box::pin(async move {
+                sender.send(reader.read(volume, ByteRange::new(0, MIB)).await.map(|_| ()));
+            }),
+        );
+        world.sleep(Duration::from_millis(1)).await;
+        disks.iter().for_each(|d| d.set_faults(FaultPlan::default()));
+        for round in 1..20 {
+            write(round).await;
+        }
+        read_ended.await.unwrap().unwrap();
+        assert_eq!(read(&pool, volume, 8192, 8192).await, *pattern(19 << 16 | 1, 8192));
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}

@@ -288,6 +288,11 @@ impl SegmentTable {
         self.inner.read().quarantine.iter().any(|q| q.generation > durable)
     }
 
+    /// True when something that checkpoint `durable` no longer holds could be used again but for reads in flight.
+    pub(crate) fn awaits_readers(&self, durable: u64) -> bool {
+        self.inner.read().quarantine.iter().any(|q| q.generation <= durable)
+    }
+
     /// Every segment, free ones too.
     pub(crate) fn all(&self) -> Vec<(SegmentId, Segment)> {
         let inner = self.inner.read();
