@@ -39,23 +39,21 @@ pub enum Bug {
     ServeUnhardened = 16,
     /// Metadata pages are dropped from RAM though they are dirty.
     DropDirtyPages = 17,
-    /// What was freed is reused while reads that may look at it go on.
-    IgnoreReaders = 18,
     /// A checkpoint records a volume that is being deleted as one that lives.
-    ResurrectVolumes = 19,
+    ResurrectVolumes = 18,
     /// The journal's tail ignores a catalog transaction that is hardened and not applied.
-    TailPastCatalog = 20,
+    TailPastCatalog = 19,
     /// The last batch of a journal extent is not looked at for tears.
-    ReplayTorn = 21,
+    ReplayTorn = 20,
     /// A freed block number is used again before a checkpoint without it is durable.
-    EarlyNumberReuse = 22,
+    EarlyNumberReuse = 21,
     /// The cleaner forgets to tell the block table where it moved a block.
-    ForgetMoves = 23,
+    ForgetMoves = 22,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 22] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -73,7 +71,6 @@ impl Bug {
         Bug::RootBeforeRows,
         Bug::ServeUnhardened,
         Bug::DropDirtyPages,
-        Bug::IgnoreReaders,
         Bug::ResurrectVolumes,
         Bug::TailPastCatalog,
         Bug::ReplayTorn,

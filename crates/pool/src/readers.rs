@@ -5,7 +5,6 @@
 //!    entered in that epoch or an earlier one has left.
 //! 3. Entering never waits; the epoch advances only when the slot it will use is empty.
 
-use crate::bugs::{Bug, planted};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SLOTS: usize = 64;
@@ -55,9 +54,6 @@ impl ReaderEpochs {
         let current = self.current.load(Ordering::SeqCst);
         if epoch >= current {
             return false;
-        }
-        if planted(Bug::IgnoreReaders) {
-            return true;
         }
         let oldest = (current + 1).saturating_sub(SLOTS as u64);
         (oldest..=epoch).all(|e| self.active[e as usize % SLOTS].load(Ordering::SeqCst) == 0)

@@ -96,7 +96,9 @@ impl BootRun {
         }
         let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
         for volume in volumes {
-            self.verify(&pool, volume).await?;
+            // In the last boot all of it is read at the end.
+            let all = self.shared.boot.read_all && !self.last;
+            self.verify(&pool, volume, all).await?;
         }
         if self.shared.boot.ending == Ending::Verified && !self.is_over(&pool) {
             self.shared.world.cut_power_now();
@@ -159,8 +161,8 @@ impl BootRun {
         Ok(())
     }
 
-    /// Reads what the boot wants read of a volume before the load.
-    async fn verify(&mut self, pool: &Pool, volume: VolumeId) -> Result<(), String> {
+    /// Reads all of a volume, or what is in doubt and some of the rest.
+    async fn verify(&mut self, pool: &Pool, volume: VolumeId, all: bool) -> Result<(), String> {
         let mut ranges = Vec::new();
         {
             let model = self.shared.model.lock();
@@ -169,7 +171,7 @@ impl BootRun {
             }
             for (window, at) in model.history.windows(volume.0).iter().enumerate() {
                 for first in (0..at.sectors).step_by(READ_SECTORS as usize) {
-                    if self.shared.boot.read_all || self.rng.random_bool(0.1) {
+                    if all || self.rng.random_bool(0.1) {
                         ranges.push((window, first, READ_SECTORS.min(at.sectors - first)));
                     }
                 }
@@ -285,7 +287,7 @@ impl BootRun {
         if self.last && !violated && !self.is_over(pool) {
             let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
             for volume in volumes {
-                self.verify(pool, volume).await?;
+                self.verify(pool, volume, true).await?;
             }
             if !self.shared.damaged {
                 self.check_space(pool).await?;

@@ -238,7 +238,7 @@ impl Scenario {
             kill,
             faulty: !last && rng.random_bool(0.6),
             read_doubtful: last || ending == Ending::Verified || rng.random_bool(0.7),
-            read_all: last || rng.random_bool(0.1),
+            read_all: rng.random_bool(0.1),
             check: rng.random_bool(0.15),
             operations: (base * rng.random_range(1..=4u32) / 2) / self.clients as u32 + 1,
         }

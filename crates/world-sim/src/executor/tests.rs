@@ -89,7 +89,8 @@ fn power_cuts_keep_flushed_writes_and_undo_others_in_every_way() {
 fn a_power_cut_stops_the_run_and_the_next_boot_goes_on() {
     let world = SimWorld::new(3, SimOptions::default());
     let disk = world.disk("d", 1 << 20);
-    for cut in [PowerCut::AfterSteps(7), PowerCut::AtDiskOp(3)] {
+    let second = ByteRange::new(KIB_4 as u64, KIB_4 as u64);
+    for cut in [PowerCut::AfterSteps(7), PowerCut::AtDiskOp(3), PowerCut::AtWriteTo(second, 1)] {
         world.cut_power(cut);
         let (d, before) = (disk.clone(), world.now());
         let stopped = world.run(async move {
@@ -103,6 +104,27 @@ fn a_power_cut_stops_the_run_and_the_next_boot_goes_on() {
         assert_eq!(disk.peek(50 * KIB_4 as u64, 1)[0], 0);
     }
     assert!(world.run(async {}).is_ok());
+}
+
+#[test]
+fn a_killed_process_leaves_drives_their_caches_until_the_power_is_cut() {
+    let (mut kept, mut lost) = (0, 0);
+    for seed in 0..40 {
+        let world = SimWorld::new(seed, SimOptions::default());
+        let disk = world.disk("d", 1 << 20);
+        world.kill_process(PowerCut::AtWriteTo(ByteRange::new(4096, 4096), 1));
+        let d = disk.clone();
+        let stopped = world.run(async move {
+            write(&d, 0, 1, false).await.unwrap();
+            write(&d, 1, 2, true).await.unwrap();
+        });
+        assert!(matches!(stopped, Err(Stopped::PowerCut { .. })));
+        assert_eq!(disk.peek(0, 1)[0], 1, "completed, and still in the cache");
+        kept += u32::from(disk.peek(4096, 1)[0] == 2);
+        world.crash();
+        lost += u32::from(disk.peek(0, 1)[0] == 0);
+    }
+    assert!((1..40).contains(&kept) && (1..40).contains(&lost), "{kept} in flight kept, {lost} lost at last");
 }
 
 #[test]
