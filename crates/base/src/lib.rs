@@ -1,10 +1,11 @@
-//! The vocabulary every layer shares: identifiers, byte ranges and checksums.
+//! The vocabulary every layer shares: identifiers, byte ranges, checksums and instruments that measure.
 //!
 //! Promises: each identifier is its own type, so that a block number is never passed where a segment is
 //! meant; checksums are the ones named in the on-disk format. Does no I/O and knows no layer.
 
 mod checksum;
 mod id;
+pub mod metrics;
 mod range;
 
 pub use checksum::{Crc32c, Crc64, crc32c, crc64};
