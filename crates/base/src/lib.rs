@@ -10,7 +10,7 @@ mod range;
 
 pub use checksum::{Crc32c, Crc64, crc32c, crc64};
 pub use id::{BlockNumber, DriveId, DriveIndex, Epoch, Generation, PoolId, SegmentId, Sequence, VolumeId};
-pub use range::ByteRange;
+pub use range::{ByteRange, Extent};
 
 /// Bytes in one KiB.
 pub const KIB: u64 = 1 << 10;

@@ -45,6 +45,27 @@ impl ByteRange {
     }
 }
 
+/// A range of a volume of which all is mapped or all is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Extent {
+    /// Where.
+    pub range: ByteRange,
+    /// False: it takes no space and reads as zeroes. True: it may hold data.
+    pub mapped: bool,
+}
+
+impl Extent {
+    /// Appends to extents in order, with the last one if it goes on.
+    pub fn push(self, extents: &mut Vec<Extent>) {
+        match extents.last_mut() {
+            Some(last) if last.mapped == self.mapped && last.range.end() == self.range.offset => {
+                last.range.len += self.range.len;
+            }
+            _ => extents.push(self),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -324,6 +324,11 @@ impl Shard {
         }
     }
 
+    /// True when nothing is buffered here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
     /// The extents of a block, as they are now.
     pub(crate) fn extents(&self, key: BlockKey) -> Option<&[Extent]> {
         self.blocks.get(&key).map(|b| b.extents.as_slice())

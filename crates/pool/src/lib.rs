@@ -11,6 +11,7 @@
 //! Assumes of drives: a durable write or a flush that returned means it; other writes may be lost or torn by
 //! a power failure. `docs/architecture.md` tells how it works, `docs/format.md` what lies on the drives.
 
+mod allocation;
 mod blocks;
 mod buffer;
 pub mod bugs;

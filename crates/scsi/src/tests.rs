@@ -2,7 +2,7 @@
 
 use crate::{Command, Geometry, Port, Reply, Sense, SenseKey, Status, execute};
 use proptest::prelude::*;
-use quoin_base::ByteRange;
+use quoin_base::{ByteRange, Extent};
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
 use std::{
@@ -59,6 +59,16 @@ impl BlockDevice for Ram {
     async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {
         self.unmapped.lock().unwrap().push(range);
         self.part(range, |bytes| bytes.fill(0))
+    }
+    /// Mapped is what is not zero.
+    async fn allocation(&self, range: ByteRange, limit: usize) -> Result<Vec<Extent>, DeviceError> {
+        let mut extents = Vec::new();
+        for range in range.split(self.block_bytes.into()) {
+            let mapped = self.part(range, |bytes| bytes.iter().any(|byte| *byte != 0))?;
+            Extent { range, mapped }.push(&mut extents);
+        }
+        extents.truncate(limit);
+        Ok(extents)
     }
 }
 

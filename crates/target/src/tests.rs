@@ -2,7 +2,7 @@
 
 use crate::{Admission, Lun, Nexus, NexusName, Notice, Target, TargetError};
 use proptest::prelude::*;
-use quoin_base::ByteRange;
+use quoin_base::{ByteRange, Extent};
 use quoin_scsi::{Reply, Sense, Status};
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
@@ -48,6 +48,9 @@ impl BlockDevice for Zeroes {
     }
     async fn unmap(&self, _: ByteRange) -> Result<(), DeviceError> {
         Ok(())
+    }
+    async fn allocation(&self, range: ByteRange, _: usize) -> Result<Vec<Extent>, DeviceError> {
+        Ok(vec![Extent { range, mapped: false }])
     }
 }
 

@@ -1,6 +1,6 @@
 //! The block device a front end serves.
 
-use quoin_base::ByteRange;
+use quoin_base::{ByteRange, Extent};
 use quoin_world::Slice;
 use std::future::Future;
 use thiserror::Error;
@@ -27,6 +27,14 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn write(&self, offset: u64, data: Vec<Slice>) -> impl Future<Output = Result<(), DeviceError>> + Send;
     /// Makes a range read as zeroes and gives its space back.
     fn unmap(&self, range: ByteRange) -> impl Future<Output = Result<(), DeviceError>> + Send;
+    /// Which parts of a range are mapped: at most `limit` extents, the first from the range's beginning on,
+    /// each next one behind its predecessor and of the other kind. They may end before the range does, if it
+    /// has more extents or takes long to look through; ask again from there. None if `range` is empty or `limit` is 0.
+    fn allocation(
+        &self,
+        range: ByteRange,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Extent>, DeviceError>> + Send;
 }
 
 /// Why a block device refused or failed a request. What the host is told follows from the kind.

@@ -2,7 +2,7 @@
 
 use crate::{BlockDevice, DeviceError, PoolSlot, record::VolumeRecord};
 use parking_lot::RwLock;
-use quoin_base::{ByteRange, VolumeId};
+use quoin_base::{ByteRange, Extent, VolumeId};
 use quoin_drive::DriveError;
 use quoin_pool::{Pool, PoolError};
 use quoin_world::Slice;
@@ -127,6 +127,11 @@ impl BlockDevice for Volume {
     async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {
         let pool = self.pool_for(range)?;
         pool.unmap(self.id, range).await.map_err(|e| self.device_error(range, e))
+    }
+
+    async fn allocation(&self, range: ByteRange, limit: usize) -> Result<Vec<Extent>, DeviceError> {
+        let pool = self.pool_for(range)?;
+        pool.allocation(self.id, range, limit).await.map_err(|e| self.device_error(range, e))
     }
 }
 

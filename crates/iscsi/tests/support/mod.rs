@@ -1,6 +1,6 @@
 //! A server with volumes in RAM, on a thread of its own, and the programs that test it.
 
-use quoin_base::ByteRange;
+use quoin_base::{ByteRange, Extent};
 use quoin_iscsi::{IscsiServer, Options};
 use quoin_target::{Lun, Target};
 use quoin_volume::{BlockDevice, DeviceError};
@@ -109,6 +109,18 @@ impl BlockDevice for RamVolume {
             }
         }
         Ok(())
+    }
+
+    async fn allocation(&self, range: ByteRange, limit: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.check(range)?;
+        let chunks = self.chunks.lock().unwrap();
+        let mut extents = Vec::new();
+        for range in range.split(CHUNK_BYTES) {
+            let mapped = chunks.contains_key(&(range.offset / CHUNK_BYTES));
+            Extent { range, mapped }.push(&mut extents);
+        }
+        extents.truncate(limit);
+        Ok(extents)
     }
 }
 
