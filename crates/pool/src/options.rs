@@ -54,6 +54,8 @@ pub struct PoolOptions {
     pub metadata_bytes: u64,
     /// Metadata that may be dirty before a checkpoint is made.
     pub dirty_bytes: u64,
+    /// The most RAM the read cache takes; 0: no cache.
+    pub cache_bytes: u64,
     /// How old a buffered write gets before it is destaged though nothing presses.
     pub destage_after: Duration,
     /// How old the last checkpoint gets, when there is anything to checkpoint.
@@ -66,6 +68,7 @@ impl Default for PoolOptions {
             buffer_bytes: 256 * MIB,
             metadata_bytes: GIB,
             dirty_bytes: 64 * MIB,
+            cache_bytes: 256 * MIB,
             destage_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(30),
         }

@@ -196,6 +196,7 @@ impl Scenario {
             buffer_bytes: log_uniform(&mut rng, 256 * KIB, 6 * MIB),
             metadata_bytes: log_uniform(&mut rng, 32 * KIB, 512 * KIB),
             dirty_bytes: log_uniform(&mut rng, 96 * KIB, 256 * KIB),
+            cache_bytes: 0,
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),
         };

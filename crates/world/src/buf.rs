@@ -1,7 +1,14 @@
 //! Buffers that drives can read into and write from directly, and cheap slices of them.
 
 use parking_lot::Mutex;
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Alignment in memory of every [`Buf`], enough for direct I/O on any drive.
@@ -13,12 +20,31 @@ struct Page([u8; BUF_ALIGN_BYTES]);
 
 /// Sizes that are kept for use again, in pages: powers of two up to 1 MiB.
 const SPARE_SIZES: usize = 9;
-/// Bytes kept of each size. What is in use counts for nobody here.
-const SPARE_BYTES: usize = 16 << 20;
+
+/// Bytes kept at most in all, a quarter of it of each size. What is in use does not count here.
+static SPARE_LIMIT: AtomicUsize = AtomicUsize::new(64 << 20);
+/// Bytes kept now.
+static SPARE_HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// Memory of buffers that were dropped. Getting a page from the system costs as much as copying it does, and
 /// buffers are often dropped on another thread than the one that made them.
 static SPARE: [Mutex<Vec<Vec<Page>>>; SPARE_SIZES] = [const { Mutex::new(Vec::new()) }; SPARE_SIZES];
+
+/// Sets how many bytes of dropped buffers the process keeps for use again; 64 MiB unless said. What is kept
+/// beyond goes back to the system.
+pub fn limit_spare_bytes(bytes: usize) {
+    SPARE_LIMIT.store(bytes, Ordering::Relaxed);
+    for (size, spare) in SPARE.iter().enumerate() {
+        let buffer_bytes = BUF_ALIGN_BYTES << size;
+        let kept = bytes / 4 / buffer_bytes;
+        let surplus = {
+            let mut spare = spare.lock();
+            let kept = kept.min(spare.len());
+            spare.split_off(kept)
+        };
+        SPARE_HELD.fetch_sub(surplus.len() * buffer_bytes, Ordering::Relaxed);
+    }
+}
 
 /// The place in [`SPARE`] for buffers of so many pages.
 fn spare_size(pages: usize) -> Option<usize> {
@@ -33,7 +59,10 @@ fn pages_for(len_bytes: usize) -> (Vec<Page>, bool) {
     match spare_size(needed) {
         None => (zeroed(needed), true),
         Some(size) => match SPARE[size].lock().pop() {
-            Some(pages) => (pages, false),
+            Some(pages) => {
+                SPARE_HELD.fetch_sub(BUF_ALIGN_BYTES << size, Ordering::Relaxed);
+                (pages, false)
+            }
             None => (zeroed(1 << size), true),
         },
     }
@@ -106,8 +135,12 @@ impl Drop for Buf {
         let Some(size) = spare_size(self.pages.len()).filter(|size| self.pages.len() == 1 << size) else {
             return;
         };
+        let (buffer_bytes, limit) = (BUF_ALIGN_BYTES << size, SPARE_LIMIT.load(Ordering::Relaxed));
         let mut spare = SPARE[size].lock();
-        if spare.len() << size < SPARE_BYTES / BUF_ALIGN_BYTES {
+        let fits = (spare.len() + 1) * buffer_bytes <= limit / 4
+            && SPARE_HELD.load(Ordering::Relaxed) + buffer_bytes <= limit;
+        if fits {
+            SPARE_HELD.fetch_add(buffer_bytes, Ordering::Relaxed);
             spare.push(std::mem::take(&mut self.pages));
         }
     }
@@ -189,6 +222,16 @@ mod tests {
         assert_eq!(slice.slice(8192, 512)[0], 7);
         assert_eq!(slice.slice(512, 8192).slice(7680, 512)[0], 7);
         assert!(Buf::zeroed(0).is_empty());
+    }
+
+    #[test]
+    fn no_more_is_kept_than_the_limit() {
+        limit_spare_bytes(1 << 20);
+        let buffers: Vec<_> = (0..1000).map(|_| Buf::zeroed(8192)).collect();
+        drop(buffers);
+        assert!(SPARE_HELD.load(Ordering::Relaxed) <= 1 << 20);
+        assert!(SPARE[1].lock().len() * 8192 <= 1 << 18);
+        limit_spare_bytes(64 << 20);
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod completion;
 mod disk;
 mod sync;
 
-pub use buf::{BUF_ALIGN_BYTES, Buf, Slice};
+pub use buf::{BUF_ALIGN_BYTES, Buf, Slice, limit_spare_bytes};
 pub use completion::{Completer, Completion};
 pub use disk::{Disk, DiskError, DiskOp};
 pub use sync::{AsyncMutex, AsyncMutexGuard, Event, OneShot, OneShotSender, one_shot};

@@ -19,6 +19,7 @@ pub(crate) fn options() -> PoolOptions {
         buffer_bytes: MIB,
         metadata_bytes: MIB,
         dirty_bytes: 256 << 10,
+        cache_bytes: MIB,
         destage_after: Duration::from_millis(50),
         checkpoint_after: Duration::from_millis(500),
     }

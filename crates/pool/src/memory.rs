@@ -1,0 +1,90 @@
+//! How a limit on the process's RAM is divided.
+
+use crate::PoolOptions;
+use quoin_base::{GIB, MIB};
+
+/// The shares of a memory limit, in bytes. They add up to the limit.
+///
+/// What is counted: data in the write buffer and the read cache, metadata pages, the data of commands in
+/// flight, and memory kept for use again. The allowance for the process is for what is not: code, threads,
+/// indices, the catalog, the segment table, what the allocator loses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryShares {
+    /// Set aside for the process itself.
+    pub process_bytes: u64,
+    /// Data of commands in flight, all sessions together.
+    pub sessions_bytes: u64,
+    /// Dropped buffers kept for use again: for [`quoin_world::limit_spare_bytes`].
+    pub spare_bytes: u64,
+    /// [`PoolOptions::buffer_bytes`].
+    pub buffer_bytes: u64,
+    /// [`PoolOptions::metadata_bytes`].
+    pub metadata_bytes: u64,
+    /// [`PoolOptions::dirty_bytes`]. Counted beside the metadata, for a checkpoint writes a copy.
+    pub dirty_bytes: u64,
+    /// [`PoolOptions::cache_bytes`]: what remains.
+    pub cache_bytes: u64,
+}
+
+impl MemoryShares {
+    /// Divides `limit_bytes`, or [`PoolOptions::LEAST_MEMORY_BYTES`] if that is more.
+    pub fn of_limit(limit_bytes: u64) -> Self {
+        let limit = limit_bytes.max(PoolOptions::LEAST_MEMORY_BYTES);
+        let process_bytes = 24 * MIB + limit / 32;
+        let rest = limit - process_bytes;
+        let sessions_bytes = (rest / 8).min(512 * MIB);
+        let spare_bytes = (rest / 16).min(64 * MIB);
+        let buffer_bytes = (rest / 4).min(256 * MIB);
+        let metadata_bytes = (rest / 4).min(GIB);
+        let dirty_bytes = (metadata_bytes / 4).min(64 * MIB);
+        let cache_bytes = rest - sessions_bytes - spare_bytes - buffer_bytes - metadata_bytes - dirty_bytes;
+        Self {
+            process_bytes,
+            sessions_bytes,
+            spare_bytes,
+            buffer_bytes,
+            metadata_bytes,
+            dirty_bytes,
+            cache_bytes,
+        }
+    }
+}
+
+impl PoolOptions {
+    /// The least limit that is divided; below it the parts would be too small to work with.
+    pub const LEAST_MEMORY_BYTES: u64 = 64 * MIB;
+
+    /// Options for a pool in a process that is to take about `limit_bytes` of RAM in all; a limit below
+    /// [`PoolOptions::LEAST_MEMORY_BYTES`] counts as that. The other shares are in [`MemoryShares`].
+    pub fn of_memory_limit(limit_bytes: u64) -> Self {
+        let MemoryShares { buffer_bytes, metadata_bytes, dirty_bytes, cache_bytes, .. } =
+            MemoryShares::of_limit(limit_bytes);
+        Self { buffer_bytes, metadata_bytes, dirty_bytes, cache_bytes, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_add_up_to_the_limit_and_each_has_something() {
+        for limit in [0, 64 * MIB, 65 * MIB, 256 * MIB, GIB, 4 * GIB, 100 * GIB] {
+            let s = MemoryShares::of_limit(limit);
+            let parts = [
+                s.process_bytes,
+                s.sessions_bytes,
+                s.spare_bytes,
+                s.buffer_bytes,
+                s.metadata_bytes,
+                s.dirty_bytes,
+                s.cache_bytes,
+            ];
+            assert_eq!(parts.iter().sum::<u64>(), limit.max(PoolOptions::LEAST_MEMORY_BYTES));
+            assert!(parts.iter().all(|&part| part >= 2 * MIB), "{limit}: {s:?}");
+            assert!(s.dirty_bytes < s.metadata_bytes);
+            let options = PoolOptions::of_memory_limit(limit);
+            assert_eq!((options.cache_bytes, options.buffer_bytes), (s.cache_bytes, s.buffer_bytes));
+        }
+    }
+}
