@@ -12,16 +12,15 @@ use crate::{
     label::Copy,
     probe::{probe, read_copies, require_len, tail},
 };
-use parking_lot::Mutex;
 use quoin_base::{DriveIndex, Epoch};
-use quoin_world::{AsyncMutex, Buf, Completion, Disk, DiskError, DiskOp, Event, Slice};
+use quoin_world::{
+    AsyncMutex, Buf, Completion, Disk, DiskError, DiskOp, Event, Mutex, Slice,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 use std::{
     collections::VecDeque,
     future::Future,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, OnceLock},
 };
 
 const ZEROES_BYTES: u64 = 1 << 20;

@@ -15,18 +15,13 @@ use crate::{
     journal::{Batch, JournalPlace},
 };
 use hashbrown::HashMap;
-use parking_lot::{Mutex, MutexGuard};
 use quoin_base::{MIB, SECTOR_BYTES, Sequence, VolumeId};
-use quoin_world::Slice;
-use rustc_hash::FxBuildHasher;
-use std::{
-    collections::VecDeque,
-    hash::BuildHasher,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use quoin_world::{
+    Mutex, MutexGuard, Slice,
+    atomic::{AtomicU64, Ordering},
 };
+use rustc_hash::FxBuildHasher;
+use std::{collections::VecDeque, hash::BuildHasher, sync::Arc};
 
 pub(crate) const SHARDS: usize = 256;
 /// How often all shards are gone through for one batch of destage.

@@ -18,16 +18,16 @@ use futures_util::{
     future::{Either, select},
     stream,
 };
-use parking_lot::Mutex;
 use quoin_base::Sequence;
-use quoin_world::{Event, Nanos, OneShotSender, one_shot};
+use quoin_world::{
+    Event, Mutex, Nanos, OneShotSender,
+    atomic::{AtomicBool, Ordering},
+    one_shot,
+};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 

@@ -2,12 +2,11 @@
 //! after such a failure nobody knows what the drive holds.
 
 use crate::error::PoolError;
-use parking_lot::Mutex;
-use quoin_world::Event;
-use std::sync::{
-    Arc,
+use quoin_world::{
+    Event, Mutex,
     atomic::{AtomicBool, Ordering},
 };
+use std::sync::Arc;
 
 /// Whether a pool serves.
 #[derive(Clone, Debug, PartialEq, Eq)]

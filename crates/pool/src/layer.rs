@@ -2,7 +2,7 @@
 
 use crate::meta::LayerImage;
 use quoin_base::VolumeId;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use quoin_world::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(crate) struct Layer {
     pub volume: VolumeId,

@@ -15,16 +15,12 @@ use crate::{
     space::Space,
     stats::{Counters, RecoveryStats},
 };
-use parking_lot::{Mutex, RwLock};
 use quoin_base::{PoolId, Sequence, VolumeId, crc32c};
-use quoin_world::{AsyncMutex, Buf, Event, World};
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
+use quoin_world::{
+    AsyncMutex, Buf, Event, Mutex, RwLock, World,
+    atomic::{AtomicU32, AtomicU64, Ordering},
 };
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The longest catalog transaction, encoded.
 const MAX_TRANSACTION_BYTES: usize = 64 * 1024;

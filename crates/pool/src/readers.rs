@@ -5,7 +5,7 @@
 //!    entered in that epoch or an earlier one has left.
 //! 3. Entering never waits; the epoch advances only when the slot it will use is empty.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use quoin_world::atomic::{AtomicU64, Ordering};
 
 const SLOTS: usize = 64;
 

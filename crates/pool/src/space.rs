@@ -6,7 +6,7 @@
 
 use crate::options::PoolOptions;
 use quoin_base::SECTOR_BYTES;
-use std::sync::atomic::{AtomicU64, Ordering};
+use quoin_world::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Space {
     /// What all data segments but the reserve hold when they are filled without gaps.

@@ -2,10 +2,8 @@
 
 use crate::pool::Pool;
 use quoin_base::VolumeId;
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use quoin_world::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 #[derive(Default)]
 pub(crate) struct Counters {

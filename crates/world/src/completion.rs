@@ -1,7 +1,6 @@
 //! The future of one disk operation.
 
-use crate::{Buf, DiskError};
-use parking_lot::Mutex;
+use crate::{Buf, DiskError, Mutex};
 use std::{
     future::Future,
     pin::Pin,

@@ -11,11 +11,13 @@
 mod buf;
 mod completion;
 mod disk;
+mod lock;
 mod sync;
 
 pub use buf::{BUF_ALIGN_BYTES, Buf, Slice, limit_spare_bytes};
 pub use completion::{Completer, Completion};
 pub use disk::{Disk, DiskError, DiskOp};
+pub use lock::{Mutex, MutexGuard, RwLock, atomic};
 pub use sync::{AsyncMutex, AsyncMutexGuard, Event, OneShot, OneShotSender, one_shot};
 
 use std::{future::Future, pin::Pin, time::Duration};

@@ -1,6 +1,6 @@
 //! Waiting without a runtime: an event, a one-shot value, and a fair lock that may be held across awaits.
 
-use parking_lot::Mutex;
+use crate::Mutex;
 use std::{
     collections::VecDeque,
     future::{Future, poll_fn},

@@ -7,17 +7,13 @@ use crate::{
     format::{BATCH_MAGIC, BatchHeader, EXTENT_MAGIC, ExtentHeader, PAGE_BYTES, RecordHeader, zeroed},
     write::copied,
 };
-use parking_lot::Mutex;
 use quoin_base::{Sequence, crc32c};
 use quoin_drive::FORMAT_VERSION;
-use quoin_world::{Buf, Event, Slice};
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
-    },
+use quoin_world::{
+    Buf, Event, Mutex, Slice,
+    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
+use std::{collections::VecDeque, sync::Arc};
 use zerocopy::{
     IntoBytes,
     little_endian::{U16, U32, U64},

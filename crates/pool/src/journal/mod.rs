@@ -23,14 +23,13 @@ use crate::{
     format::PAGE_BYTES,
     health::Health,
 };
-use parking_lot::Mutex;
 use quoin_base::{Epoch, PoolId, Sequence};
 use quoin_stripe::Columns;
-use quoin_world::{Event, Thread, World};
-use std::sync::{
-    Arc,
+use quoin_world::{
+    Event, Mutex, Thread, World,
     atomic::{AtomicU64, Ordering},
 };
+use std::sync::Arc;
 
 /// Room kept in the journal for a record about to be appended.
 pub(crate) struct Room<'a> {

@@ -4,8 +4,8 @@
 //! is hardened. A checkpoint writes the whole catalog as one byte string; it is small.
 
 use crate::error::PoolError;
-use parking_lot::Mutex;
 use quoin_base::VolumeId;
+use quoin_world::Mutex;
 use std::collections::BTreeMap;
 
 /// What sort of object a catalog entry is. Numbers belong to the layers above and are never given another

@@ -17,20 +17,13 @@ use crate::{
     segment_io::SegmentIo,
 };
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 use quoin_base::crc64;
-use quoin_world::Buf;
-use rustc_hash::FxBuildHasher;
-use std::{
-    collections::BTreeSet,
-    future::Future,
-    hash::BuildHasher,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+use quoin_world::{
+    Buf, Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
+use rustc_hash::FxBuildHasher;
+use std::{collections::BTreeSet, future::Future, hash::BuildHasher, pin::Pin, sync::Arc};
 
 const SHARDS: usize = 64;
 

@@ -14,10 +14,10 @@ use crate::{
     },
     readers::ReaderEpochs,
 };
-use parking_lot::RwLock;
 use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
 use quoin_drive::Drive;
 use quoin_stripe::{Column, Geometry};
+use quoin_world::RwLock;
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
