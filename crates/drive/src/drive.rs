@@ -14,7 +14,7 @@ use crate::{
 };
 use quoin_base::{DriveIndex, Epoch};
 use quoin_world::{
-    AsyncMutex, Buf, Completion, Disk, DiskError, DiskOp, Event, Mutex, Slice,
+    AsyncMutex, Buf, Completion, Disk, DiskError, DiskInstruments, DiskOp, Event, Mutex, Slice,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 use std::{
@@ -207,6 +207,11 @@ impl Drive {
     /// True once a write or flush has failed; writes and flushes are refused from then on.
     pub fn is_failed(&self) -> bool {
         self.state.failed.get().is_some()
+    }
+
+    /// What its disk's operations took; `None` if the disk does not measure it.
+    pub fn latencies(&self) -> Option<&DiskInstruments> {
+        self.disk.instruments()
     }
 
     /// What it has done since it was opened.

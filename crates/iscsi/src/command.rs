@@ -9,6 +9,7 @@ use quoin_target::{Admission, Request};
 use quoin_volume::BlockDevice;
 use quoin_world::{Buf, OneShot, OneShotSender, Slice};
 use std::{collections::VecDeque, rc::Rc};
+use tokio::time::Instant;
 
 /// Everything the initiator said of a command except its CDB.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct Head {
     /// Expected Data Transfer Length, from the initiator.
     pub(crate) out_bytes: u32,
     pub(crate) immediate: bool,
+    /// When it came: one moment for all that came with one read of the socket.
+    pub(crate) received: Instant,
 }
 
 impl Head {
@@ -94,6 +97,7 @@ pub(crate) enum Work<D> {
         request: Request<D>,
         data: Vec<Slice>,
         in_bytes: u32,
+        received: Instant,
     },
     /// Answer a task management request once everything it aborted has ended.
     Abort {
@@ -111,8 +115,10 @@ pub(crate) enum Finished {
 
 pub(crate) async fn perform<D: BlockDevice>(work: Work<D>) -> Finished {
     match work {
-        Work::Command { itt, request, data, in_bytes } => {
-            Finished::Command { itt, reply: request.run(data, in_bytes.into()).await }
+        Work::Command { itt, request, data, in_bytes, received } => {
+            let reply = request.run(data, in_bytes.into()).await;
+            request.count(&reply, received.elapsed());
+            Finished::Command { itt, reply }
         }
         Work::Abort { itt, ended, close } => {
             for end in ended {
@@ -253,8 +259,8 @@ impl<D: BlockDevice> Gathering<D> {
         match self.then {
             Then::Answer(reply) => Ready::Answer(reply),
             Then::Run(request) => {
-                let (itt, in_bytes) = (head.itt, head.in_bytes);
-                Ready::Run(Work::Command { itt, request, data: join(self.parts), in_bytes })
+                let Head { itt, in_bytes, received, .. } = *head;
+                Ready::Run(Work::Command { itt, request, data: join(self.parts), in_bytes, received })
             }
         }
     }

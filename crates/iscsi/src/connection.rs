@@ -61,7 +61,7 @@ impl<D: BlockDevice> Connection<'_, D> {
             session.complete(finished);
             running.extend(session.started.drain(..).map(perform));
         }
-        self.server.metrics.add(&mut session.counted);
+        session.tell(&self.server.metrics);
         outcome
     }
 
@@ -232,7 +232,7 @@ impl<D: BlockDevice> Connection<'_, D> {
                 running.extend(session.started.drain(..).map(&start));
             }
             let flushed = session.out.poll_flush(&mut self.stream, cx)?.is_ready();
-            self.server.metrics.add(&mut session.counted);
+            session.tell(&self.server.metrics);
             if let Some(end) = session.end().filter(|end| flushed || *end == End::Reinstated) {
                 return Poll::Ready(end.into());
             }
@@ -249,7 +249,10 @@ impl<D: BlockDevice> Connection<'_, D> {
             }
             match ready!(self.receive.poll_fill(&mut self.stream, cx))? {
                 0 => return Poll::Ready(Err(IscsiError::Closed)),
-                _ => self.heard = true,
+                _ => {
+                    self.heard = true;
+                    session.now = Instant::now();
+                }
             }
         }
     }

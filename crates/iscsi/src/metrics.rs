@@ -42,6 +42,8 @@ counters! {
     logins_failed,
     /// SCSI commands received.
     commands,
+    /// SCSI commands answered with another status than GOOD.
+    failures,
     /// Bytes of data sent to initiators.
     read_bytes,
     /// Bytes of data received from initiators.

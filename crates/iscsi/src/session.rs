@@ -8,7 +8,7 @@
 use crate::{
     command::{Finished, Gathering, Head, Ready, Stage, Task, Work},
     login::{Established, SessionKind},
-    metrics::MetricsSnapshot,
+    metrics::{Metrics, MetricsSnapshot},
     params::{Answer, Params},
     pdu::{
         AsyncMessage, Bhs, CONTINUE, DataIn, DataOut, FINAL, Framing, LogoutRequest, LogoutResponse, NO_TAG,
@@ -19,10 +19,11 @@ use crate::{
     transmit::Transmit,
 };
 use quoin_scsi::{Reply, Sense, Status};
-use quoin_target::{Nexus, Notice};
+use quoin_target::{Done, Nexus, Notice};
 use quoin_volume::BlockDevice;
 use quoin_world::Slice;
 use std::collections::{BTreeMap, VecDeque};
+use tokio::time::Instant;
 use zerocopy::IntoBytes;
 
 /// Commands a session may have outstanding.
@@ -77,6 +78,10 @@ pub(crate) struct Session<D: BlockDevice> {
     text: Vec<u8>,
     end: Option<End>,
     pub(crate) counted: MetricsSnapshot,
+    /// When what is being taken came.
+    pub(crate) now: Instant,
+    /// Commands outstanding when it last told what it did.
+    told_outstanding: usize,
 }
 
 impl<D: BlockDevice> Session<D> {
@@ -99,6 +104,8 @@ impl<D: BlockDevice> Session<D> {
             text: Vec::new(),
             end: None,
             counted: MetricsSnapshot::default(),
+            now: Instant::now(),
+            told_outstanding: 0,
         }
     }
 
@@ -118,6 +125,22 @@ impl<D: BlockDevice> Session<D> {
     /// Why the session is over, once everything queued is sent.
     pub(crate) fn end(&self) -> Option<End> {
         self.end
+    }
+
+    /// Adds what it did since it last told to the server's counters and to those of the initiator.
+    pub(crate) fn tell(&mut self, metrics: &Metrics) {
+        if let Some(nexus) = &self.nexus {
+            let outstanding = self.tasks.len();
+            nexus.traffic().add(Done {
+                commands: self.counted.commands,
+                errors: self.counted.failures,
+                read_bytes: self.counted.read_bytes,
+                written_bytes: self.counted.written_bytes,
+                outstanding: outstanding as i64 - self.told_outstanding as i64,
+            });
+            self.told_outstanding = outstanding;
+        }
+        metrics.add(&mut self.counted);
     }
 
     pub(crate) fn end_with(&mut self, end: End) {
@@ -228,7 +251,7 @@ impl<D: BlockDevice> Session<D> {
             return self.reject(RejectReason::InvalidField, bhs);
         }
         self.counted.written_bytes += u64::from(sent);
-        let head = Head { itt, lun: command.lun, in_bytes, out_bytes, immediate };
+        let head = Head { itt, lun: command.lun, in_bytes, out_bytes, immediate, received: self.now };
         let admission = match (intact, reads && writes) {
             (false, _) => quoin_target::Admission::Done(Reply::check(Sense::PROTOCOL_SERVICE_CRC_ERROR)),
             (_, true) => quoin_target::Admission::Done(Reply::check(Sense::INVALID_FIELD_IN_CDB)),
@@ -358,6 +381,7 @@ impl<D: BlockDevice> Session<D> {
         let residual = u32::try_from(residual).unwrap_or(u32::MAX);
         let data = std::mem::take(&mut reply.data);
         let is_good = reply.status == Status::Good;
+        self.counted.failures += u64::from(!is_good);
         let has_status = self.data_in(head, data, is_good.then_some((residual_flag, residual)));
         if has_status {
             return;

@@ -3,6 +3,7 @@
 use crate::{
     Lun, Nexus, NexusName, TargetError,
     nexus::{Notice, Shared},
+    traffic::Ledger,
 };
 use parking_lot::Mutex;
 use quoin_scsi::Port;
@@ -20,20 +21,21 @@ use uuid::Uuid;
 /// The target portal group of every portal: there is one.
 const PORTAL_GROUP: u16 = 1;
 
-struct Host<D> {
+pub(crate) struct Host<D> {
     initiators: BTreeSet<String>,
     luns: BTreeMap<Lun, Arc<D>>,
 }
 
-struct State<D> {
+pub(crate) struct State<D> {
     hosts: BTreeMap<String, Host<D>>,
-    sessions: BTreeMap<NexusName, Arc<Shared>>,
+    pub(crate) sessions: BTreeMap<NexusName, Arc<Shared>>,
+    pub(crate) traffic: Ledger,
 }
 
 /// A target: its name, hosts, mappings and sessions. Shared by all threads.
 pub struct Target<D> {
     port: Port,
-    state: Mutex<State<D>>,
+    pub(crate) state: Mutex<State<D>>,
     /// Counts changes of hosts and mappings.
     version: AtomicU64,
     sessions_opened: AtomicU64,
@@ -101,7 +103,11 @@ impl<D: BlockDevice> Target<D> {
     pub fn new(iqn: &str) -> Arc<Self> {
         Arc::new(Self {
             port: Port { target_name: normal(iqn), group: PORTAL_GROUP },
-            state: Mutex::new(State { hosts: BTreeMap::new(), sessions: BTreeMap::new() }),
+            state: Mutex::new(State {
+                hosts: BTreeMap::new(),
+                sessions: BTreeMap::new(),
+                traffic: Ledger::default(),
+            }),
             version: AtomicU64::new(1),
             sessions_opened: AtomicU64::new(0),
             session_ended: Event::new(),
@@ -142,6 +148,8 @@ impl<D: BlockDevice> Target<D> {
             .entry(host.to_string())
             .or_insert_with(|| Host { initiators: BTreeSet::new(), luns: BTreeMap::new() })
             .initiators = initiators;
+        state.prune_traffic();
+        drop(state);
         self.changed();
         Ok(())
     }
@@ -151,8 +159,11 @@ impl<D: BlockDevice> Target<D> {
     /// # Errors
     /// No such host.
     pub fn remove_host(&self, host: &str) -> Result<(), TargetError> {
-        let removed = self.state.lock().hosts.remove(host);
+        let mut state = self.state.lock();
+        let removed = state.hosts.remove(host);
         removed.ok_or_else(|| TargetError::NoSuchHost { host: host.to_string() })?;
+        state.prune_traffic();
+        drop(state);
         self.changed();
         Ok(())
     }
@@ -223,7 +234,8 @@ impl<D: BlockDevice> Target<D> {
     pub async fn connect(self: &Arc<Self>, name: NexusName, address: String, since_ms: u64) -> Nexus<D> {
         let name = NexusName { initiator: normal(&name.initiator), ..name };
         let id = self.sessions_opened.fetch_add(1, Ordering::Relaxed);
-        let shared = Arc::new(Shared::new(id, name, address, since_ms));
+        let traffic = self.state.lock().traffic_of(&name);
+        let shared = Arc::new(Shared::new(id, name, address, since_ms, traffic));
         self.session_ended
             .until(|| {
                 let mut state = self.state.lock();
@@ -278,7 +290,7 @@ impl<D> State<D> {
         self.hosts.get_mut(host).ok_or_else(|| TargetError::NoSuchHost { host: host.to_string() })
     }
 
-    fn host_of(&self, initiator: &str) -> Option<(&String, &Host<D>)> {
+    pub(crate) fn host_of(&self, initiator: &str) -> Option<(&String, &Host<D>)> {
         self.hosts.iter().find(|(_, host)| host.initiators.contains(initiator))
     }
 }

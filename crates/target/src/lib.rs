@@ -13,11 +13,13 @@ mod error;
 mod hosts;
 mod lun;
 mod nexus;
+mod traffic;
 
 pub use error::TargetError;
 pub use hosts::{HostView, Mapping, SessionView, Target};
 pub use lun::Lun;
 pub use nexus::{Admission, Nexus, NexusName, Notice, Notices, Request};
+pub use traffic::{Done, Traffic, TrafficView};
 
 #[cfg(test)]
 mod tests;

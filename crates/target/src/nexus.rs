@@ -1,9 +1,9 @@
 //! An I_T nexus: one session of one initiator, its view of the units and their unit attentions.
 
-use crate::{Lun, Target};
+use crate::{Lun, Target, Traffic};
 use parking_lot::Mutex;
-use quoin_scsi::{Command, Geometry, Reply, Sense, Transfer, execute, no_unit_inquiry, report_luns};
-use quoin_volume::BlockDevice;
+use quoin_scsi::{Command, Geometry, Reply, Sense, Status, Transfer, execute, no_unit_inquiry, report_luns};
+use quoin_volume::{BlockDevice, Operation};
 use quoin_world::{Event, OneShot, OneShotSender, Slice};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,6 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -53,15 +54,22 @@ pub(crate) struct Shared {
     pub(crate) name: NexusName,
     pub(crate) address: String,
     pub(crate) since_ms: u64,
+    pub(crate) traffic: Arc<Traffic>,
     notices: Mutex<VecDeque<Notice>>,
     has_notices: AtomicBool,
     event: Event,
 }
 
 impl Shared {
-    pub(crate) fn new(id: u64, name: NexusName, address: String, since_ms: u64) -> Self {
+    pub(crate) fn new(
+        id: u64,
+        name: NexusName,
+        address: String,
+        since_ms: u64,
+        traffic: Arc<Traffic>,
+    ) -> Self {
         let (notices, has_notices, event) = (Mutex::default(), AtomicBool::new(false), Event::new());
-        Self { id, name, address, since_ms, notices, has_notices, event }
+        Self { id, name, address, since_ms, traffic, notices, has_notices, event }
     }
 
     pub(crate) fn notify(&self, notice: Notice) {
@@ -131,8 +139,26 @@ impl<D: BlockDevice> Request<D> {
     }
 
     /// Runs the command with the data the initiator sent; it takes up to `in_limit_bytes`.
-    pub async fn run(self, data: Vec<Slice>, in_limit_bytes: u64) -> Reply {
+    pub async fn run(&self, data: Vec<Slice>, in_limit_bytes: u64) -> Reply {
         execute(self.command, &*self.device, self.target.port(), data, in_limit_bytes).await
+    }
+
+    /// Counts the command with its unit. `latency` is the time from its arrival to `reply`.
+    pub fn count(&self, reply: &Reply, latency: Duration) {
+        let Some(instruments) = self.device.instruments() else { return };
+        let (operation, bytes) = match self.command {
+            Command::Read(_) => (Operation::Read, reply.data.iter().map(|slice| slice.len() as u64).sum()),
+            Command::Write(_) | Command::WriteAndVerify(_) => (Operation::Write, self.transfer.out_bytes),
+            Command::WriteSame { extent, .. } => {
+                (Operation::Write, u64::from(extent.blocks) * u64::from(self.device.block_bytes()))
+            }
+            Command::Unmap { .. } => (Operation::Unmap, 0),
+            _ => return,
+        };
+        match reply.status {
+            Status::Good => instruments.answered(operation, bytes, latency),
+            _ => instruments.failed(operation, latency),
+        }
     }
 }
 
@@ -151,6 +177,11 @@ impl<D: BlockDevice> Nexus<D> {
     /// The initiator and its session.
     pub fn name(&self) -> &NexusName {
         &self.shared.name
+    }
+
+    /// Where the session counts what it does.
+    pub fn traffic(&self) -> &Traffic {
+        &self.shared.traffic
     }
 
     /// Where to wait for what happens elsewhere.

@@ -1,10 +1,10 @@
 //! Hosts, mappings and the attentions of sessions.
 
-use crate::{Admission, Lun, Nexus, NexusName, Notice, Target, TargetError};
+use crate::{Admission, Done, Lun, Nexus, NexusName, Notice, Target, TargetError};
 use proptest::prelude::*;
 use quoin_base::{ByteRange, Extent};
 use quoin_scsi::{Reply, Sense, Status};
-use quoin_volume::{BlockDevice, DeviceError};
+use quoin_volume::{BlockDevice, DeviceError, Instruments};
 use quoin_world::Slice;
 use std::{
     pin::pin,
@@ -13,17 +13,19 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 use uuid::Uuid;
 
 struct Zeroes {
     number: u128,
     size_bytes: AtomicU64,
+    instruments: Instruments,
 }
 
 impl Zeroes {
     fn new(number: u128) -> Arc<Self> {
-        Arc::new(Self { number, size_bytes: AtomicU64::new(1 << 20) })
+        Arc::new(Self { number, size_bytes: AtomicU64::new(1 << 20), instruments: Instruments::default() })
     }
 }
 
@@ -39,6 +41,9 @@ impl BlockDevice for Zeroes {
     }
     fn block_bytes(&self) -> u32 {
         512
+    }
+    fn instruments(&self) -> Option<&Instruments> {
+        Some(&self.instruments)
     }
     async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
         Ok(vec![Slice::copy_of(&vec![0; range.len as usize])])
@@ -209,4 +214,45 @@ proptest! {
         let mut nexus = connect(&one_host(), HOST, 1);
         let _ = nexus.admit(number, &cdb);
     }
+}
+
+#[test]
+fn a_command_counts_with_its_unit_and_its_initiator() {
+    let target = Target::new("iqn.2026-11.test:t");
+    target.set_host("h", &[HOST.to_string()]).unwrap();
+    let volume = Zeroes::new(1);
+    target.map("h", lun(0), volume.clone()).unwrap();
+    let mut known = connect(&target, HOST, 1);
+    let stranger = connect(&target, "iqn.2026-11.test:other", 2);
+    assert_eq!(sense(&mut known, 0), Some(Sense::POWER_ON_OCCURRED));
+
+    let mut count = |cdb: &[u8]| {
+        let Admission::Run(request) = known.admit(lun(0).to_wire(), cdb) else {
+            panic!("{cdb:?} is answered at once")
+        };
+        let reply = now(request.run(Vec::new(), 4096));
+        request.count(&reply, Duration::from_micros(70));
+        reply.status
+    };
+    let read = [0x28, 0, 0, 0, 0, 0, 0, 0, 8, 0];
+    assert_eq!(count(&read), Status::Good);
+    let unmap_without_list = [0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0];
+    assert_eq!(count(&unmap_without_list), Status::CheckCondition);
+    assert_eq!(count(&READY), Status::Good);
+    let measured = volume.instruments.snapshot();
+    assert_eq!((measured.read.bytes, measured.read.errors, measured.read.latency.count()), (4096, 0, 1));
+    assert_eq!(measured.read.latency.sum(), Duration::from_micros(70));
+    assert_eq!((measured.unmap.errors, measured.unmap.latency.count()), (1, 1));
+    assert_eq!(measured.write.latency.count(), 0);
+
+    known.traffic().add(Done { commands: 3, errors: 1, read_bytes: 4096, written_bytes: 0, outstanding: 2 });
+    stranger.traffic().add(Done { commands: 1, ..Done::default() });
+    let traffic = target.traffic();
+    let of =
+        |index: usize| (traffic[index].initiator.clone(), traffic[index].commands, traffic[index].sessions);
+    assert_eq!(of(0), (Some(("h".to_owned(), HOST.to_owned())), 3, 1));
+    assert_eq!((traffic[0].errors, traffic[0].read_bytes, traffic[0].outstanding), (1, 4096, 2));
+    assert_eq!(of(1), (None, 1, 1));
+    target.remove_host("h").unwrap();
+    assert_eq!(target.traffic().len(), 1, "nobody is known any more");
 }

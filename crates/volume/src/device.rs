@@ -1,5 +1,6 @@
 //! The block device a front end serves.
 
+use crate::Instruments;
 use quoin_base::{ByteRange, Extent};
 use quoin_world::Slice;
 use std::future::Future;
@@ -19,6 +20,10 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn size_bytes(&self) -> u64;
     /// Its logical block: 512 or 4096 bytes.
     fn block_bytes(&self) -> u32;
+    /// Where a front end that serves it counts what hosts ask for; `None` if nobody wants to know.
+    fn instruments(&self) -> Option<&Instruments> {
+        None
+    }
     /// Reads a range: the slices, one after the other, are its content. Unmapped blocks read as zeroes.
     fn read(&self, range: ByteRange) -> impl Future<Output = Result<Vec<Slice>, DeviceError>> + Send;
     /// Writes the slices one after the other from byte `offset` on. Each slice starts at a multiple of 512

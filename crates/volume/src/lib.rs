@@ -7,6 +7,7 @@
 
 mod device;
 mod error;
+mod instruments;
 mod name;
 mod record;
 mod slot;
@@ -15,6 +16,7 @@ mod volumes;
 
 pub use device::{BlockDevice, DeviceError};
 pub use error::VolumeError;
+pub use instruments::{Instruments, InstrumentsSnapshot, Operation, OperationSnapshot};
 pub use name::{BadName, NAME_LEN_MAX, check_name};
 pub use record::VOLUME_OBJECT;
 pub use slot::PoolSlot;

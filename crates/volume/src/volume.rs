@@ -1,6 +1,6 @@
 //! One volume: a named, sized address space of the pool.
 
-use crate::{BlockDevice, DeviceError, PoolSlot, record::VolumeRecord};
+use crate::{BlockDevice, DeviceError, Instruments, PoolSlot, record::VolumeRecord};
 use parking_lot::RwLock;
 use quoin_base::{ByteRange, Extent, VolumeId};
 use quoin_drive::DriveError;
@@ -25,6 +25,7 @@ pub struct Volume {
     name: RwLock<String>,
     size_bytes: AtomicU64,
     deleted: AtomicBool,
+    instruments: Instruments,
 }
 
 impl Volume {
@@ -38,6 +39,7 @@ impl Volume {
             name: RwLock::new(record.name.clone()),
             size_bytes: AtomicU64::new(record.size_bytes),
             deleted: AtomicBool::new(false),
+            instruments: Instruments::default(),
         }
     }
 
@@ -113,6 +115,10 @@ impl BlockDevice for Volume {
         self.block_bytes
     }
 
+    fn instruments(&self) -> Option<&Instruments> {
+        Some(&self.instruments)
+    }
+
     async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
         let pool = self.pool_for(range)?;
         pool.read(self.id, range).await.map_err(|e| self.device_error(range, e))
@@ -126,7 +132,9 @@ impl BlockDevice for Volume {
 
     async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {
         let pool = self.pool_for(range)?;
-        pool.unmap(self.id, range).await.map_err(|e| self.device_error(range, e))
+        pool.unmap(self.id, range).await.map_err(|e| self.device_error(range, e))?;
+        self.instruments.unmapped(range.len);
+        Ok(())
     }
 
     async fn allocation(&self, range: ByteRange, limit: usize) -> Result<Vec<Extent>, DeviceError> {

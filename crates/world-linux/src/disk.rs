@@ -1,7 +1,7 @@
 //! Files and block devices as disks.
 
 use crate::{OpenError, ring};
-use quoin_world::{Completion, Disk, DiskError, DiskOp};
+use quoin_world::{Completion, Disk, DiskError, DiskInstruments, DiskOp};
 use rustix::{
     fs::{AtFlags, FlockOperation, StatxFlags, flock, ioctl_blksszget, statx},
     io::Errno,
@@ -28,6 +28,7 @@ pub struct OpenOptions {
 pub(crate) struct Target {
     name: String,
     file: File,
+    pub(crate) instruments: DiskInstruments,
 }
 
 struct LinuxDisk {
@@ -65,7 +66,8 @@ pub fn open_disk(path: &Path, options: OpenOptions) -> Result<Arc<dyn Disk>, Ope
         bytes => return Err(OpenError::CoarseBlocks { path: path.into(), bytes }),
     };
     let len_bytes = found / u64::from(block_bytes) * u64::from(block_bytes);
-    let target = Arc::new(Target { name: path.display().to_string(), file });
+    let target =
+        Arc::new(Target { name: path.display().to_string(), file, instruments: DiskInstruments::default() });
     Ok(Arc::new(LinuxDisk { target, len_bytes, block_bytes }))
 }
 
@@ -147,6 +149,10 @@ impl Disk for LinuxDisk {
 
     fn block_bytes(&self) -> u32 {
         self.block_bytes
+    }
+
+    fn instruments(&self) -> Option<&DiskInstruments> {
+        Some(&self.target.instruments)
     }
 
     fn submit(&self, op: DiskOp) -> Completion {

@@ -21,6 +21,7 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Instant,
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -67,6 +68,7 @@ struct Operation {
     len: u64,
     done: u64,
     retries: u8,
+    submitted: Instant,
     completer: Completer,
 }
 
@@ -94,6 +96,7 @@ pub(crate) fn submit(target: &Arc<Target>, op: DiskOp) -> Completion {
                 DiskOp::Flush => Kind::Flush,
                 DiskOp::Discard { .. } => Kind::Discard,
             };
+            target.instruments.submitted.increment();
             let (target, iovecs) = (target.clone(), Vec::new());
             local.ring.borrow_mut().add(Operation {
                 target,
@@ -103,6 +106,7 @@ pub(crate) fn submit(target: &Arc<Target>, op: DiskOp) -> Completion {
                 len,
                 done: 0,
                 retries: 0,
+                submitted: Instant::now(),
                 completer,
             });
             completion
@@ -269,13 +273,15 @@ impl Ring {
     fn take_completions(&mut self, finished: &mut Vec<(Result<Buf, DiskError>, Completer)>) -> usize {
         let Ring { uring, slots, free, backlog, in_flight, .. } = self;
         let mut taken = 0;
+        let mut now = None;
         for cqe in uring.completion() {
             taken += 1;
+            let now = *now.get_or_insert_with(Instant::now);
             *in_flight -= 1;
             let slot = cqe.user_data() as u32;
             let entry = &mut slots[slot as usize];
             let Some(operation) = entry.take() else { continue };
-            match operation.advance(cqe.result(), entry) {
+            match operation.advance(cqe.result(), now, entry) {
                 Progress::Done(outcome, completer) => {
                     free.push(slot);
                     finished.push((outcome, completer));
@@ -323,7 +329,7 @@ impl Operation {
     }
 
     /// Takes the kernel's result; puts itself back in its slot if there is more to do.
-    fn advance(mut self, result: i32, slot: &mut Option<Operation>) -> Progress {
+    fn advance(mut self, result: i32, now: Instant, slot: &mut Option<Operation>) -> Progress {
         let errno = if result < 0 { -result } else { 0 };
         let again = match (&self.kind, errno) {
             (_, libc::EINTR | libc::EAGAIN) if self.retries < MAX_RETRIES => {
@@ -332,12 +338,12 @@ impl Operation {
             }
             // It is a hint only.
             (Kind::Discard, libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL | libc::ENODEV) => false,
-            (_, errno) if errno != 0 => return self.fail(io::Error::from_raw_os_error(errno)),
+            (_, errno) if errno != 0 => return self.fail(now, io::Error::from_raw_os_error(errno)),
             (Kind::Flush | Kind::Discard, _) => false,
             (Kind::Read(_) | Kind::Write(..), _) => {
                 self.done += result as u64;
                 if result == 0 {
-                    return self.fail(io::ErrorKind::UnexpectedEof.into());
+                    return self.fail(now, io::ErrorKind::UnexpectedEof.into());
                 }
                 self.done < self.len
             }
@@ -346,6 +352,7 @@ impl Operation {
             *slot = Some(self);
             return Progress::Again;
         }
+        self.record(now);
         let buf = match self.kind {
             Kind::Read(buf) => buf,
             Kind::Write(..) | Kind::Flush | Kind::Discard => Buf::default(),
@@ -353,7 +360,21 @@ impl Operation {
         Progress::Done(Ok(buf), self.completer)
     }
 
-    fn fail(self, source: io::Error) -> Progress {
+    /// Counts the operation as over. One moment does for all that were found completed together.
+    fn record(&self, now: Instant) {
+        let instruments = &self.target.instruments;
+        let histogram = match self.kind {
+            Kind::Read(_) => &instruments.read,
+            Kind::Write(_, false) => &instruments.write,
+            Kind::Write(_, true) => &instruments.durable_write,
+            Kind::Flush => &instruments.flush,
+            Kind::Discard => &instruments.discard,
+        };
+        histogram.record(now.saturating_duration_since(self.submitted));
+    }
+
+    fn fail(self, now: Instant, source: io::Error) -> Progress {
+        self.record(now);
         let operation = match self.kind {
             Kind::Read(_) => "read",
             Kind::Write(..) => "write",

@@ -54,6 +54,11 @@ fn what_is_written_in_any_way_is_in_the_file() {
         let runs: Vec<_> = back.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
         assert_eq!(runs, [(1, 8192), (2, 4096), (3, 8192), (2, 4096)]);
         disk.submit(DiskOp::Discard { offset: 0, len: 8192 }).await.unwrap();
+        let measured = disk.instruments().unwrap();
+        let histograms =
+            [&measured.read, &measured.write, &measured.durable_write, &measured.flush, &measured.discard];
+        assert_eq!(histograms.map(|histogram| histogram.snapshot().count()), [1; 5]);
+        assert_eq!(measured.submitted.value(), 5);
     });
     world.shutdown();
     let mut byte = [0];

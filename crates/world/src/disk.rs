@@ -1,6 +1,7 @@
 //! A disk: a file or block device, or a simulated one.
 
 use crate::{Buf, Completion, Slice};
+use quoin_base::metrics::{Counter, LatencyHistogram};
 use std::io;
 use thiserror::Error;
 
@@ -56,6 +57,23 @@ pub enum DiskError {
     Abandoned,
 }
 
+/// What a disk's operations took, from submission to completion, since it was opened.
+#[derive(Default, Debug)]
+pub struct DiskInstruments {
+    /// Operations submitted. One that is still outstanding is in none of the histograms.
+    pub submitted: Counter,
+    /// Reads.
+    pub read: LatencyHistogram,
+    /// Writes that need not be durable when they complete.
+    pub write: LatencyHistogram,
+    /// Writes that are durable when they complete.
+    pub durable_write: LatencyHistogram,
+    /// Flushes.
+    pub flush: LatencyHistogram,
+    /// Discards.
+    pub discard: LatencyHistogram,
+}
+
 /// A disk. Operations may complete in any order; one that must follow another is submitted after the other
 /// completed.
 pub trait Disk: Send + Sync {
@@ -65,6 +83,10 @@ pub trait Disk: Send + Sync {
     fn len_bytes(&self) -> u64;
     /// The unit of its I/O: 512 or 4096.
     fn block_bytes(&self) -> u32;
+    /// What its operations took; `None` if that means nothing.
+    fn instruments(&self) -> Option<&DiskInstruments> {
+        None
+    }
     /// Starts `op`. Must be called on a thread of the array.
     fn submit(&self, op: DiskOp) -> Completion;
 }

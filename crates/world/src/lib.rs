@@ -16,7 +16,7 @@ mod sync;
 
 pub use buf::{BUF_ALIGN_BYTES, Buf, Slice, limit_spare_bytes};
 pub use completion::{Completer, Completion};
-pub use disk::{Disk, DiskError, DiskOp};
+pub use disk::{Disk, DiskError, DiskInstruments, DiskOp};
 pub use lock::{Mutex, MutexGuard, RwLock, atomic};
 pub use sync::{AsyncMutex, AsyncMutexGuard, Event, OneShot, OneShotSender, one_shot};
 
