@@ -52,7 +52,7 @@ pub(crate) struct At {
 }
 
 impl At {
-    fn endpoint(&self) -> Endpoint {
+    pub(crate) fn endpoint(&self) -> Endpoint {
         Endpoint {
             portal: self.portal,
             target: self.target.clone(),

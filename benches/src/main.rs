@@ -15,6 +15,7 @@ mod machine;
 mod markdown;
 mod matrix;
 mod pdu;
+mod pressure;
 mod proc;
 mod process;
 mod quoin;
@@ -64,6 +65,12 @@ enum Command {
     },
     /// Compare Quoin with tgtd, the bare drive and a TCP echo; exits with 1 if a run does not count.
     Compare(compare::Options),
+    /// Overwrite a pool that is nearly full of live data, for long; exits with 1 if hosts were stalled by the array or
+    /// throughput did not hold.
+    ///
+    /// Example: quoin-bench pressure --drive-size 1g --markdown pressure.md
+    #[command(verbatim_doc_comment)]
+    Pressure(pressure::Options),
     /// Serve a file with tgtd on a free port until standard input ends; prints portal and pid as JSON.
     Tgtd {
         /// The file to serve.
@@ -109,6 +116,7 @@ fn run(cli: Cli) -> Result<bool> {
             Ok(report::explain(&verified))
         }
         Command::Compare(options) => compare::run(&options),
+        Command::Pressure(options) => pressure::run(&options),
         Command::Tgtd { file, store } => {
             let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let tgtd = tgtd::Tgtd::start(dir, &file, store)?;

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::load::At;
 use crate::process::{Running, free_port, line, wait_until};
 
 const HOST: &str = "iqn.2026-11.io.quoin:bench";
@@ -90,6 +91,23 @@ impl Array {
         init_args: &[String],
         serve_args: &[String],
     ) -> Result<Array> {
+        let mut array = Array::init(binary, dir, volume_bytes.max(1 << 30), init_args, serve_args)?;
+        let serving = array.serve()?;
+        let mut commands = vec![serving.command.clone()];
+        commands.append(&mut serving.map_volume(volume_bytes)?);
+        drop(serving);
+        array.commands.append(&mut commands);
+        Ok(array)
+    }
+
+    /// Makes an array of four drives of this size under `dir`; it has no volume.
+    pub(crate) fn init(
+        binary: &Path,
+        dir: &Path,
+        drive_bytes: u64,
+        init_args: &[String],
+        serve_args: &[String],
+    ) -> Result<Array> {
         ensure!(
             binary.is_file(),
             "there is no {}; build it with `cargo build --release -p quoin` or name it with --quoin",
@@ -102,23 +120,11 @@ impl Array {
             serve_args: serve_args.to_vec(),
             commands: Vec::new(),
         };
-        let drive_bytes = volume_bytes.max(1 << 30).to_string();
+        let drive_bytes = drive_bytes.to_string();
         let mut init = vec!["init", "--drives", "4", "--drive-size", &drive_bytes];
         init.extend(init_args.iter().map(String::as_str));
         let init = array.run(&init)?.0;
         array.commands.push(init);
-        let serving = array.serve()?;
-        let size = volume_bytes.to_string();
-        let mut commands = vec![serving.command.clone()];
-        for args in [
-            &["volume", "create", "bench", "--size", &size][..],
-            &["host", "create", "bench", "--initiator", HOST],
-            &["map", "bench", "--host", "bench", "--lun", "1"],
-        ] {
-            commands.push(array.run(args)?.0);
-        }
-        drop(serving);
-        array.commands.append(&mut commands);
         Ok(array)
     }
 
@@ -176,7 +182,28 @@ impl Array {
 
 impl Serving<'_> {
     pub(crate) fn engine(&self) -> Result<Engine> {
-        Engine::parse(&self.array.status()?)
+        Engine::parse(&self.status()?)
+    }
+
+    /// All that `quoin status -o json` tells.
+    pub(crate) fn status(&self) -> Result<Value> {
+        self.array.status()
+    }
+
+    /// Makes a volume and maps it as LUN 1 to the generator; returns what was run.
+    pub(crate) fn map_volume(&self, bytes: u64) -> Result<Vec<String>> {
+        let size = bytes.to_string();
+        let commands = [
+            &["volume", "create", "bench", "--size", &size][..],
+            &["host", "create", "bench", "--initiator", HOST],
+            &["map", "bench", "--host", "bench", "--lun", "1"],
+        ];
+        commands.into_iter().map(|args| Ok(self.array.run(args)?.0)).collect()
+    }
+
+    /// Where and as whom the generator logs in.
+    pub(crate) fn at(&self) -> At {
+        At { portal: self.portal, target: self.target.clone(), lun: 1, initiator: HOST.to_owned() }
     }
 }
 
