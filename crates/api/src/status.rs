@@ -175,6 +175,14 @@ pub struct Engine {
     pub throttled_writes: u64,
     /// Writes refused because the pool was full.
     pub refused_writes: u64,
+    /// Writes that took longer than 50 ms, most of it waiting for room in buffer and journal.
+    pub stalls_for_room: u64,
+    /// Writes that took longer than 50 ms, most of it waiting for space that was being given back.
+    pub stalls_for_space: u64,
+    /// Writes that took longer than 50 ms, most of it until the journal was written.
+    pub stalls_for_hardening: u64,
+    /// The longest a write took.
+    pub longest_write_ms: f64,
     /// Blocks destaged.
     pub destaged_blocks: u64,
     /// Written to segments by destage.

@@ -37,6 +37,7 @@ mod remove;
 mod rows;
 mod segment_io;
 mod space;
+mod stalls;
 mod stats;
 mod tree;
 mod write;

@@ -13,6 +13,7 @@ use crate::{
     readers::ReaderEpochs,
     segment_io::SegmentIo,
     space::Space,
+    stalls::Stalls,
     stats::{Counters, RecoveryStats},
 };
 use quoin_base::{PoolId, Sequence, VolumeId, crc32c};
@@ -51,6 +52,7 @@ pub struct Pool {
     /// Notified after every commit and checkpoint, and when the journal has room again.
     pub(crate) progress: Arc<Event>,
     pub(crate) counters: Counters,
+    pub(crate) stalls: Stalls,
     pub(crate) recovery: RecoveryStats,
 }
 
@@ -114,6 +116,7 @@ impl Pool {
             catalog_pin: AtomicU64::new(u64::MAX),
             progress,
             counters: Counters::default(),
+            stalls: Stalls::default(),
             recovery: parts.recovery,
         }
     }

@@ -89,6 +89,14 @@ pub struct PoolStats {
     pub throttled_writes: u64,
     /// Writes refused because the pool was full.
     pub refused_writes: u64,
+    /// Writes that took longer than 50 ms, most of it waiting for room in buffer and journal.
+    pub stalls_for_room: u64,
+    /// Writes that took longer than 50 ms, most of it waiting for space that was being given back.
+    pub stalls_for_space: u64,
+    /// Writes that took longer than 50 ms, most of it until the journal was written.
+    pub stalls_for_hardening: u64,
+    /// The longest a write took.
+    pub longest_write: Duration,
     /// Blocks destaged.
     pub destaged_blocks: u64,
     /// Written to segments by destage.
@@ -129,6 +137,7 @@ impl Pool {
         let c = &self.counters;
         let (segments, journal) = (self.segments.usage(), self.journal.usage());
         let written = self.journal.counters();
+        let stalls = self.stalls.counts();
         PoolStats {
             capacity_bytes: segments.data_slabs * self.segments.segment_bytes(),
             usable_bytes: self.space.limit(),
@@ -151,6 +160,10 @@ impl Pool {
             unmapped_bytes: get(&c.unmapped_bytes),
             throttled_writes: get(&c.throttled),
             refused_writes: get(&c.refused_full),
+            stalls_for_room: stalls.room,
+            stalls_for_space: stalls.space,
+            stalls_for_hardening: stalls.hardening,
+            longest_write: stalls.longest,
             destaged_blocks: get(&c.destaged_blocks),
             destaged_bytes: get(&c.destaged_bytes),
             cleaned_bytes: get(&c.cleaned_bytes),

@@ -9,6 +9,7 @@ use crate::{
     layer::Layer,
     pool::Pool,
     space::Fit,
+    stalls::Waits,
     tree::MAX_BLOCKS,
 };
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
@@ -40,13 +41,14 @@ impl Pool {
             return Err(PoolError::Refused(format!("a slice of {} bytes is not whole sectors", odd.len())));
         }
         let layer = self.layer(volume)?;
+        let (started, mut waits) = (self.world.now(), Waits::default());
         let mut batches: Vec<Arc<Batch>> = Vec::new();
         let mut refused = None;
         let mut rest = data.into_iter().collect::<std::collections::VecDeque<_>>();
         let unit = REGION_BYTES.min(self.journal.max_record_bytes());
         for range in ByteRange::new(offset, len).split(unit) {
             let slices = take_front(&mut rest, range.len as usize);
-            let batch = match self.append_write(&layer, range, slices).await {
+            let batch = match self.append_write(&layer, range, slices, &mut waits).await {
                 Ok(batch) => batch,
                 Err(error) => {
                     refused = Some(error);
@@ -61,6 +63,7 @@ impl Pool {
         for batch in batches {
             self.journal.hardened(&batch).await?;
         }
+        self.stalls.ended(started, self.world.now(), waits);
         if let Some(error) = refused {
             return Err(error);
         }
@@ -76,7 +79,7 @@ impl Pool {
         let layer = self.layer(volume)?;
         let mut last: Vec<Arc<Batch>> = Vec::new();
         for piece in range.split(REGION_BYTES) {
-            let room = self.admit(SECTOR_BYTES).await?;
+            let room = self.admit(SECTOR_BYTES, &mut Waits::default()).await?;
             if planted(Bug::UnjournaledUnmap) {
                 let key = BlockKey { volume, index: piece.offset / self.buffer.block_bytes };
                 let mut shard = self.buffer.shard(key);
@@ -117,9 +120,11 @@ impl Pool {
 
     /// Waits until a write of `len` bytes may be appended, and keeps room for it in the journal: ever longer as
     /// buffer and journal fill up, so that hosts slow down to what destage can do instead of running into a wall.
-    async fn admit(&self, len: u64) -> Result<Room<'_>, PoolError> {
+    async fn admit(&self, len: u64, waits: &mut Waits) -> Result<Room<'_>, PoolError> {
         let fill = self.fill(len);
+        let mut waited_since = None;
         if fill > SLOW_FROM {
+            waited_since = Some(self.world.now());
             self.requests.nudge();
             let pressure = (fill.min(STOP_AT) - SLOW_FROM) / (STOP_AT - SLOW_FROM);
             let delay = LONGEST_DELAY.mul_f64(pressure.powi(3));
@@ -132,7 +137,11 @@ impl Pool {
             true => Some(Err(self.health.error())),
             false => self.take_room(len).map(Ok),
         };
-        self.progress.until(room).await
+        let room = self.progress.until(room).await;
+        if let Some(since) = waited_since {
+            waits.room += self.world.now().since(since);
+        }
+        room
     }
 
     /// Keeps room for `len` bytes if there is any.
@@ -158,10 +167,11 @@ impl Pool {
         layer: &Arc<Layer>,
         range: ByteRange,
         slices: Vec<Slice>,
+        waits: &mut Waits,
     ) -> Result<Arc<Batch>, PoolError> {
         let (pieces, crcs) = self.data_pieces(layer.volume, range, &slices);
         loop {
-            let room = self.admit(range.len).await?;
+            let room = self.admit(range.len, waits).await?;
             match self.try_append_write(layer, range, &slices, &pieces, &crcs) {
                 Ok(batch) => {
                     room.appended();
@@ -170,6 +180,7 @@ impl Pool {
                 Err(Refusal::Error(error)) => return Err(error),
                 Err(Refusal::Wait) => {
                     drop(room);
+                    let since = self.world.now();
                     let commits = self.counters.commits.load(Ordering::Acquire);
                     self.requests.hurry();
                     let moved = || {
@@ -177,6 +188,7 @@ impl Pool {
                         (moved || self.health.is_failed()).then_some(())
                     };
                     self.progress.until(moved).await;
+                    waits.space += self.world.now().since(since);
                     self.health.check()?;
                 }
             }
