@@ -66,13 +66,21 @@ pub(crate) fn machine_busy_seconds() -> f64 {
         / rustix::param::clock_ticks_per_second() as f64
 }
 
+/// Seconds for which the hypervisor ran something else though this machine's CPUs had work.
+pub(crate) fn stolen_seconds() -> f64 {
+    field(&fs::read_to_string("/proc/stat").unwrap_or_default(), 8) as f64
+        / rustix::param::clock_ticks_per_second() as f64
+}
+
 /// User, nice, system, irq, softirq of the first line (proc(5)).
 fn busy_ticks(stat: &str) -> u64 {
+    [1, 2, 3, 6, 7].map(|index| field(stat, index)).iter().sum()
+}
+
+/// A field of the first line, which is of all CPUs.
+fn field(stat: &str, index: usize) -> u64 {
     let line = stat.lines().next().unwrap_or_default();
-    let field = |index: usize| -> u64 {
-        line.split_ascii_whitespace().nth(index).and_then(|field| field.parse().ok()).unwrap_or(0)
-    };
-    [1, 2, 3, 6, 7].map(field).iter().sum()
+    line.split_ascii_whitespace().nth(index).and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
 /// The `open` flags with which a process holds a file, in the words of open(2): what it really asked of the kernel.

@@ -20,7 +20,7 @@ const HOST: &str = "iqn.2026-11.io.quoin:bench";
 pub(crate) struct Array {
     pub(crate) binary: PathBuf,
     data: PathBuf,
-    log: PathBuf,
+    pub(crate) log: PathBuf,
     serve_args: Vec<String>,
     /// What was run to make the array.
     pub(crate) commands: Vec<String>,

@@ -70,6 +70,9 @@ pub(crate) struct Options {
     /// Table for people or JSON for programs.
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
+    /// Keep the array's log there; QUOIN_LOG says what it holds.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
     /// Also write the report to a file, as markdown.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -188,6 +191,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let probe = Probe::create(dir.path())?;
     let measured = measure(options, &serving, &probe, capacity_bytes)?;
     drop(serving);
+    if let Some(path) = &options.log {
+        std::fs::copy(&array.log, path).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     array.commands.append(&mut commands);
     let report = Report::new(report::Inputs {
         machine: machine::describe(&options.dir),

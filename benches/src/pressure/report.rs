@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::pressure::number;
 use crate::pressure::timeline::{STALL, Timeline};
+use crate::proc;
 use crate::units::show_bytes;
 
 /// How far the last third may fall below the first, for throughput to count as steady.
@@ -33,6 +34,8 @@ pub(crate) struct Sample {
     pub(crate) journal_extents_used: u64,
     pub(crate) journal_extents: u64,
     pub(crate) buffer_ram_bytes: u64,
+    /// CPU time that the hypervisor withheld from this machine.
+    pub(crate) stolen_ms: f64,
 }
 
 impl Sample {
@@ -56,6 +59,7 @@ impl Sample {
             journal_extents_used: engine("journal_extents_used")?,
             journal_extents: engine("journal_extents")?,
             buffer_ram_bytes: engine("buffer_ram_bytes")?,
+            stolen_ms: proc::stolen_seconds() * 1e3,
         })
     }
 
@@ -71,6 +75,7 @@ impl Sample {
             flushes: self.flushes - before.flushes,
             checkpoints: self.checkpoints - before.checkpoints,
             throttled_writes: self.throttled_writes - before.throttled_writes,
+            stolen_ms: self.stolen_ms - before.stolen_ms,
             ..*self
         }
     }
@@ -397,7 +402,9 @@ fn cells(line: &Line) -> Vec<String> {
 
 fn during(e: &Sample) -> String {
     format!(
-        "{} checkpoints ({}), {} cleaned, {} of {} segments free, journal {} of {}, buffer {}, {} writes slowed",
+        "{:.0} ms of CPU withheld by the hypervisor, {} checkpoints ({}), {} cleaned, {} of {} segments free, journal {} \
+         of {}, buffer {}, {} writes slowed",
+        e.stolen_ms,
         e.checkpoints,
         show_bytes(e.metadata_bytes),
         show_bytes(e.cleaned_bytes),
