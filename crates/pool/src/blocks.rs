@@ -57,6 +57,7 @@ impl Committer {
         page.set(at + 1, 0);
         page.set(at + 2, place.location.0);
         page.set(at + 3, place.info.0);
+        pool.cache.purge(number);
         Ok(())
     }
 
@@ -76,6 +77,7 @@ impl Committer {
         page.set(at + 3, 0);
         page.set(at + 2, self.generation + 1);
         self.blocks_free += 1;
+        pool.cache.purge(number);
         if !place.location.is_none() {
             pool.segments.release(place.location, self.generation + 1, &pool.readers);
         }

@@ -49,11 +49,13 @@ pub enum Bug {
     EarlyNumberReuse = 21,
     /// The cleaner forgets to tell the block table where it moved a block.
     ForgetMoves = 22,
+    /// The read cache keeps the content of block numbers that are freed and used again.
+    StaleCache = 23,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 22] = [
+    pub const ALL: [Bug; 23] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -76,6 +78,7 @@ impl Bug {
         Bug::ReplayTorn,
         Bug::EarlyNumberReuse,
         Bug::ForgetMoves,
+        Bug::StaleCache,
     ];
 }
 

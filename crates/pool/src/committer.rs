@@ -418,7 +418,7 @@ impl Committer {
     /// Tells writers that wait and the space gauge what a commit changed.
     pub(crate) fn committed(&self) {
         let pool = &self.pool;
-        pool.pages.shrink(pool.options.metadata_bytes);
+        pool.pages.make_room(0);
         let usage = pool.segments.usage();
         pool.space.update(usage.live_data, usage.live_meta);
         pool.counters.commits.fetch_add(1, Ordering::AcqRel);

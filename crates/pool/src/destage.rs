@@ -202,6 +202,9 @@ impl Committer {
         let new = match placed {
             Some(Placed { number, place }) => {
                 self.add_block(number, place).await?;
+                if let Content::Data(data) = &composed.content {
+                    self.pool.cache.fill_written(number, data);
+                }
                 ThinEntry::new(number, layer.generation)
             }
             None => ThinEntry(0),

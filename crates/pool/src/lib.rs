@@ -5,7 +5,7 @@
 //! nothing that the last durable checkpoint refers to is overwritten. A volume here is a bare address space
 //! of blocks: names, sizes and identities belong to the layers above, which keep them in the catalog.
 //!
-//! Does not: cache reads in RAM beyond the write buffer; protect from the loss of a drive (the layout is
+//! Does not: protect from the loss of a drive (the layout is
 //! `none` so far: one failed drive takes the pool offline until the drive is back).
 //!
 //! Assumes of drives: a durable write or a flush that returned means it; other writes may be lost or torn by
@@ -15,6 +15,7 @@ mod allocation;
 mod blocks;
 mod buffer;
 pub mod bugs;
+mod cache;
 mod check;
 mod checkpoint;
 mod clean;

@@ -2,6 +2,7 @@
 
 use crate::{
     buffer::Buffer,
+    cache::ReadCache,
     committer::{Request, Requests},
     error::PoolError,
     format::{RecordHeader, RecordKind, zeroed},
@@ -38,6 +39,7 @@ pub struct Pool {
     pub(crate) io: Arc<SegmentIo>,
     pub(crate) segments: Arc<SegmentTable>,
     pub(crate) pages: PageStore,
+    pub(crate) cache: ReadCache,
     pub(crate) readers: ReaderEpochs,
     pub(crate) space: Space,
     pub(crate) layers: RwLock<BTreeMap<VolumeId, Arc<Layer>>>,
@@ -94,7 +96,9 @@ pub(crate) struct Parts {
 impl Pool {
     pub(crate) fn new(parts: Parts) -> Self {
         let progress = parts.journal.progress.clone();
+        parts.pages.limit_to(parts.options.metadata_bytes);
         Self {
+            cache: ReadCache::new(parts.options.cache_bytes, parts.buffer.block_bytes),
             world: parts.world,
             options: parts.options,
             id: parts.id,

@@ -1,4 +1,5 @@
-//! Reading: write buffer, then thin map, block table and segment, with every checksum verified.
+//! Reading: write buffer, then thin map, then read cache, else block table and segment, with every checksum
+//! verified.
 //!
 //! A reader looks into the buffer first. What it finds there lies over what the map leads to; the map may
 //! already show a buffered block that was destaged in between, so a block of which only a part is buffered is
@@ -9,6 +10,7 @@ use crate::{
     blocks::{BlockPlace, LOST},
     buffer::{BlockKey, Content, Extent, JournalSource, REGION_BYTES},
     bugs::{Bug, planted},
+    cache::LARGEST_FILL_BYTES,
     error::PoolError,
     format::{BlockInfo, PAGE_BYTES, TREE_FAN_OUT, ThinEntry},
     journal::Batch,
@@ -18,10 +20,26 @@ use crate::{
     tree,
     write::joined,
 };
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
 use quoin_world::{Buf, Slice};
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+};
+
+/// What may lie between two blocks of one drive read: less than another read would cost.
+const GAP_BYTES: u64 = 16 << 10;
+/// The longest drive read.
+const LONGEST_RUN_BYTES: u64 = 1 << 20;
+
+/// A block that a part needs and the cache does not have.
+struct Found {
+    /// Which part.
+    part: usize,
+    number: u64,
+    place: BlockPlace,
+}
 
 /// The part of a read that lies in one block.
 struct Part {
@@ -69,10 +87,14 @@ impl Pool {
         self.check_range(range)?;
         let layer = self.layer(volume)?;
         let guard = self.readers.enter();
-        let mut out = Vec::new();
-        for piece in range.split(REGION_BYTES) {
-            out.extend(self.read_region(&layer, piece).await?);
-        }
+        let keep = range.len <= LARGEST_FILL_BYTES;
+        let out = match range.offset % REGION_BYTES + range.len <= REGION_BYTES {
+            true => self.read_region(&layer, range, keep).await?,
+            false => {
+                let pieces = range.split(REGION_BYTES).map(|piece| self.read_region(&layer, piece, keep));
+                try_join_all(pieces).await?.into_iter().flatten().collect()
+            }
+        };
         drop(guard);
         if layer.is_deleted() {
             return Err(PoolError::NoSuchVolume(volume));
@@ -83,7 +105,13 @@ impl Pool {
         Ok(out)
     }
 
-    async fn read_region(&self, layer: &Layer, range: ByteRange) -> Result<Vec<Slice>, PoolError> {
+    /// Reads a range of one region. `keep`: what comes from drives goes into the cache.
+    async fn read_region(
+        &self,
+        layer: &Layer,
+        range: ByteRange,
+        keep: bool,
+    ) -> Result<Vec<Slice>, PoolError> {
         loop {
             let (mut parts, evictions) = match self.capture(layer.volume, range) {
                 Captured::Parts(parts, evictions) => (parts, evictions),
@@ -92,7 +120,7 @@ impl Pool {
                     continue;
                 }
             };
-            let below = self.fill_bases(layer, &mut parts).await;
+            let below = self.fill_bases(layer, &mut parts, keep).await;
             let mixed = parts.iter().any(|p| !p.extents.is_empty());
             if mixed && parts.iter().any(|p| p.needs_base() && !p.extents.is_empty()) {
                 match self.capture(layer.volume, range) {
@@ -109,11 +137,11 @@ impl Pool {
                 }
             }
             below?;
-            let mut out = Vec::with_capacity(parts.len());
+            let mut out: Vec<Slice> = Vec::new();
             let mut failed = None;
             for part in &parts {
                 match self.assemble(part).await {
-                    Ok(slice) => out.push(slice),
+                    Ok(slice) => push(&mut out, slice),
                     Err(error) => {
                         failed = Some(error);
                         break;
@@ -154,27 +182,35 @@ impl Pool {
         Captured::Parts(parts, shard.evictions)
     }
 
-    /// Reads what lies below for the parts that need it, neighbours in one operation.
-    async fn fill_bases(&self, layer: &Layer, parts: &mut [Part]) -> Result<(), PoolError> {
-        let mut found: Vec<(usize, u64, BlockPlace)> = Vec::new();
+    /// Finds what lies below for the parts that need it: in the cache, else on drives, neighbours in one operation.
+    async fn fill_bases(&self, layer: &Layer, parts: &mut [Part], keep: bool) -> Result<(), PoolError> {
+        let mut found: Vec<Found> = Vec::new();
         let mut leaf: Option<(u64, Option<Arc<Page>>)> = None;
-        for (i, part) in parts.iter().enumerate().filter(|(_, p)| p.needs_base()) {
+        for (i, part) in parts.iter_mut().enumerate() {
+            if !part.needs_base() {
+                continue;
+            }
             let leaf_index = part.key.index / TREE_FAN_OUT;
             if leaf.as_ref().is_none_or(|(index, _)| *index != leaf_index) {
                 leaf = Some((leaf_index, self.leaf(layer, part.key.index).await?));
             }
             let Some((_, Some(page))) = &leaf else { continue };
             let Some(number) = ThinEntry(page.get(tree::slot(part.key.index, 0))).block() else { continue };
-            match self.block(number).await? {
-                Some(place) => found.push((i, number, place)),
+            part.base = self.cache.get(number);
+            if part.base.is_none() {
                 // Freed between the two look-ups: it is looked up again below.
-                None => {
-                    found.push((i, number, BlockPlace { location: Default::default(), info: BlockInfo(0) }))
-                }
+                let freed = BlockPlace { location: Default::default(), info: BlockInfo(0) };
+                let place = self.block(number).await?.unwrap_or(freed);
+                found.push(Found { part: i, number, place });
             }
         }
-        let reads = runs(&found).into_iter().map(|run| self.read_run(layer, &found, run, parts));
-        let bases: Vec<_> = join_all(reads).await;
+        let (mut runs, parts_now) = (runs(&found), &*parts);
+        let read = async |run: Range<usize>| self.read_run(layer, &found[run], parts_now, keep).await;
+        let bases = match runs.len() {
+            0 => return Ok(()),
+            1 => vec![read(runs.remove(0)).await],
+            _ => join_all(runs.into_iter().map(read)).await,
+        };
         for base in bases {
             for (i, slice) in base? {
                 parts[i].base = slice;
@@ -183,15 +219,15 @@ impl Pool {
         Ok(())
     }
 
-    /// Reads blocks that lie one behind the other, `found[run]`.
+    /// Reads blocks that lie one behind the other.
     async fn read_run(
         &self,
         layer: &Layer,
-        found: &[(usize, u64, BlockPlace)],
-        run: std::ops::Range<usize>,
+        run: &[Found],
         parts: &[Part],
+        keep: bool,
     ) -> Result<Vec<(usize, Option<Slice>)>, PoolError> {
-        let (first, last) = (found[run.start].2.location, found[run.end - 1].2.location);
+        let (first, last) = (run[0].place.location, run[run.len() - 1].place.location);
         let mut out = Vec::with_capacity(run.len());
         let whole = match first.is_none() {
             true => None,
@@ -200,14 +236,19 @@ impl Pool {
                 self.io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await.ok()
             }
         };
-        for (part, _, place) in &found[run] {
+        for Found { part, number, place } in run {
             let intact = whole.as_ref().and_then(|whole| {
                 let at = (place.location.offset_bytes() - first.offset_bytes()) as usize;
                 let slice = whole.slice(at, place.location.len_bytes() as usize);
                 self.verified(place.info, slice)
             });
             let slice = match intact {
-                Some(slice) => Some(slice),
+                Some(slice) => {
+                    if keep {
+                        self.cache.fill(*number, &slice);
+                    }
+                    Some(slice)
+                }
                 None => self.read_base(layer, parts[*part].key.index).await?,
             };
             out.push((*part, slice));
@@ -229,6 +270,9 @@ impl Pool {
             let slot = tree::slot(index, 0);
             let entry = ThinEntry(leaf.get(slot));
             let Some(number) = entry.block() else { return Ok(None) };
+            if let Some(content) = self.cache.peek(number) {
+                return Ok(Some(content));
+            }
             let place = self.block(number).await?;
             let moved = |now: Option<BlockPlace>| now != place || ThinEntry(leaf.get(slot)) != entry;
             let Some(at) = place else {
@@ -369,24 +413,34 @@ impl Pool {
     }
 }
 
+/// Adds a slice, as one with the last if it follows that in the same buffer.
+fn push(slices: &mut Vec<Slice>, slice: Slice) {
+    if !slices.last_mut().is_some_and(|last| last.extend(&slice)) {
+        slices.push(slice);
+    }
+}
+
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.chunks(512).all(|chunk| chunk.iter().fold(0, |acc, b| acc | b) == 0)
 }
 
-/// Ranges of `found` whose blocks lie one behind the other in one segment.
-fn runs(found: &[(usize, u64, BlockPlace)]) -> Vec<std::ops::Range<usize>> {
-    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
-    for (i, (_, _, place)) in found.iter().enumerate() {
+/// Ranges of `found` to be read in one operation: blocks that lie one behind the other, or nearly so, in one
+/// segment.
+fn runs(found: &[Found]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (i, Found { place, .. }) in found.iter().enumerate() {
         let location = place.location;
-        let follows = i > 0 && {
-            let before = found[i - 1].2.location;
+        let follows = |run: &Range<usize>| {
+            let (first, before) = (found[run.start].place.location, found[i - 1].place.location);
+            let gap = location.offset_bytes().checked_sub(before.offset_bytes() + before.len_bytes());
             !location.is_none()
                 && !before.is_none()
                 && before.segment() == location.segment()
-                && before.offset_bytes() + before.len_bytes() == location.offset_bytes()
+                && gap.is_some_and(|gap| gap <= GAP_BYTES)
+                && location.offset_bytes() + location.len_bytes() - first.offset_bytes() <= LONGEST_RUN_BYTES
         };
         match runs.last_mut() {
-            Some(run) if follows => run.end = i + 1,
+            Some(run) if follows(run) => run.end = i + 1,
             _ => runs.push(i..i + 1),
         }
     }

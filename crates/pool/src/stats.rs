@@ -61,6 +61,12 @@ pub struct PoolStats {
     pub buffer_ram_bytes: u64,
     /// RAM that metadata pages take.
     pub metadata_ram_bytes: u64,
+    /// RAM that the read cache takes.
+    pub cache_ram_bytes: u64,
+    /// Blocks that reads found in the read cache.
+    pub cache_hits: u64,
+    /// Blocks that reads looked for in the read cache and did not find.
+    pub cache_misses: u64,
     /// Segments that are free.
     pub free_segments: u64,
     /// Segments in all.
@@ -146,6 +152,9 @@ impl Pool {
             buffered_bytes: self.buffer.charged_blocks() * self.buffer.block_bytes,
             buffer_ram_bytes: self.buffer.ram_bytes(),
             metadata_ram_bytes: self.pages.resident_bytes(),
+            cache_ram_bytes: self.cache.held_bytes(),
+            cache_hits: self.cache.hits(),
+            cache_misses: self.cache.misses(),
             free_segments: segments.free_slabs,
             segments: segments.data_slabs,
             journal_extents_used: journal.used,

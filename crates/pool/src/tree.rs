@@ -30,17 +30,19 @@ impl Pool {
     /// The leaf that maps `block`, if there is one.
     pub(crate) async fn leaf(&self, layer: &Layer, block: u64) -> Result<Option<Arc<Page>>, PoolError> {
         let mut number = layer.root.load(Ordering::Acquire);
-        for level in (0..TREE_LEVELS).rev() {
+        for level in (1..TREE_LEVELS).rev() {
             if number == 0 {
                 return Ok(None);
             }
-            let Some(page) = self.pages.get(node(number)).await? else { return Ok(None) };
-            if level == 0 {
-                return Ok(Some(page));
-            }
-            number = page.get(slot(block, level));
+            number = match self.pages.word(node(number), slot(block, level)) {
+                Some(child) => child,
+                None => match self.pages.get(node(number)).await? {
+                    Some(page) => page.get(slot(block, level)),
+                    None => return Ok(None),
+                },
+            };
         }
-        Ok(None)
+        if number == 0 { Ok(None) } else { self.pages.get(node(number)).await }
     }
 }
 

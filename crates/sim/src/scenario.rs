@@ -144,6 +144,13 @@ pub(crate) fn log_uniform(rng: &mut ChaCha8Rng, from: u64, to: u64) -> u64 {
     (rng.random_range(low..high).exp() as u64).clamp(from, to)
 }
 
+/// From no read cache to one that holds all; of a stream of its own.
+fn cache_bytes(seed: u64) -> u64 {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(78);
+    if rng.random_bool(0.2) { 0 } else { log_uniform(&mut rng, 40 * KIB, 16 * MIB) }
+}
+
 fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[T]) -> T {
     of[rng.random_range(0..of.len())]
 }
@@ -196,7 +203,7 @@ impl Scenario {
             buffer_bytes: log_uniform(&mut rng, 256 * KIB, 6 * MIB),
             metadata_bytes: log_uniform(&mut rng, 32 * KIB, 512 * KIB),
             dirty_bytes: log_uniform(&mut rng, 96 * KIB, 256 * KIB),
-            cache_bytes: 0,
+            cache_bytes: cache_bytes(seed),
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),
         };

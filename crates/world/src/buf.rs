@@ -188,6 +188,15 @@ impl Slice {
         self.buf.len()
     }
 
+    /// Makes it longer by `next` if that follows it in the same buffer; false if it does not.
+    pub fn extend(&mut self, next: &Slice) -> bool {
+        let follows = Arc::ptr_eq(&self.buf, &next.buf) && self.end == next.start;
+        if follows {
+            self.end = next.end;
+        }
+        follows
+    }
+
     /// The `len` bytes from its byte `start` on. Panics if they are not all inside.
     pub fn slice(&self, start: usize, len: usize) -> Slice {
         assert!(start + len <= self.len(), "slice {start}+{len} of {} bytes", self.len());
@@ -222,6 +231,9 @@ mod tests {
         assert_eq!(slice.slice(8192, 512)[0], 7);
         assert_eq!(slice.slice(512, 8192).slice(7680, 512)[0], 7);
         assert!(Buf::zeroed(0).is_empty());
+        let mut start = slice.slice(0, 512);
+        assert!(!start.extend(&slice.slice(1024, 512)) && !start.extend(&Slice::copy_of(&[1])));
+        assert!(start.extend(&slice.slice(512, 8192)) && start.len() == 8704 && start[8192] == 7);
     }
 
     #[test]

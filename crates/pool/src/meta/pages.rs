@@ -9,6 +9,8 @@
 //!    it, and a page read from a drive enters only if it is still the newest one.
 //! 2. A dirty page is never dropped.
 //! 3. A page whose checksum is not the one in its map entry is never handed out.
+//! 4. Who brings a page in beyond the limit drops others first that were not used lately, whoever that is: readers
+//!    keep the limit too. Only dirty pages and those that are held exceed it.
 
 use crate::{
     bugs::{Bug, planted},
@@ -20,12 +22,20 @@ use hashbrown::HashMap;
 use quoin_base::crc64;
 use quoin_world::{
     Buf, Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 use rustc_hash::FxBuildHasher;
-use std::{collections::BTreeSet, future::Future, hash::BuildHasher, pin::Pin, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    future::Future,
+    hash::BuildHasher,
+    pin::Pin,
+    sync::Arc,
+};
 
 const SHARDS: usize = 64;
+/// RAM that a page takes, with its place in the index.
+const PAGE_RAM_BYTES: u64 = PAGE_BYTES as u64 + 128;
 
 /// Names a page: of a space, at a level of its map (0: the space's own pages), by index.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -93,6 +103,13 @@ impl Page {
         page
     }
 
+    fn note_use(&self) {
+        // Most of the time it is set already, and other threads have the line.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn get(&self, word: usize) -> u64 {
         self.words[word].load(Ordering::Acquire)
     }
@@ -114,7 +131,39 @@ impl Page {
 
 /// A page on its way. Boxed, for finding a page needs the page above it.
 type Loading<'a> = Pin<Box<dyn Future<Output = Result<Option<Arc<Page>>, PoolError>> + Send + 'a>>;
-type Shard = HashMap<PageId, Arc<Page>, FxBuildHasher>;
+
+#[derive(Default)]
+struct Shard {
+    pages: HashMap<PageId, Arc<Page>, FxBuildHasher>,
+    /// All of them, in the order in which they are looked at when some must go.
+    queue: VecDeque<PageId>,
+}
+
+impl Shard {
+    fn insert(&mut self, id: PageId, page: Arc<Page>) {
+        if self.pages.insert(id, page).is_none() {
+            self.queue.push_back(id);
+        }
+    }
+
+    /// Drops one page that is clean, not held, and was not used since this came by last. False if there is none.
+    fn drop_one(&mut self) -> bool {
+        for _ in 0..2 * self.queue.len() {
+            let Some(id) = self.queue.pop_front() else { break };
+            let Some(page) = self.pages.get_mut(&id) else { continue };
+            let used = page.used.swap(false, Ordering::Relaxed);
+            // Nobody holds it, and who did can be seen to be done with it.
+            let is_free = Arc::get_mut(page)
+                .is_some_and(|page| !page.dirty.load(Ordering::Relaxed) || planted(Bug::DropDirtyPages));
+            if is_free && !used {
+                self.pages.remove(&id);
+                return true;
+            }
+            self.queue.push_back(id);
+        }
+        false
+    }
+}
 
 pub(crate) struct PageStore {
     shards: Vec<Mutex<Shard>>,
@@ -123,6 +172,10 @@ pub(crate) struct PageStore {
     io: Arc<SegmentIo>,
     dirty: Mutex<BTreeSet<PageId>>,
     resident: AtomicU64,
+    /// The most pages that are to be resident.
+    limit: AtomicU64,
+    /// The shard that is to drop a page next.
+    hand: AtomicUsize,
     /// Pages read from drives since the pool was opened.
     pub(crate) loads: AtomicU64,
 }
@@ -135,8 +188,15 @@ impl PageStore {
             io,
             dirty: Mutex::new(BTreeSet::new()),
             resident: AtomicU64::new(0),
+            limit: AtomicU64::new(u64::MAX),
+            hand: AtomicUsize::new(0),
             loads: AtomicU64::new(0),
         }
+    }
+
+    /// Keeps at most `bytes` of pages in RAM from now on, as far as possible.
+    pub(crate) fn limit_to(&self, bytes: u64) {
+        self.limit.store(bytes / PAGE_RAM_BYTES, Ordering::Relaxed);
     }
 
     fn shard(&self, id: PageId) -> &Mutex<Shard> {
@@ -145,9 +205,17 @@ impl PageStore {
 
     fn cached(&self, id: PageId) -> Option<Arc<Page>> {
         let shard = self.shard(id).lock();
-        let page = shard.get(&id)?;
-        page.used.store(true, Ordering::Relaxed);
+        let page = shard.pages.get(&id)?;
+        page.note_use();
         Some(page.clone())
+    }
+
+    /// A word of a page, if the page is in RAM.
+    pub(crate) fn word(&self, id: PageId, word: usize) -> Option<u64> {
+        let shard = self.shard(id).lock();
+        let page = shard.pages.get(&id)?;
+        page.note_use();
+        Some(page.get(word))
     }
 
     /// The page; `None` if it was never written, which reads as zeroes.
@@ -197,8 +265,9 @@ impl PageStore {
             Some(parent) => self.get(parent).await?,
             None => None,
         };
+        self.make_room(1);
         let mut shard = self.shard(id).lock();
-        if let Some(page) = shard.get(&id) {
+        if let Some(page) = shard.pages.get(&id) {
             return Ok(Some(page.clone()));
         }
         // The parent is held, so it is the one copy there is, and its entry is the newest.
@@ -242,6 +311,7 @@ impl PageStore {
         let page = match self.get(id).await? {
             Some(page) => page,
             None => {
+                self.make_room(1);
                 let page = Arc::new(Page::zeroed());
                 self.shard(id).lock().insert(id, page.clone());
                 self.resident.fetch_add(1, Ordering::Relaxed);
@@ -286,7 +356,9 @@ impl PageStore {
         self.set_location(id, Location(0)).await?;
         self.set_crc(id, 0).await?;
         self.dirty.lock().remove(&id);
-        if self.shard(id).lock().remove(&id).is_some() {
+        let mut shard = self.shard(id).lock();
+        if shard.pages.remove(&id).is_some() {
+            shard.queue.retain(|other| *other != id);
             self.resident.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(())
@@ -309,7 +381,7 @@ impl PageStore {
     /// Marks every page clean: the checkpoint that holds them is written.
     pub(crate) fn all_clean(&self) {
         for id in std::mem::take(&mut *self.dirty.lock()) {
-            if let Some(page) = self.shard(id).lock().get(&id) {
+            if let Some(page) = self.shard(id).lock().pages.get(&id) {
                 page.dirty.store(false, Ordering::Relaxed);
             }
         }
@@ -320,26 +392,21 @@ impl PageStore {
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.resident.load(Ordering::Relaxed) * PAGE_BYTES as u64
+        self.resident.load(Ordering::Relaxed) * PAGE_RAM_BYTES
     }
 
-    /// Drops clean pages not used since the last call, until at most `limit` bytes remain or none is left to
-    /// drop. Only the committer calls it.
-    pub(crate) fn shrink(&self, limit: u64) {
-        if self.resident_bytes() <= limit {
-            return;
-        }
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            let before = shard.len();
-            shard.retain(|_, page| {
-                let used = page.used.swap(false, Ordering::Relaxed);
-                let dirty = page.dirty.load(Ordering::Relaxed) && !planted(Bug::DropDirtyPages);
-                used || dirty || Arc::strong_count(page) > 1
-            });
-            self.resident.fetch_sub((before - shard.len()) as u64, Ordering::Relaxed);
-            if self.resident_bytes() <= limit {
-                return;
+    /// Drops pages until the limit has room for `pages` more, or none is left to drop.
+    pub(crate) fn make_room(&self, pages: u64) {
+        let limit = self.limit.load(Ordering::Relaxed).saturating_sub(pages);
+        let mut in_vain = 0;
+        while self.resident.load(Ordering::Relaxed) > limit && in_vain < SHARDS {
+            let next = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            match self.shards[next].lock().drop_one() {
+                true => {
+                    self.resident.fetch_sub(1, Ordering::Relaxed);
+                    in_vain = 0;
+                }
+                false => in_vain += 1,
             }
         }
     }

@@ -19,7 +19,7 @@ pub(crate) fn options() -> PoolOptions {
         buffer_bytes: MIB,
         metadata_bytes: MIB,
         dirty_bytes: 256 << 10,
-        cache_bytes: MIB,
+        cache_bytes: 0,
         destage_after: Duration::from_millis(50),
         checkpoint_after: Duration::from_millis(500),
     }
@@ -54,8 +54,12 @@ impl Rig {
     }
 
     pub(crate) fn open(&self) -> Arc<Pool> {
+        self.open_with(options())
+    }
+
+    pub(crate) fn open_with(&self, options: PoolOptions) -> Arc<Pool> {
         let disks = self.disks();
-        self.run(|world| async move { Pool::open(world, open_set(disks).await.unwrap(), options()).await })
+        self.run(|world| async move { Pool::open(world, open_set(disks).await.unwrap(), options).await })
             .unwrap()
     }
 }

@@ -1,0 +1,186 @@
+//! The read cache: content of blocks, by block number.
+//!
+//! A block number names content that never changes, so an entry is either right or of a number that was freed.
+//!
+//! Invariants:
+//! 1. What is here was verified when it was read, or is what destage is placing.
+//! 2. No entry outlives its number. Freeing a number purges it. A reader that looked it up before may still fill
+//!    it afterwards, but only within its reader epoch, and a number is given out again only when all such readers
+//!    have left; giving it out purges it once more.
+//! 3. The weight of all entries, each with what it costs beside its data, stays within the budget: an entry keeps
+//!    no larger buffer alive.
+//!
+//! Which block goes first is the library's choice: a block that was used once goes before one that was used
+//! twice, so that reading much once does not drive out what is read often.
+
+use crate::bugs::{Bug, planted};
+use quick_cache::{
+    OptionsBuilder, Weighter,
+    sync::{Cache, DefaultLifecycle},
+};
+use quoin_base::metrics::Counter;
+use quoin_world::Slice;
+use rustc_hash::FxBuildHasher;
+
+/// What an entry takes beside its data: the entry itself, its share of the index and of what is remembered of
+/// evicted ones, and the head of its buffer.
+const ENTRY_BYTES: u64 = 192;
+const SHARDS: usize = 64;
+/// Reads of more than this are not kept: they stream, and neighbours are cheap to read again.
+pub(crate) const LARGEST_FILL_BYTES: u64 = 64 << 10;
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<u64, Slice> for Weight {
+    fn weight(&self, _: &u64, content: &Slice) -> u64 {
+        content.backing_bytes() as u64 + ENTRY_BYTES
+    }
+}
+
+type Blocks = Cache<u64, Slice, Weight, FxBuildHasher>;
+
+pub(crate) struct ReadCache {
+    blocks: Option<Blocks>,
+    hits: Counter,
+    misses: Counter,
+}
+
+impl ReadCache {
+    /// A cache of at most `budget_bytes`; none if that is less than a few blocks.
+    pub(crate) fn new(budget_bytes: u64, block_bytes: u64) -> Self {
+        let items = budget_bytes / (block_bytes + ENTRY_BYTES);
+        let options = OptionsBuilder::new()
+            .shards(SHARDS)
+            .estimated_items_capacity(items as usize)
+            .weight_capacity(budget_bytes)
+            .build();
+        let blocks = options.ok().filter(|_| items >= 4).map(|options| {
+            let lifecycle: DefaultLifecycle<u64, Slice> = DefaultLifecycle::default();
+            Blocks::with_options(options, Weight, FxBuildHasher, lifecycle)
+        });
+        Self { blocks, hits: Counter::default(), misses: Counter::default() }
+    }
+
+    /// The content of a block. The caller is in a reader epoch and has just found the number in a thin map.
+    pub(crate) fn get(&self, number: u64) -> Option<Slice> {
+        let found = self.blocks.as_ref()?.get(&number);
+        match found {
+            Some(_) => self.hits.add(1),
+            None => self.misses.add(1),
+        };
+        found
+    }
+
+    /// The same for the pool's own use: not counted, and no reason to keep it.
+    pub(crate) fn peek(&self, number: u64) -> Option<Slice> {
+        self.blocks.as_ref()?.peek(&number)
+    }
+
+    /// Keeps the whole content of a block. The caller is the committer, or still in the reader epoch in which it
+    /// found the number.
+    pub(crate) fn fill(&self, number: u64, content: &Slice) {
+        let Some(blocks) = &self.blocks else { return };
+        let owned = content.backing_bytes() == content.len();
+        blocks.insert(number, if owned { content.clone() } else { Slice::copy_of(content) });
+    }
+
+    /// Keeps what was just written, if that costs no copy.
+    pub(crate) fn fill_written(&self, number: u64, content: &Slice) {
+        if content.backing_bytes() == content.len() {
+            self.fill(number, content);
+        }
+    }
+
+    /// Forgets a block: its number was freed, or is about to be used again.
+    pub(crate) fn purge(&self, number: u64) {
+        if let Some(blocks) = self.blocks.as_ref().filter(|_| !planted(Bug::StaleCache)) {
+            blocks.remove(&number);
+        }
+    }
+
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits.value()
+    }
+
+    pub(crate) fn misses(&self) -> u64 {
+        self.misses.value()
+    }
+
+    /// RAM that it takes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.blocks.as_ref().map_or(0, |blocks| blocks.weight())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quoin_world::Buf;
+
+    const BLOCK: u64 = 8192;
+
+    fn block(number: u64) -> Slice {
+        let mut buf = Buf::zeroed(BLOCK as usize);
+        buf.as_mut_slice()[..8].copy_from_slice(&number.to_le_bytes());
+        buf.into_slice()
+    }
+
+    fn read(cache: &ReadCache, number: u64) -> bool {
+        let found = cache.get(number);
+        match &found {
+            Some(content) => assert_eq!(content[..8], number.to_le_bytes()),
+            None => cache.fill(number, &block(number)),
+        }
+        found.is_some()
+    }
+
+    #[test]
+    fn a_scan_of_four_times_the_cache_leaves_what_is_hot() {
+        let blocks = 1024;
+        let cache = ReadCache::new(blocks * (BLOCK + ENTRY_BYTES), BLOCK);
+        let hot = blocks / 2;
+        for _ in 0..4 {
+            for n in 0..hot {
+                read(&cache, n);
+            }
+        }
+        // Hosts go on using the hot set, if less often than the scan reads.
+        for n in 0..4 * blocks {
+            assert!(!read(&cache, 1_000_000 + n), "the scan never comes back");
+            if n % 4 == 0 {
+                read(&cache, n / 4 % hot);
+            }
+        }
+        let kept = (0..hot).filter(|n| cache.get(*n).is_some()).count() as u64;
+        assert!(kept * 100 >= hot * 95, "{kept} of {hot} kept");
+    }
+
+    #[test]
+    fn it_stays_within_its_budget_and_keeps_no_larger_buffers_alive() {
+        let cache = ReadCache::new(1 << 20, BLOCK);
+        let large = Buf::zeroed(1 << 20).into_slice();
+        for n in 0..1000 {
+            let part = large.slice((n % 128 * BLOCK) as usize, BLOCK as usize);
+            cache.fill(n, &part);
+            cache.fill_written(10_000 + n, &part);
+            assert!(cache.held_bytes() <= 1 << 20);
+        }
+        assert!(cache.held_bytes() > 900 << 10, "{}", cache.held_bytes());
+        let kept = (0..1000).find_map(|n| cache.get(n)).unwrap();
+        assert_eq!(kept.backing_bytes() as u64, BLOCK);
+        assert!((10_000..11_000).all(|n| cache.get(n).is_none()), "a copy was made");
+    }
+
+    #[test]
+    fn what_is_purged_is_gone_and_no_budget_is_no_cache() {
+        let cache = ReadCache::new(1 << 20, BLOCK);
+        assert!(!read(&cache, 7) && read(&cache, 7));
+        cache.purge(7);
+        assert!(cache.get(7).is_none());
+        assert_eq!((cache.hits(), cache.misses()), (1, 2));
+        let none = ReadCache::new(0, BLOCK);
+        none.fill(1, &block(1));
+        assert!(none.get(1).is_none() && none.held_bytes() == 0 && none.misses() == 0);
+    }
+}
