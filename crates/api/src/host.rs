@@ -57,6 +57,9 @@ pub struct MappingCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 1, maximum = 16383)]
     pub lun: Option<u16>,
+    /// The host may read, but not write.
+    #[serde(default)]
+    pub read_only: bool,
 }
 
 /// A volume shown to a host.
@@ -71,6 +74,8 @@ pub struct Mapping {
     /// The logical unit number.
     #[schema(example = 1)]
     pub lun: u16,
+    /// The host may read, but not write.
+    pub read_only: bool,
 }
 
 /// A session of an initiator.

@@ -19,11 +19,18 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How many volumes a host can see: so many mappings still go in one transaction.
 const MAPPINGS_PER_HOST: usize = 1000;
 
+/// What is at a LUN.
+#[derive(Clone, Copy)]
+struct Shown {
+    volume: VolumeId,
+    read_only: bool,
+}
+
 /// Hosts and mappings.
 #[derive(Default)]
 pub(crate) struct Access {
     hosts: BTreeMap<String, HostRecord>,
-    mappings: BTreeMap<(String, u16), VolumeId>,
+    mappings: BTreeMap<(String, u16), Shown>,
 }
 
 impl Access {
@@ -52,10 +59,11 @@ impl Access {
 
     /// All mappings, by host and LUN.
     pub(crate) fn mappings(&self) -> impl Iterator<Item = MappingRecord> {
-        self.mappings.iter().map(|((host, lun), volume)| MappingRecord {
+        self.mappings.iter().map(|((host, lun), shown)| MappingRecord {
             host: host.clone(),
             lun: *lun,
-            volume: *volume,
+            volume: shown.volume,
+            read_only: shown.read_only,
         })
     }
 
@@ -103,6 +111,7 @@ impl Access {
         volume: VolumeId,
         host: &str,
         lun: Option<u16>,
+        read_only: bool,
         volume_named: impl Fn(VolumeId) -> String,
     ) -> Result<MappingRecord, ArrayError> {
         let host = self.host(host)?.name.clone();
@@ -117,7 +126,7 @@ impl Access {
         let lun = match lun {
             Some(lun) if lun > Lun::MAX => return Err(ArrayError::LunOutOfRange { lun }),
             Some(lun) if !is_free(&lun) => {
-                let volume = volume_named(self.mappings[&(host.clone(), lun)]);
+                let volume = volume_named(self.mappings[&(host.clone(), lun)].volume);
                 return Err(ArrayError::LunTaken { host, lun, volume });
             }
             Some(lun) => lun,
@@ -126,7 +135,7 @@ impl Access {
                 None => return Err(ArrayError::LunsUsedUp { host }),
             },
         };
-        Ok(MappingRecord { host, lun, volume })
+        Ok(MappingRecord { host, lun, volume, read_only })
     }
 
     pub(crate) fn add_host(&mut self, host: HostRecord) {
@@ -138,7 +147,8 @@ impl Access {
     }
 
     pub(crate) fn add_mapping(&mut self, mapping: MappingRecord) {
-        self.mappings.insert((mapping.host, mapping.lun), mapping.volume);
+        let MappingRecord { host, lun, volume, read_only } = mapping;
+        self.mappings.insert((host, lun), Shown { volume, read_only });
     }
 
     pub(crate) fn remove_mapping(&mut self, mapping: &MappingRecord) {
@@ -182,26 +192,30 @@ mod tests {
     #[test]
     fn luns_are_given_lowest_first_and_only_once() {
         let mut access = with_host();
-        let first = access.plan_mapping(V1, "h1", None, named).unwrap();
+        let first = access.plan_mapping(V1, "h1", None, false, named).unwrap();
         assert_eq!(first.lun, 0);
         access.add_mapping(first.clone());
-        let error = access.plan_mapping(V1, "h1", Some(3), named).unwrap_err();
+        let error = access.plan_mapping(V1, "h1", Some(3), false, named).unwrap_err();
         assert!(matches!(error, ArrayError::MappedAlready { lun: 0, .. }));
-        let error = access.plan_mapping(V2, "h1", Some(0), named).unwrap_err();
+        let error = access.plan_mapping(V2, "h1", Some(0), false, named).unwrap_err();
         assert!(matches!(error, ArrayError::LunTaken { volume, .. } if volume == "v1"));
-        let error = access.plan_mapping(V2, "h1", Some(16384), named).unwrap_err();
+        let error = access.plan_mapping(V2, "h1", Some(16384), false, named).unwrap_err();
         assert!(matches!(error, ArrayError::LunOutOfRange { lun: 16384 }));
-        assert!(matches!(access.plan_mapping(V2, "h9", None, named), Err(ArrayError::NoHost { .. })));
-        assert_eq!(access.plan_mapping(V2, "h1", None, named).unwrap().lun, 1);
+        assert!(matches!(access.plan_mapping(V2, "h9", None, false, named), Err(ArrayError::NoHost { .. })));
+        assert_eq!(access.plan_mapping(V2, "h1", None, false, named).unwrap().lun, 1);
         access.remove_mapping(&first);
-        assert_eq!(access.plan_mapping(V2, "h1", None, named).unwrap().lun, 0);
+        assert_eq!(access.plan_mapping(V2, "h1", None, false, named).unwrap().lun, 0);
         for n in 0..1000 {
             access.add_mapping(MappingRecord {
                 host: "h1".into(),
                 lun: n,
                 volume: VolumeId(100 + u32::from(n)),
+                read_only: false,
             });
         }
-        assert!(matches!(access.plan_mapping(V2, "h1", None, named), Err(ArrayError::LunsUsedUp { .. })));
+        assert!(matches!(
+            access.plan_mapping(V2, "h1", None, false, named),
+            Err(ArrayError::LunsUsedUp { .. })
+        ));
     }
 }

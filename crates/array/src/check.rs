@@ -96,7 +96,7 @@ mod tests {
     }
 
     fn mapping(host: &str, lun: u16, volume: u32) -> Vec<u8> {
-        encode(&MappingRecord { host: host.into(), lun, volume: VolumeId(volume) })
+        encode(&MappingRecord { host: host.into(), lun, volume: VolumeId(volume), read_only: false })
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::{Array, access::Access};
 use quoin_api as api;
-use quoin_target::{Lun, TargetError};
+use quoin_target::{Access as Permit, Lun, TargetError};
 use quoin_volume::BlockDevice;
 
 impl Array {
@@ -36,22 +36,28 @@ impl Array {
         for host in access.hosts() {
             let before = shown.iter().find(|shown| shown.name == host.name);
             if before.is_none_or(|before| before.initiators != host.initiators) {
-                self.target.set_host(&host.name, &host.initiators)?;
+                self.target.set_host(&host.name, &host.initiators, None)?;
             }
             let before = before.map(|before| before.mappings.as_slice()).unwrap_or_default();
             let wanted: Vec<_> = access
                 .mappings_of_host(&host.name)
                 .into_iter()
-                .filter_map(|mapping| Some((Lun::new(mapping.lun)?, self.volumes.by_id(mapping.volume)?)))
+                .filter_map(|mapping| {
+                    let access = if mapping.read_only { Permit::ReadOnly } else { Permit::ReadWrite };
+                    Some((Lun::new(mapping.lun)?, self.volumes.by_id(mapping.volume)?, access))
+                })
                 .collect();
             for unit in before {
-                if !wanted.iter().any(|(lun, volume)| *lun == unit.lun && volume.uuid() == unit.uuid) {
+                if !wanted.iter().any(|(lun, volume, _)| *lun == unit.lun && volume.uuid() == unit.uuid) {
                     self.target.unmap(&host.name, unit.lun)?;
                 }
             }
-            for (lun, volume) in wanted {
-                if !before.iter().any(|unit| unit.lun == lun && unit.uuid == volume.uuid()) {
-                    self.target.map(&host.name, lun, volume)?;
+            for (lun, volume, access) in wanted {
+                let shown = |unit: &quoin_target::Mapping| {
+                    (unit.lun, unit.uuid, unit.access) == (lun, volume.uuid(), access)
+                };
+                if !before.iter().any(shown) {
+                    self.target.map(&host.name, lun, volume, access)?;
                 }
             }
         }

@@ -15,10 +15,12 @@ impl Array {
         let _turn = self.changes.lock().await;
         let volume = self.volume(&request.volume)?;
         let named = |id| self.volume_name(id);
-        let mapping = self.access.lock().plan_mapping(volume.id(), &request.host, request.lun, named)?;
+        let api::MappingCreate { host, lun, read_only, .. } = &request;
+        let mapping = self.access.lock().plan_mapping(volume.id(), host, *lun, *read_only, named)?;
         let key = mapping_key(&mapping.host, mapping.lun);
         let tx = Transaction::new().put(MAPPING_OBJECT, &key, encode(&mapping));
-        let text = format!("mapped to host {} as LUN {}", mapping.host, mapping.lun);
+        let how = if mapping.read_only { ", for reading only" } else { "" };
+        let text = format!("mapped to host {} as LUN {}{how}", mapping.host, mapping.lun);
         self.commit(tx, format!("volume {}", request.volume), text).await?;
         let view = self.mapping_view(&mapping);
         self.change_access(|access| access.add_mapping(mapping));
@@ -55,7 +57,7 @@ impl Array {
 
     fn mapping_view(&self, mapping: &MappingRecord) -> api::Mapping {
         let volume = self.volume_name(mapping.volume);
-        api::Mapping { volume, host: mapping.host.clone(), lun: mapping.lun }
+        api::Mapping { volume, host: mapping.host.clone(), lun: mapping.lun, read_only: mapping.read_only }
     }
 }
 

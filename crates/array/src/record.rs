@@ -37,6 +37,8 @@ pub(crate) struct MappingRecord {
     pub(crate) host: String,
     pub(crate) lun: u16,
     pub(crate) volume: VolumeId,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) read_only: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,9 +78,13 @@ mod tests {
 
     #[test]
     fn records_keep_their_form() {
-        let mapping = MappingRecord { host: "h1".into(), lun: 7, volume: VolumeId(3) };
+        let mapping = MappingRecord { host: "h1".into(), lun: 7, volume: VolumeId(3), read_only: false };
         let bytes = encode(&mapping);
         assert_eq!(String::from_utf8_lossy(&bytes), r#"{"version":1,"host":"h1","lun":7,"volume":3}"#);
+        assert_eq!(decode::<MappingRecord>("k", &bytes).unwrap(), mapping);
+        let mapping = MappingRecord { read_only: true, ..mapping };
+        let bytes = encode(&mapping);
+        assert!(String::from_utf8_lossy(&bytes).ends_with(r#","volume":3,"read_only":true}"#));
         assert_eq!(decode::<MappingRecord>("k", &bytes).unwrap(), mapping);
         let newer = r#"{"version":2,"host":"h1","lun":7,"volume":3}"#;
         let error = decode::<MappingRecord>("h1/00007", newer.as_bytes()).unwrap_err().to_string();

@@ -20,7 +20,7 @@ fn everything_comes_back_after_a_restart() {
         let initiators = vec!["iqn.2026-11.test:H1".to_owned()];
         array.create_host(HostCreate { name: "h1".into(), initiators }).await.unwrap();
         for (volume, lun) in [("v1", Some(5)), ("v2", None)] {
-            let request = MappingCreate { volume: volume.into(), host: "h1".into(), lun };
+            let request = MappingCreate { volume: volume.into(), host: "h1".into(), lun, read_only: false };
             array.map(request).await.unwrap();
         }
         array.volume("v1").unwrap().write(0, vec![Slice::copy_of(&[7; BLOCK])]).await.unwrap();

@@ -31,7 +31,8 @@ pub enum Command {
     Host(HostCommand),
     /// Show a volume to a host
     #[command(after_help = "Examples:\n  quoin --data /srv/a map v1 --host h1 --lun 1\n  \
-                            quoin --data /srv/a map v2 --host h1        # the lowest LUN that is free")]
+                            quoin --data /srv/a map v2 --host h1        # the lowest LUN that is free\n  \
+                            quoin --data /srv/a map v1 --host h2 --read-only")]
     Map {
         /// The volume
         volume: String,
@@ -41,6 +42,9 @@ pub enum Command {
         /// The logical unit number [default: the lowest that is free]
         #[arg(long)]
         lun: Option<u16>,
+        /// Let the host read, but not write
+        #[arg(long)]
+        read_only: bool,
     },
     /// Take a volume away from a host
     #[command(after_help = "Examples:\n  quoin --data /srv/a unmap v1 --host h1")]
@@ -169,8 +173,9 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
     match command {
         Command::Volume(command) => volume(&client, &output, command),
         Command::Host(command) => host(&client, &output, command),
-        Command::Map { volume, host, lun } => {
-            let mapping: Mapping = client.post("/mappings", &MappingCreate { volume, host, lun })?;
+        Command::Map { volume, host, lun, read_only } => {
+            let request = MappingCreate { volume, host, lun, read_only };
+            let mapping: Mapping = client.post("/mappings", &request)?;
             output.show(&mapping, |mapping| view::mappings(std::slice::from_ref(mapping)));
             Ok(())
         }

@@ -65,9 +65,10 @@ pub(crate) fn host(host: &Host) -> String {
 }
 
 pub(crate) fn mappings(mappings: &[Mapping]) -> String {
-    let row = |m: &Mapping| vec![m.host.clone(), m.lun.to_string(), m.volume.clone()];
+    let access = |m: &Mapping| if m.read_only { "read" } else { "read, write" }.to_owned();
+    let row = |m: &Mapping| vec![m.host.clone(), m.lun.to_string(), m.volume.clone(), access(m)];
     let empty = "no mappings; make one: quoin map VOLUME --host HOST";
-    table(&["host", "lun", "volume"], mappings.iter().map(row).collect(), empty)
+    table(&["host", "lun", "volume", "access"], mappings.iter().map(row).collect(), empty)
 }
 
 pub(crate) fn sessions(sessions: &[Session]) -> String {

@@ -398,10 +398,9 @@ impl<D: BlockDevice> Session<D> {
             residual: residual.into(),
             ..ScsiResponse::default()
         };
-        let sense = reply.sense.map(|sense| {
-            let fixed = sense.fixed();
-            Slice::copy_of(&[&(fixed.len() as u16).to_be_bytes()[..], &fixed].concat())
-        });
+        let sense = reply
+            .sense_data()
+            .map(|sense| Slice::copy_of(&[&(sense.len() as u16).to_be_bytes()[..], &sense].concat()));
         self.out.push(response, sense);
     }
 
@@ -602,6 +601,11 @@ impl<D: BlockDevice> Session<D> {
         match notice {
             Notice::Reinstated => self.end_with(End::Reinstated),
             Notice::UnitReset { unit, done } => self.reset_elsewhere(unit, done),
+            Notice::Attention { unit, sense } => {
+                if let Some(nexus) = &mut self.nexus {
+                    nexus.attend(unit, sense);
+                }
+            }
         }
     }
 }

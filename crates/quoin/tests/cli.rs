@@ -44,7 +44,10 @@ fn a_day_in_the_life() {
     assert_eq!(lab.json(&["volume", "list"])[1]["name"], "v2");
     assert_eq!(lab.json(&["host", "list"])[0]["initiators"][1], "iqn.2026-11.test:h2");
     assert_eq!(lab.json(&["host", "show", "h1"])["mappings"][1]["volume"], "v1");
-    assert_eq!(lab.json(&["mappings"])[1], json!({ "host": "h1", "lun": 1, "volume": "v1" }));
+    assert_eq!(
+        lab.json(&["mappings"])[1],
+        json!({ "host": "h1", "lun": 1, "volume": "v1", "read_only": false })
+    );
     assert_eq!(lab.json(&["session", "list"]), json!([]));
     assert_eq!(lab.json(&["events", "--limit", "1"])[0]["object"], "volume v2");
     assert!(lab.ok(&["volume", "list"]).contains("v1    4.0 GiB"));

@@ -41,6 +41,28 @@ pub struct ModeSense {
     pub allocation: u32,
 }
 
+/// MODE SELECT 6 or 10.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ModeSelect {
+    /// The 10-byte form, with its longer header.
+    pub long: bool,
+    /// PARAMETER LIST LENGTH.
+    pub parameter_bytes: u32,
+}
+
+/// LOG SENSE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogSense {
+    /// PAGE CODE.
+    pub page: u8,
+    /// SUBPAGE CODE.
+    pub subpage: u8,
+    /// PARAMETER POINTER: parameters with lower codes are left out.
+    pub pointer: u16,
+    /// ALLOCATION LENGTH.
+    pub allocation: u32,
+}
+
 /// REPORT SUPPORTED OPERATION CODES.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReportOpcodes {
@@ -77,6 +99,12 @@ pub enum Command {
     },
     /// MODE SENSE.
     ModeSense(ModeSense),
+    /// MODE SELECT.
+    ModeSelect(ModeSelect),
+    /// LOG SENSE.
+    LogSense(LogSense),
+    /// SEND DIAGNOSTIC: the default self-test.
+    SendDiagnostic,
     /// START STOP UNIT.
     StartStopUnit,
     /// REPORT LUNS.
@@ -102,6 +130,13 @@ pub enum Command {
     },
     /// REPORT SUPPORTED OPERATION CODES.
     ReportOpcodes(ReportOpcodes),
+    /// REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS.
+    ReportTaskManagement {
+        /// REPD: the extended parameter data.
+        extended: bool,
+        /// ALLOCATION LENGTH.
+        allocation: u32,
+    },
     /// READ DEFECT DATA.
     ReadDefectData {
         /// The 12-byte form, with its longer header.
@@ -115,8 +150,8 @@ pub enum Command {
     Read(Extent),
     /// WRITE.
     Write(Extent),
-    /// WRITE AND VERIFY.
-    WriteAndVerify(Extent),
+    /// WRITE AND VERIFY: the medium, or what was sent against what was stored.
+    WriteAndVerify(Extent, Bytchk),
     /// VERIFY.
     Verify(Extent, Bytchk),
     /// PRE-FETCH.
@@ -225,7 +260,27 @@ impl Command {
                 subpage: cdb.0[3],
                 allocation: if opcode == 0x5A { cdb.u16(7).into() } else { cdb.0[4].into() },
             }),
+            // Nothing can be saved (SP), and pages have the standard's form (PF).
+            0x15 | 0x55 if cdb.has(1, 1) => return invalid,
+            0x15 | 0x55 => {
+                let parameter_bytes = if opcode == 0x55 { cdb.u16(7).into() } else { cdb.0[4].into() };
+                if parameter_bytes > 0 && !cdb.has(1, 0x10) {
+                    return invalid;
+                }
+                Command::ModeSelect(ModeSelect { long: opcode == 0x55, parameter_bytes })
+            }
             0x1B => Command::StartStopUnit,
+            // SELFTEST alone, without parameters.
+            0x1D if cdb.0[1] != 4 || cdb.u16(3) != 0 => return invalid,
+            0x1D => Command::SendDiagnostic,
+            // PPC and SP.
+            0x4D if cdb.has(1, 3) => return invalid,
+            0x4D => Command::LogSense(LogSense {
+                page: cdb.0[2] & 0x3F,
+                subpage: cdb.0[3],
+                pointer: cdb.u16(5),
+                allocation: cdb.u16(7).into(),
+            }),
             // LBA and PMI are obsolete, but LBA without PMI has always been an error.
             0x25 if !cdb.has(8, 1) && cdb.u32(2) != 0 => return invalid,
             0x25 => Command::ReadCapacity10,
@@ -233,7 +288,7 @@ impl Command {
                 let extent = cdb.unprotected()?;
                 match cdb.bytchk()? {
                     Bytchk::OneBlock => return invalid,
-                    _ => Command::WriteAndVerify(extent),
+                    against => Command::WriteAndVerify(extent, against),
                 }
             }
             0x2F | 0xAF | 0x8F => Command::Verify(cdb.unprotected()?, cdb.bytchk()?),
@@ -266,12 +321,28 @@ impl Command {
                 service_action: cdb.u16(4),
                 allocation: cdb.u32(6),
             }),
+            0xA3 if cdb.0[1] & 0x1F == 0x0D => {
+                Command::ReportTaskManagement { extended: cdb.has(2, 0x80), allocation: cdb.u32(6) }
+            }
             // Known operation codes with unknown service actions.
             0x9E | 0xA3 => return invalid,
             _ => return Err(Sense::INVALID_OPERATION_CODE),
         };
         // NACA is not supported, as NORMACA = 0 says.
         if cdb.has(len - 1, 0x04) { invalid } else { Ok(command) }
+    }
+}
+
+impl Command {
+    /// True when it changes the medium, which a write-protected unit refuses.
+    pub fn writes(&self) -> bool {
+        matches!(
+            self,
+            Command::Write(_)
+                | Command::WriteAndVerify(..)
+                | Command::WriteSame { .. }
+                | Command::Unmap { .. }
+        )
     }
 }
 
@@ -322,6 +393,8 @@ mod tests {
             let mut cdb = [0; 16];
             cdb[0] = op.opcode;
             cdb[1] = op.service_action.unwrap_or(0);
+            // SEND DIAGNOSTIC does nothing but its self-test.
+            cdb[1] |= if op.opcode == 0x1D { 4 } else { 0 };
             assert!(Command::parse(&cdb[..op.usage.len() + 1]).is_ok(), "{:#x}", op.opcode);
         }
     }

@@ -3,12 +3,14 @@
 use crate::{
     cdb::{Bytchk, Command, Extent},
     inquiry::{self, Port},
-    limits, mode, opcodes,
+    limits, log,
+    mode::{self, Modes},
+    opcodes, provision,
     sense::{Sense, Status},
 };
 use quoin_base::{ByteRange, MIB};
 use quoin_volume::{BlockDevice, DeviceError};
-use quoin_world::{Buf, Slice};
+use quoin_world::Slice;
 
 /// A unit's size and logical block, as they are at this moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +19,31 @@ pub struct Geometry {
     pub size_bytes: u64,
     /// Logical block, 512 or 4096 bytes.
     pub block_bytes: u32,
+}
+
+/// What a target knows of a unit besides its device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unit<'a> {
+    /// The port through which it is reached.
+    pub port: &'a Port,
+    /// What MODE SELECT has changed.
+    pub modes: Modes,
+    /// It is shown to this host for reading only.
+    pub read_only: bool,
+}
+
+impl Unit<'_> {
+    /// Refuses a command that would change the medium of a write-protected unit.
+    ///
+    /// # Errors
+    /// WRITE PROTECTED, or LOGICAL UNIT SOFTWARE WRITE PROTECTED.
+    pub fn check_protection(&self, command: &Command) -> Result<(), Sense> {
+        match command.writes() {
+            true if self.read_only => Err(Sense::WRITE_PROTECTED),
+            true if self.modes.write_protect => Err(Sense::SOFTWARE_WRITE_PROTECTED),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The bytes a command moves if the initiator lets it.
@@ -38,6 +65,8 @@ pub struct Reply {
     pub status: Status,
     /// With [`Status::CheckCondition`], why.
     pub sense: Option<Sense>,
+    /// The sense goes out in descriptor format, as D_SENSE of the control mode page says.
+    pub descriptor_sense: bool,
     /// Data for the initiator, one slice after the other.
     pub data: Vec<Slice>,
     /// Bytes the command wanted to move either way; from it follow the transport's residual counts. May
@@ -48,7 +77,7 @@ pub struct Reply {
 impl Reply {
     /// GOOD, with nothing to move.
     pub fn good() -> Self {
-        Self { status: Status::Good, sense: None, data: Vec::new(), wanted_bytes: 0 }
+        Self { status: Status::Good, sense: None, descriptor_sense: false, data: Vec::new(), wanted_bytes: 0 }
     }
 
     /// CHECK CONDITION.
@@ -58,8 +87,12 @@ impl Reply {
 
     /// REQUEST SENSE's answer with `sense` as its parameter data, in descriptor or fixed format.
     pub fn request_sense(sense: Sense, descriptor: bool, allocation: u32) -> Self {
-        let data = if descriptor { sense.descriptor() } else { sense.fixed().to_vec() };
-        Self::parameters(data, allocation)
+        Self::parameters(sense.data(descriptor), allocation)
+    }
+
+    /// The sense data to go with the status, if there is any.
+    pub fn sense_data(&self) -> Option<Vec<u8>> {
+        self.sense.map(|sense| sense.data(self.descriptor_sense))
     }
 
     /// GOOD with parameter data, cut to the command's allocation length.
@@ -83,7 +116,7 @@ impl Geometry {
     }
 
     /// The extent in bytes.
-    fn range(&self, extent: Extent) -> Result<ByteRange, Sense> {
+    pub(crate) fn range(&self, extent: Extent) -> Result<ByteRange, Sense> {
         match extent.lba.checked_add(extent.blocks.into()) {
             Some(end) if end <= self.blocks() => Ok(ByteRange::new(
                 extent.lba * u64::from(self.block_bytes),
@@ -111,7 +144,7 @@ impl Command {
         Ok(match *self {
             Command::Read(extent) => data_in(geometry.range_within(extent, limits::TRANSFER_BYTES)?.len),
             Command::Write(extent)
-            | Command::WriteAndVerify(extent)
+            | Command::WriteAndVerify(extent, _)
             | Command::Verify(extent, Bytchk::Data) => {
                 data_out(geometry.range_within(extent, limits::TRANSFER_BYTES)?.len)
             }
@@ -134,7 +167,8 @@ impl Command {
                 return Err(Sense::PARAMETER_LIST_LENGTH_ERROR);
             }
             Command::Unmap { parameter_bytes } => data_out(parameter_bytes.into()),
-            Command::TestUnitReady | Command::StartStopUnit => Transfer::default(),
+            Command::ModeSelect(request) => data_out(request.parameter_bytes.into()),
+            Command::TestUnitReady | Command::StartStopUnit | Command::SendDiagnostic => Transfer::default(),
             Command::ReadCapacity10 => data_in(8),
             Command::GetLbaStatus { lba, .. } if lba >= geometry.blocks() => {
                 return Err(Sense::LBA_OUT_OF_RANGE);
@@ -145,6 +179,14 @@ impl Command {
             | Command::ReportLuns { allocation, .. }
             | Command::ReadDefectData { allocation, .. }
             | Command::ReadCapacity16 { allocation } => data_in(allocation.into()),
+            Command::ReportTaskManagement { extended, allocation } => {
+                // SPC-4 §6.35: the header must have room.
+                if allocation < if extended { 16 } else { 4 } {
+                    return Err(Sense::INVALID_FIELD_IN_CDB);
+                }
+                data_in(allocation.into())
+            }
+            Command::LogSense(request) => data_in(request.allocation.into()),
             Command::ModeSense(request) => data_in(request.allocation.into()),
             Command::ReportOpcodes(request) => data_in(request.allocation.into()),
         })
@@ -154,12 +196,12 @@ impl Command {
 /// Executes a command that [`Command::transfer`] let pass.
 ///
 /// `data` is what the initiator sent, at most `out_bytes`, in slices cut at multiples of 512 bytes;
-/// `in_limit_bytes` is what it is willing to take. REPORT LUNS and REQUEST SENSE are the target's to answer:
-/// here they see this unit as number 0 and without a sense.
+/// `in_limit_bytes` is what it is willing to take. REPORT LUNS, REQUEST SENSE and MODE SELECT are the target's to
+/// answer: here they see this unit as number 0, without a sense, and change nothing.
 pub async fn execute<D: BlockDevice>(
     command: Command,
     device: &D,
-    port: &Port,
+    unit: Unit<'_>,
     data: Vec<Slice>,
     in_limit_bytes: u64,
 ) -> Reply {
@@ -167,21 +209,29 @@ pub async fn execute<D: BlockDevice>(
     let outcome = match command {
         Command::TestUnitReady
         | Command::StartStopUnit
+        | Command::SendDiagnostic
+        | Command::ModeSelect(_)
         | Command::PreFetch(_)
         | Command::SynchronizeCache(_) => Ok(Reply::good()),
         Command::Read(extent) => read(device, geometry, extent, in_limit_bytes).await,
-        Command::Write(extent) => write(device, geometry, extent, data, false).await,
-        Command::WriteAndVerify(extent) => write(device, geometry, extent, data, true).await,
+        Command::Write(extent) => write(device, geometry, extent, data).await,
+        Command::WriteAndVerify(extent, against) => {
+            write_and_verify(device, geometry, extent, against, data).await
+        }
         Command::Verify(extent, against) => verify(device, geometry, extent, against, &data).await,
-        Command::WriteSame { extent, no_data } => write_same(device, geometry, extent, no_data, &data).await,
-        Command::Unmap { parameter_bytes } => unmap(device, geometry, parameter_bytes, &data).await,
+        Command::WriteSame { extent, no_data } => {
+            provision::write_same(device, geometry, extent, no_data, &data).await
+        }
+        Command::Unmap { parameter_bytes } => {
+            provision::unmap(device, geometry, parameter_bytes, &data).await
+        }
         Command::RequestSense { descriptor, allocation } => {
             Ok(Reply::request_sense(Sense::NO_SENSE, descriptor, allocation))
         }
         Command::ReportLuns { allocation, .. } => {
             Ok(Reply::parameters(inquiry::report_luns([[0; 8]].into_iter()), allocation))
         }
-        Command::Inquiry { page, allocation } => inquiry::inquiry(page, device.uuid(), geometry, port)
+        Command::Inquiry { page, allocation } => inquiry::inquiry(page, device.uuid(), geometry, unit.port)
             .map(|data| Reply::parameters(data, allocation)),
         Command::ReadDefectData { long, format, allocation } => {
             Ok(Reply::parameters(inquiry::no_defects(long, format), allocation))
@@ -190,21 +240,27 @@ pub async fn execute<D: BlockDevice>(
         Command::ReadCapacity16 { allocation } => {
             Ok(Reply::parameters(inquiry::read_capacity_16(geometry), allocation))
         }
-        Command::GetLbaStatus { lba, allocation } if lba < geometry.blocks() => {
-            Ok(Reply::parameters(inquiry::lba_status(geometry, lba), allocation))
+        Command::GetLbaStatus { lba, allocation } => {
+            provision::lba_status(device, geometry, lba, allocation).await
         }
-        Command::GetLbaStatus { .. } => Err(Sense::LBA_OUT_OF_RANGE),
+        Command::ReportTaskManagement { extended, allocation } => {
+            Ok(Reply::parameters(opcodes::task_management(extended), allocation))
+        }
+        Command::LogSense(request) => {
+            log::sense(&request).map(|data| Reply::parameters(data, request.allocation))
+        }
         Command::ModeSense(request) => {
-            mode::sense(&request, geometry).map(|data| Reply::parameters(data, request.allocation))
+            mode::sense(&request, geometry, &unit).map(|data| Reply::parameters(data, request.allocation))
         }
         Command::ReportOpcodes(request) => {
             opcodes::report(&request).map(|data| Reply::parameters(data, request.allocation))
         }
     };
-    outcome.unwrap_or_else(Reply::check)
+    let reply = outcome.unwrap_or_else(Reply::check);
+    Reply { descriptor_sense: unit.modes.descriptor_sense, ..reply }
 }
 
-fn total(data: &[Slice]) -> u64 {
+pub(crate) fn total(data: &[Slice]) -> u64 {
     data.iter().map(|slice| slice.len() as u64).sum()
 }
 
@@ -224,7 +280,7 @@ async fn read<D: BlockDevice>(
     Ok(Reply { data, wanted_bytes: range.len, ..Reply::good() })
 }
 
-fn sense_of(geometry: Geometry) -> impl Fn(DeviceError) -> Sense {
+pub(crate) fn sense_of(geometry: Geometry) -> impl Fn(DeviceError) -> Sense {
     move |error| Sense::of_device(&error, geometry.block_bytes)
 }
 
@@ -233,7 +289,6 @@ async fn write<D: BlockDevice>(
     geometry: Geometry,
     extent: Extent,
     mut data: Vec<Slice>,
-    verify: bool,
 ) -> Result<Reply, Sense> {
     let range = geometry.range(extent)?;
     // An initiator that sends less than the command says has its whole blocks written.
@@ -242,11 +297,21 @@ async fn write<D: BlockDevice>(
     truncate(&mut data, whole);
     if whole > 0 {
         device.write(range.offset, data).await.map_err(sense_of(geometry))?;
-        if verify {
-            device.read(ByteRange::new(range.offset, whole)).await.map_err(sense_of(geometry))?;
-        }
     }
     Ok(Reply { wanted_bytes: range.len, ..Reply::good() })
+}
+
+async fn write_and_verify<D: BlockDevice>(
+    device: &D,
+    geometry: Geometry,
+    extent: Extent,
+    against: Bytchk,
+    data: Vec<Slice>,
+) -> Result<Reply, Sense> {
+    let written = write(device, geometry, extent, data.clone()).await?;
+    let blocks = (total(&data) / u64::from(geometry.block_bytes)).min(extent.blocks.into());
+    verify(device, geometry, Extent { blocks: blocks as u32, ..extent }, against, &data).await?;
+    Ok(written)
 }
 
 fn truncate(data: &mut Vec<Slice>, mut len: u64) {
@@ -296,77 +361,6 @@ async fn verify<D: BlockDevice>(
     Ok(Reply { wanted_bytes, ..Reply::good() })
 }
 
-fn concat(data: &[Slice]) -> Vec<u8> {
+pub(crate) fn concat(data: &[Slice]) -> Vec<u8> {
     data.iter().flat_map(|slice| slice.iter().copied()).collect()
-}
-
-async fn write_same<D: BlockDevice>(
-    device: &D,
-    geometry: Geometry,
-    extent: Extent,
-    no_data: bool,
-    data: &[Slice],
-) -> Result<Reply, Sense> {
-    let range = geometry.range(extent)?;
-    let block = geometry.block_bytes as usize;
-    let wanted_bytes = if no_data { 0 } else { block as u64 };
-    let pattern = concat(data);
-    if !no_data && pattern.len() < block {
-        return Err(Sense::INCORRECT_AMOUNT_OF_DATA);
-    }
-    if pattern.iter().all(|&byte| byte == 0) {
-        device.unmap(range).await.map_err(sense_of(geometry))?;
-    } else {
-        let mut repeated = Buf::zeroed(range.len.min(MIB) as usize);
-        repeated.as_mut_slice().chunks_mut(block).for_each(|chunk| chunk.copy_from_slice(&pattern[..block]));
-        let repeated = repeated.into_slice();
-        // Cut at multiples of the block from the start, so that every piece starts with the pattern.
-        for at in (0..range.len).step_by(MIB as usize) {
-            let piece = repeated.slice(0, (range.len - at).min(MIB) as usize);
-            device.write(range.offset + at, vec![piece]).await.map_err(sense_of(geometry))?;
-        }
-    }
-    Ok(Reply { wanted_bytes, ..Reply::good() })
-}
-
-/// The ranges an UNMAP parameter list names (SBC-3 §5.28).
-fn unmap_ranges(geometry: Geometry, list: &[u8]) -> Result<Vec<ByteRange>, Sense> {
-    let Some(length) = list.get(2..4) else { return Err(Sense::PARAMETER_LIST_LENGTH_ERROR) };
-    if list.len() < 8 {
-        return Err(Sense::PARAMETER_LIST_LENGTH_ERROR);
-    }
-    let descriptors = usize::from(u16::from_be_bytes([length[0], length[1]])).min(list.len() - 8) / 16;
-    if descriptors > limits::UNMAP_DESCRIPTORS as usize {
-        return Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST);
-    }
-    let ranges = list[8..].chunks_exact(16).take(descriptors).map(|descriptor| {
-        let lba = descriptor[..8].iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
-        let blocks = descriptor[8..12].iter().fold(0, |n, &byte| n << 8 | u32::from(byte));
-        geometry.range(Extent { lba, blocks })
-    });
-    let ranges: Vec<_> = ranges.collect::<Result<_, _>>()?;
-    if ranges.iter().map(|range| range.len).sum::<u64>() > limits::UNMAP_BYTES {
-        return Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST);
-    }
-    Ok(ranges)
-}
-
-async fn unmap<D: BlockDevice>(
-    device: &D,
-    geometry: Geometry,
-    parameter_bytes: u32,
-    data: &[Slice],
-) -> Result<Reply, Sense> {
-    if parameter_bytes > 0 {
-        if total(data) < parameter_bytes.into() {
-            return Err(Sense::INCORRECT_AMOUNT_OF_DATA);
-        }
-        // All are checked before the first is unmapped.
-        for range in unmap_ranges(geometry, &concat(data))? {
-            if !range.is_empty() {
-                device.unmap(range).await.map_err(sense_of(geometry))?;
-            }
-        }
-    }
-    Ok(Reply { wanted_bytes: parameter_bytes.into(), ..Reply::good() })
 }

@@ -11,6 +11,9 @@ const VERSIONS: [u16; 4] = [0x00A0, 0x0460, 0x04C0, 0x0960];
 /// A company identifier with the "locally administered" bit set, so that it can never be another vendor's.
 const COMPANY: u128 = 0x02_51_55;
 
+/// The longest sense data: descriptor format with an information descriptor.
+const MAX_SENSE_BYTES: u8 = 20;
+
 /// The port through which a unit is reached, for the device identification page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
@@ -49,9 +52,10 @@ pub(crate) fn inquiry(
 ) -> Result<Vec<u8>, Sense> {
     let Some(page) = page else { return Ok(standard(0)) };
     let body = match page {
-        0x00 => vec![0x00, 0x80, 0x83, 0xB0, 0xB1, 0xB2],
+        0x00 => vec![0x00, 0x80, 0x83, 0x86, 0xB0, 0xB1, 0xB2],
         0x80 => uuid.simple().to_string().into_bytes(),
         0x83 => device_identification(uuid, port),
+        0x86 => extended(),
         0xB0 => block_limits(geometry),
         0xB1 => {
             let mut body = vec![0; 60];
@@ -102,6 +106,16 @@ fn device_identification(uuid: Uuid, port: &Port) -> Vec<u8> {
     out
 }
 
+/// Extended INQUIRY data (SPC-4 §7.8.7): simple, ordered and head of queue tasks; a unit attention about the list
+/// of units is cleared for the asking nexus only; the longest sense data.
+fn extended() -> Vec<u8> {
+    const HEADSUP_ORDSUP_SIMPSUP: u8 = 0x07;
+    const LUICLR: u8 = 0x01;
+    let mut body = vec![0; 60];
+    (body[1], body[3], body[9]) = (HEADSUP_ORDSUP_SIMPSUP, LUICLR, MAX_SENSE_BYTES);
+    body
+}
+
 fn block_limits(geometry: Geometry) -> Vec<u8> {
     let blocks = |bytes: u64| bytes / u64::from(geometry.block_bytes);
     let blocks32 = |bytes: u64| (blocks(bytes) as u32).to_be_bytes();
@@ -139,13 +153,6 @@ pub(crate) fn no_defects(long: bool, format: u8) -> Vec<u8> {
     let mut bytes = vec![0; if long { 8 } else { 4 }];
     bytes[1] = format & 0x1F;
     bytes
-}
-
-/// GET LBA STATUS data: all from `lba` on is "mapped or unknown" (SBC-4 §5.6.2), the one status that is
-/// true of any device.
-pub(crate) fn lba_status(geometry: Geometry, lba: u64) -> Vec<u8> {
-    let blocks = u32::try_from(geometry.blocks() - lba).unwrap_or(u32::MAX);
-    [&20u32.to_be_bytes()[..], &[0; 4], &lba.to_be_bytes(), &blocks.to_be_bytes(), &[0; 4]].concat()
 }
 
 /// REPORT LUNS data for logical unit numbers in wire form (SAM-5 §4.7), in order.

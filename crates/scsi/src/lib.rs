@@ -12,13 +12,16 @@ mod cdb;
 mod execute;
 mod inquiry;
 pub mod limits;
+mod log;
 mod mode;
 mod opcodes;
+mod provision;
 mod sense;
 
-pub use cdb::{Bytchk, Command, Extent, ModeSense, ReportOpcodes};
-pub use execute::{Geometry, Reply, Transfer, execute};
+pub use cdb::{Bytchk, Command, Extent, LogSense, ModeSelect, ModeSense, ReportOpcodes};
+pub use execute::{Geometry, Reply, Transfer, Unit, execute};
 pub use inquiry::{Port, no_unit_inquiry, report_luns};
+pub use mode::{Modes, mode_select};
 pub use sense::{Sense, SenseKey, Status};
 
 #[cfg(test)]

@@ -27,8 +27,10 @@ pub(crate) const SUPPORTED: &[Supported] = &[
     op(0x08, &[0x1F, FF, FF, FF, 0]),
     op(0x0A, &[0x1F, FF, FF, FF, 0]),
     op(0x12, &[1, FF, FF, FF, 0]),
+    op(0x15, &[0x10, 0, 0, FF, 0]),
     op(0x1A, &[8, FF, FF, FF, 0]),
     op(0x1B, &[1, 0, 0, 0xF7, 0]),
+    op(0x1D, &[4, 0, 0, 0, 0]),
     op(0x25, &[0, FF, FF, FF, FF, 0, 0, 1, 0]),
     op(0x28, &[0x18, FF, FF, FF, FF, GN, FF, FF, 0]),
     op(0x2A, &[0x18, FF, FF, FF, FF, GN, FF, FF, 0]),
@@ -39,6 +41,8 @@ pub(crate) const SUPPORTED: &[Supported] = &[
     op(0x37, &[0, 0x1F, 0, 0, 0, 0, FF, FF, 0]),
     op(0x41, &[0x08, FF, FF, FF, FF, GN, FF, FF, 0]),
     op(0x42, &[0, 0, 0, 0, 0, GN, FF, FF, 0]),
+    op(0x4D, &[0, FF, FF, 0, FF, FF, FF, FF, 0]),
+    op(0x55, &[0x10, 0, 0, 0, 0, 0, FF, FF, 0]),
     op(0x5A, &[0x18, FF, FF, 0, 0, 0, FF, FF, 0]),
     op(0x88, &[0x18, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
     op(0x8A, &[0x18, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
@@ -51,6 +55,7 @@ pub(crate) const SUPPORTED: &[Supported] = &[
     action(0x9E, 0x12, &[0x12, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, 0, 0]),
     op(0xA0, &[0, FF, 0, 0, 0, FF, FF, FF, FF, 0, 0]),
     action(0xA3, 0x0C, &[0x0C, 0x87, FF, FF, FF, FF, FF, FF, FF, 0, 0]),
+    action(0xA3, 0x0D, &[0x0D, 0x80, 0, 0, 0, FF, FF, FF, FF, 0, 0]),
     op(0xA8, &[0x18, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
     op(0xAA, &[0x18, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
     op(0xAE, &[0x12, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
@@ -58,8 +63,27 @@ pub(crate) const SUPPORTED: &[Supported] = &[
     op(0xB7, &[0x1F, FF, FF, FF, FF, FF, FF, FF, FF, 0, 0]),
 ];
 
-/// A command timeouts descriptor without figures.
-const NO_TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// Seconds after which an initiator may take a command for lost: longer than the array takes to come back after
+/// its process was killed, so that hosts see a pause and no error.
+const RECOMMENDED_TIMEOUT_SECONDS: u8 = 60;
+/// A command timeouts descriptor: no nominal time, the same recommendation for every command.
+const TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, RECOMMENDED_TIMEOUT_SECONDS];
+
+/// REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS data (SPC-4 §6.35): ABORT TASK, ABORT TASK SET, CLEAR TASK SET and
+/// LOGICAL UNIT RESET; no ACA, no queries, no I_T NEXUS RESET.
+pub(crate) fn task_management(extended: bool) -> Vec<u8> {
+    const ABORT_TASK: u8 = 0x80;
+    const ABORT_TASK_SET: u8 = 0x40;
+    const CLEAR_TASK_SET: u8 = 0x10;
+    const LOGICAL_UNIT_RESET: u8 = 0x08;
+    let functions = ABORT_TASK | ABORT_TASK_SET | CLEAR_TASK_SET | LOGICAL_UNIT_RESET;
+    let mut data = vec![functions, 0, 0, 0];
+    if extended {
+        data[3] = 12;
+        data.resize(16, 0);
+    }
+    data
+}
 
 pub(crate) fn report(request: &ReportOpcodes) -> Result<Vec<u8>, Sense> {
     match request.options {
@@ -76,7 +100,7 @@ fn all(timeouts: bool) -> Vec<u8> {
         let len = op.usage.len() as u8 + 1;
         bytes.extend_from_slice(&[op.opcode, 0, 0, op.service_action.unwrap_or(0), 0, flags, 0, len]);
         if timeouts {
-            bytes.extend_from_slice(&NO_TIMEOUTS);
+            bytes.extend_from_slice(&TIMEOUTS);
         }
     }
     let len = bytes.len() as u32 - 4;
@@ -103,7 +127,7 @@ fn one(request: &ReportOpcodes) -> Result<Vec<u8>, Sense> {
     let mut bytes = vec![0, timeouts | 3, 0, op.usage.len() as u8 + 1, op.opcode];
     bytes.extend_from_slice(op.usage);
     if request.timeouts {
-        bytes.extend_from_slice(&NO_TIMEOUTS);
+        bytes.extend_from_slice(&TIMEOUTS);
     }
     Ok(bytes)
 }

@@ -67,11 +67,15 @@ senses! {
     INVALID_FIELD_IN_CDB = IllegalRequest, 0x24, 0x00;
     LUN_NOT_SUPPORTED = IllegalRequest, 0x25, 0x00;
     INVALID_FIELD_IN_PARAMETER_LIST = IllegalRequest, 0x26, 0x00;
+    INVALID_MESSAGE_ERROR = IllegalRequest, 0x49, 0x00;
     SAVING_NOT_SUPPORTED = IllegalRequest, 0x39, 0x00;
     POWER_ON_OCCURRED = UnitAttention, 0x29, 0x01;
     DEVICE_RESET_OCCURRED = UnitAttention, 0x29, 0x03;
+    MODE_PARAMETERS_CHANGED = UnitAttention, 0x2A, 0x01;
     CAPACITY_CHANGED = UnitAttention, 0x2A, 0x09;
     REPORTED_LUNS_CHANGED = UnitAttention, 0x3F, 0x0E;
+    WRITE_PROTECTED = DataProtect, 0x27, 0x00;
+    SOFTWARE_WRITE_PROTECTED = DataProtect, 0x27, 0x02;
     SPACE_ALLOCATION_FAILED = DataProtect, 0x27, 0x07;
     PROTOCOL_SERVICE_CRC_ERROR = AbortedCommand, 0x47, 0x05;
     INCORRECT_AMOUNT_OF_DATA = AbortedCommand, 0x0C, 0x0D;
@@ -109,6 +113,11 @@ impl Sense {
             bytes[3..7].copy_from_slice(&information.to_be_bytes());
         }
         bytes
+    }
+
+    /// In the format that D_SENSE of the control mode page asks for.
+    pub fn data(&self, descriptor: bool) -> Vec<u8> {
+        if descriptor { self.descriptor() } else { self.fixed().to_vec() }
     }
 
     /// Descriptor format (SPC-4 §4.5.2).

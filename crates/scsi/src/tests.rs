@@ -1,6 +1,8 @@
 //! Commands executed on a volume in RAM.
 
-use crate::{Command, Geometry, Port, Reply, Sense, SenseKey, Status, execute};
+use crate::{
+    Command, Geometry, ModeSelect, Modes, Port, Reply, Sense, SenseKey, Status, Unit, execute, mode_select,
+};
 use proptest::prelude::*;
 use quoin_base::{ByteRange, Extent};
 use quoin_volume::{BlockDevice, DeviceError};
@@ -72,10 +74,24 @@ impl BlockDevice for Ram {
     }
 }
 
-/// Parses, checks and executes, as a target would.
 fn run(device: &Ram, cdb: &[u8], data: &[u8], in_limit_bytes: u64) -> Reply {
+    run_with(device, cdb, data, in_limit_bytes, Modes::default(), false)
+}
+
+/// Parses, checks and executes, as a target would.
+fn run_with(
+    device: &Ram,
+    cdb: &[u8],
+    data: &[u8],
+    in_limit_bytes: u64,
+    modes: Modes,
+    read_only: bool,
+) -> Reply {
+    let port = Port { target_name: "iqn.2026-11.test:t".into(), group: 1 };
+    let unit = Unit { port: &port, modes, read_only };
     let checked = Command::parse(cdb).and_then(|command| {
         let transfer = command.transfer(Geometry::of(device))?;
+        unit.check_protection(&command)?;
         Ok((command, transfer))
     });
     let (command, transfer) = match checked {
@@ -84,8 +100,7 @@ fn run(device: &Ram, cdb: &[u8], data: &[u8], in_limit_bytes: u64) -> Reply {
     };
     let data = &data[..data.len().min(transfer.out_bytes as usize)];
     let data = if data.is_empty() { Vec::new() } else { vec![Slice::copy_of(data)] };
-    let port = Port { target_name: "iqn.2026-11.test:t".into(), group: 1 };
-    let future = pin!(execute(command, device, &port, data, in_limit_bytes));
+    let future = pin!(execute(command, device, unit, data, in_limit_bytes));
     match { future }.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(reply) => reply,
         Poll::Pending => panic!("a device in RAM is always ready"),
@@ -203,7 +218,8 @@ fn device_errors_become_sense_data() {
 fn identification_is_as_published() {
     let device = Ram::new(512);
     let page = |page: u8| data_of(&run(&device, &[0x12, 1, page, 1, 0, 0], &[], 256));
-    assert_eq!(page(0x00), [0, 0, 0, 6, 0x00, 0x80, 0x83, 0xB0, 0xB1, 0xB2]);
+    assert_eq!(page(0x00), [0, 0, 0, 7, 0x00, 0x80, 0x83, 0x86, 0xB0, 0xB1, 0xB2]);
+    assert_eq!(page(0x86)[4..8], [0, 7, 0, 1]);
     assert_eq!(&page(0x80)[4..], b"01932c0712347abc8def0123456789ab");
     let identification = page(0x83);
     // The NAA designator comes first: type 6, our company identifier, the last 100 bits of the UUID.
@@ -235,6 +251,164 @@ fn capacity_and_mode_pages() {
     let device = Ram::new(512);
     assert_eq!(run(&device, &[0x1A, 0, 0xC8, 0, 255, 0], &[], 255).sense, Some(Sense::SAVING_NOT_SUPPORTED));
     assert_eq!(run(&device, &[0x1A, 0, 0x02, 0, 255, 0], &[], 255).sense, Some(Sense::INVALID_FIELD_IN_CDB));
+}
+
+const DESCRIPTOR_SENSE: Modes = Modes { descriptor_sense: true, write_protect: false };
+const WRITE_PROTECT: Modes = Modes { descriptor_sense: false, write_protect: true };
+
+#[test]
+fn mode_pages_are_selected_by_page_and_subpage() {
+    let device = Ram::new(512);
+    let pages = |page: u8, subpage: u8| {
+        let reply = run(&device, &[0x1A, 8, page, subpage, 255, 0], &[], 255);
+        if reply.sense.is_some() {
+            return Vec::new();
+        }
+        let (data, mut at, mut found) = (data_of(&reply), 4, Vec::new());
+        assert_eq!(usize::from(data[0]), data.len() - 1);
+        while at < data.len() {
+            let long = data[at] & 0x40 != 0;
+            found.push((data[at] & 0x3F, if long { data[at + 1] } else { 0 }));
+            at += if long { 4 + usize::from(data[at + 3]) } else { 2 + usize::from(data[at + 1]) };
+        }
+        assert_eq!(at, data.len());
+        found
+    };
+    assert_eq!(pages(0x3F, 0), [(1, 0), (8, 0), (0x0A, 0), (0x1C, 0)]);
+    assert_eq!(pages(0x3F, 0xFF), [(1, 0), (8, 0), (0x0A, 0), (0x0A, 1), (0x1C, 0)]);
+    assert_eq!(pages(0x0A, 0xFF), [(0x0A, 0), (0x0A, 1)]);
+    assert_eq!(pages(0x0A, 1), [(0x0A, 1)]);
+    assert_eq!(pages(0x0A, 2), []);
+    assert_eq!(pages(0x3F, 1), []);
+    let control = |pc: u8, modes: Modes| {
+        data_of(&run_with(&device, &[0x1A, 8, pc << 6 | 0x0A, 0, 255, 0], &[], 255, modes, false))
+    };
+    assert_eq!(control(0, Modes::default())[4..9], [0x0A, 10, 0x22, 0x10, 0]);
+    assert_eq!(control(0, DESCRIPTOR_SENSE)[6], 0x26);
+    assert_eq!((control(0, WRITE_PROTECT)[8], control(0, WRITE_PROTECT)[2]), (8, 0x90));
+    assert_eq!(control(1, WRITE_PROTECT)[4..16], [0x0A, 10, 4, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(control(2, WRITE_PROTECT)[8], 0);
+}
+
+#[test]
+fn mode_select_changes_what_may_be_changed_and_nothing_else() {
+    let geometry = Geometry { size_bytes: 64 * 512, block_bytes: 512 };
+    let select = |list: &[u8]| {
+        let request = ModeSelect { long: false, parameter_bytes: list.len() as u32 };
+        mode_select(&request, list, geometry, Modes::default())
+    };
+    let control = [0x0A, 10, 0x26, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0];
+    let with = |page: &[u8]| [&[0, 0, 0, 0][..], page].concat();
+    assert_eq!(select(&[]), Ok(Modes::default()));
+    assert_eq!(select(&with(&[])), Ok(Modes::default()));
+    assert_eq!(select(&with(&control)), Ok(DESCRIPTOR_SENSE));
+    // What MODE SENSE returned, with the block descriptor, is taken back.
+    let mut given = [&[0, 0, 0x10, 8, 0, 0, 0, 64, 0, 0, 2, 0][..], &control].concat();
+    assert_eq!(select(&given), Ok(DESCRIPTOR_SENSE));
+    given[7] = 0;
+    assert_eq!(select(&given), Ok(DESCRIPTOR_SENSE), "a count of 0 changes nothing");
+    given[7] = 63;
+    assert_eq!(select(&given), Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST));
+    given[7..12].copy_from_slice(&[64, 0, 0, 16, 0]);
+    assert_eq!(select(&given), Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST), "another block length");
+    // The write cache, which a host may want to switch on.
+    let mut caching = [0; 20];
+    (caching[0], caching[1]) = (8, 18);
+    assert_eq!(select(&with(&caching)), Ok(Modes::default()));
+    caching[2] = 4;
+    assert_eq!(select(&with(&caching)), Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST));
+    assert_eq!(select(&with(&[0x02, 2, 0, 0])), Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST));
+    assert_eq!(select(&with(&[0x0A, 9, 0x26])), Err(Sense::PARAMETER_LIST_LENGTH_ERROR));
+    assert_eq!(select(&with(&control[..8])), Err(Sense::PARAMETER_LIST_LENGTH_ERROR));
+    assert_eq!(select(&[0, 0, 0]), Err(Sense::PARAMETER_LIST_LENGTH_ERROR));
+    let list = [vec![0; 8], vec![0x4A, 1, 0, 28, 0, 0, 20], vec![0; 25], control.to_vec()].concat();
+    let long = ModeSelect { long: true, parameter_bytes: list.len() as u32 };
+    assert_eq!(mode_select(&long, &list, geometry, WRITE_PROTECT), Ok(DESCRIPTOR_SENSE));
+    let device = Ram::new(512);
+    assert_eq!(run(&device, &[0x15, 0x11, 0, 0, 16, 0], &[], 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));
+    assert_eq!(run(&device, &[0x15, 0, 0, 0, 16, 0], &[], 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));
+}
+
+#[test]
+fn a_write_protected_unit_is_read_only() {
+    let device = Ram::new(512);
+    let sense = |cdb: &[u8], modes, read_only| run_with(&device, cdb, &[0; 512], 512, modes, read_only).sense;
+    let unmap = [0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for cdb in [&cdb16(0x8A, 0, 0, 1)[..], &cdb16(0x8E, 0, 0, 1), &cdb16(0x93, 0, 0, 1), &unmap] {
+        assert_eq!(sense(cdb, Modes::default(), true), Some(Sense::WRITE_PROTECTED));
+        assert_eq!(sense(cdb, WRITE_PROTECT, false), Some(Sense::SOFTWARE_WRITE_PROTECTED));
+    }
+    assert_eq!(sense(&cdb16(0x88, 0, 0, 1), WRITE_PROTECT, true), None);
+    assert_eq!(data_of(&run(&device, &cdb16(0x88, 0, 0, 1), &[], 512))[0], 0xEE);
+    assert_eq!(
+        data_of(&run_with(&device, &[0x1A, 8, 8, 0, 255, 0], &[], 255, Modes::default(), true))[2],
+        0x90
+    );
+}
+
+#[test]
+fn sense_goes_out_as_the_unit_is_set() {
+    let device = Ram::new(512);
+    let reply = run_with(&device, &cdb16(0x8F, 2, 0, 1), &[0; 512], 0, DESCRIPTOR_SENSE, false);
+    assert_eq!(reply.sense_data().unwrap()[..4], [0x72, 0x0E, 0x1D, 0]);
+    assert_eq!(run(&device, &cdb16(0x8F, 2, 0, 1), &[0; 512], 0).sense_data().unwrap()[0], 0xF0);
+}
+
+#[test]
+fn lba_status_tells_what_is_mapped() {
+    let device = Ram::new(512);
+    let unmapped =
+        [vec![0, 22, 0, 16, 0, 0, 0, 0], vec![0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 5, 0, 0, 0, 0]].concat();
+    assert_eq!(run(&device, &[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], &unmapped, 0).status, Status::Good);
+    let status = |lba: u64, allocation: u32| {
+        let mut cdb = cdb16(0x9E, 0x12, lba, allocation);
+        cdb[1] = 0x12;
+        let data = data_of(&run(&device, &cdb, &[], allocation.into()));
+        assert_eq!(u32::from_be_bytes(data[..4].try_into().unwrap()) as usize, data.len() - 4);
+        let descriptor = |d: &[u8]| (d[7], d[11], d[12]);
+        data[8..].chunks(16).map(descriptor).collect::<Vec<_>>()
+    };
+    assert_eq!(status(3, 512), [(3, 7, 0), (10, 5, 1), (15, 49, 0)]);
+    assert_eq!(status(12, 24), [(12, 3, 1)]);
+    assert_eq!(run(&device, &cdb16(0x9E, 0x12, 64, 24), &[], 24).sense, Some(Sense::LBA_OUT_OF_RANGE));
+}
+
+#[test]
+fn what_is_supported_is_reported() {
+    let device = Ram::new(512);
+    let ask = |flags: u8, opcode: u8, action: u8, allocation: u8| {
+        run(&device, &[0xA3, 0x0C, flags, opcode, 0, action, 0, 0, 0, allocation, 0, 0], &[], 255)
+    };
+    // One command, with the timeouts descriptor: no figure but the recommendation.
+    let one = data_of(&ask(0x81, 0x88, 0, 255));
+    assert_eq!((one[1], one[3], one[4], one.len()), (0x83, 16, 0x88, 32));
+    assert_eq!(one[20..], [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 60]);
+    assert_eq!(ask(1, 0x9E, 0x10, 255).sense, Some(Sense::INVALID_FIELD_IN_CDB));
+    assert_eq!(ask(2, 0x88, 0, 255).sense, Some(Sense::INVALID_FIELD_IN_CDB));
+    assert_eq!(data_of(&ask(3, 0xA3, 0x0D, 255))[..4], [0, 3, 0, 12]);
+    assert_eq!(data_of(&ask(3, 0xA3, 0x1F, 255))[1], 1, "not supported");
+    let functions = |flags: u8, allocation: u8| {
+        run(&device, &[0xA3, 0x0D, flags, 0, 0, 0, 0, 0, 0, allocation, 0, 0], &[], 255)
+    };
+    assert_eq!(data_of(&functions(0, 255)), [0xD8, 0, 0, 0]);
+    assert_eq!(data_of(&functions(0x80, 255)).len(), 16);
+    assert_eq!(functions(0, 3).sense, Some(Sense::INVALID_FIELD_IN_CDB));
+    let log =
+        |page: u8, subpage: u8| run(&device, &[0x4D, 0, 0x40 | page, subpage, 0, 0, 0, 0, 255, 0], &[], 255);
+    assert_eq!(data_of(&log(0, 0)), [0, 0, 0, 2, 0, 0x2F]);
+    assert_eq!(data_of(&log(0, 0xFF)), [0x40, 0xFF, 0, 6, 0, 0, 0, 0xFF, 0x2F, 0]);
+    assert_eq!(data_of(&log(0x2F, 0)), [0x2F, 0, 0, 8, 0, 0, 3, 4, 0, 0, 0xFF, 0]);
+    assert_eq!(log(0x0D, 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));
+}
+
+#[test]
+fn write_and_verify_compares_what_was_stored() {
+    let device = Ram::new(512);
+    let data: Vec<u8> = (0..1024u32).map(|n| n as u8).collect();
+    assert_eq!(run(&device, &cdb16(0x8E, 2, 4, 2), &data, 0).status, Status::Good);
+    assert_eq!(data_of(&run(&device, &cdb16(0x88, 0, 4, 2), &[], 1024)), data);
+    // Less than two blocks were sent: the one that was is written and compared.
+    assert_eq!(run(&device, &cdb16(0x8E, 2, 8, 2), &data[..700], 0).status, Status::Good);
 }
 
 proptest! {

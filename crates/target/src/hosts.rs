@@ -1,12 +1,13 @@
 //! Hosts, their initiator names and mappings, and the sessions that are there.
 
 use crate::{
-    Lun, Nexus, NexusName, TargetError,
+    Access, Credentials, Lun, Nexus, NexusName, TargetError,
     nexus::{Notice, Shared},
     traffic::Ledger,
+    unit::{SharedModes, Shown},
 };
 use parking_lot::Mutex;
-use quoin_scsi::Port;
+use quoin_scsi::{Port, Sense};
 use quoin_volume::BlockDevice;
 use quoin_world::{Event, OneShot, one_shot};
 use std::{
@@ -23,7 +24,8 @@ const PORTAL_GROUP: u16 = 1;
 
 pub(crate) struct Host<D> {
     initiators: BTreeSet<String>,
-    luns: BTreeMap<Lun, Arc<D>>,
+    credentials: Option<Credentials>,
+    luns: BTreeMap<Lun, Shown<D>>,
 }
 
 pub(crate) struct State<D> {
@@ -49,6 +51,8 @@ pub struct HostView {
     pub name: String,
     /// Its initiator names, in lower case.
     pub initiators: Vec<String>,
+    /// How it logs in; none: by its name alone.
+    pub credentials: Option<Credentials>,
     /// What it sees, by number.
     pub mappings: Vec<Mapping>,
 }
@@ -62,6 +66,8 @@ pub struct Mapping {
     pub volume: String,
     /// The volume's identity.
     pub uuid: Uuid,
+    /// What the host may do with it.
+    pub access: Access,
 }
 
 /// A connected session, as listed.
@@ -129,11 +135,16 @@ impl<D: BlockDevice> Target<D> {
         normal(name) == self.port.target_name
     }
 
-    /// Creates a host, or replaces the initiator names of one.
+    /// Creates a host, or replaces the initiator names and credentials of one. Sessions that are logged in stay.
     ///
     /// # Errors
     /// A name that is none, or that another host has.
-    pub fn set_host(&self, host: &str, initiators: &[String]) -> Result<(), TargetError> {
+    pub fn set_host(
+        &self,
+        host: &str,
+        initiators: &[String],
+        credentials: Option<Credentials>,
+    ) -> Result<(), TargetError> {
         let initiators: BTreeSet<_> =
             initiators.iter().map(|i| check_initiator(i)).collect::<Result<_, _>>()?;
         let mut state = self.state.lock();
@@ -143,11 +154,12 @@ impl<D: BlockDevice> Target<D> {
                 return Err(TargetError::InitiatorTaken { initiator, host });
             }
         }
-        state
-            .hosts
-            .entry(host.to_string())
-            .or_insert_with(|| Host { initiators: BTreeSet::new(), luns: BTreeMap::new() })
-            .initiators = initiators;
+        let entry = state.hosts.entry(host.to_string()).or_insert_with(|| Host {
+            initiators: BTreeSet::new(),
+            credentials: None,
+            luns: BTreeMap::new(),
+        });
+        (entry.initiators, entry.credentials) = (initiators, credentials);
         state.prune_traffic();
         drop(state);
         self.changed();
@@ -168,19 +180,21 @@ impl<D: BlockDevice> Target<D> {
         Ok(())
     }
 
-    /// Shows `device` to `host` as `lun`. Mapping the same volume there again changes nothing.
+    /// Shows `device` to `host` as `lun`. Mapping the same volume there again changes its access only.
     ///
     /// # Errors
     /// No such host, or the number names another volume.
-    pub fn map(&self, host: &str, lun: Lun, device: Arc<D>) -> Result<(), TargetError> {
+    pub fn map(&self, host: &str, lun: Lun, device: Arc<D>, access: Access) -> Result<(), TargetError> {
         {
             let mut state = self.state.lock();
+            let modes = state.modes_of(device.uuid());
             let entry = state.host(host)?;
-            if let Some(other) = entry.luns.get(&lun).filter(|other| other.uuid() != device.uuid()) {
+            let other = entry.luns.get(&lun).map(|shown| &shown.device);
+            if let Some(other) = other.filter(|other| other.uuid() != device.uuid()) {
                 let (host, volume) = (host.to_string(), other.name());
                 return Err(TargetError::LunTaken { host, lun, volume });
             }
-            entry.luns.insert(lun, device);
+            entry.luns.insert(lun, Shown { device, access, modes });
         }
         self.changed();
         Ok(())
@@ -202,10 +216,16 @@ impl<D: BlockDevice> Target<D> {
         let view = |(name, host): (&String, &Host<D>)| HostView {
             name: name.clone(),
             initiators: host.initiators.iter().cloned().collect(),
+            credentials: host.credentials.clone(),
             mappings: host
                 .luns
                 .iter()
-                .map(|(&lun, device)| Mapping { lun, volume: device.name(), uuid: device.uuid() })
+                .map(|(&lun, Shown { device, access, .. })| Mapping {
+                    lun,
+                    volume: device.name(),
+                    uuid: device.uuid(),
+                    access: *access,
+                })
                 .collect(),
         };
         self.state.lock().hosts.iter().map(view).collect()
@@ -221,6 +241,11 @@ impl<D: BlockDevice> Target<D> {
             since_ms: shared.since_ms,
         };
         state.sessions.values().map(view).collect()
+    }
+
+    /// How an initiator must log in; `None`: by its name alone.
+    pub fn credentials(&self, initiator: &str) -> Option<Credentials> {
+        self.state.lock().host_of(&normal(initiator)).and_then(|(_, host)| host.credentials.clone())
     }
 
     /// True if a session of this name is there.
@@ -260,7 +285,7 @@ impl<D: BlockDevice> Target<D> {
     }
 
     /// The mappings of an initiator and the version they are of.
-    pub(crate) fn luns_of(&self, initiator: &str) -> (u64, BTreeMap<Lun, Arc<D>>) {
+    pub(crate) fn luns_of(&self, initiator: &str) -> (u64, BTreeMap<Lun, Shown<D>>) {
         let state = self.state.lock();
         let luns = state.host_of(initiator).map(|(_, host)| host.luns.clone()).unwrap_or_default();
         (self.version(), luns)
@@ -280,6 +305,13 @@ impl<D: BlockDevice> Target<D> {
             .collect()
     }
 
+    /// Establishes a unit attention for every session but `except`.
+    pub(crate) fn announce(&self, unit: Uuid, sense: Sense, except: Option<&Shared>) {
+        let state = self.state.lock();
+        let others = state.sessions.values().filter(|shared| except.is_none_or(|one| one.id != shared.id));
+        others.for_each(|shared| shared.notify(Notice::Attention { unit, sense }));
+    }
+
     fn changed(&self) {
         self.version.fetch_add(1, Ordering::Release);
     }
@@ -292,5 +324,14 @@ impl<D> State<D> {
 
     pub(crate) fn host_of(&self, initiator: &str) -> Option<(&String, &Host<D>)> {
         self.hosts.iter().find(|(_, host)| host.initiators.contains(initiator))
+    }
+}
+
+impl<D: BlockDevice> State<D> {
+    /// The modes of a volume: those it has wherever it is shown already.
+    fn modes_of(&self, unit: Uuid) -> Arc<SharedModes> {
+        let shown = self.hosts.values().flat_map(|host| host.luns.values());
+        let modes = shown.filter(|shown| shown.device.uuid() == unit).map(|shown| shown.modes.clone()).next();
+        modes.unwrap_or_default()
     }
 }

@@ -9,17 +9,21 @@
 //! Does not know the wire, nor how the maps are kept over restarts: all here is in memory. Assumes of
 //! transports: one [`Nexus`] per session, used from one thread.
 
+mod credentials;
 mod error;
 mod hosts;
 mod lun;
 mod nexus;
 mod traffic;
+mod unit;
 
+pub use credentials::{Credentials, Login, Secret};
 pub use error::TargetError;
 pub use hosts::{HostView, Mapping, SessionView, Target};
 pub use lun::Lun;
 pub use nexus::{Admission, Nexus, NexusName, Notice, Notices, Request};
 pub use traffic::{Done, Traffic, TrafficView};
+pub use unit::Access;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,11 @@
 //! An I_T nexus: one session of one initiator, its view of the units and their unit attentions.
 
-use crate::{Lun, Target, Traffic};
+use crate::{Access, Lun, Target, Traffic, unit::Shown};
 use parking_lot::Mutex;
-use quoin_scsi::{Command, Geometry, Reply, Sense, Status, Transfer, execute, no_unit_inquiry, report_luns};
+use quoin_scsi::{
+    Command, Geometry, ModeSelect, Reply, Sense, Status, Transfer, execute, mode_select, no_unit_inquiry,
+    report_luns,
+};
 use quoin_volume::{BlockDevice, Operation};
 use quoin_world::{Event, OneShot, OneShotSender, Slice};
 use std::{
@@ -36,6 +39,25 @@ pub enum Notice {
         /// Dropped when done.
         done: OneShotSender<()>,
     },
+    /// Something about a unit has changed. Pass it to [`Nexus::attend`].
+    Attention {
+        /// The volume.
+        unit: Uuid,
+        /// What has changed.
+        sense: Sense,
+    },
+}
+
+impl Notice {
+    /// True for an attention that says what `other` says.
+    fn repeats(&self, other: &Notice) -> bool {
+        match (self, other) {
+            (Self::Attention { unit, sense }, Self::Attention { unit: u, sense: s }) => {
+                (unit, sense) == (u, s)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// What happens elsewhere and concerns one nexus.
@@ -73,7 +95,14 @@ impl Shared {
     }
 
     pub(crate) fn notify(&self, notice: Notice) {
-        self.notices.lock().push_back(notice);
+        {
+            let mut notices = self.notices.lock();
+            // However often the same is said before it is heard, it is said once.
+            if notices.iter().any(|waiting| waiting.repeats(&notice)) {
+                return;
+            }
+            notices.push_back(notice);
+        }
         self.has_notices.store(true, Ordering::Release);
         self.event.notify();
     }
@@ -90,15 +119,25 @@ impl Shared {
 }
 
 struct Unit<D> {
-    device: Arc<D>,
+    shown: Shown<D>,
     size_bytes: u64,
     attentions: VecDeque<Sense>,
 }
 
 impl<D: BlockDevice> Unit<D> {
-    fn new(device: Arc<D>) -> Self {
-        let size_bytes = device.size_bytes();
-        Self { device, size_bytes, attentions: VecDeque::from([Sense::POWER_ON_OCCURRED]) }
+    fn new(shown: Shown<D>) -> Self {
+        let size_bytes = shown.device.size_bytes();
+        Self { shown, size_bytes, attentions: VecDeque::from([Sense::POWER_ON_OCCURRED]) }
+    }
+
+    fn uuid(&self) -> Uuid {
+        self.shown.device.uuid()
+    }
+
+    /// CHECK CONDITION in the format this unit is set to.
+    fn refuse(&self, sense: Sense) -> Admission<D> {
+        let descriptor_sense = self.shown.modes.get().descriptor_sense;
+        Admission::Done(Reply { descriptor_sense, ..Reply::check(sense) })
     }
 
     fn attend(&mut self, sense: Sense) {
@@ -119,7 +158,8 @@ pub struct Nexus<D: BlockDevice> {
 /// A command that its unit agreed to run, once its data is there.
 pub struct Request<D> {
     target: Arc<Target<D>>,
-    device: Arc<D>,
+    nexus: Arc<Shared>,
+    unit: Shown<D>,
     command: Command,
     transfer: Transfer,
 }
@@ -140,17 +180,48 @@ impl<D: BlockDevice> Request<D> {
 
     /// Runs the command with the data the initiator sent; it takes up to `in_limit_bytes`.
     pub async fn run(&self, data: Vec<Slice>, in_limit_bytes: u64) -> Reply {
-        execute(self.command, &*self.device, self.target.port(), data, in_limit_bytes).await
+        match self.command {
+            Command::ModeSelect(request) => {
+                let reply = self.select(&request, &data);
+                Reply { descriptor_sense: self.unit.modes.get().descriptor_sense, ..reply }
+            }
+            command => {
+                let unit = quoin_scsi::Unit {
+                    port: self.target.port(),
+                    modes: self.unit.modes.get(),
+                    read_only: self.unit.access == Access::ReadOnly,
+                };
+                execute(command, &*self.unit.device, unit, data, in_limit_bytes).await
+            }
+        }
+    }
+
+    fn select(&self, request: &ModeSelect, data: &[Slice]) -> Reply {
+        let list: Vec<u8> = data.iter().flat_map(|slice| slice.iter().copied()).collect();
+        if list.len() < request.parameter_bytes as usize {
+            return Reply::check(Sense::PARAMETER_LIST_LENGTH_ERROR);
+        }
+        let geometry = Geometry::of(&*self.unit.device);
+        match self.unit.modes.change(|modes| mode_select(request, &list, geometry, modes)) {
+            Ok(changed) => {
+                if changed {
+                    let unit = self.unit.device.uuid();
+                    self.target.announce(unit, Sense::MODE_PARAMETERS_CHANGED, Some(&*self.nexus));
+                }
+                Reply { wanted_bytes: request.parameter_bytes.into(), ..Reply::good() }
+            }
+            Err(sense) => Reply::check(sense),
+        }
     }
 
     /// Counts the command with its unit. `latency` is the time from its arrival to `reply`.
     pub fn count(&self, reply: &Reply, latency: Duration) {
-        let Some(instruments) = self.device.instruments() else { return };
+        let Some(instruments) = self.unit.device.instruments() else { return };
         let (operation, bytes) = match self.command {
             Command::Read(_) => (Operation::Read, reply.data.iter().map(|slice| slice.len() as u64).sum()),
-            Command::Write(_) | Command::WriteAndVerify(_) => (Operation::Write, self.transfer.out_bytes),
+            Command::Write(_) | Command::WriteAndVerify(..) => (Operation::Write, self.transfer.out_bytes),
             Command::WriteSame { extent, .. } => {
-                (Operation::Write, u64::from(extent.blocks) * u64::from(self.device.block_bytes()))
+                (Operation::Write, u64::from(extent.blocks) * u64::from(self.unit.device.block_bytes()))
             }
             Command::Unmap { .. } => (Operation::Unmap, 0),
             _ => return,
@@ -165,7 +236,7 @@ impl<D: BlockDevice> Request<D> {
 impl<D: BlockDevice> Nexus<D> {
     pub(crate) fn new(target: Arc<Target<D>>, shared: Arc<Shared>) -> Self {
         let (version, luns) = target.luns_of(&shared.name.initiator);
-        let units = luns.into_iter().map(|(lun, device)| (lun, Unit::new(device))).collect();
+        let units = luns.into_iter().map(|(lun, shown)| (lun, Unit::new(shown))).collect();
         Self { target, shared, version, units }
     }
 
@@ -196,14 +267,20 @@ impl<D: BlockDevice> Nexus<D> {
         }
         let (version, luns) = self.target.luns_of(&self.shared.name.initiator);
         self.version = version;
-        let same = |a: &Arc<D>, b: &Arc<D>| a.uuid() == b.uuid();
+        let same = |unit: &Unit<D>, shown: &Shown<D>| unit.uuid() == shown.device.uuid();
         let unchanged = luns.len() == self.units.len()
-            && luns.iter().all(|(lun, device)| self.units.get(lun).is_some_and(|u| same(&u.device, device)));
+            && luns.iter().all(|(lun, shown)| self.units.get(lun).is_some_and(|unit| same(unit, shown)));
         let mut old = std::mem::take(&mut self.units);
-        for (lun, device) in luns {
-            let mut unit = match old.remove(&lun).filter(|unit| same(&unit.device, &device)) {
-                Some(unit) => Unit { device, ..unit },
-                None => Unit::new(device),
+        for (lun, shown) in luns {
+            let mut unit = match old.remove(&lun).filter(|unit| same(unit, &shown)) {
+                Some(mut unit) => {
+                    // Write protection shows in what MODE SENSE returns.
+                    if unit.shown.access != shown.access {
+                        unit.attend(Sense::MODE_PARAMETERS_CHANGED);
+                    }
+                    Unit { shown, ..unit }
+                }
+                None => Unit::new(shown),
             };
             if !unchanged {
                 unit.attend(Sense::REPORTED_LUNS_CHANGED);
@@ -226,7 +303,7 @@ impl<D: BlockDevice> Nexus<D> {
         let Some(unit) = Lun::from_wire(lun).and_then(|lun| self.units.get_mut(&lun)) else {
             return without_unit(command?).map(Admission::Done);
         };
-        let geometry = Geometry::of(&*unit.device);
+        let geometry = Geometry::of(&*unit.shown.device);
         if geometry.size_bytes != unit.size_bytes {
             unit.size_bytes = geometry.size_bytes;
             unit.attend(Sense::CAPACITY_CHANGED);
@@ -239,14 +316,23 @@ impl<D: BlockDevice> Nexus<D> {
             }
             _ => {
                 if let Some(attention) = unit.attentions.pop_front() {
-                    return Err(attention);
+                    return Ok(unit.refuse(attention));
                 }
             }
         }
-        let command = command?;
-        let transfer = command.transfer(geometry)?;
-        let (target, device) = (self.target.clone(), unit.device.clone());
-        Ok(Admission::Run(Request { target, device, command, transfer }))
+        let checked = command.and_then(|command| {
+            let (modes, read_only) = (unit.shown.modes.get(), unit.shown.access == Access::ReadOnly);
+            let port = self.target.port();
+            let transfer = command.transfer(geometry)?;
+            quoin_scsi::Unit { port, modes, read_only }.check_protection(&command)?;
+            Ok((command, transfer))
+        });
+        let (command, transfer) = match checked {
+            Ok(checked) => checked,
+            Err(sense) => return Ok(unit.refuse(sense)),
+        };
+        let (target, nexus, unit) = (self.target.clone(), self.shared.clone(), unit.shown.clone());
+        Ok(Admission::Run(Request { target, nexus, unit, command, transfer }))
     }
 
     fn report_luns(&mut self, select: u8, allocation: u32) -> Result<Admission<D>, Sense> {
@@ -265,29 +351,37 @@ impl<D: BlockDevice> Nexus<D> {
     /// The volume at `lun`, a number in wire form.
     pub fn unit(&mut self, lun: [u8; 8]) -> Option<Uuid> {
         self.refresh();
-        Some(self.units.get(&Lun::from_wire(lun)?)?.device.uuid())
+        Some(self.units.get(&Lun::from_wire(lun)?)?.uuid())
     }
 
     /// All volumes this initiator sees.
     pub fn units(&mut self) -> Vec<Uuid> {
         self.refresh();
-        self.units.values().map(|unit| unit.device.uuid()).collect()
+        self.units.values().map(Unit::uuid).collect()
     }
 
     /// The numbers, in wire form, under which this initiator sees a volume.
     pub fn luns_of(&self, unit: Uuid) -> Vec<[u8; 8]> {
-        let of_unit = self.units.iter().filter(|(_, u)| u.device.uuid() == unit);
+        let of_unit = self.units.iter().filter(|(_, u)| u.uuid() == unit);
         of_unit.map(|(lun, _)| lun.to_wire()).collect()
     }
 
     /// Establishes the unit attention of a reset, here and, if `announce`, in all other sessions, of which each
     /// resolves one of the returned futures when nothing of it runs on the unit any more.
     pub fn unit_reset(&mut self, unit: Uuid, announce: bool) -> Vec<OneShot<()>> {
-        for entry in self.units.values_mut().filter(|entry| entry.device.uuid() == unit) {
+        for entry in self.units.values_mut().filter(|entry| entry.uuid() == unit) {
+            entry.shown.modes.reset();
             entry.attentions.retain(|sense| *sense != Sense::DEVICE_RESET_OCCURRED);
             entry.attentions.push_front(Sense::DEVICE_RESET_OCCURRED);
         }
         if announce { self.target.announce_reset(unit, &self.shared) } else { Vec::new() }
+    }
+}
+
+impl<D: BlockDevice> Nexus<D> {
+    /// Establishes a unit attention in this session.
+    pub fn attend(&mut self, unit: Uuid, sense: Sense) {
+        self.units.values_mut().filter(|entry| entry.uuid() == unit).for_each(|entry| entry.attend(sense));
     }
 }
 

@@ -1,6 +1,8 @@
 //! Hosts, mappings and the attentions of sessions.
 
-use crate::{Admission, Done, Lun, Nexus, NexusName, Notice, Target, TargetError};
+use crate::{
+    Access, Admission, Credentials, Done, Login, Lun, Nexus, NexusName, Notice, Secret, Target, TargetError,
+};
 use proptest::prelude::*;
 use quoin_base::{ByteRange, Extent};
 use quoin_scsi::{Reply, Sense, Status};
@@ -95,8 +97,8 @@ fn sense(nexus: &mut Nexus<Zeroes>, number: u16) -> Option<Sense> {
 
 fn one_host() -> Arc<Target<Zeroes>> {
     let target = Target::new("iqn.2026-11.TEST:target");
-    target.set_host("h", &["iqn.2026-11.test:H".into()]).unwrap();
-    target.map("h", lun(0), Zeroes::new(1)).unwrap();
+    target.set_host("h", &["iqn.2026-11.test:H".into()], None).unwrap();
+    target.map("h", lun(0), Zeroes::new(1), Access::ReadWrite).unwrap();
     target
 }
 
@@ -104,14 +106,20 @@ fn one_host() -> Arc<Target<Zeroes>> {
 fn refusals_name_what_is_wrong() {
     let target = one_host();
     let said = |error: Result<(), TargetError>| error.unwrap_err().to_string();
-    assert_eq!(said(target.map("x", lun(0), Zeroes::new(1))), "host x does not exist; create it first");
-    assert!(said(target.map("h", lun(0), Zeroes::new(2))).contains("LUN 0 of host h is already volume v1"));
+    assert_eq!(
+        said(target.map("x", lun(0), Zeroes::new(1), Access::ReadWrite)),
+        "host x does not exist; create it first"
+    );
+    assert!(
+        said(target.map("h", lun(0), Zeroes::new(2), Access::ReadWrite))
+            .contains("LUN 0 of host h is already volume v1")
+    );
     assert!(said(target.unmap("h", lun(7))).contains("nothing mapped as LUN 7"));
-    assert!(said(target.set_host("i", &[HOST.into()])).contains("already belongs to host h"));
-    assert!(said(target.set_host("i", &["host1".into()])).contains("not an iSCSI name"));
+    assert!(said(target.set_host("i", &[HOST.into()], None)).contains("already belongs to host h"));
+    assert!(said(target.set_host("i", &["host1".into()], None)).contains("not an iSCSI name"));
     assert!(said(target.remove_host("x")).contains("host x does not exist"));
     assert_eq!(target.hosts().len(), 1);
-    target.map("h", lun(0), Zeroes::new(1)).unwrap();
+    target.map("h", lun(0), Zeroes::new(1), Access::ReadWrite).unwrap();
 }
 
 #[test]
@@ -121,7 +129,7 @@ fn a_session_starts_with_power_on_and_sees_changes() {
     assert_eq!(sense(&mut nexus, 0), Some(Sense::POWER_ON_OCCURRED));
     assert_eq!(sense(&mut nexus, 0), None);
     assert_eq!(sense(&mut nexus, 300), Some(Sense::LUN_NOT_SUPPORTED));
-    target.map("h", lun(300), Zeroes::new(2)).unwrap();
+    target.map("h", lun(300), Zeroes::new(2), Access::ReadWrite).unwrap();
     // INQUIRY passes by the attention, REQUEST SENSE takes it.
     assert_eq!(ask(&mut nexus, 0, &[0x12, 0, 0, 0, 36, 0]).status, Status::Good);
     assert_eq!(ask(&mut nexus, 0, &[0x03, 0, 0, 0, 18, 0]).data[0][12..14], [0x3F, 0x0E]);
@@ -147,7 +155,7 @@ fn a_session_starts_with_power_on_and_sees_changes() {
 fn a_new_size_is_an_attention() {
     let target = one_host();
     let volume = Zeroes::new(9);
-    target.map("h", lun(9), volume.clone()).unwrap();
+    target.map("h", lun(9), volume.clone(), Access::ReadWrite).unwrap();
     let mut nexus = connect(&target, HOST, 1);
     assert_eq!(sense(&mut nexus, 9), Some(Sense::POWER_ON_OCCURRED));
     volume.size_bytes.store(2 << 20, Ordering::Relaxed);
@@ -203,6 +211,66 @@ fn a_reset_does_not_wait_for_a_session_that_ends_unheard() {
     assert!(poll(&mut ended[0]).is_ready());
 }
 
+#[test]
+fn a_read_only_unit_is_write_protected_for_its_host_alone() {
+    let target = one_host();
+    target.set_host("r", &["iqn.2026-11.test:r".into()], None).unwrap();
+    target.map("r", lun(5), Zeroes::new(1), Access::ReadOnly).unwrap();
+    let (mut writer, mut reader) = (connect(&target, HOST, 1), connect(&target, "iqn.2026-11.test:r", 1));
+    assert_eq!(sense(&mut writer, 0), Some(Sense::POWER_ON_OCCURRED));
+    assert_eq!(sense(&mut reader, 5), Some(Sense::POWER_ON_OCCURRED));
+    let write = [0x2A, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(ask(&mut writer, 0, &write).sense, None);
+    assert_eq!(ask(&mut reader, 5, &write).sense, Some(Sense::WRITE_PROTECTED));
+    target.map("r", lun(5), Zeroes::new(1), Access::ReadWrite).unwrap();
+    assert_eq!(ask(&mut reader, 5, &write).sense, Some(Sense::MODE_PARAMETERS_CHANGED));
+    assert_eq!(ask(&mut reader, 5, &write).sense, None);
+}
+
+#[test]
+fn modes_are_one_for_all_who_see_a_unit_until_it_is_reset() {
+    let target = one_host();
+    let (mut one, mut two) = (connect(&target, HOST, 1), connect(&target, HOST, 2));
+    for nexus in [&mut one, &mut two] {
+        assert_eq!(sense(nexus, 0), Some(Sense::POWER_ON_OCCURRED));
+    }
+    let select = |nexus: &mut Nexus<Zeroes>, list: &[u8]| {
+        let cdb = [0x15, 0x10, 0, 0, list.len() as u8, 0];
+        let Admission::Run(request) = nexus.admit(lun(0).to_wire(), &cdb) else { panic!("not admitted") };
+        now(request.run(vec![Slice::copy_of(list)], 0))
+    };
+    let protect = [0, 0, 0, 0, 0x0A, 10, 0x26, 0x10, 8, 0, 0, 0, 0xFF, 0xFF, 0, 0];
+    for _ in 0..3 {
+        assert_eq!(select(&mut one, &protect).sense, None);
+    }
+    let Notice::Attention { unit, sense: attention } = now(two.notices().next()) else {
+        panic!("no attention")
+    };
+    assert!(poll(two.notices().next()).is_pending(), "what did not change is not told again");
+    two.attend(unit, attention);
+    assert_eq!(sense(&mut two, 0), Some(Sense::MODE_PARAMETERS_CHANGED));
+    let refused = ask(&mut two, 0, &[0x2A, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(refused.sense, Some(Sense::SOFTWARE_WRITE_PROTECTED));
+    assert_eq!(refused.sense_data().unwrap()[0], 0x72, "descriptor format, as was selected");
+    assert_eq!(select(&mut one, &protect[..10]).sense, Some(Sense::PARAMETER_LIST_LENGTH_ERROR));
+    one.unit_reset(unit, true);
+    assert_eq!(sense(&mut one, 0), Some(Sense::DEVICE_RESET_OCCURRED));
+    assert_eq!(ask(&mut two, 0, &[0x2A, 0, 0, 0, 0, 0, 0, 0, 0, 0]).sense, None);
+}
+
+#[test]
+fn credentials_are_found_by_initiator_and_never_shown() {
+    let target = one_host();
+    assert_eq!(target.credentials(HOST), None);
+    let secret = Secret::new(b"a secret of 96 bits").unwrap();
+    let credentials = Credentials { host: Login { user: "h".into(), secret }, array: None };
+    target.set_host("h", &[HOST.into()], Some(credentials.clone())).unwrap();
+    assert_eq!(target.credentials(&HOST.to_uppercase()), Some(credentials));
+    assert_eq!(target.credentials("iqn.2026-11.test:other"), None);
+    assert!(!format!("{:?}", target.hosts()).contains("96"));
+    assert!(Secret::new(b"too short").is_none() && Secret::new(&[1; 256]).is_none());
+}
+
 proptest! {
     #[test]
     fn numbers_survive_the_wire(number in 0..=Lun::MAX) {
@@ -219,9 +287,9 @@ proptest! {
 #[test]
 fn a_command_counts_with_its_unit_and_its_initiator() {
     let target = Target::new("iqn.2026-11.test:t");
-    target.set_host("h", &[HOST.to_string()]).unwrap();
+    target.set_host("h", &[HOST.to_string()], None).unwrap();
     let volume = Zeroes::new(1);
-    target.map("h", lun(0), volume.clone()).unwrap();
+    target.map("h", lun(0), volume.clone(), Access::ReadWrite).unwrap();
     let mut known = connect(&target, HOST, 1);
     let stranger = connect(&target, "iqn.2026-11.test:other", 2);
     assert_eq!(sense(&mut known, 0), Some(Sense::POWER_ON_OCCURRED));

@@ -2,7 +2,7 @@
 
 use quoin_base::{ByteRange, Extent};
 use quoin_iscsi::{IscsiServer, Options};
-use quoin_target::{Lun, Target};
+use quoin_target::{Access, Lun, Target};
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::{Buf, Slice};
 use std::{
@@ -18,6 +18,9 @@ use uuid::Uuid;
 pub const TARGET: &str = "iqn.2026-11.test:target";
 pub const INITIATOR: &str = "iqn.2026-11.test:initiator";
 pub const SECOND_INITIATOR: &str = "iqn.2026-11.test:initiator-2";
+
+/// A write-protected unit of 512-byte blocks.
+pub const READ_ONLY_LUN: u16 = 2;
 
 const CHUNK_BYTES: u64 = 8 * 1024;
 
@@ -134,13 +137,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// With LUN 0 of 512-byte and LUN 1 of 4096-byte blocks for both initiators.
+    /// With LUN 0 of 512-byte and LUN 1 of 4096-byte blocks for both initiators, and a write-protected one.
     pub fn start() -> Server {
         let target = Target::new(TARGET);
-        target.set_host("h1", &[INITIATOR.to_string(), SECOND_INITIATOR.to_string()]).unwrap();
-        for (lun, block_bytes) in [(0, 512), (1, 4096)] {
+        target.set_host("h1", &[INITIATOR.to_string(), SECOND_INITIATOR.to_string()], None).unwrap();
+        for (lun, block_bytes, access) in [
+            (0, 512, Access::ReadWrite),
+            (1, 4096, Access::ReadWrite),
+            (READ_ONLY_LUN, 512, Access::ReadOnly),
+        ] {
             let volume = RamVolume::new(lun.into(), 256 << 20, block_bytes);
-            target.map("h1", Lun::new(lun).unwrap(), volume).unwrap();
+            target.map("h1", Lun::new(lun).unwrap(), volume, access).unwrap();
         }
         let iscsi = IscsiServer::new(target.clone(), Options::default());
         let (stop, stopped) = oneshot::channel();
