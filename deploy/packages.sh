@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(ca-certificates curl gcc libc6-dev)
 if [ "${1:?build or test}" = test ]; then
-    packages+=(e2fsprogs fuse3 libiscsi-bin libnbd-bin postgresql qemu-block-extra qemu-utils tgt util-linux)
+    packages+=(e2fsprogs fuse3 libiscsi-bin libnbd-bin postgresql prometheus qemu-block-extra qemu-utils tgt util-linux)
     # For the guest with a Linux kernel's own initiator; its kernel is downloaded when it is first run.
     packages+=(busybox-static fio iproute2 open-iscsi qemu-system-x86 sg3-utils socat)
 fi

@@ -2,17 +2,20 @@
 //!
 //! Promises: within `/api/v1` fields are only ever added to answers; a request with a field that is not listed
 //! here is refused. Sizes are bytes, times are milliseconds since the Unix epoch, and units end the names.
-//! Holds no logic beyond defaults.
+//! Holds no logic beyond defaults
+//! and the arithmetic of what was counted.
 
 mod event;
 mod host;
 mod problem;
+mod stats;
 mod status;
 mod volume;
 
 pub use event::{Event, Severity};
 pub use host::{Host, HostCreate, HostMapping, Mapping, MappingCreate, Session};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
+pub use stats::{Latency, LatencyBucket, OperationStats, Stats, VolumeStats};
 pub use status::{Capacity, Drive, Engine, Objects, Recovery, State, Status};
 pub use volume::{Volume, VolumeCreate, VolumeMapping};
 

@@ -147,6 +147,12 @@ pub struct Engine {
     pub buffer_ram_bytes: u64,
     /// RAM that metadata pages take.
     pub metadata_ram_bytes: u64,
+    /// RAM that the read cache takes.
+    pub cache_ram_bytes: u64,
+    /// Blocks that reads found in the read cache.
+    pub cache_hits: u64,
+    /// Blocks that reads looked for in the read cache and did not find.
+    pub cache_misses: u64,
     /// Segments in all.
     pub segments: u64,
     /// Segments that are free.

@@ -32,7 +32,6 @@ impl Array {
         let pool = pool.ok().filter(|_| reason.is_none());
         let stats = pool.as_ref().map(|pool| pool.stats());
         let volumes = self.volumes.list();
-        let access = self.access.lock();
         api::Status {
             ready: state == api::State::Online,
             state,
@@ -43,16 +42,21 @@ impl Array {
             portals: self.options.portals.clone(),
             version: self.options.version.clone(),
             uptime_s: self.world.now().since(self.started).as_secs(),
-            objects: api::Objects {
-                volumes: volumes.len(),
-                hosts: access.hosts().count(),
-                mappings: access.mappings().count(),
-                sessions: self.target.sessions().len(),
-            },
+            objects: self.objects(),
             capacity: stats.as_ref().map(|stats| capacity(stats, &volumes)),
             recovery: pool.as_deref().map(recovery),
             engine: stats.as_ref().map(engine),
             drives: self.drives.lock().0.iter().map(drive).collect(),
+        }
+    }
+
+    pub(crate) fn objects(&self) -> api::Objects {
+        let access = self.access.lock();
+        api::Objects {
+            volumes: self.volumes.list().len(),
+            hosts: access.hosts().count(),
+            mappings: access.mappings().count(),
+            sessions: self.target.sessions().len(),
         }
     }
 }
@@ -103,6 +107,9 @@ fn engine(stats: &PoolStats) -> api::Engine {
         buffered_bytes: stats.buffered_bytes,
         buffer_ram_bytes: stats.buffer_ram_bytes,
         metadata_ram_bytes: stats.metadata_ram_bytes,
+        cache_ram_bytes: stats.cache_ram_bytes,
+        cache_hits: stats.cache_hits,
+        cache_misses: stats.cache_misses,
         segments: stats.segments,
         free_segments: stats.free_segments,
         journal_extents: stats.journal_extents,

@@ -13,6 +13,8 @@ use std::{
 };
 
 const CONFIG_FILE: &str = "quoin.toml";
+/// What opens `GET /metrics` and nothing else.
+const METRICS_TOKEN_FILE: &str = "metrics_token";
 
 /// `quoin.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +117,26 @@ impl DataDir {
         };
         let token = fs::read_to_string(&path).map_err(|e| refuse(format!("cannot read {shown}: {e}")))?;
         if token.trim().is_empty() { Err(refuse(format!("{shown} is empty"))) } else { Ok(token) }
+    }
+
+    /// What opens `GET /metrics` and nothing else; made when it is not there, or empty.
+    pub(crate) fn metrics_token(&self) -> Result<String, Failure> {
+        if let Ok(token) = fs::read_to_string(self.file(METRICS_TOKEN_FILE))
+            && !token.trim().is_empty()
+        {
+            return Ok(token);
+        }
+        let token = self.new_token(METRICS_TOKEN_FILE)?;
+        self.write(METRICS_TOKEN_FILE, token.as_bytes(), 0o600)?;
+        Ok(token)
+    }
+
+    /// A secret nobody can guess, for the file `name`.
+    pub(crate) fn new_token(&self, name: &str) -> Result<String, Failure> {
+        let mut bytes = [0u8; 32];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| self.unwritable(name, &error))?;
+        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).chain(["\n".to_owned()]).collect())
     }
 
     /// Writes a file of the data directory so that it is there after a crash, wholly or not at all.

@@ -97,7 +97,7 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config,
     };
     let token = data.file(TOKEN_FILE);
     if !token.exists() {
-        data.write(TOKEN_FILE, new_token(data)?.as_bytes(), 0o600)?;
+        data.write(TOKEN_FILE, data.new_token(TOKEN_FILE)?.as_bytes(), 0o600)?;
     }
     data.write_config(&config)?;
     Ok(config)
@@ -208,13 +208,6 @@ fn drive_config(data: &DataDir, candidate: &Candidate) -> Result<DriveConfig, Fa
         })?,
     };
     Ok(DriveConfig { path })
-}
-
-fn new_token(data: &DataDir) -> Result<String, Failure> {
-    let mut bytes = [0u8; 32];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| data.unwritable(TOKEN_FILE, &error))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).chain(["\n".to_owned()]).collect())
 }
 
 /// What `quoin init` tells.

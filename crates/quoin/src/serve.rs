@@ -8,7 +8,7 @@ use quoin_array::{Array, ArrayOptions};
 use quoin_cli::{API_FILE, Failure, Global};
 use quoin_iscsi::{Accepted, IscsiServer};
 use quoin_pool::PoolOptions;
-use quoin_rest::{Server, Token};
+use quoin_rest::{FrontEnd, Server, Token};
 use quoin_target::Target;
 use quoin_volume::Volume;
 use quoin_world::{Thread, World};
@@ -69,6 +69,7 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let data = DataDir::of(global)?;
     let config = data.read_config()?;
     let token = Token::new(&data.read_token()?);
+    let metrics_token = Token::new(&data.metrics_token()?);
     let _lock = lock(&data)?;
     let iscsi = listen("iscsi", args.iscsi.or(config.serve.iscsi), DEFAULT_ISCSI)?;
     let wanted = args.api.or(config.serve.api);
@@ -85,7 +86,7 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let world = LinuxWorld::start(threads.unwrap_or(cores.min(DEFAULT_THREADS_MAX))).map_err(|error| {
         Failure::new("not served", "this system", error.to_string(), "see what the message asks for")
     })?;
-    let outcome = block_on(serve(&data, &config, token, &world, iscsi, api));
+    let outcome = block_on(serve(&data, &config, [token, metrics_token], &world, iscsi, api));
     drop(fs::remove_file(data.file(API_FILE)));
     world.shutdown();
     outcome
@@ -94,7 +95,7 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
 async fn serve(
     data: &DataDir,
     config: &Config,
-    token: Token,
+    [token, metrics_token]: [Token; 2],
     world: &Arc<LinuxWorld>,
     iscsi: TcpListener,
     api: TcpListener,
@@ -132,7 +133,14 @@ async fn serve(
     });
 
     let (stop_api, api_stops) = oneshot::channel::<()>();
-    let server = Server { array: array.clone(), world: world.clone(), token: Arc::new(token) };
+    let counted = front.clone();
+    let server = Server {
+        array: array.clone(),
+        world: world.clone(),
+        token: Arc::new(token),
+        metrics_token: Arc::new(metrics_token),
+        front_ends: Arc::new(move || vec![iscsi_front_end(&counted)]),
+    };
     let api_served = tokio::spawn(quoin_rest::serve(api, server, async { drop(api_stops.await) }));
     data.write(API_FILE, format!("{api_address}\n").as_bytes(), 0o644)?;
     tracing::info!(%portal, api = %api_address, iqn = config.iqn, "serving");
@@ -159,6 +167,23 @@ fn front_end(world: &Arc<LinuxWorld>, target: Arc<Target<Volume>>) -> Arc<IscsiS
     let world = world.clone();
     let wall_clock_ms = Box::new(move || world.wall_clock_ms());
     IscsiServer::new(target, quoin_iscsi::Options { wall_clock_ms, ..quoin_iscsi::Options::default() })
+}
+
+/// What the iSCSI server counts, for `/metrics`.
+fn iscsi_front_end(server: &IscsiServer<Volume>) -> FrontEnd {
+    let counted = server.metrics();
+    FrontEnd {
+        protocol: "iscsi",
+        connections: counted.connections,
+        connections_refused: counted.connections_refused,
+        logins: counted.logins,
+        logins_failed: counted.logins_failed,
+        requests: counted.commands,
+        errors: counted.failures,
+        read_bytes: counted.read_bytes,
+        written_bytes: counted.written_bytes,
+        protocol_errors: counted.rejects + counted.digest_errors,
+    }
 }
 
 /// Gives each connection to the next data thread, where it stays.

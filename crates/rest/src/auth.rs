@@ -1,4 +1,4 @@
-//! The bearer token (RFC 6750): whoever has it may do everything.
+//! The bearer tokens (RFC 6750): whoever has the one may do everything, whoever has the other may read metrics.
 
 use crate::{failure::Failure, server::Server};
 use axum::{
@@ -34,12 +34,30 @@ impl fmt::Debug for Token {
 }
 
 pub(crate) async fn require_token(State(server): State<Server>, request: Request, next: Next) -> Response {
-    let shown = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
-    match shown {
+    match shown(&request) {
         Some(shown) if server.token.matches(shown) => next.run(request).await,
         Some(_) => refuse("the token shown is not this array's"),
         None => refuse("the request has no bearer token"),
     }
+}
+
+/// Lets in who may read metrics: whoever shows the token for that, or the one that opens everything.
+pub(crate) async fn require_metrics_token(
+    State(server): State<Server>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match shown(&request) {
+        Some(shown) if server.metrics_token.matches(shown) || server.token.matches(shown) => {
+            next.run(request).await
+        }
+        Some(_) => refuse_metrics("the token shown is not this array's"),
+        None => refuse_metrics("the request has no bearer token"),
+    }
+}
+
+fn shown(request: &Request) -> Option<&str> {
+    request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer)
 }
 
 fn bearer(header: &str) -> Option<&str> {
@@ -47,17 +65,25 @@ fn bearer(header: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
+fn refuse_metrics(why: &str) -> Response {
+    unauthorized(
+        why,
+        "send Authorization: Bearer with the content of the file metrics_token in the array's data directory: in \
+         Prometheus, authorization with credentials_file",
+    )
+}
+
 fn refuse(why: &str) -> Response {
-    Failure::new(Problem::new(
-        "unauthorized",
-        401,
-        "not allowed",
-        "the Authorization header",
+    unauthorized(
         why,
         "send Authorization: Bearer with the content of the file token in the array's data directory; the CLI \
          finds it by --data or QUOIN_TOKEN_FILE",
-    ))
-    .into_response()
+    )
+}
+
+fn unauthorized(why: &str, next: &str) -> Response {
+    Failure::new(Problem::new("unauthorized", 401, "not allowed", "the Authorization header", why, next))
+        .into_response()
 }
 
 #[cfg(test)]

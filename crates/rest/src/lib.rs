@@ -1,4 +1,5 @@
-//! The management interface over HTTP: `/api/v1`, its OpenAPI document and its bearer token.
+//! The management interface over HTTP: `/api/v1`, its OpenAPI document and its bearer token; and `/metrics`, for
+//! Prometheus, with a token of its own.
 //!
 //! Promises: every request but the one for the document needs the token; every refusal is an RFC 9457 problem
 //! that says what, which object, why and what next; a request that began is finished even if its client goes
@@ -9,9 +10,11 @@ mod auth;
 mod document;
 mod extract;
 mod failure;
+mod metrics;
 mod routes;
 mod server;
 
 pub use auth::Token;
 pub use document::document;
+pub use metrics::FrontEnd;
 pub use server::{Server, router, serve};

@@ -1,6 +1,13 @@
 //! The router, and the way from it to the array.
 
-use crate::{Token, auth::require_token, document::document, failure::Failure, routes};
+use crate::{
+    FrontEnd, Token,
+    auth::{require_metrics_token, require_token},
+    document::document,
+    failure::Failure,
+    metrics::metrics,
+    routes,
+};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, Request},
@@ -25,6 +32,10 @@ pub struct Server {
     pub world: Arc<dyn World>,
     /// What clients must show.
     pub token: Arc<Token>,
+    /// What opens `GET /metrics`, and nothing else.
+    pub metrics_token: Arc<Token>,
+    /// What the front ends count.
+    pub front_ends: Arc<dyn Fn() -> Vec<FrontEnd> + Send + Sync>,
 }
 
 impl Server {
@@ -51,7 +62,7 @@ impl Server {
     }
 }
 
-/// Everything under `/api/v1`.
+/// Everything under `/api/v1`, and `/metrics`.
 pub fn router(server: Server) -> Router {
     let api = routes::all().split_for_parts().0;
     let document = Json(document());
@@ -60,6 +71,7 @@ pub fn router(server: Server) -> Router {
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(server.clone(), require_token))
+        .route("/metrics", get(metrics).layer(from_fn_with_state(server.clone(), require_metrics_token)))
         .route(&format!("{BASE_PATH}/openapi.json"), get(async move || document.clone()))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(server)

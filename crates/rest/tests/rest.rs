@@ -2,8 +2,12 @@
 
 mod lab;
 
-use lab::{Answer, Lab};
+use lab::{Answer, Lab, METRICS_TOKEN};
 use serde_json::{Value, json};
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
 
 const VOLUME: &str = "/api/v1/volumes/v1";
 
@@ -77,4 +81,70 @@ fn only_the_token_opens() {
     }
     let document = lab.request("GET", "/api/v1/openapi.json", None, None, None);
     assert_eq!((document.status, &document.body["openapi"]), (200, &Value::from("3.1.0")));
+}
+
+/// `promtool check metrics` of a text: what it objects to.
+fn lint(text: &str) -> String {
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool is installed: deploy/packages.sh test");
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.success(), said.is_empty(), "{said}");
+    said
+}
+
+#[test]
+fn metrics_are_what_prometheus_expects_and_open_with_their_own_token() {
+    let lab = Lab::new();
+    assert_eq!(lab.post("/api/v1/volumes", &json!({ "name": "v1", "size_bytes": 1 << 30 })).status, 201);
+    let (status, content_type, text) = lab.text("/metrics", METRICS_TOKEN);
+    assert_eq!((status, content_type.as_str()), (200, "text/plain; version=0.0.4"));
+    for line in [
+        "quoin_pool_online 1",
+        "quoin_volumes 1",
+        "quoin_build_info{version=\"0\"} 1",
+        "quoin_volume_size_bytes{volume=\"v1\"} 1073741824",
+        "quoin_volume_latency_seconds_count{volume=\"v1\",operation=\"read\"} 0",
+        "quoin_frontend_logins_total{protocol=\"iscsi\"} 3",
+        "quoin_initiator_sessions{host=\"\",initiator=\"\"} 0",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in:\n{text}");
+    }
+    let flushes =
+        text.lines().find(|l| l.starts_with("quoin_drive_latency_seconds_count") && l.contains("flush"));
+    assert!(
+        flushes.is_some_and(|line| !line.ends_with(" 0")),
+        "{flushes:?}: opening a pool flushes its drives"
+    );
+    assert_eq!(lint(&text), "");
+    assert_ne!(
+        lint(&text.replace("quoin_volumes", "quoin_volumes_total")),
+        "",
+        "promtool finds what is wrong"
+    );
+
+    assert_eq!(lab.text("/metrics", "secret").0, 200);
+    let refused = lab.request("GET", "/metrics", None, None, Some("Bearer wrong"));
+    assert!(problem(&refused, 401, "unauthorized").contains("metrics_token"));
+    let elsewhere =
+        lab.request("GET", "/api/v1/status", None, None, Some(&format!("Bearer {METRICS_TOKEN}")));
+    problem(&elsewhere, 401, "unauthorized");
+
+    let stats = lab.get("/api/v1/stats").body;
+    let volume = &stats["volumes"][0];
+    assert_eq!((&volume["name"], &volume["read"]["count"]), (&json!("v1"), &json!(0)));
+}
+
+#[test]
+fn the_alert_rules_are_valid() {
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/quoin-rules.yml");
+    let output = Command::new("promtool").args(["check", "rules", rules]).output();
+    let output = output.expect("promtool is installed: deploy/packages.sh test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -101,8 +101,13 @@ impl LatencySnapshot {
             seen += bucket;
             seen >= wanted
         })?;
-        let (lower, upper) = (lower_ns(at), lower_ns(at + 1));
-        Some(Duration::from_nanos(if at + 1 == BUCKETS { lower } else { lower + (upper - lower) / 2 }))
+        Some(middle(at))
+    }
+
+    /// The buckets that hold something: the middle of each and how many it holds, shortest first.
+    pub fn filled(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        let all = self.buckets.iter().enumerate();
+        all.filter(|(_, count)| **count > 0).map(|(at, count)| (middle(at), *count))
     }
 
     /// Upper bounds with the number of those recorded that stay below each, one bound for each doubling from about
@@ -144,6 +149,13 @@ fn bucket_of(nanos: u64) -> usize {
     }
     let step = (nanos >> (bits - STEP_BITS)) as usize & (STEPS - 1);
     1 + (bits - LOWEST_BITS) as usize * STEPS + step
+}
+
+/// The middle of a bucket; of the last, which has no end, where it begins.
+fn middle(bucket: usize) -> Duration {
+    let lower = lower_ns(bucket);
+    let width = if bucket + 1 == BUCKETS { 0 } else { lower_ns(bucket + 1) - lower };
+    Duration::from_nanos(lower + width / 2)
 }
 
 /// The least number of nanoseconds that belongs to a bucket.

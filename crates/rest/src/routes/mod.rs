@@ -14,6 +14,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub(crate) fn all() -> OpenApiRouter<Server> {
     OpenApiRouter::new()
         .routes(routes!(system::status))
+        .routes(routes!(system::stats))
         .routes(routes!(system::events))
         .routes(routes!(system::sessions))
         .routes(routes!(volume::list, volume::create))

@@ -6,7 +6,7 @@ use crate::{
     server::Server,
 };
 use axum::{extract::State, response::Json};
-use quoin_api::{Event, Session, Severity, Status};
+use quoin_api::{Event, Session, Severity, Stats, Status};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -14,6 +14,12 @@ use utoipa::IntoParams;
 #[utoipa::path(get, path = "/status", tag = "system", responses((status = 200, body = Status), ReadProblems))]
 pub(crate) async fn status(State(server): State<Server>) -> Json<Status> {
     Json(server.array.status())
+}
+
+/// What hosts asked of the volumes, in numbers that only grow
+#[utoipa::path(get, path = "/stats", tag = "system", responses((status = 200, body = Stats), ReadProblems))]
+pub(crate) async fn stats(State(server): State<Server>) -> Json<Stats> {
+    Json(server.array.stats())
 }
 
 #[derive(Deserialize, IntoParams)]

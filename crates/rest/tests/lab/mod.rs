@@ -4,7 +4,7 @@ use quoin_array::{Array, ArrayOptions, Bay};
 use quoin_base::MIB;
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
-use quoin_rest::{Server, Token, serve};
+use quoin_rest::{FrontEnd, Server, Token, serve};
 use quoin_target::Target;
 use quoin_world::{Disk, OneShot, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
@@ -20,6 +20,7 @@ use tempfile::TempDir;
 use ureq::{Agent, http::Request};
 
 const TOKEN: &str = "secret";
+pub(crate) const METRICS_TOKEN: &str = "scraper";
 
 pub(crate) struct Lab {
     base: String,
@@ -79,8 +80,13 @@ impl Lab {
         }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let server =
-            Server { array: array.clone(), world: world.clone(), token: Arc::new(Token::new(TOKEN)) };
+        let server = Server {
+            array: array.clone(),
+            world: world.clone(),
+            token: Arc::new(Token::new(TOKEN)),
+            metrics_token: Arc::new(Token::new(METRICS_TOKEN)),
+            front_ends: Arc::new(|| vec![FrontEnd { protocol: "iscsi", logins: 3, ..FrontEnd::default() }]),
+        };
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(serve(listener, server, future::pending())).unwrap();
@@ -91,6 +97,16 @@ impl Lab {
 
     pub(crate) fn get(&self, path: &str) -> Answer {
         self.send("GET", path, None, None)
+    }
+
+    /// The text at a path, with this token.
+    pub(crate) fn text(&self, path: &str, token: &str) -> (u16, String, String) {
+        let request = Request::builder().uri(format!("{}{path}", self.base));
+        let request = request.header("authorization", format!("Bearer {token}")).body(()).unwrap();
+        let mut response = self.agent.run(request).unwrap();
+        let header = response.headers().get("content-type").map(|value| value.to_str().unwrap().to_owned());
+        let text = response.body_mut().read_to_string().unwrap();
+        (response.status().as_u16(), header.unwrap_or_default(), text)
     }
 
     pub(crate) fn delete(&self, path: &str) -> Answer {

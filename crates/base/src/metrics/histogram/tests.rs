@@ -30,6 +30,8 @@ fn every_thread_is_in_the_snapshot() {
     let snapshot = histogram.snapshot();
     assert_eq!(snapshot.count(), 2 * SHARDS as u64 * 1000);
     assert_eq!(snapshot.sum(), Duration::from_micros(2 * SHARDS as u64 * 999 * 500));
+    assert_eq!(snapshot.filled().map(|(_, count)| count).sum::<u64>(), snapshot.count());
+    assert!(snapshot.filled().all(|(at, count)| count > 0 && at < Duration::from_micros(1100)));
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! The array in numbers, for monitoring: one look at what every layer counts.
+
+use crate::Array;
+use quoin_api as api;
+use quoin_base::metrics::LatencySnapshot;
+use quoin_drive::{Drive, DriveCounters};
+use quoin_pool::{PoolOptions, PoolState, PoolStats, RecoveryStats};
+use quoin_target::TrafficView;
+use quoin_volume::{BlockDevice, InstrumentsSnapshot, OperationSnapshot, Volume};
+use uuid::Uuid;
+
+/// The array at one moment.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// The version of the software.
+    pub version: String,
+    /// True when the pool is open and online.
+    pub online: bool,
+    /// How many objects there are.
+    pub objects: api::Objects,
+    /// What the engine holds and did since the pool was opened; `None` while it is offline.
+    pub pool: Option<PoolStats>,
+    /// What the last opening of the pool had to do; `None` while it is offline.
+    pub recovery: Option<RecoveryStats>,
+    /// How the pool is opened: its budgets of RAM.
+    pub options: PoolOptions,
+    /// Volumes, oldest first.
+    pub volumes: Vec<VolumeFigures>,
+    /// Drives, in the order of the configuration.
+    pub drives: Vec<DriveFigures>,
+    /// Initiators of hosts by name, then all others together.
+    pub initiators: Vec<TrafficView>,
+}
+
+/// A volume at one moment.
+#[derive(Clone, Debug)]
+pub struct VolumeFigures {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Bytes that take space in the pool; `None` while the pool is offline.
+    pub mapped_bytes: Option<u64>,
+    /// What hosts asked of it since the process started.
+    pub asked: InstrumentsSnapshot,
+}
+
+/// A drive at one moment.
+#[derive(Clone, Debug)]
+pub struct DriveFigures {
+    /// Its path.
+    pub path: String,
+    /// True when it is open and has not failed.
+    pub online: bool,
+    /// Its size in bytes; `None` while it is not open.
+    pub size_bytes: Option<u64>,
+    /// What it did since it was opened.
+    pub counters: DriveCounters,
+    /// What its operations took since it was opened; `None` while it is not open.
+    pub latencies: Option<DriveLatencies>,
+}
+
+/// What a drive's operations took, from submission to completion.
+#[derive(Clone, Debug)]
+pub struct DriveLatencies {
+    /// Operations submitted and not completed.
+    pub outstanding: u64,
+    /// Reads.
+    pub read: LatencySnapshot,
+    /// Writes that need not be durable when they complete.
+    pub write: LatencySnapshot,
+    /// Writes that are durable when they complete.
+    pub durable_write: LatencySnapshot,
+    /// Flushes.
+    pub flush: LatencySnapshot,
+}
+
+impl Array {
+    /// The array in numbers.
+    pub fn figures(&self) -> Figures {
+        let pool = self.slot.get().ok().filter(|pool| matches!(pool.state(), PoolState::Online));
+        let drives = self.drives.lock();
+        Figures {
+            version: self.options.version.clone(),
+            online: pool.is_some(),
+            objects: self.objects(),
+            pool: pool.as_ref().map(|pool| pool.stats()),
+            recovery: pool.as_ref().map(|pool| pool.recovery()),
+            options: self.options.pool_options.clone(),
+            volumes: self.volumes.list().iter().map(|volume| volume_figures(volume)).collect(),
+            drives: drives.0.iter().map(|slot| drive_figures(&slot.path, slot.drive.as_deref())).collect(),
+            initiators: self.target.traffic(),
+        }
+    }
+
+    /// The volumes in numbers, for a client that looks again and again and shows what happened in between.
+    pub fn stats(&self) -> api::Stats {
+        api::Stats {
+            uptime_ms: self.world.now().since(self.started).as_millis() as u64,
+            volumes: self.volumes.list().iter().map(|volume| stats_of(volume_figures(volume))).collect(),
+        }
+    }
+}
+
+fn volume_figures(volume: &Volume) -> VolumeFigures {
+    VolumeFigures {
+        name: volume.name(),
+        uuid: volume.uuid(),
+        size_bytes: volume.size_bytes(),
+        mapped_bytes: volume.mapped_bytes(),
+        asked: volume.instruments().map(|instruments| instruments.snapshot()).unwrap_or_default(),
+    }
+}
+
+fn drive_figures(path: &str, drive: Option<&Drive>) -> DriveFigures {
+    DriveFigures {
+        path: path.to_owned(),
+        online: drive.is_some_and(|drive| !drive.is_failed()),
+        size_bytes: drive.map(|drive| drive.label().len_bytes),
+        counters: drive.map(|drive| drive.counters()).unwrap_or_default(),
+        latencies: drive.and_then(|drive| drive.latencies()).map(|measured| {
+            // What has completed is read first, so that nothing outstanding is counted as less than nothing.
+            let discarded = measured.discard.snapshot().count();
+            let latencies = DriveLatencies {
+                outstanding: 0,
+                read: measured.read.snapshot(),
+                write: measured.write.snapshot(),
+                durable_write: measured.durable_write.snapshot(),
+                flush: measured.flush.snapshot(),
+            };
+            let DriveLatencies { read, write, durable_write, flush, .. } = &latencies;
+            let completed = discarded
+                + [read, write, durable_write, flush].map(LatencySnapshot::count).iter().sum::<u64>();
+            DriveLatencies { outstanding: measured.submitted.value().saturating_sub(completed), ..latencies }
+        }),
+    }
+}
+
+fn stats_of(figures: VolumeFigures) -> api::VolumeStats {
+    let operation = |snapshot: &OperationSnapshot| api::OperationStats {
+        count: snapshot.latency.count(),
+        errors: snapshot.errors,
+        bytes: snapshot.bytes,
+        latency: api::Latency::new(
+            snapshot.latency.sum().as_nanos() as u64,
+            snapshot.latency.filled().map(|(bound, count)| (bound.as_nanos() as u64, count)),
+        ),
+    };
+    let VolumeFigures { name, uuid, size_bytes, mapped_bytes, asked } = figures;
+    let (read, write, unmap) = (operation(&asked.read), operation(&asked.write), operation(&asked.unmap));
+    api::VolumeStats { name, uuid, size_bytes, mapped_bytes, read, write, unmap }
+}

@@ -1,0 +1,39 @@
+//! `GET /metrics`: everything the array counts, in Prometheus' text format (version 0.0.4).
+//!
+//! Promises: names follow Prometheus' conventions (base units, `_total` for what only grows); labels take values
+//! from the configuration only (volumes, drives, hosts and their initiators), so that nobody from outside can
+//! make series; one look at the array per request, nothing is kept between requests. [`catalogue`] is the whole
+//! list of metrics; `docs/metrics.md` is made from it.
+
+mod catalogue;
+mod exposition;
+mod process;
+
+#[cfg(test)]
+mod tests;
+
+use crate::{failure::Failure, server::Server};
+use axum::{
+    extract::State,
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse, Response},
+};
+use quoin_api::Problem;
+
+pub use catalogue::FrontEnd;
+
+/// Everything the array counts, as text.
+pub(crate) async fn metrics(State(server): State<Server>) -> Response {
+    match catalogue::expose(&server.array.figures(), &(server.front_ends)()).encode() {
+        Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
+        Err(error) => Failure::new(Problem::new(
+            "internal",
+            500,
+            "no metrics",
+            "/metrics",
+            error.to_string(),
+            "this is a defect: report it with the version of the software",
+        ))
+        .into_response(),
+    }
+}

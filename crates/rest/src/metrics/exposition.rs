@@ -1,0 +1,149 @@
+//! From rows of a catalogue to the text of an exposition.
+
+use prometheus::{
+    Encoder, TextEncoder,
+    proto::{self, LabelPair, MetricFamily, MetricType},
+};
+use quoin_base::metrics::LatencySnapshot;
+use std::collections::BTreeMap;
+
+/// What a metric is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Only grows, until the process or, where said so, the pool is opened anew.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Durations by their length, in seconds.
+    Histogram,
+}
+
+/// A metric: its name, which ends in its unit, and what it means.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) help: &'static str,
+}
+
+/// Metrics of some `T` under the same labels.
+pub(super) struct Table<T: 'static> {
+    pub(super) labels: &'static [&'static str],
+    pub(super) rows: &'static [Row<T>],
+}
+
+/// A metric of some `T`, and how it is read; `None` when there is nothing to tell at the moment.
+pub(super) struct Row<T> {
+    pub(super) metric: Metric,
+    pub(super) read: Read<T>,
+}
+
+pub(super) enum Read<T> {
+    Number(fn(&T) -> Option<f64>),
+    Latency(fn(&T) -> Option<LatencySnapshot>),
+}
+
+impl<T> Row<T> {
+    pub(super) const fn counter(name: &'static str, help: &'static str, read: fn(&T) -> Option<f64>) -> Self {
+        let metric = Metric { name, kind: Kind::Counter, help };
+        Self { metric, read: Read::Number(read) }
+    }
+
+    pub(super) const fn gauge(name: &'static str, help: &'static str, read: fn(&T) -> Option<f64>) -> Self {
+        let metric = Metric { name, kind: Kind::Gauge, help };
+        Self { metric, read: Read::Number(read) }
+    }
+
+    pub(super) const fn histogram(
+        name: &'static str,
+        help: &'static str,
+        read: fn(&T) -> Option<LatencySnapshot>,
+    ) -> Self {
+        let metric = Metric { name, kind: Kind::Histogram, help };
+        Self { metric, read: Read::Latency(read) }
+    }
+}
+
+/// The families of an exposition, by name.
+#[derive(Default)]
+pub(super) struct Exposition {
+    families: BTreeMap<&'static str, MetricFamily>,
+}
+
+impl Exposition {
+    /// Adds what a table's metrics are of `item`, under these values of their labels.
+    pub(super) fn add<T>(&mut self, table: &Table<T>, item: &T, labels: &[&str]) {
+        debug_assert_eq!(table.labels.len(), labels.len());
+        for row in table.rows {
+            let pairs = table.labels.iter().zip(labels).map(|(name, value)| {
+                let mut pair = LabelPair::default();
+                pair.set_name((*name).to_owned());
+                pair.set_value((*value).to_owned());
+                pair
+            });
+            let mut sample = proto::Metric::from_label(pairs.collect());
+            match row.read {
+                Read::Number(read) => {
+                    let Some(value) = read(item) else { continue };
+                    match row.metric.kind {
+                        Kind::Counter => sample.set_counter(counter(value)),
+                        _ => sample.set_gauge(gauge(value)),
+                    }
+                }
+                Read::Latency(read) => {
+                    let Some(snapshot) = read(item) else { continue };
+                    sample.set_histogram(histogram(&snapshot));
+                }
+            }
+            self.family(&row.metric).mut_metric().push(sample);
+        }
+    }
+
+    fn family(&mut self, metric: &Metric) -> &mut MetricFamily {
+        self.families.entry(metric.name).or_insert_with(|| {
+            let mut family = MetricFamily::default();
+            family.set_name(metric.name.to_owned());
+            family.set_help(metric.help.to_owned());
+            family.set_field_type(match metric.kind {
+                Kind::Counter => MetricType::COUNTER,
+                Kind::Gauge => MetricType::GAUGE,
+                Kind::Histogram => MetricType::HISTOGRAM,
+            });
+            family
+        })
+    }
+
+    /// The text.
+    pub(super) fn encode(self) -> prometheus::Result<String> {
+        let families: Vec<_> = self.families.into_values().collect();
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&families, &mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+fn counter(value: f64) -> proto::Counter {
+    let mut counter = proto::Counter::default();
+    counter.set_value(value);
+    counter
+}
+
+fn gauge(value: f64) -> proto::Gauge {
+    let mut gauge = proto::Gauge::default();
+    gauge.set_value(value);
+    gauge
+}
+
+fn histogram(snapshot: &LatencySnapshot) -> proto::Histogram {
+    let buckets = snapshot.cumulative().map(|(bound, count)| {
+        let mut bucket = proto::Bucket::default();
+        bucket.set_upper_bound(bound.as_secs_f64());
+        bucket.set_cumulative_count(count);
+        bucket
+    });
+    let mut histogram = proto::Histogram::default();
+    histogram.set_bucket(buckets.collect());
+    histogram.set_sample_count(snapshot.count());
+    histogram.set_sample_sum(snapshot.sum().as_secs_f64());
+    histogram
+}

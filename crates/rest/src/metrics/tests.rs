@@ -1,0 +1,73 @@
+use super::{catalogue, exposition::Kind};
+use std::{collections::BTreeSet, env, fmt::Write, fs, path::Path};
+
+const HEAD: &str = include_str!("metrics.md");
+
+fn document() -> String {
+    let mut text = HEAD.to_owned();
+    for (layer, metrics) in catalogue::all() {
+        write!(text, "\n## {layer}\n\n| metric | kind | labels | meaning |\n| --- | --- | --- | --- |\n")
+            .unwrap();
+        for (metric, labels) in metrics {
+            let kind = match metric.kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+                Kind::Histogram => "histogram",
+            };
+            let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+            writeln!(text, "| `{}` | {kind} | {} | {} |", metric.name, labels.join(" "), metric.help)
+                .unwrap();
+        }
+    }
+    text
+}
+
+/// `UPDATE=1 cargo test -p quoin-rest` writes the page that is checked in.
+#[test]
+fn the_page_checked_in_lists_every_metric() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    if env::var_os("UPDATE").is_some() {
+        fs::write(&path, document()).unwrap();
+    }
+    let checked_in = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        checked_in == document(),
+        "docs/metrics.md differs from the catalogue; run UPDATE=1 cargo test -p quoin-rest"
+    );
+}
+
+#[test]
+fn names_are_unique_and_end_in_their_unit() {
+    let mut names = BTreeSet::new();
+    for (metric, _) in catalogue::all().into_iter().flat_map(|(_, metrics)| metrics) {
+        let name = metric.name;
+        assert!(names.insert(name), "{name} is there twice");
+        assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+        assert_eq!(name.ends_with("_latency_seconds"), metric.kind == Kind::Histogram, "{name}");
+        assert!(metric.help.ends_with('.'), "{name}: {}", metric.help);
+    }
+}
+
+/// What the alert rules and the dashboard speak of exists.
+#[test]
+fn rules_and_dashboard_name_metrics_that_exist() {
+    let names: BTreeSet<_> = catalogue::all()
+        .into_iter()
+        .flat_map(|(_, metrics)| metrics)
+        .map(|(metric, _)| metric.name)
+        .collect();
+    for file in ["deploy/prometheus/quoin-rules.yml", "deploy/grafana/quoin.json"] {
+        let text =
+            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
+        let mut used = 0;
+        for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':') {
+            if !word.starts_with("quoin_") && !word.starts_with("process_") {
+                continue;
+            }
+            let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| word.strip_suffix(end));
+            assert!(names.contains(base.unwrap_or(word)) || names.contains(word), "{file}: {word}");
+            used += 1;
+        }
+        assert!(used > 5, "{file} names {used} metrics");
+    }
+}
