@@ -1,5 +1,6 @@
 //! Hosts, what they see, and their sessions.
 
+use crate::{Chap, ChapSet};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -13,6 +14,25 @@ pub struct HostCreate {
     /// The iSCSI names it logs in with, at least one; each belongs to one host only.
     #[schema(example = json!(["iqn.2026-11.test:h1"]), min_items = 1)]
     pub initiators: Vec<String>,
+    /// How it logs in; by its name alone if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<ChapSet>,
+}
+
+/// What to change of a host. What is not given stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostChange {
+    /// The iSCSI names it logs in with, at least one, instead of those it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1)]
+    pub initiators: Option<Vec<String>>,
+    /// How it logs in from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<ChapSet>,
+    /// It logs in by its name alone from now on.
+    #[serde(default)]
+    pub remove_chap: bool,
 }
 
 /// A host: a set of initiators that see the same volumes.
@@ -24,6 +44,8 @@ pub struct Host {
     /// The iSCSI names it logs in with.
     #[schema(example = json!(["iqn.2026-11.test:h1"]))]
     pub initiators: Vec<String>,
+    /// How it logs in, without the secrets; null: by its name alone.
+    pub chap: Option<Chap>,
     /// When it was created.
     pub created_ms: u64,
     /// Sessions it has now.

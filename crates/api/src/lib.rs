@@ -5,6 +5,7 @@
 //! Holds no logic beyond defaults
 //! and the arithmetic of what was counted.
 
+mod chap;
 mod event;
 mod host;
 mod problem;
@@ -12,8 +13,9 @@ mod stats;
 mod status;
 mod volume;
 
+pub use chap::{Chap, ChapLogin, ChapSet, Secret};
 pub use event::{Event, Severity};
-pub use host::{Host, HostCreate, HostMapping, Mapping, MappingCreate, Session};
+pub use host::{Host, HostChange, HostCreate, HostMapping, Mapping, MappingCreate, Session};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use stats::{Latency, LatencyBucket, OperationStats, Stats, VolumeStats};
 pub use status::{Capacity, Drive, Engine, Objects, Recovery, State, Status};

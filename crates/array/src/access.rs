@@ -6,10 +6,11 @@
 //! 3. Every mapping's host exists.
 
 use crate::{
-    ArrayError,
+    ArrayError, chap,
     initiator::normalise,
     record::{HOST_OBJECT, HostRecord, MAPPING_OBJECT, MappingRecord, decode},
 };
+use quoin_api::{ChapSet, HostChange};
 use quoin_base::VolumeId;
 use quoin_pool::Pool;
 use quoin_target::Lun;
@@ -82,6 +83,7 @@ impl Access {
         &self,
         name: &str,
         initiators: &[String],
+        chap: Option<&ChapSet>,
         now_ms: u64,
     ) -> Result<HostRecord, ArrayError> {
         check_name(name)?;
@@ -89,20 +91,43 @@ impl Access {
             let initiators = existing.initiators.clone();
             return Err(ArrayError::HostExists { name: name.to_owned(), initiators });
         }
+        let initiators = self.plan_initiators(name, initiators)?;
+        let chap = chap.map(|chap| chap::plan(name, chap, self.hosts())).transpose()?;
+        Ok(HostRecord { name: name.to_owned(), initiators, created_ms: now_ms, chap })
+    }
+
+    /// What a host becomes by a change, or why not.
+    pub(crate) fn plan_change(&self, name: &str, change: &HostChange) -> Result<HostRecord, ArrayError> {
+        let mut host = self.host(name)?.clone();
+        if let Some(initiators) = &change.initiators {
+            host.initiators = self.plan_initiators(name, initiators)?;
+        }
+        match &change.chap {
+            Some(_) if change.remove_chap => {
+                return Err(ArrayError::ChapSetAndRemoved { host: name.to_owned() });
+            }
+            Some(chap) => host.chap = Some(chap::plan(name, chap, self.hosts())?),
+            None if change.remove_chap => host.chap = None,
+            None => {}
+        }
+        Ok(host)
+    }
+
+    /// The initiator names that host `name` may have, in order.
+    fn plan_initiators(&self, name: &str, initiators: &[String]) -> Result<Vec<String>, ArrayError> {
         let names = initiators.iter().map(|given| normalise(given)).collect::<Result<BTreeSet<_>, _>>()?;
         if names.is_empty() {
             return Err(ArrayError::NoInitiator { host: name.to_owned() });
         }
         for initiator in &names {
-            if let Some(other) = self.host_of(initiator) {
+            if let Some(other) = self.host_of(initiator).filter(|other| other.name != name) {
                 return Err(ArrayError::InitiatorTaken {
                     initiator: initiator.clone(),
                     host: other.name.clone(),
                 });
             }
         }
-        let initiators = names.into_iter().collect();
-        Ok(HostRecord { name: name.to_owned(), initiators, created_ms: now_ms })
+        Ok(names.into_iter().collect())
     }
 
     /// The mapping that may be made so, or why not. `volume_named` tells the names of volumes for messages.
@@ -165,7 +190,7 @@ mod tests {
 
     fn with_host() -> Access {
         let mut access = Access::default();
-        let host = access.plan_host("h1", &["iqn.2026-11.test:H1".into()], 5).unwrap();
+        let host = access.plan_host("h1", &["iqn.2026-11.test:H1".into()], None, 5).unwrap();
         assert_eq!(host.initiators, ["iqn.2026-11.test:h1"]);
         access.add_host(host);
         access
@@ -180,13 +205,44 @@ mod tests {
         let access = with_host();
         let plan = |name: &str, initiators: &[&str]| {
             let initiators: Vec<String> = initiators.iter().map(|i| (*i).to_owned()).collect();
-            access.plan_host(name, &initiators, 0)
+            access.plan_host(name, &initiators, None, 0)
         };
         assert!(matches!(plan("h1", &["iqn.2026-11.test:h2"]), Err(ArrayError::HostExists { .. })));
         assert!(matches!(plan("h2", &[]), Err(ArrayError::NoInitiator { .. })));
         assert!(matches!(plan("H2", &["iqn.2026-11.test:h2"]), Err(ArrayError::Name(_))));
         let taken = plan("h2", &["IQN.2026-11.TEST:h1"]).unwrap_err();
         assert!(matches!(taken, ArrayError::InitiatorTaken { host, .. } if host == "h1"));
+    }
+
+    #[test]
+    fn a_change_touches_what_it_names() {
+        let mut access = with_host();
+        let other = access.plan_host("h2", &["iqn.2026-11.test:h2".into()], None, 5).unwrap();
+        access.add_host(other);
+        let login =
+            |secret: &str| quoin_api::ChapLogin { user: "h".into(), secret: quoin_api::Secret::new(secret) };
+        let set = ChapSet { host: login("secret of the host"), array: None };
+        let change = HostChange { chap: Some(set.clone()), ..HostChange::default() };
+        let host = access.plan_change("h1", &change).unwrap();
+        assert_eq!(
+            (&host.initiators[..], host.chap.is_some()),
+            (&["iqn.2026-11.test:h1".to_owned()][..], true)
+        );
+        access.add_host(host);
+        let names = |names: &[&str]| HostChange {
+            initiators: Some(names.iter().map(|name| (*name).to_owned()).collect()),
+            ..HostChange::default()
+        };
+        let host = access.plan_change("h1", &names(&["iqn.2026-11.test:h1", "iqn.2026-11.test:h3"])).unwrap();
+        assert_eq!((host.initiators.len(), host.chap.is_some()), (2, true));
+        let taken = access.plan_change("h1", &names(&["iqn.2026-11.test:h2"]));
+        assert!(matches!(taken, Err(ArrayError::InitiatorTaken { .. })));
+        assert!(matches!(access.plan_change("h1", &names(&[])), Err(ArrayError::NoInitiator { .. })));
+        assert!(matches!(access.plan_change("h9", &names(&[])), Err(ArrayError::NoHost { .. })));
+        let remove = HostChange { remove_chap: true, ..HostChange::default() };
+        assert_eq!(access.plan_change("h1", &remove).unwrap().chap, None);
+        let both = HostChange { chap: Some(set), ..remove };
+        assert!(matches!(access.plan_change("h1", &both), Err(ArrayError::ChapSetAndRemoved { .. })));
     }
 
     #[test]

@@ -92,7 +92,12 @@ mod tests {
     }
 
     fn host(name: &str, initiator: &str) -> Vec<u8> {
-        encode(&HostRecord { name: name.into(), initiators: vec![initiator.into()], created_ms: 0 })
+        encode(&HostRecord {
+            name: name.into(),
+            initiators: vec![initiator.into()],
+            created_ms: 0,
+            chap: None,
+        })
     }
 
     fn mapping(host: &str, lun: u16, volume: u32) -> Vec<u8> {

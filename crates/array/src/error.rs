@@ -50,6 +50,20 @@ pub enum ArrayError {
         /// The host that has it.
         host: String,
     },
+    /// A host's credentials break the rules for them.
+    #[error("{why}")]
+    Chap {
+        /// The host.
+        host: String,
+        /// What is wrong with them.
+        why: String,
+    },
+    /// A change of a host that says two things.
+    #[error("CHAP cannot be set and removed at once")]
+    ChapSetAndRemoved {
+        /// The host.
+        host: String,
+    },
     /// The host still sees volumes.
     #[error("host {host} sees {}", volumes.join(", "))]
     HostMapped {
@@ -195,6 +209,14 @@ impl ArrayError {
                 format!("initiator {initiator}"),
                 format!("map volumes to host {host} instead, or delete that host first"),
             ),
+            Self::Chap { host, .. } => invalid(
+                "credentials not set",
+                format!("host {host}"),
+                "give each direction a random secret of its own, of 12 to 16 characters if any initiator is to take it",
+            ),
+            Self::ChapSetAndRemoved { host } => {
+                invalid("host not changed", format!("host {host}"), "say one of the two")
+            }
             Self::HostMapped { host, .. } => conflict(
                 "in-use",
                 "host not deleted",

@@ -35,8 +35,23 @@ impl Array {
         }
         for host in access.hosts() {
             let before = shown.iter().find(|shown| shown.name == host.name);
-            if before.is_none_or(|before| before.initiators != host.initiators) {
-                self.target.set_host(&host.name, &host.initiators, None)?;
+            let credentials = match &host.chap {
+                Some(chap) => match chap.credentials() {
+                    Some(credentials) => Some(credentials),
+                    // A secret that cannot be used locks the host out; it must not let it in.
+                    None => {
+                        tracing::error!(host = host.name, "the host's secret is none; it is not shown");
+                        drop(self.target.remove_host(&host.name));
+                        continue;
+                    }
+                },
+                None => None,
+            };
+            let same = |before: &quoin_target::HostView| {
+                before.initiators == host.initiators && before.credentials == credentials
+            };
+            if !before.is_some_and(same) {
+                self.target.set_host(&host.name, &host.initiators, credentials)?;
             }
             let before = before.map(|before| before.mappings.as_slice()).unwrap_or_default();
             let wanted: Vec<_> = access

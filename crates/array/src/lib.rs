@@ -9,6 +9,7 @@
 mod access;
 mod array;
 mod bay;
+mod chap;
 mod check;
 mod error;
 mod events;

@@ -2,7 +2,7 @@
 //!
 //! Hosts are keyed by name, mappings by host name and LUN, events by number.
 
-use crate::ArrayError;
+use crate::{ArrayError, chap::ChapRecord};
 use quoin_api::Severity;
 use quoin_base::VolumeId;
 use quoin_pool::ObjectKind;
@@ -30,6 +30,8 @@ pub(crate) struct HostRecord {
     pub(crate) name: String,
     pub(crate) initiators: Vec<String>,
     pub(crate) created_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) chap: Option<ChapRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ fn everything_comes_back_after_a_restart() {
         array.create_volume(create("v1")).await.unwrap();
         array.create_volume(create("v2")).await.unwrap();
         let initiators = vec!["iqn.2026-11.test:H1".to_owned()];
-        array.create_host(HostCreate { name: "h1".into(), initiators }).await.unwrap();
+        array.create_host(HostCreate { name: "h1".into(), initiators, chap: None }).await.unwrap();
         for (volume, lun) in [("v1", Some(5)), ("v2", None)] {
             let request = MappingCreate { volume: volume.into(), host: "h1".into(), lun, read_only: false };
             array.map(request).await.unwrap();

@@ -78,6 +78,12 @@ impl Client {
         self.decode(self.checked(request.send_json(body))?)
     }
 
+    /// Changes something.
+    pub fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+        let request = self.agent.patch(format!("{}{path}", self.base)).header("Authorization", &self.token);
+        self.decode(self.checked(request.send_json(body))?)
+    }
+
     /// Deletes something.
     pub fn delete(&self, path: &str) -> Result<(), Failure> {
         let request = self.agent.delete(format!("{}{path}", self.base)).header("Authorization", &self.token);

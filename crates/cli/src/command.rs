@@ -3,10 +3,14 @@
 use crate::{
     Failure, Format, Output, Size,
     client::{Client, segment},
-    parse_size, view,
+    parse_size,
+    secret::ChapOptions,
+    view,
 };
 use clap::{Args, Subcommand};
-use quoin_api::{Event, Host, HostCreate, Mapping, MappingCreate, Session, Status, Volume, VolumeCreate};
+use quoin_api::{
+    Event, Host, HostChange, HostCreate, Mapping, MappingCreate, Session, Status, Volume, VolumeCreate,
+};
 use std::path::PathBuf;
 
 /// Options of every command.
@@ -127,7 +131,9 @@ pub enum VolumeCommand {
 pub enum HostCommand {
     /// Create a host
     #[command(
-        after_help = "Examples:\n  quoin --data /srv/a host create h1 --initiator iqn.2026-11.test:h1\n\nThe \
+        after_help = "Examples:\n  quoin --data /srv/a host create h1 --initiator iqn.2026-11.test:h1\n  \
+                            quoin --data /srv/a host create h2 --initiator iqn.2026-11.test:h2 \\\n      \
+                            --chap-user h2 --chap-secret-file h2.secret\n\nThe \
                             name of a Linux host is in /etc/iscsi/initiatorname.iscsi."
     )]
     Create {
@@ -136,6 +142,28 @@ pub enum HostCommand {
         /// An iSCSI name it logs in with; repeatable
         #[arg(long = "initiator", required = true, value_name = "IQN")]
         initiators: Vec<String>,
+        #[command(flatten)]
+        chap: ChapOptions,
+    },
+    /// Change a host; sessions that are logged in stay
+    #[command(
+        after_help = "Examples:\n  quoin --data /srv/a host set h1 --chap-user h1 --chap-secret-file h1.secret\n  \
+                            quoin --data /srv/a host set h1 --chap-user h1 --chap-secret-file h1.secret \\\n      \
+                            --mutual-user array --mutual-secret-file array.secret\n  \
+                            quoin --data /srv/a host set h1 --no-chap\n  \
+                            quoin --data /srv/a host set h1 --initiator iqn.2026-11.test:new"
+    )]
+    Set {
+        /// The host
+        name: String,
+        /// An iSCSI name it logs in with, instead of those it has; repeatable
+        #[arg(long = "initiator", value_name = "IQN")]
+        initiators: Option<Vec<String>>,
+        #[command(flatten)]
+        chap: ChapOptions,
+        /// Let it log in by its name alone
+        #[arg(long, conflicts_with = "chap_user")]
+        no_chap: bool,
     },
     /// List all hosts
     #[command(after_help = "Examples:\n  quoin --data /srv/a host list")]
@@ -218,8 +246,22 @@ fn volume(client: &Client, output: &Output, command: VolumeCommand) -> Result<()
 
 fn host(client: &Client, output: &Output, command: HostCommand) -> Result<(), Failure> {
     match command {
-        HostCommand::Create { name, initiators } => {
-            let host: Host = client.post("/hosts", &HostCreate { name, initiators })?;
+        HostCommand::Create { name, initiators, chap } => {
+            let chap = chap.read()?;
+            let host: Host = client.post("/hosts", &HostCreate { name, initiators, chap })?;
+            output.show(&host, view::host);
+            Ok(())
+        }
+        HostCommand::Set { name, initiators, chap, no_chap } => {
+            let change = HostChange { initiators, chap: chap.read()?, remove_chap: no_chap };
+            if change == HostChange::default() {
+                return Err(Failure::usage(
+                    "host not changed",
+                    "nothing was said of what shall change",
+                    "name it: --initiator, --chap-user with --chap-secret-file, or --no-chap",
+                ));
+            }
+            let host: Host = client.patch(&format!("/hosts/{}", segment(&name)), &change)?;
             output.show(&host, view::host);
             Ok(())
         }

@@ -8,6 +8,7 @@ mod client;
 mod command;
 mod failure;
 mod output;
+mod secret;
 mod size;
 mod time;
 mod view;

@@ -5,7 +5,7 @@ use crate::{
     size_text,
     time::{duration_text, utc_text},
 };
-use quoin_api::{Drive, Event, Host, Mapping, Session, Status, Volume};
+use quoin_api::{Chap, Drive, Event, Host, Mapping, Session, Status, Volume};
 
 fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), size_text)
@@ -48,6 +48,14 @@ pub(crate) fn volume(volume: &Volume) -> String {
     ])
 }
 
+fn login(host: &Host) -> String {
+    match &host.chap {
+        None => "by name".to_owned(),
+        Some(Chap { host_user, array_user: None }) => format!("CHAP as {host_user}"),
+        Some(Chap { host_user, array_user: Some(array) }) => format!("CHAP as {host_user}, array as {array}"),
+    }
+}
+
 pub(crate) fn hosts(hosts: &[Host]) -> String {
     let row = |h: &Host| vec![h.name.clone(), h.initiators.join(", "), h.sessions.to_string(), sees(h)];
     let empty = "no hosts; create one: quoin host create NAME --initiator IQN";
@@ -58,6 +66,7 @@ pub(crate) fn host(host: &Host) -> String {
     pairs(vec![
         ("host", host.name.clone()),
         ("initiators", host.initiators.join(", ")),
+        ("login", login(host)),
         ("sessions", host.sessions.to_string()),
         ("created", format!("{} UTC", utc_text(host.created_ms))),
         ("lun:volume", sees(host)),

@@ -3,7 +3,8 @@
 use crate::{
     IscsiError, IscsiServer,
     command::{Finished, Work, perform},
-    login::{Established, Login, LoginStatus, SessionKind, Step},
+    guard::{LoginFailure, Pending},
+    login::{Authority, Established, Login, LoginStatus, SessionKind, Step},
     pdu::{Framing, FramingError, LoginRequest, LoginResponse, Parsed, opcode},
     receive::Receive,
     session::{End, LOGOUT_SECONDS, QUEUE_DEPTH, Session},
@@ -11,7 +12,7 @@ use crate::{
     transmit::Transmit,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use quoin_target::{NexusName, Notice, Notices};
+use quoin_target::{Credentials, NexusName, Notice, Notices};
 use quoin_volume::BlockDevice;
 use quoin_world::Slice;
 use std::{
@@ -23,7 +24,7 @@ use std::{
 };
 use tokio::{
     net::TcpStream,
-    time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout},
+    time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout},
 };
 
 /// Longest data segment of a login request we take.
@@ -35,6 +36,8 @@ pub(crate) struct Connection<'a, D: BlockDevice> {
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) receive: Receive,
+    /// Held until it has logged in.
+    pub(crate) pending: Option<Pending>,
     /// Something was received since the last look.
     pub(crate) heard: bool,
 }
@@ -51,6 +54,7 @@ impl<D: BlockDevice> Connection<'_, D> {
                 return Err(error);
             }
         };
+        self.pending = None;
         self.server.metrics.logins.fetch_add(1, Ordering::Relaxed);
         let mut running = FuturesUnordered::new();
         let outcome = self.serve(&mut session, &mut running, perform).await;
@@ -66,22 +70,43 @@ impl<D: BlockDevice> Connection<'_, D> {
     }
 
     async fn login(&mut self) -> Result<Session<D>, IscsiError> {
-        let target = &self.server.target;
-        let mut login = Login::new(target.port().clone());
+        let server = self.server;
+        let mut login = Login::new(server.target.port().clone()).before(server);
+        let wait = self.pending.as_ref().map_or(Duration::ZERO, Pending::wait);
+        sleep(wait.min(server.options.login_timeout / 2)).await;
         loop {
             let (request, data) = self.login_request().await?;
             match login.receive(&request, &data) {
                 Step::Answer(response, text) => self.send_login(response, text).await?,
                 Step::Refuse(response, why) => {
                     let status = LoginStatus(response.status_class, response.status_detail);
+                    self.login_failed(login.initiator(), status, why);
                     let initiator = login.initiator().unwrap_or("unknown").to_string();
                     self.send_login(response, Vec::new()).await?;
                     return Err(IscsiError::LoginRefused { initiator, status, why });
                 }
                 Step::Done(response, text, established) => {
+                    if let Some(pending) = self.pending.as_ref().filter(|_| login.is_proven()) {
+                        pending.proven();
+                    }
                     return self.establish(&mut login, &request, response, text, &established).await;
                 }
             }
+        }
+    }
+
+    /// Counts a refused login against the address it came from, and tells of it.
+    fn login_failed(&self, initiator: Option<&str>, status: LoginStatus, why: &'static str) {
+        let Some(pending) = &self.pending else { return };
+        let failure = LoginFailure {
+            initiator: initiator.map(str::to_owned),
+            peer: self.peer,
+            why,
+            failures: pending.failed(),
+        };
+        if status == LoginStatus::AUTHENTICATION_FAILURE {
+            self.server.metrics.authentications_failed.fetch_add(1, Ordering::Relaxed);
+            (self.server.options.authentication_failed)(failure);
         }
     }
 
@@ -113,7 +138,7 @@ impl<D: BlockDevice> Connection<'_, D> {
 
     async fn establish(
         &mut self,
-        login: &mut Login,
+        login: &mut Login<'_>,
         request: &LoginRequest,
         mut response: LoginResponse,
         text: Vec<u8>,
@@ -254,6 +279,18 @@ impl<D: BlockDevice> Connection<'_, D> {
                     session.now = Instant::now();
                 }
             }
+        }
+    }
+}
+
+impl<D: BlockDevice> Authority for IscsiServer<D> {
+    fn credentials(&self, initiator: &str) -> Option<Credentials> {
+        self.target.credentials(initiator)
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&(self.options.random_u64)().to_le_bytes()[..chunk.len()]);
         }
     }
 }

@@ -9,10 +9,12 @@
 //! the same name waits until the last command of the old one has ended. Assumes that a connection is served
 //! on one data thread from beginning to end, inside a `LocalSet`.
 
+mod chap;
 mod command;
 mod connection;
 mod digest;
 mod error;
+mod guard;
 pub mod login;
 mod management;
 mod metrics;
@@ -25,5 +27,6 @@ pub mod text;
 mod transmit;
 
 pub use error::IscsiError;
+pub use guard::LoginFailure;
 pub use metrics::{Metrics, MetricsSnapshot};
 pub use server::{Accepted, IscsiServer, Options};

@@ -1,14 +1,17 @@
 //! The login phase (RFC 7143 §6.3) as a state machine: requests in, responses out.
 //!
 //! Invariants: nothing but login requests passes before [`Step::Done`]; a key is negotiated once; the text of
-//! one step, over all PDUs that continue it, is bounded, and so is the answer.
+//! one step, over all PDUs that continue it, is bounded, and so is the answer; an initiator whose host has
+//! credentials leaves the security stage by CHAP alone, in discovery sessions too.
 
 use crate::{
+    chap::{Challenge, Chap, ChapError, Keys},
     params::{Answer, MAX_RECV_DATA_BYTES, Params},
     pdu::{CONTINUE, FINAL, LoginRequest, LoginResponse, opcode},
     text::{self, MAX_TEXT_BYTES, Text},
 };
 use quoin_scsi::Port;
+use quoin_target::Credentials;
 use std::{collections::BTreeSet, fmt};
 
 /// Most text in one answer: what an initiator must take before it declared anything else.
@@ -94,8 +97,23 @@ impl Stage {
     }
 }
 
+/// Knows who must prove what.
+pub trait Authority {
+    /// How an initiator logs in; `None`: by its name alone.
+    fn credentials(&self, initiator: &str) -> Option<Credentials>;
+    /// Fills in bytes that nobody can foresee.
+    fn random(&self, bytes: &mut [u8]);
+}
+
 /// A login in progress.
-pub struct Login {
+pub struct Login<'a> {
+    authority: Option<&'a dyn Authority>,
+    /// What the initiator must prove: known, once its name is.
+    credentials: Option<Option<Credentials>>,
+    chap: Option<Chap>,
+    /// AuthMethod and CHAP keys of this step.
+    methods: Option<String>,
+    keys: Keys,
     port: Port,
     stage: Option<Stage>,
     initiator: Option<String>,
@@ -110,10 +128,15 @@ pub struct Login {
 
 type Refusal = (LoginStatus, &'static str);
 
-impl Login {
-    /// A login to the target behind `port`.
+impl<'a> Login<'a> {
+    /// A login to the target behind `port`, by name alone.
     pub fn new(port: Port) -> Self {
         Self {
+            authority: None,
+            credentials: None,
+            chap: None,
+            methods: None,
+            keys: Keys::default(),
             port,
             stage: None,
             initiator: None,
@@ -125,6 +148,16 @@ impl Login {
             declared: false,
             stat_sn: 0,
         }
+    }
+
+    /// The same, of initiators that prove what `authority` says.
+    pub fn before(self, authority: &'a dyn Authority) -> Self {
+        Self { authority: Some(authority), ..self }
+    }
+
+    /// True once the initiator has proven who it is.
+    pub fn is_proven(&self) -> bool {
+        matches!(self.chap, Some(Chap::Proven))
     }
 
     /// The initiator's name, once it gave it.
@@ -200,6 +233,7 @@ impl Login {
             self.take(key, value, &mut answer)?;
         }
         self.check_names(&mut answer)?;
+        let may_go_on = self.authenticate(current, &mut answer)?;
         if current == Stage::Operational && !std::mem::replace(&mut self.declared, true) {
             answer.push("MaxRecvDataSegmentLength", MAX_RECV_DATA_BYTES);
         }
@@ -209,7 +243,7 @@ impl Login {
         }
         let mut response = self.response(request);
         response.flags = (current as u8) << 2;
-        let Some(next) = next else { return Ok(Step::Answer(response, answer)) };
+        let Some(next) = next.filter(|_| may_go_on) else { return Ok(Step::Answer(response, answer)) };
         response.flags |= FINAL | next as u8;
         self.stage = Some(next);
         if next != Stage::FullFeature {
@@ -246,10 +280,8 @@ impl Login {
                     _ => return Err((LoginStatus::SESSION_TYPE_NOT_SUPPORTED, "its SessionType is none")),
                 }
             }
-            "AuthMethod" if value.split(',').any(|method| method == "None") => answer.push(key, "None"),
-            "AuthMethod" => {
-                return Err((LoginStatus::AUTHENTICATION_FAILURE, "it insists on an authentication method"));
-            }
+            "AuthMethod" => self.methods = Some(value.to_owned()),
+            _ if self.keys.take(key, value) => {}
             _ => {
                 if let Answer::Value(value) = self.params.negotiate(key, value) {
                     answer.push(key, value);
@@ -257,6 +289,58 @@ impl Login {
             }
         }
         Ok(())
+    }
+
+    /// After the text of a step: does the initiator prove what it must? Returns whether it may leave the stage.
+    fn authenticate(&mut self, current: Stage, answer: &mut Text) -> Result<bool, Refusal> {
+        let fail = |why| Err((LoginStatus::AUTHENTICATION_FAILURE, why));
+        let (Some(initiator), authority) = (&self.initiator, self.authority) else { return Ok(false) };
+        let credentials = self
+            .credentials
+            .get_or_insert_with(|| authority.and_then(|authority| authority.credentials(initiator)));
+        let (methods, keys) = (self.methods.take(), std::mem::take(&mut self.keys));
+        let offers = |method: &str| methods.iter().flat_map(|list| list.split(',')).any(|one| one == method);
+        if current != Stage::Security && (methods.is_some() || !keys.is_empty()) {
+            return Err((LoginStatus::INITIATOR_ERROR, "it authenticates itself outside the security stage"));
+        }
+        let Some(credentials) = credentials else {
+            return match methods {
+                Some(_) if !offers("None") => {
+                    fail("it insists on an authentication that its host has no secret for")
+                }
+                Some(_) => {
+                    answer.push("AuthMethod", "None");
+                    Ok(true)
+                }
+                None if keys.is_empty() => Ok(true),
+                None => Err((LoginStatus::INITIATOR_ERROR, "its CHAP keys are not those of this step")),
+            };
+        };
+        match (&mut self.chap, methods.is_some()) {
+            (Some(_), true) => return Err((LoginStatus::INITIATOR_ERROR, "it chooses its AuthMethod twice")),
+            (Some(_), false) => {}
+            (None, true) if offers("CHAP") => {
+                answer.push("AuthMethod", "CHAP");
+                self.chap = Some(Chap::Agreed);
+            }
+            (None, _) => return fail("it does not authenticate itself, as its host must"),
+        }
+        let fresh = || {
+            let mut challenge = Challenge { identifier: 0, value: [0; crate::chap::CHALLENGE_BYTES] };
+            let mut identifier = [0];
+            if let Some(authority) = authority {
+                authority.random(&mut identifier);
+                authority.random(&mut challenge.value);
+            }
+            challenge.identifier = identifier[0];
+            challenge
+        };
+        let Some(chap) = &mut self.chap else { return Ok(false) };
+        chap.step(&keys, credentials, fresh, answer).map_err(|error| match error {
+            ChapError::Protocol(why) => (LoginStatus::INITIATOR_ERROR, why),
+            ChapError::Refused(why) => (LoginStatus::AUTHENTICATION_FAILURE, why),
+        })?;
+        Ok(matches!(chap, Chap::Proven))
     }
 
     /// After the first request's text: are the names there that must be?
@@ -282,7 +366,7 @@ mod tests {
     use proptest::prelude::*;
     use zerocopy::FromBytes;
 
-    fn login() -> Login {
+    fn login() -> Login<'static> {
         Login::new(Port { target_name: "iqn.2026-11.test:t".into(), group: 1 })
     }
 
@@ -298,7 +382,7 @@ mod tests {
         let text = format!("{NAMES}AuthMethod=CHAP,None\0");
         let Step::Answer(response, answer) = login.receive(&request(0x81), text.as_bytes()) else { panic!() };
         assert_eq!(response.flags, 0x81);
-        assert_eq!(answer, b"AuthMethod=None\0TargetPortalGroupTag=1\0");
+        assert_eq!(answer, b"TargetPortalGroupTag=1\0AuthMethod=None\0");
         let Step::Done(response, answer, established) = login.receive(&request(0x87), b"InitialR2T=No\0")
         else {
             panic!()
@@ -326,6 +410,79 @@ mod tests {
         );
         assert_eq!(status(0x8F, NAMES), LoginStatus::INITIATOR_ERROR);
         assert_eq!(status(0x84, NAMES), LoginStatus::INITIATOR_ERROR);
+    }
+
+    struct OneHost;
+
+    impl Authority for OneHost {
+        fn credentials(&self, initiator: &str) -> Option<Credentials> {
+            let secret = quoin_target::Secret::new(b"secret of the host").unwrap();
+            let host = quoin_target::Login { user: "h".into(), secret };
+            (initiator == "iqn.2026-11.test:h").then_some(Credentials { host, array: None })
+        }
+        fn random(&self, bytes: &mut [u8]) {
+            bytes.fill(9);
+        }
+    }
+
+    #[test]
+    fn a_host_with_credentials_cannot_go_around_chap() {
+        let say = |steps: &[(u8, &str)]| {
+            let mut login = login().before(&OneHost);
+            let mut last = (LoginStatus(9, 9), 0, String::new());
+            for (flags, text) in steps {
+                last = match login.receive(&request(*flags), text.as_bytes()) {
+                    Step::Answer(r, text) => {
+                        (LoginStatus::SUCCESS, r.flags, String::from_utf8(text).unwrap())
+                    }
+                    Step::Refuse(r, _) => (LoginStatus(r.status_class, r.status_detail), 0, String::new()),
+                    Step::Done(..) => panic!("{steps:?} logs in"),
+                };
+            }
+            last
+        };
+        let with = |text: &str| format!("{NAMES}{text}");
+        // Straight to the operational stage, without a method, with none.
+        assert_eq!(say(&[(0x87, NAMES)]).0, LoginStatus::AUTHENTICATION_FAILURE);
+        assert_eq!(say(&[(0x81, NAMES)]).0, LoginStatus::AUTHENTICATION_FAILURE);
+        assert_eq!(say(&[(0x81, &with("AuthMethod=None\0"))]).0, LoginStatus::AUTHENTICATION_FAILURE);
+        // Discovery is no way around it.
+        let discovery = "InitiatorName=iqn.2026-11.test:h\0SessionType=Discovery\0";
+        assert_eq!(say(&[(0x87, discovery)]).0, LoginStatus::AUTHENTICATION_FAILURE);
+        // CHAP agreed on, but wants to go on at once, or again: it stays where it is.
+        let agreed = with("AuthMethod=CHAP,None\0");
+        assert_eq!(
+            say(&[(0x81, &agreed)]),
+            (LoginStatus::SUCCESS, 0, "TargetPortalGroupTag=1\0AuthMethod=CHAP\0".into())
+        );
+        assert_eq!(say(&[(0x81, &agreed), (0x83, "")]).1, 0);
+        let (status, flags, challenge) = say(&[(0x81, &agreed), (0x81, "CHAP_A=7,5\0")]);
+        assert_eq!((status, flags), (LoginStatus::SUCCESS, 0));
+        assert!(challenge.starts_with("CHAP_A=7\0CHAP_I=9\0CHAP_C=0x0909"));
+        let wrong = format!("CHAP_N=h\0CHAP_R=0x{}\0", "00".repeat(32));
+        assert_eq!(
+            say(&[(0x81, &agreed), (0x00, "CHAP_A=7,5\0"), (0x81, &wrong)]).0,
+            LoginStatus::AUTHENTICATION_FAILURE
+        );
+        assert_eq!(say(&[(0x81, &agreed), (0x81, &wrong)]).0, LoginStatus::INITIATOR_ERROR);
+        assert_eq!(say(&[(0x81, &agreed), (0x85, "CHAP_A=5\0")]).0, LoginStatus::INITIATOR_ERROR);
+        // Another name in mid-login is none.
+        let other = "InitiatorName=iqn.2026-11.test:other\0";
+        assert_eq!(say(&[(0x00, &agreed), (0x81, other)]).0, LoginStatus::INITIATOR_ERROR);
+    }
+
+    #[test]
+    fn a_host_with_credentials_logs_in_by_chap() {
+        use md5::{Digest, Md5};
+        let mut login = login().before(&OneHost);
+        login.receive(&request(0x81), format!("{NAMES}AuthMethod=CHAP\0").as_bytes());
+        login.receive(&request(0x00), b"CHAP_A=5\0");
+        let digest = Md5::new().chain_update([9]).chain_update(b"secret of the host").chain_update([9; 32]);
+        let response: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let proof = format!("CHAP_N=h\0CHAP_R=0x{response}\0");
+        let Step::Answer(answer, _) = login.receive(&request(0x81), proof.as_bytes()) else { panic!() };
+        assert_eq!((answer.flags, login.is_proven()), (0x81, true));
+        assert!(matches!(login.receive(&request(0x87), b""), Step::Done(..)));
     }
 
     #[test]

@@ -40,6 +40,8 @@ counters! {
     logins,
     /// Logins refused or not completed in time.
     logins_failed,
+    /// Logins refused because the initiator did not prove who it is.
+    authentications_failed,
     /// SCSI commands received.
     commands,
     /// SCSI commands answered with another status than GOOD.

@@ -3,6 +3,7 @@
 use crate::{
     IscsiError,
     connection::Connection,
+    guard::{Guard, LoginFailure, Pending},
     metrics::{Metrics, MetricsSnapshot},
     receive::Receive,
 };
@@ -28,17 +29,30 @@ pub struct Options {
     pub portals: Vec<SocketAddr>,
     /// Connections served at once; further ones are closed.
     pub max_connections: usize,
+    /// Connections that have not logged in yet, altogether; further ones are closed.
+    pub max_pending_logins: usize,
+    /// The same from one address.
+    pub max_pending_logins_of_address: usize,
     /// Time to get through login.
     pub login_timeout: Duration,
     /// Silence after which an initiator is asked whether it is there; after three times this it is not.
     pub ping_after: Duration,
     /// Milliseconds since the Unix epoch, for the list of sessions.
     pub wall_clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// 64 bits that nobody can foresee, for challenges.
+    pub random_u64: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Told of each initiator that did not prove who it is.
+    pub authentication_failed: Box<dyn Fn(LoginFailure) + Send + Sync>,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// The usual limits, and where random numbers come from.
+    pub fn new(random_u64: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self {
+            random_u64: Box::new(random_u64),
+            authentication_failed: Box::new(drop),
+            max_pending_logins: 512,
+            max_pending_logins_of_address: 128,
             portals: Vec::new(),
             max_connections: 1024,
             login_timeout: Duration::from_secs(30),
@@ -53,6 +67,7 @@ pub struct IscsiServer<D: BlockDevice> {
     pub(crate) target: Arc<Target<D>>,
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
+    guard: Arc<Guard>,
     pub(crate) shutdown: watch::Sender<bool>,
     open: AtomicUsize,
     closed: watch::Sender<()>,
@@ -63,6 +78,7 @@ pub struct Accepted<D: BlockDevice> {
     server: Arc<IscsiServer<D>>,
     stream: Option<std::net::TcpStream>,
     peer: SocketAddr,
+    pending: Option<Pending>,
 }
 
 impl<D: BlockDevice> fmt::Debug for Accepted<D> {
@@ -76,6 +92,7 @@ impl<D: BlockDevice> IscsiServer<D> {
     pub fn new(target: Arc<Target<D>>, options: Options) -> Arc<Self> {
         Arc::new(Self {
             target,
+            guard: Guard::new(options.max_pending_logins, options.max_pending_logins_of_address),
             options,
             metrics: Metrics::default(),
             shutdown: watch::Sender::new(false),
@@ -112,10 +129,15 @@ impl<D: BlockDevice> IscsiServer<D> {
     ) {
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
         let open = self.open.fetch_add(1, Ordering::AcqRel);
-        let accepted = Accepted { server: self.clone(), stream: Some(stream), peer };
-        if open >= self.options.max_connections {
-            self.metrics.connections_refused.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(%peer, open, "connection refused: too many are open");
+        let pending = self.guard.admit(peer.ip());
+        let refused = pending.is_none() || open >= self.options.max_connections;
+        let accepted = Accepted { server: self.clone(), stream: Some(stream), peer, pending };
+        if refused {
+            let before = self.metrics.connections_refused.fetch_add(1, Ordering::Relaxed);
+            // A flood of connections must not be one of lines, too.
+            if (before + 1).is_power_of_two() {
+                tracing::warn!(%peer, open, refused = before + 1, "connection refused: too many are open or log in");
+            }
             return;
         }
         hand_over(accepted);
@@ -148,7 +170,7 @@ impl<D: BlockDevice> Accepted<D> {
     pub async fn serve(mut self) {
         let Some(stream) = self.stream.take() else { return };
         let peer = self.peer;
-        match serve(&self.server, stream, peer).await {
+        match serve(&self.server, stream, peer, self.pending.take()).await {
             Ok(()) => tracing::info!(%peer, "initiator logged out"),
             Err(error) => tracing::info!(%peer, %error, "connection ended"),
         }
@@ -159,13 +181,14 @@ async fn serve<D: BlockDevice>(
     server: &IscsiServer<D>,
     stream: std::net::TcpStream,
     peer: SocketAddr,
+    pending: Option<Pending>,
 ) -> Result<(), IscsiError> {
     let stream: io::Result<TcpStream> =
         stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
     let stream = stream?;
     stream.set_nodelay(true)?;
     let local = stream.local_addr()?;
-    Connection { server, stream, peer, local, receive: Receive::new(), heard: false }.run().await
+    Connection { server, stream, peer, local, receive: Receive::new(), pending, heard: false }.run().await
 }
 
 impl<D: BlockDevice> Drop for Accepted<D> {

@@ -118,7 +118,7 @@ async fn serve(
     let bay = PathBay(data.drive_paths(config));
     let array = Array::new(world.clone(), Box::new(bay), target.clone(), options);
     let ended = world.run_on(Thread::Data(0), array.clone().run());
-    let front = front_end(world, target);
+    let front = front_end(world, &array, target);
     let iscsi = into_tokio(iscsi).map_err(broken)?;
     let accepting = tokio::spawn({
         let (front, world, array) = (front.clone(), world.clone(), array.clone());
@@ -163,10 +163,28 @@ async fn serve(
     Ok(())
 }
 
-fn front_end(world: &Arc<LinuxWorld>, target: Arc<Target<Volume>>) -> Arc<IscsiServer<Volume>> {
-    let world = world.clone();
-    let wall_clock_ms = Box::new(move || world.wall_clock_ms());
-    IscsiServer::new(target, quoin_iscsi::Options { wall_clock_ms, ..quoin_iscsi::Options::default() })
+fn front_end(
+    world: &Arc<LinuxWorld>,
+    array: &Arc<Array>,
+    target: Arc<Target<Volume>>,
+) -> Arc<IscsiServer<Volume>> {
+    let (clock, random, array) = (world.clone(), world.clone(), array.clone());
+    let options = quoin_iscsi::Options {
+        wall_clock_ms: Box::new(move || clock.wall_clock_ms()),
+        authentication_failed: Box::new(move |failure: quoin_iscsi::LoginFailure| {
+            if failure.is_telling() {
+                let peer = failure.peer.ip().to_string();
+                array.authentication_failed(
+                    failure.initiator.as_deref(),
+                    &peer,
+                    failure.why,
+                    failure.failures,
+                );
+            }
+        }),
+        ..quoin_iscsi::Options::new(move || random.random_u64())
+    };
+    IscsiServer::new(target, options)
 }
 
 /// What the iSCSI server counts, for `/metrics`.

@@ -151,6 +151,20 @@ impl Array {
         }
     }
 
+    /// Makes the trial's host prove itself by CHAP, and the array to it. The guest's script knows the same secrets.
+    pub(crate) fn require_chap(&self, work: &Path) -> Result<()> {
+        let file = |name: &str, secret: &str| -> Result<String> {
+            let path = work.join(name);
+            std::fs::write(&path, secret)?;
+            Ok(path.display().to_string())
+        };
+        let (host, array) =
+            (file("host.secret", "secret-of-guest")?, file("array.secret", "secret-of-array")?);
+        let chap = ["--chap-user", "guest", "--chap-secret-file", &host];
+        let mutual = ["--mutual-user", "array", "--mutual-secret-file", &array];
+        self.tell(&[&["host", "set", "trial"][..], &chap, &mutual].concat()).map(drop)
+    }
+
     fn tell(&self, args: &[&str]) -> Result<String> {
         run(&[&[self.quoin.as_str(), "--data", &self.data], args].concat())
     }

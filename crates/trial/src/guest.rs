@@ -104,6 +104,7 @@ impl Trial {
             File::create(drive)?.set_len(DRIVE_BYTES)?;
         }
         let array = Array::create(Kind::Quoin, quoin, work, drives, VOLUME_BYTES)?;
+        array.require_chap(work)?;
         let route = Route::to(&array.target()?.portal)?;
         let (machine, control) = Machine::boot(kernel, work, CHECKS, route.port())?;
         control.set_read_timeout(Some(Duration::from_millis(500)))?;

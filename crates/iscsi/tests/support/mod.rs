@@ -9,7 +9,10 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     process::{Command, Output},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     thread::JoinHandle,
 };
 use tokio::{net::TcpListener, sync::oneshot, task::LocalSet};
@@ -127,6 +130,12 @@ impl BlockDevice for RamVolume {
     }
 }
 
+/// The usual options.
+pub fn options() -> Options {
+    let seed = AtomicU64::new(0x9E37_79B9_7F4A_7C15);
+    Options::new(move || seed.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed))
+}
+
 /// A running server. Shut down when dropped; panics then if one of its connections panicked.
 pub struct Server {
     pub target: Arc<Target<RamVolume>>,
@@ -149,7 +158,12 @@ impl Server {
             let volume = RamVolume::new(lun.into(), 256 << 20, block_bytes);
             target.map("h1", Lun::new(lun).unwrap(), volume, access).unwrap();
         }
-        let iscsi = IscsiServer::new(target.clone(), Options::default());
+        Self::with(target, options())
+    }
+
+    /// Serves a target.
+    pub fn with(target: Arc<Target<RamVolume>>, options: Options) -> Server {
+        let iscsi = IscsiServer::new(target.clone(), options);
         let (stop, stopped) = oneshot::channel();
         let (send_address, address) = std::sync::mpsc::channel();
         let server = iscsi.clone();

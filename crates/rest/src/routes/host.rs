@@ -11,7 +11,7 @@ use axum::{
     http::StatusCode,
     response::Json,
 };
-use quoin_api::{Host, HostCreate};
+use quoin_api::{Host, HostChange, HostCreate};
 
 /// All hosts, by name
 #[utoipa::path(get, operation_id = "list_hosts", path = "/hosts", tag = "hosts", responses((status = 200, body = [Host]), ReadProblems))]
@@ -42,6 +42,19 @@ pub(crate) async fn show(
     Path(name): Path<String>,
 ) -> Result<Json<Host>, Failure> {
     Ok(Json(server.array.show_host(&name)?))
+}
+
+/// Change a host
+#[utoipa::path(
+    patch, operation_id = "change_host", path = "/hosts/{name}", tag = "hosts", params(("name" = String, Path, description = "The host")),
+    request_body = HostChange, responses((status = 200, description = "Changed", body = Host), ChangeProblems)
+)]
+pub(crate) async fn change(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+    Body(change): Body<HostChange>,
+) -> Result<Json<Host>, Failure> {
+    Ok(Json(server.change(async move |array| array.change_host(&name, change).await).await?))
 }
 
 /// Delete a host

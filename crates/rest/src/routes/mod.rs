@@ -20,7 +20,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(volume::list, volume::create))
         .routes(routes!(volume::show, volume::delete))
         .routes(routes!(host::list, host::create))
-        .routes(routes!(host::show, host::delete))
+        .routes(routes!(host::show, host::change, host::delete))
         .routes(routes!(mapping::list, mapping::create))
         .routes(routes!(mapping::delete))
 }

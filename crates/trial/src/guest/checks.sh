@@ -123,6 +123,14 @@ node.startup = manual
 node.session.timeo.replacement_timeout = 120
 node.session.initial_login_retry_max = 8
 node.session.scan = auto
+node.session.auth.authmethod = CHAP
+node.session.auth.username = guest
+node.session.auth.password = secret-of-guest
+node.session.auth.username_in = array
+node.session.auth.password_in = secret-of-array
+discovery.sendtargets.auth.authmethod = CHAP
+discovery.sendtargets.auth.username = guest
+discovery.sendtargets.auth.password = secret-of-guest
 END
     mkdir -p /run/lock/iscsi /mnt/files /mnt/wide
     iscsid -f > /run/iscsid.log 2>&1 &
@@ -133,6 +141,14 @@ END
 discovery() {
     iscsiadm -m discovery -t sendtargets -p "$portal" > /run/found || return
     holds " $iqn\$" /run/found
+}
+
+# With a wrong secret on either side there is no session.
+wrong_secrets() {
+    iscsiadm -m node -o new -T "$iqn" -p "$portal" && setting node.session.auth.password secret-of-other &&
+        ! node --login && setting node.session.auth.password secret-of-guest &&
+        setting node.session.auth.password_in secret-of-other && ! node --login &&
+        node -o delete && ask quoin events -o json && [[ $reply = *'response is wrong'* ]]
 }
 
 # Discovery names the portal as the host knows it; the guest reaches it at an address of its own.
@@ -147,7 +163,7 @@ inquiry() {
 }
 
 pages() {
-    is "list of pages" "00 00 00 06 00 80 83 b0 b1 b2" \
+    is "list of pages" "00 00 00 07 00 80 83 86 b0 b1 b2" \
         "$(sg_vpd --page=0 --raw "$disk" | od -An -tx1 | xargs)"
 }
 
@@ -348,7 +364,8 @@ writes_to_files() { make_files /mnt/files/more && files_are_right /mnt/files/mor
 stranger() {
     iscsiadm -m iface -I stranger -o new &&
         iscsiadm -m iface -I stranger -o update -n iface.initiatorname -v iqn.2026-11.test:stranger &&
-        iscsiadm -m node -o new -T "$iqn" -p "$portal" -I stranger && node -I stranger --login || return
+        iscsiadm -m node -o new -T "$iqn" -p "$portal" -I stranger &&
+        node -I stranger -o update -n node.session.auth.authmethod -v None && node -I stranger --login || return
     sleep 2
     iscsiadm -m session -P 3
     ask quoin session list -o json
@@ -357,6 +374,7 @@ stranger() {
 
 must 'the guest has a network and an initiator' set_up
 must 'discovery names the target' discovery
+check 'wrong secrets are refused, by either side' wrong_secrets
 must 'login' first_login
 must 'LUN 1 is a disk' find_disk 1
 check 'INQUIRY' inquiry

@@ -1,0 +1,193 @@
+//! Who may try to log in, and how often.
+//!
+//! Invariants: connections that have not logged in are bounded, altogether and for each address; an address whose
+//! logins are refused again and again waits ever longer for the next answer, at most [`LONGEST_WAIT`]; what is
+//! remembered of addresses is bounded and forgotten after [`FORGET_AFTER`].
+
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// Refused logins that cost nothing: a person mistypes.
+const FREE_FAILURES: u32 = 3;
+/// The wait after the next one; it doubles with each further one.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// The longest wait: an initiator gives a login about 15 s.
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
+/// After so long without a refused login an address is like any other.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+/// Addresses remembered. When there are more, the one that failed longest ago is forgotten.
+const MAX_ADDRESSES: usize = 4096;
+
+/// A login that was refused, for those who look after the array.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoginFailure {
+    /// The name the initiator gave, if it came to that.
+    pub initiator: Option<String>,
+    /// Where it came from.
+    pub peer: SocketAddr,
+    /// Why.
+    pub why: &'static str,
+    /// Logins refused to this address in a row, this one included.
+    pub failures: u32,
+}
+
+impl LoginFailure {
+    /// True for the first and then ever rarer ones of an address, so that a flood of them is not a flood of events.
+    pub fn is_telling(&self) -> bool {
+        self.failures.is_power_of_two()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Failures {
+    count: u32,
+    last: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    pending: BTreeMap<IpAddr, usize>,
+    failed: BTreeMap<IpAddr, Failures>,
+}
+
+pub(crate) struct Guard {
+    state: Mutex<State>,
+    max_pending: usize,
+    max_pending_of_address: usize,
+}
+
+/// A connection that has not logged in yet.
+pub(crate) struct Pending {
+    guard: Arc<Guard>,
+    address: IpAddr,
+}
+
+impl Guard {
+    pub(crate) fn new(max_pending: usize, max_pending_of_address: usize) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), max_pending, max_pending_of_address })
+    }
+
+    /// Lets a new connection in; `None` if too many have not logged in yet.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Pending> {
+        let mut state = self.state.lock();
+        let all: usize = state.pending.values().sum();
+        let own = state.pending.entry(address).or_default();
+        if all >= self.max_pending || *own >= self.max_pending_of_address {
+            return None;
+        }
+        *own += 1;
+        Some(Pending { guard: self.clone(), address })
+    }
+}
+
+impl Pending {
+    /// How long its first answer is held back.
+    pub(crate) fn wait(&self) -> Duration {
+        let state = self.guard.state.lock();
+        match state.failed.get(&self.address) {
+            Some(failures) if failures.last.elapsed() < FORGET_AFTER && failures.count > FREE_FAILURES => {
+                let doublings = (failures.count - FREE_FAILURES - 1).min(16);
+                FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Its login was refused. Returns how many were in a row.
+    pub(crate) fn failed(&self) -> u32 {
+        let now = Instant::now();
+        let mut state = self.guard.state.lock();
+        if state.failed.len() >= MAX_ADDRESSES && !state.failed.contains_key(&self.address) {
+            let oldest =
+                state.failed.iter().min_by_key(|(_, failures)| failures.last).map(|(address, _)| *address);
+            oldest.map(|address| state.failed.remove(&address));
+        }
+        let failures = state.failed.entry(self.address).or_insert(Failures { count: 0, last: now });
+        if failures.last.elapsed() >= FORGET_AFTER {
+            failures.count = 0;
+        }
+        *failures = Failures { count: failures.count.saturating_add(1), last: now };
+        failures.count
+    }
+
+    /// It logged in with a secret: what failed before from its address is forgiven.
+    pub(crate) fn proven(&self) {
+        self.guard.state.lock().failed.remove(&self.address);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let mut state = self.guard.state.lock();
+        if let Some(own) = state.pending.get_mut(&self.address) {
+            *own -= 1;
+            if *own == 0 {
+                state.pending.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([127, 0, 0, last])
+    }
+
+    #[test]
+    fn connections_that_have_not_logged_in_are_bounded() {
+        let guard = Guard::new(3, 2);
+        let first = guard.admit(address(1)).unwrap();
+        let _second = guard.admit(address(1)).unwrap();
+        assert!(guard.admit(address(1)).is_none());
+        let _third = guard.admit(address(2)).unwrap();
+        assert!(guard.admit(address(3)).is_none());
+        drop(first);
+        assert!(guard.admit(address(3)).is_some());
+        assert!(!guard.state.lock().pending.contains_key(&address(3)));
+    }
+
+    #[test]
+    fn who_fails_again_and_again_waits() {
+        let guard = Guard::new(9, 9);
+        let one = guard.admit(address(1)).unwrap();
+        let waits: Vec<_> = (1..=12)
+            .map(|count| {
+                assert_eq!(one.failed(), count);
+                one.wait().as_millis()
+            })
+            .collect();
+        assert_eq!(waits, [0, 0, 0, 250, 500, 1000, 2000, 4000, 8000, 8000, 8000, 8000]);
+        assert_eq!(guard.admit(address(2)).unwrap().wait(), Duration::ZERO);
+        assert_eq!(guard.admit(address(1)).unwrap().wait(), LONGEST_WAIT);
+        one.proven();
+        assert_eq!(one.wait(), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let guard = Guard::new(9, 9);
+        for n in 0..MAX_ADDRESSES as u32 + 10 {
+            guard.admit(IpAddr::from(n.to_be_bytes())).unwrap().failed();
+        }
+        let state = guard.state.lock();
+        assert_eq!(state.failed.len(), MAX_ADDRESSES);
+        assert!(!state.failed.contains_key(&IpAddr::from(0u32.to_be_bytes())));
+    }
+
+    #[test]
+    fn a_flood_is_told_of_ever_more_rarely() {
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let told = (1..=1000)
+            .filter(|&failures| LoginFailure { initiator: None, peer, why: "", failures }.is_telling());
+        assert_eq!(told.count(), 10);
+    }
+}
