@@ -5,7 +5,7 @@ use crate::{
     size_text,
     time::{duration_text, utc_text},
 };
-use quoin_api::{Chap, Drive, Event, Host, Mapping, Session, Status, Volume};
+use quoin_api::{Chap, Drive, Engine, Event, Host, Mapping, Session, Status, Volume};
 
 fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), size_text)
@@ -93,6 +93,15 @@ pub(crate) fn events(events: &[Event]) -> String {
     table(&["time (utc)", "severity", "object", "event"], events.iter().map(row).collect(), "no events")
 }
 
+fn read_cache(engine: &Engine) -> String {
+    let held = size_text(engine.cache_ram_bytes);
+    let looked_up = engine.cache_hits + engine.cache_misses;
+    match looked_up {
+        0 => format!("{held} held, not asked yet"),
+        _ => format!("{held} held, {:.1} % hits", engine.cache_hits as f64 * 100.0 / looked_up as f64),
+    }
+}
+
 pub(crate) fn status(status: &Status) -> String {
     let mut rows = vec![
         ("array", status.name.clone()),
@@ -118,6 +127,9 @@ pub(crate) fn status(status: &Status) -> String {
         let (used, usable) = (size_text(capacity.used_bytes), size_text(capacity.usable_bytes));
         rows.push(("space", format!("{used} of {usable} used")));
         rows.push(("provisioned", size_text(capacity.provisioned_bytes)));
+    }
+    if let Some(engine) = &status.engine {
+        rows.push(("read cache", read_cache(engine)));
     }
     let mut parts = vec![pairs(rows)];
     if let Some(recovery) = &status.recovery {

@@ -165,7 +165,7 @@ impl<D: BlockDevice> Connection<'_, D> {
         let stat_sn = response.stat_sn.get().wrapping_add(1);
         response.tsih = ((id % u64::from(u16::MAX)) as u16 + 1).into();
         response.max_cmd_sn = established.cmd_sn.wrapping_add(QUEUE_DEPTH - 1).into();
-        let session = Session::new(established, stat_sn, nexus, self.targets());
+        let session = Session::new(established, stat_sn, nexus, self.targets(), server.memory.share());
         self.send_login(response, text).await?;
         let (initiator, peer) = (&established.initiator, self.peer);
         tracing::info!(%initiator, %peer, kind = ?established.kind, "initiator logged in");

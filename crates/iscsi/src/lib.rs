@@ -17,6 +17,7 @@ mod error;
 mod guard;
 pub mod login;
 mod management;
+mod memory;
 mod metrics;
 pub mod params;
 pub mod pdu;

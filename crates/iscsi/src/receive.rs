@@ -14,6 +14,9 @@ use tokio::{
 /// Room for one PDU of the longest kind (header, longest AHS, digests) and a good part of the next ones.
 const BUFFER_BYTES: usize = crate::params::MAX_RECV_DATA_BYTES as usize + 128 * 1024;
 
+/// What a connection takes of memory for it.
+pub(crate) const RECEIVE_BYTES: u64 = BUFFER_BYTES as u64;
+
 pub(crate) struct Receive {
     buffer: Vec<u8>,
     start: usize,

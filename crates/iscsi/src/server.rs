@@ -4,6 +4,7 @@ use crate::{
     IscsiError,
     connection::Connection,
     guard::{Guard, LoginFailure, Pending},
+    memory::Memory,
     metrics::{Metrics, MetricsSnapshot},
     receive::Receive,
 };
@@ -33,6 +34,9 @@ pub struct Options {
     pub max_pending_logins: usize,
     /// The same from one address.
     pub max_pending_logins_of_address: usize,
+    /// What the data of all sessions' commands, and what was received for them, may take of memory. Each session
+    /// may have one command whatever the others hold.
+    pub memory_bytes: u64,
     /// Time to get through login.
     pub login_timeout: Duration,
     /// Silence after which an initiator is asked whether it is there; after three times this it is not.
@@ -55,6 +59,7 @@ impl Options {
             max_pending_logins_of_address: 128,
             portals: Vec::new(),
             max_connections: 1024,
+            memory_bytes: 512 << 20,
             login_timeout: Duration::from_secs(30),
             ping_after: Duration::from_secs(15),
             wall_clock_ms: Box::new(|| 0),
@@ -68,6 +73,7 @@ pub struct IscsiServer<D: BlockDevice> {
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
     guard: Arc<Guard>,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) shutdown: watch::Sender<bool>,
     open: AtomicUsize,
     closed: watch::Sender<()>,
@@ -93,6 +99,7 @@ impl<D: BlockDevice> IscsiServer<D> {
         Arc::new(Self {
             target,
             guard: Guard::new(options.max_pending_logins, options.max_pending_logins_of_address),
+            memory: Memory::new(options.memory_bytes),
             options,
             metrics: Metrics::default(),
             shutdown: watch::Sender::new(false),

@@ -8,6 +8,7 @@
 use crate::{
     command::{Finished, Gathering, Head, Ready, Stage, Task, Work},
     login::{Established, SessionKind},
+    memory::Share,
     metrics::{Metrics, MetricsSnapshot},
     params::{Answer, Params},
     pdu::{
@@ -15,6 +16,7 @@ use crate::{
         NopIn, NopOut, OVERFLOW, R2t, READ, Reject, STATUS, ScsiCommand, ScsiResponse, TextRequest,
         TextResponse, UNDERFLOW, WRITE, opcode,
     },
+    receive::RECEIVE_BYTES,
     text::{self, MAX_TEXT_BYTES, Text},
     transmit::Transmit,
 };
@@ -70,6 +72,8 @@ pub(crate) struct Session<D: BlockDevice> {
     /// Tasks whose data is not being moved yet, in order.
     waiting: VecDeque<u32>,
     memory_bytes: u64,
+    /// Of the memory of all sessions.
+    share: Share,
     in_window: u32,
     pub(crate) aborts: usize,
     exp_cmd_sn: u32,
@@ -85,7 +89,13 @@ pub(crate) struct Session<D: BlockDevice> {
 }
 
 impl<D: BlockDevice> Session<D> {
-    pub(crate) fn new(login: &Established, stat_sn: u32, nexus: Option<Nexus<D>>, targets: Text) -> Self {
+    pub(crate) fn new(
+        login: &Established,
+        stat_sn: u32,
+        nexus: Option<Nexus<D>>,
+        targets: Text,
+        share: Share,
+    ) -> Self {
         debug_assert_eq!(nexus.is_some(), login.kind == SessionKind::Normal);
         Self {
             nexus,
@@ -96,6 +106,7 @@ impl<D: BlockDevice> Session<D> {
             tasks: BTreeMap::new(),
             waiting: VecDeque::new(),
             memory_bytes: 0,
+            share,
             in_window: 0,
             aborts: 0,
             exp_cmd_sn: login.cmd_sn,
@@ -269,13 +280,16 @@ impl<D: BlockDevice> Session<D> {
 
     /// Starts what waits, in order, as far as memory goes.
     pub(crate) fn pump(&mut self) {
+        self.share.hold(RECEIVE_BYTES + self.memory_bytes + self.out.queued_bytes() as u64);
         while let Some(&itt) = self.waiting.front() {
             if let Some(task) = self.tasks.get(&itt).filter(|task| task.aborted.is_empty()) {
                 let held = self.memory_bytes + self.out.queued_bytes() as u64;
-                if self.memory_bytes > 0 && held + task.cost_bytes > MEMORY_BYTES {
+                let fits = held + task.cost_bytes <= MEMORY_BYTES && self.share.has_room(task.cost_bytes);
+                if self.memory_bytes > 0 && !fits {
                     return;
                 }
                 self.memory_bytes += task.cost_bytes;
+                self.share.hold(RECEIVE_BYTES + held + task.cost_bytes);
                 self.waiting.pop_front();
                 self.advance(itt);
             } else {

@@ -211,15 +211,20 @@ impl Buffer {
         }
     }
 
-    /// About `count` of the oldest blocks, as far as they are hardened, none that came in from `before` on. A
-    /// block that was wholly overwritten since it came in goes back to the end of the queue.
+    /// About `count` of the oldest blocks, as far as they are hardened, none that came in from `before` on. The shard
+    /// with the oldest block gives a region's worth, then the next: neighbours that came in together leave together.
+    /// A block that was wholly overwritten since it came in goes back to the end of the queue.
     pub(crate) fn take_oldest(&self, count: usize, before: Sequence) -> Vec<TakenBlock> {
         let mut taken = Vec::new();
-        let mut share = count.div_ceil(SHARDS).max(1);
+        let mut share = (REGION_BYTES / self.block_bytes) as usize;
+        let since = |shard: &Mutex<Shard>| shard.lock().queue.front().map(|(since, _)| *since);
         // A load on few regions is in few shards: those that have more give more.
         for _ in 0..TAKE_ROUNDS {
             let had = taken.len();
-            for shard in &self.shards {
+            let shards = self.shards.iter().filter_map(|shard| Some((since(shard)?, shard)));
+            let mut shards: Vec<_> = shards.filter(|(since, _)| *since < before).collect();
+            shards.sort_by_key(|(since, _)| *since);
+            for (_, shard) in shards {
                 shard.lock().take(share.min(count.saturating_sub(taken.len())), before, &mut taken);
             }
             if taken.len() == had || taken.len() >= count {

@@ -48,6 +48,12 @@ impl MemoryShares {
             cache_bytes,
         }
     }
+
+    /// Options for a pool that keeps to its shares.
+    pub fn pool_options(&self) -> PoolOptions {
+        let Self { buffer_bytes, metadata_bytes, dirty_bytes, cache_bytes, .. } = *self;
+        PoolOptions { buffer_bytes, metadata_bytes, dirty_bytes, cache_bytes, ..PoolOptions::default() }
+    }
 }
 
 impl PoolOptions {
@@ -57,9 +63,7 @@ impl PoolOptions {
     /// Options for a pool in a process that is to take about `limit_bytes` of RAM in all; a limit below
     /// [`PoolOptions::LEAST_MEMORY_BYTES`] counts as that. The other shares are in [`MemoryShares`].
     pub fn of_memory_limit(limit_bytes: u64) -> Self {
-        let MemoryShares { buffer_bytes, metadata_bytes, dirty_bytes, cache_bytes, .. } =
-            MemoryShares::of_limit(limit_bytes);
-        Self { buffer_bytes, metadata_bytes, dirty_bytes, cache_bytes, ..Self::default() }
+        MemoryShares::of_limit(limit_bytes).pool_options()
     }
 }
 

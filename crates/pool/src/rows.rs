@@ -18,7 +18,7 @@ pub(crate) struct Row {
     layout: Segment,
     stream: Stream,
     offset: u64,
-    /// Bytes so far, the head included.
+    /// Bytes so far, the head and what fills up to the first content included.
     len_bytes: u64,
     pub(crate) contents: Vec<u64>,
     pub(crate) data: Vec<Slice>,
@@ -58,8 +58,8 @@ impl RowWriter {
             });
         if !fits {
             self.end_row(segments);
-            let room =
-                |s: &Segment| s.written_bytes + (PAGE_BYTES + len_bytes) as u64 <= segments.segment_bytes();
+            let begin = |s: &Segment| self.stream.contents_begin(s.written_bytes);
+            let room = |s: &Segment| begin(s) + len_bytes as u64 <= segments.segment_bytes();
             if !self.open.as_ref().is_some_and(|(_, s)| room(s)) {
                 let next = segments.take(self.stream)?;
                 if let Some((full, _)) = self.open.replace(next) {
@@ -68,16 +68,10 @@ impl RowWriter {
             }
             let (segment, layout) = self.open.clone()?;
             let (stream, offset) = (self.stream, layout.written_bytes);
-            let len_bytes = PAGE_BYTES as u64;
-            self.rows.push(Row {
-                segment,
-                layout,
-                stream,
-                offset,
-                len_bytes,
-                contents: Vec::new(),
-                data: Vec::new(),
-            });
+            let len_bytes = stream.contents_begin(offset) - offset;
+            let padding = len_bytes as usize - PAGE_BYTES;
+            let data = if padding > 0 { vec![Buf::zeroed(padding).into_slice()] } else { Vec::new() };
+            self.rows.push(Row { segment, layout, stream, offset, len_bytes, contents: Vec::new(), data });
             self.row_ended = false;
         }
         let location = self.rows.last_mut()?.push(content, len_bytes);

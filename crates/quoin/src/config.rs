@@ -47,6 +47,9 @@ pub(crate) struct ServeConfig {
     /// Data threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<NonZeroUsize>,
+    /// RAM the process may take, as a size: `2GiB`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_limit: Option<String>,
 }
 
 /// A drive.

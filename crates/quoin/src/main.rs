@@ -4,11 +4,16 @@ mod bay;
 mod check;
 mod config;
 mod init;
+mod memory;
 mod serve;
 
 use clap::{Parser, Subcommand};
 use quoin_cli::{Failure, Format, Global};
 use std::process::ExitCode;
+
+/// The system's allocator takes a page more for each page-aligned buffer, and gives little back.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Quoin, a software-defined storage array
 #[derive(Parser)]

@@ -3,11 +3,12 @@
 use crate::{
     bay::PathBay,
     config::{Config, DataDir},
+    memory,
 };
 use quoin_array::{Array, ArrayOptions};
 use quoin_cli::{API_FILE, Failure, Global};
 use quoin_iscsi::{Accepted, IscsiServer};
-use quoin_pool::PoolOptions;
+use quoin_pool::MemoryShares;
 use quoin_rest::{FrontEnd, Server, Token};
 use quoin_target::Target;
 use quoin_volume::Volume;
@@ -59,6 +60,9 @@ pub(crate) struct Args {
     /// Allow --api to be an address that others reach; the interface is not encrypted
     #[arg(long)]
     api_remote: bool,
+    /// RAM to use, such as 2GiB; at least 64MiB [default: a quarter of the system's, at most 4 GiB]
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
     /// Data threads [default: one a core, at most 4]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -81,12 +85,13 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
         ));
     }
     let api = listen("api", wanted, DEFAULT_API)?;
+    let memory = memory::shares(args.memory_limit.as_deref().or(config.serve.memory_limit.as_deref()))?;
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = args.threads.or(config.serve.threads).map(NonZeroUsize::get);
     let world = LinuxWorld::start(threads.unwrap_or(cores.min(DEFAULT_THREADS_MAX))).map_err(|error| {
         Failure::new("not served", "this system", error.to_string(), "see what the message asks for")
     })?;
-    let outcome = block_on(serve(&data, &config, [token, metrics_token], &world, iscsi, api));
+    let outcome = block_on(serve(&data, &config, [token, metrics_token], &world, memory, (iscsi, api)));
     drop(fs::remove_file(data.file(API_FILE)));
     world.shutdown();
     outcome
@@ -97,8 +102,8 @@ async fn serve(
     config: &Config,
     [token, metrics_token]: [Token; 2],
     world: &Arc<LinuxWorld>,
-    iscsi: TcpListener,
-    api: TcpListener,
+    memory: MemoryShares,
+    (iscsi, api): (TcpListener, TcpListener),
 ) -> Result<(), Failure> {
     let broken = |error: io::Error| {
         Failure::new("not served", "the process", error.to_string(), "check the limits of the system")
@@ -113,12 +118,12 @@ async fn serve(
         iqn: config.iqn.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         portals: vec![portal.to_string()],
-        pool_options: PoolOptions::default(),
+        pool_options: memory.pool_options(),
     };
     let bay = PathBay(data.drive_paths(config));
     let array = Array::new(world.clone(), Box::new(bay), target.clone(), options);
     let ended = world.run_on(Thread::Data(0), array.clone().run());
-    let front = front_end(world, &array, target);
+    let front = front_end(world, &array, target, memory.sessions_bytes);
     let iscsi = into_tokio(iscsi).map_err(broken)?;
     let accepting = tokio::spawn({
         let (front, world, array) = (front.clone(), world.clone(), array.clone());
@@ -167,6 +172,7 @@ fn front_end(
     world: &Arc<LinuxWorld>,
     array: &Arc<Array>,
     target: Arc<Target<Volume>>,
+    memory_bytes: u64,
 ) -> Arc<IscsiServer<Volume>> {
     let (clock, random, array) = (world.clone(), world.clone(), array.clone());
     let options = quoin_iscsi::Options {
@@ -182,6 +188,7 @@ fn front_end(
                 );
             }
         }),
+        memory_bytes,
         ..quoin_iscsi::Options::new(move || random.random_u64())
     };
     IscsiServer::new(target, options)

@@ -64,6 +64,9 @@ struct RunArgs {
     /// What the clients do, for all seeds: mixed, hot, full, churn, uniform.
     #[arg(long, value_parser = parse_load)]
     load: Option<Load>,
+    /// Next to no RAM for metadata and read cache, for all seeds.
+    #[arg(long)]
+    little_ram: bool,
     /// A bug to plant.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
@@ -109,7 +112,8 @@ fn run(args: &RunArgs) -> Result<()> {
         0 => thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let choices = Choices { faults: args.faults, load: args.load, verbose: args.verbose };
+    let (faults, load, little_ram, verbose) = (args.faults, args.load, args.little_ram, args.verbose);
+    let choices = Choices { faults, load, little_ram, verbose };
     let (next, ended) = (AtomicU64::new(args.from), AtomicBool::new(false));
     let found = Mutex::new(Found { totals: Totals::default(), violations: 0 });
     let started = Instant::now();

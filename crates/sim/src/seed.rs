@@ -31,6 +31,8 @@ pub struct Choices {
     pub faults: Option<Faults>,
     /// What the clients do.
     pub load: Option<Load>,
+    /// Next to no RAM for metadata and read cache: every page is loaded again and again.
+    pub little_ram: bool,
     /// Prints each boot.
     pub verbose: bool,
 }
@@ -62,7 +64,10 @@ struct Run {
 
 /// Runs a seed.
 pub fn run_seed(seed: u64, choices: Choices) -> Outcome {
-    let scenario = Scenario::new(seed, choices.faults, choices.load);
+    let mut scenario = Scenario::new(seed, choices.faults, choices.load);
+    if choices.little_ram {
+        (scenario.pool.metadata_bytes, scenario.pool.cache_bytes) = (4096, 40 << 10);
+    }
     let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit: STEP_LIMIT });
     let disks: Vec<_> =
         scenario.drives.iter().enumerate().map(|(i, (len, _))| world.disk(&format!("d{i}"), *len)).collect();

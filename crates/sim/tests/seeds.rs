@@ -43,6 +43,6 @@ fn a_seed_always_goes_the_same_way_and_another_does_not() {
 #[test]
 fn seeds_that_once_failed_pass() {
     run([9, 18, 67, 68, 201, 271, 299, 302, 322, 839].into_iter(), Choices::default());
-    let slow_and_full = Choices { faults: Some(Faults::Slow), load: Some(Load::Full), verbose: false };
+    let slow_and_full = Choices { faults: Some(Faults::Slow), load: Some(Load::Full), ..Choices::default() };
     run([574, 847, 1122].into_iter(), slow_and_full);
 }

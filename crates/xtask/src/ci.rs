@@ -9,6 +9,8 @@ use std::process::Command;
 
 /// Seeds of the simulation in CI; a soak runs many more.
 const SEEDS: u32 = 200;
+/// Of these, from the same first one on, again with a metadata budget far below what there is.
+const LITTLE_RAM_SEEDS: &str = "100";
 
 /// What to run of it.
 #[derive(clap::Args)]
@@ -32,6 +34,10 @@ const STEPS: &[Step] = &[
     ("build", || cargo(&["build", "--workspace", "--locked"])),
     ("tests", || cargo(&["test", "--workspace", "--locked"])),
     ("simulation", || program("debug", "quoin-sim", As::User, &["--seeds".to_owned(), SEEDS.to_string()])),
+    ("simulation, little RAM", || {
+        let args = ["--seeds", LITTLE_RAM_SEEDS, "--little-ram"].map(str::to_owned);
+        program("debug", "quoin-sim", As::User, &args)
+    }),
     ("planted bugs", || {
         cargo(&["run", "--locked", "--package", "quoin-sim", "--features", "planted-bugs", "--", "bugs"])
     }),

@@ -38,7 +38,17 @@ pub(crate) enum Stream {
     Table = 4,
 }
 
+/// What the contents of data rows begin at a multiple of. Drives answer reads of a block sooner if it crosses no
+/// such boundary.
+const DATA_ALIGN_BYTES: u64 = 8192;
+
 impl Stream {
+    /// Where the contents of a row that begins at byte `offset` begin: after its head.
+    pub(crate) fn contents_begin(self, offset: u64) -> u64 {
+        let after_head = offset + PAGE_BYTES as u64;
+        if self.is_metadata() { after_head } else { after_head.next_multiple_of(DATA_ALIGN_BYTES) }
+    }
+
     pub(crate) fn is_metadata(self) -> bool {
         matches!(self, Self::Meta | Self::Table)
     }
@@ -208,7 +218,7 @@ impl SegmentTable {
     /// The most bytes of pool blocks a segment holds: all but the heads of its rows and what is too short for
     /// a block.
     pub(crate) fn dense_bytes(&self, block_bytes: u64) -> u64 {
-        let head = PAGE_BYTES as u64;
+        let head = DATA_ALIGN_BYTES;
         let blocks_in = |bytes: u64| (bytes.saturating_sub(head) / block_bytes).min(ROW_CONTENTS as u64);
         let full_row = head + blocks_in(u64::from(self.row_bytes)) * block_bytes;
         let (rows, rest) = (self.segment_bytes() / full_row, self.segment_bytes() % full_row);

@@ -1,0 +1,79 @@
+//! What all sessions together hold in memory.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// The budget of a server's sessions, and what they hold of it.
+///
+/// It bounds what is begun, not what goes on: a session may always have one command, so that each gets on, and
+/// waits with further ones while the budget is spent. The limit is exceeded by at most that.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    limit_bytes: u64,
+    held_bytes: AtomicU64,
+}
+
+/// What one session holds. Given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    memory: Arc<Memory>,
+    held_bytes: u64,
+}
+
+impl Memory {
+    pub(crate) fn new(limit_bytes: u64) -> Arc<Self> {
+        Arc::new(Self { limit_bytes, held_bytes: AtomicU64::new(0) })
+    }
+
+    /// The share of a new session, which holds nothing yet.
+    pub(crate) fn share(self: &Arc<Self>) -> Share {
+        Share { memory: self.clone(), held_bytes: 0 }
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Share {
+    /// Notes what the session holds now.
+    pub(crate) fn hold(&mut self, bytes: u64) {
+        if bytes != self.held_bytes {
+            self.memory.held_bytes.fetch_add(bytes.wrapping_sub(self.held_bytes), Ordering::Relaxed);
+            self.held_bytes = bytes;
+        }
+    }
+
+    /// True when `bytes` more are within the budget of all.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.memory.held_bytes() + bytes <= self.memory.limit_bytes
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.hold(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_share_the_budget_and_give_it_back() {
+        let memory = Memory::new(1000);
+        let (mut one, mut two) = (memory.share(), memory.share());
+        one.hold(700);
+        assert!(two.has_room(300) && !two.has_room(301));
+        two.hold(300);
+        one.hold(100);
+        assert_eq!(memory.held_bytes(), 400);
+        assert!(two.has_room(600));
+        drop(one);
+        drop(two);
+        assert_eq!(memory.held_bytes(), 0);
+    }
+}

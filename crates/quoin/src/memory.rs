@@ -1,0 +1,68 @@
+//! The memory limit: where it comes from, and what follows from it.
+
+use quoin_base::GIB;
+use quoin_cli::{Failure, parse_size, size_text};
+use quoin_pool::{MemoryShares, PoolOptions};
+use std::fs;
+
+/// The shares of `limit`, a size as people write it, or of the default; limits what the process keeps of buffers.
+pub(crate) fn shares(limit: Option<&str>) -> Result<MemoryShares, Failure> {
+    let limit_bytes = match limit {
+        Some(text) => parse_limit(text)?,
+        None => default_limit(system_bytes()),
+    };
+    let shares = MemoryShares::of_limit(limit_bytes);
+    quoin_world::limit_spare_bytes(shares.spare_bytes as usize);
+    tracing::info!(
+        limit = size_text(limit_bytes),
+        cache = size_text(shares.cache_bytes),
+        buffer = size_text(shares.buffer_bytes),
+        metadata = size_text(shares.metadata_bytes),
+        "memory"
+    );
+    Ok(shares)
+}
+
+fn parse_limit(text: &str) -> Result<u64, Failure> {
+    let least = PoolOptions::LEAST_MEMORY_BYTES;
+    let refuse = |why: String| {
+        let next = format!("write a size of at least {}, such as 2GiB", size_text(least));
+        Failure::new("not served", format!("memory_limit {text}"), why, next)
+    };
+    let bytes = parse_size(text).map_err(refuse)?.0;
+    match bytes < least {
+        true => Err(refuse(format!("the array cannot work in {}", size_text(bytes)))),
+        false => Ok(bytes),
+    }
+}
+
+/// A quarter of the system's RAM, at most 4 GiB.
+fn default_limit(system_bytes: Option<u64>) -> u64 {
+    system_bytes.map_or(GIB, |bytes| (bytes / 4).min(4 * GIB)).max(PoolOptions::LEAST_MEMORY_BYTES)
+}
+
+/// The system's RAM, if it tells.
+fn system_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim();
+    Some(kib.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quoin_base::MIB;
+
+    #[test]
+    fn the_limit_is_a_size_that_suffices_or_a_part_of_the_system() {
+        assert_eq!(parse_limit("256MiB").unwrap(), 256 * MIB);
+        for (text, why) in [("63M", "cannot work in 63.0 MiB"), ("much", "is not a size")] {
+            let failure = parse_limit(text).unwrap_err();
+            assert!(format!("{failure:?}").contains(why), "{failure:?}");
+        }
+        assert_eq!(default_limit(Some(8 * GIB)), 2 * GIB);
+        assert_eq!(default_limit(Some(64 * GIB)), 4 * GIB);
+        assert_eq!(default_limit(Some(100 * MIB)), PoolOptions::LEAST_MEMORY_BYTES);
+        assert!(system_bytes().is_some_and(|bytes| bytes > 100 * MIB));
+    }
+}
