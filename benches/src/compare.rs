@@ -14,12 +14,18 @@ use serde::Serialize;
 
 use crate::drive::{self, Drive};
 use crate::echo::{self, Echo};
+use crate::idle::{self, Idle};
 use crate::load::{self, At, Spec};
 use crate::matrix::{self, Data, Limit, MIX, Peer, Row};
-use crate::quoin::{Array, Engine};
+use crate::quoin::{Array, Engine, SMALL_VOLUMES};
 use crate::rng::Rng;
 use crate::tgtd::{self, Tgtd};
-use crate::{machine, markdown};
+use crate::{Output, bars, line, machine, markdown};
+
+/// RAM that Quoin may take in rows whose reads are to come from the drive, and in all others.
+const MEMORY_BYTES: [u64; 2] = [384 << 20, 2 << 30];
+/// How long a limit is measured.
+const LIMIT_SECONDS: f64 = 4.0;
 
 /// What to compare, where and for how long.
 #[derive(Debug, Args)]
@@ -33,7 +39,9 @@ pub(crate) struct Options {
     /// Only rows whose names contain one of these words.
     #[arg(long, value_delimiter = ',', value_name = "WORD")]
     rows: Vec<String>,
-    /// Length of each run in seconds; 10, or 3 with --quick.
+    /// Length of each run in seconds; 6, or 3 with --quick. In more than one round, Quoin's runs of rows that write
+    /// are as long as it takes until destage and checkpoints take part, and the journal has been gone through as often
+    /// as the bar of the row wants.
     #[arg(long)]
     seconds: Option<f64>,
     /// Rounds, of which medians are told; 3, or 1 with --quick.
@@ -54,6 +62,10 @@ pub(crate) struct Options {
     /// A further argument for `quoin serve`, repeatable.
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     serve_arg: Vec<String>,
+    /// Also measure tgtd's stores that are not of equal durability, and all of its stores in every round: by default
+    /// the better one is found in the first.
+    #[arg(long)]
+    all_stores: bool,
     /// Measure only tgtd and the limits.
     #[arg(long)]
     without_quoin: bool,
@@ -97,6 +109,7 @@ pub(crate) struct Outcome {
     pub(crate) machine: Vec<(&'static str, String)>,
     pub(crate) settings: String,
     pub(crate) rows: Vec<RowResult>,
+    pub(crate) idle: Option<Idle>,
     /// Commands by who ran them.
     pub(crate) commands: BTreeMap<String, Vec<String>>,
     pub(crate) notes: BTreeMap<String, String>,
@@ -105,6 +118,7 @@ pub(crate) struct Outcome {
 struct Bench {
     seconds: f64,
     rounds: usize,
+    all_stores: bool,
     drive_set: u64,
     cached_set: u64,
     dir: tempfile::TempDir,
@@ -115,6 +129,23 @@ struct Bench {
 
 /// Measures, reports, and says whether every run counts.
 pub(crate) fn run(options: &Options) -> Result<bool> {
+    let outcome = measure(options)?;
+    print!("{}", markdown::render(&outcome));
+    Ok(outcome.counts())
+}
+
+/// Measures, and tells nothing but the bars; says whether every run counts and every bar is met.
+pub(crate) fn run_for_bars(options: &Options, output: Output) -> Result<bool> {
+    let outcome = measure(options)?;
+    let bars = bars::of(&outcome);
+    match output {
+        Output::Table => println!("{}", bars::show(&bars)),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&bars)?),
+    }
+    Ok(outcome.counts() && bars.iter().all(|bar| bar.met == Some(true)))
+}
+
+fn measure(options: &Options) -> Result<Outcome> {
     let rows = matrix::select(&options.rows).map_err(|why| anyhow!(why))?;
     let notes = options.notes.as_deref().map(read_notes).transpose()?.unwrap_or_default();
     let mut machine = machine::describe(&options.dir);
@@ -130,29 +161,36 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             bench.round(round, result)?;
         }
     }
+    let idle = matrix::is_wanted(matrix::IDLE, &options.rows).then_some(bench.array.as_ref()).flatten();
+    let idle = idle.map(idle::run).transpose().context("row idle")?;
     let settings = format!(
-        "{} round(s) of {} s a run after 1 s of warm-up, medians told; {} for rows that go to the drive, {} for \
-         cached rows; one session; random contents.{}",
+        "{} round(s) of {} s a run after 1 s of warm-up, Quoin's of rows that write longer as their bars want, medians \
+         told; {} for rows that go to the drive, {} for cached rows; one session where not said otherwise; random \
+         contents. Of tgtd's stores of equal durability the better one of the first round is measured in all.{}",
         bench.rounds,
         bench.seconds,
         crate::units::show_bytes(bench.drive_set),
         crate::units::show_bytes(bench.cached_set),
         if options.quick { " A quick look, not to be quoted." } else { "" }
     );
-    let outcome = Outcome { machine, settings, rows: results, commands: bench.commands, notes };
-    let text = markdown::render(&outcome);
-    print!("{text}");
+    let outcome = Outcome { machine, settings, rows: results, idle, commands: bench.commands, notes };
     if let Some(path) = &options.markdown {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, markdown::render(&outcome))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &options.json {
         std::fs::write(path, serde_json::to_vec_pretty(&outcome.raw())?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(outcome.rows.iter().all(|row| row.peers.iter().flat_map(|(_, s)| s).all(|s| s.invalid.is_none())))
+    Ok(outcome)
 }
 
 impl Outcome {
+    /// Whether every run counts.
+    fn counts(&self) -> bool {
+        self.rows.iter().all(|row| row.peers.iter().flat_map(|(_, s)| s).all(|s| s.invalid.is_none()))
+    }
+
     fn raw(&self) -> serde_json::Value {
         let rows: Vec<_> = self
             .rows
@@ -165,13 +203,15 @@ impl Outcome {
             })
             .collect();
         let machine: BTreeMap<_, _> = self.machine.iter().cloned().collect();
-        serde_json::json!({ "machine": machine, "settings": self.settings, "rows": rows })
+        serde_json::json!({
+            "machine": machine, "settings": self.settings, "bars": bars::of(self), "rows": rows, "idle": self.idle,
+        })
     }
 }
 
 impl Bench {
     fn prepare(options: &Options) -> Result<Bench> {
-        let (seconds, rounds, drive_set) = if options.quick { (3.0, 1, 1 << 30) } else { (10.0, 3, 4 << 30) };
+        let (seconds, rounds, drive_set) = if options.quick { (3.0, 1, 1 << 30) } else { (6.0, 3, 4 << 30) };
         let drive_set = options.drive_set.unwrap_or(drive_set);
         ensure!(
             options.cached_set <= drive_set,
@@ -188,6 +228,7 @@ impl Bench {
         let mut bench = Bench {
             seconds: options.seconds.unwrap_or(seconds),
             rounds: options.rounds.unwrap_or(rounds).max(1),
+            all_stores: options.all_stores,
             drive_set,
             cached_set: options.cached_set,
             dir,
@@ -212,6 +253,9 @@ impl Bench {
         let mut spec = self.spec(matrix::ROWS[0], serving.portal, &serving.target, array.initiator());
         (spec.fill, spec.warmup, spec.seconds, spec.working_set) = (true, 0.0, 0.1, None);
         load::run(&spec)?;
+        for at in serving.small() {
+            load::run(&Spec { at, ..spec.clone() })?;
+        }
         let verify =
             Spec { fill: false, verify: true, seconds: 1.0, working_set: Some(self.cached_set), ..spec };
         let verified = load::run(&Spec { rw: load::Pattern::Randrw, ..verify })?.verified.unwrap_or_default();
@@ -227,7 +271,10 @@ impl Bench {
     }
 
     fn empty_result(&self, row: Row) -> RowResult {
-        let peers = row.peers().filter(|peer| *peer != Peer::Quoin || self.array.is_some());
+        let peers = row.peers().filter(|peer| match peer {
+            Peer::Quoin | Peer::Alone => self.array.is_some(),
+            Peer::Tgtd(_) => self.all_stores || row.inequality(*peer).is_none(),
+        });
         RowResult {
             row,
             peers: peers.map(|peer| (peer, Vec::new())).collect(),
@@ -235,11 +282,22 @@ impl Bench {
         }
     }
 
-    /// One run of everything in a row; each round begins with another target.
+    /// One run of everything in a row; each round begins with another target. After the first round only the better
+    /// store of tgtd goes on.
     fn round(&mut self, round: usize, result: &mut RowResult) -> Result<()> {
         let row = result.row;
+        let best = line::best_equal(result).map(|(_, name)| name);
+        let goes_on = |peer: &Peer| {
+            !matches!(peer, Peer::Tgtd(_))
+                || self.all_stores
+                || best.as_ref().is_none_or(|best| peer.name() == *best)
+        };
+        let goes_on: Vec<bool> = result.peers.iter().map(|(peer, _)| goes_on(peer)).collect();
         let many = result.peers.len();
         for index in 0..many {
+            if !goes_on[(index + round) % many] {
+                continue;
+            }
             let (peer, samples) = &mut result.peers[(index + round) % many];
             let sample = self
                 .measure(row, *peer)
@@ -265,15 +323,28 @@ impl Bench {
 
     fn measure(&mut self, row: Row, peer: Peer) -> Result<Sample> {
         match peer {
-            Peer::Quoin => {
+            Peer::Quoin | Peer::Alone => {
                 let array = self.array.as_ref().context("there is no array")?;
-                let serving = array.serve()?;
+                let from_drive = !row.writes() && row.data == Data::Drive;
+                let serving = array.serve_within(Some(MEMORY_BYTES[usize::from(!from_drive)]))?;
                 let mut spec = self.spec(row, serving.portal, &serving.target, array.initiator());
+                if row.several {
+                    let mut units = serving.small();
+                    spec.at = units.remove(0);
+                    if peer == Peer::Quoin {
+                        spec.sessions += units.len() as u16;
+                        spec.more = units;
+                    }
+                    spec.working_set = Some(self.drive_set / u64::from(SMALL_VOLUMES));
+                }
+                if self.rounds > 1 {
+                    spec.seconds = spec.seconds.max(row.least_seconds);
+                }
                 spec.target_pid = Some(serving.process.pid());
                 let before = serving.engine()?;
                 let report = load::run(&spec)?;
                 let engine = serving.engine()?.since(&before);
-                let invalid = if row.writes() { engine.objection() } else { None };
+                let invalid = if row.writes() { engine.objection(row.least_wraps) } else { None };
                 Ok(Sample { report, engine: Some(engine), invalid })
             }
             Peer::Tgtd(store) => {
@@ -294,13 +365,14 @@ impl Bench {
         match limit {
             Limit::Drive(access) => {
                 self.settle()?;
-                let command = drive::command(access, &self.file, self.drive_set, self.seconds);
+                let seconds = self.seconds.min(LIMIT_SECONDS);
+                let command = drive::command(access, &self.file, self.drive_set, seconds);
                 let commands = self.commands.entry("bare file".to_owned()).or_default();
                 let line = crate::process::line(&command);
                 if !commands.contains(&line) {
                     commands.push(line);
                 }
-                Ok(LimitSample::Drive(drive::run(access, &self.file, self.drive_set, self.seconds)?))
+                Ok(LimitSample::Drive(drive::run(access, &self.file, self.drive_set, seconds)?))
             }
             Limit::Echo(exchange) => Ok(LimitSample::Echo(echo::run(exchange, self.seconds.min(3.0))?)),
         }
@@ -331,6 +403,7 @@ impl Bench {
             ledger: None,
             fua: false,
             seed: 1,
+            more: Vec::new(),
             target_pid: None,
         }
     }

@@ -109,6 +109,9 @@ pub(crate) struct Spec {
     /// Seed of addresses and contents.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Further units, of other initiators: sessions are spread over all of them.
+    #[arg(skip)]
+    pub(crate) more: Vec<At>,
     /// Process whose CPU time and storage traffic is to be shown.
     #[arg(long, value_name = "PID")]
     pub(crate) target_pid: Option<u32>,
@@ -177,7 +180,12 @@ impl Worker {
     }
 
     fn new(spec: &Spec, number: u16) -> Result<Worker> {
-        let (connection, capacity) = Worker::open(&spec.at.endpoint(), number)?;
+        let units = 1 + spec.more.len() as u16;
+        let at = match number % units {
+            0 => &spec.at,
+            further => &spec.more[usize::from(further) - 1],
+        };
+        let (connection, capacity) = Worker::open(&at.endpoint(), number)?;
         let whole = capacity.bytes();
         let set = spec.working_set.unwrap_or(whole);
         ensure!(set <= whole, "the working set of {set} bytes is larger than the unit's {whole}");
@@ -187,7 +195,7 @@ impl Worker {
             spec.bs,
             capacity.block_bytes
         );
-        let blocks = set / spec.bs / u64::from(spec.sessions);
+        let blocks = set / spec.bs / u64::from(spec.sessions.div_ceil(units));
         ensure!(
             blocks >= 2 * spec.depth as u64,
             "the working set gives each session {blocks} blocks of {} bytes, too few for depth {}",
@@ -195,7 +203,7 @@ impl Worker {
             spec.depth
         );
         let extent = Extent {
-            start: u64::from(number) * blocks * spec.bs,
+            start: u64::from(number / units) * blocks * spec.bs,
             block_bytes: spec.bs as u32,
             blocks,
             seed: spec.seed,
@@ -206,16 +214,17 @@ impl Worker {
         Ok(Worker { connection, capacity, extent, contents, latencies: Latencies::new() })
     }
 
-    fn sweep(&mut self, write: bool, fua: bool) -> Result<()> {
+    /// Goes through the working set once, with transfers of about so many bytes.
+    fn sweep(&mut self, write: bool, about_bytes: u32) -> Result<()> {
         let block_bytes = self.extent.block_bytes;
-        let io_bytes = block_bytes * (SWEEP_BYTES / block_bytes).max(1);
+        let io_bytes = block_bytes * (about_bytes / block_bytes).max(1);
         let end = self.extent.start + self.extent.blocks * u64::from(block_bytes);
         let mut source = Sweep { contents: &mut self.contents, write, at: self.extent.start, end, io_bytes };
         let shape = Shape {
             depth: SWEEP_DEPTH,
             largest_bytes: io_bytes as usize,
             block_bytes: self.capacity.block_bytes,
-            fua,
+            fua: false,
         };
         engine::run(&mut self.connection, &mut source, shape)
     }
@@ -262,10 +271,11 @@ pub(crate) fn run(spec: &Spec) -> Result<Report> {
     let mut workers =
         (0..spec.sessions).map(|number| Worker::new(spec, number)).collect::<Result<Vec<_>>>()?;
     if spec.fill || spec.verify {
-        together(&mut workers, |worker| worker.sweep(true, false)).context("while filling")?;
+        together(&mut workers, |worker| worker.sweep(true, SWEEP_BYTES)).context("while filling")?;
     }
     if spec.preread {
-        together(&mut workers, |worker| worker.sweep(false, false)).context("while reading ahead")?;
+        // In small pieces: a cache may well leave alone what is read in large ones.
+        together(&mut workers, |worker| worker.sweep(false, 0)).context("while reading ahead")?;
     }
 
     let from = Instant::now() + Duration::from_secs_f64(spec.warmup);
@@ -279,7 +289,7 @@ pub(crate) fn run(spec: &Spec) -> Result<Report> {
     let usage = usage?;
 
     if spec.verify {
-        together(&mut workers, |worker| worker.sweep(false, false)).context("while verifying")?;
+        together(&mut workers, |worker| worker.sweep(false, SWEEP_BYTES)).context("while verifying")?;
     }
     let mut latencies = Latencies::new();
     let mut verified = spec.verify.then(Verified::default);
@@ -348,7 +358,7 @@ pub(crate) fn verify(at: &At, path: &std::path::Path) -> Result<Verified> {
         let extent = ledger.extent;
         let contents = Contents { ledger: Some(ledger), verified: Verified::default(), rng: Rng::new(0) };
         let mut worker = Worker { connection, capacity, extent, contents, latencies: Latencies::new() };
-        worker.sweep(false, false).context("while verifying")?;
+        worker.sweep(false, SWEEP_BYTES).context("while verifying")?;
         verified.add(&worker.contents.verified);
         worker.connection.logout()?;
     }

@@ -4,12 +4,15 @@
 //! is verified is verified byte by byte. Knows nothing of Quoin but its command line: every target is a process and
 //! a portal.
 
+mod bars;
 mod compare;
 mod connection;
 mod drive;
 mod echo;
 mod engine;
+mod idle;
 mod ledger;
+mod line;
 mod load;
 mod machine;
 mod markdown;
@@ -65,6 +68,18 @@ enum Command {
     },
     /// Compare Quoin with tgtd, the bare drive and a TCP echo; exits with 1 if a run does not count.
     Compare(compare::Options),
+    /// Measure as `compare` does, and tell only what each row must reach and whether it did; exits with 1 if a bar is not
+    /// met or a run does not count.
+    ///
+    /// Examples: quoin-bench bars; quoin-bench bars --seconds 6 --rounds 1 --rows cached-read,drive-read -o json
+    #[command(verbatim_doc_comment)]
+    Bars {
+        #[command(flatten)]
+        options: compare::Options,
+        /// Table for people or JSON for programs.
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+    },
     /// Overwrite a pool that is nearly full of live data, for long; exits with 1 if hosts were stalled by the array or
     /// throughput did not hold.
     ///
@@ -116,6 +131,7 @@ fn run(cli: Cli) -> Result<bool> {
             Ok(report::explain(&verified))
         }
         Command::Compare(options) => compare::run(&options),
+        Command::Bars { options, output } => compare::run_for_bars(&options, output),
         Command::Pressure(options) => pressure::run(&options),
         Command::Tgtd { file, store } => {
             let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));

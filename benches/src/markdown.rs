@@ -2,12 +2,11 @@
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 
+use crate::bars;
 use crate::compare::{LimitSample, Outcome, RowResult, Sample};
+use crate::line::{Line, SATURATED_CORES, Verdict, limit_iops, limit_p50, verdict};
 use crate::matrix::{Data, Limit, Peer};
 use crate::stats::median;
-
-/// A generator this busy may itself be what limits a row (cores of one thread).
-const SATURATED_CORES: f64 = 0.95;
 
 /// More than this outside target and generator is worth a remark.
 const DISTURBED_CORES: f64 = 0.5;
@@ -19,7 +18,11 @@ pub(crate) fn render(outcome: &Outcome) -> String {
         text += &format!("- {name}: {value}\n");
     }
     text += &format!("\n{}\n", outcome.settings);
-    text += "\n## Summary\n\nRatios are Quoin to the fastest tgtd of equal durability: above 1 is better for IOPS, \
+    let bars = bars::of(outcome);
+    if !bars.is_empty() {
+        text += &format!("\n## Bars\n\n{}\n", bars::show(&bars));
+    }
+    text += "\n## Summary\n\nRatios are Quoin to the fastest peer of equal durability: above 1 is better for IOPS, \
              below 1 for CPU and latency. ▼ marks rows in which Quoin has fewer IOPS.\n\n";
     text += &format!("{}\n", summary(outcome));
     text += "\n## Rows\n\nLatencies in µs. CPU in µs per I/O; \"machine\" counts target, generator, kernel workers \
@@ -32,85 +35,12 @@ pub(crate) fn render(outcome: &Outcome) -> String {
             "\n## What Quoin's engine did during the write rows\n\nMiB per run, medians.\n\n{table}\n"
         );
     }
-    text += "\n## Commands\n";
-    for (who, commands) in &outcome.commands {
-        text += &format!("\n{who}:\n\n```\n{}\n```\n", commands.join("\n"));
-    }
+    text += &commands(outcome);
     text
 }
 
-/// Medians of one target's runs.
-struct Line {
-    iops: f64,
-    mb_per_second: f64,
-    p50: f64,
-    p99: f64,
-    p999: f64,
-    max: f64,
-    target_us: f64,
-    generator_us: f64,
-    generator_cores: f64,
-    machine_us: f64,
-    /// Cores that neither target nor generator used: the kernel's workers, or strangers.
-    elsewhere_cores: f64,
-    /// Share of the bytes read that the target fetched from storage.
-    from_storage: f64,
-}
-
-impl Line {
-    /// Over the runs that count, or over all if none does.
-    fn of(samples: &[Sample]) -> Line {
-        let mut used: Vec<&Sample> = samples.iter().filter(|sample| sample.invalid.is_none()).collect();
-        if used.is_empty() {
-            used = samples.iter().collect();
-        }
-        let of = |at: fn(&Sample) -> f64| median(used.iter().map(|sample| at(sample)));
-        Line {
-            iops: of(|s| s.report.total.iops),
-            mb_per_second: of(|s| s.report.total.mb_per_second),
-            p50: of(|s| s.report.total.latency_us.p50),
-            p99: of(|s| s.report.total.latency_us.p99),
-            p999: of(|s| s.report.total.latency_us.p999),
-            max: of(|s| s.report.total.latency_us.max),
-            target_us: of(|s| s.report.target.map_or(0.0, |target| target.cpu.us_per_io)),
-            generator_us: of(|s| s.report.generator.us_per_io),
-            generator_cores: of(|s| s.report.generator.cores),
-            machine_us: of(|s| s.report.machine.us_per_io),
-            elsewhere_cores: of(|s| {
-                let known = s.report.target.map_or(0.0, |target| target.cpu.cores) + s.report.generator.cores;
-                s.report.machine.cores - known
-            }),
-            from_storage: of(|s| {
-                let read = s.report.read.ios * s.report.block_bytes;
-                s.report.target.map_or(0.0, |target| target.storage_read_bytes as f64 / read.max(1) as f64)
-            }),
-        }
-    }
-}
-
-/// Quoin against the best that may be compared with it.
-struct Verdict {
-    quoin: Line,
-    best: Line,
-    best_name: String,
-    invalid: Option<String>,
-}
-
-fn verdict(result: &RowResult) -> Option<Verdict> {
-    let (_, samples) = result.peers.iter().find(|(peer, _)| *peer == Peer::Quoin)?;
-    let equal = result
-        .peers
-        .iter()
-        .filter(|(peer, _)| *peer != Peer::Quoin && result.row.inequality(*peer).is_none());
-    let (best, best_name) = equal
-        .map(|(peer, samples)| (Line::of(samples), peer.name()))
-        .max_by(|one, other| one.0.iops.total_cmp(&other.0.iops))?;
-    let all_invalid = samples.iter().all(|sample| sample.invalid.is_some());
-    let invalid = samples.first().filter(|_| all_invalid).and_then(|sample| sample.invalid.clone());
-    Some(Verdict { quoin: Line::of(samples), best, best_name, invalid })
-}
-
-fn table(header: &[&str]) -> Table {
+/// A table with these columns.
+pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(header.iter().copied());
@@ -118,7 +48,7 @@ fn table(header: &[&str]) -> Table {
 }
 
 /// Figures right-aligned, and no cell broken over lines: a Markdown row is one line.
-fn finish(mut table: Table, words: &[usize]) -> Table {
+pub(crate) fn finish(mut table: Table, words: &[usize]) -> Table {
     for (index, column) in table.column_iter_mut().enumerate() {
         if !words.contains(&index) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -132,7 +62,7 @@ fn summary(outcome: &Outcome) -> Table {
     let mut table = table(&[
         "row",
         "Quoin IOPS",
-        "best equal tgtd",
+        "best equal peer",
         "its IOPS",
         "IOPS ratio",
         "CPU ratio",
@@ -177,20 +107,6 @@ fn ratio(of: f64, to: f64) -> String {
     if to > 0.0 { format!("{:.2}", of / to) } else { "–".to_owned() }
 }
 
-fn limit_iops(samples: &[LimitSample]) -> f64 {
-    median(samples.iter().map(|sample| match sample {
-        LimitSample::Drive(drive) => drive.iops,
-        LimitSample::Echo(echo) => echo.iops,
-    }))
-}
-
-fn limit_p50(samples: &[LimitSample]) -> f64 {
-    median(samples.iter().map(|sample| match sample {
-        LimitSample::Drive(drive) => drive.latency_us.p50,
-        LimitSample::Echo(echo) => echo.latency_us.p50,
-    }))
-}
-
 /// What the drive, or for cached rows the wire, would give.
 fn bare_iops(result: &RowResult) -> String {
     result
@@ -214,10 +130,10 @@ fn row_section(result: &RowResult, note: Option<&String>) -> String {
         "machine",
         "remarks",
     ]);
-    for (peer, samples) in &result.peers {
+    for (peer, samples) in result.peers.iter().filter(|(_, samples)| !samples.is_empty()) {
         let line = Line::of(samples);
         let mut remarks: Vec<String> = row.inequality(*peer).map(str::to_owned).into_iter().collect();
-        if line.generator_cores > SATURATED_CORES {
+        if line.generator_cores > SATURATED_CORES && !row.several {
             remarks.push("generator saturated".to_owned());
         }
         let astray = match row.data {
@@ -226,6 +142,12 @@ fn row_section(result: &RowResult, note: Option<&String>) -> String {
         };
         if astray && !row.writes() {
             remarks.push(format!("{:.0} % from the drive", line.from_storage * 100.0));
+        }
+        if line.machine_cores > SATURATED_CORES * cores() {
+            remarks.push("machine saturated".to_owned());
+        }
+        if let Some(hits) = line.hit_ratio.filter(|_| !row.writes()) {
+            remarks.push(format!("{:.1} % cache hits", hits * 100.0));
         }
         if line.elsewhere_cores > DISTURBED_CORES {
             remarks.push(format!("{:.1} cores went elsewhere", line.elsewhere_cores));
@@ -303,7 +225,7 @@ fn conclusion(result: &RowResult, verdict: &Verdict, note: Option<&String>) -> S
     }
     if quoin.iops < best.iops {
         let why = note.map_or("not explained yet", String::as_str);
-        text += &format!("\n\n▼ Below tgtd: {why}");
+        text += &format!("\n\n▼ Behind: {why}");
     }
     text
 }
@@ -331,4 +253,30 @@ fn engine_table(outcome: &Outcome) -> Option<Table> {
         any = true;
     }
     any.then(|| finish(table, &[0]))
+}
+
+/// Cores of this machine.
+fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
+}
+
+/// What was run: Quoin's commands and the bare file's in full; of tgtd's, which differ in a few words, one in full and of
+/// the others those words. Folded away, since it is long.
+fn commands(outcome: &Outcome) -> String {
+    let mut text = String::from("\n<details>\n<summary>Commands</summary>\n");
+    let mut first: Option<&Vec<String>> = None;
+    for (who, commands) in &outcome.commands {
+        let lines: Vec<&String> = match first {
+            Some(first) if who.starts_with("tgtd") => {
+                commands.iter().filter(|line| !first.contains(line) && !line.contains("portal=")).collect()
+            }
+            _ => commands.iter().collect(),
+        };
+        if first.is_none() && who.starts_with("tgtd") {
+            first = Some(commands);
+        }
+        let lines: Vec<&str> = lines.into_iter().map(String::as_str).collect();
+        text += &format!("\n{who}:\n\n```\n{}\n```\n", lines.join("\n"));
+    }
+    text + "\n</details>\n"
 }

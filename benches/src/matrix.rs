@@ -23,6 +23,12 @@ pub(crate) struct Row {
     pub(crate) io_bytes: u64,
     pub(crate) depth: usize,
     pub(crate) data: Data,
+    /// From several initiators to as many volumes, compared with one of them alone.
+    pub(crate) several: bool,
+    /// Seconds that Quoin needs in this row so that destage and checkpoints take part as they do in the long run.
+    pub(crate) least_seconds: f64,
+    /// How many times its journal must be gone through meanwhile.
+    pub(crate) least_wraps: u64,
     /// tgtd's backing stores in this row.
     stores: &'static [Store],
 }
@@ -40,14 +46,25 @@ const fn row(
     data: Data,
     stores: &'static [Store],
 ) -> Row {
-    Row { id, title, pattern, io_bytes: kib << 10, depth, data, stores }
+    let (several, least_seconds, least_wraps) = (false, 0.0, 0);
+    Row { id, title, pattern, io_bytes: kib << 10, depth, data, several, least_seconds, least_wraps, stores }
+}
+
+impl Row {
+    const fn several(self) -> Row {
+        Row { several: true, ..self }
+    }
+
+    const fn for_at_least(self, least_seconds: f64, least_wraps: u64) -> Row {
+        Row { least_seconds, least_wraps, ..self }
+    }
 }
 
 /// Share of reads in the mixed row, in percent.
 pub(crate) const MIX: u64 = 70;
 
 /// All rows, in the order of the report.
-pub(crate) const ROWS: [Row; 11] = {
+pub(crate) const ROWS: [Row; 13] = {
     use Data::{Cached, Drive};
     use Pattern::{Randread, Randrw, Randwrite, Read, Write};
     [
@@ -55,13 +72,37 @@ pub(crate) const ROWS: [Row; 11] = {
         row("cached-read-d1", "8 KiB random read from cache, depth 1", Randread, (8, 1), Cached, CACHED),
         row("drive-read-d32", "8 KiB random read from the drive, depth 32", Randread, (8, 32), Drive, DIRECT),
         row("drive-read-d1", "8 KiB random read from the drive, depth 1", Randread, (8, 1), Drive, DIRECT),
-        row("write-d32", "8 KiB random durable write, depth 32", Randwrite, (8, 32), Drive, WRITTEN),
-        row("write-d1", "8 KiB random durable write, depth 1", Randwrite, (8, 1), Drive, WRITTEN),
-        row("mix-d32", "8 KiB random, 70 % reads, durable writes, depth 32", Randrw, (8, 32), Drive, WRITTEN),
+        row("write-d32", "8 KiB random durable write, depth 32", Randwrite, (8, 32), Drive, WRITTEN)
+            .for_at_least(60.0, 3),
+        row("write-d1", "8 KiB random durable write, depth 1", Randwrite, (8, 1), Drive, WRITTEN)
+            .for_at_least(36.0, 0),
+        row("mix-d32", "8 KiB random, 70 % reads, durable writes, depth 32", Randrw, (8, 32), Drive, WRITTEN)
+            .for_at_least(15.0, 0),
         row("seqread-64k", "64 KiB sequential read, depth 16", Read, (64, 16), Drive, SEQUENTIAL),
         row("seqread-1m", "1 MiB sequential read, depth 8", Read, (1024, 8), Drive, SEQUENTIAL),
-        row("seqwrite-64k", "64 KiB sequential durable write, depth 16", Write, (64, 16), Drive, WRITTEN),
-        row("seqwrite-1m", "1 MiB sequential durable write, depth 8", Write, (1024, 8), Drive, WRITTEN),
+        row("seqwrite-64k", "64 KiB sequential durable write, depth 16", Write, (64, 16), Drive, WRITTEN)
+            .for_at_least(10.0, 0),
+        row("seqwrite-1m", "1 MiB sequential durable write, depth 8", Write, (1024, 8), Drive, WRITTEN)
+            .for_at_least(10.0, 0),
+        row(
+            "several-read",
+            "8 KiB random read, 4 initiators on 4 volumes, depth 32 each",
+            Randread,
+            (8, 32),
+            Drive,
+            &[],
+        )
+        .several(),
+        row(
+            "several-write",
+            "8 KiB random durable write, 4 initiators on 4 volumes, depth 32 each",
+            Randwrite,
+            (8, 32),
+            Drive,
+            &[],
+        )
+        .several()
+        .for_at_least(12.0, 0),
     ]
 };
 
@@ -69,6 +110,8 @@ pub(crate) const ROWS: [Row; 11] = {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     Quoin,
+    /// Quoin with one initiator on one volume, where the row has several.
+    Alone,
     Tgtd(Store),
 }
 
@@ -76,6 +119,7 @@ impl Peer {
     pub(crate) fn name(&self) -> String {
         match self {
             Peer::Quoin => "Quoin".to_owned(),
+            Peer::Alone => "Quoin, one alone".to_owned(),
             Peer::Tgtd(store) => format!("tgtd {}", store.name()),
         }
     }
@@ -105,7 +149,8 @@ impl Row {
     }
 
     pub(crate) fn peers(&self) -> impl Iterator<Item = Peer> {
-        std::iter::once(Peer::Quoin).chain(self.stores.iter().map(|&store| Peer::Tgtd(store)))
+        let alone = self.several.then_some(Peer::Alone);
+        std::iter::once(Peer::Quoin).chain(alone).chain(self.stores.iter().map(|&store| Peer::Tgtd(store)))
     }
 
     /// Why a peer's figure is not to be held against Quoin's, if it is not.
@@ -126,6 +171,9 @@ impl Row {
             (true, 1) => &[Flush::Each],
             (true, _) => &[Flush::Each, Flush::Batch],
         };
+        if self.several {
+            return Vec::new();
+        }
         let drive =
             flushes.iter().map(|&flush| Limit::Drive(Access { write, random, mix, io_bytes, depth, flush }));
         // A mix is mostly reads: its echo is shaped like one.
@@ -134,12 +182,19 @@ impl Row {
     }
 }
 
+/// The row of an array that nobody asks for anything, which is no workload.
+pub(crate) const IDLE: &str = "idle";
+
+/// Whether a row is meant by one of the words; any is if there are none.
+pub(crate) fn is_wanted(id: &str, words: &[String]) -> bool {
+    words.is_empty() || words.iter().any(|word| id.contains(word.as_str()))
+}
+
 /// The rows whose ids contain one of the words; all if there are none.
 pub(crate) fn select(words: &[String]) -> Result<Vec<Row>, String> {
-    let wanted = |row: &Row| words.is_empty() || words.iter().any(|word| row.id.contains(word.as_str()));
-    let rows: Vec<Row> = ROWS.into_iter().filter(wanted).collect();
-    match rows.is_empty() {
-        true => Err(format!("no such row; there are {}", ROWS.map(|row| row.id).join(", "))),
+    let rows: Vec<Row> = ROWS.into_iter().filter(|row| is_wanted(row.id, words)).collect();
+    match rows.is_empty() && !is_wanted(IDLE, words) {
+        true => Err(format!("no such row; there are {}, {IDLE}", ROWS.map(|row| row.id).join(", "))),
         false => Ok(rows),
     }
 }
@@ -156,7 +211,7 @@ mod tests {
                 "{}",
                 row.id
             );
-            assert!(row.limits().len() > usize::from(row.data == Data::Drive), "{}", row.id);
+            assert!(row.several || row.limits().len() > usize::from(row.data == Data::Drive), "{}", row.id);
             assert_eq!(select(&[row.id.to_owned()]).unwrap()[0].id, row.id);
         }
         assert!(select(&["nonsense".to_owned()]).unwrap_err().contains("write-d1"));

@@ -16,6 +16,17 @@ use crate::process::{Running, free_port, line, wait_until};
 
 const HOST: &str = "iqn.2026-11.io.quoin:bench";
 
+/// Volumes beside the large one, each of a quarter of its size.
+pub(crate) const SMALL_VOLUMES: u16 = 4;
+
+fn small_volume(number: u16) -> String {
+    format!("bench{number}")
+}
+
+fn small_host(number: u16) -> String {
+    format!("{HOST}{number}")
+}
+
 /// An array's directory and the program to run on it.
 pub(crate) struct Array {
     pub(crate) binary: PathBuf,
@@ -43,6 +54,10 @@ pub(crate) struct Engine {
     pub(crate) checkpoints: u64,
     pub(crate) journal_bytes: u64,
     pub(crate) journal_wraps: u64,
+    /// Blocks that reads found in the read cache.
+    pub(crate) cache_hits: u64,
+    /// Blocks that reads looked for there in vain.
+    pub(crate) cache_misses: u64,
 }
 
 impl Engine {
@@ -58,6 +73,8 @@ impl Engine {
             checkpoints: field("checkpoints")?,
             journal_bytes: field("journal_bytes")?,
             journal_wraps: field("journal_wraps")?,
+            cache_hits: field("cache_hits")?,
+            cache_misses: field("cache_misses")?,
         })
     }
 
@@ -69,11 +86,25 @@ impl Engine {
             checkpoints: self.checkpoints.saturating_sub(before.checkpoints),
             journal_bytes: self.journal_bytes.saturating_sub(before.journal_bytes),
             journal_wraps: self.journal_wraps.saturating_sub(before.journal_wraps),
+            cache_hits: self.cache_hits.saturating_sub(before.cache_hits),
+            cache_misses: self.cache_misses.saturating_sub(before.cache_misses),
         }
     }
 
-    /// Why a run that wrote says nothing: its work was only put off.
-    pub(crate) fn objection(&self) -> Option<String> {
+    /// The share of blocks that reads found in the read cache; `None` if none were read.
+    pub(crate) fn hit_ratio(&self) -> Option<f64> {
+        let looked_for = self.cache_hits + self.cache_misses;
+        (looked_for > 0).then(|| self.cache_hits as f64 / looked_for as f64)
+    }
+
+    /// Why a run that wrote says nothing: its work was only put off, or the journal was not gone through so many times.
+    pub(crate) fn objection(&self, least_wraps: u64) -> Option<String> {
+        if self.journal_wraps < least_wraps {
+            return Some(format!(
+                "the journal wrapped {} times, less than {least_wraps}",
+                self.journal_wraps
+            ));
+        }
         let missing: Vec<&str> = [("destaged", self.destaged_bytes), ("checkpointed", self.checkpoints)]
             .into_iter()
             .filter_map(|(what, amount)| (amount == 0).then_some(what))
@@ -83,7 +114,8 @@ impl Engine {
 }
 
 impl Array {
-    /// Makes an array with one mapped volume under `dir`; the volume is empty.
+    /// Makes an array with one mapped volume under `dir`, and [`SMALL_VOLUMES`] further ones, each of an initiator of
+    /// its own; all are empty.
     pub(crate) fn create(
         binary: &Path,
         dir: &Path,
@@ -95,6 +127,13 @@ impl Array {
         let serving = array.serve()?;
         let mut commands = vec![serving.command.clone()];
         commands.append(&mut serving.map_volume(volume_bytes)?);
+        for number in 0..SMALL_VOLUMES {
+            commands.append(&mut serving.map(
+                &small_volume(number),
+                &small_host(number),
+                volume_bytes / 4,
+            )?);
+        }
         drop(serving);
         array.commands.append(&mut commands);
         Ok(array)
@@ -157,9 +196,17 @@ impl Array {
 
     /// Starts the array and waits until it is ready.
     pub(crate) fn serve(&self) -> Result<Serving<'_>> {
+        self.serve_within(None)
+    }
+
+    /// The same with a limit to the RAM it may take, in bytes.
+    pub(crate) fn serve_within(&self, memory_bytes: Option<u64>) -> Result<Serving<'_>> {
         let (portal, api) = (free_port()?, free_port()?);
         let mut command = self.command(&["serve", "--iscsi", &portal.to_string(), "--api", &api.to_string()]);
         command.args(&self.serve_args);
+        if let Some(bytes) = memory_bytes {
+            command.env("QUOIN_MEMORY_LIMIT", bytes.to_string());
+        }
         let log = File::options().create(true).append(true).open(&self.log)?;
         let command_line = line(&command);
         let mut process = Running::start("quoin", &command, Signal::TERM, log)?;
@@ -192,13 +239,24 @@ impl Serving<'_> {
 
     /// Makes a volume and maps it as LUN 1 to the generator; returns what was run.
     pub(crate) fn map_volume(&self, bytes: u64) -> Result<Vec<String>> {
+        self.map("bench", HOST, bytes)
+    }
+
+    /// Makes a volume and maps it as LUN 1 to a host of the same name with this initiator; returns what was run.
+    fn map(&self, name: &str, initiator: &str, bytes: u64) -> Result<Vec<String>> {
         let size = bytes.to_string();
         let commands = [
-            &["volume", "create", "bench", "--size", &size][..],
-            &["host", "create", "bench", "--initiator", HOST],
-            &["map", "bench", "--host", "bench", "--lun", "1"],
+            &["volume", "create", name, "--size", &size][..],
+            &["host", "create", name, "--initiator", initiator],
+            &["map", name, "--host", name, "--lun", "1"],
         ];
         commands.into_iter().map(|args| Ok(self.array.run(args)?.0)).collect()
+    }
+
+    /// Where and as whom the generator logs in for each of the small volumes.
+    pub(crate) fn small(&self) -> Vec<At> {
+        let at = |number| At { initiator: small_host(number), ..self.at() };
+        (0..SMALL_VOLUMES).map(at).collect()
     }
 
     /// Where and as whom the generator logs in.
@@ -215,15 +273,21 @@ mod tests {
     #[test]
     fn the_status_is_understood_and_what_it_lacks_is_named() {
         let status = json!({"ready": true, "iqn": "iqn.2026-11.io.quoin:a", "engine": {
-            "destaged_bytes": 10, "cleaned_bytes": 0, "checkpoints": 2, "journal_bytes": 30, "journal_wraps": 1}});
+            "destaged_bytes": 10, "cleaned_bytes": 0, "checkpoints": 2, "journal_bytes": 30, "journal_wraps": 1,
+            "cache_hits": 3, "cache_misses": 1}});
         let after = Engine::parse(&status).unwrap();
         assert_eq!(after.destaged_bytes, 10);
         let error = Engine::parse(&json!({"engine": {"destaged_bytes": 1}})).unwrap_err();
         assert!(error.to_string().contains("engine.cleaned_bytes"));
 
-        assert_eq!(after.since(&Engine::default()).objection(), None);
-        let idle = after.since(&after).objection().unwrap();
+        assert_eq!(after.hit_ratio(), Some(0.75));
+        assert_eq!(after.since(&Engine::default()).objection(1), None);
+        assert!(after.objection(3).unwrap().contains("wrapped 1 times, less than 3"));
+        let idle = after.since(&after).objection(0).unwrap();
+        assert_eq!(after.since(&after).hit_ratio(), None);
         assert!(idle.contains("destaged or checkpointed"));
-        assert!(Engine { checkpoints: 0, ..after }.objection().unwrap().contains("nothing was checkpointed"));
+        assert!(
+            Engine { checkpoints: 0, ..after }.objection(0).unwrap().contains("nothing was checkpointed")
+        );
     }
 }
