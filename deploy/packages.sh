@@ -5,9 +5,12 @@ set -euo pipefail
 
 packages=(ca-certificates curl gcc libc6-dev)
 if [ "${1:?build or test}" = test ]; then
-    packages+=(e2fsprogs fuse3 libiscsi-bin libnbd-bin postgresql prometheus qemu-block-extra qemu-utils tgt util-linux)
+    packages+=(e2fsprogs fio fuse3 libiscsi-bin libnbd-bin postgresql prometheus python3-libnbd qemu-block-extra qemu-utils)
+    packages+=(tgt util-linux)
+    # The other side of the comparison over NBD.
+    packages+=(nbdkit)
     # For the guest with a Linux kernel's own initiator; its kernel is downloaded when it is first run.
-    packages+=(busybox-static fio iproute2 open-iscsi qemu-system-x86 sg3-utils socat)
+    packages+=(busybox-static iproute2 open-iscsi qemu-system-x86 sg3-utils socat)
 fi
 
 missing=()

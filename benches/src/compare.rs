@@ -409,7 +409,7 @@ impl Bench {
     }
 }
 
-fn write_noise(path: &Path, bytes: u64) -> Result<()> {
+pub(crate) fn write_noise(path: &Path, bytes: u64) -> Result<()> {
     let mut file = File::create(path)?;
     let mut chunk = vec![0; 1 << 20];
     let mut rng = Rng::new(7);

@@ -84,9 +84,12 @@ pub(crate) fn command(access: Access, file: &Path, bytes: u64, seconds: f64) -> 
 
 /// Measures `access` on `file`, of which the first `bytes` are used.
 pub(crate) fn run(access: Access, file: &Path, bytes: u64, seconds: f64) -> Result<Drive> {
-    let output = command(access, file, bytes, seconds)
-        .output()
-        .context("cannot run fio; install Debian's package 'fio'")?;
+    measure(command(access, file, bytes, seconds))
+}
+
+/// Runs a command of fio that reports as JSON.
+pub(crate) fn measure(mut command: Command) -> Result<Drive> {
+    let output = command.output().context("cannot run fio; install Debian's package 'fio'")?;
     ensure!(output.status.success(), "fio failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     parse(&output.stdout).context("fio's report is not understood")
 }

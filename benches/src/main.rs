@@ -17,6 +17,7 @@ mod load;
 mod machine;
 mod markdown;
 mod matrix;
+mod nbd;
 mod pdu;
 mod pressure;
 mod proc;
@@ -86,6 +87,11 @@ enum Command {
     /// Example: quoin-bench pressure --drive-size 1g --markdown pressure.md
     #[command(verbatim_doc_comment)]
     Pressure(pressure::Options),
+    /// Compare Quoin over NBD with nbdkit's file plugin, fio being the client of both.
+    ///
+    /// Example: quoin-bench nbd --rounds 3 --seconds 10
+    #[command(verbatim_doc_comment)]
+    Nbd(nbd::Options),
     /// Serve a file with tgtd on a free port until standard input ends; prints portal and pid as JSON.
     Tgtd {
         /// The file to serve.
@@ -133,6 +139,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Compare(options) => compare::run(&options),
         Command::Bars { options, output } => compare::run_for_bars(&options, output),
         Command::Pressure(options) => pressure::run(&options),
+        Command::Nbd(options) => nbd::run(&options),
         Command::Tgtd { file, store } => {
             let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let tgtd = tgtd::Tgtd::start(dir, &file, store)?;

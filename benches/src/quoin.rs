@@ -259,6 +259,11 @@ impl Serving<'_> {
         (0..SMALL_VOLUMES).map(at).collect()
     }
 
+    /// Shows the volume to NBD clients; returns what was run.
+    pub(crate) fn export(&self, volume: &str) -> Result<String> {
+        Ok(self.array.run(&["export", "create", volume])?.0)
+    }
+
     /// Where and as whom the generator logs in.
     pub(crate) fn at(&self) -> At {
         At { portal: self.portal, target: self.target.clone(), lun: 1, initiator: HOST.to_owned() }

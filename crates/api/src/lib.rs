@@ -7,6 +7,7 @@
 
 mod chap;
 mod event;
+mod export;
 mod host;
 mod problem;
 mod stats;
@@ -15,6 +16,7 @@ mod volume;
 
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
 pub use event::{Event, Severity};
+pub use export::{Export, ExportClient, ExportCreate};
 pub use host::{Host, HostChange, HostCreate, HostMapping, Mapping, MappingCreate, Session};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use stats::{Latency, LatencyBucket, OperationStats, Stats, VolumeStats};

@@ -48,6 +48,8 @@ pub struct Status {
     pub iqn: String,
     /// Addresses at which iSCSI is served.
     pub portals: Vec<String>,
+    /// Addresses and sockets at which NBD is served.
+    pub nbd: Vec<String>,
     /// The version of the software.
     pub version: String,
     /// Seconds since the process started.
@@ -73,6 +75,8 @@ pub struct Objects {
     pub hosts: usize,
     /// Mappings of a volume to a host.
     pub mappings: usize,
+    /// Exports of volumes to NBD clients.
+    pub exports: usize,
     /// Sessions logged in.
     pub sessions: usize,
 }

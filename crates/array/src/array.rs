@@ -1,11 +1,11 @@
 //! The array: its state, and how a change of it is made.
 
-use crate::{ArrayError, Bay, access::Access, events::Events, supervise::Drives};
+use crate::{ArrayError, Bay, access::Access, events::Events, nbd::Exported, supervise::Drives};
 use parking_lot::Mutex;
 use quoin_api::{Event, Severity};
 use quoin_base::PoolId;
 use quoin_pool::{Pool, PoolOptions, Transaction};
-use quoin_target::Target;
+use quoin_target::{Exports, Target};
 use quoin_volume::{PoolSlot, Volume, VolumeError, Volumes};
 use quoin_world::{AsyncMutex, Event as Wake, Nanos, World};
 use std::sync::{
@@ -26,6 +26,8 @@ pub struct ArrayOptions {
     pub version: String,
     /// Addresses at which iSCSI is served, to report.
     pub portals: Vec<String>,
+    /// Addresses at which NBD is served, to report.
+    pub nbd: Vec<String>,
     /// How its pool is opened.
     pub pool_options: PoolOptions,
 }
@@ -38,6 +40,8 @@ pub struct Array {
     pub(crate) slot: Arc<PoolSlot>,
     pub(crate) volumes: Volumes,
     pub(crate) access: Mutex<Access>,
+    pub(crate) exported: Mutex<Exported>,
+    pub(crate) exports: Arc<Exports<Volume>>,
     pub(crate) events: Events,
     pub(crate) target: Arc<Target<Volume>>,
     pub(crate) drives: Mutex<Drives>,
@@ -63,6 +67,8 @@ impl Array {
         Arc::new(Self {
             volumes: Volumes::new(world.clone(), slot.clone()),
             access: Mutex::default(),
+            exported: Mutex::default(),
+            exports: Arc::default(),
             events: Events::new(world.clone()),
             drives: Mutex::new(Drives::new(bay.paths())),
             changes: AsyncMutex::new(),

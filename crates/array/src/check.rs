@@ -3,15 +3,16 @@
 use crate::{
     ArrayError,
     record::{
-        EVENT_OBJECT, EventRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT, MappingRecord, decode, event_key,
-        mapping_key,
+        EVENT_OBJECT, EXPORT_OBJECT, EventRecord, ExportRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT,
+        MappingRecord, decode, event_key, mapping_key,
     },
 };
 use quoin_pool::{CheckReport, ObjectKind};
+use quoin_target::ExportRules;
 use quoin_volume::check_volumes;
 use std::collections::BTreeMap;
 
-/// Adds to the report of a pool what is wrong with the volumes, hosts, mappings and events in its catalog.
+/// Adds to the report of a pool what is wrong with the volumes, hosts, mappings, exports and events in its catalog.
 pub fn check_catalog(report: &mut CheckReport) {
     check_volumes(report);
     let mut found: Vec<(String, String)> = Vec::new();
@@ -47,6 +48,24 @@ pub fn check_catalog(report: &mut CheckReport) {
                 }
                 if !report.volume_ids.contains(&mapping.volume) {
                     found.push((what(), format!("the pool has no volume {}", mapping.volume)));
+                }
+            }
+        }
+    }
+    for (key, value) in objects(report, EXPORT_OBJECT) {
+        let what = || format!("export {key}");
+        match decode::<ExportRecord>(key, value) {
+            Err(error) => found.push((what(), why(error))),
+            Ok(export) => {
+                if export.name != *key {
+                    found.push((what(), format!("it calls itself {}", export.name)));
+                }
+                if !report.volume_ids.contains(&export.volume) {
+                    found.push((what(), format!("the pool has no volume {}", export.volume)));
+                }
+                if let Err(error) = ExportRules::new(export.read_only, &export.networks, &export.tls_clients)
+                {
+                    found.push((what(), error.to_string()));
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Why the array refused or failed a request, and how that is told.
 
+use crate::ExportError;
 use quoin_api::Problem;
 use quoin_pool::PoolError;
 use quoin_volume::{BadName, VolumeError};
@@ -11,6 +12,9 @@ pub enum ArrayError {
     /// About a volume.
     #[error(transparent)]
     Volume(VolumeError),
+    /// About an export.
+    #[error(transparent)]
+    Export(#[from] ExportError),
     /// The name of a host breaks the rules for names.
     #[error(transparent)]
     Name(#[from] BadName),
@@ -182,6 +186,7 @@ impl ArrayError {
                 why,
                 "start the version of Quoin that wrote it, and run quoin check offline",
             ),
+            Self::Export(error) => error.problem(),
             Self::Name(bad) => {
                 invalid("host not created", format!("host {:?}", bad.name), "choose another name")
             }

@@ -1,6 +1,6 @@
 //! Hosts, mappings and events as the pool's catalog keeps them: JSON, each with the version of its form.
 //!
-//! Hosts are keyed by name, mappings by host name and LUN, events by number.
+//! Hosts and exports are keyed by name, mappings by host name and LUN, events by number.
 
 use crate::{ArrayError, chap::ChapRecord};
 use quoin_api::Severity;
@@ -14,6 +14,9 @@ pub const HOST_OBJECT: ObjectKind = ObjectKind(2);
 pub const MAPPING_OBJECT: ObjectKind = ObjectKind(3);
 /// The kind of catalog object that holds an event.
 pub const EVENT_OBJECT: ObjectKind = ObjectKind(5);
+
+/// The kind of catalog object that holds an export.
+pub const EXPORT_OBJECT: ObjectKind = ObjectKind(6);
 
 const VERSION: u32 = 1;
 
@@ -41,6 +44,16 @@ pub(crate) struct MappingRecord {
     pub(crate) volume: VolumeId,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) read_only: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ExportRecord {
+    pub(crate) name: String,
+    pub(crate) volume: VolumeId,
+    pub(crate) read_only: bool,
+    pub(crate) networks: Vec<String>,
+    pub(crate) tls_clients: Vec<String>,
+    pub(crate) created_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

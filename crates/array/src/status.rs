@@ -40,6 +40,7 @@ impl Array {
             pool: self.options.pool.0,
             iqn: self.options.iqn.clone(),
             portals: self.options.portals.clone(),
+            nbd: self.options.nbd.clone(),
             version: self.options.version.clone(),
             uptime_s: self.world.now().since(self.started).as_secs(),
             objects: self.objects(),
@@ -56,6 +57,7 @@ impl Array {
             volumes: self.volumes.list().len(),
             hosts: access.hosts().count(),
             mappings: access.mappings().count(),
+            exports: self.exported.lock().len(),
             sessions: self.target.sessions().len(),
         }
     }

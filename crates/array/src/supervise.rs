@@ -1,6 +1,6 @@
 //! Opens the pool, notices when it goes offline, opens it again when its drives are back.
 
-use crate::{Array, access::Access};
+use crate::{Array, access::Access, nbd::read_exports};
 use futures_util::future::select;
 use quoin_api::Severity;
 use quoin_drive::{Drive, open_set};
@@ -157,9 +157,11 @@ impl Array {
         let _turn = self.changes.lock().await;
         self.events.restore(pool).map_err(|e| e.to_string())?;
         let access = Access::read(pool).map_err(|e| e.to_string())?;
+        let exported = read_exports(pool).map_err(|e| e.to_string())?;
         self.volumes.restore(pool).map_err(|e| e.to_string())?;
         self.slot.fill(pool.clone());
         self.change_access(|current| *current = access);
+        self.change_exports(|current| *current = exported);
         self.restored.store(true, Ordering::Release);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Volumes, as management sees them.
 
-use crate::{Array, ArrayError, mappings::without};
+use crate::{Array, ArrayError, ExportError, mappings::without, nbd::without_exports};
 use quoin_api as api;
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, Volume, VolumeSpec};
@@ -46,11 +46,16 @@ impl Array {
             let hosts = mappings.into_iter().map(|mapping| mapping.host).collect();
             return Err(ArrayError::VolumeMapped { volume: name.to_owned(), hosts });
         }
+        let exports = self.exports_of(volume.id());
+        if !exports.is_empty() && !unmap {
+            return Err(ExportError::VolumeExported { volume: name.to_owned(), exports }.into());
+        }
         let own = (format!("volume {name}"), "deleted".to_owned());
-        let (tx, staged) = self.events.stage(without(&mappings), Some(own));
+        let (tx, staged) = self.events.stage(without_exports(without(&mappings), &exports), Some(own));
         self.volumes.delete(name, tx).await?;
         self.events.saved(staged);
         self.change_access(|access| mappings.iter().for_each(|mapping| access.remove_mapping(mapping)));
+        self.change_exports(|exported| exported.retain(|name, _| !exports.contains(name)));
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use crate::{
     Failure, Format, Output, Size,
     client::{Client, segment},
+    export::{self, ExportCommand},
     parse_size,
     secret::ChapOptions,
     view,
@@ -64,6 +65,9 @@ pub enum Command {
         after_help = "Examples:\n  quoin --data /srv/a mappings\n  quoin --data /srv/a mappings -o json"
     )]
     Mappings,
+    /// Create, list, show and delete exports: volumes shown to NBD clients
+    #[command(subcommand, visible_alias = "exports")]
+    Export(ExportCommand),
     /// List sessions
     #[command(subcommand, visible_alias = "sessions")]
     Session(SessionCommand),
@@ -213,6 +217,7 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
             Ok(())
         }
         Command::Mappings => show(&client, &output, "/mappings", |all: &Vec<Mapping>| view::mappings(all)),
+        Command::Export(command) => export::run(&client, &output, command),
         Command::Session(SessionCommand::List) => {
             show(&client, &output, "/sessions", |all: &Vec<Session>| view::sessions(all))
         }

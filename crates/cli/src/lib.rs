@@ -6,6 +6,7 @@
 
 mod client;
 mod command;
+mod export;
 mod failure;
 mod output;
 mod secret;
@@ -15,6 +16,7 @@ mod view;
 
 pub use client::{API_FILE, Client, TOKEN_FILE};
 pub use command::{Command, Global, run};
+pub use export::ExportCommand;
 pub use failure::Failure;
 pub use output::{Format, Output};
 pub use size::{Size, parse_size, size_text};

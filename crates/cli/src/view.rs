@@ -115,12 +115,14 @@ pub(crate) fn status(status: &Status) -> String {
     rows.extend([
         ("target", status.iqn.clone()),
         ("portals", status.portals.join(", ")),
+        ("nbd", joined(&status.nbd, String::clone)),
         ("pool", status.pool.to_string()),
         ("version", status.version.clone()),
         ("up", duration_text(status.uptime_s)),
         ("volumes", objects.volumes.to_string()),
         ("hosts", objects.hosts.to_string()),
         ("mappings", objects.mappings.to_string()),
+        ("exports", objects.exports.to_string()),
         ("sessions", objects.sessions.to_string()),
     ]);
     if let Some(capacity) = &status.capacity {

@@ -1,5 +1,6 @@
 //! The data directory: `quoin.toml`, the token, and where everything is.
 
+use crate::nbd::TlsSetting;
 use quoin_base::PoolId;
 use quoin_cli::{Failure, Global, TOKEN_FILE};
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,27 @@ pub(crate) struct ServeConfig {
     /// Where the management interface is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) api: Option<SocketAddr>,
+    /// Where NBD is served over TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nbd: Option<SocketAddr>,
+    /// Where NBD is served on this machine; relative to the data directory, as all files here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nbd_socket: Option<PathBuf>,
+    /// Whether NBD clients over TCP encrypt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nbd_tls: Option<TlsSetting>,
+    /// The certificate of the NBD server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nbd_tls_cert: Option<PathBuf>,
+    /// Its private key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nbd_tls_key: Option<PathBuf>,
+    /// Who vouches for NBD clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nbd_tls_client_ca: Option<PathBuf>,
+    /// NBD may be served without TLS at an address that others reach.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) nbd_remote: bool,
     /// Data threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<NonZeroUsize>,

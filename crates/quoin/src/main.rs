@@ -5,6 +5,7 @@ mod check;
 mod config;
 mod init;
 mod memory;
+mod nbd;
 mod serve;
 
 use clap::{Parser, Subcommand};

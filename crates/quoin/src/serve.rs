@@ -3,7 +3,7 @@
 use crate::{
     bay::PathBay,
     config::{Config, DataDir},
-    memory,
+    memory, nbd,
 };
 use quoin_array::{Array, ArrayOptions};
 use quoin_cli::{API_FILE, Failure, Global};
@@ -48,7 +48,10 @@ const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
     after_help = "It runs in the foreground and logs to standard error; QUOIN_LOG chooses what, such as \
                         debug. SIGTERM and SIGINT stop it cleanly, a second one at once. Options not given are \
                         taken from [serve] in quoin.toml.\n\nExamples:\n  quoin serve --data /srv/a\n  \
-                        quoin serve --data /srv/a --iscsi 10.0.0.5:3260 --api 127.0.0.1:8470"
+                        quoin serve --data /srv/a --iscsi 10.0.0.5:3260 --api 127.0.0.1:8470\n  \
+                        quoin serve --data /srv/a --nbd 127.0.0.1:10809\n  \
+                        quoin serve --data /srv/a --nbd 10.0.0.5:10809 --nbd-tls-cert server.pem \
+                        --nbd-tls-key server.key --nbd-tls-client-ca ca.pem"
 )]
 pub(crate) struct Args {
     /// Where iSCSI is served [default: 127.0.0.1:3260]
@@ -66,6 +69,8 @@ pub(crate) struct Args {
     /// Data threads [default: one a core, at most 4]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    nbd: nbd::Args,
 }
 
 pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
@@ -86,15 +91,24 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     }
     let api = listen("api", wanted, DEFAULT_API)?;
     let memory = memory::shares(args.memory_limit.as_deref().or(config.serve.memory_limit.as_deref()))?;
+    let nbd = nbd::listen(args.nbd, &config.serve, &data)?;
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = args.threads.or(config.serve.threads).map(NonZeroUsize::get);
     let world = LinuxWorld::start(threads.unwrap_or(cores.min(DEFAULT_THREADS_MAX))).map_err(|error| {
         Failure::new("not served", "this system", error.to_string(), "see what the message asks for")
     })?;
-    let outcome = block_on(serve(&data, &config, [token, metrics_token], &world, memory, (iscsi, api)));
+    let listening = Listening { iscsi, nbd, api };
+    let outcome = block_on(serve(&data, &config, [token, metrics_token], &world, memory, listening));
     drop(fs::remove_file(data.file(API_FILE)));
     world.shutdown();
     outcome
+}
+
+/// Where clients are waited for.
+struct Listening {
+    iscsi: TcpListener,
+    nbd: nbd::Listening,
+    api: TcpListener,
 }
 
 async fn serve(
@@ -103,8 +117,9 @@ async fn serve(
     [token, metrics_token]: [Token; 2],
     world: &Arc<LinuxWorld>,
     memory: MemoryShares,
-    (iscsi, api): (TcpListener, TcpListener),
+    listening: Listening,
 ) -> Result<(), Failure> {
+    let Listening { iscsi, nbd, api } = listening;
     let broken = |error: io::Error| {
         Failure::new("not served", "the process", error.to_string(), "check the limits of the system")
     };
@@ -118,6 +133,7 @@ async fn serve(
         iqn: config.iqn.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         portals: vec![portal.to_string()],
+        nbd: nbd.addresses(),
         pool_options: memory.pool_options(),
     };
     let bay = PathBay(data.drive_paths(config));
@@ -128,23 +144,20 @@ async fn serve(
     let accepting = tokio::spawn({
         let (front, world, array) = (front.clone(), world.clone(), array.clone());
         async move {
-            // Until it is known who sees which volume, initiators wait in the listener's backlog: one that comes
-            // back after a restart and is told that its volume does not exist would fail its I/O.
-            while !array.is_restored() {
-                sleep(RESTORED_POLL).await;
-            }
+            restored(&array).await;
             front.accept(iscsi, spread(world)).await;
         }
     });
 
+    let nbd = nbd.serve(world, &array).map_err(broken)?;
     let (stop_api, api_stops) = oneshot::channel::<()>();
-    let counted = front.clone();
+    let (counted, nbd_counts) = (front.clone(), nbd.counts());
     let server = Server {
         array: array.clone(),
         world: world.clone(),
         token: Arc::new(token),
         metrics_token: Arc::new(metrics_token),
-        front_ends: Arc::new(move || vec![iscsi_front_end(&counted)]),
+        front_ends: Arc::new(move || vec![iscsi_front_end(&counted), nbd_counts()]),
     };
     let api_served = tokio::spawn(quoin_rest::serve(api, server, async { drop(api_stops.await) }));
     data.write(API_FILE, format!("{api_address}\n").as_bytes(), 0o644)?;
@@ -159,13 +172,21 @@ async fn serve(
         process::exit(1);
     });
     drop(timeout(REQUESTS_END_WITHIN, api_served).await);
-    front.shutdown().await;
+    tokio::join!(front.shutdown(), nbd.shutdown());
     accepting.abort();
     drop(accepting.await);
     array.stop();
     ended.await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Waits until it is known who sees which volume. Clients wait in their listener's backlog meanwhile: one that
+/// comes back after a restart and is told that its volume does not exist would fail its I/O.
+pub(crate) async fn restored(array: &Array) {
+    while !array.is_restored() {
+        sleep(RESTORED_POLL).await;
+    }
 }
 
 fn front_end(
@@ -275,7 +296,11 @@ fn lock(data: &DataDir) -> Result<fs::File, Failure> {
     Ok(file)
 }
 
-fn listen(option: &str, wanted: Option<SocketAddr>, default: &str) -> Result<TcpListener, Failure> {
+pub(crate) fn listen(
+    option: &str,
+    wanted: Option<SocketAddr>,
+    default: &str,
+) -> Result<TcpListener, Failure> {
     let address = wanted.map_or_else(|| default.to_owned(), |address| address.to_string());
     TcpListener::bind(&address).map_err(|error| {
         let why = match error.kind() {

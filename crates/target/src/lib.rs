@@ -11,6 +11,7 @@
 
 mod credentials;
 mod error;
+mod exports;
 mod hosts;
 mod lun;
 mod nexus;
@@ -19,6 +20,9 @@ mod unit;
 
 pub use credentials::{Credentials, Login, Secret};
 pub use error::TargetError;
+pub use exports::{
+    BadRule, Client, ClientAddress, Connected, Export, ExportClient, ExportRules, Exports, Shown,
+};
 pub use hosts::{HostView, Mapping, SessionView, Target};
 pub use lun::Lun;
 pub use nexus::{Admission, Nexus, NexusName, Notice, Notices, Request};

@@ -70,6 +70,7 @@ impl Lab {
             iqn: IQN.into(),
             version: "0".into(),
             portals: Vec::new(),
+            nbd: Vec::new(),
             pool_options: PoolOptions::default(),
         };
         let bay = LabBay { paths: paths(self.directory.path()), broken: self.broken.clone() };

@@ -1,5 +1,6 @@
 //! The resources.
 
+mod export;
 mod host;
 mod mapping;
 mod system;
@@ -23,6 +24,8 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(host::show, host::change, host::delete))
         .routes(routes!(mapping::list, mapping::create))
         .routes(routes!(mapping::delete))
+        .routes(routes!(export::list, export::create))
+        .routes(routes!(export::show, export::delete))
 }
 
 /// Whether an object that is mapped may be deleted.

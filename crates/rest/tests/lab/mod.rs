@@ -68,6 +68,7 @@ impl Lab {
             iqn: iqn.clone(),
             version: "0".into(),
             portals: Vec::new(),
+            nbd: Vec::new(),
             pool_options: PoolOptions::default(),
         };
         let bay = Box::new(OneDrive(path.display().to_string()));

@@ -1,0 +1,87 @@
+//! Why a change of exports was refused, and how that is told.
+
+use quoin_api::Problem;
+use quoin_target::BadRule;
+use quoin_volume::BadName;
+use thiserror::Error;
+
+/// Why a request about exports was refused. [`ExportError::problem`] tells it with what to do next.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum ExportError {
+    /// The name breaks the rules for names.
+    #[error(transparent)]
+    Name(BadName),
+    /// No export has the name.
+    #[error("there is no export {name}")]
+    NotFound {
+        /// The name asked for.
+        name: String,
+    },
+    /// The name is taken.
+    #[error("an export {name} exists already, of volume {volume}")]
+    Exists {
+        /// The name.
+        name: String,
+        /// The volume it shows.
+        volume: String,
+    },
+    /// There are as many as there may be.
+    #[error("there are {limit} exports, as many as there may be")]
+    TooMany {
+        /// The export asked for.
+        name: String,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// A rule about who may see it cannot be.
+    #[error("export {name}: {why}")]
+    Rule {
+        /// The export.
+        name: String,
+        /// What is wrong.
+        why: BadRule,
+    },
+    /// The volume is still exported.
+    #[error("volume {volume} is exported as {}", exports.join(", "))]
+    VolumeExported {
+        /// The volume.
+        volume: String,
+        /// Its exports.
+        exports: Vec<String>,
+    },
+}
+
+impl ExportError {
+    /// The problem as clients are told it.
+    pub fn problem(&self) -> Problem {
+        let why = self.to_string();
+        let created = "export not created";
+        match self {
+            Self::Name(bad) => {
+                let which = format!("export {:?}", bad.name);
+                Problem::new("invalid", 422, created, which, why, "choose another name")
+            }
+            Self::NotFound { name } => {
+                let next = "see which there are: quoin export list";
+                Problem::new("not-found", 404, "no such export", format!("export {name}"), why, next)
+            }
+            Self::Exists { name, .. } => {
+                let next =
+                    format!("choose another name, or delete the one that exists: quoin export delete {name}");
+                Problem::new("exists", 409, created, format!("export {name}"), why, next)
+            }
+            Self::TooMany { name, .. } => {
+                let next = "delete exports that nobody needs: quoin export list";
+                Problem::new("exports-used-up", 409, created, format!("export {name}"), why, next)
+            }
+            Self::Rule { name, why: bad } => {
+                Problem::new("invalid", 422, created, format!("export {name}"), why, bad.next())
+            }
+            Self::VolumeExported { volume, .. } => {
+                let next =
+                    format!("delete the export first, or say so: quoin volume delete {volume} --unmap");
+                Problem::new("in-use", 409, "volume not deleted", format!("volume {volume}"), why, next)
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Exports: which volumes NBD clients see, under which names, and who may.
+
+use crate::{
+    Array, ArrayError, ExportError,
+    record::{EXPORT_OBJECT, ExportRecord, decode, encode},
+};
+use quoin_api as api;
+use quoin_base::VolumeId;
+use quoin_pool::{Pool, Transaction};
+use quoin_target::{ExportClient, ExportRules, Exports};
+use quoin_volume::{Volume, check_name};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// How many exports there may be.
+const EXPORTS_MAX: usize = 1000;
+
+/// Exports by name, as the catalog has them.
+pub(crate) type Exported = BTreeMap<String, ExportRecord>;
+
+impl ExportRecord {
+    fn rules(&self) -> Result<ExportRules, ExportError> {
+        ExportRules::new(self.read_only, &self.networks, &self.tls_clients)
+            .map_err(|why| ExportError::Rule { name: self.name.clone(), why })
+    }
+}
+
+pub(crate) fn read_exports(pool: &Pool) -> Result<Exported, ArrayError> {
+    let mut exported = Exported::new();
+    for (key, value) in pool.list(EXPORT_OBJECT) {
+        let record: ExportRecord = decode(&key, &value)?;
+        record.rules().map_err(|error| ArrayError::Record { key: key.clone(), why: error.to_string() })?;
+        exported.insert(key, record);
+    }
+    Ok(exported)
+}
+
+/// `tx`, removing these exports too.
+pub(crate) fn without_exports(tx: Transaction, names: &[String]) -> Transaction {
+    names.iter().fold(tx, |tx, name| tx.delete(EXPORT_OBJECT, name))
+}
+
+impl Array {
+    /// The exports, to serve.
+    pub fn exports(&self) -> &Arc<Exports<Volume>> {
+        &self.exports
+    }
+
+    /// Shows a volume to NBD clients.
+    pub async fn create_export(&self, request: api::ExportCreate) -> Result<api::Export, ArrayError> {
+        let _turn = self.changes.lock().await;
+        let volume = self.volume(&request.volume)?;
+        let name = request.name.unwrap_or_else(|| request.volume.clone());
+        check_name(&name).map_err(ExportError::Name)?;
+        {
+            let exported = self.exported.lock();
+            if let Some(existing) = exported.get(&name) {
+                let volume = self.volume_name(existing.volume);
+                return Err(ExportError::Exists { name, volume }.into());
+            }
+            if exported.len() >= EXPORTS_MAX {
+                return Err(ExportError::TooMany { name, limit: EXPORTS_MAX }.into());
+            }
+        }
+        let mut record = ExportRecord {
+            name: name.clone(),
+            volume: volume.id(),
+            read_only: request.read_only,
+            networks: request.allow,
+            tls_clients: request.tls_clients,
+            created_ms: self.world.wall_clock_ms(),
+        };
+        let rules = record.rules()?;
+        record.networks = rules.networks.iter().map(ToString::to_string).collect();
+        record.tls_clients = rules.tls_clients.iter().cloned().collect();
+        let tx = Transaction::new().put(EXPORT_OBJECT, &name, encode(&record));
+        let text = format!("created: volume {}, {}", request.volume, told(&record));
+        self.commit(tx, format!("export {name}"), text).await?;
+        let view = self.export_view(&record);
+        self.change_exports(|exported| drop(exported.insert(name, record)));
+        Ok(view)
+    }
+
+    /// All exports, by name.
+    pub fn list_exports(&self) -> Result<Vec<api::Export>, ArrayError> {
+        self.require_catalog()?;
+        let records: Vec<_> = self.exported.lock().values().cloned().collect();
+        Ok(records.iter().map(|record| self.export_view(record)).collect())
+    }
+
+    /// One export.
+    pub fn show_export(&self, name: &str) -> Result<api::Export, ArrayError> {
+        self.require_catalog()?;
+        let record = self.exported.lock().get(name).cloned();
+        let record = record.ok_or_else(|| ExportError::NotFound { name: name.to_owned() })?;
+        Ok(self.export_view(&record))
+    }
+
+    /// Takes an export away; its clients are disconnected.
+    pub async fn delete_export(&self, name: &str) -> Result<(), ArrayError> {
+        let _turn = self.changes.lock().await;
+        let view = self.show_export(name)?;
+        let tx = without_exports(Transaction::new(), &[name.to_owned()]);
+        self.commit(tx, format!("export {name}"), format!("deleted; it showed volume {}", view.volume))
+            .await?;
+        self.change_exports(|exported| drop(exported.remove(name)));
+        Ok(())
+    }
+
+    /// The names under which a volume is exported.
+    pub(crate) fn exports_of(&self, volume: VolumeId) -> Vec<String> {
+        let exported = self.exported.lock();
+        exported.values().filter(|export| export.volume == volume).map(|export| export.name.clone()).collect()
+    }
+
+    /// Changes what is exported, and what is served with it. Called with `changes` held.
+    pub(crate) fn change_exports(&self, change: impl FnOnce(&mut Exported)) {
+        let mut exported = self.exported.lock();
+        change(&mut exported);
+        self.exports.retain(|name| exported.contains_key(name));
+        for record in exported.values() {
+            match (self.volumes.by_id(record.volume), record.rules()) {
+                (Some(volume), Ok(rules)) => self.exports.set(&record.name, volume, rules),
+                // What is not understood is shown to nobody.
+                _ => self.exports.retain(|name| name != record.name),
+            }
+        }
+    }
+
+    fn export_view(&self, record: &ExportRecord) -> api::Export {
+        let clients = self.exports.get(&record.name).map(|export| export.clients()).unwrap_or_default();
+        let client = |client: ExportClient| api::ExportClient {
+            peer: client.address,
+            tls_client: client.tls_name,
+            encrypted: client.encrypted,
+            since_ms: client.since_ms,
+        };
+        api::Export {
+            name: record.name.clone(),
+            volume: self.volume_name(record.volume),
+            read_only: record.read_only,
+            allow: record.networks.clone(),
+            tls_clients: record.tls_clients.clone(),
+            created_ms: record.created_ms,
+            clients: clients.into_iter().map(client).collect(),
+        }
+    }
+}
+
+fn told(record: &ExportRecord) -> String {
+    let access = if record.read_only { "read-only" } else { "read-write" };
+    let from = match (record.networks.as_slice(), record.tls_clients.as_slice()) {
+        ([], []) => "this machine".to_owned(),
+        (networks, []) => networks.join(", "),
+        ([], clients) => format!("TLS clients {}", clients.join(", ")),
+        (networks, clients) => format!("TLS clients {} from {}", clients.join(", "), networks.join(", ")),
+    };
+    format!("{access}, for {from}")
+}

@@ -1,0 +1,204 @@
+//! Carrying out what requests ask for. A command given to the device is never cancelled.
+
+use crate::{
+    gate::Gate,
+    operation::{Failure, Operation},
+};
+use quoin_base::{ByteRange, Extent, MIB};
+use quoin_volume::BlockDevice;
+use quoin_world::{Buf, Slice};
+use std::{rc::Rc, sync::Arc};
+
+/// Extents told in one block status.
+const MAX_EXTENTS: usize = 1024;
+/// What is unmapped in one go, so that a long range leaves room for others.
+const UNMAP_BYTES: u64 = 256 * MIB;
+
+/// The volume a connection works on.
+pub(crate) struct Unit<D> {
+    pub(crate) device: Arc<D>,
+    pub(crate) gate: Arc<Gate>,
+}
+
+/// Something to be awaited.
+pub(crate) struct Work<D> {
+    pub(crate) cookie: u64,
+    pub(crate) operation: Operation,
+    /// What to write.
+    pub(crate) data: Buf,
+    pub(crate) unit: Rc<Unit<D>>,
+}
+
+/// What came of [`Work`].
+pub(crate) struct Finished {
+    pub(crate) cookie: u64,
+    pub(crate) operation: Operation,
+    pub(crate) outcome: Result<Outcome, Failure>,
+}
+
+pub(crate) enum Outcome {
+    Done,
+    Data(Vec<Slice>),
+    Extents(Vec<Extent>),
+}
+
+pub(crate) async fn perform<D: BlockDevice>(work: Work<D>) -> Finished {
+    let Work { cookie, operation, data, unit } = work;
+    let outcome = match operation {
+        Operation::Read { range, .. } => unit.read(range).await.map(Outcome::Data),
+        Operation::Write(range) => unit.write(range, data).await.map(|()| Outcome::Done),
+        Operation::WriteZeroes(range) => unit.zero(range).await.map(|()| Outcome::Done),
+        Operation::Trim(range) => unit.trim(range).await.map(|()| Outcome::Done),
+        Operation::Cache(range) => unit.cache(range).await.map(|()| Outcome::Done),
+        Operation::BlockStatus { range, one } => unit.allocation(range, one).await.map(Outcome::Extents),
+        // Whatever was answered is hardened already.
+        Operation::Flush | Operation::Disconnect => Ok(Outcome::Done),
+    };
+    Finished { cookie, operation, outcome }
+}
+
+/// A range cut at the block: the part of a block it begins with, whole blocks, the part it ends with.
+struct Cut {
+    head: ByteRange,
+    middle: ByteRange,
+    tail: ByteRange,
+}
+
+fn cut(range: ByteRange, block_bytes: u64) -> Cut {
+    let head_end = range.offset.next_multiple_of(block_bytes).min(range.end());
+    let tail_start = (range.end() / block_bytes * block_bytes).max(head_end);
+    Cut {
+        head: ByteRange::new(range.offset, head_end - range.offset),
+        middle: ByteRange::new(head_end, tail_start - head_end),
+        tail: ByteRange::new(tail_start, range.end() - tail_start),
+    }
+}
+
+/// The whole blocks that a range touches.
+fn widened(range: ByteRange, block_bytes: u64) -> ByteRange {
+    let start = range.offset / block_bytes * block_bytes;
+    ByteRange::new(start, range.end().next_multiple_of(block_bytes) - start)
+}
+
+/// Leaves of the slices, which begin at `at`, what lies in `range`.
+fn clipped(slices: Vec<Slice>, mut at: u64, range: ByteRange) -> Vec<Slice> {
+    let clip = |slice: Slice| {
+        let (start, end) = (at.max(range.offset), (at + slice.len() as u64).min(range.end()));
+        let clipped = (start < end).then(|| slice.slice((start - at) as usize, (end - start) as usize));
+        at += slice.len() as u64;
+        clipped
+    };
+    slices.into_iter().filter_map(clip).collect()
+}
+
+impl<D: BlockDevice> Unit<D> {
+    fn block_bytes(&self) -> u64 {
+        self.device.block_bytes().into()
+    }
+
+    async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, Failure> {
+        let wide = widened(range, self.block_bytes());
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let slices = self.device.read(wide).await?;
+        Ok(if wide == range { slices } else { clipped(slices, wide.offset, range) })
+    }
+
+    async fn write(&self, range: ByteRange, data: Buf) -> Result<(), Failure> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        if range.is_aligned(self.block_bytes()) {
+            let _sharing = self.gate.share().await;
+            return Ok(self.device.write(range.offset, vec![data.into_slice()]).await?);
+        }
+        let _alone = self.gate.alone().await;
+        let wide = widened(range, self.block_bytes());
+        let mut whole = Buf::unfilled(wide.len as usize);
+        for edge in self.edges(range) {
+            let mut at = (edge.offset - wide.offset) as usize;
+            for slice in self.device.read(edge).await? {
+                whole.as_mut_slice()[at..at + slice.len()].copy_from_slice(&slice);
+                at += slice.len();
+            }
+        }
+        let at = (range.offset - wide.offset) as usize;
+        whole.as_mut_slice()[at..at + data.len()].copy_from_slice(&data);
+        Ok(self.device.write(wide.offset, vec![whole.into_slice()]).await?)
+    }
+
+    /// The blocks that a range covers in part: none, one or two.
+    fn edges(&self, range: ByteRange) -> Vec<ByteRange> {
+        let Cut { head, tail, .. } = cut(range, self.block_bytes());
+        let parts = [head, tail].into_iter().filter(|part| !part.is_empty());
+        let mut edges: Vec<_> = parts.map(|part| widened(part, self.block_bytes())).collect();
+        edges.dedup();
+        edges
+    }
+
+    /// Makes a range read as zeroes. The pool stores no zeroes, so this is as quick as it is for a trim, and what
+    /// keeps space for later writes is the volume, not the content of its blocks.
+    async fn zero(&self, range: ByteRange) -> Result<(), Failure> {
+        let Cut { head, middle, tail } = cut(range, self.block_bytes());
+        for part in [head, tail] {
+            self.write(part, Buf::zeroed(part.len as usize)).await?;
+        }
+        self.unmap(middle).await
+    }
+
+    /// Gives back the whole blocks of a range; parts of blocks stay what they are.
+    async fn trim(&self, range: ByteRange) -> Result<(), Failure> {
+        self.unmap(cut(range, self.block_bytes()).middle).await
+    }
+
+    async fn unmap(&self, range: ByteRange) -> Result<(), Failure> {
+        for piece in range.split(UNMAP_BYTES) {
+            let _sharing = self.gate.share().await;
+            self.device.unmap(piece).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads a range and forgets it, so that what caches there are have it.
+    async fn cache(&self, range: ByteRange) -> Result<(), Failure> {
+        for piece in range.split(MIB) {
+            self.read(piece).await?;
+        }
+        Ok(())
+    }
+
+    async fn allocation(&self, range: ByteRange, one: bool) -> Result<Vec<Extent>, Failure> {
+        let limit = if one { 1 } else { MAX_EXTENTS };
+        let wide = widened(range, self.block_bytes());
+        let mut extents = self.device.allocation(wide, limit).await?;
+        for extent in &mut extents {
+            let (start, end) = (extent.range.offset.max(range.offset), extent.range.end().min(range.end()));
+            extent.range = ByteRange::new(start, end.saturating_sub(start));
+        }
+        extents.retain(|extent| !extent.range.is_empty());
+        Ok(extents)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_at_blocks() {
+        let pairs = |offset, len| {
+            let Cut { head, middle, tail } = cut(ByteRange::new(offset, len), 512);
+            [head, middle, tail].map(|part| (part.offset, part.len))
+        };
+        assert_eq!(pairs(512, 1024), [(512, 0), (512, 1024), (1536, 0)]);
+        assert_eq!(pairs(500, 1024), [(500, 12), (512, 512 + 488 - 488), (1024, 500)]);
+        assert_eq!(pairs(10, 20), [(10, 20), (30, 0), (30, 0)]);
+        assert_eq!(pairs(510, 4), [(510, 2), (512, 0), (512, 2)]);
+        assert_eq!(widened(ByteRange::new(510, 4), 512), ByteRange::new(0, 1024));
+        let slices = vec![Slice::copy_of(&[1; 512]), Slice::copy_of(&[2; 512])];
+        let lengths: Vec<_> =
+            clipped(slices, 0, ByteRange::new(500, 20)).iter().map(|s| (s[0], s.len())).collect();
+        assert_eq!(lengths, [(1, 12), (2, 8)]);
+    }
+}

@@ -1,0 +1,276 @@
+//! One connection, from its first byte to its last, on one data thread.
+
+use crate::{
+    NbdError, NbdServer,
+    command::{Finished, Unit, Work, perform},
+    handshake::{Agreed, Directory, Found, Negotiation, Offer, Progress, Step, TlsMode},
+    receive::Receive,
+    session::{Session, Want},
+    socket::{Plain, Socket},
+    tls::names,
+};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use quoin_target::{Client, ClientAddress, Connected, Export, ExportClient, Exports, Shown};
+use quoin_volume::BlockDevice;
+use std::{
+    future::{Future, pending, poll_fn},
+    io,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{
+    io::AsyncWriteExt,
+    time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout},
+};
+use zerocopy::IntoBytes;
+
+/// How long a client is told that the array shuts down before its connection is closed.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
+/// The same for one that has commands under way, whose end is waited for.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
+/// How long the last words of an encrypted connection may take to be sent.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+/// Looks at a connection's progress within the time after which it counts as stalled.
+const LOOKS: u32 = 4;
+
+/// The exports as one client sees them.
+struct View<'a, D> {
+    exports: &'a Exports<D>,
+    client: &'a Client,
+}
+
+impl<D: BlockDevice> Directory for View<'_, D> {
+    type Export = Arc<Export<D>>;
+
+    fn names(&self) -> Vec<String> {
+        let exports = self.exports.list();
+        let shown = exports.iter().filter(|export| export.rules().shown_to(self.client) == Shown::Yes);
+        shown.map(|export| export.name().to_owned()).collect()
+    }
+
+    fn find(&self, name: &str) -> Found<Arc<Export<D>>> {
+        let Some(export) = self.exports.get(name) else { return Found::Nothing };
+        match export.rules().shown_to(self.client) {
+            Shown::No => {
+                tracing::info!(export = name, client = ?self.client, "export not shown to a client that asked for it");
+                Found::Nothing
+            }
+            Shown::WithCertificate => Found::NeedsCertificate,
+            Shown::Yes => {
+                let device = export.device();
+                let offer = Offer {
+                    size_bytes: device.size_bytes(),
+                    block_bytes: device.block_bytes(),
+                    read_only: export.rules().read_only,
+                    description: format!("Quoin volume {}", device.name()),
+                };
+                Found::Export(offer, export)
+            }
+        }
+    }
+}
+
+pub(crate) struct Connection<'a, D: BlockDevice> {
+    pub(crate) server: &'a NbdServer<D>,
+    pub(crate) receive: Receive,
+    pub(crate) address: ClientAddress,
+    pub(crate) peer: &'a str,
+}
+
+impl<D: BlockDevice> Connection<'_, D> {
+    /// Serves the connection until it ends, and what it started has ended.
+    pub(crate) async fn run(mut self, plain: Plain, negotiated: impl FnOnce()) -> Result<(), NbdError> {
+        let limit = self.server.options.handshake_timeout;
+        let negotiation = timeout(limit, self.negotiate(plain)).await;
+        negotiated();
+        let agreed = match negotiation.unwrap_or(Err(NbdError::HandshakeTimeout(limit))) {
+            Ok(agreed) => agreed,
+            Err(error) => {
+                self.server.metrics.negotiations_failed.increment();
+                return Err(error);
+            }
+        };
+        let Some((mut socket, agreed, client)) = agreed else { return Ok(()) };
+        self.server.metrics.negotiations.increment();
+        let export = agreed.export.clone();
+        let connected = self.connected(&export, &socket, &client);
+        let unit = Unit { device: export.device().clone(), gate: self.server.gate(export.device().uuid()) };
+        let mut session = Session::new(unit, export.rules().read_only, &agreed);
+        let mut running = FuturesUnordered::new();
+        let outcome = self.serve(&mut socket, &export, &mut session, &mut running, perform).await;
+        if outcome.is_ok() {
+            drop(timeout(CLOSE_LIMIT, socket.close()).await);
+        }
+        // The socket goes first; what was started runs to its end.
+        drop(socket);
+        running.extend(session.started.drain(..).map(perform));
+        while let Some(finished) = running.next().await {
+            session.complete(finished);
+        }
+        self.server.metrics.add(&mut session.counted);
+        drop(connected);
+        outcome
+    }
+
+    fn connected(&self, export: &Arc<Export<D>>, socket: &Socket, client: &Client) -> Connected<D> {
+        let (name, peer, encrypted) = (export.name(), self.peer, socket.is_encrypted());
+        let tls_name = client.tls_names.first().cloned();
+        tracing::info!(export = name, %peer, encrypted, tls_name, "client connected");
+        let since_ms = (self.server.options.wall_clock_ms)();
+        export.connect(ExportClient { address: peer.to_owned(), tls_name, encrypted, since_ms })
+    }
+
+    /// Negotiates; `None` if the client did not want more than that.
+    #[allow(clippy::type_complexity, reason = "a tuple of three things that belong together nowhere else")]
+    async fn negotiate(
+        &mut self,
+        plain: Plain,
+    ) -> Result<Option<(Socket, Agreed<Arc<Export<D>>>, Client)>, NbdError> {
+        let mut client = Client { address: self.address, tls_names: Vec::new() };
+        let tls = match (&self.server.tls, self.address) {
+            (None, _) => TlsMode::Off,
+            // What reaches a Unix socket does not leave this machine.
+            (Some((_, TlsMode::Required)), ClientAddress::Local) => TlsMode::Optional,
+            (Some((_, mode)), _) => *mode,
+        };
+        let mut socket = Socket::Plain(plain);
+        let mut negotiation = Negotiation::new(tls);
+        send(&mut socket, Negotiation::greeting().as_bytes()).await?;
+        loop {
+            let mut answer = Vec::new();
+            let view = View { exports: &self.server.exports, client: &client };
+            let progress = negotiation.receive(self.receive.bytes(), &view, &mut answer)?;
+            let Progress::Took(len, step) = progress else {
+                match self.receive.fill(&mut socket).await {
+                    // Looking at what there is and leaving is what scanners and health checks do.
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                        return Err(NbdError::Closed);
+                    }
+                    outcome => outcome?,
+                }
+                continue;
+            };
+            self.receive.take(len);
+            send(&mut socket, &answer).await?;
+            match step {
+                Step::Next => {}
+                Step::Abort => return Ok(None),
+                Step::Serve(agreed) => return Ok(Some((socket, agreed, client))),
+                Step::StartTls => {
+                    socket = self.start_tls(socket, &mut client).await?;
+                    negotiation.encrypted();
+                }
+            }
+        }
+    }
+
+    async fn start_tls(&mut self, socket: Socket, client: &mut Client) -> Result<Socket, NbdError> {
+        let (Some((tls, _)), Socket::Plain(plain)) = (&self.server.tls, socket) else {
+            return Err(NbdError::Tls(io::Error::other("it was not offered")));
+        };
+        if !self.receive.bytes().is_empty() {
+            return Err(NbdError::PlainBehindStartTls);
+        }
+        let stream = tls.0.accept(plain).await.map_err(NbdError::Tls)?;
+        let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        client.tls_names = certificates.first().map(|certificate| names(certificate)).unwrap_or_default();
+        Ok(Socket::Tls(Box::new(stream)))
+    }
+
+    /// Transmission. `start` makes the futures that `running` holds.
+    async fn serve<F: Future<Output = Finished>>(
+        &mut self,
+        socket: &mut Socket,
+        export: &Export<D>,
+        session: &mut Session<D>,
+        running: &mut FuturesUnordered<F>,
+        start: impl Fn(Work<D>) -> F + Copy,
+    ) -> Result<(), NbdError> {
+        let every = self.server.options.stall_timeout / LOOKS;
+        let mut ticks = interval_at(Instant::now() + every, every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut shutdown = self.server.shutdown.subscribe();
+        let mut deadlines = None;
+        let (mut before, mut quiet) = (0, 0);
+        loop {
+            tokio::select! {
+                biased;
+                over = poll_fn(|cx| self.poll_io(socket, session, running, start, cx)) => return over,
+                () = export.revoked() => return Err(NbdError::Revoked),
+                _ = ticks.tick() => {
+                    let now = self.receive.received() + session.out.sent();
+                    let waits = session.out.queued_bytes() > 0 || session.is_amid(&self.receive) && running.is_empty();
+                    quiet = if waits && now == before { quiet + 1 } else { 0 };
+                    before = now;
+                    if quiet >= LOOKS {
+                        return Err(NbdError::Stalled(every * quiet));
+                    }
+                }
+                _ = shutdown.wait_for(|stop| *stop), if deadlines.is_none() => {
+                    session.stopping = true;
+                    deadlines = Some((Instant::now() + SHUTDOWN_GRACE, Instant::now() + SHUTDOWN_LIMIT));
+                }
+                () = until(deadlines.map(|(grace, _)| grace)), if session.is_idle() && deadlines.is_some() => {
+                    return Ok(());
+                }
+                () = until(deadlines.map(|(_, limit)| limit)), if deadlines.is_some() => return Ok(()),
+            }
+        }
+    }
+
+    /// Moves everything as far as it goes: received requests, commands, replies. Ready when the connection is over.
+    fn poll_io<F: Future<Output = Finished>>(
+        &mut self,
+        socket: &mut Socket,
+        session: &mut Session<D>,
+        running: &mut FuturesUnordered<F>,
+        start: impl Fn(Work<D>) -> F,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), NbdError>> {
+        loop {
+            let want = session.advance(&mut self.receive)?;
+            running.extend(session.started.drain(..).map(&start));
+            while let Poll::Ready(Some(finished)) = running.poll_next_unpin(cx) {
+                session.complete(finished);
+            }
+            let had_replies = session.out.queued_bytes() > 0;
+            let flushed = session.out.poll_flush(socket, cx)?.is_ready();
+            self.server.metrics.add(&mut session.counted);
+            if session.is_over() {
+                return Poll::Ready(Ok(()));
+            }
+            match want {
+                // What ended or was sent made room for more.
+                Want::Room if had_replies && flushed => continue,
+                Want::Room | Want::Nothing => return Poll::Pending,
+                Want::Bytes => {}
+            }
+            match self.receive.poll_fill(socket, session.payload(), cx) {
+                Poll::Ready(Ok(direct)) => session.payload_filled(direct),
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Poll::Ready(Err(NbdError::Closed));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
+    }
+}
+
+async fn send(socket: &mut Socket, bytes: &[u8]) -> io::Result<()> {
+    match socket {
+        Socket::Plain(plain) => plain.write_all(bytes).await,
+        Socket::Tls(stream) => {
+            stream.write_all(bytes).await?;
+            stream.flush().await
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The server: accepts connections, hands them out, serves each where it was taken to.
+
+use crate::{
+    NbdError,
+    connection::Connection,
+    gate::Gate,
+    handshake::TlsMode,
+    metrics::{Metrics, MetricsSnapshot},
+    receive::Receive,
+    socket,
+    tls::Tls,
+};
+use parking_lot::Mutex;
+use quoin_target::{ClientAddress, Exports};
+use quoin_volume::BlockDevice;
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::watch,
+};
+use uuid::Uuid;
+
+/// How the server behaves.
+pub struct Options {
+    /// Connections served at once; further ones are closed.
+    pub max_connections: usize,
+    /// How many of them may be negotiating.
+    pub max_negotiations: usize,
+    /// Time to get through negotiation.
+    pub handshake_timeout: Duration,
+    /// Time without progress after which a client that stopped in the middle of a request, or does not take its
+    /// replies, is dropped.
+    pub stall_timeout: Duration,
+    /// Milliseconds since the Unix epoch, for the list of clients.
+    pub wall_clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_connections: 1024,
+            max_negotiations: 128,
+            handshake_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(60),
+            wall_clock_ms: Box::new(|| 0),
+        }
+    }
+}
+
+/// An NBD server for the exports of an array.
+pub struct NbdServer<D: BlockDevice> {
+    pub(crate) exports: Arc<Exports<D>>,
+    pub(crate) tls: Option<(Tls, TlsMode)>,
+    pub(crate) options: Options,
+    pub(crate) metrics: Metrics,
+    pub(crate) shutdown: watch::Sender<bool>,
+    /// The gates of volumes that are being served, by identity.
+    gates: Mutex<BTreeMap<Uuid, Weak<Gate>>>,
+    open: AtomicUsize,
+    negotiating: AtomicUsize,
+    closed: watch::Sender<()>,
+}
+
+/// Where connections come from.
+#[derive(Debug)]
+pub enum Listener {
+    /// A TCP port.
+    Tcp(TcpListener),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+/// A connection on its way to the thread that serves it. Dropped instead, it is closed.
+pub struct Accepted<D: BlockDevice> {
+    server: Arc<NbdServer<D>>,
+    stream: Option<socket::Connected>,
+    address: ClientAddress,
+    peer: String,
+    negotiating: bool,
+}
+
+impl<D: BlockDevice> fmt::Debug for Accepted<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Accepted({})", self.peer)
+    }
+}
+
+type Stream = (socket::Connected, ClientAddress, String);
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                let address = ClientAddress::Ip(peer.ip());
+                Ok((socket::Connected::Tcp(stream.into_std()?), address, peer.to_string()))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let peer = match stream.peer_cred() {
+                    Ok(peer) => format!("unix:uid={},pid={}", peer.uid(), peer.pid().unwrap_or(0)),
+                    Err(_) => "unix".to_owned(),
+                };
+                Ok((socket::Connected::Unix(stream.into_std()?), ClientAddress::Local, peer))
+            }
+        }
+    }
+}
+
+impl<D: BlockDevice> NbdServer<D> {
+    /// A server for `exports`; with `tls`, connections over TCP may or must be encrypted, as its mode says.
+    pub fn new(exports: Arc<Exports<D>>, tls: Option<(Tls, TlsMode)>, options: Options) -> Arc<Self> {
+        Arc::new(Self {
+            exports,
+            tls,
+            options,
+            metrics: Metrics::default(),
+            shutdown: watch::Sender::new(false),
+            gates: Mutex::default(),
+            open: AtomicUsize::new(0),
+            negotiating: AtomicUsize::new(0),
+            closed: watch::Sender::new(()),
+        })
+    }
+
+    /// Accepts connections until [`NbdServer::shutdown`] and passes each to `hand_over`, which takes it to a data
+    /// thread and has [`Accepted::serve`] run there.
+    pub async fn accept(self: &Arc<Self>, listener: Listener, mut hand_over: impl FnMut(Accepted<D>)) {
+        let mut shutdown = self.shutdown.subscribe();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = shutdown.wait_for(|stop| *stop) => return,
+            };
+            match accepted {
+                Ok(stream) => {
+                    if let Some(accepted) = self.admit(stream) {
+                        hand_over(accepted);
+                    }
+                }
+                Err(error) => {
+                    // Out of descriptors, or the peer has gone already: neither is mended by trying at once.
+                    tracing::warn!(%error, "connection not accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+
+    fn admit(self: &Arc<Self>, (stream, address, peer): Stream) -> Option<Accepted<D>> {
+        self.metrics.connections.increment();
+        let open = self.open.fetch_add(1, Ordering::AcqRel);
+        let negotiating = self.negotiating.fetch_add(1, Ordering::AcqRel);
+        let accepted =
+            Accepted { server: self.clone(), stream: Some(stream), address, peer, negotiating: true };
+        if open >= self.options.max_connections || negotiating >= self.options.max_negotiations {
+            self.metrics.connections_refused.increment();
+            tracing::warn!(peer = accepted.peer, open, negotiating, "connection refused: too many are open");
+            return None;
+        }
+        Some(accepted)
+    }
+
+    /// Stops accepting and refuses further requests; connections end when what they started has, or after a few
+    /// seconds. Resolves when the last one is closed and what it started has ended.
+    pub async fn shutdown(&self) {
+        self.shutdown.send_replace(true);
+        let mut closed = self.closed.subscribe();
+        while self.open.load(Ordering::Acquire) > 0 {
+            // Fails only without a sender, which `self` is.
+            let _ = closed.changed().await;
+        }
+    }
+
+    /// Counters.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        self.metrics.snapshot()
+    }
+
+    /// The gate that all connections to a volume have in common.
+    pub(crate) fn gate(&self, volume: Uuid) -> Arc<Gate> {
+        let mut gates = self.gates.lock();
+        if let Some(gate) = gates.get(&volume).and_then(Weak::upgrade) {
+            return gate;
+        }
+        gates.retain(|_, gate| gate.strong_count() > 0);
+        let gate = Arc::new(Gate::default());
+        gates.insert(volume, Arc::downgrade(&gate));
+        gate
+    }
+}
+
+impl<D: BlockDevice> Accepted<D> {
+    /// Where the client comes from.
+    pub fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    /// Serves the connection to its end. To be called on the data thread that it is to live on.
+    pub async fn serve(mut self) {
+        let Some(stream) = self.stream.take() else { return };
+        let peer = self.peer.clone();
+        let outcome = self.run(stream).await;
+        if outcome.as_ref().is_err_and(NbdError::is_breach) {
+            self.server.metrics.protocol_errors.increment();
+        }
+        match outcome {
+            Ok(()) => tracing::info!(%peer, "client disconnected"),
+            Err(NbdError::Closed) => tracing::debug!(%peer, "client closed its connection"),
+            Err(error) => tracing::info!(%peer, %error, "connection ended"),
+        }
+    }
+
+    async fn run(&mut self, stream: socket::Connected) -> Result<(), NbdError> {
+        let plain = stream.into_plain()?;
+        let server = self.server.clone();
+        let peer = self.peer.clone();
+        let connection =
+            Connection { server: &server, receive: Receive::new(), address: self.address, peer: &peer };
+        connection.run(plain, || self.negotiated()).await
+    }
+
+    fn negotiated(&mut self) {
+        if std::mem::take(&mut self.negotiating) {
+            self.server.negotiating.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl<D: BlockDevice> Drop for Accepted<D> {
+    fn drop(&mut self) {
+        self.negotiated();
+        self.server.open.fetch_sub(1, Ordering::AcqRel);
+        self.server.closed.send_replace(());
+    }
+}
