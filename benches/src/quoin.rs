@@ -205,7 +205,7 @@ impl Array {
         let mut command = self.command(&["serve", "--iscsi", &portal.to_string(), "--api", &api.to_string()]);
         command.args(&self.serve_args);
         if let Some(bytes) = memory_bytes {
-            command.env("QUOIN_MEMORY_LIMIT", bytes.to_string());
+            command.args(["--memory-limit", &bytes.to_string()]);
         }
         let log = File::options().create(true).append(true).open(&self.log)?;
         let command_line = line(&command);
