@@ -90,7 +90,7 @@ mod tests {
         let host = timeline(&[(900, 1100), (1000, 1060), (5000, 5100), (5000, 5200), (9000, 9060)]);
         let drive = timeline(&[(100, 400), (5990, 6100)]);
         let own = host.not_shared_with(&drive);
-        assert_eq!(own.iter().map(|s| (s.last, s.took.as_millis())).collect::<Vec<_>>(), [(9, 60)]);
+        assert_eq!(own.iter().map(|s| (s.last, s.took.as_millis())).collect::<Vec<_>>(), [(1, 60), (9, 60)]);
         let own = host.not_shared_with(&timeline(&[]));
         assert_eq!(
             own.iter().map(|s| (s.last, s.took.as_millis())).collect::<Vec<_>>(),
