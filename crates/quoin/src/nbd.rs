@@ -125,7 +125,7 @@ fn tls(
     };
     let tls = Tls::load(certificate, key, authorities).map_err(|error| {
         let next = "give PEM files that belong together and that this user can read";
-        Failure::new("not served", "NBD over TLS", error.to_string(), next)
+        Failure::new("not served", "NBD over TLS", format!("NBD over TLS: {error}"), next)
     })?;
     Ok(Some((tls, mode)))
 }

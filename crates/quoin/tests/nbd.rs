@@ -140,9 +140,10 @@ fn fio_finds_what_it_wrote() {
             "--name=zipf",
             "--rw=randwrite",
             "--bs=8k",
-            "--size=64m",
-            "--io_size=192m",
+            "--size=32m",
+            "--io_size=64m",
             "--random_distribution=zipf:1.1",
+            "--serialize_overlap=1",
         ],
     ] {
         run("fio", &[shape, &all].concat());
