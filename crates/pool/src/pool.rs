@@ -11,7 +11,6 @@ use crate::{
     layer::Layer,
     meta::{Catalog, ObjectKind, Operation, PageStore, SegmentTable, Transaction},
     options::PoolOptions,
-    pace::Pace,
     readers::ReaderEpochs,
     segment_io::SegmentIo,
     space::Space,
@@ -56,10 +55,6 @@ pub struct Pool {
     pub(crate) progress: Arc<Event>,
     pub(crate) counters: Counters,
     pub(crate) stalls: Stalls,
-    pub(crate) pace: Pace,
-    /// Writers in the queue for room in buffer and journal, and the queue.
-    pub(crate) waiting: AtomicU64,
-    pub(crate) admission_turn: AsyncMutex,
     pub(crate) recovery: RecoveryStats,
 }
 
@@ -126,9 +121,6 @@ impl Pool {
             progress,
             counters: Counters::default(),
             stalls: Stalls::default(),
-            pace: Pace::default(),
-            waiting: AtomicU64::new(0),
-            admission_turn: AsyncMutex::new(),
             recovery: parts.recovery,
         }
     }

@@ -18,8 +18,6 @@ pub(crate) struct Space {
     /// Bytes host data may take, and takes, as of the last commit.
     limit: AtomicU64,
     live: AtomicU64,
-    /// Bytes host data may take for as long as it only replaces what is there.
-    replace_limit: AtomicU64,
 }
 
 /// Metadata a new block may bring along: a leaf of its own, and its share of the tables above.
@@ -57,7 +55,6 @@ impl Space {
             charge_bytes: block_bytes + CHARGED_METADATA_BYTES,
             limit: AtomicU64::new(0),
             live: AtomicU64::new(0),
-            replace_limit: AtomicU64::new(0),
         };
         space.update(0, 0);
         space
@@ -66,12 +63,6 @@ impl Space {
     /// Free slabs below which the cleaner works.
     pub(crate) fn clean_below(&self) -> u64 {
         self.reserve_slabs.div_ceil(2) + 4
-    }
-
-    /// Free slabs below which a checkpoint is made for what it gives back.
-    pub(crate) fn checkpoint_below(&self) -> u64 {
-        let (low, high) = (self.destage_slabs(), self.clean_below());
-        low + (high.saturating_sub(low) / 4).max(1)
     }
 
     /// Free slabs kept for checkpoints: below, only they take slabs.
@@ -88,8 +79,6 @@ impl Space {
         let limit = self.total.saturating_sub(2 * live_meta);
         self.limit.store(limit / SECTOR_BYTES * SECTOR_BYTES, Ordering::Relaxed);
         self.live.store(live_data, Ordering::Relaxed);
-        // Metadata is reckoned twice; what it grew by since the pool became full may use up a part of that.
-        self.replace_limit.store(limit + live_meta / 2, Ordering::Relaxed);
     }
 
     /// Whether `new` blocks more fit beside the `charged` ones in the buffer.
@@ -101,12 +90,6 @@ impl Space {
             () if charged > 0 && live + new <= limit => Fit::Later,
             () => Fit::Never,
         }
-    }
-
-    /// Whether blocks may be exchanged for others without being charged. What an exchange takes until the old block
-    /// is given back is a batch of destage, for which the reserve has room.
-    pub(crate) fn may_replace(&self) -> bool {
-        self.live.load(Ordering::Relaxed) <= self.replace_limit.load(Ordering::Relaxed)
     }
 
     pub(crate) fn limit(&self) -> u64 {
