@@ -14,6 +14,7 @@ use crate::{
     journal::{read_journal, record_verifies},
     meta::{LayerImage, ObjectKind, Operation, PageId, SegmentState, Transaction},
     open::{Opened, open_checkpoint, read_transaction},
+    options::PoolOptions,
     tree::node,
 };
 use futures_util::{StreamExt, stream};
@@ -68,6 +69,8 @@ pub struct CheckReport {
     pub objects: BTreeMap<(ObjectKind, String), Vec<u8>>,
     /// The volumes there would be after recovery.
     pub volume_ids: BTreeSet<VolumeId>,
+    /// The bytes promised to volumes that would have been after recovery; those without a promise may be missing.
+    pub reservations: BTreeMap<VolumeId, u64>,
 }
 
 /// Blocks read at the same time.
@@ -107,7 +110,12 @@ impl CheckReport {
                 }
                 Operation::DeleteVolume(id) => {
                     self.volume_ids.remove(&id);
+                    self.reservations.remove(&id);
                 }
+                Operation::Reserve { volume, bytes } if self.volume_ids.contains(&volume) => {
+                    self.reservations.insert(volume, bytes);
+                }
+                Operation::Reserve { .. } => {}
             }
         }
     }
@@ -158,9 +166,32 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     walk.block_table().await;
     walk.segments().await;
     report.volume_ids = opened.catalog.layers.iter().filter(|l| !l.deleting).map(|l| l.volume).collect();
+    let living = opened.catalog.layers.iter().filter(|l| !l.deleting);
+    report.reservations = living.map(|l| (l.volume, l.reserved_bytes)).collect();
     report.objects = opened.catalog.objects.clone();
     check_journal(&opened, pool, &mut report).await;
+    check_promises(&opened, &mut report);
     Ok(report)
+}
+
+/// What is promised to volumes and not mapped yet fits beside what is used.
+fn check_promises(opened: &Opened, report: &mut CheckReport) {
+    let block_bytes = block_bytes(opened);
+    let mapped = |volume: &VolumeId| {
+        opened.catalog.layers.iter().find(|l| l.volume == *volume).map_or(0, |l| l.mapped_blocks)
+    };
+    let open =
+        |(volume, bytes): (&VolumeId, &u64)| bytes.div_ceil(block_bytes).saturating_sub(mapped(volume));
+    let promised = report.reservations.iter().map(open).sum::<u64>() * block_bytes;
+    let usage = opened.io.segments.usage();
+    let space = opened.space(&PoolOptions { dirty_bytes: 0, ..PoolOptions::default() });
+    let room = space.limit().saturating_sub(usage.live_data);
+    if promised > room {
+        report.add(
+            "the space accounting",
+            format!("{promised} bytes are promised to volumes and not used yet, and {room} are left"),
+        );
+    }
 }
 
 /// The records that a recovery would replay, and what they would make of the catalog.

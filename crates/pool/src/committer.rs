@@ -420,6 +420,7 @@ impl Committer {
         let pool = &self.pool;
         pool.pages.make_room(0);
         let usage = pool.segments.usage();
+        pool.count_reserved();
         pool.space.update(usage.live_data, usage.live_meta);
         pool.counters.commits.fetch_add(1, Ordering::AcqRel);
         pool.progress.notify();

@@ -178,9 +178,11 @@ impl Pool {
                 bytes.len()
             )));
         }
+        self.make_room_for(&transaction).await?;
         let _turn = self.catalog_turn.lock().await;
         self.health.check()?;
         self.refuse_impossible(&transaction)?;
+        let pledge = self.pledge(&transaction)?;
         self.catalog_pin.store(self.journal.peek_sequence().0, Ordering::SeqCst);
         let mut pending = PendingTransaction { pool: self, done: false };
         let outcome = self.harden_transaction(&bytes).await;
@@ -189,6 +191,7 @@ impl Pool {
             self.apply(&transaction);
             self.requests.catalog_changed();
         }
+        drop(pledge);
         outcome
     }
 
@@ -245,9 +248,16 @@ impl Pool {
                     layer.deleted.store(true, Ordering::Release);
                     deleting.push(layer);
                 }
+                Operation::Reserve { volume, bytes } => {
+                    // Of a volume that was deleted since, nothing is reserved any more.
+                    if let Ok(layer) = self.layer(*volume) {
+                        layer.reserved_bytes.store(*bytes, Ordering::Release);
+                    }
+                }
                 Operation::Put { .. } | Operation::Delete { .. } => {}
             }
         }
+        self.count_reserved();
     }
 
     /// The lowest sequence that replay would need if a checkpoint were cut now.
