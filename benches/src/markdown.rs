@@ -231,8 +231,17 @@ fn conclusion(result: &RowResult, verdict: &Verdict, note: Option<&String>) -> S
 }
 
 fn engine_table(outcome: &Outcome) -> Option<Table> {
-    let mut table =
-        table(&["row", "written", "journal", "wraps", "destaged", "cleaned", "checkpoints", "to the drives"]);
+    let mut table = table(&[
+        "row",
+        "written",
+        "journal",
+        "wraps",
+        "kept",
+        "destaged",
+        "cleaned",
+        "checkpoints",
+        "to the drives",
+    ]);
     let mut any = false;
     for result in outcome.rows.iter().filter(|result| result.row.writes()) {
         let Some((_, samples)) = result.peers.iter().find(|(peer, _)| *peer == Peer::Quoin) else { continue };
@@ -245,6 +254,7 @@ fn engine_table(outcome: &Outcome) -> Option<Table> {
             mib(of(&|sample| sample.report.write.ios * sample.report.block_bytes)),
             mib(engine(|e| e.journal_bytes)),
             format!("{:.0}", engine(|e| e.journal_wraps)),
+            mib(engine(|e| e.kept_bytes)),
             mib(engine(|e| e.destaged_bytes)),
             mib(engine(|e| e.cleaned_bytes)),
             format!("{:.0}", engine(|e| e.checkpoints)),

@@ -50,6 +50,8 @@ pub(crate) struct Serving<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Engine {
     pub(crate) destaged_bytes: u64,
+    /// Destaged without being written again.
+    pub(crate) kept_bytes: u64,
     pub(crate) cleaned_bytes: u64,
     pub(crate) checkpoints: u64,
     pub(crate) journal_bytes: u64,
@@ -69,6 +71,7 @@ impl Engine {
         };
         Ok(Engine {
             destaged_bytes: field("destaged_bytes")?,
+            kept_bytes: field("kept_bytes")?,
             cleaned_bytes: field("cleaned_bytes")?,
             checkpoints: field("checkpoints")?,
             journal_bytes: field("journal_bytes")?,
@@ -82,6 +85,7 @@ impl Engine {
     pub(crate) fn since(&self, before: &Engine) -> Engine {
         Engine {
             destaged_bytes: self.destaged_bytes.saturating_sub(before.destaged_bytes),
+            kept_bytes: self.kept_bytes.saturating_sub(before.kept_bytes),
             cleaned_bytes: self.cleaned_bytes.saturating_sub(before.cleaned_bytes),
             checkpoints: self.checkpoints.saturating_sub(before.checkpoints),
             journal_bytes: self.journal_bytes.saturating_sub(before.journal_bytes),
@@ -105,7 +109,8 @@ impl Engine {
                 self.journal_wraps
             ));
         }
-        let missing: Vec<&str> = [("destaged", self.destaged_bytes), ("checkpointed", self.checkpoints)]
+        let destaged = self.destaged_bytes + self.kept_bytes;
+        let missing: Vec<&str> = [("destaged", destaged), ("checkpointed", self.checkpoints)]
             .into_iter()
             .filter_map(|(what, amount)| (amount == 0).then_some(what))
             .collect();
@@ -273,11 +278,11 @@ mod tests {
     #[test]
     fn the_status_is_understood_and_what_it_lacks_is_named() {
         let status = json!({"ready": true, "iqn": "iqn.2026-11.io.quoin:a", "engine": {
-            "destaged_bytes": 10, "cleaned_bytes": 0, "checkpoints": 2, "journal_bytes": 30, "journal_wraps": 1,
+            "destaged_bytes": 10, "kept_bytes": 5, "cleaned_bytes": 0, "checkpoints": 2, "journal_bytes": 30, "journal_wraps": 1,
             "cache_hits": 3, "cache_misses": 1}});
         let after = Engine::parse(&status).unwrap();
         assert_eq!(after.destaged_bytes, 10);
-        let error = Engine::parse(&json!({"engine": {"destaged_bytes": 1}})).unwrap_err();
+        let error = Engine::parse(&json!({"engine": {"destaged_bytes": 1, "kept_bytes": 0}})).unwrap_err();
         assert!(error.to_string().contains("engine.cleaned_bytes"));
 
         assert_eq!(after.hit_ratio(), Some(0.75));

@@ -191,6 +191,8 @@ pub struct Engine {
     pub longest_write_ms: f64,
     /// Blocks destaged.
     pub destaged_blocks: u64,
+    /// Host data that stayed where the journal had put it when it was destaged.
+    pub kept_bytes: u64,
     /// Written to segments by destage.
     pub destaged_bytes: u64,
     /// Written to segments by the cleaner.

@@ -129,6 +129,7 @@ fn engine(stats: &PoolStats) -> api::Engine {
         stalls_for_hardening: stats.stalls_for_hardening,
         longest_write_ms: milliseconds(stats.longest_write),
         destaged_blocks: stats.destaged_blocks,
+        kept_bytes: stats.kept_bytes,
         destaged_bytes: stats.destaged_bytes,
         cleaned_bytes: stats.cleaned_bytes,
         checkpoints: stats.checkpoints,

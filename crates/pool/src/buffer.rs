@@ -55,6 +55,13 @@ pub(crate) struct JournalSource {
     pub crcs: Arc<[u32]>,
 }
 
+/// Where in its batch's payload a whole block lies, and what it hashes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockHome {
+    pub payload_offset: u32,
+    pub crc: u32,
+}
+
 /// Sectors of one block that were last written by one record.
 #[derive(Clone, Debug)]
 pub(crate) struct Extent {
@@ -66,6 +73,8 @@ pub(crate) struct Extent {
     pin: Sequence,
     pub batch: Arc<Batch>,
     pub content: Content,
+    /// Of a whole block that may stay where its record put it.
+    pub home: Option<BlockHome>,
 }
 
 impl Extent {
@@ -87,6 +96,7 @@ impl Extent {
             return None;
         }
         let mut part = self.clone();
+        part.home = None;
         if let Content::Ram(data) = &self.content {
             let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
             part.content = Content::Ram(data.slice(bytes(from - self.start), bytes(to - from)));
@@ -139,6 +149,7 @@ pub(crate) struct Piece {
     pub start: u16,
     pub sectors: u16,
     pub content: Content,
+    pub home: Option<BlockHome>,
 }
 
 impl Buffer {
@@ -187,6 +198,7 @@ impl Buffer {
                 pin: sequence,
                 batch: batch.clone(),
                 content: piece.content,
+                home: piece.home,
             };
             let (start, end) = (new.start, new.end());
             let full = self.sectors_per_block();
@@ -198,6 +210,9 @@ impl Buffer {
                 }
                 if !planted(Bug::TailPastDisplaced) {
                     new.pin = new.pin.min(old.pinned());
+                }
+                if old.home.is_some() {
+                    old.batch.overwritten(self.block_bytes);
                 }
                 bytes -= ram_bytes(&old.content) as i64;
                 for part in [old.part(0, start), old.part(end, full)].into_iter().flatten() {

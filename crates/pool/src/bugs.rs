@@ -51,11 +51,17 @@ pub enum Bug {
     ForgetMoves = 22,
     /// The read cache keeps the content of block numbers that are freed and used again.
     StaleCache = 23,
+    /// A journal extent is given out again though blocks were kept in it.
+    ReuseKeptExtent = 24,
+    /// An extent with kept blocks leaves the journal though some of its records are needed.
+    LeaveEarly = 25,
+    /// A lane writes to a fresh extent before a root that names it is durable.
+    JoinEarly = 26,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 26] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -79,6 +85,9 @@ impl Bug {
         Bug::EarlyNumberReuse,
         Bug::ForgetMoves,
         Bug::StaleCache,
+        Bug::ReuseKeptExtent,
+        Bug::LeaveEarly,
+        Bug::JoinEarly,
     ];
 }
 

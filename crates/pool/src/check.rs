@@ -11,9 +11,9 @@ use crate::{
         BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordKind, Root,
         RowHeader, SPACES, TREE_FAN_OUT, TREE_LEVELS, ThinEntry,
     },
-    journal::{read_journal, record_verifies},
-    meta::{LayerImage, ObjectKind, Operation, PageId, SegmentState, Transaction},
-    open::{Opened, open_checkpoint, read_transaction},
+    journal::{batches_of, read_journal, record_verifies},
+    meta::{LayerImage, ObjectKind, Operation, PageId, Segment, SegmentState, Stream, Transaction},
+    open::{Opened, extent_places, open_checkpoint, read_transaction},
     tree::node,
 };
 use futures_util::{StreamExt, stream};
@@ -167,7 +167,7 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
 async fn check_journal(opened: &Opened, pool: PoolId, report: &mut CheckReport) {
     let columns = &opened.io.columns;
     let (tail, next_extent) = (Sequence(opened.root.tail.get()), opened.root.next_extent.get());
-    let replay = match read_journal(columns, pool, tail, next_extent).await {
+    let replay = match read_journal(columns, pool, &extent_places(&opened.io), tail, next_extent).await {
         Ok(replay) => replay,
         Err(error) => return report.add_error("the journal", error),
     };
@@ -424,12 +424,30 @@ impl Walk<'_> {
                 self.report.add(format!("segment {id}"), "more is recorded to be written than it can hold");
                 continue;
             }
-            self.rows(id, segment.generation, segment.written_bytes).await;
+            match segment.stream {
+                Stream::Journal => self.batches(id, &segment).await,
+                _ => self.rows(id, segment.generation, segment.written_bytes).await,
+            }
         }
         for (id, live) in std::mem::take(&mut self.live) {
             let bytes = live * SECTOR_BYTES;
             self.report
                 .add(format!("segment {id}"), format!("it does not exist, yet {bytes} bytes lie in it"));
+        }
+    }
+
+    /// The batches of what has left the journal; what is still in it is read by [`check_journal`].
+    async fn batches(&mut self, id: SegmentId, segment: &Segment) {
+        if segment.state != SegmentState::Sealed {
+            return;
+        }
+        let columns = &self.opened.io.columns;
+        let pool = columns.drives()[0].label().pool;
+        let what = || format!("segment {id}, once of the journal");
+        match batches_of(columns, segment.columns[0], pool, segment.written_bytes).await {
+            Ok(Some(_)) => {}
+            Ok(None) => self.report.add(what(), "its batches do not verify; the segment cannot be cleaned"),
+            Err(error) => self.report.add_error(&what(), error),
         }
     }
 

@@ -49,6 +49,7 @@ impl Committer {
             false => pool.tail(),
         };
         pool.journal.tail_found(tail);
+        let journal_change = self.change_journal(tail).await?;
         self.catalog_taken();
         let catalog_bytes = self.write_catalog().await?;
 
@@ -71,6 +72,7 @@ impl Committer {
         }
 
         self.generation += 1;
+        self.journal_changed(journal_change);
         self.cleaned_metadata.clear();
         pool.pages.all_clean();
         self.settling.push_back((self.generation, pool.readers.current()));

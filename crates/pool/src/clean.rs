@@ -8,23 +8,36 @@ use crate::{
     bugs::{Bug, planted},
     committer::Committer,
     error::PoolError,
-    format::{BlockInfo, Location, MAX_TABLE_SEGMENTS, PAGE_BYTES, RowHeader, SEGMENTS_PER_PAGE, Space},
+    format::{
+        BlockInfo, Location, MAX_TABLE_SEGMENTS, PAGE_BYTES, RowHeader, SEGMENTS_PER_PAGE, Space, ThinEntry,
+    },
+    journal::batches_of,
     meta::{PageId, Segment, Stream},
+    tree::slot,
 };
-use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, crc32c};
+use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, VolumeId, crc32c};
 use quoin_world::Slice;
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 
 /// The most segments taken on in one step.
 const SEGMENTS: usize = 4;
 
+/// Live blocks of a segment that are read together, and where they lie.
+struct LiveBlocks {
+    range: ByteRange,
+    blocks: Vec<(u64, BlockPlace)>,
+}
+
 impl Committer {
     /// Empties some segments. False if there was none worth it or no room to move anything to.
     pub(crate) async fn clean(&mut self) -> Result<bool, PoolError> {
         let pool = self.pool.clone();
         let dense_bytes = pool.segments.dense_bytes(pool.buffer.block_bytes);
-        let most_live = dense_bytes - pool.segments.slack_bytes(pool.buffer.block_bytes);
         let free = pool.segments.usage().free_slabs;
+        let most_live = match free < pool.space.clean_below() {
+            true => dense_bytes - pool.segments.slack_bytes(pool.buffer.block_bytes),
+            false => self.next_to_nothing(),
+        };
         let mut room = free.saturating_sub(pool.space.checkpoint_slabs()) * dense_bytes * 7 / 8;
         let mut meta_room = pool.options.dirty_bytes.saturating_sub(pool.pages.dirty_bytes());
         let mut but = self.not_to_clean();
@@ -41,7 +54,7 @@ impl Committer {
             cleaned += 1;
             match segment.stream {
                 Stream::Meta | Stream::Table => self.clean_metadata(id, &segment).await?,
-                Stream::Data | Stream::Cleaned => self.clean_data(id, &segment).await?,
+                Stream::Data | Stream::Cleaned | Stream::Journal => self.clean_data(id, &segment).await?,
             }
         }
         self.committed();
@@ -89,21 +102,12 @@ impl Committer {
     async fn clean_data(&mut self, id: SegmentId, segment: &Segment) -> Result<(), PoolError> {
         let pool = self.pool.clone();
         let mut moves: Vec<(u64, BlockPlace, BlockPlace)> = Vec::new();
-        let Some(rows) = self.rows_of(id, segment).await else { return Ok(()) };
-        for (offset, row) in rows {
-            let end = offset + u64::from(row.len_bytes.get());
-            let numbers = row.contents[..row.count.get() as usize].iter().map(|n| n.get());
-            let mut live = Vec::new();
-            for number in numbers {
-                let Some(place) = pool.block(number).await? else { continue };
-                let at = place.location.offset_bytes();
-                if place.location.segment() == id && (offset..end).contains(&at) {
-                    live.push((number, place));
-                }
-            }
-            if live.is_empty() {
-                continue;
-            }
+        let groups = match segment.stream {
+            Stream::Journal => self.live_in_batches(id, segment).await?,
+            _ => self.live_in_rows(id, segment).await?,
+        };
+        for LiveBlocks { range, blocks: live } in groups {
+            let (offset, end) = (range.offset, range.end());
             let Ok(data) = pool.io.read_range(id, ByteRange::new(offset, end - offset)).await else {
                 tracing::warn!(segment = id.0, offset, "a row cannot be read: it is not cleaned");
                 self.leave_alone(id, segment);
@@ -133,6 +137,66 @@ impl Committer {
             pool.segments.release(from.location, self.generation + 1, &pool.readers);
         }
         Ok(())
+    }
+
+    /// What is live in the rows of a segment, row by row.
+    async fn live_in_rows(&mut self, id: SegmentId, segment: &Segment) -> Result<Vec<LiveBlocks>, PoolError> {
+        let mut groups = Vec::new();
+        for (offset, row) in self.rows_of(id, segment).await.unwrap_or_default() {
+            let range = ByteRange::new(offset, u64::from(row.len_bytes.get()));
+            let mut blocks = Vec::new();
+            for number in row.contents[..row.count.get() as usize].iter().map(|n| n.get()) {
+                let Some(place) = self.pool.block(number).await? else { continue };
+                let at = place.location.offset_bytes();
+                if place.location.segment() == id && (offset..range.end()).contains(&at) {
+                    blocks.push((number, place));
+                }
+            }
+            if !blocks.is_empty() {
+                groups.push(LiveBlocks { range, blocks });
+            }
+        }
+        Ok(groups)
+    }
+
+    /// What is live in a segment that was an extent of the journal, record by record. A record names no block
+    /// numbers: the thin map of its volume leads to them.
+    async fn live_in_batches(
+        &mut self,
+        id: SegmentId,
+        segment: &Segment,
+    ) -> Result<Vec<LiveBlocks>, PoolError> {
+        let pool = self.pool.clone();
+        let columns = &pool.io.columns;
+        let batches = batches_of(columns, segment.columns[0], pool.id, segment.written_bytes).await;
+        let (mut groups, mut sectors) = (Vec::new(), 0);
+        for record in batches.ok().flatten().unwrap_or_default().iter().flat_map(|b| &b.records) {
+            let volume = VolumeId(record.header.volume.get());
+            let Some(layer) = pool.layer_or_deleting(volume) else { continue };
+            let mut blocks = Vec::new();
+            for (index, offset) in record.whole_blocks(pool.buffer.block_bytes) {
+                let Some(leaf) = pool.leaf(&layer, index).await? else { continue };
+                let Some(number) = ThinEntry(leaf.get(slot(index, 0))).block() else { continue };
+                let Some(place) = pool.block(number).await? else { continue };
+                if place.location == Location::new(id, offset, pool.buffer.block_bytes as usize) {
+                    sectors += place.location.sectors();
+                    blocks.push((number, place));
+                }
+            }
+            let len = u64::from(record.header.payload_bytes.get());
+            if !blocks.is_empty() {
+                groups.push(LiveBlocks { range: ByteRange::new(record.place.offset, len), blocks });
+            }
+        }
+        if sectors != segment.live_sectors {
+            tracing::warn!(
+                segment = id.0,
+                "not all of its blocks are found by its batches: it is not cleaned"
+            );
+            self.leave_alone(id, segment);
+            groups.clear();
+        }
+        Ok(groups)
     }
 
     /// The stored bytes of a block, if they are what they must be. Damaged ones are moved as they are: their

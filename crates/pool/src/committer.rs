@@ -8,7 +8,7 @@ use crate::{
     buffer::BlockKey,
     error::PoolError,
     health::Health,
-    meta::Stream,
+    meta::{Segment, Stream},
     pool::Pool,
     rows::{Row, RowWriter},
     write::SLOW_FROM,
@@ -18,7 +18,7 @@ use futures_util::{
     future::{Either, select},
     stream,
 };
-use quoin_base::Sequence;
+use quoin_base::{SegmentId, Sequence};
 use quoin_world::{
     Event, Mutex, Nanos, OneShotSender,
     atomic::{AtomicBool, Ordering},
@@ -150,6 +150,8 @@ pub(crate) struct Committer {
     pub(crate) unread: BTreeMap<BlockKey, u32>,
     /// Segments whose pages the next checkpoint moves elsewhere.
     pub(crate) cleaned_metadata: BTreeSet<u32>,
+    /// Segments that the next checkpoint makes extents of the journal.
+    pub(crate) fresh_extents: Vec<(SegmentId, Segment)>,
     pub(crate) last_checkpoint: Nanos,
     /// How often destage waited for the cleaner in a row.
     pub(crate) yielded: u32,
@@ -193,6 +195,7 @@ impl Committer {
             uncleanable: BTreeMap::new(),
             unread: BTreeMap::new(),
             cleaned_metadata: BTreeSet::new(),
+            fresh_extents: Vec::new(),
             last_checkpoint,
             yielded: 0,
             tail_looked: last_checkpoint,
@@ -266,7 +269,7 @@ impl Committer {
             self.checkpoint().await?;
             return Ok(Step::Did);
         }
-        let cleaning = self.cleaning_is_due();
+        let cleaning = self.cleaning_is_due() || self.could_keep_more();
         let mut did = cleaning && self.clean().await?;
         if did && self.destage_yields() {
             return Ok(Step::Did);

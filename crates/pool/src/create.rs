@@ -92,7 +92,7 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
         return refuse("a pool needs at least one drive with the journal role".into());
     }
     let journal_drives = disks.iter().filter(|(_, roles)| roles.journal).count();
-    let mut data_slabs = 0;
+    let (mut data_slabs, mut journal_slabs) = (0, 0);
     for (disk, roles) in disks {
         let slabs = disk.len_bytes().saturating_sub(SLABS_START_BYTES) / u64::from(options.slab_bytes);
         let journal = if roles.journal {
@@ -108,9 +108,10 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
                 options.slab_bytes
             ));
         }
+        journal_slabs += journal;
         data_slabs += if roles.data { slabs - journal } else { 0 };
     }
-    let table_bytes = data_slabs * size_of::<SegmentEntry>() as u64;
+    let table_bytes = (data_slabs + journal_slabs) * size_of::<SegmentEntry>() as u64;
     if table_bytes > MAX_TABLE_SEGMENTS as u64 / 4 * u64::from(options.slab_bytes) {
         return refuse(format!(
             "{data_slabs} data slabs of {} bytes are more than a pool can keep count of: make the slabs larger",

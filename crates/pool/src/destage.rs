@@ -2,18 +2,23 @@
 
 use crate::{
     blocks::{BlockPlace, LOST, block_page},
-    buffer::TakenBlock,
+    buffer::{Content as Buffered, Extent, TakenBlock},
     bugs::{Bug, planted},
     committer::Committer,
     error::PoolError,
-    format::{BlockInfo, Location, ThinEntry},
+    format::{BlockInfo, Location, TREE_FAN_OUT, ThinEntry},
     layer::Layer,
+    meta::{Page, PageId},
+    read::is_zero,
     tree,
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::{Sequence, crc32c};
+use quoin_base::{Sequence, VolumeId, crc32c};
 use quoin_world::Slice;
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// Blocks composed, or pages fetched, at the same time.
 const PARALLEL: usize = 32;
@@ -42,6 +47,14 @@ struct Composed {
     content: Content,
 }
 
+/// The leaf that was changed last, to be used for the next block if that is its neighbour.
+type LastLeaf = Option<((VolumeId, u64), Arc<Page>)>;
+
+/// Names the leaf that maps a block.
+fn leaf_of(composed: &Composed) -> (VolumeId, u64) {
+    (composed.taken.key.volume, composed.taken.key.index / TREE_FAN_OUT)
+}
+
 /// A block number and what its entry will say.
 #[derive(Clone, Copy)]
 struct Placed {
@@ -61,9 +74,7 @@ impl Committer {
         }
         pool.requests.not_in_a_hurry();
         self.yielded = 0;
-        let composing: Vec<_> = taken.into_iter().map(|t| self.compose(t)).collect();
-        let composed: Vec<_> = stream::iter(composing).buffered(PARALLEL).collect().await;
-        let mut composed = composed.into_iter().collect::<Result<Vec<_>, PoolError>>()?;
+        let mut composed = self.compose_all(taken).await?;
         self.put_unread_back(&mut composed);
         if composed.is_empty() {
             return Ok(false);
@@ -77,9 +88,10 @@ impl Committer {
             pool.world.yield_now().await;
         }
         self.prefetch(&composed).await?;
+        let mut last = None;
         for (composed, place) in composed.iter().zip(&places) {
             if let Some(layer) = &composed.layer {
-                self.publish(layer, composed, *place).await?;
+                self.publish(layer, composed, *place, &mut last).await?;
             }
         }
         // The map is published: only now may a reader miss the buffer.
@@ -89,6 +101,39 @@ impl Committer {
         pool.counters.destaged_blocks.fetch_add(composed.len() as u64, Ordering::Relaxed);
         self.committed();
         Ok(true)
+    }
+
+    /// What each block becomes, in the same order. Most are in RAM as a whole: there is nothing to wait for.
+    async fn compose_all(&self, taken: Vec<TakenBlock>) -> Result<Vec<Composed>, PoolError> {
+        let mut composed = Vec::with_capacity(taken.len());
+        let mut others = Vec::new();
+        for taken in taken {
+            match self.whole(&taken) {
+                Some((layer, content)) => {
+                    composed.push(Some(Composed { taken, layer: Some(layer), content }))
+                }
+                None => {
+                    others.push((composed.len(), taken));
+                    composed.push(None);
+                }
+            }
+        }
+        let others: Vec<_> =
+            others.into_iter().map(|(i, t)| async move { (i, self.compose(t).await) }).collect();
+        let mut others = stream::iter(others).buffer_unordered(PARALLEL);
+        while let Some((i, done)) = others.next().await {
+            composed[i] = Some(done?);
+        }
+        Ok(composed.into_iter().flatten().collect())
+    }
+
+    /// What a block becomes whose whole content one record wrote and RAM holds.
+    fn whole(&self, taken: &TakenBlock) -> Option<(Arc<Layer>, Content)> {
+        let [Extent { home: Some(_), content: Buffered::Ram(data), .. }] = taken.extents.as_slice() else {
+            return None;
+        };
+        let layer = self.pool.layer(taken.key.volume).ok()?;
+        Some((layer, if is_zero(data) { Content::Unmapped } else { Content::Data(data.clone()) }))
     }
 
     async fn compose(&self, taken: TakenBlock) -> Result<Composed, PoolError> {
@@ -139,6 +184,7 @@ impl Committer {
     async fn place(&mut self, composed: &[Composed]) -> Result<Vec<Option<Placed>>, PoolError> {
         let pool = self.pool.clone();
         let mut places = Vec::with_capacity(composed.len());
+        let mut kept = 0;
         for block in composed {
             let place = match &block.content {
                 Content::Unmapped | Content::Unread => None,
@@ -148,36 +194,57 @@ impl Committer {
                 }),
                 Content::Data(data) => {
                     let number = self.take_block_number().await?;
+                    if let Some(place) = self.kept_place(&block.taken) {
+                        places.push(Some(Placed { number, place }));
+                        kept += 1;
+                        continue;
+                    }
                     let generation = self.generation + 1;
                     let location = self
                         .data_rows
                         .place(&pool.segments, number, data.len(), generation, &pool.readers)
                         .ok_or_else(out_of_slabs)?;
                     self.data_rows.push_data(data.clone());
-                    let info = BlockInfo::new(crc32c(data).0, 1, BlockInfo::STORED);
+                    let known = block.taken.extents.first().and_then(|e| e.home);
+                    let crc = known.map_or_else(|| crc32c(data).0, |home| home.crc);
+                    let info = BlockInfo::new(crc, 1, BlockInfo::STORED);
                     Some(Placed { number, place: BlockPlace { location, info } })
                 }
             };
             places.push(place);
         }
+        pool.counters.kept_blocks.fetch_add(kept, Ordering::Relaxed);
         Ok(places)
     }
 
-    /// Fetches the metadata pages that [`Committer::publish`] will want, many at a time.
+    /// Fetches the metadata pages that [`Committer::publish`] will want, many at a time: first leaves, then the
+    /// pages of the block numbers that they hold. Blocks are in order, so that those of a leaf are neighbours.
     async fn prefetch(&self, composed: &[Composed]) -> Result<(), PoolError> {
-        let fetches: Vec<_> = composed.iter().map(|c| self.prefetch_one(c)).collect();
-        stream::iter(fetches).buffer_unordered(PARALLEL).collect::<Vec<_>>().await.into_iter().collect()
-    }
-
-    async fn prefetch_one(&self, composed: &Composed) -> Result<(), PoolError> {
-        let pool = &self.pool;
-        let Some(layer) = &composed.layer else { return Ok(()) };
-        let index = composed.taken.key.index;
-        let Some(leaf) = pool.leaf(layer, index).await? else { return Ok(()) };
-        if let Some(old) = ThinEntry(leaf.get(tree::slot(index, 0))).block() {
-            pool.pages.get(block_page(old)).await?;
+        let leaves: Vec<_> =
+            composed.chunk_by(|a, b| leaf_of(a) == leaf_of(b)).map(|g| self.old_pages(g)).collect();
+        let mut leaves = stream::iter(leaves).buffer_unordered(PARALLEL);
+        let mut pages = BTreeSet::new();
+        while let Some(found) = leaves.next().await {
+            pages.extend(found?);
+        }
+        let fetches: Vec<_> = pages.into_iter().map(|page| self.pool.pages.get(page)).collect();
+        let mut fetches = stream::iter(fetches).buffer_unordered(PARALLEL);
+        while let Some(page) = fetches.next().await {
+            page?;
         }
         Ok(())
+    }
+
+    /// The pages of the numbers that blocks of one leaf have now.
+    async fn old_pages(&self, group: &[Composed]) -> Result<Vec<PageId>, PoolError> {
+        let Some(layer) = group.iter().find_map(|c| c.layer.as_ref()) else { return Ok(Vec::new()) };
+        let Some(leaf) = self.pool.leaf(layer, group[0].taken.key.index).await? else {
+            return Ok(Vec::new());
+        };
+        let number = |c: &Composed| ThinEntry(leaf.get(tree::slot(c.taken.key.index, 0))).block();
+        let mut pages: Vec<PageId> = group.iter().filter_map(number).map(block_page).collect();
+        pages.dedup();
+        Ok(pages)
     }
 
     /// Lets the map lead to what was placed, and gives up what it led to before.
@@ -186,10 +253,19 @@ impl Committer {
         layer: &Arc<Layer>,
         composed: &Composed,
         placed: Option<Placed>,
+        last: &mut LastLeaf,
     ) -> Result<(), PoolError> {
         let index = composed.taken.key.index;
+        let same = last.as_ref().filter(|(of, _)| *of == leaf_of(composed)).map(|(_, page)| page.clone());
         let leaf = match placed {
-            Some(_) => self.leaf_to_change(layer, index).await?,
+            Some(_) => {
+                let page = match same {
+                    Some(page) => page,
+                    None => self.leaf_to_change(layer, index).await?,
+                };
+                *last = Some((leaf_of(composed), page.clone()));
+                page
+            }
             None => match self.pool.leaf(layer, index).await? {
                 Some(leaf) if leaf.get(tree::slot(index, 0)) != 0 => {
                     self.leaf_to_change(layer, index).await?

@@ -26,6 +26,7 @@ mod error;
 mod format;
 mod health;
 mod journal;
+mod keep;
 mod layer;
 mod memory;
 mod meta;

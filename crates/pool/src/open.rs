@@ -10,9 +10,9 @@ use crate::{
     error::PoolError,
     format::{PAGE_BYTES, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space},
     health::Health,
-    journal::{Batch, Journal, JournalParts, JournalPlace, ReplayedRecord, read_journal},
+    journal::{Batch, ExtentPlace, Journal, JournalParts, JournalPlace, ReplayedRecord, read_journal},
     layer::Layer,
-    meta::{Catalog, CatalogImage, PageId, PageStore, SegmentTable, Transaction},
+    meta::{Catalog, CatalogImage, PageId, PageStore, Segment, SegmentTable, Transaction},
     options::PoolOptions,
     pool::{Parts, Pool},
     segment_io::SegmentIo,
@@ -20,7 +20,7 @@ use crate::{
     stats::RecoveryStats,
 };
 use futures_util::future::join_all;
-use quoin_base::{ByteRange, PoolId, SECTOR_BYTES, Sequence, VolumeId, crc32c};
+use quoin_base::{ByteRange, PoolId, SECTOR_BYTES, SegmentId, Sequence, VolumeId, crc32c};
 use quoin_drive::{Drive, raise_set};
 use quoin_stripe::Columns;
 use quoin_world::{Buf, Thread, World};
@@ -59,7 +59,8 @@ impl Pool {
         // What may be on one voter only is served only when it is on all.
         mend_roots(columns.drives(), &root).await?;
         let tail = Sequence(root.tail.get());
-        let replay = read_journal(&columns, label.pool, tail, root.next_extent.get()).await?;
+        let replay =
+            read_journal(&columns, label.pool, &extent_places(&io), tail, root.next_extent.get()).await?;
         let lanes = world.data_threads();
         let extents = replay.extents.usage().total;
         if extents < 2 * lanes as u64 + 4 {
@@ -187,6 +188,22 @@ impl Pool {
     async fn read_transaction(&self, record: &ReplayedRecord) -> Result<Transaction, PoolError> {
         read_transaction(&self.io.columns, record, self.buffer.block_bytes).await
     }
+}
+
+/// The extents of the journal. Those with blocks that destage kept leave it, and so do those beyond the number
+/// that the labels say: they came in the place of others.
+pub(crate) fn extent_places(io: &SegmentIo) -> Vec<ExtentPlace> {
+    let drives = io.columns.drives();
+    let extents = io.segments.journal(drives);
+    let nominal: usize = drives.iter().map(|d| d.label().journal_slabs as usize).sum();
+    let kept = extents.iter().filter(|(_, s)| s.live_sectors > 0).count();
+    let mut beyond = (extents.len() - kept).saturating_sub(nominal);
+    let place = |(id, segment): &(SegmentId, Segment)| {
+        let surplus = segment.live_sectors == 0 && beyond > 0;
+        beyond -= usize::from(surplus);
+        ExtentPlace { id: *id, column: segment.columns[0], leaves: segment.live_sectors > 0 || surplus }
+    };
+    extents.iter().map(place).collect()
 }
 
 /// The catalog transaction that a record carries.

@@ -60,6 +60,9 @@ pub struct PoolOptions {
     pub destage_after: Duration,
     /// How old the last checkpoint gets, when there is anything to checkpoint.
     pub checkpoint_after: Duration,
+    /// How many hundredths of a journal extent must be the newest content of whole blocks for them to stay where
+    /// the journal put them; above 100: they never do.
+    pub keep_from_percent: u64,
 }
 
 impl Default for PoolOptions {
@@ -71,6 +74,7 @@ impl Default for PoolOptions {
             cache_bytes: 256 * MIB,
             destage_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(30),
+            keep_from_percent: 60,
         }
     }
 }

@@ -168,6 +168,13 @@ impl Pool {
         self.layers.read().get(&volume).cloned().ok_or(PoolError::NoSuchVolume(volume))
     }
 
+    /// The layer of a volume that is there or being deleted.
+    pub(crate) fn layer_or_deleting(&self, volume: VolumeId) -> Option<Arc<Layer>> {
+        let deleting = self.deleting.lock();
+        let layer = self.layers.read().get(&volume).cloned();
+        layer.or_else(|| deleting.iter().find(|l| l.volume == volume).cloned())
+    }
+
     /// Makes the changes of a transaction, all or none, hardened on return. Transactions take effect in the
     /// order in which they return.
     pub async fn commit(&self, transaction: Transaction) -> Result<(), PoolError> {
@@ -213,14 +220,14 @@ impl Pool {
         payload.as_mut_slice()[..bytes.len()].copy_from_slice(bytes);
         let payload = payload.into_slice();
         let lane = self.journal.lane(&*self.world);
-        let batch = lane.append(payload.len(), 1, |_| {
+        let batch = lane.append(payload.len(), 1, |_, _| {
             let mut header: RecordHeader = zeroed();
             header.sequence = self.journal.take_sequence().0.into();
             header.kind = RecordKind::Catalog as u8;
             header.sector = (bytes.len() as u64).into();
             header.payload_bytes = (payload.len() as u32).into();
             let crcs = payload.chunks(self.buffer.block_bytes as usize).map(|c| crc32c(c).0).collect();
-            Ok::<_, PoolError>(Entry { header, crcs, payload: vec![payload.clone()] })
+            Ok::<_, PoolError>(Entry { header, crcs, payload: vec![payload.clone()], whole_bytes: 0 })
         })?;
         self.journal.hardened(&batch).await
     }

@@ -16,6 +16,7 @@ pub(crate) struct Counters {
     pub refused_full: AtomicU64,
     pub commits: AtomicU64,
     pub destaged_blocks: AtomicU64,
+    pub kept_blocks: AtomicU64,
     pub destaged_bytes: AtomicU64,
     pub cleaned_bytes: AtomicU64,
     pub cleaned_meta_segments: AtomicU64,
@@ -105,6 +106,10 @@ pub struct PoolStats {
     pub longest_write: Duration,
     /// Blocks destaged.
     pub destaged_blocks: u64,
+    /// Those of them that stay where the journal put them.
+    pub kept_blocks: u64,
+    /// Host data in them.
+    pub kept_bytes: u64,
     /// Written to segments by destage.
     pub destaged_bytes: u64,
     /// Written to segments by the cleaner.
@@ -174,6 +179,8 @@ impl Pool {
             stalls_for_hardening: stalls.hardening,
             longest_write: stalls.longest,
             destaged_blocks: get(&c.destaged_blocks),
+            kept_blocks: get(&c.kept_blocks),
+            kept_bytes: get(&c.kept_blocks) * self.buffer.block_bytes,
             destaged_bytes: get(&c.destaged_bytes),
             cleaned_bytes: get(&c.cleaned_bytes),
             checkpoints: get(&c.checkpoints),

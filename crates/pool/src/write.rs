@@ -1,7 +1,7 @@
 //! Writing and unmapping: admission, the journal record and the buffer entry, then the wait until hardened.
 
 use crate::{
-    buffer::{BlockKey, Content, Piece, REGION_BYTES},
+    buffer::{BlockHome, BlockKey, Content, Piece, REGION_BYTES},
     bugs::{Bug, planted},
     error::PoolError,
     format::{RecordHeader, RecordKind, zeroed},
@@ -204,7 +204,7 @@ impl Pool {
         crcs: &[u32],
     ) -> Result<Arc<Batch>, Refusal> {
         let lane = self.journal.lane(&*self.world);
-        lane.append(range.len as usize, slices.len(), |batch| {
+        lane.append(range.len as usize, slices.len(), |batch, payload_offset| {
             let mut shard = self.buffer.shard(pieces[0].0);
             if layer.is_deleted() {
                 return Err(Refusal::Error(PoolError::NoSuchVolume(layer.volume)));
@@ -219,23 +219,31 @@ impl Pool {
                 }
             }
             let sequence = self.journal.take_sequence();
-            let inserted = pieces.iter().map(|(key, start, data)| Piece {
-                key: *key,
-                start: *start,
-                sectors: (data.len() as u64 / SECTOR_BYTES) as u16,
-                content: Content::Ram(data.clone()),
+            let (mut at, mut whole_bytes) = (payload_offset, 0);
+            let inserted = pieces.iter().zip(crcs).map(|((key, start, data), crc)| {
+                let whole = data.len() as u64 == self.buffer.block_bytes;
+                let home = BlockHome { payload_offset: at, crc: *crc };
+                whole_bytes += if whole { data.len() as u64 } else { 0 };
+                at += data.len() as u32;
+                Piece {
+                    key: *key,
+                    start: *start,
+                    sectors: (data.len() as u64 / SECTOR_BYTES) as u16,
+                    content: Content::Ram(data.clone()),
+                    home: whole.then_some(home),
+                }
             });
             self.buffer.insert(&mut shard, sequence, batch, inserted);
             let mut header = record(layer, range, RecordKind::Write);
             header.sequence = sequence.0.into();
             header.payload_bytes = (range.len as u32).into();
-            Ok(Entry { header, crcs: crcs.to_vec(), payload: slices.to_vec() })
+            Ok(Entry { header, crcs: crcs.to_vec(), payload: slices.to_vec(), whole_bytes })
         })
     }
 
     fn append_unmap(&self, layer: &Arc<Layer>, range: ByteRange) -> Result<Arc<Batch>, PoolError> {
         let lane = self.journal.lane(&*self.world);
-        lane.append(0, 0, |batch| {
+        lane.append(0, 0, |batch, _| {
             let key = BlockKey { volume: layer.volume, index: range.offset / self.buffer.block_bytes };
             let mut shard = self.buffer.shard(key);
             if layer.is_deleted() {
@@ -245,7 +253,7 @@ impl Pool {
             self.buffer.insert(&mut shard, sequence, batch, self.zero_pieces(layer.volume, range));
             let mut header = record(layer, range, RecordKind::Unmap);
             header.sequence = sequence.0.into();
-            Ok(Entry { header, crcs: Vec::new(), payload: Vec::new() })
+            Ok(Entry { header, crcs: Vec::new(), payload: Vec::new(), whole_bytes: 0 })
         })
     }
 
@@ -257,6 +265,7 @@ impl Pool {
             start: (piece.offset % block_bytes / SECTOR_BYTES) as u16,
             sectors: (piece.len / SECTOR_BYTES) as u16,
             content: Content::Zero,
+            home: None,
         })
     }
 

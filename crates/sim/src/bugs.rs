@@ -27,6 +27,7 @@ pub fn named(name: &str) -> Option<Bug> {
 /// Several times what it takes today: which seeds find a bug changes with every change of the engine.
 fn within(bug: Bug) -> u64 {
     match bug {
+        Bug::ReuseKeptExtent | Bug::LeaveEarly | Bug::JoinEarly => 400,
         Bug::EarlySegmentReuse | Bug::SkipReadVerify | Bug::ReplayTorn | Bug::SkipRecoveryFlush => 400,
         Bug::TailPastDisplaced => 1000,
         Bug::SameRootSlot | Bug::EarlyExtentReuse | Bug::EarlyNumberReuse => 1500,

@@ -182,7 +182,7 @@ impl Scenario {
         let journal_drives = if one_journal { 1 } else { count as u64 };
         let journal_slabs = LEAST_EXTENTS.div_ceil(journal_drives) + rng.random_range(0..=2);
         let journal_bytes = journal_slabs * SLAB_BYTES;
-        let data_slabs = log_uniform(&mut rng, 28, if load == Load::Full { 48 } else { 72 });
+        let data_slabs = log_uniform(&mut rng, 28, if load == Load::Full { 56 } else { 112 });
         let drives = (0..count)
             .map(|i| {
                 let journal = i == 0 || !one_journal;
@@ -206,6 +206,8 @@ impl Scenario {
             cache_bytes: cache_bytes(seed),
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),
+            // Lies are told about what is not of the journal: it must not change its place.
+            keep_from_percent: if faults == Faults::Silent { 101 } else { pick(&mut rng, &[0, 10, 40, 101]) },
         };
         let slow_drive = (faults == Faults::Slow).then(|| rng.random_range(0..count));
         let clients = rng.random_range(1..=5);

@@ -78,6 +78,8 @@ totals! {
     checks,
     /// Blocks destaged.
     destaged_blocks,
+    /// Blocks that stayed where the journal put them.
+    kept_blocks,
     /// Checkpoints made.
     checkpoints,
     /// Bytes the cleaner moved.
@@ -104,6 +106,7 @@ impl Totals {
     pub(crate) fn add_pool(&mut self, stats: &PoolStats) {
         self.throttled += stats.throttled_writes;
         self.destaged_blocks += stats.destaged_blocks;
+        self.kept_blocks += stats.kept_blocks;
         self.checkpoints += stats.checkpoints;
         self.cleaned_bytes += stats.cleaned_bytes;
         self.journal_wraps += stats.journal_wraps;

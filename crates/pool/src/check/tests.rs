@@ -151,14 +151,17 @@ fn a_damaged_block_is_named() {
 }
 
 #[test]
-fn a_damaged_row_head_is_named() {
+fn a_damaged_row_or_extent_head_is_named() {
     let rig = Rig::new();
     let opened = rig.opened();
     for (id, segment) in opened.io.segments.all() {
         if segment.written_bytes > 0 {
             let rig = Rig::new();
             rig.damage(&opened, Location::new(id, 0, PAGE_BYTES));
-            rig.names(&format!("the row at 0 of segment {id}"));
+            rig.names(&match segment.stream {
+                Stream::Journal => format!("segment {id}, once of the journal"),
+                _ => format!("the row at 0 of segment {id}"),
+            });
         }
     }
 }

@@ -1,8 +1,37 @@
-//! Which journal extents are free, and which records the others hold.
+//! Which journal extents there are, which are free, and which records the others hold.
+//!
+//! An extent is a segment of the stream [`Stream::Journal`](crate::meta::Stream::Journal). Its life:
+//! free, open (a lane appends to it), closed; then free again once every record in it is below the tail of a
+//! durable root. If destage kept blocks where their records had put them, it leaves the journal instead, and the
+//! segment that was taken in its place has joined.
 
-use quoin_base::Sequence;
+use super::Batch;
+use crate::bugs::{Bug, planted};
+use quoin_base::{SegmentId, Sequence};
 use quoin_stripe::Column;
-use std::collections::VecDeque;
+use quoin_world::atomic::{AtomicU64, Ordering};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+/// How much of an extent is host data in whole blocks, and how much of that was overwritten before destage.
+#[derive(Default)]
+pub(crate) struct ExtentUse {
+    pub whole_bytes: AtomicU64,
+    pub dead_bytes: AtomicU64,
+}
+
+/// What becomes of the blocks that an extent holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Not decided yet: destage has met none of them.
+    Open,
+    /// They stay where they are, and the extent leaves the journal.
+    Kept,
+    /// They are written to rows, and the extent is used again.
+    Copied,
+}
 
 struct Extent {
     column: Column,
@@ -12,11 +41,15 @@ struct Extent {
     last: Sequence,
     /// True while a lane may still append to it.
     open: bool,
+    /// Where its batches end.
+    end_bytes: u64,
+    fate: Fate,
+    usage: Arc<ExtentUse>,
 }
 
 pub(crate) struct Extents {
-    all: Vec<Extent>,
-    free: VecDeque<usize>,
+    all: BTreeMap<SegmentId, Extent>,
+    free: VecDeque<SegmentId>,
     next_number: u64,
     taken: u64,
 }
@@ -32,47 +65,83 @@ pub(crate) struct JournalUse {
 
 /// An extent a lane appends to.
 pub(crate) struct TakenExtent {
-    pub index: usize,
+    pub id: SegmentId,
     pub column: Column,
     pub number: u64,
+    pub usage: Arc<ExtentUse>,
+}
+
+/// An extent as it is found when the pool is opened.
+pub(crate) struct FoundExtent {
+    pub id: SegmentId,
+    pub column: Column,
+    /// Number and last record, if it holds any that is needed.
+    pub held: Option<(u64, Sequence)>,
+    /// Where its batches end.
+    pub end_bytes: u64,
+    /// The block table leads to it, or there are more extents than there should be.
+    pub leaves: bool,
 }
 
 impl Extents {
-    /// All free, but for those in `held`: number and last record by position in `columns`.
-    pub(crate) fn new(columns: Vec<Column>, held: &[Option<(u64, Sequence)>], next_number: u64) -> Self {
-        let all: Vec<Extent> = columns
-            .into_iter()
-            .zip(held)
-            .map(|(column, held)| {
-                let (number, last) = held.unwrap_or((0, Sequence(0)));
-                Extent { column, number, last, open: false }
-            })
-            .collect();
-        let mut free: Vec<usize> = (0..all.len()).filter(|&i| all[i].number == 0).collect();
-        // Neighbours in this order lie on different drives, so that lanes and laps spread over all.
-        free.sort_by_key(|&i| (all[i].column.slab, all[i].column.drive));
-        Self { all, free: free.into(), next_number, taken: 0 }
+    /// All free, but for those that are held or leave.
+    pub(crate) fn new(found: Vec<FoundExtent>, next_number: u64) -> Self {
+        let mut extents = Self { all: BTreeMap::new(), free: VecDeque::new(), next_number, taken: 0 };
+        for FoundExtent { id, column, held, end_bytes, leaves } in found {
+            let (number, last) = held.unwrap_or((u64::from(leaves), Sequence(0)));
+            let fate = if leaves { Fate::Kept } else { Fate::Copied };
+            let extent = Extent { column, number, last, open: false, end_bytes, fate, usage: Arc::default() };
+            extents.all.insert(id, extent);
+        }
+        extents.free = extents.all.iter().filter(|(_, e)| e.number == 0).map(|(id, _)| *id).collect();
+        extents
     }
 
     pub(crate) fn take(&mut self) -> Option<TakenExtent> {
-        let index = self.free.pop_front()?;
-        let extent = &mut self.all[index];
-        extent.number = self.next_number;
-        extent.last = Sequence(0);
-        extent.open = true;
+        let id = self.free.pop_front()?;
+        let extent = self.all.get_mut(&id)?;
+        *extent = Extent {
+            column: extent.column,
+            number: self.next_number,
+            last: Sequence(0),
+            open: true,
+            end_bytes: 0,
+            fate: Fate::Open,
+            usage: Arc::default(),
+        };
         self.next_number += 1;
         self.taken += 1;
-        Some(TakenExtent { index, column: extent.column, number: extent.number })
+        Some(TakenExtent { id, column: extent.column, number: extent.number, usage: extent.usage.clone() })
     }
 
     /// Notes that records up to `last` are about to be written to the extent.
-    pub(crate) fn wrote(&mut self, index: usize, last: Sequence) {
-        let extent = &mut self.all[index];
-        extent.last = extent.last.max(last);
+    pub(crate) fn wrote(&mut self, id: SegmentId, last: Sequence) {
+        if let Some(extent) = self.all.get_mut(&id) {
+            extent.last = extent.last.max(last);
+        }
     }
 
-    pub(crate) fn close(&mut self, index: usize) {
-        self.all[index].open = false;
+    /// Notes that nothing more is written to the extent, whose batches end at `end_bytes`.
+    pub(crate) fn close(&mut self, id: SegmentId, end_bytes: u64) {
+        if let Some(extent) = self.all.get_mut(&id) {
+            (extent.open, extent.end_bytes) = (false, end_bytes);
+        }
+    }
+
+    /// What becomes of the blocks in the extent; `None` if that is open, and cannot be decided yet either, for a
+    /// lane still adds to it. Beside it, how many bytes in it are still the newest content of whole blocks.
+    pub(crate) fn fate(&self, id: SegmentId) -> Option<(Fate, u64)> {
+        let Some(extent) = self.all.get(&id) else { return Some((Fate::Copied, 0)) };
+        let whole = extent.usage.whole_bytes.load(Ordering::Relaxed);
+        let live = whole.saturating_sub(extent.usage.dead_bytes.load(Ordering::Relaxed));
+        (extent.fate != Fate::Open || !extent.open).then_some((extent.fate, live))
+    }
+
+    /// Decides what becomes of the blocks in the extent, until it is given out again.
+    pub(crate) fn decide(&mut self, id: SegmentId, fate: Fate) {
+        if let Some(extent) = self.all.get_mut(&id) {
+            extent.fate = fate;
+        }
     }
 
     fn is_obsolete(extent: &Extent, tail: Sequence) -> bool {
@@ -80,14 +149,40 @@ impl Extents {
     }
 
     pub(crate) fn freed_by(&self, tail: Sequence) -> u64 {
-        self.all.iter().filter(|e| Self::is_obsolete(e, tail)).count() as u64
+        self.all.values().filter(|e| Self::is_obsolete(e, tail)).count() as u64
+    }
+
+    /// The extents that a root with this tail finds no longer in the journal, and where their batches end.
+    pub(crate) fn leaving(&self, tail: Sequence) -> Vec<(SegmentId, u64)> {
+        let leaves = |e: &Extent| {
+            let early = planted(Bug::LeaveEarly) && !e.open;
+            let kept = e.fate == Fate::Kept && !planted(Bug::ReuseKeptExtent);
+            kept && (Self::is_obsolete(e, tail) || early)
+        };
+        self.all.iter().filter(|(_, e)| leaves(e)).map(|(id, e)| (*id, e.end_bytes)).collect()
+    }
+
+    pub(crate) fn leave(&mut self, id: SegmentId) {
+        self.all.remove(&id);
+    }
+
+    pub(crate) fn join(&mut self, id: SegmentId, column: Column) {
+        let (last, usage) = (Sequence(0), Arc::default());
+        let extent = Extent { column, number: 0, last, open: false, end_bytes: 0, fate: Fate::Copied, usage };
+        self.all.insert(id, extent);
+        match planted(Bug::JoinEarly) {
+            true => self.free.push_front(id),
+            false => self.free.push_back(id),
+        }
     }
 
     pub(crate) fn free_below(&mut self, tail: Sequence) {
-        for (index, extent) in self.all.iter_mut().enumerate() {
-            if Self::is_obsolete(extent, tail) {
+        for (id, extent) in &mut self.all {
+            let reused = extent.fate != Fate::Kept || planted(Bug::ReuseKeptExtent);
+            if reused && Self::is_obsolete(extent, tail) {
                 extent.number = 0;
-                self.free.push_back(index);
+                extent.fate = Fate::Copied;
+                self.free.push_back(*id);
             }
         }
     }
@@ -99,5 +194,22 @@ impl Extents {
 
     pub(crate) fn next_number(&self) -> u64 {
         self.next_number
+    }
+}
+
+/// Where the payload of a batch lies, once it is hardened.
+pub(crate) struct BatchPlace {
+    pub segment: SegmentId,
+    /// Of the first byte of the payload in the segment's data.
+    pub payload_offset: u64,
+    pub usage: Arc<ExtentUse>,
+}
+
+impl Batch {
+    /// Notes that so many bytes of whole blocks in it are not the newest content any more.
+    pub(crate) fn overwritten(&self, bytes: u64) {
+        if let Some(place) = self.place() {
+            place.usage.dead_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! A lane: records of one data thread, gathered into batches and written one batch at a time.
 
-use super::{Journal, extents::TakenExtent};
+use super::{
+    Journal,
+    extents::{BatchPlace, TakenExtent},
+};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
@@ -13,7 +16,10 @@ use quoin_world::{
     Buf, Event, Mutex, Slice,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+};
 use zerocopy::{
     IntoBytes,
     little_endian::{U16, U32, U64},
@@ -38,6 +44,7 @@ const FAILED: u8 = 2;
 #[derive(Default)]
 pub(crate) struct Batch {
     state: AtomicU8,
+    place: OnceLock<BatchPlace>,
     done: Event,
 }
 
@@ -50,11 +57,16 @@ impl std::fmt::Debug for Batch {
 impl Batch {
     /// One whose records were read back from the journal.
     pub(crate) fn recovered() -> Arc<Self> {
-        Arc::new(Self { state: AtomicU8::new(HARDENED), done: Event::new() })
+        Arc::new(Self { state: AtomicU8::new(HARDENED), ..Self::default() })
     }
 
     pub(crate) fn is_hardened(&self) -> bool {
         self.state.load(Ordering::Acquire) == HARDENED
+    }
+
+    /// Where its payload lies; `None` before it is hardened, and if it was read back from the journal.
+    pub(crate) fn place(&self) -> Option<&BatchPlace> {
+        self.place.get()
     }
 
     /// True once hardened, false once that has failed.
@@ -79,12 +91,15 @@ pub(crate) struct Entry {
     pub header: RecordHeader,
     pub crcs: Vec<u32>,
     pub payload: Vec<Slice>,
+    /// Bytes of the payload that are whole pool blocks.
+    pub whole_bytes: u64,
 }
 
 struct OpenBatch {
     batch: Arc<Batch>,
     entries: Vec<Entry>,
     bytes: usize,
+    payload_bytes: usize,
     slices: usize,
 }
 
@@ -114,13 +129,14 @@ impl Lane {
         }
     }
 
-    /// Appends the record `make` returns. `make` runs under the lane's lock with the batch it will be in;
-    /// if it fails nothing is appended. `bytes` and `slices` are those of the payload.
+    /// Appends the record `make` returns. `make` runs under the lane's lock with the batch it will be in and the
+    /// byte of the batch's payload at which its own begins; if it fails nothing is appended. `bytes` and `slices`
+    /// are those of the payload.
     pub(crate) fn append<E>(
         &self,
         bytes: usize,
         slices: usize,
-        make: impl FnOnce(&Arc<Batch>) -> Result<Entry, E>,
+        make: impl FnOnce(&Arc<Batch>, u32) -> Result<Entry, E>,
     ) -> Result<Arc<Batch>, E> {
         let batch = {
             let mut queue = self.queue.lock();
@@ -129,12 +145,14 @@ impl Lane {
             });
             if !fits {
                 let batch = Arc::new(Batch::default());
-                queue.push_back(OpenBatch { batch, entries: Vec::new(), bytes: 0, slices: 0 });
+                let entries = Vec::new();
+                queue.push_back(OpenBatch { batch, entries, bytes: 0, payload_bytes: 0, slices: 0 });
             }
             let Some(open) = queue.back_mut() else { unreachable!("a batch was just made sure of") };
-            let entry = make(&open.batch)?;
+            let entry = make(&open.batch, open.payload_bytes as u32)?;
             self.queued.fetch_add(queued_bytes(&entry), Ordering::Relaxed);
             open.bytes += bytes + size_of::<RecordHeader>() + 4 * entry.crcs.len();
+            open.payload_bytes += bytes;
             open.slices += slices;
             open.entries.push(entry);
             open.batch.clone()
@@ -190,7 +208,7 @@ impl Journal {
             if planted(Bug::EarlyAcknowledge) {
                 open.batch.resolve(HARDENED);
             }
-            let outcome = self.write_batch(lane, &mut position, &open.entries).await;
+            let outcome = self.write_batch(lane, &mut position, &open).await;
             let written = open.entries.iter().map(queued_bytes).sum();
             self.queued.fetch_sub(written, Ordering::Relaxed);
             self.progress.notify();
@@ -206,7 +224,7 @@ impl Journal {
             open.batch.resolve(FAILED);
         }
         if let Some(position) = position {
-            self.extents.lock().close(position.extent.index);
+            self.extents.lock().close(position.extent.id, position.offset);
         }
         lane.stopped.store(true, Ordering::Release);
         lane.has_stopped.notify();
@@ -216,8 +234,9 @@ impl Journal {
         &self,
         lane: &Lane,
         position: &mut Option<Position>,
-        entries: &[Entry],
+        open: &OpenBatch,
     ) -> Result<(), PoolError> {
+        let entries = open.entries.as_slice();
         let (meta_bytes, total_bytes) = sizes(entries);
         let fits = position.as_ref().is_some_and(|p| p.offset + total_bytes as u64 <= self.slab_bytes);
         if !fits {
@@ -226,7 +245,7 @@ impl Journal {
         let Some(at) = position.as_mut() else { unreachable!("an extent was just taken") };
         let last = entries.iter().map(|e| Sequence(e.header.sequence.get())).max().unwrap_or_default();
         // Before the write: a record that may be on the drive must keep its extent.
-        self.extents.lock().wrote(at.extent.index, last);
+        self.extents.lock().wrote(at.extent.id, last);
 
         let (meta, meta_crc) = self.encode(lane, at, entries, meta_bytes, total_bytes);
         let mut data = Vec::with_capacity(entries.len() + 3);
@@ -251,6 +270,10 @@ impl Journal {
         let durable = !planted(Bug::SkipJournalFlush);
         drive.write_slab(at.extent.column.slab, offset, data, durable).await?;
 
+        let usage = at.extent.usage.clone();
+        usage.whole_bytes.fetch_add(entries.iter().map(|e| e.whole_bytes).sum(), Ordering::Relaxed);
+        let payload_offset = at.offset + meta_bytes.next_multiple_of(PAGE_BYTES) as u64;
+        let _ = open.batch.place.set(BatchPlace { segment: at.extent.id, payload_offset, usage });
         at.offset += total_bytes as u64;
         at.batches += 1;
         at.last = at.last.max(last);
@@ -263,7 +286,7 @@ impl Journal {
     /// Closes the extent at hand and takes another, waiting for one to come free.
     async fn next_extent_for(&self, lane: &Lane, full: Option<Position>) -> Result<Position, PoolError> {
         if let Some(full) = &full {
-            self.extents.lock().close(full.extent.index);
+            self.extents.lock().close(full.extent.id, full.offset);
         }
         let extent = self
             .freed

@@ -5,17 +5,21 @@
 //!    hardened: a lane has one batch in flight, and a new one opens meanwhile.
 //! 2. Sequences are taken under the write buffer's shard locks, so that order in the buffer, order of
 //!    sequences and order of replay are one.
-//! 3. An extent is given out again only when every record in it is below the tail of a durable root.
-//! 4. A batch names its extent's number, which is never used twice: what is left of an earlier lap is not
+//! 3. An extent is given out again only when every record in it is below the tail of a durable root, and nothing
+//!    the block table leads to lies in it. One with such blocks leaves the journal instead.
+//! 4. An extent is written to only if the last durable root names it.
+//! 5. A batch names its extent's number, which is never used twice: what is left of an earlier lap is not
 //!    mistaken for a record.
 
 mod extents;
 mod lane;
 mod replay;
 
-pub(crate) use extents::{Extents, JournalUse};
+pub(crate) use extents::{Extents, Fate, JournalUse};
 pub(crate) use lane::{Batch, Entry, Lane};
-pub(crate) use replay::{JournalPlace, ReplayedRecord, read_journal, record_verifies};
+pub(crate) use replay::{
+    ExtentPlace, JournalPlace, ReplayedRecord, batches_of, read_journal, record_verifies,
+};
 
 use crate::{
     bugs::{Bug, planted},
@@ -23,8 +27,8 @@ use crate::{
     format::PAGE_BYTES,
     health::Health,
 };
-use quoin_base::{Epoch, PoolId, Sequence};
-use quoin_stripe::Columns;
+use quoin_base::{Epoch, PoolId, SegmentId, Sequence};
+use quoin_stripe::{Column, Columns};
 use quoin_world::{
     Event, Mutex, Thread, World,
     atomic::{AtomicU64, Ordering},
@@ -158,6 +162,32 @@ impl Journal {
     /// Lets extents whose records are all below `tail` be used again. The root that says so is durable.
     pub(crate) fn trim(&self, tail: Sequence) {
         self.extents.lock().free_below(tail);
+        self.freed.notify();
+    }
+
+    /// What becomes of the blocks in an extent: see [`Extents::fate`].
+    pub(crate) fn fate(&self, id: SegmentId) -> Option<(Fate, u64)> {
+        self.extents.lock().fate(id)
+    }
+
+    /// Decides what becomes of the blocks in an extent.
+    pub(crate) fn decide(&self, id: SegmentId, fate: Fate) {
+        self.extents.lock().decide(id, fate);
+    }
+
+    /// The extents that a root with this tail finds no longer in the journal, and where their batches end.
+    pub(crate) fn leaving(&self, tail: Sequence) -> Vec<(SegmentId, u64)> {
+        self.extents.lock().leaving(tail)
+    }
+
+    /// Lets go of an extent that the durable root finds no longer in the journal.
+    pub(crate) fn leave(&self, id: SegmentId) {
+        self.extents.lock().leave(id);
+    }
+
+    /// Takes on an extent that the durable root finds in the journal. Its first pages are zero.
+    pub(crate) fn join(&self, id: SegmentId, column: Column) {
+        self.extents.lock().join(id, column);
         self.freed.notify();
     }
 

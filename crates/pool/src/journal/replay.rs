@@ -5,14 +5,14 @@
 //! never acknowledged and is dropped whole. Anything else that does not verify is damage to records that were
 //! acknowledged, and is reported, never skipped.
 
-use super::extents::Extents;
+use super::extents::{Extents, FoundExtent};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{BATCH_MAGIC, BatchHeader, ExtentHeader, PAGE_BYTES, RecordHeader},
+    format::{BATCH_MAGIC, BatchHeader, ExtentHeader, PAGE_BYTES, RecordHeader, RecordKind},
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::{PoolId, Sequence, crc32c};
+use quoin_base::{ByteRange, PoolId, SECTOR_BYTES, SegmentId, Sequence, crc32c};
 use quoin_drive::Drive;
 use quoin_stripe::{Column, Columns};
 use std::{collections::BTreeMap, sync::Arc};
@@ -37,6 +37,28 @@ pub(crate) struct ReplayedRecord {
     pub place: JournalPlace,
 }
 
+/// An extent to look into.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExtentPlace {
+    pub id: SegmentId,
+    pub column: Column,
+    /// It is to leave the journal once nothing in it is needed for recovery.
+    pub leaves: bool,
+}
+
+impl ReplayedRecord {
+    /// The blocks of its volume that its payload holds wholly, and where each lies in the extent.
+    pub(crate) fn whole_blocks(&self, block_bytes: u64) -> impl Iterator<Item = (u64, u64)> {
+        let write = self.header.kind == RecordKind::Write as u8;
+        let first = self.header.sector.get() * SECTOR_BYTES;
+        let len = if write { u64::from(self.header.payload_bytes.get()) } else { 0 };
+        let at = self.place.offset;
+        let pieces =
+            ByteRange::new(first, len).split(block_bytes).filter(move |piece| piece.len == block_bytes);
+        pieces.map(move |piece| (piece.offset / block_bytes, at + (piece.offset - first)))
+    }
+}
+
 /// What the journal holds.
 pub(crate) struct Replay {
     /// Records from the tail on, in order.
@@ -54,32 +76,31 @@ struct ExtentContent {
     batches: u32,
     last: Sequence,
     torn: bool,
+    /// Where its batches end.
+    end_bytes: u64,
 }
 
-/// Reads every record from `tail` on.
+/// Reads every record from `tail` on that the extents at these places hold.
 pub(crate) async fn read_journal(
     columns: &Columns,
     pool: PoolId,
+    places: &[ExtentPlace],
     tail: Sequence,
     next_extent: u64,
 ) -> Result<Replay, PoolError> {
-    let places: Vec<Column> = columns
-        .drives()
-        .iter()
-        .flat_map(|drive| {
-            let label = drive.label();
-            (0..label.journal_slabs).map(move |slab| Column { drive: label.index, slab })
-        })
-        .collect();
-    let reads: Vec<_> = places.iter().map(|place| read_extent(columns, *place, pool, tail)).collect();
+    let reads: Vec<_> = places.iter().map(|place| read_extent(columns, place.column, pool, tail)).collect();
     let contents: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
     let contents = contents.into_iter().collect::<Result<Vec<_>, _>>()?;
     check_chains(&contents, tail)?;
 
-    let held: Vec<_> = contents
-        .iter()
-        .map(|c| c.as_ref().filter(|c| c.last >= tail).map(|c| (c.header.number.get(), c.last)))
-        .collect();
+    let found = places.iter().zip(&contents).map(|(place, content)| FoundExtent {
+        id: place.id,
+        column: place.column,
+        held: content.as_ref().filter(|c| c.last >= tail).map(|c| (c.header.number.get(), c.last)),
+        end_bytes: content.as_ref().map_or(0, |c| c.end_bytes),
+        leaves: place.leaves,
+    });
+    let found: Vec<_> = found.collect();
     let numbers = contents.iter().flatten().map(|c| c.header.number.get() + 1);
     let next_number = numbers.max().unwrap_or(1).max(next_extent);
     let batches = contents.iter().flatten().map(|c| u64::from(c.batches)).sum();
@@ -89,7 +110,7 @@ pub(crate) async fn read_journal(
     let last = records.last().map_or(0, |r| r.header.sequence.get());
     Ok(Replay {
         records,
-        extents: Extents::new(places, &held, next_number),
+        extents: Extents::new(found, next_number),
         // Clear of any sequence that a torn, dropped batch may have held.
         next_sequence: Sequence(last.max(tail.0) + (1 << 20)),
         batches,
@@ -147,8 +168,14 @@ async fn read_extent(
         };
     };
     let cursor = Cursor { drive, place, number: header.number.get(), tag: header.crc.get(), slab_bytes };
-    let mut content =
-        ExtentContent { header, records: Vec::new(), batches: 0, last: Sequence(0), torn: false };
+    let mut content = ExtentContent {
+        header,
+        records: Vec::new(),
+        batches: 0,
+        last: Sequence(0),
+        torn: false,
+        end_bytes: 0,
+    };
     let mut at = PAGE_BYTES as u64;
     let mut previous_crc = header.crc.get() as u32;
     // The batch last found: its payload is verified once it turns out to be the last.
@@ -177,6 +204,7 @@ async fn read_extent(
             content.torn = true;
         }
     }
+    content.end_bytes = at;
     cursor.refuse_batches_beyond(at, content.batches, tail).await?;
     content.last = Sequence(content.records.iter().map(|r| r.header.sequence.get()).max().unwrap_or(0));
     content.records.retain(|r| r.header.sequence.get() >= tail.0);
@@ -208,9 +236,35 @@ async fn damaged_header(
     Ok(needed && batches > 1)
 }
 
-struct FoundBatch {
+/// A batch whose headers verify.
+pub(crate) struct FoundBatch {
     header: BatchHeader,
-    records: Vec<ReplayedRecord>,
+    pub records: Vec<ReplayedRecord>,
+}
+
+/// The batches of an extent that has left the journal, whose last ends at `end_bytes`. `None` if they cannot be
+/// followed to there.
+pub(crate) async fn batches_of(
+    columns: &Columns,
+    place: Column,
+    pool: PoolId,
+    end_bytes: u64,
+) -> Result<Option<Vec<FoundBatch>>, PoolError> {
+    let drive = columns.drive(place.drive)?;
+    let slab_bytes = u64::from(drive.label().slab_bytes);
+    let first = drive.read_slab(place.slab, 0, PAGE_BYTES).await?;
+    let Some(header) = ExtentHeader::parse(&first).filter(|h| h.pool == *pool.0.as_bytes()) else {
+        return Ok(None);
+    };
+    let cursor = Cursor { drive, place, number: header.number.get(), tag: header.crc.get(), slab_bytes };
+    let (mut at, mut batches) = (PAGE_BYTES as u64, Vec::new());
+    while at < end_bytes {
+        let batch = cursor.batch_at(at).await?;
+        let Some(batch) = batch.filter(|b| cursor.owns(&b.header)) else { return Ok(None) };
+        at += u64::from(batch.header.total_bytes.get());
+        batches.push(batch);
+    }
+    Ok((at == end_bytes).then_some(batches))
 }
 
 impl Cursor<'_> {
@@ -336,10 +390,10 @@ pub(crate) fn decode(
 /// One checksum for each pool block that the payload touches.
 pub(crate) fn payload_crcs(record: &RecordHeader, payload: &[u8], pool_block: u64) -> Vec<u32> {
     let start = match record.kind {
-        kind if kind == crate::format::RecordKind::Write as u8 => record.sector.get() * 512,
+        kind if kind == RecordKind::Write as u8 => record.sector.get() * 512,
         _ => 0,
     };
-    quoin_base::ByteRange::new(start, payload.len() as u64)
+    ByteRange::new(start, payload.len() as u64)
         .split(pool_block)
         .map(|piece| crc32c(&payload[(piece.offset - start) as usize..][..piece.len as usize]).0)
         .collect()

@@ -15,7 +15,7 @@ use crate::{
     readers::ReaderEpochs,
 };
 use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
-use quoin_drive::Drive;
+use quoin_drive::{Drive, Roles};
 use quoin_stripe::{Column, Geometry};
 use quoin_world::RwLock;
 use std::{
@@ -36,6 +36,9 @@ pub(crate) enum Stream {
     Cleaned = 3,
     /// Pages of the segment table and of its map: kept apart, so that the root can name where they are.
     Table = 4,
+    /// Batches of the journal. Open, it is one of its extents; sealed, it has left the journal for good, and holds
+    /// blocks that destage kept where they were.
+    Journal = 5,
 }
 
 /// What the contents of data rows begin at a multiple of. Drives answer reads of a block sooner if it crosses no
@@ -59,6 +62,7 @@ impl Stream {
             2 => Some(Self::Meta),
             3 => Some(Self::Cleaned),
             4 => Some(Self::Table),
+            5 => Some(Self::Journal),
             _ => None,
         }
     }
@@ -86,6 +90,7 @@ pub(crate) struct Segment {
 
 struct DriveSlabs {
     drive: DriveIndex,
+    roles: Roles,
     free: BTreeSet<u32>,
 }
 
@@ -135,11 +140,12 @@ impl SegmentTable {
             .iter()
             .map(|d| {
                 let label = d.label();
-                let end = if label.roles.data { d.slabs() } else { 0 };
-                DriveSlabs { drive: label.index, free: (label.journal_slabs..end).collect() }
+                let end = if label.roles.data { d.slabs() } else { label.journal_slabs };
+                DriveSlabs { drive: label.index, roles: label.roles, free: (0..end).collect() }
             })
             .collect();
-        let data_slabs = slabs.iter().map(|s| s.free.len() as u64).sum();
+        let journal_slabs: u64 = drives.iter().map(|d| u64::from(d.label().journal_slabs)).sum();
+        let data_slabs = slabs.iter().map(|s| s.free.len() as u64).sum::<u64>() - journal_slabs;
         let mut segments = Vec::new();
         let (mut live_data_sectors, mut live_meta_sectors) = (0, 0);
         segments.push(free_segment());
@@ -183,7 +189,8 @@ impl SegmentTable {
     fn seal_left_open(&self) {
         let mut inner = self.inner.write();
         for id in 1..inner.segments.len() {
-            if inner.segments[id].state == SegmentState::Open {
+            let segment = &inner.segments[id];
+            if segment.state == SegmentState::Open && segment.stream != Stream::Journal {
                 inner.segments[id].state = SegmentState::Sealed;
                 inner.dirty(id as u32);
             }
@@ -234,28 +241,52 @@ impl SegmentTable {
     /// Opens a segment on the drive with the most free slabs.
     pub(crate) fn take(&self, stream: Stream) -> Option<(SegmentId, Segment)> {
         let mut inner = self.inner.write();
-        let drive = (0..inner.slabs.len()).max_by_key(|&i| (inner.slabs[i].free.len(), usize::MAX - i))?;
+        let suits = |roles: Roles| roles.data && (stream != Stream::Journal || roles.journal);
+        let drive = (0..inner.slabs.len())
+            .filter(|&i| suits(inner.slabs[i].roles))
+            .max_by_key(|&i| (inner.slabs[i].free.len(), usize::MAX - i))?;
         let slab = inner.slabs[drive].free.pop_first()?;
         let column = Column { drive: inner.slabs[drive].drive, slab };
-        let id = match inner.free_ids.pop_first() {
-            Some(id) => id,
-            None => {
-                inner.segments.push(free_segment());
-                inner.segments.len() as u32 - 1
+        Some(inner.open_on(column, stream, self.row_bytes))
+    }
+
+    /// The extents of the journal. A pool of which no checkpoint was made has them in the first slabs of the
+    /// drives with the journal role.
+    pub(crate) fn journal(&self, drives: &[Arc<Drive>]) -> Vec<(SegmentId, Segment)> {
+        let mut inner = self.inner.write();
+        let is_extent = |s: &Segment| s.stream == Stream::Journal && s.state == SegmentState::Open;
+        if !inner.segments.iter().any(is_extent) {
+            let most = drives.iter().map(|d| d.label().journal_slabs).max().unwrap_or(0);
+            for slab in 0..most {
+                for (i, drive) in drives.iter().enumerate() {
+                    if slab < drive.label().journal_slabs && inner.slabs[i].free.remove(&slab) {
+                        let column = Column { drive: inner.slabs[i].drive, slab };
+                        inner.open_on(column, Stream::Journal, self.row_bytes);
+                    }
+                }
             }
-        };
-        let segment = Segment {
-            state: SegmentState::Open,
-            stream,
-            geometry: Geometry::none(self.row_bytes),
-            columns: Arc::from([column]),
-            generation: inner.segments[id as usize].generation + 1,
-            live_sectors: 0,
-            written_bytes: 0,
-        };
-        inner.segments[id as usize] = segment.clone();
-        inner.dirty(id);
-        Some((SegmentId(id), segment))
+        }
+        let extents = inner.segments.iter().enumerate().filter(|(_, s)| is_extent(s));
+        extents.map(|(id, s)| (SegmentId(id as u32), s.clone())).collect()
+    }
+
+    /// True when the segment lies on drives that hold data.
+    pub(crate) fn holds_data(&self, id: SegmentId) -> bool {
+        let inner = self.inner.read();
+        let segment = inner.segments.get(id.0 as usize);
+        segment.is_some_and(|s| s.columns.iter().all(|c| inner.slabs[usize::from(c.drive.0)].roles.data))
+    }
+
+    /// Makes an extent of the journal, whose batches end at `end_bytes`, an ordinary segment.
+    pub(crate) fn leave_journal(
+        &self,
+        id: SegmentId,
+        end_bytes: u64,
+        generation: u64,
+        readers: &ReaderEpochs,
+    ) {
+        self.wrote(id, end_bytes);
+        self.seal(id, generation, readers);
     }
 
     /// Notes that rows up to `written_bytes` exist.
@@ -335,7 +366,7 @@ impl SegmentTable {
         let inner = self.inner.read();
         SegmentUse {
             data_slabs: self.data_slabs,
-            free_slabs: inner.slabs.iter().map(|s| s.free.len() as u64).sum(),
+            free_slabs: inner.slabs.iter().filter(|s| s.roles.data).map(|s| s.free.len() as u64).sum(),
             live_data: inner.live_data_sectors * SECTOR_BYTES,
             live_meta: inner.live_meta_sectors * SECTOR_BYTES,
         }
@@ -364,6 +395,28 @@ impl SegmentTable {
 }
 
 impl Inner {
+    fn open_on(&mut self, column: Column, stream: Stream, row_bytes: u32) -> (SegmentId, Segment) {
+        let id = match self.free_ids.pop_first() {
+            Some(id) => id,
+            None => {
+                self.segments.push(free_segment());
+                self.segments.len() as u32 - 1
+            }
+        };
+        let segment = Segment {
+            state: SegmentState::Open,
+            stream,
+            geometry: Geometry::none(row_bytes),
+            columns: Arc::from([column]),
+            generation: self.segments[id as usize].generation + 1,
+            live_sectors: 0,
+            written_bytes: 0,
+        };
+        self.segments[id as usize] = segment.clone();
+        self.dirty(id);
+        (SegmentId(id), segment)
+    }
+
     fn dirty(&mut self, id: u32) {
         self.dirty_pages.insert(u64::from(id) / SEGMENTS_PER_PAGE as u64);
     }

@@ -22,6 +22,7 @@ pub(crate) fn options() -> PoolOptions {
         cache_bytes: 0,
         destage_after: Duration::from_millis(50),
         checkpoint_after: Duration::from_millis(500),
+        keep_from_percent: 60,
     }
 }
 
