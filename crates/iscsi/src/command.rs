@@ -3,7 +3,10 @@
 //! Invariants: data arrives in order, so a task's next byte is always at offset `received`; nothing is ever
 //! asked for twice (`received <= asked <= wanted`); a command given to the device is never cancelled.
 
-use crate::pdu::{DataOut, FINAL, NO_TAG};
+use crate::{
+    order::Attribute,
+    pdu::{DataOut, FINAL, NO_TAG},
+};
 use quoin_scsi::{Reply, Sense};
 use quoin_target::{Admission, Request};
 use quoin_volume::BlockDevice;
@@ -21,6 +24,9 @@ pub(crate) struct Head {
     /// Expected Data Transfer Length, from the initiator.
     pub(crate) out_bytes: u32,
     pub(crate) immediate: bool,
+    pub(crate) attribute: Attribute,
+    /// Counts up with the commands of the session.
+    pub(crate) number: u64,
     /// When it came: one moment for all that came with one read of the socket.
     pub(crate) received: Instant,
 }
@@ -44,6 +50,8 @@ pub(crate) struct Task<D> {
 pub(crate) enum Stage<D> {
     /// Data is on its way, or the session is short of memory for it.
     Gathering(Gathering<D>),
+    /// All is there, but older tasks go first.
+    Dormant(Work<D>),
     Running,
 }
 
@@ -167,6 +175,16 @@ impl<D: BlockDevice> Gathering<D> {
             }
             Then::Answer(_) => 0,
         }
+    }
+
+    /// What it holds in memory already, unasked.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
+    }
+
+    /// True while data was asked for and has not come.
+    pub(crate) fn awaits_data(&self) -> bool {
+        self.unsolicited > 0 || !self.bursts.is_empty()
     }
 
     pub(crate) fn is_complete(&self) -> bool {

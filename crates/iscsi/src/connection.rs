@@ -2,8 +2,10 @@
 
 use crate::{
     IscsiError, IscsiServer,
+    budget::{Share, relieved},
     command::{Finished, Work, perform},
     guard::{LoginFailure, Pending},
+    handles::{Handle, Join},
     login::{Authority, Established, Login, LoginStatus, SessionKind, Step},
     pdu::{Framing, FramingError, LoginRequest, LoginResponse, Parsed, opcode},
     receive::Receive,
@@ -27,6 +29,8 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout},
 };
 
+/// Times [`Options::ping_after`](crate::Options::ping_after) that a peer may move nothing though data is due.
+const STALLED_TICKS: u32 = 3;
 /// Longest data segment of a login request we take.
 const MAX_LOGIN_DATA_BYTES: usize = 64 * 1024;
 
@@ -38,11 +42,13 @@ pub(crate) struct Connection<'a, D: BlockDevice> {
     pub(crate) receive: Receive,
     /// Held until it has logged in.
     pub(crate) pending: Option<Pending>,
+    /// The session's handle, once it has one.
+    pub(crate) handle: Option<Handle<'a>>,
     /// Something was received since the last look.
     pub(crate) heard: bool,
 }
 
-impl<D: BlockDevice> Connection<'_, D> {
+impl<'a, D: BlockDevice> Connection<'a, D> {
     /// Serves the connection until it ends, and what it started has ended.
     pub(crate) async fn run(mut self) -> Result<(), IscsiError> {
         let limit = self.server.options.login_timeout;
@@ -146,11 +152,18 @@ impl<D: BlockDevice> Connection<'_, D> {
     ) -> Result<Session<D>, IscsiError> {
         let server = self.server;
         let name = NexusName { initiator: established.initiator.clone(), isid: established.isid };
-        if established.tsih != 0 {
-            let (status, why) = match server.target.has_session(&name) {
-                true => (LoginStatus::TOO_MANY_CONNECTIONS, "a session has one connection here"),
-                false => (LoginStatus::SESSION_DOES_NOT_EXIST, "the session it wants to join does not exist"),
-            };
+        let refused = match established.tsih {
+            0 => None,
+            tsih => match server.handles.join(&name, tsih, established.cid) {
+                // Its session goes on under its handle, without the tasks it had (§6.3.4).
+                Join::Reinstate => None,
+                Join::Add => Some((LoginStatus::TOO_MANY_CONNECTIONS, "a session has one connection here")),
+                Join::NoSuchSession => {
+                    Some((LoginStatus::SESSION_DOES_NOT_EXIST, "the session it wants to join does not exist"))
+                }
+            },
+        };
+        if let Some((status, why)) = refused {
             self.send_login(login.refusal(request, status), Vec::new()).await?;
             return Err(IscsiError::LoginRefused { initiator: name.initiator, status, why });
         }
@@ -158,14 +171,17 @@ impl<D: BlockDevice> Connection<'_, D> {
             SessionKind::Discovery => None,
             SessionKind::Normal => {
                 let since_ms = (server.options.wall_clock_ms)();
-                Some(server.target.connect(name, self.peer.to_string(), since_ms).await)
+                let nexus = server.target.connect(name.clone(), self.peer.to_string(), since_ms).await;
+                self.handle = Some(server.handles.take(name, established.tsih, established.cid));
+                Some(nexus)
             }
         };
-        let id = nexus.as_ref().map_or(0, |nexus| nexus.id());
         let stat_sn = response.stat_sn.get().wrapping_add(1);
-        response.tsih = ((id % u64::from(u16::MAX)) as u16 + 1).into();
+        // A discovery session ends with its connection: no handle is ever used to come back to it.
+        response.tsih = self.handle.as_ref().map_or(u16::MAX, |handle| handle.tsih).into();
         response.max_cmd_sn = established.cmd_sn.wrapping_add(QUEUE_DEPTH - 1).into();
-        let session = Session::new(established, stat_sn, nexus, self.targets());
+        let session =
+            Session::new(established, stat_sn, nexus, self.targets(), Share::new(server.budget.clone()));
         self.send_login(response, text).await?;
         let (initiator, peer) = (&established.initiator, self.peer);
         tracing::info!(%initiator, %peer, kind = ?established.kind, "initiator logged in");
@@ -200,12 +216,21 @@ impl<D: BlockDevice> Connection<'_, D> {
         let mut shutdown = self.server.shutdown.subscribe();
         let mut deadline = None;
         let mut quiet_ticks = 0;
+        let (mut before, mut stalled_ticks) = (None, 0);
         loop {
+            let shortage = session.share.shortage();
             tokio::select! {
                 biased;
                 over = poll_fn(|cx| self.poll_io(session, running, start, cx)) => return over,
                 notice = next_notice(notices.as_ref()) => session.notice(notice),
+                () = relieved(shortage) => session.pump(),
                 _ = ticks.tick() => {
+                    let progress = session.progress();
+                    stalled_ticks = if progress.is_some() && progress == before { stalled_ticks + 1 } else { 0 };
+                    before = progress;
+                    if stalled_ticks >= STALLED_TICKS {
+                        return Err(IscsiError::Stalled(quiet_limit * stalled_ticks));
+                    }
                     quiet_ticks = if std::mem::take(&mut self.heard) { 0 } else { quiet_ticks + 1 };
                     match quiet_ticks {
                         0 => {}
@@ -263,6 +288,7 @@ impl<D: BlockDevice> Connection<'_, D> {
             }
             // What was sent made room for commands that waited for it.
             session.pump();
+            session.share.settle(session.memory_bytes + session.out.queued_bytes() as u64);
             if !session.started.is_empty() || session.out.queued_bytes() > 0 && flushed {
                 continue;
             }

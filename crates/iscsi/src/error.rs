@@ -35,6 +35,9 @@ pub enum IscsiError {
     /// The initiator answers no pings.
     #[error("connection dropped: nothing heard for {0:?}, pings included")]
     Silent(Duration),
+    /// The initiator takes no answers, or does not send the data it announced.
+    #[error("connection dropped: the initiator moved nothing for {0:?}, though data is due")]
+    Stalled(Duration),
     /// The initiator logged in anew under the same name.
     #[error("session replaced by a new login of the same initiator")]
     Reinstated,

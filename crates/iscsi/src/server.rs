@@ -2,8 +2,10 @@
 
 use crate::{
     IscsiError,
+    budget::Budget,
     connection::Connection,
     guard::{Guard, LoginFailure, Pending},
+    handles::Handles,
     metrics::{Metrics, MetricsSnapshot},
     receive::Receive,
 };
@@ -23,6 +25,9 @@ use tokio::{
     sync::watch,
 };
 
+/// The least memory for commands' data: the longest command must fit.
+const LEAST_MEMORY_BYTES: u64 = 64 << 20;
+
 /// How the server behaves.
 pub struct Options {
     /// Addresses to tell in discovery; if none, the one the initiator connected to.
@@ -33,6 +38,8 @@ pub struct Options {
     pub max_pending_logins: usize,
     /// The same from one address.
     pub max_pending_logins_of_address: usize,
+    /// Memory for the data of commands, of all sessions together; at least 64 MiB.
+    pub memory_bytes: u64,
     /// Time to get through login.
     pub login_timeout: Duration,
     /// Silence after which an initiator is asked whether it is there; after three times this it is not.
@@ -51,6 +58,7 @@ impl Options {
         Self {
             random_u64: Box::new(random_u64),
             authentication_failed: Box::new(drop),
+            memory_bytes: 256 << 20,
             max_pending_logins: 512,
             max_pending_logins_of_address: 128,
             portals: Vec::new(),
@@ -68,6 +76,8 @@ pub struct IscsiServer<D: BlockDevice> {
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
     guard: Arc<Guard>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) handles: Handles,
     pub(crate) shutdown: watch::Sender<bool>,
     open: AtomicUsize,
     closed: watch::Sender<()>,
@@ -92,6 +102,8 @@ impl<D: BlockDevice> IscsiServer<D> {
     pub fn new(target: Arc<Target<D>>, options: Options) -> Arc<Self> {
         Arc::new(Self {
             target,
+            budget: Budget::new(options.memory_bytes.max(LEAST_MEMORY_BYTES)),
+            handles: Handles::default(),
             guard: Guard::new(options.max_pending_logins, options.max_pending_logins_of_address),
             options,
             metrics: Metrics::default(),
@@ -154,6 +166,11 @@ impl<D: BlockDevice> IscsiServer<D> {
         }
     }
 
+    /// Memory that sessions hold for the data of commands, beyond the little that each may hold anyway.
+    pub fn memory_bytes(&self) -> u64 {
+        self.budget.used_bytes()
+    }
+
     /// Counters.
     pub fn metrics(&self) -> MetricsSnapshot {
         self.metrics.snapshot()
@@ -188,7 +205,9 @@ async fn serve<D: BlockDevice>(
     let stream = stream?;
     stream.set_nodelay(true)?;
     let local = stream.local_addr()?;
-    Connection { server, stream, peer, local, receive: Receive::new(), pending, heard: false }.run().await
+    Connection { server, stream, peer, local, receive: Receive::new(), pending, handle: None, heard: false }
+        .run()
+        .await
 }
 
 impl<D: BlockDevice> Drop for Accepted<D> {

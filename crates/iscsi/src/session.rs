@@ -6,16 +6,14 @@
 //! the parsers.
 
 use crate::{
+    budget::Share,
     command::{Finished, Gathering, Head, Ready, Stage, Task, Work},
     login::{Established, SessionKind},
     metrics::{Metrics, MetricsSnapshot},
-    params::{Answer, Params},
-    pdu::{
-        AsyncMessage, Bhs, CONTINUE, DataIn, DataOut, FINAL, Framing, LogoutRequest, LogoutResponse, NO_TAG,
-        NopIn, NopOut, OVERFLOW, R2t, READ, Reject, STATUS, ScsiCommand, ScsiResponse, TextRequest,
-        TextResponse, UNDERFLOW, WRITE, opcode,
-    },
-    text::{self, MAX_TEXT_BYTES, Text},
+    order::Attribute,
+    params::Params,
+    pdu::{Bhs, DataOut, FINAL, Framing, NO_TAG, R2t, READ, Reject, ScsiCommand, WRITE, opcode},
+    text::Text,
     transmit::Transmit,
 };
 use quoin_scsi::{Reply, Sense, Status};
@@ -32,6 +30,8 @@ pub(crate) const QUEUE_DEPTH: u32 = 256;
 const MAX_IMMEDIATE: usize = 64;
 /// Bytes of commands' data a session may hold; further commands wait for their turn.
 const MEMORY_BYTES: u64 = 64 << 20;
+/// Bytes that commands bring unasked before they have their turn; further ones are answered TASK SET FULL.
+const EARLY_BYTES: u64 = 16 << 20;
 /// Bytes in the send queue from which on nothing more is read from the initiator.
 const MAX_QUEUED_BYTES: usize = MEMORY_BYTES as usize + (8 << 20);
 /// Seconds an initiator has to log out when the array shuts down.
@@ -61,21 +61,29 @@ pub(crate) enum RejectReason {
 pub(crate) struct Session<D: BlockDevice> {
     /// None in a discovery session.
     pub(crate) nexus: Option<Nexus<D>>,
-    params: Params,
+    pub(crate) params: Params,
     /// What SendTargets answers.
-    targets: Text,
+    pub(crate) targets: Text,
     pub(crate) out: Transmit,
     pub(crate) started: Vec<Work<D>>,
     pub(crate) tasks: BTreeMap<u32, Task<D>>,
     /// Tasks whose data is not being moved yet, in order.
     waiting: VecDeque<u32>,
-    memory_bytes: u64,
+    pub(crate) memory_bytes: u64,
+    /// Bytes that waiting tasks hold already.
+    early_bytes: u64,
+    pub(crate) share: Share,
+    /// Tasks that others may have to wait for, and tasks that wait for others.
+    pub(crate) holding: usize,
+    pub(crate) dormant: usize,
+    arrivals: u64,
+    data_outs: u64,
     in_window: u32,
     pub(crate) aborts: usize,
     exp_cmd_sn: u32,
-    stat_sn: u32,
+    pub(crate) stat_sn: u32,
     next_ttt: u32,
-    text: Vec<u8>,
+    pub(crate) text: Vec<u8>,
     end: Option<End>,
     pub(crate) counted: MetricsSnapshot,
     /// When what is being taken came.
@@ -85,7 +93,13 @@ pub(crate) struct Session<D: BlockDevice> {
 }
 
 impl<D: BlockDevice> Session<D> {
-    pub(crate) fn new(login: &Established, stat_sn: u32, nexus: Option<Nexus<D>>, targets: Text) -> Self {
+    pub(crate) fn new(
+        login: &Established,
+        stat_sn: u32,
+        nexus: Option<Nexus<D>>,
+        targets: Text,
+        share: Share,
+    ) -> Self {
         debug_assert_eq!(nexus.is_some(), login.kind == SessionKind::Normal);
         Self {
             nexus,
@@ -96,6 +110,12 @@ impl<D: BlockDevice> Session<D> {
             tasks: BTreeMap::new(),
             waiting: VecDeque::new(),
             memory_bytes: 0,
+            early_bytes: 0,
+            share,
+            holding: 0,
+            dormant: 0,
+            arrivals: 0,
+            data_outs: 0,
             in_window: 0,
             aborts: 0,
             exp_cmd_sn: login.cmd_sn,
@@ -120,6 +140,13 @@ impl<D: BlockDevice> Session<D> {
     /// False while the initiator must first take what it asked for.
     pub(crate) fn may_receive(&self) -> bool {
         self.end.is_none() && self.out.queued_bytes() < MAX_QUEUED_BYTES
+    }
+
+    /// What moves on as long as the peer does its part; `None` while nothing is expected of it.
+    pub(crate) fn progress(&self) -> Option<(u64, u64)> {
+        let awaits = |task: &Task<D>| matches!(&task.stage, Stage::Gathering(g) if g.awaits_data());
+        let expects = self.out.queued_bytes() > 0 || self.tasks.values().any(awaits);
+        expects.then_some((self.out.sent_total(), self.data_outs))
     }
 
     /// Why the session is over, once everything queued is sent.
@@ -159,7 +186,7 @@ impl<D: BlockDevice> Session<D> {
         stat_sn
     }
 
-    fn take_ttt(&mut self) -> u32 {
+    pub(crate) fn take_ttt(&mut self) -> u32 {
         self.next_ttt = self.next_ttt.wrapping_add(1) % NO_TAG;
         self.next_ttt
     }
@@ -239,6 +266,9 @@ impl<D: BlockDevice> Session<D> {
         if immediate && self.tasks.len() - self.in_window as usize >= MAX_IMMEDIATE {
             return self.reject(RejectReason::TooManyImmediate, bhs);
         }
+        let Some(attribute) = Attribute::of(command.flags) else {
+            return self.reject(RejectReason::InvalidField, bhs);
+        };
         let expected = command.expected_bytes.get();
         let (reads, writes) = (command.flags & READ != 0, command.flags & WRITE != 0);
         let out_bytes = if writes { expected } else { 0 };
@@ -251,8 +281,27 @@ impl<D: BlockDevice> Session<D> {
             return self.reject(RejectReason::InvalidField, bhs);
         }
         self.counted.written_bytes += u64::from(sent);
-        let head = Head { itt, lun: command.lun, in_bytes, out_bytes, immediate, received: self.now };
+        let head = Head {
+            itt,
+            lun: command.lun,
+            in_bytes,
+            out_bytes,
+            immediate,
+            attribute,
+            number: self.arrivals,
+            received: self.now,
+        };
+        self.arrivals += 1;
+        let early = if is_final { sent } else { may_come };
+        let is_full = early > 0 && self.early_bytes + u64::from(early) > EARLY_BYTES;
         let admission = match (intact, reads && writes) {
+            _ if is_full => {
+                quoin_target::Admission::Done(Reply { status: Status::TaskSetFull, ..Reply::good() })
+            }
+            // There is never an auto contingent allegiance (NORMACA = 0).
+            _ if attribute == Attribute::Aca => {
+                quoin_target::Admission::Done(Reply::check(Sense::INVALID_MESSAGE_ERROR))
+            }
             (false, _) => quoin_target::Admission::Done(Reply::check(Sense::PROTOCOL_SERVICE_CRC_ERROR)),
             (_, true) => quoin_target::Admission::Done(Reply::check(Sense::INVALID_FIELD_IN_CDB)),
             _ => nexus.admit(command.lun, &command.cdb),
@@ -261,6 +310,8 @@ impl<D: BlockDevice> Session<D> {
         let gathering = Gathering::new(admission, &head, data, unsolicited);
         let cost_bytes = gathering.cost_bytes(&head);
         self.in_window += u32::from(!immediate);
+        self.early_bytes += gathering.held_bytes();
+        self.holding += usize::from(attribute.holds_others());
         self.tasks
             .insert(itt, Task { head, cost_bytes, stage: Stage::Gathering(gathering), aborted: Vec::new() });
         self.waiting.push_back(itt);
@@ -269,13 +320,18 @@ impl<D: BlockDevice> Session<D> {
 
     /// Starts what waits, in order, as far as memory goes.
     pub(crate) fn pump(&mut self) {
+        self.share.want_nothing();
         while let Some(&itt) = self.waiting.front() {
             if let Some(task) = self.tasks.get(&itt).filter(|task| task.aborted.is_empty()) {
                 let held = self.memory_bytes + self.out.queued_bytes() as u64;
                 if self.memory_bytes > 0 && held + task.cost_bytes > MEMORY_BYTES {
                     return;
                 }
+                if !self.share.covers(held + task.cost_bytes) {
+                    return;
+                }
                 self.memory_bytes += task.cost_bytes;
+                self.early_bytes -= early_bytes(task);
                 self.waiting.pop_front();
                 self.advance(itt);
             } else {
@@ -314,7 +370,7 @@ impl<D: BlockDevice> Session<D> {
         }
         let Stage::Gathering(gathering) = std::mem::replace(&mut task.stage, Stage::Running) else { return };
         match gathering.finish(&task.head) {
-            Ready::Run(work) => self.started.push(work),
+            Ready::Run(work) => self.start_in_turn(itt, work),
             Ready::Answer(reply) => self.finish_task(itt, reply),
         }
     }
@@ -329,6 +385,7 @@ impl<D: BlockDevice> Session<D> {
         let Some(task) = self.tasks.get_mut(&itt) else { return };
         let Stage::Gathering(gathering) = &mut task.stage else { return };
         self.counted.written_bytes += data.len() as u64;
+        self.data_outs += 1;
         let outcome = match intact {
             true => gathering.take(&pdu, data).map_err(|why| (why, Sense::INCORRECT_AMOUNT_OF_DATA)),
             false => Err(("data digest error", Sense::PROTOCOL_SERVICE_CRC_ERROR)),
@@ -338,7 +395,6 @@ impl<D: BlockDevice> Session<D> {
             Ok(()) => self.advance(itt),
             Err((why, sense)) => {
                 tracing::debug!(itt, why, "Data-Out refused, its command fails");
-                self.waiting.retain(|waiting| *waiting != itt);
                 self.finish_task(itt, Reply::check(sense));
             }
         }
@@ -356,11 +412,15 @@ impl<D: BlockDevice> Session<D> {
     /// Takes a task off the books, without answering it.
     pub(crate) fn remove_task(&mut self, itt: u32) -> Option<Task<D>> {
         let task = self.tasks.remove(&itt)?;
-        if !self.waiting.contains(&itt) {
-            self.memory_bytes -= task.cost_bytes;
+        match self.waiting.contains(&itt) {
+            true => self.early_bytes -= early_bytes(&task),
+            false => self.memory_bytes -= task.cost_bytes,
         }
         self.waiting.retain(|waiting| *waiting != itt);
         self.in_window -= u32::from(!task.head.immediate);
+        self.holding -= usize::from(task.head.attribute.holds_others());
+        self.dormant -= usize::from(matches!(task.stage, Stage::Dormant(_)));
+        self.wake_dormant();
         Some(task)
     }
 
@@ -368,232 +428,6 @@ impl<D: BlockDevice> Session<D> {
         if let Some(task) = self.remove_task(itt).filter(|task| task.aborted.is_empty()) {
             self.respond(&task.head, reply);
         }
-    }
-
-    fn respond(&mut self, head: &Head, mut reply: Reply) {
-        let expected = u64::from(head.expected_bytes());
-        let wanted = reply.wanted_bytes;
-        let (residual_flag, residual) = match wanted.cmp(&expected) {
-            std::cmp::Ordering::Less => (UNDERFLOW, expected - wanted),
-            std::cmp::Ordering::Equal => (0, 0),
-            std::cmp::Ordering::Greater => (OVERFLOW, wanted - expected),
-        };
-        let residual = u32::try_from(residual).unwrap_or(u32::MAX);
-        let data = std::mem::take(&mut reply.data);
-        let is_good = reply.status == Status::Good;
-        self.counted.failures += u64::from(!is_good);
-        let has_status = self.data_in(head, data, is_good.then_some((residual_flag, residual)));
-        if has_status {
-            return;
-        }
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let response = ScsiResponse {
-            opcode: opcode::SCSI_RESPONSE,
-            flags: FINAL | residual_flag,
-            status: reply.status as u8,
-            itt: head.itt.into(),
-            stat_sn: self.take_stat_sn().into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            residual: residual.into(),
-            ..ScsiResponse::default()
-        };
-        let sense = reply
-            .sense_data()
-            .map(|sense| Slice::copy_of(&[&(sense.len() as u16).to_be_bytes()[..], &sense].concat()));
-        self.out.push(response, sense);
-    }
-
-    /// Sends data, cut as the initiator wants it. The last PDU carries the status if `residual` is given.
-    /// Returns whether a status was sent.
-    fn data_in(&mut self, head: &Head, data: Vec<Slice>, residual: Option<(u8, u32)>) -> bool {
-        let held = data.iter().map(Slice::len).sum::<usize>();
-        let total = held.min(head.in_bytes as usize);
-        if total == 0 {
-            return false;
-        }
-        self.counted.read_bytes += total as u64;
-        let (burst, segment) =
-            (self.params.max_burst_bytes as usize, self.params.max_send_data_bytes as usize);
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let mut rest = data.into_iter();
-        let mut current: Option<Slice> = None;
-        let (mut at, mut data_sn) = (0, 0u32);
-        while at < total {
-            let len = segment.min(burst - at % burst).min(total - at);
-            let mut pdu = DataIn {
-                opcode: opcode::DATA_IN,
-                itt: head.itt.into(),
-                ttt: NO_TAG.into(),
-                exp_cmd_sn: exp_cmd_sn.into(),
-                max_cmd_sn: max_cmd_sn.into(),
-                data_sn: data_sn.into(),
-                offset: (at as u32).into(),
-                ..DataIn::default()
-            };
-            at += len;
-            data_sn += 1;
-            if at == total || at % burst == 0 {
-                pdu.flags |= FINAL;
-            }
-            if let Some((flag, residual)) = residual.filter(|_| at == total) {
-                pdu.flags |= STATUS | flag;
-                pdu.residual = residual.into();
-                pdu.stat_sn = self.take_stat_sn().into();
-            }
-            let mut left = len;
-            let parts = std::iter::from_fn(|| {
-                let slice = current.take().filter(|slice| !slice.is_empty()).or_else(|| rest.next())?;
-                let now = left.min(slice.len());
-                if left == 0 {
-                    current = Some(slice);
-                    return None;
-                }
-                left -= now;
-                if now < slice.len() {
-                    current = Some(slice.slice(now, slice.len() - now));
-                    return Some(slice.slice(0, now));
-                }
-                Some(slice)
-            });
-            self.out.push(pdu, parts);
-        }
-        residual.is_some()
-    }
-
-    fn nop_out(&mut self, bhs: Bhs, data: &[u8]) {
-        let nop = NopOut::from(bhs);
-        // The answer to a ping of ours, or one that wants no answer.
-        if nop.itt.get() == NO_TAG {
-            return;
-        }
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let answer = NopIn {
-            opcode: opcode::NOP_IN,
-            flags: FINAL,
-            lun: nop.lun,
-            itt: nop.itt,
-            ttt: NO_TAG.into(),
-            stat_sn: self.take_stat_sn().into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            ..NopIn::default()
-        };
-        let echo = &data[..data.len().min(self.params.max_send_data_bytes as usize)];
-        self.out.push(answer, (!echo.is_empty()).then(|| Slice::copy_of(echo)));
-    }
-
-    /// Asks a silent initiator whether it is there.
-    pub(crate) fn ping(&mut self) {
-        let ttt = self.take_ttt();
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let ping = NopIn {
-            opcode: opcode::NOP_IN,
-            flags: FINAL,
-            itt: NO_TAG.into(),
-            ttt: ttt.into(),
-            stat_sn: self.stat_sn.into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            ..NopIn::default()
-        };
-        self.out.push(ping, []);
-    }
-
-    fn text_request(&mut self, bhs: Bhs, data: &[u8]) {
-        let request = TextRequest::from(bhs);
-        if self.text.len() + data.len() > MAX_TEXT_BYTES {
-            return self.end_with(End::Protocol("text request too long"));
-        }
-        if request.ttt.get() == NO_TAG {
-            self.text.clear();
-        }
-        self.text.extend_from_slice(data);
-        let continues = request.flags & CONTINUE != 0;
-        let mut answer = Text::default();
-        if !continues {
-            let text = std::mem::take(&mut self.text);
-            let Ok(pairs) = text::parse(&text) else { return self.reject(RejectReason::Protocol, bhs) };
-            pairs.into_iter().for_each(|(key, value)| self.text_key(key, value, &mut answer));
-        }
-        let ttt = if continues { self.take_ttt() } else { NO_TAG };
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let response = TextResponse {
-            opcode: opcode::TEXT_RESPONSE,
-            flags: if continues { 0 } else { FINAL },
-            lun: request.lun,
-            itt: request.itt,
-            ttt: ttt.into(),
-            stat_sn: self.take_stat_sn().into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            ..TextResponse::default()
-        };
-        let answer = answer.into_bytes();
-        if answer.len() > self.params.max_send_data_bytes as usize {
-            return self.reject(RejectReason::Protocol, bhs);
-        }
-        self.out.push(response, (!answer.is_empty()).then(|| Slice::copy_of(&answer)));
-    }
-
-    fn text_key(&mut self, key: &str, value: &str, answer: &mut Text) {
-        match key {
-            "SendTargets" => {
-                let is_discovery = self.nexus.is_none();
-                let ours = self.targets.value("TargetName").is_some_and(|name| name == value.to_lowercase());
-                if ours || value == "All" && is_discovery || value.is_empty() && !is_discovery {
-                    answer.append(&self.targets);
-                } else if value == "All" {
-                    answer.push(key, "Reject");
-                }
-            }
-            "MaxRecvDataSegmentLength" => {
-                if let Answer::Value(value) = self.params.declare_max_recv(value) {
-                    answer.push(key, value);
-                }
-            }
-            _ => answer.push(key, "NotUnderstood"),
-        }
-    }
-
-    fn logout(&mut self, request: LogoutRequest) {
-        /// "Remove the connection for recovery".
-        const FOR_RECOVERY: u8 = 2;
-        const NOT_SUPPORTED: u8 = 2;
-        let for_recovery = request.flags & 0x7F == FOR_RECOVERY;
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let response = LogoutResponse {
-            opcode: opcode::LOGOUT_RESPONSE,
-            flags: FINAL,
-            response: if for_recovery { NOT_SUPPORTED } else { 0 },
-            itt: request.itt,
-            stat_sn: self.take_stat_sn().into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            ..LogoutResponse::default()
-        };
-        self.out.push(response, []);
-        if !for_recovery {
-            self.end_with(End::LoggedOut);
-        }
-    }
-
-    /// Asks the initiator to log out, since the array shuts down.
-    pub(crate) fn request_logout(&mut self) {
-        const LOGOUT_REQUESTED: u8 = 1;
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let message = AsyncMessage {
-            opcode: opcode::ASYNC_MESSAGE,
-            flags: FINAL,
-            no_tag: NO_TAG.into(),
-            stat_sn: self.take_stat_sn().into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            event: LOGOUT_REQUESTED,
-            parameter_3: LOGOUT_SECONDS.into(),
-            ..AsyncMessage::default()
-        };
-        self.out.push(message, []);
     }
 
     /// Takes something that happened in another session.
@@ -607,5 +441,13 @@ impl<D: BlockDevice> Session<D> {
                 }
             }
         }
+    }
+}
+
+/// What a waiting task holds in memory.
+fn early_bytes<D: BlockDevice>(task: &Task<D>) -> u64 {
+    match &task.stage {
+        Stage::Gathering(gathering) => gathering.held_bytes(),
+        Stage::Dormant(_) | Stage::Running => 0,
     }
 }

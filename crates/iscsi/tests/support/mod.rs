@@ -1,5 +1,7 @@
 //! A server with volumes in RAM, on a thread of its own, and the programs that test it.
 
+pub mod client;
+
 use quoin_base::{ByteRange, Extent};
 use quoin_iscsi::{IscsiServer, Options};
 use quoin_target::{Access, Lun, Target};
