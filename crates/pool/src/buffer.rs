@@ -334,3 +334,6 @@ impl Shard {
         keys.filter(|key| !self.blocks.get(key).is_some_and(|b| b.charged)).count() as u64
     }
 }
+
+#[cfg(test)]
+mod tests;

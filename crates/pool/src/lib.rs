@@ -24,11 +24,15 @@ mod create;
 mod destage;
 mod error;
 mod format;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod health;
 mod journal;
 mod layer;
 mod memory;
 mod meta;
+#[cfg(all(test, feature = "shuttle"))]
+mod models;
 mod open;
 mod options;
 mod pool;

@@ -19,8 +19,9 @@ use crate::{
 };
 use quoin_base::{PoolId, Sequence, VolumeId, crc32c};
 use quoin_world::{
-    AsyncMutex, Buf, Event, Mutex, RwLock, World,
+    AsyncMutex, Buf, Event, Mutex, Race, RwLock, World,
     atomic::{AtomicU32, AtomicU64, Ordering},
+    has_race,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -232,7 +233,7 @@ impl Pool {
         for operation in &transaction.operations {
             match operation {
                 Operation::CreateVolume(id) => {
-                    self.next_volume.fetch_max(id.0 + 1, Ordering::Relaxed);
+                    self.next_volume.fetch_max(id.0.saturating_add(1), Ordering::Relaxed);
                     let deleting = self.deleting.lock();
                     if !deleting.iter().any(|l| l.volume == *id) {
                         self.layers.write().entry(*id).or_insert_with(|| Arc::new(Layer::new(*id)));
@@ -252,7 +253,10 @@ impl Pool {
 
     /// The lowest sequence that replay would need if a checkpoint were cut now.
     pub(crate) fn tail(&self) -> Sequence {
-        let next = self.journal.peek_sequence();
+        let next = match has_race(Race::TailReadLate) {
+            true => self.buffer.tail(Sequence(u64::MAX)).min(self.journal.peek_sequence()),
+            false => self.journal.peek_sequence(),
+        };
         let pinned = Sequence(self.catalog_pin.load(Ordering::SeqCst));
         self.buffer.tail(next).min(pinned)
     }

@@ -22,7 +22,7 @@ use crate::{
 };
 use futures_util::future::{join_all, try_join_all};
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
-use quoin_world::{Buf, Slice};
+use quoin_world::{Buf, Race, Slice, has_race};
 use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering},
@@ -124,7 +124,7 @@ impl Pool {
             let mixed = parts.iter().any(|p| !p.extents.is_empty());
             if mixed && parts.iter().any(|p| p.needs_base() && !p.extents.is_empty()) {
                 match self.capture(layer.volume, range) {
-                    Captured::Parts(again, now) if now == evictions => {
+                    Captured::Parts(again, now) if now == evictions || has_race(Race::MapWithoutLook) => {
                         for (part, again) in parts.iter_mut().zip(again) {
                             part.extents = again.extents;
                         }

@@ -47,7 +47,7 @@ fn choices(bug: Bug) -> Choices {
         Bug::TailPastDisplaced => (Some(Faults::Slow), None),
         _ => (None, None),
     };
-    Choices { faults, load, verbose: false }
+    Choices { faults, load, ..Choices::default() }
 }
 
 impl Planted {

@@ -213,6 +213,14 @@ impl Scenario {
         Self { drives, format, pool, threads, clients, faults, load, boots, rng, slow_drive, killed: false }
     }
 
+    /// The least of each budget that seeds draw from, and no cache.
+    pub(crate) fn use_little_memory(&mut self) {
+        self.pool.buffer_bytes = 256 * KIB;
+        self.pool.metadata_bytes = 32 * KIB;
+        self.pool.dirty_bytes = 96 * KIB;
+        self.pool.cache_bytes = 0;
+    }
+
     /// What the next boot is like; `last` is the closing one.
     pub(crate) fn next_boot(&mut self, last: bool) -> Boot {
         let rng = &mut self.rng;

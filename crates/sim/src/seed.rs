@@ -31,6 +31,8 @@ pub struct Choices {
     pub faults: Option<Faults>,
     /// What the clients do.
     pub load: Option<Load>,
+    /// As little RAM as a pool takes: smaller than its metadata.
+    pub tiny_memory: bool,
     /// Prints each boot.
     pub verbose: bool,
 }
@@ -62,7 +64,10 @@ struct Run {
 
 /// Runs a seed.
 pub fn run_seed(seed: u64, choices: Choices) -> Outcome {
-    let scenario = Scenario::new(seed, choices.faults, choices.load);
+    let mut scenario = Scenario::new(seed, choices.faults, choices.load);
+    if choices.tiny_memory {
+        scenario.use_little_memory();
+    }
     let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit: STEP_LIMIT });
     let disks: Vec<_> =
         scenario.drives.iter().enumerate().map(|(i, (len, _))| world.disk(&format!("d{i}"), *len)).collect();

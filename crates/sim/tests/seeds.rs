@@ -26,6 +26,7 @@ fn every_fault_and_every_load_passes() {
     for load in Load::ALL {
         run(2000..2003, Choices { load: Some(load), ..Choices::default() });
     }
+    run(2100..2110, Choices { tiny_memory: true, ..Choices::default() });
 }
 
 #[test]
@@ -43,6 +44,6 @@ fn a_seed_always_goes_the_same_way_and_another_does_not() {
 #[test]
 fn seeds_that_once_failed_pass() {
     run([9, 18, 67, 68, 201, 271, 299, 302, 322, 839].into_iter(), Choices::default());
-    let slow_and_full = Choices { faults: Some(Faults::Slow), load: Some(Load::Full), verbose: false };
+    let slow_and_full = Choices { faults: Some(Faults::Slow), load: Some(Load::Full), ..Choices::default() };
     run([574, 847, 1122].into_iter(), slow_and_full);
 }

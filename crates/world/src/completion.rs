@@ -1,6 +1,6 @@
 //! The future of one disk operation.
 
-use crate::{Buf, DiskError, Mutex};
+use crate::{Buf, DiskError, Mutex, Race, has_race};
 use std::{
     future::Future,
     pin::Pin,
@@ -46,10 +46,11 @@ impl Completer {
 
     fn resolve(&mut self, outcome: Outcome) {
         let Some(cell) = self.0.take() else { return };
+        let early = has_race(Race::WakeBeforeOutcome).then(|| cell.lock().waker.take());
         let waker = {
             let mut cell = cell.lock();
             cell.outcome = Some(outcome);
-            cell.waker.take()
+            early.unwrap_or_else(|| cell.waker.take())
         };
         if let Some(waker) = waker {
             waker.wake();

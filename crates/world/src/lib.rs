@@ -12,12 +12,16 @@ mod buf;
 mod completion;
 mod disk;
 mod lock;
+mod race;
 mod sync;
 
 pub use buf::{BUF_ALIGN_BYTES, Buf, Slice, limit_spare_bytes};
 pub use completion::{Completer, Completion};
 pub use disk::{Disk, DiskError, DiskInstruments, DiskOp};
 pub use lock::{Mutex, MutexGuard, RwLock, atomic};
+#[cfg(feature = "shuttle")]
+pub use race::plant_race;
+pub use race::{Race, has_race};
 pub use sync::{AsyncMutex, AsyncMutexGuard, Event, OneShot, OneShotSender, one_shot};
 
 use std::{future::Future, pin::Pin, time::Duration};

@@ -1,6 +1,6 @@
 //! Waiting without a runtime: an event, a one-shot value, and a fair lock that may be held across awaits.
 
-use crate::Mutex;
+use crate::{Mutex, Race, has_race};
 use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
@@ -69,6 +69,9 @@ impl Event {
                 return Poll::Ready(value);
             }
             waiting.register(cx.waker());
+            if has_race(Race::WaitWithoutLook) {
+                return Poll::Pending;
+            }
             match condition() {
                 Some(value) => Poll::Ready(value),
                 None => Poll::Pending,
@@ -105,10 +108,11 @@ impl<T> OneShotSender<T> {
 
 impl<T> Drop for OneShotSender<T> {
     fn drop(&mut self) {
+        let early = has_race(Race::WakeBeforeClose).then(|| self.0.lock().waker.take());
         let waker = {
             let mut cell = self.0.lock();
             cell.closed = true;
-            cell.waker.take()
+            early.unwrap_or_else(|| cell.waker.take())
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -203,9 +207,11 @@ impl Drop for Ticket<'_> {
 
 impl Drop for AsyncMutexGuard<'_> {
     fn drop(&mut self) {
+        let next = |state: &mut LockState| state.queue.front_mut().and_then(|(_, w)| w.take());
+        let early = has_race(Race::NextBeforeFree).then(|| next(&mut self.0.0.lock()));
         let mut state = self.0.0.lock();
         state.held = false;
-        let next = state.queue.front_mut().and_then(|(_, w)| w.take());
+        let next = early.unwrap_or_else(|| next(&mut state));
         drop(state);
         if let Some(waker) = next {
             waker.wake();

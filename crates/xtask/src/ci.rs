@@ -31,6 +31,10 @@ const STEPS: &[Step] = &[
     ("docs", || cargo_doc(&["doc", "--workspace", "--no-deps", "--locked"])),
     ("build", || cargo(&["build", "--workspace", "--locked"])),
     ("tests", || cargo(&["test", "--workspace", "--locked"])),
+    ("races", || {
+        let packages = ["--package", "quoin-world", "--package", "quoin-pool"];
+        cargo(&[&["test", "--locked"], &packages[..], &["--features", "shuttle", "models"]].concat())
+    }),
     ("simulation", || program("debug", "quoin-sim", As::User, &["--seeds".to_owned(), SEEDS.to_string()])),
     ("planted bugs", || {
         cargo(&["run", "--locked", "--package", "quoin-sim", "--features", "planted-bugs", "--", "bugs"])

@@ -10,8 +10,9 @@ use crate::{
 use quoin_base::{Sequence, crc32c};
 use quoin_drive::FORMAT_VERSION;
 use quoin_world::{
-    Buf, Event, Mutex, Slice,
+    Buf, Event, Mutex, Race, Slice,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    has_race,
 };
 use std::{collections::VecDeque, sync::Arc};
 use zerocopy::{
@@ -68,6 +69,10 @@ impl Batch {
     }
 
     fn resolve(&self, state: u8) {
+        if has_race(Race::TellBeforeHardened) {
+            self.done.notify();
+            return self.state.store(state, Ordering::Release);
+        }
         self.state.store(state, Ordering::Release);
         self.done.notify();
     }
