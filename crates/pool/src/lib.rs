@@ -25,6 +25,8 @@ mod destage;
 mod discard;
 mod error;
 mod format;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod health;
 mod journal;
 mod layer;

@@ -82,7 +82,7 @@ impl Committer {
                 let number = self.tree_cursor;
                 self.tree_cursor += 1;
                 if !pool.pages.exists(node(number)).await? {
-                    self.tree_free -= 1;
+                    self.tree_free = self.tree_free.saturating_sub(1);
                     return Ok(number);
                 }
             }
