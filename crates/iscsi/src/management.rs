@@ -30,6 +30,8 @@ enum Response {
 mod function {
     pub(super) const ABORT_TASK: u8 = 1;
     pub(super) const ABORT_TASK_SET: u8 = 2;
+    /// As every initiator has a task set of its own (TST 001b), what ABORT TASK SET is (SAM-5 §7.5).
+    pub(super) const CLEAR_TASK_SET: u8 = 4;
     pub(super) const LUN_RESET: u8 = 5;
     pub(super) const TARGET_WARM_RESET: u8 = 6;
     pub(super) const TARGET_COLD_RESET: u8 = 7;
@@ -54,11 +56,11 @@ impl<D: BlockDevice> Session<D> {
                     None => self.respond_task(itt, Response::NoSuchTask),
                 }
             }
-            function::ABORT_TASK_SET | function::LUN_RESET => {
+            function::ABORT_TASK_SET | function::CLEAR_TASK_SET | function::LUN_RESET => {
                 let Some(unit) = nexus.unit(request.lun) else {
                     return self.respond_task(itt, Response::NoSuchLun);
                 };
-                if code == function::ABORT_TASK_SET {
+                if code != function::LUN_RESET {
                     let tasks = self.tasks_of(&[request.lun]);
                     return self.abort(itt, tasks, Vec::new(), false);
                 }
