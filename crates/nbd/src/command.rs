@@ -5,9 +5,10 @@ use crate::{
     operation::{Failure, Operation},
 };
 use quoin_base::{ByteRange, Extent, MIB};
-use quoin_volume::BlockDevice;
+use quoin_volume::{self as volume, BlockDevice};
 use quoin_world::{Buf, Slice};
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// Extents told in one block status.
 const MAX_EXTENTS: usize = 1024;
@@ -26,6 +27,8 @@ pub(crate) struct Work<D> {
     pub(crate) operation: Operation,
     /// What to write.
     pub(crate) data: Buf,
+    /// When the last of it arrived.
+    pub(crate) received: Instant,
     pub(crate) unit: Rc<Unit<D>>,
 }
 
@@ -43,7 +46,7 @@ pub(crate) enum Outcome {
 }
 
 pub(crate) async fn perform<D: BlockDevice>(work: Work<D>) -> Finished {
-    let Work { cookie, operation, data, unit } = work;
+    let Work { cookie, operation, data, received, unit } = work;
     let outcome = match operation {
         Operation::Read { range, .. } => unit.read(range).await.map(Outcome::Data),
         Operation::Write(range) => unit.write(range, data).await.map(|()| Outcome::Done),
@@ -54,6 +57,7 @@ pub(crate) async fn perform<D: BlockDevice>(work: Work<D>) -> Finished {
         // Whatever was answered is hardened already.
         Operation::Flush | Operation::Disconnect => Ok(Outcome::Done),
     };
+    unit.count(operation, outcome.is_ok(), received.elapsed());
     Finished { cookie, operation, outcome }
 }
 
@@ -94,6 +98,21 @@ fn clipped(slices: Vec<Slice>, mut at: u64, range: ByteRange) -> Vec<Slice> {
 impl<D: BlockDevice> Unit<D> {
     fn block_bytes(&self) -> u64 {
         self.device.block_bytes().into()
+    }
+
+    /// Counts a request with the volume.
+    fn count(&self, operation: Operation, is_good: bool, latency: Duration) {
+        let Some(instruments) = self.device.instruments() else { return };
+        let (operation, bytes) = match operation {
+            Operation::Read { range, .. } => (volume::Operation::Read, range.len),
+            Operation::Write(range) | Operation::WriteZeroes(range) => (volume::Operation::Write, range.len),
+            Operation::Trim(_) => (volume::Operation::Unmap, 0),
+            _ => return,
+        };
+        match is_good {
+            true => instruments.answered(operation, bytes, latency),
+            false => instruments.failed(operation, latency),
+        }
     }
 
     async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, Failure> {

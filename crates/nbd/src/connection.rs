@@ -247,7 +247,10 @@ impl<D: BlockDevice> Connection<'_, D> {
                 Want::Bytes => {}
             }
             match self.receive.poll_fill(socket, session.payload(), cx) {
-                Poll::Ready(Ok(direct)) => session.payload_filled(direct),
+                Poll::Ready(Ok(direct)) => {
+                    session.received = Instant::now();
+                    session.payload_filled(direct);
+                }
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Poll::Ready(Err(NbdError::Closed));
                 }

@@ -17,6 +17,7 @@ use quoin_base::{ByteRange, Extent};
 use quoin_volume::BlockDevice;
 use quoin_world::{Buf, Slice};
 use std::{collections::VecDeque, mem, rc::Rc};
+use tokio::time::Instant;
 use zerocopy::{IntoBytes, big_endian::U64};
 
 /// Requests a session may have outstanding.
@@ -70,6 +71,8 @@ pub(crate) struct Session<D> {
     /// New requests are refused: the array shuts down.
     pub(crate) stopping: bool,
     pub(crate) counted: MetricsSnapshot,
+    /// When the last bytes arrived.
+    pub(crate) received: Instant,
 }
 
 impl<D: BlockDevice> Session<D> {
@@ -88,6 +91,7 @@ impl<D: BlockDevice> Session<D> {
             disconnected: false,
             stopping: false,
             counted: MetricsSnapshot::default(),
+            received: Instant::now(),
         }
     }
 
@@ -225,7 +229,8 @@ impl<D: BlockDevice> Session<D> {
 
     fn start(&mut self, cookie: u64, operation: Operation, data: Buf) {
         self.counted.written_bytes += data.len() as u64;
-        self.started.push(Work { cookie, operation, data, unit: self.unit.clone() });
+        let (received, unit) = (self.received, self.unit.clone());
+        self.started.push(Work { cookie, operation, data, received, unit });
     }
 
     /// Takes what some work came to.

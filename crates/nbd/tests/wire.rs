@@ -7,7 +7,7 @@ use quoin_nbd::{
     Options,
     wire::{Chunk, OptionReply, Request, SimpleReply, chunk, command, command_flag, option, reply},
 };
-use quoin_volume::DeviceError;
+use quoin_volume::{BlockDevice, DeviceError};
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -287,6 +287,29 @@ fn failures_of_the_volume_are_told_by_their_kind() {
         assert_eq!(client.error(), (4, 0));
         client.disconnect();
     }
+}
+
+#[test]
+fn what_is_asked_is_counted_with_the_volume() {
+    let server = Server::start();
+    let mut client = Client::open(&server, "v1", true);
+    client.send(command::WRITE, 0, 1, 0, 8192, &[1; 8192]);
+    assert_eq!(client.error(), (1, 0));
+    client.send(command::WRITE_ZEROES, 0, 2, 8192, 4096, &[]);
+    assert_eq!(client.error(), (2, 0));
+    client.send(command::READ, command_flag::DF, 3, 100, 1000, &[]);
+    assert_eq!(client.chunk().0, chunk::OFFSET_DATA);
+    client.send(command::TRIM, 0, 4, 0, 8192, &[]);
+    assert_eq!(client.error(), (4, 0));
+    server.device("v1").fail(Some(DeviceError::Deleted { volume: "v1".to_owned() }));
+    client.send(command::READ, 0, 5, 0, 4096, &[]);
+    assert_eq!(client.error(), (5, SHUTDOWN));
+    let device = server.device("v1");
+    let counted = device.instruments().unwrap().snapshot();
+    let figures =
+        [counted.read, counted.write, counted.unmap].map(|of| (of.bytes, of.errors, of.latency.count()));
+    assert_eq!(figures, [(1000, 1, 2), (8192 + 4096, 0, 2), (0, 0, 1)]);
+    client.disconnect();
 }
 
 #[test]

@@ -32,7 +32,7 @@ const STEPS: &[Step] = &[
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])),
     ("docs", || cargo_doc(&["doc", "--workspace", "--no-deps", "--locked"])),
     ("build", || cargo(&["build", "--workspace", "--locked"])),
-    ("tests", || cargo(&["test", "--workspace", "--locked"])),
+    ("tests", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])),
     ("simulation", || program("debug", "quoin-sim", As::User, &["--seeds".to_owned(), SEEDS.to_string()])),
     ("simulation, little RAM", || {
         let args = ["--seeds", LITTLE_RAM_SEEDS, "--little-ram"].map(str::to_owned);

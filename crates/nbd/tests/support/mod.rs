@@ -3,7 +3,7 @@
 use quoin_base::{ByteRange, Extent};
 use quoin_nbd::{Accepted, Listener, NbdServer, Options, Tls, TlsMode};
 use quoin_target::{ExportRules, Exports};
-use quoin_volume::{BlockDevice, DeviceError};
+use quoin_volume::{BlockDevice, DeviceError, Instruments};
 use quoin_world::{Buf, Event, Slice};
 use std::{
     collections::BTreeMap,
@@ -36,6 +36,7 @@ pub struct RamVolume {
     fault: Mutex<Option<DeviceError>>,
     held: AtomicBool,
     released: Event,
+    instruments: Instruments,
 }
 
 impl RamVolume {
@@ -47,6 +48,7 @@ impl RamVolume {
             fault: Mutex::default(),
             held: AtomicBool::new(false),
             released: Event::new(),
+            instruments: Instruments::default(),
         })
     }
 
@@ -94,6 +96,10 @@ impl BlockDevice for RamVolume {
     }
     fn block_bytes(&self) -> u32 {
         self.block_bytes
+    }
+
+    fn instruments(&self) -> Option<&Instruments> {
+        Some(&self.instruments)
     }
 
     async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
