@@ -362,10 +362,12 @@ taken_away() {
 writes_to_files() { make_files /mnt/files/more && files_are_right /mnt/files/more; }
 
 stranger() {
+    # A record with secrets in it insists on CHAP, whatever method it names.
+    sed -i /auth/d /etc/iscsi/iscsid.conf
     iscsiadm -m iface -I stranger -o new &&
         iscsiadm -m iface -I stranger -o update -n iface.initiatorname -v iqn.2026-11.test:stranger &&
         iscsiadm -m node -o new -T "$iqn" -p "$portal" -I stranger &&
-        node -I stranger -o update -n node.session.auth.authmethod -v None && node -I stranger --login || return
+        node -I stranger --login || return
     sleep 2
     iscsiadm -m session -P 3
     ask quoin session list -o json
