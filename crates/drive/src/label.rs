@@ -60,6 +60,9 @@ const _: () = assert!(std::mem::offset_of!(RawLabel, version) == 8);
 const _: () = assert!(std::mem::offset_of!(RawLabel, roles) == 168);
 const _: () = assert!(std::mem::offset_of!(RawLabel, checksum) == CHECKSUM_OFFSET);
 
+/// Epochs and generations stay below: one more of them never overflows.
+const COUNTERS_END: u64 = 1 << 62;
+
 /// What a drive is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Roles {
@@ -132,6 +135,9 @@ impl Label {
         }
         if self.index.0 >= self.drives {
             return Some(format!("it is number {} of only {} drives", self.index, self.drives));
+        }
+        if self.epoch.0 >= COUNTERS_END || self.generation >= COUNTERS_END {
+            return Some(format!("epoch {} or generation {} is impossible", self.epoch, self.generation));
         }
         if self.journal_slabs > self.slabs() || self.roles.journal != (self.journal_slabs > 0) {
             return Some(format!(

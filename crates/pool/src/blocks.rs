@@ -79,7 +79,7 @@ impl Committer {
         self.blocks_free += 1;
         pool.cache.purge(number);
         if !place.location.is_none() {
-            pool.segments.release(place.location, self.generation + 1, &pool.readers);
+            pool.segments.release(place.location, self.generation + 1, &pool.readers)?;
         }
         Ok(())
     }
@@ -100,7 +100,8 @@ impl Committer {
                     }
                 };
                 if free {
-                    self.blocks_free -= 1;
+                    // A root whose count is too low is mended by counting, not by going below nothing.
+                    self.blocks_free = self.blocks_free.saturating_sub(1);
                     return Ok(number);
                 }
             }

@@ -182,7 +182,13 @@ async fn check_journal(opened: &Opened, pool: PoolId, report: &mut CheckReport) 
                 }
                 Err(error) => Err(error),
             },
-            Some(_) => record_verifies(columns, record).await,
+            Some(_) => match record.problem(block_bytes(opened)) {
+                Some(why) => {
+                    report.add(what, why);
+                    continue;
+                }
+                None => record_verifies(columns, record).await,
+            },
             None => Ok(false),
         };
         match verified {

@@ -121,7 +121,7 @@ impl Committer {
         let old = Location(pool.pages.entry(id).await?.location.get());
         pool.pages.drop_page(id).await?;
         if !old.is_none() {
-            pool.segments.release(old, self.generation + 1, &pool.readers);
+            pool.segments.release(old, self.generation + 1, &pool.readers)?;
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Committer {
                 let old = Location(pool.pages.entry(id).await?.location.get());
                 pool.pages.set_location(id, location).await?;
                 if !old.is_none() {
-                    pool.segments.release(old, generation, &pool.readers);
+                    pool.segments.release(old, generation, &pool.readers)?;
                 }
                 places.insert(id, location);
             }

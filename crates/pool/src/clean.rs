@@ -130,7 +130,7 @@ impl Committer {
             if !planted(Bug::ForgetMoves) {
                 page.set(block_word(number) + 2, to.location.0);
             }
-            pool.segments.release(from.location, self.generation + 1, &pool.readers);
+            pool.segments.release(from.location, self.generation + 1, &pool.readers)?;
         }
         Ok(())
     }

@@ -79,7 +79,45 @@ pub(crate) struct Root {
 pub(crate) const MAX_TABLE_SEGMENTS: usize = 28;
 const _: () = assert!(size_of::<Root>() == PAGE_BYTES);
 
+/// Sequences, generations and extent numbers stay below: one more of them never overflows.
+pub(crate) const COUNTERS_END: u64 = 1 << 62;
+
 impl Root {
+    /// Why no pool of `slabs` slabs of `slab_bytes` each can have this root, if so. No bound is tighter than what the
+    /// committer keeps to by construction: an id of a segment is new only when all lower ones are in use, each with a
+    /// slab of its own; the catalog lies in segments; what is free is counted once, when it comes free, and lies below
+    /// the end. Pages beyond the end of their space are refused when they are loaded.
+    pub(crate) fn problem(&self, slabs: u64, slab_bytes: u64) -> Option<&'static str> {
+        let counters = [self.generation, self.tail, self.next_sequence, self.next_extent, self.epoch];
+        // Generously: it is for numbers that would take RAM without bound.
+        let segments_end = 2 * slabs + 64;
+        let named = self.table.iter().take(self.table_segments.get() as usize);
+        match () {
+            () if counters.iter().any(|counter| counter.get() >= COUNTERS_END) => {
+                Some("a counter is impossible")
+            }
+            () if self.table_segments.get() as usize > MAX_TABLE_SEGMENTS => {
+                Some("it names too many segments")
+            }
+            () if u64::from(self.segments.get()) > segments_end => Some("it has more segments than slabs"),
+            () if named.into_iter().any(|t| !(1..segments_end).contains(&u64::from(t.id.get()))) => {
+                Some("it names a segment that cannot be")
+            }
+            () if self.catalog_bytes.get() > slabs * slab_bytes => {
+                Some("its catalog is larger than the pool")
+            }
+            () if self.tree_end.get() > PAGES_END || self.tree_free.get() > self.tree_end.get() => {
+                Some("its count of thin map pages is impossible")
+            }
+            () if self.blocks_end.get() > PAGES_END * BLOCKS_PER_PAGE
+                || self.blocks_free.get() > self.blocks_end.get() =>
+            {
+                Some("its count of blocks is impossible")
+            }
+            () => None,
+        }
+    }
+
     pub(crate) fn seal(&mut self) {
         let len = PAGE_BYTES - 8;
         self.crc = U64::new(crc64(&self.as_bytes()[..len]).0);
@@ -346,6 +384,8 @@ pub(crate) const BLOCKS_PER_PAGE: u64 = (PAGE_WORDS / 4) as u64;
 pub(crate) const MAP_FAN_OUT: u64 = (PAGE_WORDS / 2) as u64;
 /// Levels of the page map above the pages it maps: 2^32 pages a space.
 pub(crate) const MAP_LEVELS: u8 = 4;
+/// Page numbers of a space are below.
+pub(crate) const PAGES_END: u64 = MAP_FAN_OUT.pow(MAP_LEVELS as u32);
 
 /// The fourth word of a block table entry: checksum of the content, how many references, how it is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -24,6 +24,8 @@ mod create;
 mod destage;
 mod error;
 mod format;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod health;
 mod journal;
 mod layer;

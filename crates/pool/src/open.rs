@@ -7,6 +7,7 @@ use crate::{
     bugs::{Bug, planted},
     checkpoint::voters,
     committer::{Committer, Start},
+    create::POOL_BLOCK_BYTES,
     error::PoolError,
     format::{PAGE_BYTES, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space},
     health::Health,
@@ -21,7 +22,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{ByteRange, PoolId, SECTOR_BYTES, Sequence, VolumeId, crc32c};
-use quoin_drive::{Drive, raise_set};
+use quoin_drive::{Drive, Label, raise_set};
 use quoin_stripe::Columns;
 use quoin_world::{Buf, Thread, World};
 use std::sync::Arc;
@@ -159,8 +160,8 @@ impl Pool {
                 Some(kind) => {
                     let sectors = u64::from(header.sectors.get());
                     let first = header.sector.get();
-                    if sectors == 0 || first.checked_add(sectors).is_none_or(|end| end > 1 << 50) {
-                        return Err(damaged("its range is impossible".into()));
+                    if let Some(why) = record.problem(self.buffer.block_bytes) {
+                        return Err(damaged(why.into()));
                     }
                     let range = ByteRange::new(first * SECTOR_BYTES, sectors * SECTOR_BYTES);
                     let content = match kind {
@@ -244,6 +245,10 @@ async fn mend_roots(drives: &[Arc<Drive>], root: &Root) -> Result<(), PoolError>
 pub(crate) async fn open_checkpoint(drives: Vec<Arc<Drive>>) -> Result<Opened, PoolError> {
     let label = drives[0].label();
     let root = newest_root(&drives, label.pool).await?;
+    let slabs = drives.iter().map(|drive| u64::from(drive.slabs())).sum();
+    if let Some(why) = impossible_layout(&label).or_else(|| root.problem(slabs, label.slab_bytes.into())) {
+        return Err(PoolError::corrupt("the root, or the label it goes with", why));
+    }
     let columns = Columns::new(drives);
     let table = read_segment_table(&columns, &root, label.row_bytes).await?;
     let io = Arc::new(SegmentIo { columns, segments: Arc::new(table) });
@@ -258,6 +263,21 @@ pub(crate) async fn open_checkpoint(drives: Vec<Arc<Drive>>) -> Result<Opened, P
     blob.truncate(catalog_bytes as usize);
     let catalog = CatalogImage::decode(&blob)?;
     Ok(Opened { root, io, pages, catalog })
+}
+
+/// Why no pool is laid out as the label says, if so.
+fn impossible_layout(label: &Label) -> Option<&'static str> {
+    let (slab, row) = (label.slab_bytes, label.row_bytes);
+    match () {
+        () if label.block_bytes != POOL_BLOCK_BYTES => {
+            Some("the size of its blocks is not one of this version")
+        }
+        () if !slab.is_power_of_two() || !(256 << 10..=64 << 20).contains(&slab) => {
+            Some("the size of its slabs is impossible")
+        }
+        () if row < 16 << 10 || row > slab / 4 => Some("the size of its rows is impossible"),
+        () => None,
+    }
 }
 
 /// Reads the segment table. The root names the segments that hold it.

@@ -232,7 +232,7 @@ impl Pool {
         for operation in &transaction.operations {
             match operation {
                 Operation::CreateVolume(id) => {
-                    self.next_volume.fetch_max(id.0 + 1, Ordering::Relaxed);
+                    self.next_volume.fetch_max(id.0.saturating_add(1), Ordering::Relaxed);
                     let deleting = self.deleting.lock();
                     if !deleting.iter().any(|l| l.volume == *id) {
                         self.layers.write().entry(*id).or_insert_with(|| Arc::new(Layer::new(*id)));

@@ -267,16 +267,14 @@ impl Pool {
     pub(crate) async fn read_base(&self, layer: &Layer, index: u64) -> Result<Option<Slice>, PoolError> {
         loop {
             let Some(leaf) = self.leaf(layer, index).await? else { return Ok(None) };
-            let slot = tree::slot(index, 0);
-            let entry = ThinEntry(leaf.get(slot));
+            let entry = ThinEntry(leaf.get(tree::slot(index, 0)));
             let Some(number) = entry.block() else { return Ok(None) };
             if let Some(content) = self.cache.peek(number) {
                 return Ok(Some(content));
             }
             let place = self.block(number).await?;
-            let moved = |now: Option<BlockPlace>| now != place || ThinEntry(leaf.get(slot)) != entry;
             let Some(at) = place else {
-                if moved(self.block(number).await?) {
+                if self.moved(layer, index, entry, place).await? {
                     continue;
                 }
                 return Err(PoolError::corrupt(format!("block {number}"), "it is mapped, yet free"));
@@ -303,7 +301,7 @@ impl Pool {
             };
             match outcome {
                 Ok(slice) => return Ok(Some(slice)),
-                Err(_) if moved(self.block(number).await?) => continue,
+                Err(_) if self.moved(layer, index, entry, place).await? => continue,
                 Err(reason) => {
                     self.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(volume = %layer.volume, block = index, reason = reason.0, "unreadable block");
@@ -311,6 +309,21 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// True if a block is no longer mapped by `entry`, or no longer at `place`. The leaf is looked up anew: with a
+    /// deleted volume leaves go too, and one seen before keeps what it held when it went.
+    async fn moved(
+        &self,
+        layer: &Layer,
+        index: u64,
+        entry: ThinEntry,
+        place: Option<BlockPlace>,
+    ) -> Result<bool, PoolError> {
+        let Some(leaf) = self.leaf(layer, index).await? else { return Ok(true) };
+        let now = ThinEntry(leaf.get(tree::slot(index, 0)));
+        let Some(number) = now.block().filter(|_| now == entry) else { return Ok(true) };
+        Ok(self.block(number).await? != place)
     }
 
     /// Puts a part together from its buffered extents and what lies below.

@@ -1,6 +1,7 @@
 //! `cargo xtask`: what CI runs, and other work on the project itself.
 
 mod ci;
+mod fuzz;
 mod layers;
 mod soak;
 mod sources;
@@ -23,7 +24,9 @@ enum Cli {
     Layers,
     /// Check the rules for source files: a header, no file too long, nothing put off
     Sources,
-    /// Simulation and system trials with new seeds, until the time is up or something fails
+    /// Throw bytes at every parser with libFuzzer; what it finds is kept for the ordinary tests
+    Fuzz(fuzz::Options),
+    /// Simulation, trials, hostile peers, fuzz replay with new seeds, until the time is up or one fails
     Soak(soak::Options),
     /// Measure against a peer; arguments go to quoin-bench
     Bench {
@@ -41,6 +44,7 @@ fn main() -> Result<()> {
         Cli::Ci(options) => ci::run(&options),
         Cli::Layers => layers::check(),
         Cli::Sources => sources::check(),
+        Cli::Fuzz(options) => fuzz::run(&options),
         Cli::Soak(options) => soak::run(&options),
         Cli::Bench { args } => bench(args),
     }

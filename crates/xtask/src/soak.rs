@@ -1,41 +1,173 @@
-//! `cargo xtask soak`: the simulation and the trials, again and again with new seeds.
+//! `cargo xtask soak`: everything that is drawn by seed, again and again with new seeds.
 
 use crate::{
     ci::trial,
-    step::{As, cargo, program, step, summary},
+    step::{As, Outcome, cargo, program, step, summary},
 };
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long and from which seed.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Minutes to go on
+    /// Minutes to go on; the turn that has begun is ended
     #[arg(long, default_value_t = 60)]
     minutes: u64,
     /// The first seed; the time of day if not given
     #[arg(long)]
     seed: Option<u64>,
+    /// Go on after a failure, and tell all of them in the end
+    #[arg(long)]
+    keep_going: bool,
+    /// Only these parts, separated by commas
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// List the parts
+    #[arg(long)]
+    list: bool,
 }
 
-/// Ends with the first failure, whose seed has been printed, or when the time is up.
+/// One part of a turn. It gets the turn's seed and its number, counted from 0.
+struct Part {
+    name: &'static str,
+    /// Only in every so many turns, and in the first.
+    every: u64,
+    work: fn(u64) -> Work,
+}
+
+enum Work {
+    /// A program of the workspace.
+    Program(&'static str, String),
+    /// PostgreSQL on an array.
+    Trial(String),
+    /// Cargo.
+    Cargo(&'static str),
+}
+
+const SIM_SEEDS: u64 = 400;
+
+const PARTS: &[Part] = &[
+    Part { name: "simulation", every: 1, work: |seed| simulation(seed, "") },
+    Part { name: "little memory", every: 1, work: |seed| simulation(seed, " --little-ram") },
+    Part { name: "full pool", every: 2, work: |seed| simulation(seed, " --load full") },
+    Part { name: "churn", every: 2, work: |seed| simulation(seed, " --load churn") },
+    Part { name: "failing drives", every: 2, work: |seed| simulation(seed, " --faults errors") },
+    Part { name: "silent faults", every: 2, work: |seed| simulation(seed, " --faults silent") },
+    Part {
+        name: "crashes",
+        every: 1,
+        work: |seed| Work::Trial(format!("--rounds 6 --seconds 15 --seed {seed}")),
+    },
+    Part { name: "power cuts", every: 1, work: |seed| power_cuts(seed, "mix") },
+    Part { name: "torn writes", every: 2, work: |seed| power_cuts(seed, "tear") },
+    Part { name: "power losses", every: 2, work: |seed| power_cuts(seed, "lose") },
+    Part { name: "lying drives", every: 4, work: lying_drives },
+    Part {
+        name: "hostile peers",
+        every: 1,
+        work: |seed| fuzz(seed, " --target iscsi_session --seconds 120"),
+    },
+    Part { name: "fuzz replay", every: 1, work: |seed| fuzz(seed, " --seconds 240") },
+    Part { name: "planted bugs", every: 8, work: |_| planted_bugs() },
+];
+
+fn simulation(seed: u64, more: &str) -> Work {
+    let first = seed.wrapping_mul(SIM_SEEDS) % (1 << 48);
+    Work::Program("quoin-sim", format!("--first {first} --seeds {SIM_SEEDS}{more}"))
+}
+
+fn power_cuts(seed: u64, how: &str) -> Work {
+    Work::Trial(format!("--rounds 6 --seconds 15 --seed {seed} --power-cut {how}"))
+}
+
+fn lying_drives(seed: u64) -> Work {
+    Work::Trial(format!("--rounds 2 --seconds 6 --seed {seed} --power-cut lose --ignore-flushes"))
+}
+
+fn fuzz(seed: u64, more: &str) -> Work {
+    Work::Program("quoin-fuzz", format!("mutate fuzz --seed {seed}{more}"))
+}
+
+fn planted_bugs() -> Work {
+    Work::Cargo("run --locked --package quoin-sim --features planted-bugs -- bugs --patience 4")
+}
+
+impl Work {
+    /// The command to replay it with.
+    fn line(&self) -> String {
+        match self {
+            Work::Program(program, args) => format!("cargo run --bin {program} -- {args}"),
+            Work::Trial(args) => format!("cargo run --bin quoin-trial -- postgres {args}"),
+            Work::Cargo(args) => format!("cargo {args}"),
+        }
+    }
+
+    fn run(&self) -> Result<()> {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        match self {
+            Work::Program(name, args) => program("debug", name, As::User, &words(args)),
+            Work::Trial(args) => trial(args),
+            Work::Cargo(args) => crate::step::run(crate::step::cargo_command().args(words(args))),
+        }
+    }
+}
+
+/// Ends when the time is up, or with the first failure. How to replay it is printed, and once more at the end.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+    if options.list {
+        println!("{}", names.join("\n"));
+        return Ok(());
+    }
+    for only in &options.only {
+        ensure!(names.contains(&only.as_str()), "no part called {only}; there are: {}", names.join(", "));
+    }
     cargo(&["build", "--workspace", "--locked"])?;
     let until = Instant::now() + Duration::from_secs(options.minutes * 60);
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    for seed in options.seed.unwrap_or(now).. {
-        if Instant::now() >= until {
-            break;
+    let first = options.seed.unwrap_or(now);
+    let chosen = |part: &&Part| options.only.is_empty() || options.only.iter().any(|only| only == part.name);
+    let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
+    'turns: for turn in 0.. {
+        let seed = first + turn;
+        for part in PARTS.iter().filter(chosen).filter(|part| turn % part.every == 0) {
+            if Instant::now() >= until {
+                break 'turns;
+            }
+            let work = (part.work)(seed);
+            let outcome = step(part.name, || work.run());
+            if outcome.is_failure() {
+                println!("== again: {}", work.line());
+                failed.push(work.line());
+            }
+            outcomes.push(outcome);
+            if !failed.is_empty() && !options.keep_going {
+                break 'turns;
+            }
         }
-        let first = (seed * 1000).to_string();
-        let simulation = ["--first".to_owned(), first, "--seeds".to_owned(), "1000".to_owned()];
-        let crash = format!("--rounds 6 --seconds 15 --seed {seed}");
-        summary(&[
-            step("simulation", || program("debug", "quoin-sim", As::User, &simulation)),
-            step("crashes", || trial(&crash)),
-            step("power cuts", || trial(&format!("{crash} --power-cut mix"))),
-            step("torn writes", || trial(&format!("{crash} --power-cut tear"))),
-        ])?;
     }
-    Ok(())
+    tell(&outcomes, &failed)
+}
+
+fn tell(outcomes: &[Outcome], failed: &[String]) -> Result<()> {
+    let told = summary(outcomes);
+    if !failed.is_empty() {
+        println!("\n== to replay what failed\n{}", failed.join("\n"));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_replayed_by_the_line_that_is_printed() {
+        let part = |name: &str| PARTS.iter().find(|part| part.name == name).map(|part| (part.work)(7).line());
+        assert_eq!(
+            part("little memory").unwrap(),
+            "cargo run --bin quoin-sim -- --first 2800 --seeds 400 --little-ram"
+        );
+        assert!(part("power cuts").unwrap().contains("--seed 7 --power-cut mix"));
+    }
 }

@@ -9,7 +9,7 @@ use std::{
 
 /// What was run and how it ended.
 pub(crate) struct Outcome {
-    name: &'static str,
+    name: String,
     took: Duration,
     error: Option<String>,
 }
@@ -28,7 +28,7 @@ pub(crate) enum As {
 }
 
 /// Runs a step and prints how it ended.
-pub(crate) fn step(name: &'static str, work: impl FnOnce() -> Result<()>) -> Outcome {
+pub(crate) fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Outcome {
     println!("\n== {name}");
     let started = Instant::now();
     let error = work().err().map(|error| format!("{error:#}"));
@@ -37,7 +37,7 @@ pub(crate) fn step(name: &'static str, work: impl FnOnce() -> Result<()>) -> Out
         None => println!("== {name}: good, {:.1} s", took.as_secs_f64()),
         Some(error) => println!("== {name}: FAILED, {:.1} s: {error}", took.as_secs_f64()),
     }
-    Outcome { name, took, error }
+    Outcome { name: name.to_owned(), took, error }
 }
 
 /// Prints all outcomes; an error if one of them is.

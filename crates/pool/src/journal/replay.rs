@@ -7,12 +7,14 @@
 
 use super::extents::Extents;
 use crate::{
+    buffer::REGION_BYTES,
     bugs::{Bug, planted},
     error::PoolError,
-    format::{BATCH_MAGIC, BatchHeader, ExtentHeader, PAGE_BYTES, RecordHeader},
+    format::{BATCH_MAGIC, BatchHeader, COUNTERS_END, ExtentHeader, PAGE_BYTES, RecordHeader, RecordKind},
+    tree::MAX_BLOCKS,
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::{PoolId, Sequence, crc32c};
+use quoin_base::{PoolId, SECTOR_BYTES, Sequence, crc32c};
 use quoin_drive::Drive;
 use quoin_stripe::{Column, Columns};
 use std::{collections::BTreeMap, sync::Arc};
@@ -35,6 +37,31 @@ pub(crate) struct ReplayedRecord {
     pub header: RecordHeader,
     pub crcs: Arc<[u32]>,
     pub place: JournalPlace,
+}
+
+impl ReplayedRecord {
+    /// Why nobody wrote this record of a write or unmap, if so, whatever its checksums say.
+    pub(crate) fn problem(&self, block_bytes: u64) -> Option<&'static str> {
+        let (first, sectors) = (self.header.sector.get(), u64::from(self.header.sectors.get()));
+        let end = first.saturating_add(sectors);
+        let region = |sector: u64| sector / (REGION_BYTES / SECTOR_BYTES);
+        let payload_bytes = u64::from(self.header.payload_bytes.get());
+        let is_write = self.header.kind == RecordKind::Write as u8;
+        let blocks = || (end * SECTOR_BYTES).div_ceil(block_bytes) - first * SECTOR_BYTES / block_bytes;
+        match () {
+            () if sectors == 0 || end > MAX_BLOCKS * (block_bytes / SECTOR_BYTES) => {
+                Some("its range is impossible")
+            }
+            () if region(first) != region(end - 1) => Some("its range is longer than that of one record"),
+            () if is_write && payload_bytes != sectors * SECTOR_BYTES => {
+                Some("its payload is not as long as its range")
+            }
+            () if is_write && self.crcs.len() as u64 != blocks() => {
+                Some("it has not one checksum for each block")
+            }
+            () => None,
+        }
+    }
 }
 
 /// What the journal holds.
@@ -137,7 +164,8 @@ async fn read_extent(
     let drive = columns.drive(place.drive)?;
     let slab_bytes = u64::from(drive.label().slab_bytes);
     let first = drive.read_slab(place.slab, 0, PAGE_BYTES).await?;
-    let Some(header) = ExtentHeader::parse(&first).filter(|h| h.pool == *pool.0.as_bytes()) else {
+    let ours = |h: &ExtentHeader| h.pool == *pool.0.as_bytes() && h.number.get() < COUNTERS_END;
+    let Some(header) = ExtentHeader::parse(&first).filter(ours) else {
         return match damaged_header(drive, place, slab_bytes, tail).await? {
             true => Err(PoolError::corrupt(
                 format!("journal extent at slab {} of drive {}", place.slab, drive.name()),
@@ -178,6 +206,12 @@ async fn read_extent(
         }
     }
     cursor.refuse_batches_beyond(at, content.batches, tail).await?;
+    if content.records.iter().any(|r| r.header.sequence.get() >= COUNTERS_END) {
+        return Err(PoolError::corrupt(
+            format!("journal extent {} on drive {}", cursor.number, drive.name()),
+            "a record has a sequence that no pool reaches",
+        ));
+    }
     content.last = Sequence(content.records.iter().map(|r| r.header.sequence.get()).max().unwrap_or(0));
     content.records.retain(|r| r.header.sequence.get() >= tail.0);
     Ok(Some(content))
@@ -336,7 +370,10 @@ pub(crate) fn decode(
 /// One checksum for each pool block that the payload touches.
 pub(crate) fn payload_crcs(record: &RecordHeader, payload: &[u8], pool_block: u64) -> Vec<u32> {
     let start = match record.kind {
-        kind if kind == crate::format::RecordKind::Write as u8 => record.sector.get() * 512,
+        // Where a block is cut follows from the place in a block alone, and any sector may stand there.
+        kind if kind == crate::format::RecordKind::Write as u8 => {
+            record.sector.get() % (pool_block / 512) * 512
+        }
         _ => 0,
     };
     quoin_base::ByteRange::new(start, payload.len() as u64)

@@ -15,7 +15,7 @@
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{Location, MAP_FAN_OUT, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_WORDS, SPACES, Space},
+    format::{Location, MAP_FAN_OUT, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_WORDS, PAGES_END, SPACES, Space},
     segment_io::SegmentIo,
 };
 use hashbrown::HashMap;
@@ -64,6 +64,11 @@ impl PageId {
         (self.index % MAP_FAN_OUT) as usize * 2
     }
 
+    /// False for a number that the map has no place for.
+    fn is_possible(self) -> bool {
+        self.level <= MAP_LEVELS && self.index < PAGES_END >> (8 * self.level)
+    }
+
     /// As in the contents of a metadata row.
     pub(crate) fn pack(self) -> u64 {
         (self.space as u64) << 60 | u64::from(self.level) << 56 | self.index
@@ -72,7 +77,7 @@ impl PageId {
     pub(crate) fn unpack(packed: u64) -> Option<Self> {
         let space = *SPACES.get((packed >> 60) as usize)?;
         let level = (packed >> 56) as u8 & 0xf;
-        (level <= MAP_LEVELS).then_some(Self { space, level, index: packed & ((1 << 56) - 1) })
+        Some(Self { space, level, index: packed & ((1 << 56) - 1) }).filter(|id| id.is_possible())
     }
 }
 
@@ -228,12 +233,19 @@ impl PageStore {
 
     fn load(&self, id: PageId) -> Loading<'_> {
         Box::pin(async move {
+            let bad = |why: &str| PoolError::page(id.space, id.index, format!("level {}: {why}", id.level));
+            if !id.is_possible() {
+                return Err(bad("no page has such a number"));
+            }
             loop {
                 let entry = self.entry(id).await?;
                 let location = Location(entry.location.get());
                 if location.is_none() {
                     // It may have been created since it was looked for.
                     return Ok(self.cached(id));
+                }
+                if location.len_bytes() != PAGE_BYTES as u64 {
+                    return Err(bad("its place is not as long as a page"));
                 }
                 let read = self.io.read(location).await;
                 let intact = read.as_ref().is_ok_and(|bytes| crc64(bytes).0 == entry.crc.get());
@@ -245,11 +257,7 @@ impl PageStore {
                     if let Some(page) = self.cached(id) {
                         return Ok(Some(page));
                     }
-                    return Err(PoolError::page(
-                        id.space,
-                        id.index,
-                        format!("level {}: checksum differs", id.level),
-                    ));
+                    return Err(bad("checksum differs"));
                 }
                 self.loads.fetch_add(1, Ordering::Relaxed);
                 if let Some(page) = self.enter(id, entry, &bytes).await? {

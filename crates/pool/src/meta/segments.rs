@@ -279,13 +279,29 @@ impl SegmentTable {
     }
 
     /// Counts what lies at `location` as dead. `generation` is that of the next checkpoint.
-    pub(crate) fn release(&self, location: Location, generation: u64, readers: &ReaderEpochs) {
+    ///
+    /// # Errors
+    /// Nothing lives there, or less than that: the table and what refers to segments do not agree.
+    pub(crate) fn release(
+        &self,
+        location: Location,
+        generation: u64,
+        readers: &ReaderEpochs,
+    ) -> Result<(), PoolError> {
         let mut inner = self.inner.write();
+        let segment = inner.segments.get(location.segment().0 as usize);
+        if !segment.is_some_and(|s| s.state != SegmentState::Free && s.live_sectors >= location.sectors()) {
+            return Err(PoolError::corrupt(
+                format!("segment {}", location.segment()),
+                "something is given up there that it does not hold",
+            ));
+        }
         inner.count(location, false);
         inner.quarantine_if_empty(location.segment(), generation, readers);
         if planted(Bug::EarlySegmentReuse) {
             inner.free_quarantined(|_| true);
         }
+        Ok(())
     }
 
     /// Gives back what checkpoint `durable` no longer holds and no reader looks at. True if anything came free.
