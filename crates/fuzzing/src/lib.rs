@@ -5,14 +5,17 @@
 //! inputs and a few thousand changed ones of each without it. Where checksums guard a structure the target
 //! makes them right again, so that what lies behind them is reached.
 //!
-//! Does not: look for races (the models in `quoin-pool` do) or for wrong histories (`quoin-sim` does).
+//! Does not: look for races or for wrong histories (`quoin-sim` does).
 
 mod catalog;
+mod chap;
 mod image;
 mod input;
 mod json;
 mod label;
 mod mutate;
+mod nbd;
+mod negotiation;
 mod pdu;
 mod pool;
 mod ram;
@@ -44,8 +47,11 @@ pub const TARGETS: &[Target] = &[
     pdu::FRAMES,
     pdu::TEXT,
     pdu::LOGIN,
+    chap::CHAP,
     session::SESSION,
     scsi::COMMANDS,
+    negotiation::NEGOTIATION,
+    nbd::CONNECTION,
     label::LABEL,
     catalog::CATALOG,
     pool::JOURNAL,

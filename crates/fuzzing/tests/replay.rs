@@ -68,7 +68,10 @@ macro_rules! replays {
     };
 }
 
-replays! { iscsi_frames iscsi_text iscsi_login iscsi_session scsi_commands drive_label catalog pool_journal pool_image rest_bodies }
+replays! {
+    iscsi_frames iscsi_text iscsi_login iscsi_chap iscsi_session scsi_commands nbd_negotiation nbd_connection
+    drive_label catalog pool_journal pool_image rest_bodies
+}
 
 #[test]
 fn inputs_are_small() {
