@@ -4,10 +4,12 @@ use crate::{
     IscsiError, IscsiServer,
     command::{Finished, Work, perform},
     guard::{LoginFailure, Pending},
+    handles::{Handle, Join},
     login::{Authority, Established, Login, LoginStatus, SessionKind, Step},
     pdu::{Framing, FramingError, LoginRequest, LoginResponse, Parsed, opcode},
     receive::Receive,
-    session::{End, LOGOUT_SECONDS, QUEUE_DEPTH, Session},
+    session::{End, QUEUE_DEPTH, Session},
+    stall::PATIENCE_TICKS,
     text::Text,
     transmit::Transmit,
 };
@@ -27,6 +29,8 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout},
 };
 
+/// Times [`Options::ping_after`](crate::Options::ping_after) that nothing may be heard of a peer.
+const SILENT_TICKS: u32 = 3;
 /// Longest data segment of a login request we take.
 const MAX_LOGIN_DATA_BYTES: usize = 64 * 1024;
 
@@ -38,15 +42,24 @@ pub(crate) struct Connection<'a, D: BlockDevice> {
     pub(crate) receive: Receive,
     /// Held until it has logged in.
     pub(crate) pending: Option<Pending>,
-    /// Something was received since the last look.
+    /// The session's handle, once it has one.
+    pub(crate) handle: Option<Handle<'a>>,
+    /// Something was received since the last tick.
     pub(crate) heard: bool,
+    /// Ticks since something was.
+    pub(crate) quiet_ticks: u32,
 }
 
-impl<D: BlockDevice> Connection<'_, D> {
+impl<'a, D: BlockDevice> Connection<'a, D> {
     /// Serves the connection until it ends, and what it started has ended.
     pub(crate) async fn run(mut self) -> Result<(), IscsiError> {
         let limit = self.server.options.login_timeout;
-        let login = timeout(limit, self.login()).await.unwrap_or(Err(IscsiError::LoginTimeout(limit)));
+        let mut shutdown = self.server.shutdown.subscribe();
+        let login = tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|stop| *stop) => return Err(IscsiError::ShutDown),
+            login = timeout(limit, self.login()) => login.unwrap_or(Err(IscsiError::LoginTimeout(limit))),
+        };
         let mut session = match login {
             Ok(session) => session,
             Err(error) => {
@@ -58,6 +71,11 @@ impl<D: BlockDevice> Connection<'_, D> {
         self.server.metrics.logins.fetch_add(1, Ordering::Relaxed);
         let mut running = FuturesUnordered::new();
         let outcome = self.serve(&mut session, &mut running, perform).await;
+        match &outcome {
+            Err(IscsiError::Silent(_)) => session.counted.silent += 1,
+            Err(IscsiError::Stalled { .. }) => session.counted.stalled += 1,
+            _ => {}
+        }
         // The socket goes first; the nexus, and with it a session that replaces this one, waits for the rest.
         drop(self.stream);
         running.extend(session.started.drain(..).map(perform));
@@ -146,11 +164,19 @@ impl<D: BlockDevice> Connection<'_, D> {
     ) -> Result<Session<D>, IscsiError> {
         let server = self.server;
         let name = NexusName { initiator: established.initiator.clone(), isid: established.isid };
-        if established.tsih != 0 {
-            let (status, why) = match server.target.has_session(&name) {
-                true => (LoginStatus::TOO_MANY_CONNECTIONS, "a session has one connection here"),
-                false => (LoginStatus::SESSION_DOES_NOT_EXIST, "the session it wants to join does not exist"),
-            };
+        let no_such =
+            Some((LoginStatus::SESSION_DOES_NOT_EXIST, "the session it wants to join does not exist"));
+        let refused = match (established.tsih, established.kind) {
+            (0, _) => None,
+            (_, SessionKind::Discovery) => no_such,
+            (tsih, SessionKind::Normal) => match server.handles.join(&name, tsih, established.cid) {
+                // Its session goes on under its handle, without the tasks it had (§6.3.4).
+                Join::Reinstate => None,
+                Join::Add => Some((LoginStatus::TOO_MANY_CONNECTIONS, "a session has one connection here")),
+                Join::NoSuchSession => no_such,
+            },
+        };
+        if let Some((status, why)) = refused {
             self.send_login(login.refusal(request, status), Vec::new()).await?;
             return Err(IscsiError::LoginRefused { initiator: name.initiator, status, why });
         }
@@ -158,12 +184,14 @@ impl<D: BlockDevice> Connection<'_, D> {
             SessionKind::Discovery => None,
             SessionKind::Normal => {
                 let since_ms = (server.options.wall_clock_ms)();
-                Some(server.target.connect(name, self.peer.to_string(), since_ms).await)
+                let nexus = server.target.connect(name.clone(), self.peer.to_string(), since_ms).await;
+                self.handle = Some(server.handles.take(name, established.tsih, established.cid));
+                Some(nexus)
             }
         };
-        let id = nexus.as_ref().map_or(0, |nexus| nexus.id());
         let stat_sn = response.stat_sn.get().wrapping_add(1);
-        response.tsih = ((id % u64::from(u16::MAX)) as u16 + 1).into();
+        // A discovery session ends with its connection: no handle is ever used to come back to it.
+        response.tsih = self.handle.as_ref().map_or(u16::MAX, |handle| handle.tsih).into();
         response.max_cmd_sn = established.cmd_sn.wrapping_add(QUEUE_DEPTH - 1).into();
         let session = Session::new(established, stat_sn, nexus, self.targets(), server.memory.share());
         self.send_login(response, text).await?;
@@ -199,31 +227,44 @@ impl<D: BlockDevice> Connection<'_, D> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shutdown = self.server.shutdown.subscribe();
         let mut deadline = None;
-        let mut quiet_ticks = 0;
         loop {
             tokio::select! {
                 biased;
                 over = poll_fn(|cx| self.poll_io(session, running, start, cx)) => return over,
                 notice = next_notice(notices.as_ref()) => session.notice(notice),
-                _ = ticks.tick() => {
-                    quiet_ticks = if std::mem::take(&mut self.heard) { 0 } else { quiet_ticks + 1 };
-                    match quiet_ticks {
-                        0 => {}
-                        1 | 2 if notices.is_some() => session.ping(),
-                        1 | 2 => {}
-                        _ => return Err(IscsiError::Silent(quiet_limit * quiet_ticks)),
-                    }
-                }
+                _ = ticks.tick() => self.tick(session)?,
                 _ = shutdown.wait_for(|stop| *stop), if deadline.is_none() => {
-                    deadline = Some(Instant::now() + Duration::from_secs(LOGOUT_SECONDS.into()));
+                    let limit = self.server.options.logout_time;
+                    deadline = Some(Instant::now() + limit);
                     match notices {
-                        Some(_) => session.request_logout(),
+                        Some(_) => session.request_logout(limit),
                         None => return Ok(()),
                     }
                 }
-                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => return Ok(()),
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    session.announce_drop();
+                    let sent = poll_fn(|cx| Poll::Ready(session.out.poll_flush(&mut self.stream, cx))).await;
+                    tracing::debug!(peer = %self.peer, told = sent.is_ready(), "initiator did not log out");
+                    return Err(IscsiError::ShutDown);
+                }
             }
         }
+    }
+
+    /// Every [`Options::ping_after`](crate::Options::ping_after): is the peer there, and does it do its part?
+    fn tick(&mut self, session: &mut Session<D>) -> Result<(), IscsiError> {
+        let period = self.server.options.ping_after;
+        if let Some(what) = session.tick() {
+            return Err(IscsiError::Stalled { what, limit: period * PATIENCE_TICKS as u32 });
+        }
+        self.quiet_ticks = if std::mem::take(&mut self.heard) { 0 } else { self.quiet_ticks + 1 };
+        match self.quiet_ticks {
+            0 => {}
+            SILENT_TICKS.. => return Err(IscsiError::Silent(period * self.quiet_ticks)),
+            _ if session.nexus.is_some() => session.ping(),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Moves everything as far as it goes: received PDUs, commands, replies. Ready when the session is over.

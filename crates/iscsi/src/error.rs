@@ -35,6 +35,17 @@ pub enum IscsiError {
     /// The initiator answers no pings.
     #[error("connection dropped: nothing heard for {0:?}, pings included")]
     Silent(Duration),
+    /// The initiator does not do its part.
+    #[error("connection dropped: the initiator stalls, for {limit:?} {what}")]
+    Stalled {
+        /// What it does not do.
+        what: &'static str,
+        /// The time it had.
+        limit: Duration,
+    },
+    /// The server shuts down.
+    #[error("connection dropped: the array shuts down")]
+    ShutDown,
     /// The initiator logged in anew under the same name.
     #[error("session replaced by a new login of the same initiator")]
     Reinstated,

@@ -6,24 +6,32 @@
 //! data is copied once from the receive buffer.
 //!
 //! One connection a session, error recovery level 0: a lost connection ends its session, and a login under
-//! the same name waits until the last command of the old one has ended. Assumes that a connection is served
+//! the same name waits until the last command of the old one has ended. A peer that takes no answers or does not
+//! send what it announced is cut off; one that cannot log in waits ever longer. Assumes that a connection is served
 //! on one data thread from beginning to end, inside a `LocalSet`.
 
+mod answer;
+mod arrival;
 mod chap;
 mod command;
 mod connection;
+mod control;
 mod digest;
 mod error;
+mod gather;
 mod guard;
+mod handles;
 pub mod login;
 mod management;
 mod memory;
 mod metrics;
+mod order;
 pub mod params;
 pub mod pdu;
 mod receive;
 mod server;
 mod session;
+mod stall;
 pub mod text;
 mod transmit;
 

@@ -60,6 +60,8 @@ pub struct Established {
     pub isid: [u8; 6],
     /// A session the initiator believes to have, or 0.
     pub tsih: u16,
+    /// The connection, as the initiator numbers it.
+    pub cid: u16,
     /// The kind of session.
     pub kind: SessionKind,
     /// What was agreed.
@@ -253,6 +255,7 @@ impl<'a> Login<'a> {
             initiator: self.initiator.clone().unwrap_or_default(),
             isid: request.isid,
             tsih: request.tsih.get(),
+            cid: request.cid.get(),
             kind: self.kind,
             params: self.params.clone(),
             cmd_sn: request.cmd_sn.get(),

@@ -1,13 +1,14 @@
 //! Task management (RFC 7143 §11.5): aborts and resets.
 //!
-//! A task that is still gathering data is dropped; one that the device has runs to its end unanswered, and
-//! the management response waits for that end.
+//! A task that is still gathering data or waits for its turn is dropped; one that the device has runs to its end
+//! unanswered, and the management response waits for that end.
 
 use crate::{
     command::{Stage, Work},
     pdu::{Bhs, FINAL, TaskRequest, TaskResponse, opcode},
     session::{End, RejectReason, Session},
 };
+use quoin_target::Lun;
 use quoin_volume::BlockDevice;
 use quoin_world::{OneShot, OneShotSender, one_shot};
 use std::rc::Rc;
@@ -51,7 +52,8 @@ impl<D: BlockDevice> Session<D> {
         match code {
             function::ABORT_TASK => {
                 let referenced = request.referenced.get();
-                match self.tasks.get(&referenced).filter(|task| task.head.lun == request.lun) {
+                let unit = Lun::from_wire(request.lun);
+                match self.tasks.get(&referenced).filter(|task| task.head.unit == unit) {
                     Some(_) => self.abort(itt, vec![referenced], Vec::new(), false),
                     None => self.respond_task(itt, Response::NoSuchTask),
                 }
@@ -61,7 +63,7 @@ impl<D: BlockDevice> Session<D> {
                     return self.respond_task(itt, Response::NoSuchLun);
                 };
                 if code != function::LUN_RESET {
-                    let tasks = self.tasks_of(&[request.lun]);
+                    let tasks = self.tasks_of(Lun::from_wire(request.lun).as_slice());
                     return self.abort(itt, tasks, Vec::new(), false);
                 }
                 let ended = nexus.unit_reset(unit, true);
@@ -81,8 +83,8 @@ impl<D: BlockDevice> Session<D> {
         }
     }
 
-    fn tasks_of(&self, luns: &[[u8; 8]]) -> Vec<u32> {
-        let of_luns = self.tasks.iter().filter(|(_, task)| luns.contains(&task.head.lun));
+    fn tasks_of(&self, luns: &[Lun]) -> Vec<u32> {
+        let of_luns = self.tasks.iter().filter(|(_, task)| task.head.unit.is_some_and(|u| luns.contains(&u)));
         of_luns.map(|(itt, _)| *itt).collect()
     }
 
@@ -104,6 +106,7 @@ impl<D: BlockDevice> Session<D> {
                 _ => drop(self.remove_task(itt)),
             }
         }
+        self.wake_dormant();
     }
 
     pub(crate) fn reset_elsewhere(&mut self, unit: Uuid, done: OneShotSender<()>) {

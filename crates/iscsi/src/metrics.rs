@@ -54,6 +54,10 @@ counters! {
     task_requests,
     /// Reject PDUs sent.
     rejects,
+    /// Connections ended because nothing was heard of the initiator, answers to pings included.
+    silent,
+    /// Connections ended because the initiator did not take its answers or did not send data that was due.
+    stalled,
     /// Digests that did not match.
     digest_errors,
 }

@@ -4,6 +4,7 @@ use crate::{
     IscsiError,
     connection::Connection,
     guard::{Guard, LoginFailure, Pending},
+    handles::Handles,
     memory::Memory,
     metrics::{Metrics, MetricsSnapshot},
     receive::Receive,
@@ -39,8 +40,11 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Time to get through login.
     pub login_timeout: Duration,
-    /// Silence after which an initiator is asked whether it is there; after three times this it is not.
+    /// Silence after which an initiator is asked whether it is there; after three times this it is not. After three
+    /// to four times this it must have taken what it was answered, and sent what it was asked for.
     pub ping_after: Duration,
+    /// Time that initiators have to log out when the server shuts down; told to them in whole seconds.
+    pub logout_time: Duration,
     /// Milliseconds since the Unix epoch, for the list of sessions.
     pub wall_clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     /// 64 bits that nobody can foresee, for challenges.
@@ -62,6 +66,7 @@ impl Options {
             memory_bytes: 512 << 20,
             login_timeout: Duration::from_secs(30),
             ping_after: Duration::from_secs(15),
+            logout_time: Duration::from_secs(3),
             wall_clock_ms: Box::new(|| 0),
         }
     }
@@ -74,6 +79,7 @@ pub struct IscsiServer<D: BlockDevice> {
     pub(crate) metrics: Metrics,
     guard: Arc<Guard>,
     pub(crate) memory: Arc<Memory>,
+    pub(crate) handles: Handles,
     pub(crate) shutdown: watch::Sender<bool>,
     open: AtomicUsize,
     closed: watch::Sender<()>,
@@ -98,6 +104,7 @@ impl<D: BlockDevice> IscsiServer<D> {
     pub fn new(target: Arc<Target<D>>, options: Options) -> Arc<Self> {
         Arc::new(Self {
             target,
+            handles: Handles::default(),
             guard: Guard::new(options.max_pending_logins, options.max_pending_logins_of_address),
             memory: Memory::new(options.memory_bytes),
             options,
@@ -150,7 +157,8 @@ impl<D: BlockDevice> IscsiServer<D> {
         hand_over(accepted);
     }
 
-    /// Stops accepting and asks every initiator to log out; those that do not are cut off after a few seconds.
+    /// Stops accepting and asks every initiator to log out; those that do not within [`Options::logout_time`] are
+    /// told that they are cut off, and are.
     /// Resolves when the last connection is closed and what it started has ended.
     pub async fn shutdown(&self) {
         self.shutdown.send_replace(true);
@@ -159,6 +167,11 @@ impl<D: BlockDevice> IscsiServer<D> {
             // Fails only without a sender, which `self` is.
             let _ = closed.changed().await;
         }
+    }
+
+    /// Memory that sessions hold now for what they receive, for the data of commands, and for answers not sent yet.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.held_bytes()
     }
 
     /// Counters.
@@ -195,7 +208,10 @@ async fn serve<D: BlockDevice>(
     let stream = stream?;
     stream.set_nodelay(true)?;
     let local = stream.local_addr()?;
-    Connection { server, stream, peer, local, receive: Receive::new(), pending, heard: false }.run().await
+    let (receive, handle) = (Receive::new(), None);
+    Connection { server, stream, peer, local, receive, pending, handle, heard: false, quiet_ticks: 0 }
+        .run()
+        .await
 }
 
 impl<D: BlockDevice> Drop for Accepted<D> {

@@ -2,25 +2,24 @@
 //!
 //! Invariants: StatSN counts every response that carries a status, in the order of the send queue; MaxCmdSN
 //! never goes back, since a command's place in the window is given back only when its answer is queued;
-//! whatever a peer can make a session hold is bounded by [`QUEUE_DEPTH`], [`MEMORY_BYTES`] and the limits of
-//! the parsers.
+//! whatever a peer can make a session hold is bounded by [`QUEUE_DEPTH`], [`MEMORY_BYTES`], what may come unasked,
+//! and the limits of the parsers; of the memory that all sessions share each may have one command's, however much the
+//! others hold.
 
 use crate::{
-    command::{Finished, Gathering, Head, Ready, Stage, Task, Work},
+    command::{Finished, Stage, Task, Work},
+    gather::Ready,
     login::{Established, SessionKind},
     memory::Share,
     metrics::{Metrics, MetricsSnapshot},
-    params::{Answer, Params},
-    pdu::{
-        AsyncMessage, Bhs, CONTINUE, DataIn, DataOut, FINAL, Framing, LogoutRequest, LogoutResponse, NO_TAG,
-        NopIn, NopOut, OVERFLOW, R2t, READ, Reject, STATUS, ScsiCommand, ScsiResponse, TextRequest,
-        TextResponse, UNDERFLOW, WRITE, opcode,
-    },
+    params::Params,
+    pdu::{Bhs, FINAL, Framing, NO_TAG, R2t, Reject, opcode},
     receive::RECEIVE_BYTES,
-    text::{self, MAX_TEXT_BYTES, Text},
+    stall::Backlog,
+    text::Text,
     transmit::Transmit,
 };
-use quoin_scsi::{Reply, Sense, Status};
+use quoin_scsi::Reply;
 use quoin_target::{Done, Nexus, Notice};
 use quoin_volume::BlockDevice;
 use quoin_world::Slice;
@@ -30,14 +29,12 @@ use zerocopy::IntoBytes;
 
 /// Commands a session may have outstanding.
 pub(crate) const QUEUE_DEPTH: u32 = 256;
-/// Immediate commands and task management requests among them that do not count in the window.
-const MAX_IMMEDIATE: usize = 64;
 /// Bytes of commands' data a session may hold; further commands wait for their turn.
 const MEMORY_BYTES: u64 = 64 << 20;
 /// Bytes in the send queue from which on nothing more is read from the initiator.
 const MAX_QUEUED_BYTES: usize = MEMORY_BYTES as usize + (8 << 20);
-/// Seconds an initiator has to log out when the array shuts down.
-pub(crate) const LOGOUT_SECONDS: u16 = 3;
+/// The same while the memory of all sessions is spent.
+const FREE_QUEUED_BYTES: usize = 1 << 20;
 
 /// Why a session ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,23 +60,34 @@ pub(crate) enum RejectReason {
 pub(crate) struct Session<D: BlockDevice> {
     /// None in a discovery session.
     pub(crate) nexus: Option<Nexus<D>>,
-    params: Params,
+    /// Its one connection, as the initiator numbers it.
+    pub(crate) cid: u16,
+    pub(crate) params: Params,
     /// What SendTargets answers.
-    targets: Text,
+    pub(crate) targets: Text,
     pub(crate) out: Transmit,
     pub(crate) started: Vec<Work<D>>,
     pub(crate) tasks: BTreeMap<u32, Task<D>>,
     /// Tasks whose data is not being moved yet, in order.
-    waiting: VecDeque<u32>,
+    pub(crate) waiting: VecDeque<u32>,
+    /// Bytes that tasks may hold that had their turn.
     memory_bytes: u64,
+    /// Bytes that waiting tasks brought along.
+    pub(crate) early_bytes: u64,
     /// Of the memory of all sessions.
-    share: Share,
-    in_window: u32,
+    pub(crate) share: Share,
+    /// Tasks that others may have to wait for, and tasks that wait for others.
+    pub(crate) holding: usize,
+    pub(crate) dormant: usize,
+    /// Commands that came.
+    pub(crate) arrivals: u64,
+    pub(crate) backlog: Backlog,
+    pub(crate) in_window: u32,
     pub(crate) aborts: usize,
     exp_cmd_sn: u32,
-    stat_sn: u32,
+    pub(crate) stat_sn: u32,
     next_ttt: u32,
-    text: Vec<u8>,
+    pub(crate) text: Vec<u8>,
     end: Option<End>,
     pub(crate) counted: MetricsSnapshot,
     /// When what is being taken came.
@@ -99,6 +107,7 @@ impl<D: BlockDevice> Session<D> {
         debug_assert_eq!(nexus.is_some(), login.kind == SessionKind::Normal);
         Self {
             nexus,
+            cid: login.cid,
             params: login.params.clone(),
             targets,
             out: Transmit::new(&login.params),
@@ -106,7 +115,12 @@ impl<D: BlockDevice> Session<D> {
             tasks: BTreeMap::new(),
             waiting: VecDeque::new(),
             memory_bytes: 0,
+            early_bytes: 0,
             share,
+            holding: 0,
+            dormant: 0,
+            arrivals: 0,
+            backlog: Backlog::default(),
             in_window: 0,
             aborts: 0,
             exp_cmd_sn: login.cmd_sn,
@@ -130,7 +144,9 @@ impl<D: BlockDevice> Session<D> {
 
     /// False while the initiator must first take what it asked for.
     pub(crate) fn may_receive(&self) -> bool {
-        self.end.is_none() && self.out.queued_bytes() < MAX_QUEUED_BYTES
+        let queued = self.out.queued_bytes();
+        let is_much = queued >= FREE_QUEUED_BYTES && !self.share.has_room(0) || queued >= MAX_QUEUED_BYTES;
+        self.end.is_none() && !is_much
     }
 
     /// Why the session is over, once everything queued is sent.
@@ -170,7 +186,7 @@ impl<D: BlockDevice> Session<D> {
         stat_sn
     }
 
-    fn take_ttt(&mut self) -> u32 {
+    pub(crate) fn take_ttt(&mut self) -> u32 {
         self.next_ttt = self.next_ttt.wrapping_add(1) % NO_TAG;
         self.next_ttt
     }
@@ -238,68 +254,33 @@ impl<D: BlockDevice> Session<D> {
         self.out.push(reject, [Slice::copy_of(bhs.as_bytes())]);
     }
 
-    fn scsi_command(&mut self, bhs: Bhs, data: &[u8], intact: bool) {
-        let command = ScsiCommand::from(bhs);
-        let Some(nexus) = &mut self.nexus else { return self.reject(RejectReason::Protocol, bhs) };
-        self.counted.commands += 1;
-        let itt = command.itt.get();
-        if itt == NO_TAG || self.tasks.contains_key(&itt) {
-            return self.reject(RejectReason::TaskInProgress, bhs);
-        }
-        let immediate = bhs.is_immediate();
-        if immediate && self.tasks.len() - self.in_window as usize >= MAX_IMMEDIATE {
-            return self.reject(RejectReason::TooManyImmediate, bhs);
-        }
-        let expected = command.expected_bytes.get();
-        let (reads, writes) = (command.flags & READ != 0, command.flags & WRITE != 0);
-        let out_bytes = if writes { expected } else { 0 };
-        let in_bytes = if reads && !writes { expected } else { 0 };
-        let is_final = command.flags & FINAL != 0;
-        let may_come = self.params.unsolicited_bytes().min(out_bytes);
-        let sent = data.len() as u32;
-        if sent > may_come || sent > 0 && !self.params.immediate_data || !is_final && self.params.initial_r2t
-        {
-            return self.reject(RejectReason::InvalidField, bhs);
-        }
-        self.counted.written_bytes += u64::from(sent);
-        let head = Head { itt, lun: command.lun, in_bytes, out_bytes, immediate, received: self.now };
-        let admission = match (intact, reads && writes) {
-            (false, _) => quoin_target::Admission::Done(Reply::check(Sense::PROTOCOL_SERVICE_CRC_ERROR)),
-            (_, true) => quoin_target::Admission::Done(Reply::check(Sense::INVALID_FIELD_IN_CDB)),
-            _ => nexus.admit(command.lun, &command.cdb),
-        };
-        let unsolicited = if is_final { 0 } else { may_come };
-        let gathering = Gathering::new(admission, &head, data, unsolicited);
-        let cost_bytes = gathering.cost_bytes(&head);
-        self.in_window += u32::from(!immediate);
-        self.tasks
-            .insert(itt, Task { head, cost_bytes, stage: Stage::Gathering(gathering), aborted: Vec::new() });
-        self.waiting.push_back(itt);
-        self.pump();
-    }
-
-    /// Starts what waits, in order, as far as memory goes.
+    /// Starts what waits, in order, as far as memory goes. One task is always let in, so that the session gets on.
     pub(crate) fn pump(&mut self) {
-        self.share.hold(RECEIVE_BYTES + self.memory_bytes + self.out.queued_bytes() as u64);
-        while let Some(&itt) = self.waiting.front() {
-            if let Some(task) = self.tasks.get(&itt).filter(|task| task.aborted.is_empty()) {
-                let held = self.memory_bytes + self.out.queued_bytes() as u64;
-                let fits = held + task.cost_bytes <= MEMORY_BYTES && self.share.has_room(task.cost_bytes);
-                if self.memory_bytes > 0 && !fits {
+        self.note_memory();
+        while let Some(itt) = self.waiting.front().copied() {
+            let held = self.memory_bytes + self.out.queued_bytes() as u64;
+            if let Some(task) = self.tasks.get_mut(&itt) {
+                let cost_bytes = task.cost_bytes;
+                if held > 0 && (held + cost_bytes > MEMORY_BYTES || !self.share.has_room(cost_bytes)) {
                     return;
                 }
-                self.memory_bytes += task.cost_bytes;
-                self.share.hold(RECEIVE_BYTES + held + task.cost_bytes);
-                self.waiting.pop_front();
-                self.advance(itt);
-            } else {
-                self.waiting.pop_front();
+                self.early_bytes -= task.early_bytes();
+                self.memory_bytes += cost_bytes;
+                task.is_admitted = true;
             }
+            self.waiting.pop_front();
+            self.note_memory();
+            self.advance(itt);
         }
+    }
+
+    fn note_memory(&mut self) {
+        let queued = self.out.queued_bytes() as u64;
+        self.share.hold(RECEIVE_BYTES + self.memory_bytes + self.early_bytes + queued);
     }
 
     /// Moves a gathering task on: asks for more data, or starts it when all is there.
-    fn advance(&mut self, itt: u32) {
+    pub(crate) fn advance(&mut self, itt: u32) {
         let ttt = self.take_ttt();
         let window = self.window();
         let Some(task) = self.tasks.get_mut(&itt) else { return };
@@ -328,33 +309,8 @@ impl<D: BlockDevice> Session<D> {
         }
         let Stage::Gathering(gathering) = std::mem::replace(&mut task.stage, Stage::Running) else { return };
         match gathering.finish(&task.head) {
-            Ready::Run(work) => self.started.push(work),
+            Ready::Run(work) => self.start_in_turn(itt, work),
             Ready::Answer(reply) => self.finish_task(itt, reply),
-        }
-    }
-
-    fn data_out(&mut self, bhs: Bhs, data: &[u8], intact: bool) {
-        let pdu = DataOut::from(bhs);
-        let itt = pdu.itt.get();
-        if !intact {
-            self.reject(RejectReason::DataDigest, bhs);
-        }
-        // Data of a task that was aborted or answered early may still be on its way.
-        let Some(task) = self.tasks.get_mut(&itt) else { return };
-        let Stage::Gathering(gathering) = &mut task.stage else { return };
-        self.counted.written_bytes += data.len() as u64;
-        let outcome = match intact {
-            true => gathering.take(&pdu, data).map_err(|why| (why, Sense::INCORRECT_AMOUNT_OF_DATA)),
-            false => Err(("data digest error", Sense::PROTOCOL_SERVICE_CRC_ERROR)),
-        };
-        match outcome {
-            Ok(()) if self.waiting.contains(&itt) => {}
-            Ok(()) => self.advance(itt),
-            Err((why, sense)) => {
-                tracing::debug!(itt, why, "Data-Out refused, its command fails");
-                self.waiting.retain(|waiting| *waiting != itt);
-                self.finish_task(itt, Reply::check(sense));
-            }
         }
     }
 
@@ -367,14 +323,19 @@ impl<D: BlockDevice> Session<D> {
         self.pump();
     }
 
-    /// Takes a task off the books, without answering it.
+    /// Takes a task off the books, without answering it. Others may have waited for it.
     pub(crate) fn remove_task(&mut self, itt: u32) -> Option<Task<D>> {
         let task = self.tasks.remove(&itt)?;
-        if !self.waiting.contains(&itt) {
-            self.memory_bytes -= task.cost_bytes;
+        match task.is_admitted {
+            true => self.memory_bytes -= task.cost_bytes,
+            false => {
+                self.early_bytes -= task.early_bytes();
+                self.waiting.retain(|waiting| *waiting != itt);
+            }
         }
-        self.waiting.retain(|waiting| *waiting != itt);
         self.in_window -= u32::from(!task.head.immediate);
+        self.holding -= usize::from(task.head.attribute.holds_others());
+        self.dormant -= usize::from(matches!(task.stage, Stage::Dormant(_)));
         Some(task)
     }
 
@@ -382,232 +343,7 @@ impl<D: BlockDevice> Session<D> {
         if let Some(task) = self.remove_task(itt).filter(|task| task.aborted.is_empty()) {
             self.respond(&task.head, reply);
         }
-    }
-
-    fn respond(&mut self, head: &Head, mut reply: Reply) {
-        let expected = u64::from(head.expected_bytes());
-        let wanted = reply.wanted_bytes;
-        let (residual_flag, residual) = match wanted.cmp(&expected) {
-            std::cmp::Ordering::Less => (UNDERFLOW, expected - wanted),
-            std::cmp::Ordering::Equal => (0, 0),
-            std::cmp::Ordering::Greater => (OVERFLOW, wanted - expected),
-        };
-        let residual = u32::try_from(residual).unwrap_or(u32::MAX);
-        let data = std::mem::take(&mut reply.data);
-        let is_good = reply.status == Status::Good;
-        self.counted.failures += u64::from(!is_good);
-        let has_status = self.data_in(head, data, is_good.then_some((residual_flag, residual)));
-        if has_status {
-            return;
-        }
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let response = ScsiResponse {
-            opcode: opcode::SCSI_RESPONSE,
-            flags: FINAL | residual_flag,
-            status: reply.status as u8,
-            itt: head.itt.into(),
-            stat_sn: self.take_stat_sn().into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            residual: residual.into(),
-            ..ScsiResponse::default()
-        };
-        let sense = reply
-            .sense_data()
-            .map(|sense| Slice::copy_of(&[&(sense.len() as u16).to_be_bytes()[..], &sense].concat()));
-        self.out.push(response, sense);
-    }
-
-    /// Sends data, cut as the initiator wants it. The last PDU carries the status if `residual` is given.
-    /// Returns whether a status was sent.
-    fn data_in(&mut self, head: &Head, data: Vec<Slice>, residual: Option<(u8, u32)>) -> bool {
-        let held = data.iter().map(Slice::len).sum::<usize>();
-        let total = held.min(head.in_bytes as usize);
-        if total == 0 {
-            return false;
-        }
-        self.counted.read_bytes += total as u64;
-        let (burst, segment) =
-            (self.params.max_burst_bytes as usize, self.params.max_send_data_bytes as usize);
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let mut rest = data.into_iter();
-        let mut current: Option<Slice> = None;
-        let (mut at, mut data_sn) = (0, 0u32);
-        while at < total {
-            let len = segment.min(burst - at % burst).min(total - at);
-            let mut pdu = DataIn {
-                opcode: opcode::DATA_IN,
-                itt: head.itt.into(),
-                ttt: NO_TAG.into(),
-                exp_cmd_sn: exp_cmd_sn.into(),
-                max_cmd_sn: max_cmd_sn.into(),
-                data_sn: data_sn.into(),
-                offset: (at as u32).into(),
-                ..DataIn::default()
-            };
-            at += len;
-            data_sn += 1;
-            if at == total || at % burst == 0 {
-                pdu.flags |= FINAL;
-            }
-            if let Some((flag, residual)) = residual.filter(|_| at == total) {
-                pdu.flags |= STATUS | flag;
-                pdu.residual = residual.into();
-                pdu.stat_sn = self.take_stat_sn().into();
-            }
-            let mut left = len;
-            let parts = std::iter::from_fn(|| {
-                let slice = current.take().filter(|slice| !slice.is_empty()).or_else(|| rest.next())?;
-                let now = left.min(slice.len());
-                if left == 0 {
-                    current = Some(slice);
-                    return None;
-                }
-                left -= now;
-                if now < slice.len() {
-                    current = Some(slice.slice(now, slice.len() - now));
-                    return Some(slice.slice(0, now));
-                }
-                Some(slice)
-            });
-            self.out.push(pdu, parts);
-        }
-        residual.is_some()
-    }
-
-    fn nop_out(&mut self, bhs: Bhs, data: &[u8]) {
-        let nop = NopOut::from(bhs);
-        // The answer to a ping of ours, or one that wants no answer.
-        if nop.itt.get() == NO_TAG {
-            return;
-        }
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let answer = NopIn {
-            opcode: opcode::NOP_IN,
-            flags: FINAL,
-            lun: nop.lun,
-            itt: nop.itt,
-            ttt: NO_TAG.into(),
-            stat_sn: self.take_stat_sn().into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            ..NopIn::default()
-        };
-        let echo = &data[..data.len().min(self.params.max_send_data_bytes as usize)];
-        self.out.push(answer, (!echo.is_empty()).then(|| Slice::copy_of(echo)));
-    }
-
-    /// Asks a silent initiator whether it is there.
-    pub(crate) fn ping(&mut self) {
-        let ttt = self.take_ttt();
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let ping = NopIn {
-            opcode: opcode::NOP_IN,
-            flags: FINAL,
-            itt: NO_TAG.into(),
-            ttt: ttt.into(),
-            stat_sn: self.stat_sn.into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            ..NopIn::default()
-        };
-        self.out.push(ping, []);
-    }
-
-    fn text_request(&mut self, bhs: Bhs, data: &[u8]) {
-        let request = TextRequest::from(bhs);
-        if self.text.len() + data.len() > MAX_TEXT_BYTES {
-            return self.end_with(End::Protocol("text request too long"));
-        }
-        if request.ttt.get() == NO_TAG {
-            self.text.clear();
-        }
-        self.text.extend_from_slice(data);
-        let continues = request.flags & CONTINUE != 0;
-        let mut answer = Text::default();
-        if !continues {
-            let text = std::mem::take(&mut self.text);
-            let Ok(pairs) = text::parse(&text) else { return self.reject(RejectReason::Protocol, bhs) };
-            pairs.into_iter().for_each(|(key, value)| self.text_key(key, value, &mut answer));
-        }
-        let ttt = if continues { self.take_ttt() } else { NO_TAG };
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let response = TextResponse {
-            opcode: opcode::TEXT_RESPONSE,
-            flags: if continues { 0 } else { FINAL },
-            lun: request.lun,
-            itt: request.itt,
-            ttt: ttt.into(),
-            stat_sn: self.take_stat_sn().into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            ..TextResponse::default()
-        };
-        let answer = answer.into_bytes();
-        if answer.len() > self.params.max_send_data_bytes as usize {
-            return self.reject(RejectReason::Protocol, bhs);
-        }
-        self.out.push(response, (!answer.is_empty()).then(|| Slice::copy_of(&answer)));
-    }
-
-    fn text_key(&mut self, key: &str, value: &str, answer: &mut Text) {
-        match key {
-            "SendTargets" => {
-                let is_discovery = self.nexus.is_none();
-                let ours = self.targets.value("TargetName").is_some_and(|name| name == value.to_lowercase());
-                if ours || value == "All" && is_discovery || value.is_empty() && !is_discovery {
-                    answer.append(&self.targets);
-                } else if value == "All" {
-                    answer.push(key, "Reject");
-                }
-            }
-            "MaxRecvDataSegmentLength" => {
-                if let Answer::Value(value) = self.params.declare_max_recv(value) {
-                    answer.push(key, value);
-                }
-            }
-            _ => answer.push(key, "NotUnderstood"),
-        }
-    }
-
-    fn logout(&mut self, request: LogoutRequest) {
-        /// "Remove the connection for recovery".
-        const FOR_RECOVERY: u8 = 2;
-        const NOT_SUPPORTED: u8 = 2;
-        let for_recovery = request.flags & 0x7F == FOR_RECOVERY;
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let response = LogoutResponse {
-            opcode: opcode::LOGOUT_RESPONSE,
-            flags: FINAL,
-            response: if for_recovery { NOT_SUPPORTED } else { 0 },
-            itt: request.itt,
-            stat_sn: self.take_stat_sn().into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            ..LogoutResponse::default()
-        };
-        self.out.push(response, []);
-        if !for_recovery {
-            self.end_with(End::LoggedOut);
-        }
-    }
-
-    /// Asks the initiator to log out, since the array shuts down.
-    pub(crate) fn request_logout(&mut self) {
-        const LOGOUT_REQUESTED: u8 = 1;
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        let message = AsyncMessage {
-            opcode: opcode::ASYNC_MESSAGE,
-            flags: FINAL,
-            no_tag: NO_TAG.into(),
-            stat_sn: self.take_stat_sn().into(),
-            exp_cmd_sn: exp_cmd_sn.into(),
-            max_cmd_sn: max_cmd_sn.into(),
-            event: LOGOUT_REQUESTED,
-            parameter_3: LOGOUT_SECONDS.into(),
-            ..AsyncMessage::default()
-        };
-        self.out.push(message, []);
+        self.wake_dormant();
     }
 
     /// Takes something that happened in another session.

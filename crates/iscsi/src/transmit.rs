@@ -39,6 +39,7 @@ pub(crate) struct Transmit {
     /// Bytes of the first part that are sent already.
     sent: usize,
     queued_bytes: usize,
+    sent_total: u64,
     header_digest: bool,
     data_digest: bool,
 }
@@ -52,6 +53,11 @@ impl Transmit {
     /// Bytes not sent yet.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.queued_bytes
+    }
+
+    /// Bytes sent so far.
+    pub(crate) fn sent_total(&self) -> u64 {
+        self.sent_total
     }
 
     /// Appends a PDU; the data segment's length is filled in.
@@ -115,6 +121,7 @@ impl Transmit {
 
     fn advance(&mut self, written: usize) {
         self.queued_bytes -= written;
+        self.sent_total += written as u64;
         self.sent += written;
         while let Some(part) = self.parts.front() {
             let len = part.bytes().len();

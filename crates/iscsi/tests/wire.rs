@@ -1,142 +1,18 @@
-//! What well-behaved initiators do not do: a client that builds its PDUs byte by byte.
+//! What well-behaved initiators do not do.
 
 #[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
 mod support;
 
 use quoin_iscsi::pdu::{
-    Bhs, DataIn, DataOut, LoginRequest, LoginResponse, LogoutRequest, NO_TAG, NopOut, R2t, ScsiCommand,
-    ScsiResponse, TaskRequest, TaskResponse, TextRequest, U24, opcode, padding,
+    Bhs, DataOut, LoginRequest, LoginResponse, LogoutRequest, NO_TAG, NopOut, R2t, ScsiCommand, ScsiResponse,
+    TaskRequest, TaskResponse, TextRequest, U24, opcode,
 };
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-    time::Duration,
+use std::io::{Read, Write};
+use support::{
+    INITIATOR, Server, TARGET,
+    client::{Client, crc, pattern, read_10, write_10},
 };
-use support::{INITIATOR, Server, TARGET};
 use zerocopy::{FromBytes, IntoBytes};
-
-struct Client {
-    stream: TcpStream,
-    cmd_sn: u32,
-    itt: u32,
-}
-
-fn crc(bytes: &[u8]) -> [u8; 4] {
-    quoin_base::crc32c(bytes).0.to_le_bytes()
-}
-
-impl Client {
-    fn connect(server: &Server) -> Client {
-        let stream = TcpStream::connect(server.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Client { stream, cmd_sn: 1, itt: 1 }
-    }
-
-    fn send(&mut self, header: impl Into<Bhs>, data: &[u8]) {
-        let mut bytes = Bhs { data_len: U24::new(data.len()), ..header.into() }.as_bytes().to_vec();
-        bytes.extend_from_slice(data);
-        bytes.resize(bytes.len() + padding(data.len()), 0);
-        self.stream.write_all(&bytes).unwrap();
-    }
-
-    fn receive(&mut self) -> (Bhs, Vec<u8>) {
-        let mut header = [0; 48];
-        self.stream.read_exact(&mut header).unwrap();
-        let bhs = Bhs::parse(&header).unwrap();
-        let len = bhs.data_len.get();
-        let mut data = vec![0; len + padding(len)];
-        self.stream.read_exact(&mut data).unwrap();
-        data.truncate(len);
-        (bhs, data)
-    }
-
-    fn is_closed(&mut self) -> bool {
-        matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
-    }
-
-    fn login(&mut self, isid: u8, keys: &str) -> LoginResponse {
-        let names = format!("InitiatorName={INITIATOR}\0TargetName={TARGET}\0{keys}");
-        let request = LoginRequest {
-            opcode: 0x40 | opcode::LOGIN_REQUEST,
-            flags: 0x87,
-            isid: [0x80, 0, 0, 0, 0, isid],
-            cmd_sn: self.cmd_sn.into(),
-            ..LoginRequest::default()
-        };
-        self.send(request, names.as_bytes());
-        let (bhs, _) = self.receive();
-        assert_eq!(bhs.operation(), opcode::LOGIN_RESPONSE);
-        bhs.into()
-    }
-
-    fn logged_in(server: &Server, isid: u8, keys: &str) -> Client {
-        let mut client = Client::connect(server);
-        let response = client.login(isid, keys);
-        assert_eq!((response.status_class, response.status_detail), (0, 0));
-        client
-    }
-
-    fn command(&mut self, flags: u8, expected_bytes: u32, cdb: &[u8]) -> ScsiCommand {
-        let mut padded = [0; 16];
-        padded[..cdb.len()].copy_from_slice(cdb);
-        let command = ScsiCommand {
-            opcode: opcode::SCSI_COMMAND,
-            flags,
-            itt: self.itt.into(),
-            expected_bytes: expected_bytes.into(),
-            cmd_sn: self.cmd_sn.into(),
-            cdb: padded,
-            ..ScsiCommand::default()
-        };
-        self.itt += 1;
-        self.cmd_sn += 1;
-        command
-    }
-
-    /// Sends a command without data and returns its status and what it read.
-    fn execute(&mut self, expected_bytes: u32, cdb: &[u8]) -> (u8, Vec<u8>) {
-        let command = self.command(0xC0, expected_bytes, cdb);
-        self.send(command, &[]);
-        let mut read = Vec::new();
-        loop {
-            let (bhs, data) = self.receive();
-            match bhs.operation() {
-                opcode::DATA_IN => {
-                    let pdu = DataIn::from(bhs);
-                    assert_eq!(pdu.offset.get() as usize, read.len());
-                    read.extend(data);
-                    if pdu.flags & 1 != 0 {
-                        return (pdu.status, read);
-                    }
-                }
-                opcode::SCSI_RESPONSE => return (ScsiResponse::from(bhs).status, read),
-                other => panic!("unexpected PDU {other:#x}"),
-            }
-        }
-    }
-
-    /// Takes the unit attention that every session starts with.
-    fn ready(mut self) -> Client {
-        assert_eq!(self.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 2);
-        assert_eq!(self.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
-        self
-    }
-}
-
-fn write_10(lba: u32, blocks: u16) -> [u8; 10] {
-    let (lba, blocks) = (lba.to_be_bytes(), blocks.to_be_bytes());
-    [0x2A, 0, lba[0], lba[1], lba[2], lba[3], 0, blocks[0], blocks[1], 0]
-}
-
-fn read_10(lba: u32, blocks: u16) -> [u8; 10] {
-    let mut cdb = write_10(lba, blocks);
-    cdb[0] = 0x28;
-    cdb
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
-}
 
 /// Answers R2Ts in order until the command is answered; checks that no more are outstanding than agreed.
 fn serve_r2ts(client: &mut Client, itt: u32, data: &[u8], segment: usize) -> u8 {
@@ -293,25 +169,35 @@ fn a_new_login_of_the_same_name_replaces_the_session() {
 #[test]
 fn a_connection_to_join_a_session_is_refused() {
     let server = Server::start();
-    let login = |isid: u8, tsih: u16| {
+    let login = |isid: u8, tsih: u16, cid: u16| {
         let mut client = Client::connect(&server);
         let request = LoginRequest {
             opcode: 0x40 | opcode::LOGIN_REQUEST,
             flags: 0x87,
             isid: [0x80, 0, 0, 0, 0, isid],
             tsih: tsih.into(),
-            cid: 1.into(),
+            cid: cid.into(),
+            cmd_sn: 1.into(),
             ..LoginRequest::default()
         };
         client.send(request, format!("InitiatorName={INITIATOR}\0TargetName={TARGET}\0").as_bytes());
         let response = LoginResponse::from(client.receive().0);
-        (response.status_class, response.status_detail)
+        (response.status_class, response.status_detail, response.tsih.get(), client)
     };
     let mut first = Client::connect(&server);
     let tsih = first.login(1, "").tsih.get();
     assert_ne!(tsih, 0);
-    assert_eq!(login(1, tsih), (2, 6));
-    assert_eq!(login(9, tsih), (2, 0x0A));
+    let (class, detail, ..) = login(1, tsih, 1);
+    assert_eq!((class, detail), (2, 6));
+    for (isid, tsih) in [(9, tsih), (1, tsih + 1)] {
+        let (class, detail, ..) = login(isid, tsih, 0);
+        assert_eq!((class, detail), (2, 0x0A));
+    }
+    let mut first = first.ready();
+    // The same connection again: the session goes on under its handle, its old connection ends.
+    let (class, _, again, second) = login(1, tsih, 0);
+    assert_eq!((class, again, first.is_closed()), (0, tsih, true));
+    drop(second.ready());
 }
 
 #[test]
@@ -459,4 +345,95 @@ fn shutdown_asks_for_logout() {
     let asked = std::thread::spawn(move || client.receive().0.operation());
     drop(server);
     assert_eq!(asked.join().unwrap(), opcode::ASYNC_MESSAGE);
+}
+
+/// A write that waits for its data holds back who must follow it, and nobody else.
+#[test]
+fn ordered_tasks_wait_for_older_ones_and_hold_back_younger_ones() {
+    const ORDERED: u8 = 2;
+    const HEAD_OF_QUEUE: u8 = 3;
+    let server = Server::start();
+    let mut client = Client::logged_in(&server, 1, "").ready();
+    let send = |client: &mut Client, attribute: u8, lun: u8| {
+        let command = client.command(0x80 | attribute, 0, &[0x00, 0, 0, 0, 0, 0]);
+        client.send(ScsiCommand { lun: [0, lun, 0, 0, 0, 0, 0, 0], ..command }, &[]);
+        command.itt.get()
+    };
+    let answered = |client: &mut Client| {
+        let (bhs, _) = client.receive();
+        assert_eq!(bhs.operation(), opcode::SCSI_RESPONSE);
+        (bhs.itt.get(), ScsiResponse::from(bhs).status)
+    };
+    // The other unit's attention.
+    send(&mut client, 1, 1);
+    assert_eq!(answered(&mut client).1, 2);
+    let write = client.command(0xA0 | 1, 512, &write_10(0, 1));
+    client.send(write, &[]);
+    let r2t = R2t::from(client.receive().0);
+    let ordered = send(&mut client, ORDERED, 0);
+    let younger = send(&mut client, 1, 0);
+    let elsewhere = send(&mut client, 1, 1);
+    assert_eq!(answered(&mut client), (elsewhere, 0));
+    let head = send(&mut client, HEAD_OF_QUEUE, 0);
+    assert_eq!(answered(&mut client), (head, 0));
+    let data =
+        DataOut { opcode: opcode::DATA_OUT, flags: 0x80, itt: write.itt, ttt: r2t.ttt, ..DataOut::default() };
+    client.send(data, &[1; 512]);
+    for itt in [write.itt.get(), ordered, younger] {
+        assert_eq!(answered(&mut client), (itt, 0));
+    }
+    // An ordered task that is aborted lets go of those behind it.
+    let write = client.command(0xA0 | ORDERED, 512, &write_10(0, 1));
+    client.send(write, &[]);
+    assert_eq!(client.receive().0.operation(), opcode::R2T);
+    let younger = send(&mut client, 1, 0);
+    let abort = TaskRequest {
+        opcode: 0x40 | opcode::TASK_REQUEST,
+        flags: 0x80 | 1,
+        itt: 99.into(),
+        referenced: write.itt,
+        cmd_sn: client.cmd_sn.into(),
+        ..TaskRequest::default()
+    };
+    client.send(abort, &[]);
+    let mut answers = [client.receive().0, client.receive().0].map(|bhs| (bhs.operation(), bhs.itt.get()));
+    answers.sort_unstable();
+    assert_eq!(answers, [(opcode::SCSI_RESPONSE, younger), (opcode::TASK_RESPONSE, 99)]);
+    // No ACA, and attributes that there are not.
+    send(&mut client, 4, 0);
+    let (bhs, sense) = client.receive();
+    assert_eq!((ScsiResponse::from(bhs).status, sense[4] & 0xF, sense[14]), (2, 5, 0x49));
+    send(&mut client, 5, 0);
+    assert_eq!(client.receive().0.operation(), opcode::REJECT);
+    send(&mut client, 1, 0);
+    assert_eq!(answered(&mut client).1, 0);
+}
+
+#[test]
+fn clearing_the_task_set_ends_the_tasks_of_this_session_alone() {
+    let server = Server::start();
+    let mut one = Client::logged_in(&server, 1, "").ready();
+    let mut two = Client::logged_in(&server, 2, "").ready();
+    let mut waiting = Vec::new();
+    for client in [&mut one, &mut two] {
+        let write = client.command(0xA0 | 1, 512, &write_10(0, 1));
+        client.send(write, &[]);
+        waiting.push((write, R2t::from(client.receive().0)));
+    }
+    let clear = TaskRequest {
+        opcode: 0x40 | opcode::TASK_REQUEST,
+        flags: 0x80 | 4,
+        itt: 77.into(),
+        referenced: NO_TAG.into(),
+        cmd_sn: one.cmd_sn.into(),
+        ..TaskRequest::default()
+    };
+    one.send(clear, &[]);
+    assert_eq!(TaskResponse::from(one.receive().0).response, 0);
+    let (write, r2t) = &waiting[1];
+    let data =
+        DataOut { opcode: opcode::DATA_OUT, flags: 0x80, itt: write.itt, ttt: r2t.ttt, ..DataOut::default() };
+    two.send(data, &[1; 512]);
+    assert_eq!(ScsiResponse::from(two.receive().0).status, 0);
+    assert_eq!(one.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
 }

@@ -106,13 +106,13 @@ fn device_identification(uuid: Uuid, port: &Port) -> Vec<u8> {
     out
 }
 
-/// Extended INQUIRY data (SPC-4 §7.8.7): simple tasks only; a unit attention about the list
+/// Extended INQUIRY data (SPC-4 §7.8.7): simple, ordered and head of queue tasks; a unit attention about the list
 /// of units is cleared for the asking nexus only; the longest sense data.
 fn extended() -> Vec<u8> {
-    const SIMPSUP: u8 = 0x01;
+    const HEADSUP_ORDSUP_SIMPSUP: u8 = 0x07;
     const LUICLR: u8 = 0x01;
     let mut body = vec![0; 60];
-    (body[1], body[3], body[9]) = (SIMPSUP, LUICLR, MAX_SENSE_BYTES);
+    (body[1], body[3], body[9]) = (HEADSUP_ORDSUP_SIMPSUP, LUICLR, MAX_SENSE_BYTES);
     body
 }
 

@@ -78,6 +78,7 @@ senses! {
     SOFTWARE_WRITE_PROTECTED = DataProtect, 0x27, 0x02;
     SPACE_ALLOCATION_FAILED = DataProtect, 0x27, 0x07;
     PROTOCOL_SERVICE_CRC_ERROR = AbortedCommand, 0x47, 0x05;
+    UNEXPECTED_UNSOLICITED_DATA = AbortedCommand, 0x0C, 0x0C;
     INCORRECT_AMOUNT_OF_DATA = AbortedCommand, 0x0C, 0x0D;
     MISCOMPARE = Miscompare, 0x1D, 0x00;
 }

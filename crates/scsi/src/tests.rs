@@ -219,7 +219,7 @@ fn identification_is_as_published() {
     let device = Ram::new(512);
     let page = |page: u8| data_of(&run(&device, &[0x12, 1, page, 1, 0, 0], &[], 256));
     assert_eq!(page(0x00), [0, 0, 0, 7, 0x00, 0x80, 0x83, 0x86, 0xB0, 0xB1, 0xB2]);
-    assert_eq!(page(0x86)[4..8], [0, 1, 0, 1]);
+    assert_eq!(page(0x86)[4..8], [0, 7, 0, 1]);
     assert_eq!(&page(0x80)[4..], b"01932c0712347abc8def0123456789ab");
     let identification = page(0x83);
     // The NAA designator comes first: type 6, our company identifier, the last 100 bits of the UUID.

@@ -360,10 +360,9 @@ impl<D: BlockDevice> Nexus<D> {
         self.units.values().map(Unit::uuid).collect()
     }
 
-    /// The numbers, in wire form, under which this initiator sees a volume.
-    pub fn luns_of(&self, unit: Uuid) -> Vec<[u8; 8]> {
-        let of_unit = self.units.iter().filter(|(_, u)| u.uuid() == unit);
-        of_unit.map(|(lun, _)| lun.to_wire()).collect()
+    /// The numbers under which this initiator sees a volume.
+    pub fn luns_of(&self, unit: Uuid) -> Vec<Lun> {
+        self.units.iter().filter(|(_, u)| u.uuid() == unit).map(|(lun, _)| *lun).collect()
     }
 
     /// Establishes the unit attention of a reset, here and, if `announce`, in all other sessions, of which each

@@ -1,5 +1,7 @@
 //! A server with volumes in RAM, on a thread of its own, and the programs that test it.
 
+pub mod client;
+
 use quoin_base::{ByteRange, Extent};
 use quoin_iscsi::{IscsiServer, Options};
 use quoin_target::{Access, Lun, Target};
@@ -130,6 +132,19 @@ impl BlockDevice for RamVolume {
     }
 }
 
+/// LUN 0 of 512-byte and LUN 1 of 4096-byte blocks for both initiators, and a write-protected one.
+pub fn target() -> Arc<Target<RamVolume>> {
+    let target = Target::new(TARGET);
+    target.set_host("h1", &[INITIATOR.to_string(), SECOND_INITIATOR.to_string()], None).unwrap();
+    for (lun, block_bytes, access) in
+        [(0, 512, Access::ReadWrite), (1, 4096, Access::ReadWrite), (READ_ONLY_LUN, 512, Access::ReadOnly)]
+    {
+        let volume = RamVolume::new(lun.into(), 256 << 20, block_bytes);
+        target.map("h1", Lun::new(lun).unwrap(), volume, access).unwrap();
+    }
+    target
+}
+
 /// The usual options.
 pub fn options() -> Options {
     let seed = AtomicU64::new(0x9E37_79B9_7F4A_7C15);
@@ -146,19 +161,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// With LUN 0 of 512-byte and LUN 1 of 4096-byte blocks for both initiators, and a write-protected one.
+    /// The usual target, served with the usual options.
     pub fn start() -> Server {
-        let target = Target::new(TARGET);
-        target.set_host("h1", &[INITIATOR.to_string(), SECOND_INITIATOR.to_string()], None).unwrap();
-        for (lun, block_bytes, access) in [
-            (0, 512, Access::ReadWrite),
-            (1, 4096, Access::ReadWrite),
-            (READ_ONLY_LUN, 512, Access::ReadOnly),
-        ] {
-            let volume = RamVolume::new(lun.into(), 256 << 20, block_bytes);
-            target.map("h1", Lun::new(lun).unwrap(), volume, access).unwrap();
-        }
-        Self::with(target, options())
+        Self::with(target(), options())
     }
 
     /// Serves a target.

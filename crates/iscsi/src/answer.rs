@@ -1,0 +1,104 @@
+//! Answers to commands: data, status and sense data.
+
+use crate::{
+    command::Head,
+    pdu::{DataIn, FINAL, NO_TAG, OVERFLOW, STATUS, ScsiResponse, UNDERFLOW, opcode},
+    session::Session,
+};
+use quoin_scsi::{Reply, Status};
+use quoin_volume::BlockDevice;
+use quoin_world::Slice;
+
+impl<D: BlockDevice> Session<D> {
+    pub(crate) fn respond(&mut self, head: &Head, mut reply: Reply) {
+        let expected = u64::from(head.expected_bytes());
+        let wanted = reply.wanted_bytes;
+        let (residual_flag, residual) = match wanted.cmp(&expected) {
+            std::cmp::Ordering::Less => (UNDERFLOW, expected - wanted),
+            std::cmp::Ordering::Equal => (0, 0),
+            std::cmp::Ordering::Greater => (OVERFLOW, wanted - expected),
+        };
+        let residual = u32::try_from(residual).unwrap_or(u32::MAX);
+        let data = std::mem::take(&mut reply.data);
+        let is_good = reply.status == Status::Good;
+        self.counted.failures += u64::from(!is_good);
+        let data_pdus = self.data_in(head, data, is_good.then_some((residual_flag, residual)));
+        if is_good && data_pdus > 0 {
+            return;
+        }
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let response = ScsiResponse {
+            opcode: opcode::SCSI_RESPONSE,
+            flags: FINAL | residual_flag,
+            status: reply.status as u8,
+            itt: head.itt.into(),
+            stat_sn: self.take_stat_sn().into(),
+            exp_cmd_sn: exp_cmd_sn.into(),
+            max_cmd_sn: max_cmd_sn.into(),
+            exp_data_sn: data_pdus.into(),
+            residual: residual.into(),
+            ..ScsiResponse::default()
+        };
+        let sense = reply
+            .sense_data()
+            .map(|sense| Slice::copy_of(&[&(sense.len() as u16).to_be_bytes()[..], &sense].concat()));
+        self.out.push(response, sense);
+    }
+
+    /// Sends data, cut as the initiator wants it. The last PDU carries the status if `residual` is given.
+    /// Returns how many PDUs there were.
+    fn data_in(&mut self, head: &Head, data: Vec<Slice>, residual: Option<(u8, u32)>) -> u32 {
+        let held = data.iter().map(Slice::len).sum::<usize>();
+        let total = held.min(head.in_bytes as usize);
+        if total == 0 {
+            return 0;
+        }
+        self.counted.read_bytes += total as u64;
+        let (burst, segment) =
+            (self.params.max_burst_bytes as usize, self.params.max_send_data_bytes as usize);
+        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let mut rest = data.into_iter();
+        let mut current: Option<Slice> = None;
+        let (mut at, mut data_sn) = (0, 0u32);
+        while at < total {
+            let len = segment.min(burst - at % burst).min(total - at);
+            let mut pdu = DataIn {
+                opcode: opcode::DATA_IN,
+                itt: head.itt.into(),
+                ttt: NO_TAG.into(),
+                exp_cmd_sn: exp_cmd_sn.into(),
+                max_cmd_sn: max_cmd_sn.into(),
+                data_sn: data_sn.into(),
+                offset: (at as u32).into(),
+                ..DataIn::default()
+            };
+            at += len;
+            data_sn += 1;
+            if at == total || at % burst == 0 {
+                pdu.flags |= FINAL;
+            }
+            if let Some((flag, residual)) = residual.filter(|_| at == total) {
+                pdu.flags |= STATUS | flag;
+                pdu.residual = residual.into();
+                pdu.stat_sn = self.take_stat_sn().into();
+            }
+            let mut left = len;
+            let parts = std::iter::from_fn(|| {
+                let slice = current.take().filter(|slice| !slice.is_empty()).or_else(|| rest.next())?;
+                let now = left.min(slice.len());
+                if left == 0 {
+                    current = Some(slice);
+                    return None;
+                }
+                left -= now;
+                if now < slice.len() {
+                    current = Some(slice.slice(now, slice.len() - now));
+                    return Some(slice.slice(0, now));
+                }
+                Some(slice)
+            });
+            self.out.push(pdu, parts);
+        }
+        data_sn
+    }
+}

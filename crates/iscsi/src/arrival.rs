@@ -1,0 +1,136 @@
+//! SCSI commands and their data as they arrive.
+
+use crate::{
+    command::{Head, Stage, Task},
+    gather::{DataFault, Gathering},
+    order::Attribute,
+    pdu::{Bhs, DataOut, FINAL, NO_TAG, READ, ScsiCommand, WRITE},
+    session::{RejectReason, Session},
+};
+use quoin_scsi::{Reply, Sense, Status};
+use quoin_target::{Admission, Lun};
+use quoin_volume::BlockDevice;
+
+/// Immediate commands that do not count in the window.
+const MAX_IMMEDIATE: usize = 64;
+/// Bytes that commands bring unasked before they have their turn; further ones are answered TASK SET FULL.
+const EARLY_BYTES: u64 = 16 << 20;
+
+impl<D: BlockDevice> Session<D> {
+    pub(crate) fn scsi_command(&mut self, bhs: Bhs, data: &[u8], intact: bool) {
+        let command = ScsiCommand::from(bhs);
+        if self.nexus.is_none() {
+            return self.reject(RejectReason::Protocol, bhs);
+        }
+        self.counted.commands += 1;
+        let itt = command.itt.get();
+        if itt == NO_TAG || self.tasks.contains_key(&itt) {
+            return self.reject(RejectReason::TaskInProgress, bhs);
+        }
+        let immediate = bhs.is_immediate();
+        if immediate && self.tasks.len() - self.in_window as usize >= MAX_IMMEDIATE {
+            return self.reject(RejectReason::TooManyImmediate, bhs);
+        }
+        let Some(attribute) = Attribute::of(command.flags) else {
+            return self.reject(RejectReason::InvalidField, bhs);
+        };
+        self.counted.written_bytes += data.len() as u64;
+        let expected = command.expected_bytes.get();
+        let (reads, writes) = (command.flags & READ != 0, command.flags & WRITE != 0);
+        let head = Head {
+            itt,
+            lun: command.lun,
+            unit: Lun::from_wire(command.lun),
+            in_bytes: if reads && !writes { expected } else { 0 },
+            out_bytes: if writes { expected } else { 0 },
+            immediate,
+            attribute,
+            number: self.arrivals,
+            received: self.now,
+        };
+        self.arrivals += 1;
+        let sent = data.len() as u32;
+        let left = self.params.unsolicited_bytes().min(head.out_bytes).saturating_sub(sent);
+        let announced = (command.flags & FINAL == 0 && left > 0).then_some(left);
+        let refusal = match intact {
+            true => self.refusal(&command, &head, sent, announced),
+            false => Some(Reply::check(DataFault::Digest.sense())),
+        };
+        let admission = match (refusal, &mut self.nexus) {
+            (None, Some(nexus)) => nexus.admit(command.lun, &command.cdb),
+            (refusal, _) => Admission::Done(refusal.unwrap_or_else(Reply::good)),
+        };
+        self.enter(head, Gathering::new(admission, &head, data, announced));
+    }
+
+    /// What a command is answered without its unit being asked, if so.
+    fn refusal(
+        &self,
+        command: &ScsiCommand,
+        head: &Head,
+        sent: u32,
+        announced: Option<u32>,
+    ) -> Option<Reply> {
+        let is_unexpected = sent > self.params.unsolicited_bytes().min(head.out_bytes)
+            || sent > 0 && !self.params.immediate_data
+            || announced.is_some() && self.params.initial_r2t;
+        if is_unexpected {
+            return Some(Reply::check(DataFault::NotAskedFor.sense()));
+        }
+        // The first that has to wait is always taken.
+        let early_bytes = u64::from(sent) + u64::from(announced.unwrap_or(0));
+        let is_much = self.early_bytes + early_bytes > EARLY_BYTES || !self.share.has_room(early_bytes);
+        if early_bytes > 0 && self.early_bytes > 0 && is_much {
+            return Some(Reply { status: Status::TaskSetFull, ..Reply::good() });
+        }
+        // There is never an auto contingent allegiance (NORMACA = 0).
+        if head.attribute == Attribute::Aca {
+            return Some(Reply::check(Sense::INVALID_MESSAGE_ERROR));
+        }
+        let is_bidirectional = command.flags & (READ | WRITE) == READ | WRITE;
+        is_bidirectional.then(|| Reply::check(Sense::INVALID_FIELD_IN_CDB))
+    }
+
+    /// Takes a command into the task set, or behind those that wait for memory.
+    fn enter(&mut self, head: Head, gathering: Gathering<D>) {
+        let (itt, is_refused) = (head.itt, gathering.is_refused());
+        let cost_bytes = gathering.cost_bytes(&head);
+        self.in_window += u32::from(!head.immediate);
+        self.holding += usize::from(head.attribute.holds_others());
+        let (stage, aborted) = (Stage::Gathering(gathering), Vec::new());
+        let task = Task { head, cost_bytes, stage, is_admitted: is_refused, aborted };
+        if is_refused {
+            self.tasks.insert(itt, task);
+            return self.advance(itt);
+        }
+        self.early_bytes += task.early_bytes();
+        self.tasks.insert(itt, task);
+        self.waiting.push_back(itt);
+        self.pump();
+    }
+
+    pub(crate) fn data_out(&mut self, bhs: Bhs, data: &[u8], intact: bool) {
+        let pdu = DataOut::from(bhs);
+        let itt = pdu.itt.get();
+        if !intact {
+            self.reject(RejectReason::DataDigest, bhs);
+        }
+        // Data of a task that was aborted may still be on its way.
+        let Some(task) = self.tasks.get_mut(&itt) else { return };
+        let Stage::Gathering(gathering) = &mut task.stage else { return };
+        self.counted.written_bytes += data.len() as u64;
+        let outcome = if intact { gathering.take(&pdu, data) } else { Err(DataFault::Digest) };
+        if let Err(fault) = outcome {
+            tracing::debug!(itt, ?fault, "Data-Out refused, its command fails");
+            if !task.is_admitted {
+                self.early_bytes -= gathering.held_bytes();
+                self.waiting.retain(|waiting| *waiting != itt);
+                (task.is_admitted, task.cost_bytes) = (true, 0);
+            }
+            gathering.fail(&pdu, Reply::check(fault.sense()));
+        }
+        if task.is_admitted {
+            self.advance(itt);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! A command's data on its way here: what comes with it, what follows unasked, what is asked for.
+//!
+//! Invariants: data arrives in order, so the next byte is always at offset `received`; nothing is ever asked for
+//! twice (`received <= asked <= wanted`); a command whose data went wrong is answered when all that was announced or
+//! asked for has come (RFC 7143 §7.8, §11.17.1), and nothing more is asked for.
+
+use crate::{
+    command::{Head, Work},
+    pdu::{DataOut, FINAL, NO_TAG},
+};
+use quoin_scsi::{Reply, Sense};
+use quoin_target::{Admission, Request};
+use quoin_volume::BlockDevice;
+use quoin_world::{Buf, Slice};
+use std::collections::VecDeque;
+
+pub(crate) struct Gathering<D> {
+    then: Then<D>,
+    wanted: u32,
+    received: u32,
+    asked: u32,
+    /// How much may still come unasked; `None` once the final bit was seen.
+    unsolicited: Option<u32>,
+    /// Data by parts: what came unasked, then one for each R2T.
+    parts: Vec<Buf>,
+    /// Bytes of the last part that are filled.
+    filled: usize,
+    bursts: VecDeque<Burst>,
+    data_sn: u32,
+    r2t_sn: u32,
+    /// Its answer is known already: what it still waits for is thrown away.
+    is_refused: bool,
+    /// Ticks since it last moved on.
+    ticks: usize,
+}
+
+/// What happens when the data is there.
+enum Then<D> {
+    Run(Request<D>),
+    /// Already decided; data that comes unasked is thrown away first.
+    Answer(Reply),
+}
+
+struct Burst {
+    ttt: u32,
+    end: u32,
+    buf: Option<Buf>,
+}
+
+/// What is wrong with a Data-Out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DataFault {
+    /// It is unsolicited, and nothing may come so, or not that much.
+    NotAskedFor,
+    /// It is not the next one, or ends in the wrong place.
+    Misplaced(&'static str),
+    /// Its digest does not match.
+    Digest,
+}
+
+impl DataFault {
+    /// How its command ends (RFC 7143 §11.4.7.2).
+    pub(crate) fn sense(self) -> Sense {
+        match self {
+            Self::NotAskedFor => Sense::UNEXPECTED_UNSOLICITED_DATA,
+            Self::Misplaced(_) => Sense::INCORRECT_AMOUNT_OF_DATA,
+            Self::Digest => Sense::PROTOCOL_SERVICE_CRC_ERROR,
+        }
+    }
+}
+
+/// An R2T to send.
+pub(crate) struct Ask {
+    pub(crate) ttt: u32,
+    pub(crate) r2t_sn: u32,
+    pub(crate) offset: u32,
+    pub(crate) bytes: u32,
+}
+
+/// A task's way out of gathering.
+pub(crate) enum Ready<D> {
+    Run(Work<D>),
+    Answer(Reply),
+}
+
+impl<D: BlockDevice> Gathering<D> {
+    /// `unsolicited` is how much may follow the command unasked, if anything will.
+    pub(crate) fn new(
+        admission: Admission<D>,
+        head: &Head,
+        immediate: &[u8],
+        unsolicited: Option<u32>,
+    ) -> Self {
+        let (then, wanted) = match admission {
+            Admission::Done(reply) => (Then::Answer(reply), 0),
+            Admission::Run(request)
+                if request.transfer().is_exact
+                    && request.transfer().out_bytes != u64::from(head.out_bytes) =>
+            {
+                (Then::Answer(Reply::check(Sense::INVALID_FIELD_IN_CDB)), 0)
+            }
+            Admission::Run(request) => {
+                let wanted = request.transfer().out_bytes.min(head.out_bytes.into()) as u32;
+                (Then::Run(request), wanted)
+            }
+        };
+        let is_refused = matches!(then, Then::Answer(_));
+        let received = immediate.len() as u32;
+        let (mut parts, mut filled) = (Vec::new(), 0);
+        let early = wanted.min(received.saturating_add(unsolicited.unwrap_or(0))) as usize;
+        if early > 0 {
+            let mut buf = Buf::zeroed(early);
+            filled = early.min(immediate.len());
+            buf.as_mut_slice()[..filled].copy_from_slice(&immediate[..filled]);
+            parts.push(buf);
+        }
+        Self {
+            then,
+            wanted,
+            received,
+            asked: 0,
+            unsolicited,
+            parts,
+            filled,
+            bursts: VecDeque::new(),
+            data_sn: 0,
+            r2t_sn: 0,
+            is_refused,
+            ticks: 0,
+        }
+    }
+
+    /// True if the command does not run: only the end of what is on its way is waited for.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// What it will hold in memory.
+    pub(crate) fn cost_bytes(&self, head: &Head) -> u64 {
+        match &self.then {
+            Then::Run(request) => {
+                u64::from(self.wanted) + request.transfer().in_bytes.min(head.in_bytes.into())
+            }
+            Then::Answer(_) => 0,
+        }
+    }
+
+    /// What it holds in memory already, unasked.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
+    }
+
+    /// True while data was announced or asked for and has not come.
+    fn awaits_data(&self) -> bool {
+        self.unsolicited.is_some() || !self.bursts.is_empty()
+    }
+
+    /// Counts a tick. Returns for how many it has waited for the same data.
+    pub(crate) fn tick(&mut self) -> usize {
+        self.ticks = if self.awaits_data() { self.ticks + 1 } else { 0 };
+        self.ticks
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        !self.awaits_data() && self.received >= self.wanted
+    }
+
+    /// The next part to ask for, of at most `max_burst_bytes`; none while data may still come unasked, or
+    /// when `max_outstanding` are asked for already.
+    pub(crate) fn ask(&mut self, ttt: u32, max_burst_bytes: u32, max_outstanding: u32) -> Option<Ask> {
+        let offset = self.asked.max(self.received);
+        let bytes = self.wanted.saturating_sub(offset).min(max_burst_bytes);
+        if self.unsolicited.is_some() || bytes == 0 || self.bursts.len() >= max_outstanding as usize {
+            return None;
+        }
+        if self.asked == 0 {
+            self.trim();
+        }
+        self.asked = offset + bytes;
+        self.bursts.push_back(Burst { ttt, end: self.asked, buf: Some(Buf::zeroed(bytes as usize)) });
+        let r2t_sn = self.r2t_sn;
+        self.r2t_sn += 1;
+        Some(Ask { ttt, r2t_sn, offset, bytes })
+    }
+
+    /// Cuts the last part to what is in it.
+    fn trim(&mut self) {
+        if let Some(last) = self.parts.last_mut() {
+            last.truncate(self.filled);
+        }
+    }
+
+    /// Takes a Data-Out.
+    ///
+    /// # Errors
+    /// It is not the one that must come next. The command is to be failed.
+    pub(crate) fn take(&mut self, pdu: &DataOut, data: &[u8]) -> Result<(), DataFault> {
+        if self.is_refused {
+            self.pass_over(pdu);
+            return Ok(());
+        }
+        let is_final = pdu.flags & FINAL != 0;
+        let is_unsolicited = pdu.ttt.get() == NO_TAG;
+        if is_unsolicited && self.unsolicited.is_none() {
+            return Err(DataFault::NotAskedFor);
+        }
+        if pdu.offset.get() != self.received {
+            return Err(DataFault::Misplaced("its data is not at the next offset"));
+        }
+        if pdu.data_sn.get() != self.data_sn {
+            return Err(DataFault::Misplaced("its DataSN is not the next one"));
+        }
+        match is_unsolicited {
+            true => self.take_unsolicited(data, is_final)?,
+            false => self.take_solicited(pdu.ttt.get(), data, is_final)?,
+        }
+        self.data_sn += 1;
+        if is_final {
+            (self.data_sn, self.ticks) = (0, 0);
+        }
+        Ok(())
+    }
+
+    fn take_unsolicited(&mut self, data: &[u8], is_final: bool) -> Result<(), DataFault> {
+        let left = self.unsolicited.unwrap_or(0).checked_sub(data.len() as u32);
+        let left = left.ok_or(DataFault::NotAskedFor)?;
+        if left == 0 && !is_final {
+            return Err(DataFault::Misplaced("its final bit is missing"));
+        }
+        self.unsolicited = (!is_final).then_some(left);
+        self.fill(data);
+        Ok(())
+    }
+
+    fn take_solicited(&mut self, ttt: u32, data: &[u8], is_final: bool) -> Result<(), DataFault> {
+        let (received, len) = (self.received, data.len() as u32);
+        let burst = self.bursts.front_mut().filter(|burst| burst.ttt == ttt);
+        let burst = burst.ok_or(DataFault::Misplaced("its transfer tag is not the one to be served next"))?;
+        let left = burst.end - received;
+        if len > left || (len == left) != is_final {
+            return Err(DataFault::Misplaced("it does not end where what was asked for ends"));
+        }
+        if let Some(buf) = burst.buf.take() {
+            self.parts.push(buf);
+            self.filled = 0;
+        }
+        self.fill(data);
+        if is_final {
+            self.bursts.pop_front();
+        }
+        Ok(())
+    }
+
+    /// From now on it waits for the end of what is on its way only, `pdu` included, to be answered `reply` then.
+    pub(crate) fn fail(&mut self, pdu: &DataOut, reply: Reply) {
+        (self.then, self.wanted, self.is_refused) = (Then::Answer(reply), 0, true);
+        self.parts.clear();
+        self.bursts.iter_mut().for_each(|burst| burst.buf = None);
+        self.pass_over(pdu);
+    }
+
+    /// Notes the end of what was announced or asked for, if this is it.
+    fn pass_over(&mut self, pdu: &DataOut) {
+        if pdu.flags & FINAL == 0 {
+            return;
+        }
+        match pdu.ttt.get() {
+            NO_TAG => self.unsolicited = None,
+            ttt => self.bursts.retain(|burst| burst.ttt != ttt),
+        }
+        self.ticks = 0;
+    }
+
+    /// Puts data in the last part; what the command does not want is dropped.
+    fn fill(&mut self, data: &[u8]) {
+        self.received += data.len() as u32;
+        if let Some(last) = self.parts.last_mut() {
+            let room = &mut last.as_mut_slice()[self.filled..];
+            let len = room.len().min(data.len());
+            room[..len].copy_from_slice(&data[..len]);
+            self.filled += len;
+        }
+    }
+
+    /// What follows now that it is complete.
+    pub(crate) fn finish(mut self, head: &Head) -> Ready<D> {
+        self.trim();
+        match self.then {
+            Then::Answer(reply) => Ready::Answer(reply),
+            Then::Run(request) => {
+                let Head { itt, in_bytes, received, .. } = *head;
+                Ready::Run(Work::Command { itt, request, data: join(self.parts), in_bytes, received })
+            }
+        }
+    }
+}
+
+/// The parts as slices, all but the last a multiple of a sector long: copied together if they are not.
+fn join(parts: Vec<Buf>) -> Vec<Slice> {
+    let sector = quoin_base::SECTOR_BYTES as usize;
+    let before_last = parts.len().saturating_sub(1);
+    if parts[..before_last].iter().all(|part| part.len().is_multiple_of(sector)) {
+        return parts.into_iter().map(Buf::into_slice).collect();
+    }
+    let whole: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+    vec![Slice::copy_of(&whole)]
+}

@@ -1,0 +1,63 @@
+//! Peers that do not do their part: take what they are answered, send what they announced or were asked for.
+//!
+//! Invariant: what was queued for a peer at one tick of its connection is taken, and what it owed then has come,
+//! [`PATIENCE_TICKS`] ticks later, or the connection ends. That it goes on talking, or does its part drop by drop,
+//! makes no difference: a slow peer holds memory that belongs to all for a bounded time only.
+
+use crate::{command::Stage, session::Session};
+use quoin_volume::BlockDevice;
+use std::collections::VecDeque;
+
+/// Whole ticks that a peer has for its part.
+pub(crate) const PATIENCE_TICKS: usize = 3;
+
+/// How far the send queue reached at the last ticks, in bytes since the connection began.
+#[derive(Default)]
+pub(crate) struct Backlog(VecDeque<u64>);
+
+impl Backlog {
+    /// Counts a tick, at which `sent_bytes` are sent and `queued_bytes` wait behind them. True if some of them
+    /// waited already [`PATIENCE_TICKS`] ticks ago.
+    fn tick(&mut self, sent_bytes: u64, queued_bytes: u64) -> bool {
+        let due = if self.0.len() == PATIENCE_TICKS { self.0.pop_front() } else { None };
+        self.0.push_back(sent_bytes + queued_bytes);
+        due.is_some_and(|end| sent_bytes < end)
+    }
+}
+
+impl<D: BlockDevice> Session<D> {
+    /// Counts a tick of the connection. What the peer should have done by now and has not, if anything.
+    pub(crate) fn tick(&mut self) -> Option<&'static str> {
+        if self.backlog.tick(self.out.sent_total(), self.out.queued_bytes() as u64) {
+            return Some("it has not taken its answers");
+        }
+        let mut waited = 0;
+        for task in self.tasks.values_mut() {
+            if let Stage::Gathering(gathering) = &mut task.stage {
+                waited = gathering.tick().max(waited);
+            }
+        }
+        (waited > PATIENCE_TICKS).then_some("it has not sent data that it announced or was asked for")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_queued_has_three_ticks_to_go() {
+        let mut backlog = Backlog::default();
+        assert!(!backlog.tick(0, 100));
+        // More is queued all the time, which makes what was there first no younger.
+        assert!(!backlog.tick(50, 100));
+        assert!(!backlog.tick(99, 500));
+        assert!(backlog.tick(99, 500));
+        let mut backlog = Backlog::default();
+        for n in 0..10 {
+            assert!(!backlog.tick(n * 100, 250));
+        }
+        assert!(!backlog.tick(1000, 0));
+        assert!(!backlog.tick(1250, 10_000));
+    }
+}
