@@ -3,201 +3,90 @@
 #[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
 mod support;
 
-use quoin_iscsi::pdu::{
-    Bhs, DataOut, LoginRequest, LoginResponse, LogoutRequest, NO_TAG, NopOut, R2t, ScsiCommand, ScsiResponse,
-    TaskRequest, TaskResponse, TextRequest, U24, opcode,
+use quoin_iscsi::{
+    Options,
+    pdu::{
+        AsyncMessage, Bhs, DataOut, LoginRequest, LoginResponse, LogoutRequest, LogoutResponse, NO_TAG, R2t,
+        Reject, ScsiCommand, ScsiResponse, TaskRequest, TaskResponse, TextRequest, TextResponse, opcode,
+    },
 };
-use std::io::{Read, Write};
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
 use support::{
-    INITIATOR, Server, TARGET,
-    client::{Client, crc, pattern, read_10, write_10},
+    INITIATOR, SECOND_INITIATOR, Server, TARGET,
+    client::{Client, pattern, read_10, write_10},
+    options, target,
 };
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
-/// Answers R2Ts in order until the command is answered; checks that no more are outstanding than agreed.
-fn serve_r2ts(client: &mut Client, itt: u32, data: &[u8], segment: usize) -> u8 {
-    loop {
-        let (bhs, _) = client.receive();
-        if bhs.operation() == opcode::SCSI_RESPONSE {
-            return ScsiResponse::from(bhs).status;
-        }
-        let r2t = R2t::from(bhs);
-        assert_eq!(bhs.operation(), opcode::R2T);
-        let (start, len) = (r2t.offset.get() as usize, r2t.desired_bytes.get() as usize);
-        for (data_sn, part) in data[start..start + len].chunks(segment).enumerate() {
-            let at = data_sn * segment;
-            let pdu = DataOut {
-                opcode: opcode::DATA_OUT,
-                flags: if at + part.len() == len { 0x80 } else { 0 },
-                itt: itt.into(),
-                ttt: r2t.ttt,
-                data_sn: (data_sn as u32).into(),
-                offset: ((start + at) as u32).into(),
-                ..DataOut::default()
-            };
-            client.send(pdu, part);
-        }
-    }
-}
-
-#[test]
-fn data_comes_immediately_unsolicited_and_asked_for() {
-    let server = Server::start();
-    let keys = "InitialR2T=No\0ImmediateData=Yes\0FirstBurstLength=65536\0MaxBurstLength=131072\0MaxOutstandingR2T=3\0";
-    let mut client = Client::logged_in(&server, 1, keys).ready();
-    let data = pattern(1 << 20);
-    // An odd amount comes at once, the rest of the first burst by itself, the remainder when asked for.
-    let command = client.command(0x20, 1 << 20, &write_10(64, 2048));
-    let itt = command.itt.get();
-    client.send(command, &data[..1000]);
-    for (data_sn, (start, end)) in [(1000, 30_000), (30_000, 65_536)].into_iter().enumerate() {
-        let pdu = DataOut {
-            opcode: opcode::DATA_OUT,
-            flags: if end == 65_536 { 0x80 } else { 0 },
-            itt: itt.into(),
-            ttt: NO_TAG.into(),
-            data_sn: (data_sn as u32).into(),
-            offset: (start as u32).into(),
-            ..DataOut::default()
-        };
-        client.send(pdu, &data[start..end]);
-    }
-    assert_eq!(serve_r2ts(&mut client, itt, &data, 8192), 0);
-    let (status, read) = client.execute(1 << 20, &read_10(64, 2048));
-    assert_eq!((status, read == data), (0, true));
-    // A first burst that ends at an odd byte.
-    let command = client.command(0xA0, 1 << 20, &write_10(64, 2048));
-    let itt = command.itt.get();
-    client.send(command, &data[..777]);
-    assert_eq!(serve_r2ts(&mut client, itt, &data, 8192), 0);
-    assert!(client.execute(1 << 20, &read_10(64, 2048)).1 == data);
-}
-
-#[test]
-fn a_refused_write_swallows_what_comes_unasked() {
-    let server = Server::start();
-    let mut client = Client::logged_in(&server, 1, "InitialR2T=No\0FirstBurstLength=4096\0").ready();
-    let command = client.command(0x20, 4096, &write_10(u32::MAX, 8));
-    let itt = command.itt;
-    client.send(command, &[1; 512]);
-    let pdu = DataOut {
-        opcode: opcode::DATA_OUT,
-        flags: 0x80,
-        itt,
-        ttt: NO_TAG.into(),
-        offset: 512.into(),
-        ..DataOut::default()
-    };
-    client.send(pdu, &[1; 3584]);
-    let (bhs, sense) = client.receive();
-    let response = ScsiResponse::from(bhs);
-    assert_eq!((response.status, response.flags & 6, response.residual.get()), (2, 2, 4096));
-    assert_eq!((sense[4] & 0xF, sense[14], sense[15]), (5, 0x21, 0));
-    assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
-}
-
-#[test]
-fn data_out_of_order_fails_its_command_only() {
-    let server = Server::start();
-    let mut client = Client::logged_in(&server, 1, "").ready();
-    let command = client.command(0xA0, 8192, &write_10(0, 16));
-    client.send(command, &[]);
-    let r2t = R2t::from(client.receive().0);
-    let pdu = DataOut {
-        opcode: opcode::DATA_OUT,
-        flags: 0x80,
-        itt: command.itt,
-        ttt: r2t.ttt,
-        offset: 4096.into(),
-        ..DataOut::default()
-    };
-    client.send(pdu, &[1; 4096]);
-    let (bhs, sense) = client.receive();
-    assert_eq!(
-        (bhs.operation(), ScsiResponse::from(bhs).status, sense[4] & 0xF),
-        (opcode::SCSI_RESPONSE, 2, 0xB)
-    );
-    let (status, read) = client.execute(8192, &read_10(0, 16));
-    assert_eq!((status, read), (0, vec![0; 8192]));
-}
-
-#[test]
-fn digests_are_checked_and_sent() {
-    let server = Server::start();
-    let mut client = Client::logged_in(&server, 1, "HeaderDigest=CRC32C\0DataDigest=CRC32C\0");
-    let nop = NopOut {
-        opcode: 0x40 | opcode::NOP_OUT,
-        flags: 0x80,
-        data_len: U24::new(5),
-        itt: 9.into(),
-        ttt: NO_TAG.into(),
-        ..NopOut::default()
-    };
-    let data = *b"hello\0\0\0";
-    let mut bytes = nop.as_bytes().to_vec();
-    bytes.extend(crc(nop.as_bytes()));
-    bytes.extend(data);
-    bytes.extend(crc(&data));
-    client.stream.write_all(&bytes).unwrap();
-    let mut answer = [0; 64];
-    client.stream.read_exact(&mut answer).unwrap();
-    assert_eq!(answer[..48][0] & 0x3F, opcode::NOP_IN);
-    assert_eq!(answer[48..52], crc(&answer[..48]));
-    assert_eq!((&answer[52..60], &answer[60..]), (&data[..], &crc(&data)[..]));
-    // A header that does not match its digest ends the connection.
-    bytes[20] ^= 1;
-    client.stream.write_all(&bytes).unwrap();
-    assert!(client.is_closed());
-    while server.iscsi.metrics().digest_errors != 1 {
-        std::thread::yield_now();
-    }
-}
+/// After this a test has failed, however slow the machine.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_new_login_of_the_same_name_replaces_the_session() {
     let server = Server::start();
     let mut old = Client::logged_in(&server, 1, "").ready();
     let mut other = Client::logged_in(&server, 2, "").ready();
+    let mut elsewhere = Client::connect(&server);
+    assert_eq!(elsewhere.login_as(SECOND_INITIATOR, 1, 0, 0, "").status_class, 0);
+    let mut elsewhere = elsewhere.ready();
+    // What the old session has begun ends with it.
+    let waiting = old.command(0xA0, 512, &write_10(0, 1));
+    old.send(waiting, &[]);
+    assert_eq!(old.receive().0.operation(), opcode::R2T);
     let mut new = Client::logged_in(&server, 1, "").ready();
     assert!(old.is_closed());
-    assert_eq!(server.target.sessions().len(), 2);
-    for client in [&mut other, &mut new] {
-        assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+    assert_eq!(server.target.sessions().len(), 3);
+    for client in [&mut other, &mut elsewhere, &mut new] {
+        assert_eq!(client.execute(512, &read_10(0, 1)), (0, vec![0; 512]));
     }
 }
 
 #[test]
-fn a_connection_to_join_a_session_is_refused() {
+fn a_connection_joins_no_session_but_may_replace_that_of_its_own() {
     let server = Server::start();
-    let login = |isid: u8, tsih: u16, cid: u16| {
+    let login = |initiator: &str, isid: u8, tsih: u16, cid: u16| {
         let mut client = Client::connect(&server);
-        let request = LoginRequest {
-            opcode: 0x40 | opcode::LOGIN_REQUEST,
-            flags: 0x87,
-            isid: [0x80, 0, 0, 0, 0, isid],
-            tsih: tsih.into(),
-            cid: cid.into(),
-            cmd_sn: 1.into(),
-            ..LoginRequest::default()
-        };
-        client.send(request, format!("InitiatorName={INITIATOR}\0TargetName={TARGET}\0").as_bytes());
-        let response = LoginResponse::from(client.receive().0);
-        (response.status_class, response.status_detail, response.tsih.get(), client)
+        let response = client.login_as(initiator, isid, tsih, cid, "");
+        ((response.status_class, response.status_detail), response.tsih.get(), client)
     };
     let mut first = Client::connect(&server);
     let tsih = first.login(1, "").tsih.get();
     assert_ne!(tsih, 0);
-    let (class, detail, ..) = login(1, tsih, 1);
-    assert_eq!((class, detail), (2, 6));
-    for (isid, tsih) in [(9, tsih), (1, tsih + 1)] {
-        let (class, detail, ..) = login(isid, tsih, 0);
-        assert_eq!((class, detail), (2, 0x0A));
-    }
     let mut first = first.ready();
-    // The same connection again: the session goes on under its handle, its old connection ends.
-    let (class, _, again, second) = login(1, tsih, 0);
-    assert_eq!((class, again, first.is_closed()), (0, tsih, true));
-    drop(second.ready());
+    // Another connection of the session: it has one, as was agreed.
+    let (status, ..) = login(INITIATOR, 1, tsih, 1);
+    assert_eq!(status, (2, 6));
+    // Sessions that there are not, or that are not its own.
+    for (initiator, isid, tsih) in
+        [(INITIATOR, 9, tsih), (INITIATOR, 1, tsih + 1), (SECOND_INITIATOR, 1, tsih)]
+    {
+        let (status, _, mut client) = login(initiator, isid, tsih, 0);
+        assert_eq!(status, (2, 0x0A));
+        assert!(client.is_closed());
+    }
+    let mut discovery = Client::connect(&server);
+    let response = discovery.login_as(INITIATOR, 1, tsih, 0, "SessionType=Discovery\0");
+    assert_eq!((response.status_class, response.status_detail), (2, 0x0A));
+    // None of that has touched it.
+    assert_eq!(first.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+    // The same connection again: the session goes on under its handle without its tasks.
+    let waiting = first.command(0xA0, 512, &write_10(0, 1));
+    first.send(waiting, &[]);
+    assert_eq!(first.receive().0.operation(), opcode::R2T);
+    let (status, again, second) = login(INITIATOR, 1, tsih, 0);
+    assert_eq!((status, again, first.is_closed()), ((0, 0), tsih, true));
+    assert_eq!(second.ready().execute(512, &read_10(0, 1)), (0, vec![0; 512]));
+    // Once it has ended, so has its handle.
+    let started = Instant::now();
+    while !server.target.sessions().is_empty() {
+        assert!(started.elapsed() < DEADLINE);
+        std::thread::yield_now();
+    }
+    let (status, ..) = login(INITIATOR, 1, tsih, 0);
+    assert_eq!(status, (2, 0x0A));
 }
 
 #[test]
@@ -338,13 +227,204 @@ fn garbage_harms_nobody_else() {
     assert_eq!(witness.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
 }
 
+/// The event of an asynchronous message, its first and its third parameter.
+fn event(client: &mut Client) -> (u8, u16, u16) {
+    let (bhs, _) = client.receive();
+    assert_eq!(bhs.operation(), opcode::ASYNC_MESSAGE);
+    let message = AsyncMessage::from(bhs);
+    (message.event, message.parameter_1.get(), message.parameter_3.get())
+}
+
+fn logout(client: &mut Client, reason: u8, cid: u16) -> LogoutResponse {
+    let request = LogoutRequest {
+        opcode: 0x40 | opcode::LOGOUT_REQUEST,
+        flags: 0x80 | reason,
+        itt: 3.into(),
+        cid: cid.into(),
+        cmd_sn: client.cmd_sn.into(),
+        ..LogoutRequest::default()
+    };
+    client.send(request, &[]);
+    let (bhs, _) = client.receive();
+    assert_eq!(bhs.operation(), opcode::LOGOUT_RESPONSE);
+    bhs.into()
+}
+
+/// The limits are such that the test would not end if it came to them.
 #[test]
-fn shutdown_asks_for_logout() {
+fn shutdown_asks_for_logout_and_waits_for_nothing_else() {
+    let hour = Duration::from_secs(3600);
+    let server = Server::with(target(), Options { logout_time: hour, login_timeout: hour, ..options() });
+    let mut client = Client::logged_in(&server, 1, "").ready();
+    let mut discovery = Client::connect(&server);
+    assert_eq!(discovery.login_as(INITIATOR, 2, 0, 0, "SessionType=Discovery\0").status_class, 0);
+    let mut silent = Client::connect(&server);
+    let stopped = std::thread::spawn(move || drop(server));
+    assert_eq!(event(&mut client), (1, 0, 3600));
+    assert!(discovery.is_closed() && silent.is_closed());
+    // What was begun can be brought to its end.
+    assert_eq!(client.execute(512, &read_10(0, 1)), (0, vec![0; 512]));
+    assert_eq!(logout(&mut client, 0, 0).response, 0);
+    assert!(client.is_closed());
+    stopped.join().unwrap();
+}
+
+#[test]
+fn shutdown_cuts_off_who_does_not_log_out_and_says_so() {
+    let server = Server::with(target(), Options { logout_time: Duration::from_millis(200), ..options() });
+    let mut client = Client::connect(&server);
+    assert_eq!(client.login_as(INITIATOR, 1, 0, 17, "").status_class, 0);
+    let stopped = std::thread::spawn(move || drop(server));
+    assert_eq!(event(&mut client), (1, 0, 1));
+    assert_eq!(event(&mut client), (2, 17, 0));
+    assert!(client.is_closed());
+    stopped.join().unwrap();
+}
+
+#[test]
+fn logout_closes_what_there_is_and_nothing_else() {
+    let server = Server::start();
+    let mut client = Client::connect(&server);
+    assert_eq!(client.login_as(INITIATOR, 1, 0, 17, "").status_class, 0);
+    let mut client = client.ready();
+    // No such connection; nothing is recovered at level 0.
+    assert_eq!(logout(&mut client, 1, 18).response, 1);
+    assert_eq!(logout(&mut client, 2, 17).response, 2);
+    assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+    assert_eq!(logout(&mut client, 1, 17).response, 0);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn text_may_come_and_go_in_parts() {
     let server = Server::start();
     let mut client = Client::logged_in(&server, 1, "").ready();
-    let asked = std::thread::spawn(move || client.receive().0.operation());
-    drop(server);
-    assert_eq!(asked.join().unwrap(), opcode::ASYNC_MESSAGE);
+    let mut say = |flags: u8, ttt: u32, text: &[u8]| {
+        let request = TextRequest {
+            opcode: 0x40 | opcode::TEXT_REQUEST,
+            flags,
+            itt: 2.into(),
+            ttt: ttt.into(),
+            cmd_sn: client.cmd_sn.into(),
+            ..TextRequest::default()
+        };
+        client.send(request, text);
+        let (bhs, answer) = client.receive();
+        (
+            bhs.operation(),
+            bhs.flags,
+            TextResponse::from(bhs).ttt.get(),
+            String::from_utf8_lossy(&answer).into_owned(),
+        )
+    };
+    let (operation, flags, ttt, answer) = say(0x40, NO_TAG, b"X-com.exam");
+    assert_eq!((operation, flags, answer.as_str()), (opcode::TEXT_RESPONSE, 0, ""));
+    assert_ne!(ttt, NO_TAG);
+    // All of a text, but not the last one.
+    let (_, flags, ttt, answer) = say(0, ttt, b"ple.x=1\0");
+    assert_eq!((flags, answer.as_str()), (0, "X-com.example.x=NotUnderstood\0"));
+    assert_ne!(ttt, NO_TAG);
+    let (_, flags, ttt, answer) = say(0x80, ttt, b"");
+    assert_eq!((flags, ttt, answer.as_str()), (0x80, NO_TAG, ""));
+    // The last one cannot be continued.
+    assert_eq!(say(0xC0, NO_TAG, b"X-com.example.y=1\0").0, opcode::REJECT);
+    assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+}
+
+#[test]
+fn what_cannot_be_taken_is_rejected_and_the_session_goes_on() {
+    const SNACK: u8 = 3;
+    const TOO_MANY_IMMEDIATE: u8 = 6;
+    const TASK_IN_PROGRESS: u8 = 7;
+    let server = Server::start();
+    let mut client = Client::logged_in(&server, 1, "").ready();
+    let reason = |client: &mut Client, sent: Bhs| {
+        let (bhs, copy) = client.receive();
+        assert_eq!(bhs.operation(), opcode::REJECT);
+        assert_eq!(Bhs::read_from_bytes(&copy).unwrap(), sent);
+        Reject::from(bhs).reason
+    };
+    // Nothing is sent twice at level 0.
+    let snack = Bhs { opcode: opcode::SNACK, flags: 0x80, ..Bhs::default() };
+    client.send(snack, &[]);
+    assert_eq!(reason(&mut client, snack), SNACK);
+    // A tag that is in use.
+    let write = client.command(0xA0, 512, &write_10(0, 1));
+    client.send(write, &[]);
+    let r2t = R2t::from(client.receive().0);
+    let again = ScsiCommand { itt: write.itt, ..client.command(0xC0, 512, &read_10(0, 1)) };
+    client.send(again, &[]);
+    assert_eq!(reason(&mut client, again.into()), TASK_IN_PROGRESS);
+    let data =
+        DataOut { opcode: opcode::DATA_OUT, flags: 0x80, itt: write.itt, ttt: r2t.ttt, ..DataOut::default() };
+    client.send(data, &[0; 512]);
+    assert_eq!(ScsiResponse::from(client.receive().0).status, 0);
+    // Commands beside the window, as far as they go.
+    let immediate = |client: &mut Client| {
+        let command = client.command(0xA0, 512, &write_10(0, 1));
+        client.cmd_sn -= 1;
+        let command = ScsiCommand { opcode: 0x40 | opcode::SCSI_COMMAND, ..command };
+        client.send(command, &[]);
+        command
+    };
+    for _ in 0..64 {
+        immediate(&mut client);
+        assert_eq!(client.receive().0.operation(), opcode::R2T);
+    }
+    let one_more = immediate(&mut client);
+    assert_eq!(reason(&mut client, one_more.into()), TOO_MANY_IMMEDIATE);
+    assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+    assert_eq!(server.iscsi.metrics().rejects, 3);
+}
+
+#[test]
+fn numbers_of_commands_have_no_gaps_and_come_once() {
+    let server = Server::start();
+    let mut client = Client::logged_in(&server, 1, "").ready();
+    // Long done, and beyond the window: neither is answered.
+    for cmd_sn in [client.cmd_sn - 1, client.cmd_sn + 1000] {
+        let command = client.command(0x80, 0, &[0x00, 0, 0, 0, 0, 0]);
+        client.cmd_sn -= 1;
+        client.send(ScsiCommand { cmd_sn: cmd_sn.into(), ..command }, &[]);
+    }
+    assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
+    // A gap within: with one connection, what is missing never comes.
+    client.cmd_sn += 1;
+    let command = client.command(0x80, 0, &[0x00, 0, 0, 0, 0, 0]);
+    client.send(command, &[]);
+    assert!(client.is_closed());
+}
+
+/// The two ways to write the number of a unit (SAM-5 §4.7) name the same one.
+#[test]
+fn a_unit_is_reset_by_whatever_name_its_tasks_have() {
+    const FLAT_0: [u8; 8] = [0x40, 0, 0, 0, 0, 0, 0, 0];
+    let server = Server::start();
+    let mut client = Client::logged_in(&server, 1, "").ready();
+    let waiting = ScsiCommand { lun: FLAT_0, ..client.command(0xA0, 512, &write_10(0, 1)) };
+    client.send(waiting, &[]);
+    let r2t = R2t::from(client.receive().0);
+    assert_eq!((r2t.opcode, r2t.lun), (opcode::R2T, FLAT_0));
+    let reset = TaskRequest {
+        opcode: 0x40 | opcode::TASK_REQUEST,
+        flags: 0x80 | 5,
+        itt: 77.into(),
+        referenced: NO_TAG.into(),
+        cmd_sn: client.cmd_sn.into(),
+        ..TaskRequest::default()
+    };
+    client.send(reset, &[]);
+    assert_eq!(TaskResponse::from(client.receive().0).response, 0);
+    let data = DataOut {
+        opcode: opcode::DATA_OUT,
+        flags: 0x80,
+        itt: waiting.itt,
+        ttt: r2t.ttt,
+        ..DataOut::default()
+    };
+    client.send(data, &[1; 512]);
+    let mut client = client.ready();
+    assert_eq!(client.execute(512, &read_10(0, 1)), (0, vec![0; 512]));
 }
 
 /// A write that waits for its data holds back who must follow it, and nobody else.
@@ -407,6 +487,31 @@ fn ordered_tasks_wait_for_older_ones_and_hold_back_younger_ones() {
     assert_eq!(client.receive().0.operation(), opcode::REJECT);
     send(&mut client, 1, 0);
     assert_eq!(answered(&mut client).1, 0);
+}
+
+/// Who does not run yet waits for a HEAD OF QUEUE task, though that came later.
+#[test]
+fn a_head_of_queue_that_waits_for_its_data_goes_first() {
+    let server = Server::start();
+    let mut client = Client::logged_in(&server, 1, "").ready();
+    let write = |client: &mut Client, attribute: u8| {
+        let command = client.command(0xA0 | attribute, 512, &write_10(0, 1));
+        client.send(command, &[]);
+        let r2t = R2t::from(client.receive().0);
+        let (itt, ttt) = (command.itt, r2t.ttt);
+        DataOut { opcode: opcode::DATA_OUT, flags: 0x80, itt, ttt, ..DataOut::default() }
+    };
+    let data_of_simple = write(&mut client, 1);
+    let ordered = client.command(0xC0 | 2, 512, &read_10(0, 1));
+    client.send(ordered, &[]);
+    let data_of_head = write(&mut client, 3);
+    client.send(data_of_simple, &[1; 512]);
+    assert!(client.is_quiet());
+    client.send(data_of_head, &[3; 512]);
+    assert_eq!(client.receive().0.itt, data_of_head.itt);
+    assert_eq!(client.receive().0.itt, data_of_simple.itt);
+    let (bhs, read) = client.receive();
+    assert_eq!((bhs.itt, read), (ordered.itt, vec![1; 512]));
 }
 
 #[test]

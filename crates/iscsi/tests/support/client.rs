@@ -78,16 +78,30 @@ impl Client {
         }
     }
 
+    /// True if everything sent so far was taken and nothing else is to be said of it: a ping is what comes back next.
+    pub fn is_quiet(&mut self) -> bool {
+        let ping = NopOut { itt: 0xABCD.into(), ..self.word() };
+        self.send(ping, &[]);
+        let (bhs, _) = self.receive();
+        (bhs.operation(), bhs.itt.get()) == (opcode::NOP_IN, 0xABCD)
+    }
+
     pub fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
     }
 
     pub fn login(&mut self, isid: u8, keys: &str) -> LoginResponse {
-        let names = format!("InitiatorName={INITIATOR}\0TargetName={TARGET}\0{keys}");
+        self.login_as(INITIATOR, isid, 0, 0, keys)
+    }
+
+    pub fn login_as(&mut self, initiator: &str, isid: u8, tsih: u16, cid: u16, keys: &str) -> LoginResponse {
+        let names = format!("InitiatorName={initiator}\0TargetName={TARGET}\0{keys}");
         let request = LoginRequest {
             opcode: 0x40 | opcode::LOGIN_REQUEST,
             flags: 0x87,
             isid: [0x80, 0, 0, 0, 0, isid],
+            tsih: tsih.into(),
+            cid: cid.into(),
             cmd_sn: self.cmd_sn.into(),
             ..LoginRequest::default()
         };
