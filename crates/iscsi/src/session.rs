@@ -359,3 +359,6 @@ impl<D: BlockDevice> Session<D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

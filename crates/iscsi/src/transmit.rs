@@ -60,6 +60,14 @@ impl Transmit {
         self.sent_total
     }
 
+    /// Takes everything as if it had been sent: the headers of the PDUs in it.
+    #[cfg(test)]
+    pub(crate) fn take_headers(&mut self) -> Vec<Bhs> {
+        self.sent_total += std::mem::take(&mut self.queued_bytes) as u64;
+        let is_header = |part: &Part| matches!(part, Part::Inline(_, len) if usize::from(*len) >= BHS_BYTES);
+        self.parts.drain(..).filter(is_header).filter_map(|part| Bhs::parse(part.bytes())).collect()
+    }
+
     /// Appends a PDU; the data segment's length is filled in.
     pub(crate) fn push(&mut self, header: impl Into<Bhs>, data: impl IntoIterator<Item = Slice>) {
         let at = self.parts.len();

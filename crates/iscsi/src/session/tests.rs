@@ -1,0 +1,418 @@
+//! Any commands, data, aborts and delays, against what must hold whatever they are.
+
+use super::*;
+use crate::{
+    command::perform,
+    memory::Memory,
+    order::Attribute,
+    pdu::{DataIn, DataOut, READ, STATUS, ScsiCommand, TaskRequest, WRITE},
+};
+use futures_util::FutureExt;
+use proptest::prelude::*;
+use quoin_base::{ByteRange, Extent};
+use quoin_target::{Access, Lun, NexusName, Target};
+use quoin_volume::DeviceError;
+use quoin_world::Buf;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+use uuid::Uuid;
+
+const INITIATOR: &str = "iqn.2026-11.test:h";
+/// A fault that is none.
+const NO_FAULT: u8 = 14;
+static DATA: [u8; 64 << 10] = [7; 64 << 10];
+
+/// A device that does at once what it is asked for, and keeps nothing.
+struct Hollow(u128);
+
+impl BlockDevice for Hollow {
+    fn uuid(&self) -> Uuid {
+        Uuid::from_u128(self.0)
+    }
+    fn name(&self) -> String {
+        "hollow".into()
+    }
+    fn size_bytes(&self) -> u64 {
+        64 << 20
+    }
+    fn block_bytes(&self) -> u32 {
+        512
+    }
+    async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
+        Ok(vec![Buf::zeroed(range.len as usize).into_slice()])
+    }
+    async fn write(&self, _: u64, _: Vec<Slice>) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    async fn unmap(&self, _: ByteRange) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    async fn allocation(&self, _: ByteRange, _: usize) -> Result<Vec<Extent>, DeviceError> {
+        Ok(Vec::new())
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Command {
+        lun: u8,
+        attribute: u8,
+        op: u8,
+        blocks: u16,
+        immediate: bool,
+        sent: u16,
+        announce: bool,
+    },
+    /// Serves one of the R2Ts there are, wrongly in some way if `fault` is small.
+    Data {
+        pick: usize,
+        fault: u8,
+    },
+    /// The end of what some command announced, or a part of it.
+    Announced {
+        pick: usize,
+        fault: u8,
+    },
+    Manage {
+        function: u8,
+        lun: u8,
+        pick: u32,
+    },
+    /// One of the works that were begun goes as far as it can.
+    Work {
+        pick: usize,
+    },
+    /// The peer takes what was sent.
+    Take,
+    Tick,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let command = (0..3u8, 0..5u8, 0..3u8, 0..4096u16, any::<bool>(), any::<u16>(), any::<bool>()).prop_map(
+        |(lun, attribute, op, blocks, immediate, sent, announce)| Act::Command {
+            lun,
+            attribute,
+            op,
+            blocks,
+            immediate,
+            sent,
+            announce,
+        },
+    );
+    prop_oneof![
+        8 => command,
+        6 => (any::<usize>(), 0..16u8).prop_map(|(pick, fault)| Act::Data { pick, fault }),
+        4 => (any::<usize>(), 0..16u8).prop_map(|(pick, fault)| Act::Announced { pick, fault }),
+        2 => (0..9u8, 0..3u8, any::<u32>()).prop_map(|(function, lun, pick)| Act::Manage { function, lun, pick }),
+        6 => any::<usize>().prop_map(|pick| Act::Work { pick }),
+        4 => Just(Act::Take),
+        1 => Just(Act::Tick),
+    ]
+}
+
+/// Some data that a command announced.
+struct Announced {
+    itt: u32,
+    offset: u32,
+    data_sn: u32,
+    left: u32,
+}
+
+/// A session, and what its peer knows of it.
+struct Rig {
+    session: Session<Hollow>,
+    running: Vec<Pin<Box<dyn Future<Output = Finished>>>>,
+    r2ts: Vec<R2t>,
+    announced: Vec<Announced>,
+    cmd_sn: u32,
+    issued: u32,
+    stat_sn: u32,
+    answered: BTreeMap<u32, u32>,
+    managed: u32,
+    rejected: u32,
+}
+
+fn wire(lun: u8) -> [u8; 8] {
+    match lun {
+        // The first unit has two names.
+        2 => [0x40, 0, 0, 0, 0, 0, 0, 0],
+        lun => [0, lun, 0, 0, 0, 0, 0, 0],
+    }
+}
+
+impl Rig {
+    fn new(immediate_data: bool, initial_r2t: bool, memory_bytes: u64) -> Self {
+        let target = Target::new("iqn.2026-11.test:t");
+        target.set_host("h", &[INITIATOR.to_string()], None).unwrap();
+        for lun in 0..2 {
+            let device = Arc::new(Hollow(1 + u128::from(lun)));
+            target.map("h", Lun::new(lun).unwrap(), device, Access::ReadWrite).unwrap();
+        }
+        let name = NexusName { initiator: INITIATOR.into(), isid: [0; 6] };
+        let nexus = target.connect(name, String::new(), 0).now_or_never().unwrap();
+        let params = Params { immediate_data, initial_r2t, max_outstanding_r2t: 2, ..Params::default() };
+        let login = Established {
+            initiator: INITIATOR.into(),
+            isid: [0; 6],
+            tsih: 0,
+            cid: 0,
+            kind: SessionKind::Normal,
+            params,
+            cmd_sn: 1,
+        };
+        let share = Memory::new(memory_bytes).share();
+        Self {
+            session: Session::new(&login, 1, Some(nexus), Text::default(), share),
+            running: Vec::new(),
+            r2ts: Vec::new(),
+            announced: Vec::new(),
+            cmd_sn: 1,
+            issued: 0,
+            stat_sn: 1,
+            answered: BTreeMap::new(),
+            managed: 0,
+            rejected: 0,
+        }
+    }
+
+    fn act(&mut self, act: &Act) {
+        match *act {
+            Act::Command { lun, attribute, op, blocks, immediate, sent, announce } => {
+                self.command(lun, attribute, op, blocks, immediate, sent, announce);
+            }
+            Act::Data { pick, fault } if !self.r2ts.is_empty() => {
+                let r2t = self.r2ts.remove(pick % self.r2ts.len());
+                self.data(&r2t, fault);
+            }
+            Act::Announced { pick, fault } if !self.announced.is_empty() => {
+                let at = pick % self.announced.len();
+                self.unasked(at, fault);
+            }
+            Act::Manage { function, lun, pick } => self.manage(function, lun, pick),
+            Act::Work { pick } if !self.running.is_empty() => {
+                let at = pick % self.running.len();
+                self.work(at);
+            }
+            Act::Take => self.take(),
+            Act::Tick => drop(self.session.tick()),
+            Act::Data { .. } | Act::Announced { .. } | Act::Work { .. } => {}
+        }
+        self.begin();
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of an act")]
+    fn command(
+        &mut self,
+        lun: u8,
+        attribute: u8,
+        op: u8,
+        blocks: u16,
+        immediate: bool,
+        sent: u16,
+        announce: bool,
+    ) {
+        let (exp_cmd_sn, max_cmd_sn) = self.session.window();
+        if !immediate && max_cmd_sn.wrapping_add(1) == exp_cmd_sn || !self.session.may_receive() {
+            return;
+        }
+        self.issued += 1;
+        let [high, low] = blocks.to_be_bytes();
+        let bytes = u32::from(blocks) * 512;
+        let (flags, code) = [(0, 0x00), (READ, 0x28), (WRITE, 0x2A)][usize::from(op)];
+        let mut cdb = [0; 16];
+        if code != 0 {
+            (cdb[0], cdb[7], cdb[8]) = (code, high, low);
+        }
+        // What was not agreed on comes now and then, too.
+        let room = if flags == WRITE { bytes.min(DATA.len() as u32) } else { 0 };
+        let sent = if sent.is_multiple_of(4) { u32::from(sent).min(room) } else { 0 };
+        let announces = announce && room > sent;
+        let command = ScsiCommand {
+            opcode: opcode::SCSI_COMMAND | if immediate { 0x40 } else { 0 },
+            flags: flags | attribute | if announces { 0 } else { FINAL },
+            lun: wire(lun),
+            itt: self.issued.into(),
+            expected_bytes: if code == 0 { 0 } else { bytes }.into(),
+            cmd_sn: self.cmd_sn.into(),
+            cdb,
+            ..ScsiCommand::default()
+        };
+        self.cmd_sn = self.cmd_sn.wrapping_add(u32::from(!immediate));
+        if announces {
+            let left = room - sent;
+            self.announced.push(Announced { itt: self.issued, offset: sent, data_sn: 0, left });
+        }
+        self.session.receive(command.into(), &DATA[..sent as usize], true);
+    }
+
+    fn data(&mut self, r2t: &R2t, fault: u8) {
+        let segment = DATA.len() as u32;
+        let (mut at, mut data_sn) = (0, 0u32);
+        while at < r2t.desired_bytes.get() {
+            let len = segment.min(r2t.desired_bytes.get() - at);
+            let is_final = at + len == r2t.desired_bytes.get();
+            let pdu = DataOut {
+                opcode: opcode::DATA_OUT,
+                flags: if is_final { FINAL } else { 0 },
+                itt: r2t.itt,
+                ttt: r2t.ttt,
+                data_sn: (data_sn + u32::from(fault == 0)).into(),
+                offset: (r2t.offset.get() + at + u32::from(fault == 1) * 512).into(),
+                ..DataOut::default()
+            };
+            self.session.receive(pdu.into(), &DATA[..len as usize], fault != 2);
+            at += len;
+            data_sn += 1;
+        }
+    }
+
+    fn unasked(&mut self, at: usize, fault: u8) {
+        let announced = &mut self.announced[at];
+        let len = if fault.is_multiple_of(2) { announced.left } else { announced.left.min(4096) };
+        announced.left -= len;
+        let is_final = announced.left == 0;
+        let pdu = DataOut {
+            opcode: opcode::DATA_OUT,
+            flags: if is_final { FINAL } else { 0 },
+            itt: announced.itt.into(),
+            ttt: NO_TAG.into(),
+            data_sn: (announced.data_sn + u32::from(fault == 10)).into(),
+            offset: announced.offset.into(),
+            ..DataOut::default()
+        };
+        announced.data_sn += 1;
+        announced.offset += len;
+        if is_final {
+            self.announced.remove(at);
+        }
+        self.session.receive(pdu.into(), &DATA[..len as usize], fault != 12);
+    }
+
+    fn manage(&mut self, function: u8, lun: u8, pick: u32) {
+        self.managed += 1;
+        let request = TaskRequest {
+            opcode: 0x40 | opcode::TASK_REQUEST,
+            // All but those that end the session.
+            flags: FINAL | if function == 7 { 6 } else { function },
+            lun: wire(lun),
+            itt: (1_000_000 + self.managed).into(),
+            referenced: (pick % (self.issued + 1)).into(),
+            cmd_sn: self.cmd_sn.into(),
+            ..TaskRequest::default()
+        };
+        self.session.receive(request.into(), &[], true);
+    }
+
+    fn work(&mut self, at: usize) {
+        let mut cx = Context::from_waker(Waker::noop());
+        if let Poll::Ready(finished) = self.running[at].as_mut().poll(&mut cx) {
+            drop(self.running.swap_remove(at));
+            self.session.complete(finished);
+        }
+    }
+
+    /// Takes up what the session started, and checks that it was its turn.
+    fn begin(&mut self) {
+        let started = std::mem::take(&mut self.session.started);
+        for work in started {
+            if let Some(task) = match &work {
+                Work::Command { itt, .. } => self.session.tasks.get(itt),
+                Work::Abort { .. } => None,
+            } {
+                let head = task.head;
+                let is_older =
+                    |other: &&Task<Hollow>| other.head.unit == head.unit && other.head.number < head.number;
+                let mut older = self.session.tasks.values().filter(is_older);
+                match head.attribute {
+                    Attribute::Ordered => assert!(older.next().is_none(), "{head:?}"),
+                    Attribute::Simple => {
+                        assert!(older.all(|other| other.head.attribute != Attribute::Ordered), "{head:?}");
+                    }
+                    Attribute::HeadOfQueue | Attribute::Aca => {}
+                }
+            }
+            self.running.push(Box::pin(perform(work)));
+        }
+        let held = self.session.tasks.values().filter(|task| task.is_admitted).map(|task| task.cost_bytes);
+        assert_eq!(held.sum::<u64>(), self.session.memory_bytes);
+        let waiting = self.session.tasks.values().filter(|task| !task.is_admitted);
+        assert_eq!(waiting.map(Task::early_bytes).sum::<u64>(), self.session.early_bytes);
+        assert_eq!(self.session.end(), None);
+    }
+
+    fn take(&mut self) {
+        for bhs in self.session.out.take_headers() {
+            let has_status = match bhs.operation() {
+                opcode::R2T => {
+                    self.r2ts.push(bhs.into());
+                    false
+                }
+                opcode::DATA_IN => bhs.flags & STATUS != 0,
+                opcode::REJECT => {
+                    // One of a Data-Out, for its digest, is not the end of a command.
+                    self.rejected += u32::from(Reject::from(bhs).reason != RejectReason::DataDigest as u8);
+                    true
+                }
+                _ => true,
+            };
+            if has_status {
+                assert_eq!(DataIn::from(bhs).stat_sn.get(), self.stat_sn);
+                self.stat_sn += 1;
+                if bhs.operation() != opcode::REJECT {
+                    *self.answered.entry(bhs.itt.get()).or_default() += 1;
+                }
+            }
+        }
+        self.session.pump();
+    }
+
+    /// The peer does its part, until there is nothing left to do.
+    fn finish(&mut self) {
+        for _ in 0..10_000 {
+            self.take();
+            self.begin();
+            if let Some(r2t) = self.r2ts.pop() {
+                // In the order in which they came.
+                self.r2ts.push(r2t);
+                let r2t = self.r2ts.remove(0);
+                self.data(&r2t, NO_FAULT);
+            } else if !self.announced.is_empty() {
+                self.unasked(0, NO_FAULT);
+            } else if self.running.is_empty() && self.session.out.queued_bytes() == 0 {
+                break;
+            }
+            (0..self.running.len()).rev().for_each(|at| self.work(at));
+            self.begin();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_task_ends_once_and_leaves_nothing(
+        acts in proptest::collection::vec(act(), 1..60),
+        immediate_data: bool,
+        initial_r2t: bool,
+        is_scarce: bool,
+    ) {
+        let mut rig = Rig::new(immediate_data, initial_r2t, if is_scarce { 2 << 20 } else { 1 << 30 });
+        acts.iter().for_each(|act| rig.act(act));
+        rig.finish();
+        let session = &rig.session;
+        let tasks: Vec<_> = session.tasks.values().map(|task| task.head).collect();
+        prop_assert!(tasks.is_empty(), "{tasks:?}");
+        prop_assert_eq!((session.waiting.len(), session.memory_bytes, session.early_bytes), (0, 0, 0));
+        prop_assert_eq!((session.in_window, session.holding, session.dormant, session.aborts), (0, 0, 0, 0));
+        prop_assert!(rig.answered.values().all(|times| *times == 1));
+        let managed = acts.iter().any(|act| matches!(act, Act::Manage { .. }));
+        let commands = rig.answered.keys().filter(|itt| **itt <= 1_000_000).count() as u32;
+        let answered = commands + rig.rejected;
+        prop_assert!(answered == rig.issued || managed && answered <= rig.issued, "{} of {}", answered, rig.issued);
+    }
+}
