@@ -118,6 +118,8 @@ pub struct Login<'a> {
     keys: Keys,
     port: Port,
     stage: Option<Stage>,
+    /// ISID, TSIH and CID of the first request, which all have (§11.12.5 to §11.12.7).
+    connection: Option<([u8; 6], u16, u16)>,
     initiator: Option<String>,
     kind: SessionKind,
     target_named: bool,
@@ -141,6 +143,7 @@ impl<'a> Login<'a> {
             keys: Keys::default(),
             port,
             stage: None,
+            connection: None,
             initiator: None,
             kind: SessionKind::Normal,
             target_named: false,
@@ -209,6 +212,10 @@ impl<'a> Login<'a> {
         let current = current.ok_or(bad("its current stage is none"))?;
         if *self.stage.get_or_insert(current) != current {
             return Err(bad("its current stage is not the one agreed on"));
+        }
+        let connection = (request.isid, request.tsih.get(), request.cid.get());
+        if *self.connection.get_or_insert(connection) != connection {
+            return Err(bad("it changes its ISID, TSIH or CID on the way"));
         }
         if self.text.len() + data.len() > MAX_TEXT_BYTES {
             return Err(bad("its text is too long"));
@@ -413,6 +420,22 @@ mod tests {
         );
         assert_eq!(status(0x8F, NAMES), LoginStatus::INITIATOR_ERROR);
         assert_eq!(status(0x84, NAMES), LoginStatus::INITIATOR_ERROR);
+    }
+
+    #[test]
+    fn a_login_is_of_one_connection() {
+        let changed: [fn(LoginRequest) -> LoginRequest; 4] = [
+            |request| request,
+            |request| LoginRequest { isid: [1; 6], ..request },
+            |request| LoginRequest { tsih: 1.into(), ..request },
+            |request| LoginRequest { cid: 1.into(), ..request },
+        ];
+        let passes = changed.map(|change| {
+            let mut login = login();
+            assert!(matches!(login.receive(&request(0x81), NAMES.as_bytes()), Step::Answer(..)));
+            matches!(login.receive(&change(request(0x87)), b""), Step::Done(..))
+        });
+        assert_eq!(passes, [true, false, false, false]);
     }
 
     struct OneHost;
