@@ -10,18 +10,29 @@ use utoipa::ToSchema;
 pub enum Severity {
     /// Something was done, as asked.
     Info,
+    /// Something changed by itself that is worth knowing; nothing needs to be done.
+    Notice,
     /// Something needs a look; service goes on.
     Warning,
-    /// Service is hurt until something is done.
+    /// Something failed; service is hurt, or is kept up by what is left.
     Error,
+    /// Hosts are refused service until something is done.
+    Critical,
+}
+
+impl Severity {
+    /// All of them, the least first.
+    pub const ALL: [Self; 5] = [Self::Info, Self::Notice, Self::Warning, Self::Error, Self::Critical];
 }
 
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Info => "info",
+            Self::Notice => "notice",
             Self::Warning => "warning",
             Self::Error => "error",
+            Self::Critical => "critical",
         })
     }
 }

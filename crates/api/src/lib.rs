@@ -20,8 +20,8 @@ pub use export::{Export, ExportClient, ExportCreate};
 pub use host::{Host, HostChange, HostCreate, HostMapping, Mapping, MappingCreate, Session};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use stats::{Latency, LatencyBucket, OperationStats, Stats, VolumeStats};
-pub use status::{Capacity, Drive, Engine, Objects, Recovery, State, Status};
-pub use volume::{Volume, VolumeCreate, VolumeMapping};
+pub use status::{Capacity, Drive, Engine, Objects, Recovery, SpaceLevel, State, Status};
+pub use volume::{Volume, VolumeCreate, VolumeMapping, VolumeUpdate};
 
 /// The path under which every resource of this version lives.
 pub const BASE_PATH: &str = "/api/v1";

@@ -81,19 +81,59 @@ pub struct Objects {
     pub sessions: usize,
 }
 
+/// How full the pool is, by its thresholds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SpaceLevel {
+    /// Below all thresholds.
+    Normal,
+    /// The first threshold is reached.
+    Notice,
+    /// The second threshold is reached.
+    Warning,
+    /// Writes that need space fail.
+    Full,
+}
+
+impl fmt::Display for SpaceLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Normal => "normal",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Full => "full",
+        })
+    }
+}
+
 /// Space in the pool, in bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Capacity {
     /// What the segments of all drives could hold.
     pub total_bytes: u64,
     /// What host data may take of it: the rest is for metadata and reserve.
     pub usable_bytes: u64,
-    /// Taken by host data, on drives or on the way there.
-    pub used_bytes: u64,
+    /// What host data may not take though it is not metadata: for checkpoints, cleaning, unmapping and deleting.
+    pub reserve_bytes: u64,
     /// Taken by metadata.
     pub metadata_bytes: u64,
+    /// Taken by host data, on drives or on the way there. What is on the way may lie over what it replaces, and is
+    /// counted in whole blocks.
+    pub used_bytes: u64,
+    /// What the volumes map on drives, all together.
+    pub mapped_bytes: u64,
+    /// Kept for thick volumes, whether they use it or not.
+    pub reserved_bytes: u64,
+    /// Kept for thick volumes, and not used by them.
+    pub reserved_unused_bytes: u64,
+    /// What writes to thin volumes can still take.
+    pub free_bytes: u64,
     /// The sizes of all volumes together.
     pub provisioned_bytes: u64,
+    /// What is used or kept, in percent of what host data may take.
+    pub used_percent: f64,
+    /// How full that is, by the thresholds.
+    pub level: SpaceLevel,
 }
 
 /// A drive.
@@ -149,6 +189,8 @@ pub struct Engine {
     pub buffered_bytes: u64,
     /// RAM the write buffer takes.
     pub buffer_ram_bytes: u64,
+    /// RAM it may take.
+    pub buffer_limit_bytes: u64,
     /// RAM that metadata pages take.
     pub metadata_ram_bytes: u64,
     /// RAM that the read cache takes.

@@ -1,6 +1,7 @@
 //! Volumes.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -18,6 +19,39 @@ pub struct VolumeCreate {
     #[serde(default = "default_block_bytes")]
     #[schema(example = 512, default = 512, minimum = 512, maximum = 4096)]
     pub block_bytes: u32,
+    /// Keep space for all of it in the pool, so that no write to it fails for lack of space.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub thick: bool,
+    /// What people note about it: at most 32 keys and their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(example = json!({ "app": "db1" }))]
+    pub tags: BTreeMap<String, String>,
+}
+
+/// What to change about a volume; what is missing stays as it is (RFC 7396).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeUpdate {
+    /// Another name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "v2", min_length = 1, max_length = 63, pattern = "^[a-z0-9][a-z0-9._-]*$")]
+    pub name: Option<String>,
+    /// Another size in bytes. Hosts that see the volume are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 8589934592u64, minimum = 512, maximum = 70368744177664u64, multiple_of = 512)]
+    pub size_bytes: Option<u64>,
+    /// Shrink it though it holds data beyond its new end; that data is lost. Without this it is refused.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub force: bool,
+    /// Whether the pool keeps space for all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thick: Option<bool>,
+    /// Tags to set; those whose value is null are taken away, the others stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({ "app": "db2", "old": null }))]
+    pub tags: Option<BTreeMap<String, Option<String>>>,
 }
 
 fn default_block_bytes() -> u32 {
@@ -40,6 +74,15 @@ pub struct Volume {
     pub block_bytes: u32,
     /// Bytes that take space in the pool; null while the pool is offline.
     pub mapped_bytes: Option<u64>,
+    /// True when the pool keeps space for all of it.
+    pub thick: bool,
+    /// Bytes kept for it, whether they are mapped or not: 0 for a thin volume; null while the pool is offline.
+    pub reserved_bytes: Option<u64>,
+    /// True after it was shrunk, while what lay beyond its end is being given back.
+    pub trimming: bool,
+    /// What people noted about it.
+    #[schema(example = json!({ "app": "db1" }))]
+    pub tags: BTreeMap<String, String>,
     /// When it was created.
     pub created_ms: u64,
     /// The hosts that see it.

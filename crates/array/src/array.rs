@@ -1,8 +1,15 @@
 //! The array: its state, and how a change of it is made.
 
-use crate::{ArrayError, Bay, access::Access, events::Events, nbd::Exported, supervise::Drives};
+use crate::space::{SpacePercents, SpaceWatch};
+use crate::{
+    ArrayError, Bay,
+    access::Access,
+    events::{EventSelection, Events},
+    nbd::Exported,
+    supervise::Drives,
+};
 use parking_lot::Mutex;
-use quoin_api::{Event, Severity};
+use quoin_api::Event;
 use quoin_base::PoolId;
 use quoin_pool::{Pool, PoolOptions, Transaction};
 use quoin_target::{Exports, Target};
@@ -30,6 +37,8 @@ pub struct ArrayOptions {
     pub nbd: Vec<String>,
     /// How its pool is opened.
     pub pool_options: PoolOptions,
+    /// When there is something to say about its space.
+    pub space: SpacePercents,
 }
 
 /// One array. Changes are made one after the other, each in one transaction with the event that tells of it.
@@ -43,6 +52,7 @@ pub struct Array {
     pub(crate) exported: Mutex<Exported>,
     pub(crate) exports: Arc<Exports<Volume>>,
     pub(crate) events: Events,
+    pub(crate) space: Mutex<SpaceWatch>,
     pub(crate) target: Arc<Target<Volume>>,
     pub(crate) drives: Mutex<Drives>,
     pub(crate) changes: AsyncMutex,
@@ -70,6 +80,7 @@ impl Array {
             exported: Mutex::default(),
             exports: Arc::default(),
             events: Events::new(world.clone()),
+            space: Mutex::new(SpaceWatch::new(options.space)),
             drives: Mutex::new(Drives::new(bay.paths())),
             changes: AsyncMutex::new(),
             started: world.now(),
@@ -85,9 +96,9 @@ impl Array {
         })
     }
 
-    /// The newest `limit` events of at least `severity`, newest first.
-    pub fn events(&self, limit: usize, severity: Severity) -> Vec<Event> {
-        self.events.newest(limit, severity)
+    /// The newest events of those that `selection` asks for, newest first.
+    pub fn events(&self, selection: EventSelection) -> Vec<Event> {
+        self.events.newest(selection)
     }
 
     /// The target that serves its volumes.

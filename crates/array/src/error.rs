@@ -1,6 +1,7 @@
 //! Why the array refused or failed a request, and how that is told.
 
 use crate::ExportError;
+use crate::volume_problem::volume_problem;
 use quoin_api::Problem;
 use quoin_pool::PoolError;
 use quoin_volume::{BadName, VolumeError};
@@ -15,6 +16,9 @@ pub enum ArrayError {
     /// About an export.
     #[error(transparent)]
     Export(#[from] ExportError),
+    /// About the change of a volume that exists.
+    #[error(transparent)]
+    VolumeChange(VolumeError),
     /// The name of a host breaks the rules for names.
     #[error(transparent)]
     Name(#[from] BadName),
@@ -149,7 +153,6 @@ impl From<VolumeError> for ArrayError {
 impl ArrayError {
     /// The problem as clients are told it.
     pub fn problem(&self) -> Problem {
-        use VolumeError as V;
         let why = self.to_string();
         let invalid = |title: &str, which: String, next: &str| {
             Problem::new("invalid", 422, title, which, why.clone(), next)
@@ -161,31 +164,10 @@ impl ArrayError {
             Problem::new("not-found", 404, format!("no such {}", word(&which)), which, why.clone(), next)
         };
         match self {
-            Self::Volume(V::Name(bad)) => {
-                invalid("volume not created", format!("volume {:?}", bad.name), "choose another name")
-            }
-            Self::Volume(V::BlockSize { name, .. } | V::Size { name, .. }) => {
-                invalid("volume not created", format!("volume {name}"), "ask again with another size")
-            }
-            Self::Volume(V::Exists { name, .. }) => conflict(
-                "exists",
-                "volume not created",
-                format!("volume {name}"),
-                format!("choose another name, or delete the one that exists: quoin volume delete {name}"),
-            ),
-            Self::Volume(V::NotFound { name }) => {
-                missing(format!("volume {name}"), "see which there are: quoin volume list")
-            }
-            Self::Volume(V::Offline { reason }) => offline(reason),
-            Self::Volume(V::Pool(error)) | Self::Pool(error) => pool_problem(error),
-            Self::Volume(V::Record { key, .. }) | Self::Record { key, .. } => Problem::new(
-                "unreadable",
-                500,
-                "catalog not readable",
-                format!("object {key}"),
-                why,
-                "start the version of Quoin that wrote it, and run quoin check offline",
-            ),
+            Self::Volume(error) => volume_problem(error, "volume not created"),
+            Self::VolumeChange(error) => volume_problem(error, "volume not changed"),
+            Self::Pool(error) => pool_problem(error),
+            Self::Record { key, .. } => unreadable(key, why),
             Self::Export(error) => error.problem(),
             Self::Name(bad) => {
                 invalid("host not created", format!("host {:?}", bad.name), "choose another name")
@@ -265,12 +247,24 @@ impl ArrayError {
     }
 }
 
+/// A catalog object that this version cannot read.
+pub(crate) fn unreadable(key: &str, why: String) -> Problem {
+    Problem::new(
+        "unreadable",
+        500,
+        "catalog not readable",
+        format!("object {key}"),
+        why,
+        "start the version of Quoin that wrote it, and run quoin check offline",
+    )
+}
+
 /// The kind of object that `which` names.
 fn word(which: &str) -> &str {
     which.split(' ').next().unwrap_or(which)
 }
 
-fn offline(reason: &str) -> Problem {
+pub(crate) fn offline(reason: &str) -> Problem {
     Problem::new(
         "offline",
         503,
@@ -281,7 +275,7 @@ fn offline(reason: &str) -> Problem {
     )
 }
 
-fn pool_problem(error: &PoolError) -> Problem {
+pub(crate) fn pool_problem(error: &PoolError) -> Problem {
     match error {
         PoolError::NoSpace => Problem::new(
             "no-space",

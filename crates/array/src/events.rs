@@ -31,6 +31,32 @@ struct Log {
     last: u64,
 }
 
+/// Which events are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventSelection {
+    /// At most so many, the newest.
+    pub limit: usize,
+    /// Only of this severity or a higher one.
+    pub severity: Severity,
+    /// Only those that happened at this time or later, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
+    /// Only those with a higher number.
+    pub after: u64,
+}
+
+impl Default for EventSelection {
+    /// All of them.
+    fn default() -> Self {
+        Self { limit: KEPT, severity: Severity::Info, since_ms: 0, after: 0 }
+    }
+}
+
+impl EventSelection {
+    fn holds(&self, event: &EventRecord) -> bool {
+        event.severity >= self.severity && event.at_ms >= self.since_ms && event.number > self.after
+    }
+}
+
 /// Events that are part of a transaction not yet committed.
 #[must_use]
 pub(crate) struct Staged {
@@ -105,13 +131,13 @@ impl Events {
         !self.log.lock().waiting.is_empty()
     }
 
-    /// The newest `limit` events of at least `severity`, newest first.
-    pub(crate) fn newest(&self, limit: usize, severity: Severity) -> Vec<Event> {
+    /// The newest events of those that `selection` asks for, newest first.
+    pub(crate) fn newest(&self, selection: EventSelection) -> Vec<Event> {
         let log = self.log.lock();
         let mut events: Vec<_> =
-            log.saved.iter().chain(&log.waiting).filter(|e| e.severity >= severity).collect();
+            log.saved.iter().chain(&log.waiting).filter(|e| selection.holds(e)).collect();
         events.sort_by_key(|event| std::cmp::Reverse(event.number));
-        events.into_iter().take(limit.min(KEPT)).map(view).collect()
+        events.into_iter().take(selection.limit.min(KEPT)).map(view).collect()
     }
 
     fn next(&self, severity: Severity, object: String, text: String) -> EventRecord {
@@ -124,9 +150,9 @@ impl Events {
 
 fn trace(EventRecord { severity, object, text, .. }: &EventRecord) {
     match severity {
-        Severity::Info => tracing::info!("{object}: {text}"),
+        Severity::Info | Severity::Notice => tracing::info!("{object}: {text}"),
         Severity::Warning => tracing::warn!("{object}: {text}"),
-        Severity::Error => tracing::error!("{object}: {text}"),
+        Severity::Error | Severity::Critical => tracing::error!("{object}: {text}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! How the array is, in figures.
 
-use crate::{Array, supervise::DriveSlot};
+use crate::{Array, space::used_percent, supervise::DriveSlot};
 use quoin_api as api;
 use quoin_pool::{Pool, PoolState, PoolStats};
 use quoin_volume::{BlockDevice, Volume};
@@ -44,9 +44,9 @@ impl Array {
             version: self.options.version.clone(),
             uptime_s: self.world.now().since(self.started).as_secs(),
             objects: self.objects(),
-            capacity: stats.as_ref().map(|stats| capacity(stats, &volumes)),
+            capacity: stats.as_ref().map(|stats| capacity(stats, &volumes, self.space.lock().level())),
             recovery: pool.as_deref().map(recovery),
-            engine: stats.as_ref().map(engine),
+            engine: stats.as_ref().map(|stats| engine(stats, self.options.pool_options.buffer_bytes)),
             drives: self.drives.lock().0.iter().map(drive).collect(),
         }
     }
@@ -82,13 +82,21 @@ fn drive(slot: &DriveSlot) -> api::Drive {
     }
 }
 
-fn capacity(stats: &PoolStats, volumes: &[Arc<Volume>]) -> api::Capacity {
+fn capacity(stats: &PoolStats, volumes: &[Arc<Volume>], level: api::SpaceLevel) -> api::Capacity {
+    let PoolStats { capacity_bytes, usable_bytes, metadata_bytes, .. } = *stats;
     api::Capacity {
-        total_bytes: stats.capacity_bytes,
-        usable_bytes: stats.usable_bytes,
+        total_bytes: capacity_bytes,
+        usable_bytes,
+        reserve_bytes: capacity_bytes.saturating_sub(usable_bytes + metadata_bytes),
+        metadata_bytes,
         used_bytes: stats.live_bytes + stats.buffered_bytes,
-        metadata_bytes: stats.metadata_bytes,
+        mapped_bytes: volumes.iter().filter_map(|volume| volume.mapped_bytes()).sum(),
+        reserved_bytes: stats.reserved_bytes,
+        reserved_unused_bytes: stats.reserved_unmapped_bytes,
+        free_bytes: stats.free_bytes.saturating_sub(stats.buffered_bytes),
         provisioned_bytes: volumes.iter().map(|volume| volume.size_bytes()).sum(),
+        used_percent: used_percent(stats),
+        level,
     }
 }
 
@@ -104,10 +112,11 @@ fn recovery(pool: &Pool) -> api::Recovery {
     }
 }
 
-fn engine(stats: &PoolStats) -> api::Engine {
+fn engine(stats: &PoolStats, buffer_limit_bytes: u64) -> api::Engine {
     api::Engine {
         buffered_bytes: stats.buffered_bytes,
         buffer_ram_bytes: stats.buffer_ram_bytes,
+        buffer_limit_bytes,
         metadata_ram_bytes: stats.metadata_ram_bytes,
         cache_ram_bytes: stats.cache_ram_bytes,
         cache_hits: stats.cache_hits,

@@ -88,7 +88,10 @@ impl Array {
 
     async fn look_at(&self, pool: Arc<Pool>) {
         match pool.state() {
-            PoolState::Online => self.save_events(&pool).await,
+            PoolState::Online => {
+                self.watch_space(&pool.stats());
+                self.save_events(&pool).await;
+            }
             PoolState::Offline { reason } => {
                 let text = format!("offline: {reason}; it is opened again when its drives are back");
                 self.events.record(Severity::Error, self.pool_name(), text);
@@ -108,7 +111,7 @@ impl Array {
         self.attempted.store(true, Ordering::Release);
     }
 
-    async fn open(&self) -> Result<(), String> {
+    async fn open(self: &Arc<Self>) -> Result<(), String> {
         let mut disks = Vec::new();
         let mut faults = Vec::new();
         for path in self.bay.paths() {
@@ -149,6 +152,7 @@ impl Array {
         self.events.record(Severity::Info, self.pool_name(), "online");
         self.attempted.store(true, Ordering::Release);
         self.save_events(&pool).await;
+        self.trim_volumes();
         Ok(())
     }
 
@@ -204,7 +208,7 @@ impl Array {
         closed
     }
 
-    fn pool_name(&self) -> String {
+    pub(crate) fn pool_name(&self) -> String {
         format!("pool {}", self.options.name)
     }
 }

@@ -3,16 +3,18 @@
 use crate::{Array, ArrayError, ExportError, mappings::without, nbd::without_exports};
 use quoin_api as api;
 use quoin_pool::Transaction;
-use quoin_volume::{BlockDevice, Volume, VolumeSpec};
+use quoin_volume::{BlockDevice, Volume, VolumeChange, VolumeSpec};
+use quoin_world::Thread;
 use std::sync::Arc;
 
 impl Array {
     /// Creates a volume.
     pub async fn create_volume(&self, request: api::VolumeCreate) -> Result<api::Volume, ArrayError> {
         let _turn = self.changes.lock().await;
-        let api::VolumeCreate { name, size_bytes, block_bytes } = request;
-        let spec = VolumeSpec { name, size_bytes, block_bytes };
-        let text = format!("created, {size_bytes} bytes in blocks of {block_bytes}");
+        let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags } = request;
+        let spec = VolumeSpec { name, size_bytes, block_bytes, thick, tags };
+        let kind = if thick { "thick" } else { "thin" };
+        let text = format!("created, {kind}, {size_bytes} bytes in blocks of {block_bytes}");
         let own = (format!("volume {}", spec.name), text);
         let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
         let volume = self.volumes.create(spec, tx).await?;
@@ -35,6 +37,52 @@ impl Array {
     /// One volume.
     pub fn show_volume(&self, name: &str) -> Result<api::Volume, ArrayError> {
         Ok(self.volume_view(&*self.volume(name)?))
+    }
+
+    /// Changes a volume: name, size, tags, and whether the pool keeps space for it.
+    pub async fn change_volume(
+        self: &Arc<Self>,
+        name: &str,
+        request: api::VolumeUpdate,
+    ) -> Result<api::Volume, ArrayError> {
+        let _turn = self.changes.lock().await;
+        let volume = self.volume(name)?;
+        let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags } = request;
+        let tags = tags.map(|changes| {
+            let mut tags = volume.tags();
+            for (key, value) in changes {
+                match value {
+                    Some(value) => drop(tags.insert(key, value)),
+                    None => drop(tags.remove(&key)),
+                }
+            }
+            tags
+        });
+        let change = VolumeChange { name: new_name, size_bytes, force, thick, tags };
+        let told = told(&volume, &change);
+        if told.is_empty() {
+            return Ok(self.volume_view(&volume));
+        }
+        let own = (format!("volume {name}"), told.join("; "));
+        let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
+        let volume = self.volumes.change(name, change, tx).await.map_err(ArrayError::VolumeChange)?;
+        self.events.saved(staged);
+        self.trim_volumes();
+        Ok(self.volume_view(&volume))
+    }
+
+    /// Gives back, in the background, what lay beyond the end of volumes that were shrunk.
+    pub(crate) fn trim_volumes(self: &Arc<Self>) {
+        if !self.volumes.list().iter().any(|volume| volume.is_trimming()) {
+            return;
+        }
+        let array = self.clone();
+        let task = async move {
+            if let Err(error) = array.volumes.trim().await {
+                tracing::debug!(%error, "the space of shrunk volumes is given back when the pool is open again");
+            }
+        };
+        self.world.spawn(Thread::Data(0), Box::pin(task));
     }
 
     /// Deletes a volume; if hosts see it, only when `unmap` says that they shall lose it.
@@ -67,6 +115,10 @@ impl Array {
             size_bytes: volume.size_bytes(),
             block_bytes: volume.block_bytes(),
             mapped_bytes: volume.mapped_bytes(),
+            thick: volume.is_thick(),
+            reserved_bytes: volume.reserved_bytes(),
+            trimming: volume.is_trimming(),
+            tags: volume.tags(),
             created_ms: volume.created_ms(),
             mappings: mappings
                 .into_iter()
@@ -74,4 +126,31 @@ impl Array {
                 .collect(),
         }
     }
+}
+
+/// What a change changes, for the event.
+fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
+    let mut told = Vec::new();
+    if let Some(name) = change.name.as_ref().filter(|name| **name != volume.name()) {
+        told.push(format!("renamed to {name}"));
+    }
+    let before = volume.size_bytes();
+    match change.size_bytes {
+        Some(size) if size > before => told.push(format!("grown from {before} to {size} bytes")),
+        Some(size) if size < before && change.force => {
+            told.push(format!("shrunk from {before} to {size} bytes, by force"));
+        }
+        Some(size) if size < before => told.push(format!("shrunk from {before} to {size} bytes")),
+        _ => {}
+    }
+    match change.thick {
+        Some(true) if !volume.is_thick() => told.push("made thick".to_owned()),
+        Some(false) if volume.is_thick() => told.push("made thin".to_owned()),
+        _ => {}
+    }
+    if let Some(tags) = change.tags.as_ref().filter(|tags| **tags != volume.tags()) {
+        let tags: Vec<_> = tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        told.push(format!("tags: {}", if tags.is_empty() { "none".to_owned() } else { tags.join(", ") }));
+    }
+    told
 }

@@ -4,6 +4,7 @@ mod lab;
 
 use lab::{Lab, create};
 use quoin_api::{HostCreate, MappingCreate, Severity, State};
+use quoin_array::EventSelection;
 use quoin_base::ByteRange;
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
@@ -48,7 +49,7 @@ fn everything_comes_back_after_a_restart() {
         assert!(read.iter().all(|slice| slice.iter().all(|byte| *byte == 7)));
 
         let events: Vec<_> = array
-            .events(100, Severity::Info)
+            .events(EventSelection::default())
             .into_iter()
             .map(|e| format!("{}: {}", e.object, e.text))
             .collect();
@@ -64,7 +65,7 @@ fn everything_comes_back_after_a_restart() {
         array.unmap("h1", "v2").await.unwrap();
         array.delete_host("h1", false).await.unwrap();
         assert!(array.target().hosts().is_empty());
-        let numbers: Vec<_> = array.events(100, Severity::Info).iter().map(|e| e.number).collect();
+        let numbers: Vec<_> = array.events(EventSelection::default()).iter().map(|e| e.number).collect();
         assert!(numbers.is_sorted_by(|a, b| a > b), "{numbers:?}");
     });
     lab.stop(array);
@@ -108,7 +109,7 @@ fn a_drive_that_fails_takes_the_pool_offline_and_brings_it_back() {
         volume.read(ByteRange::new(0, BLOCK as u64)).await.unwrap()
     });
     assert!(read.iter().all(|slice| slice.iter().all(|byte| [7, 8].contains(byte))));
-    let events = array.events(100, Severity::Error);
+    let events = array.events(at_least(Severity::Error));
     assert!(events.iter().any(|event| event.text.starts_with("offline: ")), "{events:?}");
     lab.stop(array);
 }
@@ -126,11 +127,15 @@ fn a_missing_drive_leaves_management_up() {
     let status = array.status();
     assert!(status.reason.is_some_and(|reason| reason.contains("broken")));
     assert_eq!(array.list_volumes().unwrap_err().problem().status, 503);
-    assert_eq!(array.events(1, Severity::Error).len(), 1);
+    assert_eq!(array.events(at_least(Severity::Error)).len(), 1);
     lab.mend_drive();
     lab.wait(&array, State::Online);
     assert_eq!(array.list_volumes().unwrap().len(), 1);
     lab.stop(array);
+}
+
+fn at_least(severity: Severity) -> EventSelection {
+    EventSelection { severity, ..EventSelection::default() }
 }
 
 #[test]
@@ -143,10 +148,13 @@ fn events_are_bounded() {
             array.delete_volume("v1", false).await.unwrap();
         }
     });
-    assert_eq!(array.events(usize::MAX, Severity::Info).len(), quoin_array::EVENTS_KEPT);
+    assert_eq!(
+        array.events(EventSelection { limit: usize::MAX, ..EventSelection::default() }).len(),
+        quoin_array::EVENTS_KEPT
+    );
     lab.stop(array);
     let array = lab.start();
-    let events = array.events(usize::MAX, Severity::Info);
+    let events = array.events(EventSelection { limit: usize::MAX, ..EventSelection::default() });
     assert_eq!(events.len(), quoin_array::EVENTS_KEPT);
     assert!(
         events.iter().rev().skip(1).all(|event| event.object.starts_with("volume") || event.number > 600)

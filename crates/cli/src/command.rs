@@ -1,17 +1,17 @@
 //! The commands.
 
 use crate::{
-    Failure, Format, Output, Size,
+    Failure, Format, Output,
     client::{Client, segment},
+    events::{EXAMPLES as EVENTS_EXAMPLES, EventsArgs, events},
     export::{self, ExportCommand},
-    parse_size,
     secret::ChapOptions,
+    top::{EXAMPLES as TOP_EXAMPLES, TopArgs, top},
     view,
+    volume::{VolumeCommand, volume},
 };
 use clap::{Args, Subcommand};
-use quoin_api::{
-    Event, Host, HostChange, HostCreate, Mapping, MappingCreate, Session, Status, Volume, VolumeCreate,
-};
+use quoin_api::{Host, HostChange, HostCreate, Mapping, MappingCreate, Session, Status};
 use std::path::PathBuf;
 
 /// Options of every command.
@@ -28,7 +28,7 @@ pub struct Global {
 /// Commands to a running array.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Create, list, show and delete volumes
+    /// Create, list, show, change and delete volumes
     #[command(subcommand, visible_alias = "volumes")]
     Volume(VolumeCommand),
     /// Create, list, show and delete hosts
@@ -75,59 +75,12 @@ pub enum Command {
     #[command(after_help = "Examples:\n  quoin --data /srv/a status\n  \
                             quoin --data /srv/a status -o json | jq .ready")]
     Status,
+    /// Show what hosts do to the array, refreshed in place
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(TopArgs),
     /// Show what happened, newest first
-    #[command(after_help = "Examples:\n  quoin --data /srv/a events\n  \
-                            quoin --data /srv/a events --limit 10 --severity warning")]
-    Events {
-        /// At most so many
-        #[arg(long, default_value_t = 100)]
-        limit: u32,
-        /// Only of this severity or a higher one
-        #[arg(long, default_value = "info", value_parser = ["info", "warning", "error"])]
-        severity: String,
-    },
-}
-
-/// Commands about volumes.
-#[derive(Subcommand, Debug)]
-pub enum VolumeCommand {
-    /// Create a volume
-    #[command(
-        after_help = "Sizes are whole numbers of bytes or with a unit: K, M, G, T (or KiB …) are powers of \
-                            1024, KB, MB, GB, TB powers of 1000.\n\nExamples:\n  \
-                            quoin --data /srv/a volume create v1 --size 4G\n  \
-                            quoin --data /srv/a volume create v2 --size 10GiB --block-size 4096"
-    )]
-    Create {
-        /// Its name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
-        name: String,
-        /// Its size
-        #[arg(long, value_parser = parse_size)]
-        size: Size,
-        /// Its logical block in bytes: 512 or 4096
-        #[arg(long, default_value_t = 512, value_name = "BYTES")]
-        block_size: u32,
-    },
-    /// List all volumes
-    #[command(after_help = "Examples:\n  quoin --data /srv/a volume list\n  \
-                            quoin --data /srv/a volume list -o json")]
-    List,
-    /// Show one volume
-    #[command(after_help = "Examples:\n  quoin --data /srv/a volume show v1")]
-    Show {
-        /// The volume
-        name: String,
-    },
-    /// Delete a volume and all data in it
-    #[command(after_help = "Examples:\n  quoin --data /srv/a volume delete v1\n  \
-                            quoin --data /srv/a volume delete v1 --unmap   # though hosts see it")]
-    Delete {
-        /// The volume
-        name: String,
-        /// Take it away from the hosts that see it
-        #[arg(long)]
-        unmap: bool,
-    },
+    #[command(after_help = EVENTS_EXAMPLES)]
+    Events(EventsArgs),
 }
 
 /// Commands about hosts.
@@ -222,30 +175,8 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
             show(&client, &output, "/sessions", |all: &Vec<Session>| view::sessions(all))
         }
         Command::Status => show(&client, &output, "/status", |status: &Status| view::status(status)),
-        Command::Events { limit, severity } => {
-            let path = format!("/events?limit={limit}&severity={severity}");
-            show(&client, &output, &path, |all: &Vec<Event>| view::events(all))
-        }
-    }
-}
-
-fn volume(client: &Client, output: &Output, command: VolumeCommand) -> Result<(), Failure> {
-    match command {
-        VolumeCommand::Create { name, size, block_size } => {
-            let request = VolumeCreate { name, size_bytes: size.0, block_bytes: block_size };
-            let volume: Volume = client.post("/volumes", &request)?;
-            output.show(&volume, view::volume);
-            Ok(())
-        }
-        VolumeCommand::List => show(client, output, "/volumes", |all: &Vec<Volume>| view::volumes(all)),
-        VolumeCommand::Show { name } => {
-            show(client, output, &format!("/volumes/{}", segment(&name)), view::volume)
-        }
-        VolumeCommand::Delete { name, unmap } => {
-            client.delete(&format!("/volumes/{}?unmap={unmap}", segment(&name)))?;
-            output.say(&format!("volume {name} deleted"));
-            Ok(())
-        }
+        Command::Top(args) => top(&client, &output, &args),
+        Command::Events(args) => events(&client, &output, args),
     }
 }
 
@@ -280,7 +211,7 @@ fn host(client: &Client, output: &Output, command: HostCommand) -> Result<(), Fa
     }
 }
 
-fn show<T: serde::Serialize + serde::de::DeserializeOwned>(
+pub(crate) fn show<T: serde::Serialize + serde::de::DeserializeOwned>(
     client: &Client,
     output: &Output,
     path: &str,

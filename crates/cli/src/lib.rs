@@ -6,17 +6,20 @@
 
 mod client;
 mod command;
+mod events;
 mod export;
 mod failure;
 mod output;
 mod secret;
 mod size;
 mod time;
+mod top;
 mod view;
+mod volume;
 
 pub use client::{API_FILE, Client, TOKEN_FILE};
 pub use command::{Command, Global, run};
 pub use export::ExportCommand;
 pub use failure::Failure;
-pub use output::{Format, Output};
+pub use output::{Format, Output, table};
 pub use size::{Size, parse_size, size_text};

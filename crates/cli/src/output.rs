@@ -38,12 +38,13 @@ impl Output {
     }
 }
 
-fn line(text: &str) {
-    drop(writeln!(io::stdout().lock(), "{text}"));
+/// Writes one line. False if nobody reads any more.
+pub(crate) fn line(text: &str) -> bool {
+    writeln!(io::stdout().lock(), "{text}").is_ok()
 }
 
 /// A table with a header; or `empty` if it has no rows.
-pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>, empty: &str) -> String {
+pub fn table(header: &[&str], rows: Vec<Vec<String>>, empty: &str) -> String {
     if rows.is_empty() {
         return empty.to_owned();
     }

@@ -1,5 +1,7 @@
 //! Times for people.
 
+use std::time::Duration;
+
 /// `2026-11-20 13:38:01`, in UTC, of milliseconds since the Unix epoch.
 pub(crate) fn utc_text(ms: u64) -> String {
     let (days, second) = (ms / 86_400_000, ms / 1000 % 86_400);
@@ -19,6 +21,27 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// A length of time, parsed from `90s`, `15m`, `1h`, `7d`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Age(pub(crate) Duration);
+
+/// Reads a length of time: a whole number and one of s, m, h, d or w.
+pub(crate) fn parse_age(text: &str) -> Result<Age, String> {
+    let wrong =
+        || format!("{text:?} is not a length of time; write a number and a unit, such as 90s, 15m, 1h or 7d");
+    let (number, unit) = text.split_at(text.len() - text.chars().last().map_or(0, char::len_utf8));
+    let unit_s = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        "w" => 604_800,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    Ok(Age(Duration::from_secs(u64::from(number) * unit_s)))
 }
 
 /// `3d 4h`, `2m 5s`: the two largest units.
@@ -43,5 +66,15 @@ mod tests {
         assert_eq!(utc_text(1_795_181_881_000), "2026-11-20 13:38:01");
         assert_eq!(duration_text(93_784), "1d 2h");
         assert_eq!(duration_text(59), "59s");
+    }
+
+    #[test]
+    fn ages_are_read() {
+        for (text, seconds) in [("90s", 90), ("15m", 900), ("1h", 3600), ("7d", 604_800), ("2w", 1_209_600)] {
+            assert_eq!(parse_age(text), Ok(Age(Duration::from_secs(seconds))), "{text}");
+        }
+        for bad in ["", "h", "1", "1.5h", "-1h", "1y", "1ä", "99999999999d"] {
+            assert!(parse_age(bad).unwrap_err().contains("15m"), "{bad}");
+        }
     }
 }

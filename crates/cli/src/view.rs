@@ -5,7 +5,7 @@ use crate::{
     size_text,
     time::{duration_text, utc_text},
 };
-use quoin_api::{Chap, Drive, Engine, Event, Host, Mapping, Session, Status, Volume};
+use quoin_api::{Chap, Drive, Engine, Event, Host, Mapping, Session, SpaceLevel, Status, Volume};
 
 fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), size_text)
@@ -25,10 +25,17 @@ fn sees(host: &Host) -> String {
 
 pub(crate) fn volumes(volumes: &[Volume]) -> String {
     let row = |v: &Volume| {
-        let block = v.block_bytes.to_string();
-        vec![v.name.clone(), size_text(v.size_bytes), optional_size(v.mapped_bytes), block, seen_by(v)]
+        vec![
+            v.name.clone(),
+            size_text(v.size_bytes),
+            optional_size(v.mapped_bytes),
+            kind(v).to_owned(),
+            v.block_bytes.to_string(),
+            seen_by(v),
+            tags(v),
+        ]
     };
-    let header = ["name", "size", "used", "block", "host:lun"];
+    let header = ["name", "size", "mapped", "kind", "block", "host:lun", "tags"];
     table(
         &header,
         volumes.iter().map(row).collect(),
@@ -36,16 +43,32 @@ pub(crate) fn volumes(volumes: &[Volume]) -> String {
     )
 }
 
+fn kind(volume: &Volume) -> &'static str {
+    if volume.thick { "thick" } else { "thin" }
+}
+
+fn tags(volume: &Volume) -> String {
+    let tags: Vec<_> = volume.tags.iter().collect();
+    joined(&tags, |(key, value)| format!("{key}={value}"))
+}
+
 pub(crate) fn volume(volume: &Volume) -> String {
-    pairs(vec![
+    let mut rows = vec![
         ("volume", volume.name.clone()),
         ("uuid", volume.uuid.to_string()),
         ("size", format!("{} ({} bytes)", size_text(volume.size_bytes), volume.size_bytes)),
-        ("used", optional_size(volume.mapped_bytes)),
+        ("mapped", optional_size(volume.mapped_bytes)),
+        ("kind", kind(volume).to_owned()),
+        ("reserved", optional_size(volume.reserved_bytes)),
         ("block", format!("{} bytes", volume.block_bytes)),
         ("created", format!("{} UTC", utc_text(volume.created_ms))),
         ("host:lun", seen_by(volume)),
-    ])
+        ("tags", tags(volume)),
+    ];
+    if volume.trimming {
+        rows.push(("shrinking", "what lay beyond the end is being given back".to_owned()));
+    }
+    pairs(rows)
 }
 
 fn login(host: &Host) -> String {
@@ -89,8 +112,25 @@ pub(crate) fn sessions(sessions: &[Session]) -> String {
 }
 
 pub(crate) fn events(events: &[Event]) -> String {
-    let row = |e: &Event| vec![utc_text(e.at_ms), e.severity.to_string(), e.object.clone(), e.text.clone()];
-    table(&["time (utc)", "severity", "object", "event"], events.iter().map(row).collect(), "no events")
+    let row = |e: &Event| {
+        vec![
+            e.number.to_string(),
+            utc_text(e.at_ms),
+            e.severity.to_string(),
+            e.object.clone(),
+            e.text.clone(),
+        ]
+    };
+    let header = ["no", "time (utc)", "severity", "object", "event"];
+    table(&header, events.iter().map(row).collect(), "no events")
+}
+
+/// One event on a line of its own, whose width nothing else decides.
+pub(crate) fn event(event: &Event) -> String {
+    let Event { number, at_ms, severity, object, text } = event;
+    // A severity as text, so that the width takes effect.
+    let severity = severity.to_string();
+    format!("{number:>6}  {}  {severity:8}  {object}: {text}", utc_text(*at_ms))
 }
 
 fn read_cache(engine: &Engine) -> String {
@@ -126,9 +166,27 @@ pub(crate) fn status(status: &Status) -> String {
         ("sessions", objects.sessions.to_string()),
     ]);
     if let Some(capacity) = &status.capacity {
-        let (used, usable) = (size_text(capacity.used_bytes), size_text(capacity.usable_bytes));
-        rows.push(("space", format!("{used} of {usable} used")));
+        let level = match capacity.level {
+            SpaceLevel::Normal => "",
+            SpaceLevel::Notice => ", above the first threshold",
+            SpaceLevel::Warning => ", above the warning threshold",
+            SpaceLevel::Full => ", FULL: writes that need space fail; delete volumes or unmap data",
+        };
+        rows.push((
+            "space",
+            format!("{:.0} % of {}{level}", capacity.used_percent, size_text(capacity.usable_bytes)),
+        ));
+        rows.push(("  used", size_text(capacity.used_bytes)));
+        rows.push(("  mapped", size_text(capacity.mapped_bytes)));
+        let unused = size_text(capacity.reserved_unused_bytes);
+        rows.push((
+            "  reserved",
+            format!("{} for thick volumes, {unused} of it unused", size_text(capacity.reserved_bytes)),
+        ));
+        rows.push(("  free", size_text(capacity.free_bytes)));
         rows.push(("provisioned", size_text(capacity.provisioned_bytes)));
+        let (metadata, reserve) = (size_text(capacity.metadata_bytes), size_text(capacity.reserve_bytes));
+        rows.push(("beside it", format!("{metadata} of metadata, {reserve} in reserve")));
     }
     if let Some(engine) = &status.engine {
         rows.push(("read cache", read_cache(engine)));

@@ -10,7 +10,16 @@ pub(crate) const CATALOG: Target = Target {
     about: "a byte that says which, then a catalog transaction or the catalog of a checkpoint",
     run,
     seeds,
-    words: || vec![vec![1, 1, 0], vec![2, 1, 0], vec![3, 1, 0, 0, 0], vec![4, 1, 0, 0, 0], vec![0xFF; 4]],
+    words: || {
+        vec![
+            vec![1, 1, 0],
+            vec![2, 1, 0],
+            vec![3, 1, 0, 0, 0],
+            vec![4, 1, 0, 0, 0],
+            vec![5, 1, 0, 0, 0],
+            vec![0xFF; 4],
+        ]
+    },
     mutations: 3000,
 };
 
@@ -25,7 +34,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let kind = ObjectKind(1);
     let volume = VolumeId(3);
     let all = Transaction::new().create_volume(volume).put(kind, "0000000003", b"{\"version\":1}".to_vec());
-    let all = all.delete(kind, "0000000002").delete_volume(VolumeId(2));
+    let all = all.delete(kind, "0000000002").delete_volume(VolumeId(2)).reserve(volume, 1 << 30);
     let with = |which: u8, bytes: Vec<u8>| [&[which], &bytes[..]].concat();
     vec![
         ("transaction", with(0, fuzzing::encoded(&all))),

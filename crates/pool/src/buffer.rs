@@ -161,6 +161,36 @@ impl Buffer {
         self.shards[self.shard_index(key)].lock()
     }
 
+    /// Waits until whoever holds a shard has let go of it.
+    pub(crate) fn pass(&self, shard: usize) {
+        drop(self.shards[shard].lock());
+    }
+
+    /// The blocks of a volume from `first` on that have anything but zeroes buffered, ascending.
+    pub(crate) fn blocks_with_data(&self, volume: VolumeId, first: u64) -> Vec<u64> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let held = shard.blocks.iter().filter(|(key, block)| {
+                key.volume == volume
+                    && key.index >= first
+                    && block.extents.iter().any(|extent| !matches!(extent.content, Content::Zero))
+            });
+            found.extend(held.map(|(key, _)| key.index));
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// Whether the whole block is buffered as zeroes.
+    pub(crate) fn is_zeroed(&self, key: BlockKey) -> bool {
+        let shard = self.shard(key);
+        let Some(block) = shard.blocks.get(&key) else { return false };
+        let zeroed = |extent: &&Extent| matches!(extent.content, Content::Zero);
+        let sectors: u16 = block.extents.iter().filter(zeroed).map(|extent| extent.sectors).sum();
+        sectors == self.sectors_per_block()
+    }
+
     /// Inserts the pieces of one record, all of one region, whose shard is locked.
     pub(crate) fn insert(
         &self,
@@ -264,7 +294,7 @@ impl Buffer {
             Some(oldest) => shard.queue.push_back((oldest, taken.key)),
             None => {
                 if block.charged {
-                    self.usage.charged_blocks.fetch_sub(1, Ordering::Relaxed);
+                    self.usage.charged_blocks.fetch_sub(1, Ordering::Release);
                 }
                 shard.blocks.remove(&taken.key);
             }
@@ -292,7 +322,7 @@ impl Buffer {
     }
 
     pub(crate) fn charged_blocks(&self) -> u64 {
-        self.usage.charged_blocks.load(Ordering::Relaxed)
+        self.usage.charged_blocks.load(Ordering::Acquire)
     }
 }
 

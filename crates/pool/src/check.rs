@@ -14,6 +14,7 @@ use crate::{
     journal::{read_journal, record_verifies},
     meta::{LayerImage, ObjectKind, Operation, PageId, SegmentState, Transaction},
     open::{Opened, open_checkpoint, read_transaction},
+    options::PoolOptions,
     tree::node,
 };
 use futures_util::{StreamExt, stream};
@@ -68,6 +69,8 @@ pub struct CheckReport {
     pub objects: BTreeMap<(ObjectKind, String), Vec<u8>>,
     /// The volumes there would be after recovery.
     pub volume_ids: BTreeSet<VolumeId>,
+    /// The bytes promised to volumes that would have been after recovery; those without a promise may be missing.
+    pub reservations: BTreeMap<VolumeId, u64>,
 }
 
 /// Blocks read at the same time.
@@ -107,7 +110,12 @@ impl CheckReport {
                 }
                 Operation::DeleteVolume(id) => {
                     self.volume_ids.remove(&id);
+                    self.reservations.remove(&id);
                 }
+                Operation::Reserve { volume, bytes } if self.volume_ids.contains(&volume) => {
+                    self.reservations.insert(volume, bytes);
+                }
+                Operation::Reserve { .. } => {}
             }
         }
     }
@@ -158,9 +166,26 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     walk.block_table().await;
     walk.segments().await;
     report.volume_ids = opened.catalog.layers.iter().filter(|l| !l.deleting).map(|l| l.volume).collect();
+    let living = opened.catalog.layers.iter().filter(|l| !l.deleting);
+    report.reservations = living.map(|l| (l.volume, l.reserved_bytes)).collect();
     report.objects = opened.catalog.objects.clone();
+    check_promises(&opened, &mut report);
     check_journal(&opened, pool, &mut report).await;
     Ok(report)
+}
+
+/// At the checkpoint, what is promised to volumes and not mapped fits beside what is used.
+fn check_promises(opened: &Opened, report: &mut CheckReport) {
+    let promised = opened.promised_bytes();
+    let live = opened.io.segments.usage().live_data;
+    // The most that any opening lets host data take.
+    let space = opened.space(&PoolOptions { dirty_bytes: 0, ..PoolOptions::default() });
+    let room = space.limit().saturating_sub(live);
+    if promised > room {
+        let problem =
+            format!("{promised} bytes are promised to volumes and not used yet, and {room} are left");
+        report.add("the space accounting", problem);
+    }
 }
 
 /// The records that a recovery would replay, and what they would make of the catalog.

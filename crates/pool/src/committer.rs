@@ -415,12 +415,19 @@ impl Committer {
         Ok(bytes)
     }
 
+    /// Tells the space gauge what is taken. What was published is counted here before it leaves the buffer: in between
+    /// it counts twice, never not at all.
+    pub(crate) fn count_space(&self) {
+        let usage = self.pool.segments.usage();
+        self.pool.count_reserved();
+        self.pool.space.update(usage.live_data, usage.live_meta);
+    }
+
     /// Tells writers that wait and the space gauge what a commit changed.
     pub(crate) fn committed(&self) {
         let pool = &self.pool;
         pool.pages.make_room(0);
-        let usage = pool.segments.usage();
-        pool.space.update(usage.live_data, usage.live_meta);
+        self.count_space();
         pool.counters.commits.fetch_add(1, Ordering::AcqRel);
         pool.progress.notify();
     }

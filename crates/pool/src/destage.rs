@@ -82,6 +82,7 @@ impl Committer {
                 self.publish(layer, composed, *place).await?;
             }
         }
+        self.count_space();
         // The map is published: only now may a reader miss the buffer.
         for composed in &composed {
             pool.buffer.evict(&composed.taken);

@@ -33,6 +33,24 @@ pub enum PoolError {
     /// There is no such volume, or it was deleted meanwhile.
     #[error("the pool has no volume {0}")]
     NoSuchVolume(VolumeId),
+    /// The pool cannot promise as much space. Nothing was reserved.
+    #[error(
+        "{wanted_bytes} bytes more cannot be reserved: the pool has {free_bytes} bytes that are neither used nor reserved"
+    )]
+    CannotReserve {
+        /// The bytes asked for, beside those reserved already.
+        wanted_bytes: u64,
+        /// The most that could be reserved.
+        free_bytes: u64,
+    },
+    /// The write reaches beyond the end that the volume was given; nothing of the piece that does was written.
+    #[error("volume {volume} ends at byte {end}")]
+    BeyondEnd {
+        /// The volume.
+        volume: VolumeId,
+        /// Its end, in bytes.
+        end: u64,
+    },
     /// The request itself is wrong.
     #[error("{0}")]
     Refused(String),

@@ -30,9 +30,14 @@ pub fn encoded_catalog(transaction: &Transaction) -> Vec<u8> {
                 generation: 1,
                 root: Some(1),
                 mapped_blocks: 7,
+                reserved_bytes: 0,
                 deleting: false,
             }),
             Operation::DeleteVolume(volume) => image.layers.retain(|layer| layer.volume != volume),
+            Operation::Reserve { volume, bytes } => {
+                let layers = image.layers.iter_mut().filter(|layer| layer.volume == volume);
+                layers.for_each(|layer| layer.reserved_bytes = bytes);
+            }
         }
     }
     image.encode()

@@ -1,7 +1,7 @@
 //! A volume's thin map, in RAM: where its tree begins, and what is counted about it.
 
-use crate::meta::LayerImage;
-use quoin_base::VolumeId;
+use crate::{error::PoolError, meta::LayerImage, space::Claim};
+use quoin_base::{ByteRange, VolumeId};
 use quoin_world::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(crate) struct Layer {
@@ -11,6 +11,10 @@ pub(crate) struct Layer {
     /// Page number of the tree's root; 0: the tree is empty.
     pub root: AtomicU64,
     pub mapped_blocks: AtomicU64,
+    /// Space promised to it; 0: none.
+    pub reserved_bytes: AtomicU64,
+    /// From here on nothing is written; not kept when the pool is closed.
+    pub end: AtomicU64,
     pub deleted: AtomicBool,
     /// Bytes hosts wrote since the pool was opened.
     pub written_bytes: AtomicU64,
@@ -20,7 +24,14 @@ pub(crate) struct Layer {
 
 impl Layer {
     pub(crate) fn new(volume: VolumeId) -> Self {
-        Self::from_image(LayerImage { volume, generation: 1, root: None, mapped_blocks: 0, deleting: false })
+        Self::from_image(LayerImage {
+            volume,
+            generation: 1,
+            root: None,
+            mapped_blocks: 0,
+            reserved_bytes: 0,
+            deleting: false,
+        })
     }
 
     pub(crate) fn from_image(image: LayerImage) -> Self {
@@ -29,6 +40,8 @@ impl Layer {
             generation: image.generation,
             root: AtomicU64::new(image.root.unwrap_or(0)),
             mapped_blocks: AtomicU64::new(image.mapped_blocks),
+            reserved_bytes: AtomicU64::new(image.reserved_bytes),
+            end: AtomicU64::new(u64::MAX),
             deleted: AtomicBool::new(image.deleting),
             written_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
@@ -41,7 +54,25 @@ impl Layer {
             generation: self.generation,
             root: Some(self.root.load(Ordering::Acquire)).filter(|&r| r != 0),
             mapped_blocks: self.mapped_blocks.load(Ordering::Relaxed),
+            reserved_bytes: self.reserved_bytes.load(Ordering::Relaxed),
             deleting: self.is_deleted(),
+        }
+    }
+
+    /// Whose space a write to it may use.
+    pub(crate) fn claim(&self) -> Claim {
+        match self.reserved_bytes.load(Ordering::Acquire) {
+            0 => Claim::Free,
+            _ => Claim::Reserved,
+        }
+    }
+
+    /// Refuses what reaches beyond the end. Called under the lock of the range's shard.
+    pub(crate) fn check_end(&self, range: ByteRange) -> Result<(), PoolError> {
+        let end = self.end.load(Ordering::Acquire);
+        match range.end() > end {
+            true => Err(PoolError::BeyondEnd { volume: self.volume, end }),
+            false => Ok(()),
         }
     }
 

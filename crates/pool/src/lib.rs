@@ -37,11 +37,13 @@ mod pool;
 mod read;
 mod readers;
 mod remove;
+mod reserve;
 mod rows;
 mod segment_io;
 mod space;
 mod stalls;
 mod stats;
+mod tail;
 mod tree;
 mod write;
 

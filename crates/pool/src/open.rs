@@ -39,6 +39,50 @@ pub(crate) struct Opened {
     pub catalog: CatalogImage,
 }
 
+impl Opened {
+    /// Metadata that may be dirty: a small pool cannot set aside as much for checkpoints as a large one, nor one whose
+    /// space was promised to volumes when less was set aside.
+    fn dirty_bytes(&self, options: &PoolOptions) -> u64 {
+        let slab_bytes = u64::from(self.io.columns.drives()[0].label().slab_bytes);
+        let usage = self.io.segments.usage();
+        let most = options.dirty_bytes.min(usage.data_slabs * slab_bytes / 32).max(LEAST_DIRTY_BYTES);
+        let promised = self.promised_bytes();
+        let halves = std::iter::successors(Some(most), |dirty| Some(dirty / 2));
+        let keeps =
+            |&dirty: &u64| usage.live_data.saturating_add(promised) <= self.gauge(dirty, options).limit();
+        match promised {
+            0 => most,
+            _ => halves.take_while(|&dirty| dirty >= LEAST_DIRTY_BYTES).find(keeps).unwrap_or(most),
+        }
+    }
+
+    /// What is promised to volumes and not mapped.
+    pub(crate) fn promised_bytes(&self) -> u64 {
+        let block_bytes = u64::from(self.io.columns.drives()[0].label().block_bytes);
+        let living = self.catalog.layers.iter().filter(|layer| !layer.deleting);
+        let unmapped = living.map(|l| l.reserved_bytes.div_ceil(block_bytes).saturating_sub(l.mapped_blocks));
+        unmapped.sum::<u64>().saturating_mul(block_bytes)
+    }
+
+    /// The space gauge of the pool as it is on the drives.
+    pub(crate) fn space(&self, options: &PoolOptions) -> SpaceGauge {
+        self.gauge(self.dirty_bytes(options), options)
+    }
+
+    fn gauge(&self, dirty_bytes: u64, options: &PoolOptions) -> SpaceGauge {
+        let label = self.io.columns.drives()[0].label();
+        let (slab_bytes, block_bytes) = (u64::from(label.slab_bytes), u64::from(label.block_bytes));
+        let segments = &self.io.segments;
+        let usage = segments.usage();
+        // The cleaner finds something worth cleaning as long as segments are emptier than this on average.
+        let filled_bytes = segments.dense_bytes(block_bytes) - 2 * segments.slack_bytes(block_bytes);
+        let options = PoolOptions { dirty_bytes, ..options.clone() };
+        let space = SpaceGauge::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, &options);
+        space.update(usage.live_data, usage.live_meta);
+        space
+    }
+}
+
 impl Pool {
     /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves.
     pub async fn open(
@@ -55,8 +99,8 @@ impl Pool {
                 outcome?;
             }
         }
-        let Opened { root, io, pages, catalog } = open_checkpoint(drives).await?;
-        let columns = io.columns.clone();
+        let opened = open_checkpoint(drives).await?;
+        let (root, columns) = (opened.root, opened.io.columns.clone());
         // What may be on one voter only is served only when it is on all.
         mend_roots(columns.drives(), &root).await?;
         let tail = Sequence(root.tail.get());
@@ -82,15 +126,9 @@ impl Pool {
             next_sequence,
             health: health.clone(),
         }));
-        let usage = io.segments.usage();
-        // A small pool cannot set aside as much for checkpoints as a large one.
-        let dirty_bytes = options.dirty_bytes.min(usage.data_slabs * slab_bytes / 32).max(LEAST_DIRTY_BYTES);
-        let options = PoolOptions { dirty_bytes, ..options };
-        let block_bytes = u64::from(label.block_bytes);
-        // The cleaner finds something worth cleaning as long as segments are emptier than this on average.
-        let filled_bytes = io.segments.dense_bytes(block_bytes) - 2 * io.segments.slack_bytes(block_bytes);
-        let space = SpaceGauge::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, &options);
-        space.update(usage.live_data, usage.live_meta);
+        let options = PoolOptions { dirty_bytes: opened.dirty_bytes(&options), ..options };
+        let space = opened.space(&options);
+        let Opened { root, io, pages, catalog } = opened;
         let (deleting, layers): (Vec<_>, Vec<_>) =
             catalog.layers.iter().map(|l| Arc::new(Layer::from_image(*l))).partition(|l| l.is_deleted());
         let mut recovery = RecoveryStats {
@@ -119,6 +157,7 @@ impl Pool {
             recovery,
         });
         pool.replay(replay.records).await?;
+        pool.count_reserved();
         recovery.duration = world.now().since(started);
         pool.recovery = recovery;
         tracing::info!(

@@ -12,6 +12,7 @@ use crate::{
     meta::{Catalog, ObjectKind, Operation, PageStore, SegmentTable, Transaction},
     options::PoolOptions,
     readers::ReaderEpochs,
+    reserve::Pledged,
     segment_io::SegmentIo,
     space::Space,
     stalls::Stalls,
@@ -48,6 +49,7 @@ pub struct Pool {
     pub(crate) next_volume: AtomicU32,
     pub(crate) catalog: Catalog,
     catalog_turn: AsyncMutex,
+    pub(crate) pledged: Mutex<Pledged>,
     /// At or below the sequence of a catalog record that is appended and not applied yet; else the maximum.
     catalog_pin: AtomicU64,
     pub(crate) requests: Requests,
@@ -117,6 +119,7 @@ impl Pool {
             next_volume: AtomicU32::new(parts.next_volume),
             catalog: parts.catalog,
             catalog_turn: AsyncMutex::new(),
+            pledged: Mutex::default(),
             catalog_pin: AtomicU64::new(u64::MAX),
             progress,
             counters: Counters::default(),
@@ -178,9 +181,11 @@ impl Pool {
                 bytes.len()
             )));
         }
+        self.make_room_for(&transaction).await?;
         let _turn = self.catalog_turn.lock().await;
         self.health.check()?;
         self.refuse_impossible(&transaction)?;
+        let pledge = self.pledge(&transaction)?;
         self.catalog_pin.store(self.journal.peek_sequence().0, Ordering::SeqCst);
         let mut pending = PendingTransaction { pool: self, done: false };
         let outcome = self.harden_transaction(&bytes).await;
@@ -189,6 +194,7 @@ impl Pool {
             self.apply(&transaction);
             self.requests.catalog_changed();
         }
+        drop(pledge);
         outcome
     }
 
@@ -245,9 +251,16 @@ impl Pool {
                     layer.deleted.store(true, Ordering::Release);
                     deleting.push(layer);
                 }
+                Operation::Reserve { volume, bytes } => {
+                    // Of a volume that was deleted since, nothing is reserved any more.
+                    if let Ok(layer) = self.layer(*volume) {
+                        layer.reserved_bytes.store(*bytes, Ordering::Release);
+                    }
+                }
                 Operation::Put { .. } | Operation::Delete { .. } => {}
             }
         }
+        self.count_reserved();
     }
 
     /// The lowest sequence that replay would need if a checkpoint were cut now.

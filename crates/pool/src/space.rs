@@ -3,25 +3,101 @@
 //! Every buffered block is charged a whole pool block from the moment it is appended, as if it were
 //! incompressible and shared with nothing, and the charge is replaced by what it really takes when it is
 //! destaged. Host data may take what remains beside the reserve and the metadata.
+//!
+//! Invariants, while any volume has blocks *reserved*, that is promised to it:
+//! 1. What is live, what is promised and not mapped yet, the metadata it may bring along, and the headroom
+//!    together stay within the limit: a reservation and a write outside any are admitted only if so.
+//! 2. A write to reserved blocks may use the promise and the headroom. The headroom holds what overwrites take
+//!    until what they displace is given back, so such a write may have to wait for destage, and never fails.
+//! 3. An unmapped block of a reservation is promised again from the moment the map lets go of it.
 
-use crate::options::PoolOptions;
-use quoin_base::SECTOR_BYTES;
-use quoin_world::atomic::{AtomicU64, Ordering};
+use crate::{buffer::REGION_BYTES, options::PoolOptions};
+use quoin_base::{MIB, SECTOR_BYTES};
+use quoin_world::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 pub(crate) struct Space {
     /// What all data segments but the reserve hold when they are filled without gaps.
     total: u64,
     reserve_slabs: u64,
     checkpoint_slabs: u64,
-    /// What a buffered block may take at the worst.
-    charge_bytes: u64,
+    block_bytes: u64,
+    /// Kept for overwrites of reserved blocks, while any are reserved.
+    headroom: u64,
     /// Bytes host data may take, and takes, as of the last commit.
     limit: AtomicU64,
     live: AtomicU64,
+    /// What of the limit is left beside what is live, to writes to reserved blocks and to others: each one signed word,
+    /// so that a writer never sees a new limit with an old use.
+    reserved_room: AtomicU64,
+    free_room: AtomicU64,
+    /// Whether any block is reserved.
+    any_reserved: AtomicBool,
+    /// What volumes have reserved, as of the last change, and what is about to be added. Held while the figures above
+    /// change.
+    reserved: Mutex<Reserved>,
+}
+
+/// What is promised to volumes.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    pub now: Promise,
+    /// What a reservation that is not hardened yet adds.
+    pub pending: Promise,
+}
+
+/// A promise, in blocks.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Promise {
+    pub blocks: u64,
+    /// Those that are not mapped.
+    pub unmapped: u64,
+}
+
+impl Promise {
+    /// Of `blocks` to a volume that maps `mapped`.
+    pub(crate) fn of(blocks: u64, mapped: u64) -> Self {
+        Self { blocks, unmapped: blocks.saturating_sub(mapped) }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.unmapped += other.unmapped;
+    }
+
+    /// What it is more than another.
+    pub(crate) fn beyond(self, other: Self) -> Self {
+        Self {
+            blocks: self.blocks.saturating_sub(other.blocks),
+            unmapped: self.unmapped.saturating_sub(other.unmapped),
+        }
+    }
 }
 
 /// Metadata a new block may bring along: a leaf of its own, and its share of the tables above.
 const CHARGED_METADATA_BYTES: u64 = 4096 + 512;
+
+/// Metadata that a reserved block may bring along, reckoned twice as all metadata is: its entries in leaf and block
+/// table, an eighth of free block numbers, and its share of what is above.
+const RESERVED_METADATA_BYTES: u64 = 96;
+
+/// More bytes than any pool has: whatever would be more is this.
+const TOO_MUCH: u64 = 1 << 61;
+
+/// What headroom is at most, and which part of the pool it is in between.
+const HEADROOM_MAX_BYTES: u64 = 64 * MIB;
+const HEADROOM_PART: u64 = 64;
+
+/// Whose space a write may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claim {
+    /// What nobody was promised.
+    Free,
+    /// What its volume was promised.
+    Reserved,
+}
 
 /// What a checkpoint writes beside the pages that are dirty when it begins.
 const CHECKPOINT_MORE_BYTES: u64 = 128 << 10;
@@ -48,13 +124,22 @@ impl Space {
         // page maps; and two segments that are begun, of pages and of the segment table.
         let checkpoint_slabs = (options.dirty_bytes * 5 / 4 + CHECKPOINT_MORE_BYTES).div_ceil(slab_bytes) + 2;
         let reserve_slabs = 2 * checkpoint_slabs + 6 + data_slabs / 32;
+        let total = data_slabs.saturating_sub(reserve_slabs) * filled_bytes;
+        // Two of the longest writes always have room.
+        let longest = REGION_BYTES.min(slab_bytes / 4);
+        let least = 2 * (longest / block_bytes + 1) * (block_bytes + 2 * CHARGED_METADATA_BYTES);
         let space = Self {
-            total: data_slabs.saturating_sub(reserve_slabs) * filled_bytes,
+            total,
             reserve_slabs,
             checkpoint_slabs,
-            charge_bytes: block_bytes + CHARGED_METADATA_BYTES,
+            block_bytes,
+            headroom: (total / HEADROOM_PART).clamp(least, HEADROOM_MAX_BYTES.max(least)),
             limit: AtomicU64::new(0),
             live: AtomicU64::new(0),
+            reserved_room: AtomicU64::new(0),
+            free_room: AtomicU64::new(0),
+            any_reserved: AtomicBool::new(false),
+            reserved: Mutex::default(),
         };
         space.update(0, 0);
         space
@@ -75,21 +160,99 @@ impl Space {
         self.checkpoint_slabs() + 3
     }
 
+    /// Takes over what is live now.
     pub(crate) fn update(&self, live_data: u64, live_meta: u64) {
+        let reserved = self.reserved.lock();
         let limit = self.total.saturating_sub(2 * live_meta);
         self.limit.store(limit / SECTOR_BYTES * SECTOR_BYTES, Ordering::Relaxed);
         self.live.store(live_data, Ordering::Relaxed);
+        self.divide(&reserved);
     }
 
-    /// Whether `new` blocks more fit beside the `charged` ones in the buffer.
-    pub(crate) fn fit(&self, charged: u64, new: u64) -> Fit {
-        let (charged, new) = (charged * self.charge_bytes, new * self.charge_bytes);
-        let (limit, live) = (self.limit.load(Ordering::Relaxed), self.live.load(Ordering::Relaxed));
-        match () {
-            () if live + charged + new <= limit => Fit::Fits,
-            () if charged > 0 && live + new <= limit => Fit::Later,
-            () => Fit::Never,
+    /// Takes over what is reserved now.
+    pub(crate) fn update_reserved(&self, change: impl FnOnce(&mut Reserved)) {
+        let mut reserved = self.reserved.lock();
+        change(&mut reserved);
+        self.divide(&reserved);
+    }
+
+    /// What is reserved, as of the last change.
+    pub(crate) fn reserved(&self) -> Reserved {
+        *self.reserved.lock()
+    }
+
+    fn divide(&self, reserved: &Reserved) {
+        let any = reserved.now.blocks + reserved.pending.blocks > 0;
+        let room = self.limit.load(Ordering::Relaxed) as i64 - self.live.load(Ordering::Relaxed) as i64;
+        let promised = reserved.now.unmapped.saturating_mul(self.block_bytes).min(TOO_MUCH) as i64;
+        let set_aside = if any { self.set_aside(reserved).min(TOO_MUCH) as i64 } else { 0 };
+        self.reserved_room.store((room - promised) as u64, Ordering::Release);
+        self.free_room.store((room - promised - set_aside) as u64, Ordering::Release);
+        // Whoever checks behind a shard's lock taken after this sees it.
+        self.any_reserved.store(any, Ordering::Release);
+    }
+
+    /// What writes outside reservations must leave beside the promised blocks themselves.
+    fn set_aside(&self, reserved: &Reserved) -> u64 {
+        let blocks = reserved.now.blocks + reserved.pending.blocks;
+        let pending = reserved.pending.unmapped.saturating_mul(self.block_bytes);
+        pending.saturating_add(blocks.saturating_mul(RESERVED_METADATA_BYTES)).saturating_add(self.headroom)
+    }
+
+    /// What a buffered block may take at the worst. A promise leaves no slack for what it may take beyond: then its
+    /// metadata counts twice, as all metadata does.
+    fn charge_bytes(&self) -> u64 {
+        let metadata = match self.any_reserved.load(Ordering::Acquire) {
+            true => 2 * CHARGED_METADATA_BYTES,
+            false => CHARGED_METADATA_BYTES,
+        };
+        self.block_bytes + metadata
+    }
+
+    /// Whether `new` blocks more fit beside the `charged` ones in the buffer, a figure taken before the call.
+    pub(crate) fn fit(&self, charged: u64, new: u64, claim: Claim) -> Fit {
+        let charge = self.charge_bytes();
+        let (taken, new) = ((charged * charge) as i64, (new * charge) as i64);
+        let room = |room: &AtomicU64| room.load(Ordering::Acquire) as i64;
+        match claim {
+            Claim::Free => {
+                let room = room(&self.free_room);
+                match () {
+                    () if taken + new <= room => Fit::Fits,
+                    () if taken > 0 && new <= room => Fit::Later,
+                    () => Fit::Never,
+                }
+            }
+            Claim::Reserved if taken == 0 || taken + new <= room(&self.reserved_room) => Fit::Fits,
+            Claim::Reserved => Fit::Later,
         }
+    }
+
+    /// Whether what is live and `charged`, and all that is promised, `pending` included, fit together.
+    pub(crate) fn keeps_promises(&self, pending: Promise, charged: u64) -> bool {
+        let reserved = self.reserved.lock();
+        self.promised(charged, &Reserved { pending, ..*reserved }) <= self.limit()
+    }
+
+    /// What a new reservation may take, in bytes, a multiple of the block.
+    pub(crate) fn reservable_bytes(&self, charged: u64) -> u64 {
+        let reserved = self.reserved.lock();
+        let promised = self.promised(charged, &Reserved { pending: Promise::default(), ..*reserved });
+        self.limit().saturating_sub(promised) / (self.block_bytes + RESERVED_METADATA_BYTES)
+            * self.block_bytes
+    }
+
+    /// What is taken, and what is not to be taken by writes without a reservation.
+    fn promised(&self, charged: u64, reserved: &Reserved) -> u64 {
+        let taken = self.live.load(Ordering::Relaxed)
+            + charged * (self.block_bytes + 2 * CHARGED_METADATA_BYTES)
+            + reserved.now.unmapped.saturating_mul(self.block_bytes).min(TOO_MUCH);
+        taken.saturating_add(self.set_aside(reserved))
+    }
+
+    /// What host data without a reservation may take beside what is live, in bytes.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        (self.free_room.load(Ordering::Relaxed) as i64).max(0) as u64
     }
 
     pub(crate) fn limit(&self) -> u64 {

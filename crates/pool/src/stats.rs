@@ -51,6 +51,12 @@ pub struct PoolStats {
     pub capacity_bytes: u64,
     /// What host data may take: the capacity less reserve and metadata.
     pub usable_bytes: u64,
+    /// What host data outside reservations can still take, before what is buffered.
+    pub free_bytes: u64,
+    /// Promised to volumes, whether they use it or not.
+    pub reserved_bytes: u64,
+    /// Promised to volumes, and not mapped by them.
+    pub reserved_unmapped_bytes: u64,
     /// Host data in segments.
     pub live_bytes: u64,
     /// Metadata in segments.
@@ -130,6 +136,8 @@ pub struct PoolStats {
 pub struct VolumeStats {
     /// Space its destaged blocks map.
     pub mapped_bytes: u64,
+    /// Space promised to it; 0: none.
+    pub reserved_bytes: u64,
     /// Written by hosts since the pool was opened.
     pub written_bytes: u64,
     /// Read by hosts since the pool was opened.
@@ -144,9 +152,13 @@ impl Pool {
         let (segments, journal) = (self.segments.usage(), self.journal.usage());
         let written = self.journal.counters();
         let stalls = self.stalls.counts();
+        let reserved = self.space.reserved().now;
         PoolStats {
             capacity_bytes: segments.data_slabs * self.segments.segment_bytes(),
             usable_bytes: self.space.limit(),
+            free_bytes: self.space.free_bytes(),
+            reserved_bytes: reserved.blocks.saturating_mul(self.buffer.block_bytes),
+            reserved_unmapped_bytes: reserved.unmapped.saturating_mul(self.buffer.block_bytes),
             live_bytes: segments.live_data,
             metadata_bytes: segments.live_meta,
             buffered_bytes: self.buffer.charged_blocks() * self.buffer.block_bytes,
@@ -196,6 +208,7 @@ impl Pool {
         let layer = self.layer(volume).ok()?;
         Some(VolumeStats {
             mapped_bytes: layer.mapped_blocks.load(Ordering::Relaxed) * self.buffer.block_bytes,
+            reserved_bytes: layer.reserved_bytes.load(Ordering::Relaxed),
             written_bytes: layer.written_bytes.load(Ordering::Relaxed),
             read_bytes: layer.read_bytes.load(Ordering::Relaxed),
         })

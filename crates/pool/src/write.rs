@@ -209,8 +209,9 @@ impl Pool {
             if layer.is_deleted() {
                 return Err(Refusal::Error(PoolError::NoSuchVolume(layer.volume)));
             }
+            layer.check_end(range).map_err(Refusal::Error)?;
             let new = shard.uncharged(pieces.iter().map(|p| p.0));
-            match self.space.fit(self.buffer.charged_blocks(), new) {
+            match self.space.fit(self.buffer.charged_blocks(), new, layer.claim()) {
                 Fit::Fits => {}
                 Fit::Later => return Err(Refusal::Wait),
                 Fit::Never => {

@@ -13,7 +13,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const CONFIG_FILE: &str = "quoin.toml";
+mod check;
+mod keys;
+mod size;
+mod text;
+
+use check::check;
+pub(crate) use keys::SECTIONS;
+pub(crate) use size::ByteSize;
+
+/// Where notice and warning are in order if the file does not say.
+const NOTICE_PERCENT: u8 = 60;
+const WARNING_PERCENT: u8 = 80;
+
+pub(crate) const CONFIG_FILE: &str = "quoin.toml";
 /// What opens `GET /metrics` and nothing else.
 const METRICS_TOKEN_FILE: &str = "metrics_token";
 
@@ -30,6 +43,9 @@ pub(crate) struct Config {
     /// Defaults for `quoin serve`.
     #[serde(default)]
     pub(crate) serve: ServeConfig,
+    /// When the pool's space is worth a word.
+    #[serde(default)]
+    pub(crate) space: SpaceConfig,
     /// The drives; their order does not matter.
     #[serde(rename = "drive")]
     pub(crate) drives: Vec<DriveConfig>,
@@ -69,9 +85,38 @@ pub(crate) struct ServeConfig {
     /// Data threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// RAM the process may take, as a size: `2GiB`.
+    /// RAM for all that grows with use.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) memory_limit: Option<String>,
+    pub(crate) memory_limit: Option<ByteSize>,
+}
+
+/// Thresholds of the pool's space.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SpaceConfig {
+    /// From here on a notice is in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) notice_percent: Option<u8>,
+    /// From here on a warning is in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) warning_percent: Option<u8>,
+}
+
+impl SpaceConfig {
+    /// Notice and warning.
+    pub(crate) fn percents(&self) -> (u8, u8) {
+        let warning = self.warning_percent.unwrap_or(WARNING_PERCENT);
+        (self.notice_percent.unwrap_or(NOTICE_PERCENT.min(warning)), warning)
+    }
+}
+
+/// A configuration and where its values are in the file.
+pub(crate) struct ReadConfig {
+    pub(crate) config: Config,
+    /// Section, key and line of each value.
+    pub(crate) lines: Vec<(&'static str, &'static str, usize)>,
+    /// The file as a table.
+    pub(crate) table: toml::Table,
 }
 
 /// A drive.
@@ -112,21 +157,37 @@ impl DataDir {
     }
 
     pub(crate) fn read_config(&self) -> Result<Config, Failure> {
+        self.read_config_with_lines().map(|read| read.config)
+    }
+
+    /// Reads and checks `quoin.toml`.
+    pub(crate) fn read_config_with_lines(&self) -> Result<ReadConfig, Failure> {
         let path = self.file(CONFIG_FILE);
         let shown = path.display().to_string();
         let text = fs::read_to_string(&path).map_err(|error| {
             let next = "make an array there first: quoin init --data DIR; or check the directory";
             Failure::new("no array", &shown, format!("cannot read {shown}: {error}"), next)
         })?;
-        toml::from_str(&text).map_err(|error| {
-            let why = format!("{shown}: {}", error.to_string().trim_end());
-            Failure::new("configuration refused", &shown, why, "correct the file")
-        })
+        let refuse = |why: String, next: String| Failure::new("configuration refused", &shown, why, next);
+        let lines = check(&text)
+            .map_err(|fault| refuse(format!("{shown}, line {}: {}", fault.line, fault.why), fault.next))?;
+        let odd = |error: toml::de::Error| {
+            refuse(format!("{shown}: {}", error.to_string().trim_end()), "correct the file".to_owned())
+        };
+        let config: Config = toml::from_str(&text).map_err(odd)?;
+        let (notice, warning) = config.space.percents();
+        if notice > warning {
+            let why =
+                format!("{shown}: space.notice_percent is {notice}, above space.warning_percent, {warning}");
+            return Err(refuse(why, "give the notice the lower of the two".to_owned()));
+        }
+        let table = toml::from_str(&text).map_err(odd)?;
+        Ok(ReadConfig { config, lines, table })
     }
 
     pub(crate) fn write_config(&self, config: &Config) -> Result<(), Failure> {
-        let text = toml::to_string(config).map_err(|error| self.unwritable(CONFIG_FILE, &error))?;
-        self.write(CONFIG_FILE, text.as_bytes(), 0o644)
+        let table = toml::Table::try_from(config).map_err(|error| self.unwritable(CONFIG_FILE, &error))?;
+        self.write(CONFIG_FILE, text::commented(&table).as_bytes(), 0o644)
     }
 
     pub(crate) fn read_token(&self) -> Result<String, Failure> {

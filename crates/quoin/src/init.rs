@@ -1,6 +1,6 @@
 //! `quoin init`: makes an array.
 
-use crate::config::{Config, DataDir, DriveConfig, ServeConfig};
+use crate::config::{Config, DataDir, DriveConfig, ServeConfig, SpaceConfig};
 use quoin_array::is_target_name;
 use quoin_base::{GIB, MIB, PoolId};
 use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size};
@@ -93,6 +93,7 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config,
         iqn: args.iqn.clone().unwrap_or_else(|| format!("iqn.2026-11.io.quoin:{}", &digits[..12])),
         pool,
         serve: ServeConfig::default(),
+        space: SpaceConfig::default(),
         drives: candidates.iter().map(|candidate| drive_config(data, candidate)).collect::<Result<_, _>>()?,
     };
     let token = data.file(TOKEN_FILE);

@@ -2,13 +2,15 @@
 
 mod bay;
 mod check;
+mod completions;
 mod config;
 mod init;
 mod memory;
 mod nbd;
 mod serve;
+mod show;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use quoin_cli::{Failure, Format, Global};
 use std::process::ExitCode;
 
@@ -44,6 +46,11 @@ enum Command {
     /// Check an array that is not running: walk everything on its drives
     #[command(after_help = check::EXAMPLES)]
     Check,
+    /// Write completions for a shell
+    Completions(completions::Args),
+    /// Check and show what quoin.toml tells the array
+    #[command(subcommand)]
+    Config(show::Command),
     #[command(flatten)]
     Client(quoin_cli::Command),
 }
@@ -54,6 +61,8 @@ fn main() -> ExitCode {
         Command::Init(args) => init::run(&global, args),
         Command::Serve(args) => serve::run(&global, args),
         Command::Check => check::run(&global),
+        Command::Completions(args) => completions::run(Cli::command(), args),
+        Command::Config(command) => show::run(&global, command),
         Command::Client(command) => quoin_cli::run(&global, command),
     };
     match outcome {

@@ -5,11 +5,19 @@ use quoin_cli::{Failure, parse_size, size_text};
 use quoin_pool::{MemoryShares, PoolOptions};
 use std::fs;
 
+/// The environment variable that stands for `--memory-limit`.
+pub(crate) const MEMORY_LIMIT_VARIABLE: &str = "QUOIN_MEMORY_LIMIT";
+
+/// The limit if nobody says one, in bytes.
+pub(crate) fn default_limit_bytes() -> u64 {
+    default_limit(system_bytes())
+}
+
 /// The shares of `limit`, a size as people write it, or of the default; limits what the process keeps of buffers.
 pub(crate) fn shares(limit: Option<&str>) -> Result<MemoryShares, Failure> {
     let limit_bytes = match limit {
         Some(text) => parse_limit(text)?,
-        None => default_limit(system_bytes()),
+        None => default_limit_bytes(),
     };
     let shares = MemoryShares::of_limit(limit_bytes);
     quoin_world::limit_spare_bytes(shares.spare_bytes as usize);

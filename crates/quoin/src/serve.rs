@@ -3,7 +3,8 @@
 use crate::{
     bay::PathBay,
     config::{Config, DataDir},
-    memory, nbd,
+    memory::{self, MEMORY_LIMIT_VARIABLE},
+    nbd,
 };
 use quoin_array::{Array, ArrayOptions};
 use quoin_cli::{API_FILE, Failure, Global};
@@ -33,9 +34,9 @@ use tokio::{
 };
 use tracing_subscriber::EnvFilter;
 
-const DEFAULT_ISCSI: &str = "127.0.0.1:3260";
-const DEFAULT_API: &str = "127.0.0.1:8470";
-const DEFAULT_THREADS_MAX: usize = 4;
+pub(crate) const DEFAULT_ISCSI: &str = "127.0.0.1:3260";
+pub(crate) const DEFAULT_API: &str = "127.0.0.1:8470";
+pub(crate) const DEFAULT_THREADS_MAX: usize = 4;
 const LOCK_FILE: &str = "run/lock";
 /// How often it is looked whether the catalog has been read, before initiators are let in.
 const RESTORED_POLL: Duration = Duration::from_millis(5);
@@ -64,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long)]
     api_remote: bool,
     /// RAM to use, such as 2GiB; at least 64MiB [default: a quarter of the system's, at most 4 GiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", env = MEMORY_LIMIT_VARIABLE)]
     memory_limit: Option<String>,
     /// Data threads [default: one a core, at most 4]
     #[arg(long, value_name = "N")]
@@ -90,7 +91,8 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
         ));
     }
     let api = listen("api", wanted, DEFAULT_API)?;
-    let memory = memory::shares(args.memory_limit.as_deref().or(config.serve.memory_limit.as_deref()))?;
+    let limit = args.memory_limit.or(config.serve.memory_limit.map(|size| size.0.to_string()));
+    let memory = memory::shares(limit.as_deref())?;
     let nbd = nbd::listen(args.nbd, &config.serve, &data)?;
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = args.threads.or(config.serve.threads).map(NonZeroUsize::get);
@@ -135,6 +137,7 @@ async fn serve(
         portals: vec![portal.to_string()],
         nbd: nbd.addresses(),
         pool_options: memory.pool_options(),
+        space: config.space.percents().into(),
     };
     let bay = PathBay(data.drive_paths(config));
     let array = Array::new(world.clone(), Box::new(bay), target.clone(), options);

@@ -110,7 +110,10 @@ fn a_missing_drive_is_named_and_awaited() {
     fs::rename(&away, &drive).unwrap();
     lab.ready();
     lab.ok(&["volume", "create", "v1", "--size", "1G"]);
-    let errors = lab.json(&["events", "--severity", "error"]);
+    let errors = lab.json(&["events", "--severity", "error", "--since", "1h"]);
+    assert_eq!(lab.json(&["events", "--severity", "critical"]), json!([]));
+    refused(&lab.run(&["events", "--severity", "fatal"]), 2, &["\"fatal\"", "notice, warning"]);
+    refused(&lab.run(&["events", "--since", "soon"]), 2, &["\"soon\"", "15m"]);
     assert!(errors[0]["text"].as_str().unwrap().contains("drives/drive-2"), "{errors}");
     array.terminate();
 }
@@ -187,7 +190,77 @@ fn serve_says_what_is_in_its_way() {
     let config = lab.data().join("quoin.toml");
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, format!("colour = \"red\"\n{text}")).unwrap();
-    refused(&lab.run(&["check"]), 1, &["quoin.toml", "unknown field `colour`"]);
+    refused(&lab.run(&["check"]), 1, &["quoin.toml, line 1", "no key colour", "next:"]);
+}
+
+#[test]
+fn a_volume_changes_while_it_is_there() {
+    let lab = Lab::new();
+    lab.ok(&["init", "--drives", "2", "--drive-size", "256M"]);
+    let mut array = lab.serve(&["--memory-limit", "128M"]);
+    lab.ready();
+    lab.ok(&["volume", "create", "v1", "--size", "32M", "--thick", "--tag", "app=db"]);
+    lab.ok(&["volume", "create", "v2", "--size", "1G"]);
+    assert_eq!(lab.json(&["volume", "list", "--tag", "app=db"]).as_array().map(Vec::len), Some(1));
+    assert_eq!(lab.json(&["volume", "list", "--tag", "app=web"]), json!([]));
+    assert_eq!(lab.json(&["volume", "grow", "v1", "--size", "64M"])["reserved_bytes"], 64 << 20);
+    refused(&lab.run(&["volume", "grow", "v1", "--size", "1M"]), 2, &["more than asked for", "resize"]);
+    refused(
+        &lab.run(&["volume", "grow", "v1", "--size", "1T"]),
+        1,
+        &["cannot keep", "volume v1", "quoin status"],
+    );
+    refused(&lab.run(&["volume", "rename", "v1", "v2"]), 1, &["volume not changed", "v2 exists already"]);
+    refused(&lab.run(&["volume", "set", "v1"]), 2, &["--thick"]);
+    refused(&lab.run(&["volume", "set", "v1", "--tag", "app"]), 2, &["KEY=VALUE"]);
+    lab.ok(&["volume", "rename", "v1", "db1"]);
+    let set = lab.json(&["volume", "set", "db1", "--thin", "--untag", "app", "--tag", "tier=gold"]);
+    assert_eq!((&set["thick"], &set["tags"]), (&json!(false), &json!({ "tier": "gold" })));
+    assert_eq!(lab.json(&["volume", "resize", "db1", "--size", "16M"])["size_bytes"], 16 << 20);
+    assert!(lab.ok(&["volume", "list"]).contains("tier=gold"));
+    let capacity = &lab.json(&["status"])["capacity"];
+    assert_eq!((&capacity["reserved_bytes"], &capacity["level"]), (&json!(0), &json!("normal")));
+    assert_eq!(capacity["provisioned_bytes"], (1u64 << 30) + (16 << 20));
+    let top = lab.json(&["top"]);
+    assert_eq!((&top["volumes"][1]["name"], &top["total"]["read"]["iops"]), (&json!("v2"), &json!(0.0)));
+    assert!(lab.ok(&["top", "--once"]).contains("total"));
+    array.terminate();
+}
+
+#[test]
+fn the_configuration_is_checked_and_shown_with_where_it_comes_from() {
+    let lab = Lab::new();
+    lab.ok(&["init", "--drives", "1", "--drive-size", "256M"]);
+    assert_eq!(lab.json(&["config", "check"])["ok"], true);
+    let path = lab.data().join("quoin.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(
+        text.contains("# memory_limit = \"2GiB\"") && text.contains("# What people call the array."),
+        "{text}"
+    );
+    fs::write(&path, text.replace("# memory_limit = \"2GiB\"", "memory_limit = \"256MiB\"")).unwrap();
+    let shown = lab.json(&["config", "show"]);
+    let of = |key: &str| shown.as_array().unwrap().iter().find(|row| row["key"] == key).unwrap().clone();
+    assert_eq!(of("serve.memory_limit")["value"], "256MiB");
+    assert!(of("serve.memory_limit")["source"].as_str().unwrap().starts_with("quoin.toml, line "), "{shown}");
+    assert_eq!(of("space.warning_percent")["source"], "default");
+    assert_eq!(of("drive.path")["value"], "drives/drive-1");
+    for (wrong, said) in [
+        ("memory_limit = \"much\"", "serve.memory_limit cannot be \"much\""),
+        ("memory_limt = \"1GiB\"", "the nearest key is serve.memory_limit"),
+    ] {
+        fs::write(&path, text.replace("# memory_limit = \"2GiB\"", wrong)).unwrap();
+        refused(&lab.run(&["config", "check"]), 1, &["quoin.toml, line ", said]);
+        refused(&lab.run(&["serve"]), 1, &[said]);
+    }
+    fs::write(&path, text.replace("# warning_percent = 80", "warning_percent = 50")).unwrap();
+    let shown = lab.json(&["config", "show"]);
+    let notice = shown.as_array().unwrap().iter().find(|row| row["key"] == "space.notice_percent").unwrap();
+    assert_eq!((&notice["value"], &notice["source"]), (&json!("50"), &json!("default")));
+    refused(&lab.run(&["serve", "--memory-limit", "1K"]), 1, &["at least 64.0 MiB"]);
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(lab.ok(&["completions", shell]).contains("volume"), "{shell}");
+    }
 }
 
 #[test]
@@ -201,6 +274,10 @@ fn every_command_has_help_with_examples() {
         "volume create",
         "volume list",
         "volume show",
+        "volume grow",
+        "volume resize",
+        "volume rename",
+        "volume set",
         "volume delete",
         "host create",
         "host list",
@@ -215,7 +292,11 @@ fn every_command_has_help_with_examples() {
         "export delete",
         "session list",
         "status",
+        "top",
         "events",
+        "config check",
+        "config show",
+        "completions",
     ] {
         let words: Vec<_> = command.split_whitespace().chain(["--help"]).collect();
         assert!(lab.ok(&words).contains("Examples:\n  quoin "), "{command}");

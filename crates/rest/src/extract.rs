@@ -49,8 +49,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
             Err(rejection) => {
                 let text = rejection.body_text();
                 let why = text.split_once("string: ").map_or(text.as_str(), |(_, cause)| cause);
-                let next = "correct the parameter; /api/v1/openapi.json lists them all";
-                Err(Failure::new(Problem::new("invalid", 422, "request refused", "the query", why, next)))
+                Err(Failure::query(why))
             }
         }
     }

@@ -20,6 +20,12 @@ impl Failure {
     pub(crate) fn new(problem: Problem) -> Self {
         Self(Box::new(problem))
     }
+
+    /// The query string is wrong.
+    pub(crate) fn query(why: &str) -> Self {
+        let next = "correct the parameter; /api/v1/openapi.json lists them all";
+        Self::new(Problem::new("invalid", 422, "request refused", "the query", why, next))
+    }
 }
 
 impl From<ArrayError> for Failure {

@@ -157,6 +157,7 @@ impl BootRun {
         let mut model = self.shared.model.lock();
         let applied = model.catalog.check(pool)?;
         model.deleting.clear();
+        model.cutting.clear();
         self.shared.totals.lock().doubtful_transactions += u64::from(applied);
         Ok(())
     }

@@ -33,6 +33,8 @@ pub(crate) struct Model {
     pub catalog: CatalogModel,
     /// Volumes somebody is about to delete.
     pub deleting: BTreeSet<VolumeId>,
+    /// Volumes whose tail somebody cuts off.
+    pub cutting: BTreeSet<VolumeId>,
 }
 
 /// What the clients of one boot, and the one who runs it, share.
@@ -192,6 +194,9 @@ impl Client {
         let Some(target) = self.target() else { return Ok(()) };
         let Target { volume, window, at, first, sectors } = target;
         let zero = self.rng.random_bool(0.03);
+        let shared = self.shared.clone();
+        let reserved = || shared.model.lock().catalog.reserved(volume).filter(|(bytes, _)| *bytes > 0);
+        let promised = reserved();
         let (id, value) = {
             let mut model = self.shared.model.lock();
             let id = model.history.begin(volume.0, window, first, sectors, zero);
@@ -205,7 +210,15 @@ impl Client {
             Ok(()) => {
                 let mut totals = self.shared.totals.lock();
                 totals.writes += 1;
+                totals.reserved_writes += u64::from(promised.is_some());
                 totals.written_bytes += target.range().len;
+                Ok(())
+            }
+            Err(PoolError::NoSpace) if promised.is_some() && reserved() == promised => Err(format!(
+                "a write to volume {volume}, which has space reserved ({promised:?}), was refused"
+            )),
+            Err(PoolError::BeyondEnd { .. }) => {
+                self.shared.totals.lock().refused_beyond_end += 1;
                 Ok(())
             }
             Err(PoolError::NoSpace) => {
@@ -254,6 +267,9 @@ impl Client {
     }
 
     async fn unmap(&mut self, sectors: Option<u32>) -> Result<(), String> {
+        if sectors.is_none() && self.rng.random_bool(0.05) {
+            return self.cut_tail().await;
+        }
         let Some(mut target) = self.target() else { return Ok(()) };
         let wanted = sectors.unwrap_or_else(|| log_uniform(&mut self.rng, 1, 2048) as u32);
         target.sectors = wanted.min(target.at.sectors - target.first);
@@ -290,11 +306,18 @@ impl Client {
     async fn commit(&mut self, changes: Vec<Change>) -> Result<bool, String> {
         let (id, tx) = self.shared.model.lock().catalog.begin(changes)?;
         let outcome = self.pool.commit(tx).await;
-        self.shared.model.lock().catalog.end(id, outcome.is_ok());
+        if !matches!(outcome, Err(PoolError::CannotReserve { .. })) {
+            self.shared.model.lock().catalog.end(id, outcome.is_ok());
+        }
         match outcome {
             Ok(()) => {
                 self.shared.totals.lock().transactions += 1;
                 Ok(true)
+            }
+            Err(PoolError::CannotReserve { .. }) => {
+                self.shared.model.lock().catalog.refused(id);
+                self.shared.totals.lock().refused_reservations += 1;
+                Ok(false)
             }
             Err(error) => self.shared.excuse(&self.pool, "commit", &error).map(|()| false),
         }
@@ -309,7 +332,10 @@ impl Client {
             return self.create_volume().await;
         }
         let victim = volumes[self.rng.random_range(0..volumes.len())];
-        self.delete_volume(victim).await
+        match self.rng.random_bool(0.4) {
+            true => self.change_reservation(victim).await,
+            false => self.delete_volume(victim).await,
+        }
     }
 
     /// Creates a volume together with its object in the catalog.
@@ -321,8 +347,78 @@ impl Client {
         let changes = vec![Change::Create(volume), Change::Put(OBJECT_KINDS[2], volume_key(volume), value)];
         if self.commit(changes).await? {
             self.shared.totals.lock().volumes_created += 1;
+            if self.rng.random_bool(0.3) {
+                self.change_reservation(volume).await?;
+            }
         }
         Ok(())
+    }
+
+    /// Promises a volume the space of all its windows, or takes that back.
+    async fn change_reservation(&mut self, volume: VolumeId) -> Result<(), String> {
+        let bytes = {
+            let model = self.shared.model.lock();
+            let Some((before, _)) = model.catalog.reserved(volume) else { return Ok(()) };
+            // A window may begin and end within a block.
+            let blocks = |w: &Window| u64::from(w.sectors).div_ceil(16) + 1;
+            let all: u64 = model.history.windows(volume.0).iter().map(blocks).sum();
+            if before > 0 { 0 } else { all * 8192 }
+        };
+        if self.commit(vec![Change::Reserve(volume, bytes)]).await? {
+            self.shared.totals.lock().reservations += 1;
+        }
+        Ok(())
+    }
+
+    /// Empties a volume from some place on, while others try to write there.
+    async fn cut_tail(&mut self) -> Result<(), String> {
+        let Some(target) = self.target() else { return Ok(()) };
+        let (volume, from) = (target.volume, target.at.first + u64::from(target.first));
+        let zeroed: Vec<_> = {
+            let mut model = self.shared.model.lock();
+            if !model.cutting.insert(volume) {
+                return Ok(());
+            }
+            let windows = model.history.windows(volume.0);
+            let tails = windows.iter().enumerate().filter_map(|(window, w)| {
+                let first = from.saturating_sub(w.first).min(u64::from(w.sectors)) as u32;
+                (first < w.sectors).then_some((window, first, w.sectors - first))
+            });
+            tails.collect()
+        };
+        let outcome = self.empty(volume, from * SECTOR_BYTES, zeroed).await;
+        self.shared.model.lock().cutting.remove(&volume);
+        match outcome {
+            Ok(true) => {
+                Err(format!("volume {volume} is mapped behind sector {from}, where it was just emptied"))
+            }
+            Ok(false) => {
+                self.shared.totals.lock().cut_tails += 1;
+                Ok(())
+            }
+            Err(error) => self.failed("cut", volume, error),
+        }
+    }
+
+    /// Whether anything is mapped there afterwards.
+    async fn empty(
+        &self,
+        volume: VolumeId,
+        from: u64,
+        zeroed: Vec<(usize, u32, u32)>,
+    ) -> Result<bool, PoolError> {
+        let pool = &self.pool;
+        pool.end_volume(volume, from)?;
+        let begin = |(window, first, sectors): (usize, u32, u32)| {
+            self.shared.model.lock().history.begin(volume.0, window, first, sectors, true)
+        };
+        let ids: Vec<_> = zeroed.into_iter().map(begin).collect();
+        let outcome = pool.unmap_from(volume, from).await;
+        ids.into_iter().for_each(|id| self.shared.model.lock().history.end(id, outcome.is_ok()));
+        outcome?;
+        let mapped = pool.is_mapped_from(volume, from).await?;
+        pool.end_volume(volume, u64::MAX)?;
+        Ok(mapped)
     }
 
     async fn delete_volume(&mut self, volume: VolumeId) -> Result<(), String> {

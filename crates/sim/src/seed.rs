@@ -71,8 +71,12 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome {
     let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit: STEP_LIMIT });
     let disks: Vec<_> =
         scenario.drives.iter().enumerate().map(|(i, (len, _))| world.disk(&format!("d{i}"), *len)).collect();
-    let model =
-        Model { history: History::new(), catalog: CatalogModel::default(), deleting: BTreeSet::new() };
+    let model = Model {
+        history: History::new(),
+        catalog: CatalogModel::default(),
+        deleting: BTreeSet::new(),
+        cutting: BTreeSet::new(),
+    };
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(78);
     let mut run = Run {

@@ -64,6 +64,16 @@ totals! {
     volumes_created,
     /// Volumes deleted.
     volumes_deleted,
+    /// Reservations of space granted, and taken back.
+    reservations,
+    /// Reservations refused for lack of space.
+    refused_reservations,
+    /// Writes acknowledged to volumes with a reservation.
+    reserved_writes,
+    /// Tails of volumes cut off.
+    cut_tails,
+    /// Writes refused because a tail was being cut off.
+    refused_beyond_end,
     /// Writes refused for lack of space.
     refused_full,
     /// Writes that were slowed down.

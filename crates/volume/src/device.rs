@@ -7,6 +7,15 @@ use std::future::Future;
 use thiserror::Error;
 use uuid::Uuid;
 
+/// What of a device's space is kept for it (SBC-3 §4.7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Provisioning {
+    /// Nothing: a write takes space that others may have taken.
+    Thin,
+    /// All of it, whether mapped or not: no write fails for lack of space.
+    Resource,
+}
+
 /// A block device with no volatile write cache: a write or unmap that returned is hardened.
 ///
 /// Ranges are multiples of [`BlockDevice::block_bytes`]. Calls may run concurrently; of two that overlap in
@@ -23,6 +32,18 @@ pub trait BlockDevice: Send + Sync + 'static {
     /// Where a front end that serves it counts what hosts ask for; `None` if nobody wants to know.
     fn instruments(&self) -> Option<&Instruments> {
         None
+    }
+    /// What of its space is kept for it.
+    fn provisioning(&self) -> Provisioning {
+        Provisioning::Thin
+    }
+    /// How much of the space it shares with others must be used, in bytes, for hosts to be told; ascending.
+    fn thresholds_bytes(&self) -> Vec<u64> {
+        Vec::new()
+    }
+    /// How often any of the thresholds was reached so far.
+    fn thresholds_reached(&self) -> u64 {
+        0
     }
     /// Reads a range: the slices, one after the other, are its content. Unmapped blocks read as zeroes.
     fn read(&self, range: ByteRange) -> impl Future<Output = Result<Vec<Slice>, DeviceError>> + Send;

@@ -33,6 +33,35 @@ pub enum VolumeError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A tag cannot be as it is given.
+    #[error("tag {tag:?} {why}")]
+    Tag {
+        /// The tag, or its key.
+        tag: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// What a volume would lose by being shrunk holds data.
+    #[error("volume {name} holds data beyond byte {size_bytes}")]
+    TailMapped {
+        /// The volume.
+        name: String,
+        /// The size asked for.
+        size_bytes: u64,
+    },
+    /// The pool cannot keep as much space for a thick volume.
+    #[error(
+        "the pool cannot keep {wanted_bytes} bytes more for volume {name}: {free_bytes} bytes are neither used nor kept \
+         for others"
+    )]
+    CannotReserve {
+        /// The volume.
+        name: String,
+        /// The bytes asked for, beside those kept for it already.
+        wanted_bytes: u64,
+        /// The most that could be kept.
+        free_bytes: u64,
+    },
     /// The name is taken.
     #[error("a volume {name} exists already, of {size_bytes} bytes, uuid {uuid}")]
     Exists {

@@ -5,20 +5,28 @@
 //! deleted is hardened. Knows nothing of hosts, LUNs or protocols. Assumes of the pool that a transaction is
 //! atomic and that what it committed comes back when it is opened again.
 
+mod change;
+mod check;
 mod device;
 mod error;
 mod instruments;
 mod name;
 mod record;
 mod slot;
+mod tags;
+mod thresholds;
 mod volume;
 mod volumes;
 
-pub use device::{BlockDevice, DeviceError};
+pub use change::VolumeChange;
+pub use check::check_volumes;
+pub use device::{BlockDevice, DeviceError, Provisioning};
 pub use error::VolumeError;
 pub use instruments::{Instruments, InstrumentsSnapshot, Operation, OperationSnapshot};
 pub use name::{BadName, NAME_LEN_MAX, check_name};
 pub use record::VOLUME_OBJECT;
 pub use slot::PoolSlot;
+pub use tags::{TAGS_MAX, Tags, check_tags};
+pub use thresholds::Thresholds;
 pub use volume::Volume;
-pub use volumes::{MAX_SIZE_BYTES, Restored, VolumeSpec, Volumes, check_volumes};
+pub use volumes::{MAX_SIZE_BYTES, Restored, VolumeSpec, Volumes};

@@ -1,6 +1,6 @@
 //! A volume as the pool's catalog keeps it.
 
-use crate::VolumeError;
+use crate::{Tags, VolumeError, VolumeSpec};
 use quoin_base::VolumeId;
 use quoin_pool::ObjectKind;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 /// The kind of catalog object that holds a volume; the key is its id as ten digits, the value JSON.
 pub const VOLUME_OBJECT: ObjectKind = ObjectKind(1);
 
-const RECORD_VERSION: u32 = 1;
+const RECORD_VERSION: u32 = 2;
 
 /// The JSON of one volume. Keyed by id, so that a volume can be renamed by changing its record alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,18 +23,28 @@ pub(crate) struct VolumeRecord {
     pub(crate) block_bytes: u32,
     /// Milliseconds since the Unix epoch.
     pub(crate) created_ms: u64,
+    /// The pool keeps space for all of it.
+    pub(crate) thick: bool,
+    pub(crate) tags: Tags,
+    /// Where it ended before it was shrunk, while what lies between is not emptied yet; else 0.
+    pub(crate) trim_end: u64,
 }
 
 impl VolumeRecord {
-    pub(crate) fn new(
-        id: VolumeId,
-        uuid: Uuid,
-        name: &str,
-        size_bytes: u64,
-        block_bytes: u32,
-        created_ms: u64,
-    ) -> Self {
-        Self { version: RECORD_VERSION, id, uuid, name: name.to_owned(), size_bytes, block_bytes, created_ms }
+    pub(crate) fn new(id: VolumeId, uuid: Uuid, created_ms: u64, spec: VolumeSpec) -> Self {
+        let VolumeSpec { name, size_bytes, block_bytes, thick, tags } = spec;
+        let version = RECORD_VERSION;
+        Self { version, id, uuid, name, size_bytes, block_bytes, created_ms, thick, tags, trim_end: 0 }
+    }
+
+    /// What the pool is to reserve for it. While its tail is not emptied, that counts too, since it is mapped.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        if self.thick { self.size_bytes.max(self.trim_end) } else { 0 }
+    }
+
+    /// Whether a tail waits to be emptied.
+    pub(crate) fn is_trimming(&self) -> bool {
+        self.trim_end > self.size_bytes
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

@@ -1,11 +1,11 @@
 //! One volume: a named, sized address space of the pool.
 
-use crate::{BlockDevice, DeviceError, Instruments, PoolSlot, record::VolumeRecord};
+use crate::{BlockDevice, DeviceError, Instruments, PoolSlot, Provisioning, Tags, record::VolumeRecord};
 use parking_lot::RwLock;
 use quoin_base::{ByteRange, Extent, VolumeId};
 use quoin_drive::DriveError;
 use quoin_pool::{Pool, PoolError};
-use quoin_world::Slice;
+use quoin_world::{AsyncMutex, Slice};
 use std::{
     fmt,
     sync::{
@@ -21,11 +21,15 @@ pub struct Volume {
     id: VolumeId,
     uuid: Uuid,
     block_bytes: u32,
-    created_ms: u64,
-    name: RwLock<String>,
+    record: RwLock<VolumeRecord>,
+    /// As in the record, for every request.
     size_bytes: AtomicU64,
     deleted: AtomicBool,
     instruments: Instruments,
+    /// Held while its tail is emptied, so that it does not grow meanwhile.
+    pub(crate) trimming: AsyncMutex,
+    /// How often it was shrunk. Changed by the one whose turn it is to change volumes.
+    pub(crate) shrinks: AtomicU64,
 }
 
 impl Volume {
@@ -35,18 +39,23 @@ impl Volume {
             id: record.id,
             uuid: record.uuid,
             block_bytes: record.block_bytes,
-            created_ms: record.created_ms,
-            name: RwLock::new(record.name.clone()),
+            record: RwLock::new(record.clone()),
             size_bytes: AtomicU64::new(record.size_bytes),
             deleted: AtomicBool::new(false),
             instruments: Instruments::default(),
+            trimming: AsyncMutex::new(),
+            shrinks: AtomicU64::new(0),
         }
     }
 
     /// Takes over what may change in a volume's life.
     pub(crate) fn update(&self, record: &VolumeRecord) {
-        self.name.write().clone_from(&record.name);
+        self.record.write().clone_from(record);
         self.size_bytes.store(record.size_bytes, Ordering::Release);
+    }
+
+    pub(crate) fn record(&self) -> VolumeRecord {
+        self.record.read().clone()
     }
 
     pub(crate) fn mark_deleted(&self) {
@@ -60,7 +69,27 @@ impl Volume {
 
     /// When it was created, in milliseconds since the Unix epoch.
     pub fn created_ms(&self) -> u64 {
-        self.created_ms
+        self.record.read().created_ms
+    }
+
+    /// Whether the pool keeps space for all of it.
+    pub fn is_thick(&self) -> bool {
+        self.record.read().thick
+    }
+
+    /// What people noted about it.
+    pub fn tags(&self) -> Tags {
+        self.record.read().tags.clone()
+    }
+
+    /// Whether it was shrunk and the space beyond its end is still being given back.
+    pub fn is_trimming(&self) -> bool {
+        self.record.read().is_trimming()
+    }
+
+    /// Bytes the pool keeps for it, used or not; `None` while the pool is offline.
+    pub fn reserved_bytes(&self) -> Option<u64> {
+        Some(self.slot.get().ok()?.volume_stats(self.id)?.reserved_bytes)
     }
 
     /// Bytes of it that take space in the pool; `None` while the pool is offline.
@@ -87,9 +116,14 @@ impl Volume {
             PoolError::NoSpace => DeviceError::NoSpace { volume },
             PoolError::Medium { offset, reason, .. } => DeviceError::Medium { volume, offset, reason },
             PoolError::NoSuchVolume(_) => DeviceError::Deleted { volume },
+            PoolError::BeyondEnd { end, .. } => {
+                let ByteRange { offset, len } = at;
+                DeviceError::OutOfRange { volume, offset, len, size_bytes: end }
+            }
             PoolError::Offline { reason } => DeviceError::Offline { volume, reason },
             error @ (PoolError::Drive(DriveError::Failed { .. })
             | PoolError::Refused(_)
+            | PoolError::CannotReserve { .. }
             | PoolError::Unopenable(_)) => DeviceError::Offline { volume, reason: error.to_string() },
             error @ (PoolError::Corrupt { .. } | PoolError::Drive(_) | PoolError::Stripe(_)) => {
                 DeviceError::Medium { volume, offset: at.offset, reason: error.to_string() }
@@ -104,7 +138,7 @@ impl BlockDevice for Volume {
     }
 
     fn name(&self) -> String {
-        self.name.read().clone()
+        self.record.read().name.clone()
     }
 
     fn size_bytes(&self) -> u64 {
@@ -117,6 +151,21 @@ impl BlockDevice for Volume {
 
     fn instruments(&self) -> Option<&Instruments> {
         Some(&self.instruments)
+    }
+
+    fn provisioning(&self) -> Provisioning {
+        match self.is_thick() {
+            true => Provisioning::Resource,
+            false => Provisioning::Thin,
+        }
+    }
+
+    fn thresholds_bytes(&self) -> Vec<u64> {
+        self.slot.thresholds.bytes()
+    }
+
+    fn thresholds_reached(&self) -> u64 {
+        self.slot.thresholds.reached()
     }
 
     async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
@@ -145,6 +194,6 @@ impl BlockDevice for Volume {
 
 impl fmt::Debug for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Volume").field("id", &self.id).field("name", &*self.name.read()).finish()
+        f.debug_struct("Volume").field("id", &self.id).field("name", &self.name()).finish()
     }
 }

@@ -1,12 +1,12 @@
 //! All volumes of a pool: created, found, deleted, and restored from the pool's catalog.
 
 use crate::{
-    BlockDevice, PoolSlot, Volume, VolumeError, check_name,
+    BlockDevice, PoolSlot, Tags, Volume, VolumeError, check_name, check_tags,
     record::{VOLUME_OBJECT, VolumeRecord, key},
 };
 use parking_lot::Mutex;
 use quoin_base::{GIB, VolumeId};
-use quoin_pool::{CheckReport, Pool, Transaction};
+use quoin_pool::{Pool, PoolError, Transaction};
 use quoin_world::{AsyncMutex, World};
 use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
@@ -23,6 +23,10 @@ pub struct VolumeSpec {
     pub size_bytes: u64,
     /// Its logical block: 512 or 4096 bytes.
     pub block_bytes: u32,
+    /// The pool keeps space for all of it.
+    pub thick: bool,
+    /// What people note about it.
+    pub tags: Tags,
 }
 
 impl VolumeSpec {
@@ -32,14 +36,20 @@ impl VolumeSpec {
         if ![512, 4096].contains(&self.block_bytes) {
             return Err(VolumeError::BlockSize { name: self.name.clone(), block_bytes: self.block_bytes });
         }
-        let why = match self.size_bytes {
-            0 => "is nothing",
-            size if !size.is_multiple_of(u64::from(self.block_bytes)) => "is not a whole number of blocks",
-            size if size > MAX_SIZE_BYTES => "is too large",
-            _ => return Ok(()),
-        };
-        Err(VolumeError::Size { name: self.name.clone(), size_bytes: self.size_bytes, why })
+        check_tags(&self.tags)?;
+        check_size(&self.name, self.size_bytes, self.block_bytes)
     }
+}
+
+/// Checks the size of a volume with a block of `block_bytes`.
+pub(crate) fn check_size(name: &str, size_bytes: u64, block_bytes: u32) -> Result<(), VolumeError> {
+    let why = match size_bytes {
+        0 => "is nothing",
+        size if !size.is_multiple_of(u64::from(block_bytes)) => "is not a whole number of blocks",
+        size if size > MAX_SIZE_BYTES => "is too large",
+        _ => return Ok(()),
+    };
+    Err(VolumeError::Size { name: name.to_owned(), size_bytes, why })
 }
 
 /// What [`Volumes::restore`] changed.
@@ -51,50 +61,12 @@ pub struct Restored {
     pub removed: Vec<Arc<Volume>>,
 }
 
-/// What a check finds wrong with the volumes of a catalog: each object decodes, has a volume in the pool, and
-/// a name of its own; each volume of the pool has an object. Adds to the report.
-pub fn check_volumes(report: &mut CheckReport) {
-    let mut known = BTreeMap::new();
-    let objects: Vec<_> = report.objects.iter().filter(|((kind, _), _)| *kind == VOLUME_OBJECT).collect();
-    let mut found = Vec::new();
-    for ((_, key), value) in objects {
-        match VolumeRecord::decode(key, value) {
-            Err(error) => found.push((format!("volume object {key}"), error.to_string())),
-            Ok(record) => {
-                let what = format!("volume {}", record.name);
-                if !report.volume_ids.contains(&record.id) {
-                    found.push((
-                        what.clone(),
-                        format!("the pool has no volume {}; its data is lost", record.id),
-                    ));
-                }
-                let spec = VolumeSpec {
-                    name: record.name.clone(),
-                    size_bytes: record.size_bytes,
-                    block_bytes: record.block_bytes,
-                };
-                if let Err(error) = spec.check() {
-                    found.push((what.clone(), error.to_string()));
-                }
-                if known.values().any(|name| *name == record.name) {
-                    found.push((what, "two volumes have this name".to_owned()));
-                }
-                known.insert(record.id, record.name);
-            }
-        }
-    }
-    for id in report.volume_ids.iter().filter(|id| !known.contains_key(id)) {
-        found.push((format!("volume {id} of the pool"), "no object of the catalog describes it".to_owned()));
-    }
-    found.into_iter().for_each(|(what, problem)| report.add(what, problem));
-}
-
 /// The volumes of the pool in a slot. Changes are made one after the other, each in one transaction.
 pub struct Volumes {
     world: Arc<dyn World>,
     slot: Arc<PoolSlot>,
     known: Mutex<BTreeMap<VolumeId, Arc<Volume>>>,
-    changes: AsyncMutex,
+    pub(crate) changes: AsyncMutex,
 }
 
 impl Volumes {
@@ -160,10 +132,12 @@ impl Volumes {
         }
         let pool = self.pool()?;
         let id = pool.next_volume_id();
-        let VolumeSpec { name, size_bytes, block_bytes } = spec;
-        let created_ms = self.world.wall_clock_ms();
-        let record = VolumeRecord::new(id, self.random_uuid(), &name, size_bytes, block_bytes, created_ms);
-        pool.commit(with.create_volume(id).put(VOLUME_OBJECT, &key(id), record.encode())).await?;
+        let record = VolumeRecord::new(id, self.random_uuid(), self.world.wall_clock_ms(), spec);
+        let mut tx = with.create_volume(id).put(VOLUME_OBJECT, &key(id), record.encode());
+        if record.thick {
+            tx = tx.reserve(id, record.reserved_bytes());
+        }
+        pool.commit(tx).await.map_err(|error| refused(&record.name, error))?;
         let volume = Arc::new(Volume::new(self.slot.clone(), &record));
         self.known.lock().insert(id, volume.clone());
         Ok(volume)
@@ -180,11 +154,11 @@ impl Volumes {
         Ok(volume)
     }
 
-    fn find(&self, name: &str) -> Option<Arc<Volume>> {
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Volume>> {
         self.known.lock().values().find(|volume| volume.name() == name).cloned()
     }
 
-    fn pool(&self) -> Result<Arc<Pool>, VolumeError> {
+    pub(crate) fn pool(&self) -> Result<Arc<Pool>, VolumeError> {
         self.slot.get().map_err(|reason| VolumeError::Offline { reason })
     }
 
@@ -194,13 +168,27 @@ impl Volumes {
     }
 }
 
+/// What the pool refused, about the volume of this name.
+pub(crate) fn refused(name: &str, error: PoolError) -> VolumeError {
+    match error {
+        PoolError::CannotReserve { wanted_bytes, free_bytes } => {
+            VolumeError::CannotReserve { name: name.to_owned(), wanted_bytes, free_bytes }
+        }
+        error => error.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_spec_is_refused_for_what_is_wrong_with_it() {
-        let spec = |size_bytes, block_bytes| VolumeSpec { name: "v".into(), size_bytes, block_bytes }.check();
+        let spec = |size_bytes, block_bytes| {
+            let spec =
+                VolumeSpec { name: "v".into(), size_bytes, block_bytes, thick: false, tags: Tags::new() };
+            spec.check()
+        };
         assert!(spec(4096, 4096).is_ok());
         assert!(spec(MAX_SIZE_BYTES, 512).is_ok());
         for (size, block, said) in [

@@ -1,7 +1,7 @@
 //! An array in a temporary directory, with a drive that can be broken and mended.
 
 use quoin_api::{State, VolumeCreate};
-use quoin_array::{Array, ArrayOptions, Bay};
+use quoin_array::{Array, ArrayOptions, Bay, SpacePercents};
 use quoin_base::{GIB, MIB, PoolId};
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
@@ -9,6 +9,7 @@ use quoin_target::Target;
 use quoin_world::{Completion, Disk, DiskError, DiskOp, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
 use std::{
+    collections::BTreeMap,
     future::Future,
     io,
     path::Path,
@@ -34,7 +35,8 @@ pub(crate) struct Lab {
 }
 
 pub(crate) fn create(name: &str) -> VolumeCreate {
-    VolumeCreate { name: name.into(), size_bytes: GIB, block_bytes: 512 }
+    let tags = BTreeMap::new();
+    VolumeCreate { name: name.into(), size_bytes: GIB, block_bytes: 512, thick: false, tags }
 }
 
 impl Lab {
@@ -72,6 +74,7 @@ impl Lab {
             portals: Vec::new(),
             nbd: Vec::new(),
             pool_options: PoolOptions::default(),
+            space: SpacePercents::default(),
         };
         let bay = LabBay { paths: paths(self.directory.path()), broken: self.broken.clone() };
         let array = Array::new(self.world.clone(), Box::new(bay), Target::new(IQN), options);

@@ -3,8 +3,8 @@
 //! A change is a [`Transaction`]: one journal record that carries the full new values, applied in RAM once it
 //! is hardened. A checkpoint writes the whole catalog as one byte string; it is small.
 
-use crate::error::PoolError;
-use quoin_base::VolumeId;
+use crate::{error::PoolError, tree::MAX_BLOCKS};
+use quoin_base::{KIB, VolumeId};
 use quoin_world::Mutex;
 use std::collections::BTreeMap;
 
@@ -25,6 +25,7 @@ pub(crate) enum Operation {
     Delete { kind: ObjectKind, key: String },
     CreateVolume(VolumeId),
     DeleteVolume(VolumeId),
+    Reserve { volume: VolumeId, bytes: u64 },
 }
 
 impl Transaction {
@@ -57,6 +58,14 @@ impl Transaction {
         self
     }
 
+    /// Promises space to a volume, in place of what it was promised before: so many bytes of it, rounded up to blocks,
+    /// can be written whatever other volumes take. 0 takes the promise back. No more may ever be mapped in the volume
+    /// than is promised; that is for the caller to see to.
+    pub fn reserve(mut self, volume: VolumeId, bytes: u64) -> Self {
+        self.operations.push(Operation::Reserve { volume, bytes });
+        self
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend((self.operations.len() as u32).to_le_bytes());
@@ -80,6 +89,11 @@ impl Transaction {
                     out.push(4);
                     out.extend(volume.0.to_le_bytes());
                 }
+                Operation::Reserve { volume, bytes } => {
+                    out.push(5);
+                    out.extend(volume.0.to_le_bytes());
+                    out.extend(bytes.to_le_bytes());
+                }
             }
         }
         out
@@ -101,6 +115,7 @@ impl Transaction {
                 }
                 3 => Operation::CreateVolume(VolumeId(reader.u32()?)),
                 4 => Operation::DeleteVolume(VolumeId(reader.u32()?)),
+                5 => Operation::Reserve { volume: VolumeId(reader.u32()?), bytes: reader.reservation()? },
                 other => return Err(reader.damaged(&format!("operation {other} is unknown"))),
             });
         }
@@ -114,12 +129,24 @@ fn encode_key(out: &mut Vec<u8>, kind: ObjectKind, key: &str) {
     out.extend(key.as_bytes());
 }
 
+/// All that a thin map can lead to.
+const MOST_RESERVED_BYTES: u64 = MAX_BLOCKS * 8 * KIB;
+
 struct Reader<'a> {
     bytes: &'a [u8],
     what: &'static str,
 }
 
 impl Reader<'_> {
+    fn reservation(&mut self) -> Result<u64, PoolError> {
+        match self.u64()? {
+            bytes if bytes > MOST_RESERVED_BYTES => {
+                Err(self.damaged("more is reserved than a volume can hold"))
+            }
+            bytes => Ok(bytes),
+        }
+    }
+
     fn damaged(&self, problem: &str) -> PoolError {
         PoolError::corrupt(self.what, problem)
     }
@@ -172,6 +199,8 @@ pub(crate) struct LayerImage {
     /// Page number of the tree's root.
     pub root: Option<u64>,
     pub mapped_blocks: u64,
+    /// Space promised to its volume; 0: none.
+    pub reserved_bytes: u64,
     /// Its volume was deleted; its blocks are being given back.
     pub deleting: bool,
 }
@@ -193,6 +222,7 @@ impl CatalogImage {
             // Page 0 of the tree space is never used.
             out.extend(layer.root.unwrap_or(0).to_le_bytes());
             out.extend(layer.mapped_blocks.to_le_bytes());
+            out.extend(layer.reserved_bytes.to_le_bytes());
             out.push(u8::from(layer.deleting));
         }
         out.extend((self.objects.len() as u32).to_le_bytes());
@@ -216,6 +246,7 @@ impl CatalogImage {
                 generation: reader.u32()?,
                 root: Some(reader.u64()?).filter(|&r| r != 0),
                 mapped_blocks: reader.u64()?,
+                reserved_bytes: reader.reservation()?,
                 deleting: reader.u8()? != 0,
             });
         }
@@ -266,7 +297,7 @@ impl Catalog {
                 Operation::Delete { kind, key } => {
                     objects.remove(&(*kind, key.clone()));
                 }
-                Operation::CreateVolume(_) | Operation::DeleteVolume(_) => {}
+                Operation::CreateVolume(_) | Operation::DeleteVolume(_) | Operation::Reserve { .. } => {}
             }
         }
     }
@@ -286,6 +317,7 @@ mod tests {
             .create_volume(VolumeId(3))
             .put(ObjectKind(1), "v1", b"{}".to_vec())
             .delete(ObjectKind(2), "h1")
+            .reserve(VolumeId(3), 1 << 40)
             .delete_volume(VolumeId(2));
         let bytes = tx.encode();
         assert_eq!(Transaction::decode(&bytes).unwrap(), tx);
@@ -296,6 +328,7 @@ mod tests {
             generation: 1,
             root: Some(9),
             mapped_blocks: 7,
+            reserved_bytes: 8 << 13,
             deleting: true,
         });
         let blob = image.encode();

@@ -19,7 +19,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(system::events))
         .routes(routes!(system::sessions))
         .routes(routes!(volume::list, volume::create))
-        .routes(routes!(volume::show, volume::delete))
+        .routes(routes!(volume::show, volume::change, volume::delete))
         .routes(routes!(host::list, host::create))
         .routes(routes!(host::show, host::change, host::delete))
         .routes(routes!(mapping::list, mapping::create))

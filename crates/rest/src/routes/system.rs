@@ -7,6 +7,7 @@ use crate::{
 };
 use axum::{extract::State, response::Json};
 use quoin_api::{Event, Session, Severity, Stats, Status};
+use quoin_array::EventSelection;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -34,6 +35,14 @@ pub(crate) struct Selection {
     #[serde(default = "default_severity")]
     #[param(required = false)]
     severity: Severity,
+    /// Only those that happened at this time or later, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    #[param(required = false, minimum = 0)]
+    since_ms: u64,
+    /// Only those with a number above this one.
+    #[serde(default)]
+    #[param(required = false, minimum = 0)]
+    after: u64,
 }
 
 fn default_limit() -> u32 {
@@ -53,7 +62,8 @@ pub(crate) async fn events(
     State(server): State<Server>,
     Query(selection): Query<Selection>,
 ) -> Result<Json<Vec<Event>>, Failure> {
-    Ok(Json(server.array.events(selection.limit as usize, selection.severity)))
+    let Selection { limit, severity, since_ms, after } = selection;
+    Ok(Json(server.array.events(EventSelection { limit: limit as usize, severity, since_ms, after })))
 }
 
 /// Who is logged in

@@ -1,6 +1,6 @@
 //! An array with its management interface on a free port.
 
-use quoin_array::{Array, ArrayOptions, Bay};
+use quoin_array::{Array, ArrayOptions, Bay, SpacePercents};
 use quoin_base::MIB;
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
@@ -70,6 +70,7 @@ impl Lab {
             portals: Vec::new(),
             nbd: Vec::new(),
             pool_options: PoolOptions::default(),
+            space: SpacePercents::default(),
         };
         let bay = Box::new(OneDrive(path.display().to_string()));
         let array = Array::new(world.clone(), bay, Target::new(&iqn), options);

@@ -14,6 +14,7 @@ pub(crate) enum Change {
     Delete(ObjectKind, String),
     Create(VolumeId),
     DeleteVolume(VolumeId),
+    Reserve(VolumeId, u64),
 }
 
 type Objects = BTreeMap<(ObjectKind, String), Vec<u8>>;
@@ -23,6 +24,8 @@ type Objects = BTreeMap<(ObjectKind, String), Vec<u8>>;
 struct Content {
     objects: Objects,
     volumes: BTreeSet<VolumeId>,
+    /// Bytes promised to volumes, of those that were promised any.
+    reserved: BTreeMap<VolumeId, u64>,
 }
 
 /// What the catalog holds, and which transactions may hold or not.
@@ -34,6 +37,8 @@ pub(crate) struct CatalogModel {
     /// Every volume ever named in a transaction, and those that came to exist.
     known: BTreeSet<VolumeId>,
     existed: BTreeSet<VolumeId>,
+    /// How many transactions were about a volume's reservation.
+    reservations: BTreeMap<VolumeId, u64>,
     next: u64,
 }
 
@@ -57,7 +62,13 @@ impl Content {
                 }
                 Change::DeleteVolume(volume) => {
                     self.volumes.remove(volume);
+                    self.reserved.remove(volume);
                 }
+                Change::Reserve(volume, 0) => drop(self.reserved.remove(volume)),
+                Change::Reserve(volume, bytes) if self.volumes.contains(volume) => {
+                    self.reserved.insert(*volume, *bytes);
+                }
+                Change::Reserve(..) => {}
             }
         }
     }
@@ -69,6 +80,7 @@ pub(crate) fn transaction(changes: &[Change]) -> Transaction {
         Change::Delete(kind, key) => tx.delete(*kind, key),
         Change::Create(volume) => tx.create_volume(*volume),
         Change::DeleteVolume(volume) => tx.delete_volume(*volume),
+        Change::Reserve(volume, bytes) => tx.reserve(*volume, *bytes),
     })
 }
 
@@ -76,6 +88,9 @@ impl CatalogModel {
     /// A transaction is about to be committed. An id that was given out before is refused.
     pub(crate) fn begin(&mut self, changes: Vec<Change>) -> Result<(u64, Transaction), String> {
         for change in &changes {
+            if let Change::Reserve(volume, _) = change {
+                *self.reservations.entry(*volume).or_default() += 1;
+            }
             if let Change::Create(volume) = change {
                 self.known.insert(*volume);
                 if self.existed.contains(volume) {
@@ -98,6 +113,11 @@ impl CatalogModel {
         }
     }
 
+    /// A transaction was refused and surely has no effect.
+    pub(crate) fn refused(&mut self, id: u64) {
+        self.pending.remove(&id);
+    }
+
     fn set(&mut self, change: impl FnOnce(&mut Content)) {
         change(&mut self.content);
         self.existed.extend(self.content.volumes.iter().copied());
@@ -109,6 +129,18 @@ impl CatalogModel {
 
     pub(crate) fn volumes(&self) -> impl Iterator<Item = VolumeId> {
         self.content.volumes.iter().copied()
+    }
+
+    /// The bytes promised to a volume, and how many transactions so far were about that; `None` while one is under way
+    /// or in doubt.
+    pub(crate) fn reserved(&self, volume: VolumeId) -> Option<(u64, u64)> {
+        let touches = |change: &Change| match change {
+            Change::Reserve(of, _) | Change::Create(of) | Change::DeleteVolume(of) => *of == volume,
+            Change::Put(..) | Change::Delete(..) => false,
+        };
+        let open = self.pending.values().chain(&self.doubtful).flatten().any(touches);
+        let changes = self.reservations.get(&volume).copied().unwrap_or(0);
+        (!open).then(|| (self.content.reserved.get(&volume).copied().unwrap_or(0), changes))
     }
 
     /// Compares with a pool. Transactions in doubt may have taken effect, each whole, in any order; what is
@@ -130,7 +162,13 @@ impl CatalogModel {
                 content.objects.insert((kind, key), value);
             }
         }
-        content.volumes = self.known.iter().copied().filter(|v| pool.volume_stats(*v).is_some()).collect();
+        for volume in &self.known {
+            let Some(stats) = pool.volume_stats(*volume) else { continue };
+            content.volumes.insert(*volume);
+            if stats.reserved_bytes > 0 {
+                content.reserved.insert(*volume, stats.reserved_bytes);
+            }
+        }
         content
     }
 }
@@ -170,9 +208,12 @@ fn difference(expected: &Content, found: &Content, doubtful: usize) -> String {
         })
         .collect();
     format!(
-        "the catalog is not what its transactions made it, {doubtful} of them in doubt.\n  {}\n  volumes expected {:?}, found {:?}",
+        "the catalog is not what its transactions made it, {doubtful} of them in doubt.\n  {}\n  volumes expected {:?}, found {:?}\n  \
+         reserved expected {:?}, found {:?}",
         differing.join("\n  "),
         expected.volumes,
-        found.volumes
+        found.volumes,
+        expected.reserved,
+        found.reserved
     )
 }

@@ -1,0 +1,219 @@
+//! Watches how full the pool is: says when a threshold is reached, and when there is space again.
+//!
+//! A level is left only when use has fallen well below its threshold, so that use that moves about one does not make an
+//! event each time.
+
+use crate::Array;
+use quoin_api::{Severity, SpaceLevel};
+use quoin_base::GIB;
+use quoin_pool::PoolStats;
+
+/// Points below its threshold at which a level is left.
+const HYSTERESIS_PERCENT: f64 = 2.0;
+/// Space that must be there again, at most, before a full pool counts as full no more.
+const ROOM_AGAIN_MAX_BYTES: u64 = GIB;
+
+/// How much of the space for host data may be used before there is something to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpacePercents {
+    /// From here on a notice is in order.
+    pub notice: u8,
+    /// From here on a warning is in order.
+    pub warning: u8,
+}
+
+impl From<(u8, u8)> for SpacePercents {
+    fn from((notice, warning): (u8, u8)) -> Self {
+        Self { notice, warning }
+    }
+}
+
+impl Default for SpacePercents {
+    fn default() -> Self {
+        Self { notice: 60, warning: 80 }
+    }
+}
+
+/// What [`SpaceWatch::look`] found.
+pub(crate) struct Found {
+    pub(crate) severity: Severity,
+    pub(crate) text: String,
+    /// A threshold was reached from below.
+    pub(crate) is_rise: bool,
+}
+
+/// The level the pool's space is at.
+pub(crate) struct SpaceWatch {
+    percents: SpacePercents,
+    level: SpaceLevel,
+    refused_writes: u64,
+}
+
+/// Bytes that are used by host data, on drives or on the way there, or kept for volumes.
+pub(crate) fn taken_bytes(stats: &PoolStats) -> u64 {
+    stats.live_bytes + stats.buffered_bytes + stats.reserved_unmapped_bytes
+}
+
+/// What is taken of the space for host data, in percent.
+pub(crate) fn used_percent(stats: &PoolStats) -> f64 {
+    taken_bytes(stats) as f64 * 100.0 / stats.usable_bytes.max(1) as f64
+}
+
+impl SpaceWatch {
+    pub(crate) fn new(percents: SpacePercents) -> Self {
+        Self { percents, level: SpaceLevel::Normal, refused_writes: 0 }
+    }
+
+    pub(crate) fn level(&self) -> SpaceLevel {
+        self.level
+    }
+
+    /// The thresholds in bytes.
+    pub(crate) fn thresholds_bytes(&self, stats: &PoolStats) -> Vec<u64> {
+        let part = |percent: u8| stats.usable_bytes / 100 * u64::from(percent);
+        vec![part(self.percents.notice), part(self.percents.warning), stats.usable_bytes]
+    }
+
+    /// Looks at the pool; what changed since it was looked at before.
+    pub(crate) fn look(&mut self, stats: &PoolStats) -> Option<Found> {
+        let before = self.level;
+        let level = self.level_of(stats);
+        // Another instance of the pool counts anew.
+        self.refused_writes = stats.refused_writes;
+        self.level = level;
+        let share = format!(
+            "{:.0} % of the space for host data is used or kept, {} of {} bytes",
+            used_percent(stats),
+            taken_bytes(stats),
+            stats.usable_bytes
+        );
+        let (severity, text) = match level {
+            _ if level == before => return None,
+            SpaceLevel::Full => {
+                let text = format!(
+                    "full: {share}; writes that need space fail until there is some: delete or unmap"
+                );
+                (Severity::Critical, text)
+            }
+            _ if before == SpaceLevel::Full => {
+                (Severity::Notice, format!("space is back, writes are taken again: {share}"))
+            }
+            SpaceLevel::Warning => {
+                let text = format!("the threshold of {} % is reached: {share}", self.percents.warning);
+                (Severity::Warning, text)
+            }
+            SpaceLevel::Notice if level > before => {
+                let text = format!("the threshold of {} % is reached: {share}", self.percents.notice);
+                (Severity::Notice, text)
+            }
+            SpaceLevel::Notice => {
+                (Severity::Info, format!("below the threshold of {} % again: {share}", self.percents.warning))
+            }
+            SpaceLevel::Normal => {
+                (Severity::Info, format!("below the threshold of {} % again: {share}", self.percents.notice))
+            }
+        };
+        Some(Found { severity, text, is_rise: level > before })
+    }
+
+    fn level_of(&self, stats: &PoolStats) -> SpaceLevel {
+        let room = stats.free_bytes.saturating_sub(stats.buffered_bytes);
+        let refused = stats.refused_writes > self.refused_writes;
+        let room_again = (stats.usable_bytes / 50).min(ROOM_AGAIN_MAX_BYTES);
+        if room == 0 || refused || (self.level == SpaceLevel::Full && room < room_again) {
+            return SpaceLevel::Full;
+        }
+        let used = used_percent(stats);
+        let at = |level: SpaceLevel, percent: u8| {
+            let leave = if self.level >= level { HYSTERESIS_PERCENT } else { 0.0 };
+            used >= f64::from(percent) - leave
+        };
+        if at(SpaceLevel::Warning, self.percents.warning) {
+            SpaceLevel::Warning
+        } else if at(SpaceLevel::Notice, self.percents.notice) {
+            SpaceLevel::Notice
+        } else {
+            SpaceLevel::Normal
+        }
+    }
+}
+
+impl Array {
+    /// Looks how full the pool is, and tells whoever is concerned.
+    pub(crate) fn watch_space(&self, stats: &PoolStats) {
+        let mut watch = self.space.lock();
+        let found = watch.look(stats);
+        self.slot.thresholds.set(watch.thresholds_bytes(stats));
+        drop(watch);
+        if let Some(Found { severity, text, is_rise }) = found {
+            self.events.record(severity, self.pool_name(), text);
+            if is_rise {
+                self.slot.thresholds.reach();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(live_percent: u64, refused_writes: u64) -> PoolStats {
+        let usable_bytes = 100 << 30;
+        let (live_bytes, free_bytes) = (live_percent << 30, (100 - live_percent) << 30);
+        PoolStats { usable_bytes, live_bytes, free_bytes, refused_writes, ..PoolStats::default() }
+    }
+
+    #[test]
+    fn each_threshold_is_told_once_on_the_way_up_and_once_on_the_way_down() {
+        let mut watch = SpaceWatch::new(SpacePercents::default());
+        let mut told = Vec::new();
+        for (percent, refused) in [
+            (10, 0),
+            (60, 0),
+            (61, 0),
+            (59, 0), // not far enough
+            (60, 0),
+            (81, 0),
+            (79, 0),
+            (99, 3),
+            (100, 3),
+            (100, 9),
+            (90, 9),
+            (78, 9),
+            (77, 9),
+            (57, 9),
+            (95, 9),
+            (20, 9),
+        ] {
+            if let Some(found) = watch.look(&stats(percent, refused)) {
+                told.push((percent, found.severity, found.is_rise));
+            }
+        }
+        assert_eq!(
+            told,
+            [
+                (60, Severity::Notice, true),
+                (81, Severity::Warning, true),
+                (99, Severity::Critical, true),
+                (90, Severity::Notice, false),
+                (77, Severity::Info, false),
+                (57, Severity::Info, false),
+                (95, Severity::Warning, true),
+                (20, Severity::Info, false),
+            ]
+        );
+        assert_eq!(watch.thresholds_bytes(&stats(0, 0)), [60 << 30, 80 << 30, 100 << 30]);
+    }
+
+    #[test]
+    fn what_is_kept_for_thick_volumes_counts_and_a_new_pool_object_counts_refusals_anew() {
+        let mut watch = SpaceWatch::new(SpacePercents { notice: 50, warning: 90 });
+        let kept = PoolStats { reserved_unmapped_bytes: 41 << 30, free_bytes: 49 << 30, ..stats(10, 7) };
+        let found = watch.look(&kept).unwrap();
+        assert_eq!((found.severity, watch.level()), (Severity::Critical, SpaceLevel::Full), "{}", found.text);
+        let found = watch.look(&PoolStats { refused_writes: 0, ..kept }).unwrap();
+        assert!(found.text.starts_with("space is back") && found.text.contains("51 %"), "{}", found.text);
+        assert_eq!(watch.level(), SpaceLevel::Notice);
+    }
+}

@@ -1,0 +1,111 @@
+//! Reservations: space promised to a volume, which nobody else can take.
+//!
+//! A promise that grows is first *pledged*: writers see it before it is checked, so that nothing slips in between
+//! the check and the moment it takes effect. The pledge is given back once the transaction has taken effect or
+//! failed. What of a volume is mapped already needs no more space, so a pledge is counted anew with every commit, as
+//! promises are.
+
+use crate::{
+    buffer::SHARDS,
+    error::PoolError,
+    meta::{Operation, Transaction},
+    pool::Pool,
+    space::{Promise, Reserved},
+};
+use quoin_base::VolumeId;
+use quoin_world::atomic::Ordering;
+use std::collections::BTreeMap;
+
+/// Blocks that volumes shall have reserved by a transaction that is not hardened yet.
+pub(crate) type Pledged = BTreeMap<VolumeId, u64>;
+
+/// What is set aside for a transaction that is not hardened yet.
+pub(crate) struct Pledge<'a>(&'a Pool);
+
+impl Drop for Pledge<'_> {
+    fn drop(&mut self) {
+        self.0.pledged.lock().clear();
+        self.0.count_reserved();
+    }
+}
+
+impl Pool {
+    /// The blocks that volumes have reserved after a transaction, of those it is about.
+    fn pledged_by(&self, transaction: &Transaction) -> Pledged {
+        let layers = self.layers.read();
+        let created = |id: VolumeId| transaction.operations.contains(&Operation::CreateVolume(id));
+        let of = |operation: &Operation| match *operation {
+            Operation::Reserve { volume, bytes } if layers.contains_key(&volume) || created(volume) => {
+                Some((volume, self.blocks_of(bytes)))
+            }
+            _ => None,
+        };
+        transaction.operations.iter().filter_map(of).collect()
+    }
+
+    fn blocks_of(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.buffer.block_bytes)
+    }
+
+    /// What is buffered is charged more than it will take, and may lie over what it replaces. Lets it be destaged if
+    /// a reservation fails for its sake.
+    pub(crate) async fn make_room_for(&self, transaction: &Transaction) -> Result<(), PoolError> {
+        let pending = self.promises(&self.pledged_by(transaction)).pending;
+        let charged = self.buffer.charged_blocks();
+        let fits = |charged| self.space.keeps_promises(pending, charged);
+        if pending != Promise::default() && !fits(charged) && fits(0) {
+            self.drain().await?;
+        }
+        Ok(())
+    }
+
+    /// Sets aside what a transaction promises, or refuses it. Called with the catalog's turn held.
+    pub(crate) fn pledge(&self, transaction: &Transaction) -> Result<Option<Pledge<'_>>, PoolError> {
+        let pledged = self.pledged_by(transaction);
+        if self.promises(&pledged).pending == Promise::default() {
+            return Ok(None);
+        }
+        *self.pledged.lock() = pledged;
+        let pledge = Pledge(self);
+        self.count_reserved();
+        self.pass_shards();
+        let charged = self.buffer.charged_blocks();
+        let pending = self.space.reserved().pending;
+        match self.space.keeps_promises(pending, charged) {
+            true => Ok(Some(pledge)),
+            false => Err(PoolError::CannotReserve {
+                wanted_bytes: pending.unmapped.saturating_mul(self.buffer.block_bytes),
+                free_bytes: self.space.reservable_bytes(charged),
+            }),
+        }
+    }
+
+    /// When it returns, whoever looked at what a shard's lock protects before the call has made its insertion, and
+    /// whoever comes later sees what was changed before the call.
+    pub(crate) fn pass_shards(&self) {
+        (0..SHARDS).for_each(|shard| self.buffer.pass(shard));
+    }
+
+    /// Counts anew what is promised, and what of it is not mapped.
+    pub(crate) fn count_reserved(&self) {
+        let pledged = self.pledged.lock();
+        let counted = self.promises(&pledged);
+        self.space.update_reserved(|reserved| *reserved = counted);
+    }
+
+    /// What is promised, and what is promised beside once `pledged` holds.
+    fn promises(&self, pledged: &Pledged) -> Reserved {
+        let layers = self.layers.read();
+        let (mut now, mut then) = (Promise::default(), Promise::default());
+        for layer in layers.values() {
+            let blocks = self.blocks_of(layer.reserved_bytes.load(Ordering::Acquire));
+            let mapped = layer.mapped_blocks.load(Ordering::Relaxed);
+            now.add(Promise::of(blocks, mapped));
+            then.add(Promise::of(pledged.get(&layer.volume).copied().unwrap_or(blocks), mapped));
+        }
+        // Volumes that the same transaction creates.
+        let new = pledged.iter().filter(|(volume, _)| !layers.contains_key(volume));
+        new.for_each(|(_, &blocks)| then.add(Promise::of(blocks, 0)));
+        Reserved { now, pending: then.beyond(now) }
+    }
+}

@@ -1,0 +1,251 @@
+//! Every key of `quoin.toml`: what it means, what it may be, and what holds without it. The check, the file that
+//! `quoin init` writes, and `docs/configuration.md` are made from this one list.
+
+use quoin_array::is_target_name;
+use quoin_cli::{parse_size, size_text};
+use quoin_pool::PoolOptions;
+use std::net::SocketAddr;
+use toml::de::DeValue;
+
+/// A table of the file.
+pub(crate) struct Section {
+    /// Its name; empty for the keys at the top.
+    pub(crate) name: &'static str,
+    /// Any number of them: `[[name]]`.
+    pub(crate) is_array: bool,
+    pub(crate) about: &'static str,
+    pub(crate) keys: &'static [Key],
+}
+
+/// A key.
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) kind: Kind,
+    /// What holds without it; empty if it must be there.
+    pub(crate) default: &'static str,
+    /// As it may be written.
+    pub(crate) example: &'static str,
+}
+
+/// What a key may be.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// Text of 1 to so many bytes.
+    Text(usize),
+    /// The iSCSI name of a target.
+    TargetName,
+    /// A UUID.
+    Uuid,
+    /// An address and a port.
+    Address,
+    /// A path.
+    Path,
+    /// A whole number within these bounds.
+    Number(u64, u64),
+    /// A size of at least so many bytes.
+    Size(u64),
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// True or false.
+    Bool,
+}
+
+pub(crate) const SECTIONS: &[Section] = &[
+    Section {
+        name: "",
+        is_array: false,
+        about: "",
+        keys: &[
+            Key {
+                name: "name",
+                about: "What people call the array.",
+                kind: Kind::Text(64),
+                default: "",
+                example: "\"quoin\"",
+            },
+            Key {
+                name: "iqn",
+                about: "The target's iSCSI name. Hosts know the array by it.",
+                kind: Kind::TargetName,
+                default: "",
+                example: "\"iqn.2026-11.com.example:array1\"",
+            },
+            Key {
+                name: "pool",
+                about: "The identity of the pool, as its drives have it. Made by quoin init; not to be changed.",
+                kind: Kind::Uuid,
+                default: "",
+                example: "\"0f4e7a1c-22b9-4a6e-9d55-7d3f7f1f2a10\"",
+            },
+        ],
+    },
+    Section {
+        name: "serve",
+        is_array: false,
+        about: "What quoin serve takes where no option of the command line says otherwise.",
+        keys: &[
+            Key {
+                name: "iscsi",
+                about: "Where iSCSI is served.",
+                kind: Kind::Address,
+                default: "\"127.0.0.1:3260\"",
+                example: "\"10.0.0.5:3260\"",
+            },
+            Key {
+                name: "api",
+                about: "Where the management interface is served. An address that others reach needs --api-remote.",
+                kind: Kind::Address,
+                default: "\"127.0.0.1:8470\"",
+                example: "\"127.0.0.1:8470\"",
+            },
+            Key {
+                name: "nbd",
+                about: "Where NBD is served over TCP, usually port 10809. An address that others reach needs TLS or nbd_remote.",
+                kind: Kind::Address,
+                default: "nowhere",
+                example: "\"127.0.0.1:10809\"",
+            },
+            Key {
+                name: "nbd_socket",
+                about: "Where NBD is served on this machine: a Unix socket, relative to the data directory.",
+                kind: Kind::Path,
+                default: "nowhere",
+                example: "\"run/nbd\"",
+            },
+            Key {
+                name: "nbd_tls",
+                about: "Whether NBD clients over TCP encrypt.",
+                kind: Kind::OneOf(&["off", "optional", "required"]),
+                default: "required if there is a certificate, else off",
+                example: "\"required\"",
+            },
+            Key {
+                name: "nbd_tls_cert",
+                about: "The certificate of the NBD server and those between it and its authority, PEM.",
+                kind: Kind::Path,
+                default: "none",
+                example: "\"nbd.pem\"",
+            },
+            Key {
+                name: "nbd_tls_key",
+                about: "Its private key, PEM.",
+                kind: Kind::Path,
+                default: "none",
+                example: "\"nbd.key\"",
+            },
+            Key {
+                name: "nbd_tls_client_ca",
+                about: "Authorities, PEM: every TLS client must have a certificate of one of them.",
+                kind: Kind::Path,
+                default: "none",
+                example: "\"clients.pem\"",
+            },
+            Key {
+                name: "nbd_remote",
+                about: "NBD may be served without TLS at an address that others reach.",
+                kind: Kind::Bool,
+                default: "false",
+                example: "true",
+            },
+            Key {
+                name: "threads",
+                about: "Data threads.",
+                kind: Kind::Number(1, 256),
+                default: "one a core, at most 4",
+                example: "4",
+            },
+            Key {
+                name: "memory_limit",
+                about: "RAM for write buffer, read cache, metadata and commands in flight, all together.",
+                kind: Kind::Size(PoolOptions::LEAST_MEMORY_BYTES),
+                default: "a quarter of the machine's RAM, at most 4 GiB",
+                example: "\"2GiB\"",
+            },
+        ],
+    },
+    Section {
+        name: "space",
+        is_array: false,
+        about: "Thresholds of the pool's space, in percent of what host data may take. When one is reached an event \
+                tells, and hosts that see thin volumes get a unit attention. At 100 percent writes that need space fail.",
+        keys: &[
+            Key {
+                name: "notice_percent",
+                about: "From here on a notice is in order.",
+                kind: Kind::Number(1, 99),
+                default: "60, or warning_percent if that is less",
+                example: "60",
+            },
+            Key {
+                name: "warning_percent",
+                about: "From here on a warning is in order; not less than notice_percent.",
+                kind: Kind::Number(1, 99),
+                default: "80",
+                example: "80",
+            },
+        ],
+    },
+    Section {
+        name: "drive",
+        is_array: true,
+        about: "A drive of the pool. Their order does not matter.",
+        keys: &[Key {
+            name: "path",
+            about: "A file or block device; relative to the data directory.",
+            kind: Kind::Path,
+            default: "",
+            example: "\"/dev/disk/by-id/nvme-example\"",
+        }],
+    },
+];
+
+impl Kind {
+    /// What it may be, for people.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Text(longest) => format!("text of 1 to {longest} bytes"),
+            Self::TargetName => {
+                "an iSCSI name in lower case, such as \"iqn.2026-11.com.example:array1\"".to_owned()
+            }
+            Self::Uuid => "a UUID".to_owned(),
+            Self::Address => "an address and a port, such as \"127.0.0.1:3260\"".to_owned(),
+            Self::Path => "a path".to_owned(),
+            Self::Number(least, most) => format!("a whole number from {least} to {most}"),
+            Self::Size(least) => {
+                format!("a size of at least {}, such as \"2GiB\", or a number of bytes", size_text(least))
+            }
+            Self::OneOf(words) => {
+                words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ")
+            }
+            Self::Bool => "true or false".to_owned(),
+        }
+    }
+
+    /// Whether a value may be this.
+    pub(crate) fn admits(self, value: &DeValue<'_>) -> bool {
+        let text = value.as_str();
+        match self {
+            Self::Text(longest) => text.is_some_and(|text| (1..=longest).contains(&text.len())),
+            Self::TargetName => text.is_some_and(is_target_name),
+            Self::Uuid => text.is_some_and(|text| uuid::Uuid::try_parse(text).is_ok()),
+            Self::Address => text.is_some_and(|text| text.parse::<SocketAddr>().is_ok()),
+            Self::Path => text.is_some_and(|text| !text.is_empty()),
+            Self::Number(least, most) => number(value).is_some_and(|number| (least..=most).contains(&number)),
+            Self::OneOf(words) => text.is_some_and(|text| words.contains(&text)),
+            Self::Bool => value.is_bool(),
+            Self::Size(least) => {
+                let size = match text {
+                    Some(text) => parse_size(text).ok().map(|size| size.0),
+                    None => number(value),
+                };
+                size.is_some_and(|size| size >= least)
+            }
+        }
+    }
+}
+
+fn number(value: &DeValue<'_>) -> Option<u64> {
+    let integer = value.as_integer()?;
+    u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}

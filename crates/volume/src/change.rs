@@ -1,0 +1,177 @@
+//! Changes of a volume that exists: name, tags, size, and whether the pool keeps space for it.
+//!
+//! A volume grows in one transaction. It shrinks in three steps, so that a crash in between harms nothing: writers are
+//! fenced off the tail; one transaction gives the volume its new end and notes where the old one was; then the tail is
+//! emptied, and another transaction takes the note away. As long as the note is there the volume does not grow: what
+//! would come back were not zeroes. The tail is emptied in the background, and anew after a crash.
+
+use crate::{
+    BlockDevice, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
+    record::{VOLUME_OBJECT, VolumeRecord, key},
+    volumes::{check_size, refused},
+};
+use quoin_pool::{Pool, PoolError, Transaction};
+use std::sync::{Arc, atomic::Ordering};
+
+/// What shall be changed; what is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeChange {
+    /// Another name.
+    pub name: Option<String>,
+    /// Another size in bytes.
+    pub size_bytes: Option<u64>,
+    /// If it gets smaller: what lies beyond is lost. Without this a volume is shrunk only if nothing does.
+    pub force: bool,
+    /// Whether the pool keeps space for all of it.
+    pub thick: Option<bool>,
+    /// All its tags, in place of those it has.
+    pub tags: Option<Tags>,
+}
+
+impl Volumes {
+    /// The record a volume would have after a change, or why it cannot.
+    fn plan(&self, volume: &Volume, change: &VolumeChange) -> Result<VolumeRecord, VolumeError> {
+        let mut record = volume.record();
+        if let Some(name) = change.name.as_ref().filter(|name| **name != record.name) {
+            check_name(name)?;
+            if let Some(existing) = self.find(name) {
+                return Err(VolumeError::Exists {
+                    name: name.clone(),
+                    size_bytes: existing.size_bytes(),
+                    uuid: existing.uuid(),
+                });
+            }
+            record.name.clone_from(name);
+        }
+        if let Some(size_bytes) = change.size_bytes {
+            check_size(&volume.name(), size_bytes, record.block_bytes)?;
+            if size_bytes < record.size_bytes {
+                record.trim_end = record.trim_end.max(record.size_bytes);
+            }
+            record.size_bytes = size_bytes;
+        }
+        if let Some(tags) = &change.tags {
+            check_tags(tags)?;
+            record.tags.clone_from(tags);
+        }
+        record.thick = change.thick.unwrap_or(record.thick);
+        Ok(record)
+    }
+
+    /// Changes a volume; commits what is in `with` in the same transaction. After it has shrunk, [`Volumes::trim`] is to
+    /// be called.
+    pub async fn change(
+        &self,
+        name: &str,
+        change: VolumeChange,
+        with: Transaction,
+    ) -> Result<Arc<Volume>, VolumeError> {
+        let _turn = self.changes.lock().await;
+        let volume = self.get(name)?;
+        let before = volume.record();
+        let mut record = self.plan(&volume, &change)?;
+        let pool = self.pool()?;
+        let grows = record.size_bytes > before.size_bytes;
+        let shrinks = record.size_bytes < before.size_bytes;
+        let thickens = record.thick && !before.thick;
+        // Nobody empties the tail while it becomes a part of the volume again, or is looked at, or would be reserved.
+        let waits = grows || thickens || shrinks && !change.force;
+        let turn = if waits { Some(volume.trimming.lock().await) } else { None };
+        if waits && before.is_trimming() {
+            empty_tail(&pool, &before).await?;
+        }
+        if waits && !shrinks {
+            record.trim_end = 0;
+        }
+        if shrinks {
+            fence(&pool, &before, record.size_bytes, change.force).await?;
+        }
+        let mut tx = with.put(VOLUME_OBJECT, &key(record.id), record.encode());
+        if record.reserved_bytes() != before.reserved_bytes() {
+            tx = tx.reserve(record.id, record.reserved_bytes());
+        }
+        if let Err(error) = pool.commit(tx).await {
+            if shrinks {
+                drop(pool.end_volume(before.id, before.size_bytes));
+            }
+            return Err(refused(name, error));
+        }
+        if grows {
+            pool.end_volume(record.id, record.size_bytes)?;
+        }
+        if shrinks {
+            volume.shrinks.fetch_add(1, Ordering::Relaxed);
+        }
+        volume.update(&record);
+        drop(turn);
+        Ok(volume)
+    }
+
+    /// Empties what lay beyond the end of volumes that were shrunk. Returns early if the pool goes offline; then it is
+    /// to be called again when it is back.
+    pub async fn trim(&self) -> Result<(), VolumeError> {
+        for volume in self.list() {
+            while volume.is_trimming() && self.by_id(volume.id()).is_some() {
+                match self.trim_once(&volume).await {
+                    Ok(()) => {}
+                    // Deleted meanwhile.
+                    Err(VolumeError::Pool(PoolError::NoSuchVolume(_))) => break,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn trim_once(&self, volume: &Volume) -> Result<(), VolumeError> {
+        let pool = self.pool()?;
+        let shrinks = {
+            let _turn = volume.trimming.lock().await;
+            let shrinks = volume.shrinks.load(Ordering::Relaxed);
+            let record = volume.record();
+            if !record.is_trimming() {
+                return Ok(());
+            }
+            empty_tail(&pool, &record).await?;
+            shrinks
+        };
+        let _turn = self.changes.lock().await;
+        let mut record = volume.record();
+        // It may have been shrunk again meanwhile, or grown and emptied on the way.
+        if volume.shrinks.load(Ordering::Relaxed) != shrinks || !record.is_trimming() {
+            return Ok(());
+        }
+        record.trim_end = 0;
+        let tx = Transaction::new().put(VOLUME_OBJECT, &key(record.id), record.encode());
+        let tx = if record.thick { tx.reserve(record.id, record.reserved_bytes()) } else { tx };
+        if self.by_id(record.id).is_some() {
+            pool.commit(tx).await?;
+            volume.update(&record);
+        }
+        Ok(())
+    }
+}
+
+/// Keeps writers off what lies beyond the end a volume is to have. Refuses, unless by force, if anything does.
+async fn fence(pool: &Pool, before: &VolumeRecord, end: u64, force: bool) -> Result<(), VolumeError> {
+    let mapped = || VolumeError::TailMapped { name: before.name.clone(), size_bytes: end };
+    // First without a fence, so that hosts that use the tail do not notice.
+    if !force && pool.is_mapped_from(before.id, end).await? {
+        return Err(mapped());
+    }
+    pool.end_volume(before.id, end)?;
+    if force {
+        return Ok(());
+    }
+    let found = pool.is_mapped_from(before.id, end).await;
+    if !matches!(found, Ok(false)) {
+        pool.end_volume(before.id, before.size_bytes)?;
+    }
+    if found? { Err(mapped()) } else { Ok(()) }
+}
+
+/// Empties what lies beyond a volume's end, so that it counts as mapped no more.
+async fn empty_tail(pool: &Pool, record: &VolumeRecord) -> Result<(), VolumeError> {
+    pool.unmap_from(record.id, record.size_bytes).await?;
+    Ok(pool.drain().await?)
+}
