@@ -20,6 +20,10 @@ pub(crate) fn shares(limit: Option<&str>) -> Result<MemoryShares, Failure> {
         None => default_limit_bytes(),
     };
     let shares = MemoryShares::of_limit(limit_bytes);
+    // A huge page is zeroed whole when it is first touched, which holds up a data thread for milliseconds.
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::warn!(%error, "huge pages stay enabled; expect pauses of some milliseconds");
+    }
     quoin_world::limit_spare_bytes(shares.spare_bytes as usize);
     tracing::info!(
         limit = size_text(limit_bytes),

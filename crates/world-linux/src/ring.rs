@@ -1,8 +1,9 @@
 //! The io_uring of a thread.
 //!
 //! Operations are queued by [`submit`] and go to the kernel when the driver task has its turn, after all
-//! tasks that were ready before it: one system call for all of them. The driver sleeps in the runtime's
-//! epoll on the ring's own descriptor.
+//! tasks that were ready before it: one system call for all of them. A durable write goes at once, with all
+//! that is queued before it: others wait for it, and the drive can work while their tasks have their turns.
+//! The driver sleeps in the runtime's epoll on the ring's own descriptor.
 //!
 //! Invariants:
 //! 1. What an SQE points to (buffers, iovecs, the open file) is owned by the slot its user data names, from
@@ -222,10 +223,16 @@ impl Ring {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
+        let is_urgent = matches!(operation.kind, Kind::Write(_, true));
         self.slots[slot as usize] = Some(operation);
         self.backlog.push_back(slot);
         self.fill();
-        if let Some(driver) = self.driver.take() {
+        if is_urgent {
+            // Where this fails, the driver tries again and tells.
+            let _ = self.uring.submit();
+        }
+        let is_gone = self.backlog.is_empty() && self.uring.submission().is_empty();
+        if !is_gone && let Some(driver) = self.driver.take() {
             driver.wake();
         }
     }
