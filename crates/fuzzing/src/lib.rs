@@ -5,7 +5,7 @@
 //! inputs and a few thousand changed ones of each without it. Where checksums guard a structure the target
 //! makes them right again, so that what lies behind them is reached.
 //!
-//! Does not: look for races or for wrong histories (`quoin-sim` does).
+//! Does not: look for races (the models in `quoin-pool` do) or for wrong histories (`quoin-sim` does).
 
 mod catalog;
 mod chap;

@@ -23,7 +23,8 @@ use quoin_world::{
 use rustc_hash::FxBuildHasher;
 use std::{collections::VecDeque, hash::BuildHasher, sync::Arc};
 
-pub(crate) const SHARDS: usize = 256;
+/// Few for a model checker, which would spend its schedules on going through them.
+pub(crate) const SHARDS: usize = if cfg!(feature = "shuttle") { 4 } else { 256 };
 /// How often all shards are gone through for one batch of destage.
 const TAKE_ROUNDS: usize = 5;
 /// Writes are cut at multiples of this, and a shard holds whole regions of it.
@@ -369,3 +370,6 @@ impl Shard {
         keys.filter(|key| !self.blocks.get(key).is_some_and(|b| b.charged)).count() as u64
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,10 +51,23 @@ pub enum Bug {
     ForgetMoves = 22,
     /// The read cache keeps the content of block numbers that are freed and used again.
     StaleCache = 23,
+    /// A batch tells those who wait for it before it is hardened.
+    TellBeforeHardened = 24,
+    /// A write takes its sequence before it holds the buffer's shard.
+    SequenceBeforeShard = 25,
+    /// The tail is limited by a sequence that is read after the buffer was looked at.
+    TailReadLate = 26,
+    /// A read does not look again at what the buffer held when the map was read.
+    MapWithoutLook = 27,
+    /// Room in the journal is given to two who see the same room.
+    RoomTwice = 28,
+    /// A reader epoch begins where a reader of an epoch long past still is.
+    LapReaders = 29,
 }
 
 impl Bug {
-    /// All of them.
+    /// Those that the simulation finds. The others are wrong orders of steps of two threads, which only the models
+    /// under a model checker see.
     pub const ALL: [Bug; 23] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,

@@ -31,6 +31,8 @@ mod journal;
 mod layer;
 mod memory;
 mod meta;
+#[cfg(all(test, feature = "shuttle", feature = "planted-bugs"))]
+mod models;
 mod open;
 mod options;
 mod pool;

@@ -2,6 +2,7 @@
 
 use crate::{
     buffer::Buffer,
+    bugs::{Bug, planted},
     cache::ReadCache,
     committer::{Request, Requests},
     error::PoolError,
@@ -265,9 +266,11 @@ impl Pool {
 
     /// The lowest sequence that replay would need if a checkpoint were cut now.
     pub(crate) fn tail(&self) -> Sequence {
-        let next = self.journal.peek_sequence();
+        let is_late = planted(Bug::TailReadLate);
+        let next = if is_late { Sequence(u64::MAX) } else { self.journal.peek_sequence() };
         let pinned = Sequence(self.catalog_pin.load(Ordering::SeqCst));
-        self.buffer.tail(next).min(pinned)
+        let tail = self.buffer.tail(next).min(pinned);
+        if is_late { tail.min(self.journal.peek_sequence()) } else { tail }
     }
 
     /// Makes a checkpoint of what has been destaged so far.

@@ -205,6 +205,7 @@ impl Pool {
     ) -> Result<Arc<Batch>, Refusal> {
         let lane = self.journal.lane(&*self.world);
         lane.append(range.len as usize, slices.len(), |batch| {
+            let early = planted(Bug::SequenceBeforeShard).then(|| self.journal.take_sequence());
             let mut shard = self.buffer.shard(pieces[0].0);
             if layer.is_deleted() {
                 return Err(Refusal::Error(PoolError::NoSuchVolume(layer.volume)));
@@ -219,7 +220,7 @@ impl Pool {
                     return Err(Refusal::Error(PoolError::NoSpace));
                 }
             }
-            let sequence = self.journal.take_sequence();
+            let sequence = early.unwrap_or_else(|| self.journal.take_sequence());
             let inserted = pieces.iter().map(|(key, start, data)| Piece {
                 key: *key,
                 start: *start,

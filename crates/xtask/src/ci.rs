@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything a change has to pass.
 
 use crate::{
-    layers, sources,
+    layers, races, sources,
     step::{self, As, Outcome, cargo, cargo_doc, program, step, summary},
 };
 use anyhow::{Result, ensure};
@@ -33,6 +33,7 @@ const STEPS: &[Step] = &[
     ("docs", || cargo_doc(&["doc", "--workspace", "--no-deps", "--locked"])),
     ("build", || cargo(&["build", "--workspace", "--locked"])),
     ("tests", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])),
+    ("races", || races::run(&races::Options { seed: 1, times: 1 })),
     ("simulation", || program("debug", "quoin-sim", As::User, &["--seeds".to_owned(), SEEDS.to_string()])),
     ("simulation, little RAM", || {
         let args = ["--seeds", LITTLE_RAM_SEEDS, "--little-ram"].map(str::to_owned);

@@ -3,6 +3,7 @@
 mod ci;
 mod fuzz;
 mod layers;
+mod races;
 mod soak;
 mod sources;
 mod step;
@@ -26,7 +27,9 @@ enum Cli {
     Sources,
     /// Throw bytes at every parser with libFuzzer; what it finds is kept for the ordinary tests
     Fuzz(fuzz::Options),
-    /// Simulation, trials, hostile peers, fuzz replay with new seeds, until the time is up or one fails
+    /// Look for races: models of the engine under a model checker
+    Races(races::Options),
+    /// Simulation, races, trials, hostile peers, fuzz replay with new seeds, until the time is up or one fails
     Soak(soak::Options),
     /// Measure against a peer; arguments go to quoin-bench
     Bench {
@@ -45,6 +48,7 @@ fn main() -> Result<()> {
         Cli::Layers => layers::check(),
         Cli::Sources => sources::check(),
         Cli::Fuzz(options) => fuzz::run(&options),
+        Cli::Races(options) => races::run(&options),
         Cli::Soak(options) => soak::run(&options),
         Cli::Bench { args } => bench(args),
     }

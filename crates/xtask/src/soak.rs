@@ -2,6 +2,7 @@
 
 use crate::{
     ci::trial,
+    races,
     step::{As, Outcome, cargo, program, step, summary},
 };
 use anyhow::{Result, ensure};
@@ -40,11 +41,15 @@ enum Work {
     Program(&'static str, String),
     /// PostgreSQL on an array.
     Trial(String),
+    /// Models under a model checker.
+    Races(u64),
     /// Cargo.
     Cargo(&'static str),
 }
 
 const SIM_SEEDS: u64 = 400;
+/// Times as many schedules of the models as in CI.
+const RACE_TIMES: u64 = 10;
 
 const PARTS: &[Part] = &[
     Part { name: "simulation", every: 1, work: |seed| simulation(seed, "") },
@@ -68,6 +73,7 @@ const PARTS: &[Part] = &[
         work: |seed| fuzz(seed, " --target iscsi_session --seconds 120"),
     },
     Part { name: "fuzz replay", every: 1, work: |seed| fuzz(seed, " --seconds 240") },
+    Part { name: "races", every: 1, work: Work::Races },
     Part { name: "planted bugs", every: 8, work: |_| planted_bugs() },
 ];
 
@@ -98,6 +104,7 @@ impl Work {
         match self {
             Work::Program(program, args) => format!("cargo run --bin {program} -- {args}"),
             Work::Trial(args) => format!("cargo run --bin quoin-trial -- postgres {args}"),
+            Work::Races(seed) => format!("cargo xtask races --seed {seed} --times {RACE_TIMES}"),
             Work::Cargo(args) => format!("cargo {args}"),
         }
     }
@@ -107,6 +114,7 @@ impl Work {
         match self {
             Work::Program(name, args) => program("debug", name, As::User, &words(args)),
             Work::Trial(args) => trial(args),
+            Work::Races(seed) => races::run(&races::Options { seed: *seed, times: RACE_TIMES }),
             Work::Cargo(args) => crate::step::run(crate::step::cargo_command().args(words(args))),
         }
     }
@@ -168,6 +176,7 @@ mod tests {
             part("little memory").unwrap(),
             "cargo run --bin quoin-sim -- --first 2800 --seeds 400 --little-ram"
         );
+        assert_eq!(part("races").unwrap(), "cargo xtask races --seed 7 --times 10");
         assert!(part("power cuts").unwrap().contains("--seed 7 --power-cut mix"));
     }
 }
