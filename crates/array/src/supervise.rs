@@ -94,7 +94,7 @@ impl Array {
             }
             PoolState::Offline { reason } => {
                 let text = format!("offline: {reason}; it is opened again when its drives are back");
-                self.events.record(Severity::Error, self.pool_name(), text);
+                self.events.record(Severity::Critical, self.pool_name(), text);
                 if let Err(error) = self.close_pool(pool, &reason).await {
                     tracing::debug!(%error, "the pool that failed did not close cleanly");
                 }
@@ -105,7 +105,7 @@ impl Array {
     fn stay_offline(&self, before: &str, reason: String) {
         if before != reason {
             let text = format!("cannot be opened: {reason}; this is tried again every few seconds");
-            self.events.record(Severity::Error, self.pool_name(), text);
+            self.events.record(Severity::Critical, self.pool_name(), text);
             self.slot.clear(reason);
         }
         self.attempted.store(true, Ordering::Release);
@@ -150,6 +150,8 @@ impl Array {
             }
         }
         self.events.record(Severity::Info, self.pool_name(), "online");
+        // Before initiators are let in: what they see then does not change at once.
+        self.watch_space(&pool.stats());
         self.attempted.store(true, Ordering::Release);
         self.save_events(&pool).await;
         self.trim_volumes();

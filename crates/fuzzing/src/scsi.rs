@@ -61,7 +61,7 @@ fn one(unit: &Ram, modes: &mut Modes, cdb: &[u8; 16], data: &[u8], limit_bytes: 
     assert!(transfer.out_bytes <= most, "{command:?} asks for {} bytes", transfer.out_bytes);
     let data = &data[..data.len().min(transfer.out_bytes as usize)];
     if let Command::ModeSelect(request) = command
-        && let Ok(changed) = mode_select(&request, data, Geometry::of(unit), *modes)
+        && let Ok(changed) = mode_select(&request, data, Geometry::of(unit), None, *modes)
     {
         *modes = changed;
     }

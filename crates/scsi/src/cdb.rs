@@ -164,9 +164,13 @@ pub enum Command {
         extent: Extent,
         /// NDOB: no data is sent, the pattern is zeroes.
         no_data: bool,
+        /// ANCHOR: space is to be kept for what is unmapped.
+        anchor: bool,
     },
     /// UNMAP.
     Unmap {
+        /// ANCHOR: space is to be kept for what is unmapped.
+        anchor: bool,
         /// PARAMETER LIST LENGTH.
         parameter_bytes: u32,
     },
@@ -294,18 +298,22 @@ impl Command {
             0x2F | 0xAF | 0x8F => Command::Verify(cdb.unprotected()?, cdb.bytchk()?),
             0x34 | 0x90 => Command::PreFetch(cdb.extent()),
             0x35 | 0x91 => Command::SynchronizeCache(cdb.extent()),
-            // WRPROTECT; ANCHOR; PBDATA and LBDATA (obsolete).
-            0x41 | 0x93 if cdb.has(1, 0xF6) => return invalid,
+            // WRPROTECT; PBDATA and LBDATA (obsolete).
+            0x41 | 0x93 if cdb.has(1, 0xE6) => return invalid,
             0x37 => Command::ReadDefectData {
                 long: false,
                 format: cdb.0[2] & 0x1F,
                 allocation: cdb.u16(7).into(),
             },
             0xB7 => Command::ReadDefectData { long: true, format: cdb.0[1] & 0x1F, allocation: cdb.u32(6) },
-            0x41 => Command::WriteSame { extent: cdb.extent(), no_data: false },
-            0x93 => Command::WriteSame { extent: cdb.extent(), no_data: cdb.has(1, 1) },
-            0x42 if cdb.has(1, 1) => return invalid,
-            0x42 => Command::Unmap { parameter_bytes: cdb.u16(7).into() },
+            // ANCHOR without UNMAP.
+            0x41 | 0x93 if cdb.0[1] & 0x18 == 0x10 => return invalid,
+            0x41 | 0x93 => Command::WriteSame {
+                extent: cdb.extent(),
+                no_data: opcode == 0x93 && cdb.has(1, 1),
+                anchor: cdb.has(1, 0x10),
+            },
+            0x42 => Command::Unmap { anchor: cdb.has(1, 1), parameter_bytes: cdb.u16(7).into() },
             0x9E if cdb.0[1] & 0x1F == 0x10 => Command::ReadCapacity16 { allocation: cdb.u32(10) },
             0x9E if cdb.0[1] & 0x1F == 0x12 => {
                 Command::GetLbaStatus { lba: cdb.u64(2), allocation: cdb.u32(10) }

@@ -9,16 +9,18 @@ use crate::{
     sense::{Sense, Status},
 };
 use quoin_base::{ByteRange, MIB};
-use quoin_volume::{BlockDevice, DeviceError};
+use quoin_volume::{BlockDevice, DeviceError, Provisioning, Thresholds};
 use quoin_world::Slice;
 
-/// A unit's size and logical block, as they are at this moment.
+/// A unit's size, logical block and provisioning, as they are at this moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Size in bytes.
     pub size_bytes: u64,
     /// Logical block, 512 or 4096 bytes.
     pub block_bytes: u32,
+    /// What of its space is kept for it.
+    pub provisioning: Provisioning,
 }
 
 /// What a target knows of a unit besides its device.
@@ -107,7 +109,8 @@ impl Reply {
 impl Geometry {
     /// A device's geometry now.
     pub fn of(device: &impl BlockDevice) -> Self {
-        Self { size_bytes: device.size_bytes(), block_bytes: device.block_bytes() }
+        let (size_bytes, block_bytes) = (device.size_bytes(), device.block_bytes());
+        Self { size_bytes, block_bytes, provisioning: device.provisioning() }
     }
 
     /// Size in logical blocks.
@@ -157,16 +160,22 @@ impl Command {
                 geometry.range(extent)?;
                 Transfer::default()
             }
-            Command::WriteSame { extent, no_data } => {
+            // SBC-3 §4.7.3: a thin unit without anchored blocks refuses to make one.
+            Command::WriteSame { anchor: true, .. } | Command::Unmap { anchor: true, .. }
+                if geometry.provisioning == Provisioning::Thin =>
+            {
+                return Err(Sense::INVALID_FIELD_IN_CDB);
+            }
+            Command::WriteSame { extent, no_data, .. } => {
                 if geometry.range_within(extent, limits::WRITE_SAME_BYTES)?.is_empty() {
                     return Err(Sense::INVALID_FIELD_IN_CDB);
                 }
                 Transfer { is_exact: true, ..data_out(if no_data { 0 } else { block }) }
             }
-            Command::Unmap { parameter_bytes } if parameter_bytes > limits::PARAMETER_BYTES => {
+            Command::Unmap { parameter_bytes, .. } if parameter_bytes > limits::PARAMETER_BYTES => {
                 return Err(Sense::PARAMETER_LIST_LENGTH_ERROR);
             }
-            Command::Unmap { parameter_bytes } => data_out(parameter_bytes.into()),
+            Command::Unmap { parameter_bytes, .. } => data_out(parameter_bytes.into()),
             Command::ModeSelect(request) => data_out(request.parameter_bytes.into()),
             Command::TestUnitReady | Command::StartStopUnit | Command::SendDiagnostic => Transfer::default(),
             Command::ReadCapacity10 => data_in(8),
@@ -219,10 +228,10 @@ pub async fn execute<D: BlockDevice>(
             write_and_verify(device, geometry, extent, against, data).await
         }
         Command::Verify(extent, against) => verify(device, geometry, extent, against, &data).await,
-        Command::WriteSame { extent, no_data } => {
+        Command::WriteSame { extent, no_data, .. } => {
             provision::write_same(device, geometry, extent, no_data, &data).await
         }
-        Command::Unmap { parameter_bytes } => {
+        Command::Unmap { parameter_bytes, .. } => {
             provision::unmap(device, geometry, parameter_bytes, &data).await
         }
         Command::RequestSense { descriptor, allocation } => {
@@ -231,8 +240,11 @@ pub async fn execute<D: BlockDevice>(
         Command::ReportLuns { allocation, .. } => {
             Ok(Reply::parameters(inquiry::report_luns([[0; 8]].into_iter()), allocation))
         }
-        Command::Inquiry { page, allocation } => inquiry::inquiry(page, device.uuid(), geometry, unit.port)
-            .map(|data| Reply::parameters(data, allocation)),
+        Command::Inquiry { page, allocation } => {
+            let has_thresholds = device.thresholds().is_some();
+            inquiry::inquiry(page, device.uuid(), geometry, has_thresholds, unit.port)
+                .map(|data| Reply::parameters(data, allocation))
+        }
         Command::ReadDefectData { long, format, allocation } => {
             Ok(Reply::parameters(inquiry::no_defects(long, format), allocation))
         }
@@ -250,7 +262,9 @@ pub async fn execute<D: BlockDevice>(
             log::sense(&request).map(|data| Reply::parameters(data, request.allocation))
         }
         Command::ModeSense(request) => {
-            mode::sense(&request, geometry, &unit).map(|data| Reply::parameters(data, request.allocation))
+            let thresholds = device.thresholds().map(Thresholds::bytes);
+            mode::sense(&request, geometry, thresholds.as_deref(), &unit)
+                .map(|data| Reply::parameters(data, request.allocation))
         }
         Command::ReportOpcodes(request) => {
             opcodes::report(&request).map(|data| Reply::parameters(data, request.allocation))

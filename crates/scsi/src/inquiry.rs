@@ -1,6 +1,7 @@
 //! INQUIRY, vital product data, READ CAPACITY and REPORT LUNS data.
 
 use crate::{execute::Geometry, limits, sense::Sense};
+use quoin_volume::Provisioning;
 use uuid::Uuid;
 
 const VENDOR: &[u8; 8] = b"QUOIN   ";
@@ -48,6 +49,7 @@ pub(crate) fn inquiry(
     page: Option<u8>,
     uuid: Uuid,
     geometry: Geometry,
+    has_thresholds: bool,
     port: &Port,
 ) -> Result<Vec<u8>, Sense> {
     let Some(page) = page else { return Ok(standard(0)) };
@@ -62,12 +64,27 @@ pub(crate) fn inquiry(
             body[1] = 1; // non-rotating
             body
         }
-        // No threshold; LBPU, LBPWS, LBPWS10, LBPRZ = 001b; thin provisioned.
-        0xB2 => vec![0, 0x80 | 0x40 | 0x20 | 0x04, 2, 0],
+        0xB2 => provisioning(geometry, has_thresholds),
         _ => return Err(Sense::INVALID_FIELD_IN_CDB),
     };
     let [high, low] = (body.len() as u16).to_be_bytes();
     Ok([vec![0, page, high, low], body].concat())
+}
+
+/// Logical block provisioning (SBC-3 §6.5.5): UNMAP and both WRITE SAME unmap, what is unmapped reads as zeroes.
+fn provisioning(geometry: Geometry, has_thresholds: bool) -> Vec<u8> {
+    const LBPU: u8 = 0x80;
+    const LBPWS: u8 = 0x40;
+    const LBPWS10: u8 = 0x20;
+    const LBPRZ: u8 = 0x04;
+    const ANC_SUP: u8 = 0x02;
+    let unmaps = LBPU | LBPWS | LBPWS10 | LBPRZ;
+    let (flags, kind) = match geometry.provisioning {
+        Provisioning::Resource => (unmaps | ANC_SUP, 1),
+        Provisioning::Thin => (unmaps, 2),
+    };
+    let set_blocks = limits::THRESHOLD_SET_BYTES / u64::from(geometry.block_bytes);
+    vec![if has_thresholds { set_blocks.ilog2() as u8 } else { 0 }, flags, kind, 0]
 }
 
 /// Code sets of a designator.

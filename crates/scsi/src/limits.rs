@@ -14,5 +14,7 @@ pub const UNMAP_BYTES: u64 = 512 * MIB;
 pub const UNMAP_DESCRIPTORS: u32 = 256;
 /// Most bytes one WRITE SAME covers (MAXIMUM WRITE SAME LENGTH).
 pub const WRITE_SAME_BYTES: u64 = 32 * MIB;
+/// The set in which thresholds of used space are counted.
+pub const THRESHOLD_SET_BYTES: u64 = MIB;
 /// Longest parameter list taken with any command other than those that move blocks.
 pub const PARAMETER_BYTES: u32 = 8 + 16 * UNMAP_DESCRIPTORS;

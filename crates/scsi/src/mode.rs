@@ -6,6 +6,7 @@
 use crate::{
     cdb::{ModeSelect, ModeSense},
     execute::{Geometry, Unit},
+    limits,
     sense::Sense,
 };
 
@@ -22,38 +23,65 @@ pub struct Modes {
 struct Page {
     code: u8,
     subpage: u8,
-    default: &'static [u8],
+    default: Vec<u8>,
     changeable: &'static [u8],
 }
 
-const fn fixed(code: u8, subpage: u8, default: &'static [u8]) -> Page {
+fn fixed(code: u8, subpage: u8, default: Vec<u8>) -> Page {
     Page { code, subpage, default, changeable: &[] }
 }
 
 const D_SENSE: u8 = 0x04;
 const SWP: u8 = 0x08;
+const RECOVERY: u8 = 0x01;
+const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0A;
+const EXCEPTIONS: u8 = 0x1C;
+const PROVISIONING: u8 = 0x02;
 const ALL: u8 = 0x3F;
 const ALL_SUBPAGES: u8 = 0xFF;
 
-const PAGES: &[Page] = &[
-    // Read-write error recovery: damaged blocks are placed anew when they are written (AWRE, ARRE).
-    fixed(0x01, 0, &[0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
-    // Caching: write cache disabled, read cache enabled.
-    fixed(0x08, 0, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
-    // Control: a task set for each initiator (TST), no log parameters saved (GLTSD), unrestricted reordering of
-    // simple tasks.
-    Page {
-        code: CONTROL,
-        subpage: 0,
-        default: &[0x22, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0],
-        changeable: &[D_SENSE, 0, SWP],
-    },
-    // Control extension: sense data of up to 20 bytes.
-    fixed(CONTROL, 1, &[0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
-    // Informational exceptions: none are reported (DEXCPT); events tell of what happens.
-    fixed(0x1C, 0, &[0x08, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
-];
+/// The pages of a unit, with the thresholds of used space of which it tells hosts, in bytes.
+fn pages(geometry: Geometry, thresholds: Option<&[u64]>) -> Vec<Page> {
+    // Damaged blocks are placed anew when they are written (AWRE, ARRE); thresholds are told of (LBPERE).
+    let lbpere = if thresholds.is_some() { 0x80 } else { 0 };
+    let mut pages = vec![
+        fixed(RECOVERY, 0, vec![0xC0, 0, 0, 0, 0, lbpere, 0, 0, 0, 0]),
+        // Write cache disabled, read cache enabled.
+        fixed(CACHING, 0, vec![0; 18]),
+        // A task set for each initiator (TST), no log parameters saved (GLTSD), unrestricted reordering of simple tasks.
+        Page {
+            code: CONTROL,
+            subpage: 0,
+            default: vec![0x22, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0],
+            changeable: &[D_SENSE, 0, SWP],
+        },
+        // Control extension: sense data of up to 20 bytes.
+        fixed(CONTROL, 1, [&[0, 0, 20][..], &[0; 25]].concat()),
+        // Informational exceptions: none are reported (DEXCPT); events tell of what happens.
+        fixed(EXCEPTIONS, 0, vec![0x08, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+    ];
+    if let Some(thresholds) = thresholds {
+        pages.push(fixed(EXCEPTIONS, PROVISIONING, provisioning(geometry, thresholds)));
+    }
+    pages
+}
+
+/// The logical block provisioning page (SBC-3 §6.4.7): told of to all (SITUA = 0), soft thresholds of used mapping
+/// resources, armed increasing.
+fn provisioning(geometry: Geometry, thresholds: &[u64]) -> Vec<u8> {
+    const ENABLED: u8 = 0x80;
+    const ARMED_INCREASING: u8 = 0x01;
+    const USED_RESOURCES: u8 = 0x02;
+    let set_bytes = limits::THRESHOLD_SET_BYTES.next_multiple_of(u64::from(geometry.block_bytes));
+    let mut page = vec![0; 12];
+    for bytes in thresholds {
+        let sets = u32::try_from(bytes / set_bytes).unwrap_or(u32::MAX);
+        page.extend([ENABLED | ARMED_INCREASING, USED_RESOURCES, 0, 0]);
+        page.extend(sets.to_be_bytes());
+    }
+    page
+}
 /// DPOFUA: the bits are accepted.
 const DPOFUA: u8 = 0x10;
 /// WP: writes are refused.
@@ -75,7 +103,7 @@ impl Page {
     }
 
     fn current(&self, modes: Modes) -> Vec<u8> {
-        let mut bytes = self.default.to_vec();
+        let mut bytes = self.default.clone();
         if (self.code, self.subpage) == (CONTROL, 0) {
             bytes[0] |= if modes.descriptor_sense { D_SENSE } else { 0 };
             bytes[2] |= if modes.write_protect { SWP } else { 0 };
@@ -96,7 +124,12 @@ fn block_descriptor(geometry: Geometry, long: bool) -> Vec<u8> {
     }
 }
 
-pub(crate) fn sense(request: &ModeSense, geometry: Geometry, unit: &Unit<'_>) -> Result<Vec<u8>, Sense> {
+pub(crate) fn sense(
+    request: &ModeSense,
+    geometry: Geometry,
+    thresholds: Option<&[u64]>,
+    unit: &Unit<'_>,
+) -> Result<Vec<u8>, Sense> {
     if request.page_control == 3 {
         return Err(Sense::SAVING_NOT_SUPPORTED);
     }
@@ -104,17 +137,17 @@ pub(crate) fn sense(request: &ModeSense, geometry: Geometry, unit: &Unit<'_>) ->
         (request.page == ALL || page.code == request.page)
             && (request.subpage == ALL_SUBPAGES || page.subpage == request.subpage)
     };
-    let mut pages = Vec::new();
-    for page in PAGES.iter().filter(wanted) {
-        pages.extend(page.header());
+    let mut shown = Vec::new();
+    for page in pages(geometry, thresholds).iter().filter(wanted) {
+        shown.extend(page.header());
         match request.page_control {
-            0 => pages.extend(page.current(unit.modes)),
-            1 => pages.extend((0..page.default.len()).map(|at| page.mask(at))),
-            _ => pages.extend(page.default),
+            0 => shown.extend(page.current(unit.modes)),
+            1 => shown.extend((0..page.default.len()).map(|at| page.mask(at))),
+            _ => shown.extend(&page.default),
         }
     }
     // All pages have subpages 0 and FFh only.
-    if pages.is_empty() || request.page == ALL && !matches!(request.subpage, 0 | ALL_SUBPAGES) {
+    if shown.is_empty() || request.page == ALL && !matches!(request.subpage, 0 | ALL_SUBPAGES) {
         return Err(Sense::INVALID_FIELD_IN_CDB);
     }
     let descriptor = match request.no_block_descriptor {
@@ -124,18 +157,18 @@ pub(crate) fn sense(request: &ModeSense, geometry: Geometry, unit: &Unit<'_>) ->
     let protected = unit.read_only || unit.modes.write_protect;
     let specific = DPOFUA | if protected { WP } else { 0 };
     let header = if request.long {
-        let len = (6 + descriptor.len() + pages.len()) as u16;
+        let len = (6 + descriptor.len() + shown.len()) as u16;
         let [high, low] = len.to_be_bytes();
         let long = u8::from(request.long_block_descriptor && !request.no_block_descriptor);
         vec![high, low, 0, specific, long, 0, 0, descriptor.len() as u8]
     } else {
-        let len = (3 + descriptor.len() + pages.len()) as u8;
+        let len = (3 + descriptor.len() + shown.len()) as u8;
         vec![len, 0, specific, descriptor.len() as u8]
     };
-    Ok([header, descriptor, pages].concat())
+    Ok([header, descriptor, shown].concat())
 }
 
-/// What a unit's modes become by MODE SELECT with this parameter list.
+/// What a unit's modes become by MODE SELECT with this parameter list; `thresholds` as its device has them, in bytes.
 ///
 /// # Errors
 /// The list is cut short, names another page or length, or changes what may not be changed; nothing is changed.
@@ -143,6 +176,7 @@ pub fn mode_select(
     request: &ModeSelect,
     list: &[u8],
     geometry: Geometry,
+    thresholds: Option<&[u64]>,
     modes: Modes,
 ) -> Result<Modes, Sense> {
     const SHORT: Sense = Sense::PARAMETER_LIST_LENGTH_ERROR;
@@ -170,10 +204,11 @@ pub fn mode_select(
             return Err(INVALID);
         }
     }
+    let pages = pages(geometry, thresholds);
     let mut selected = modes;
     while let [first, second, ..] = *rest {
         let subpage = if first & SPF != 0 { second } else { 0 };
-        let page = PAGES.iter().find(|page| (page.code, page.subpage) == (first & 0x3F, subpage));
+        let page = pages.iter().find(|page| (page.code, page.subpage) == (first & 0x3F, subpage));
         let page = page.filter(|page| (first & SPF != 0) == (page.subpage != 0)).ok_or(INVALID)?;
         let header = page.header();
         let (given, after) = rest.split_at_checked(header.len() + page.default.len()).ok_or(SHORT)?;

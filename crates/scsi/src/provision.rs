@@ -1,4 +1,4 @@
-//! Thin provisioning (SBC-3 §4.7): WRITE SAME, UNMAP and GET LBA STATUS.
+//! Logical block provisioning (SBC-3 §4.7): WRITE SAME, UNMAP and GET LBA STATUS.
 
 use crate::{
     cdb::Extent,
@@ -7,7 +7,7 @@ use crate::{
     sense::Sense,
 };
 use quoin_base::{ByteRange, MIB};
-use quoin_volume::BlockDevice;
+use quoin_volume::{BlockDevice, Provisioning};
 use quoin_world::{Buf, Slice};
 
 /// Most descriptors in one answer to GET LBA STATUS; further ones are asked for from the last one's end.
@@ -84,7 +84,7 @@ pub(crate) async fn unmap<D: BlockDevice>(
     Ok(Reply { wanted_bytes: parameter_bytes.into(), ..Reply::good() })
 }
 
-/// GET LBA STATUS data (SBC-3 §5.4): what is mapped and what is deallocated from `lba` on, as far as it fits.
+/// GET LBA STATUS data (SBC-3 §5.4): what is mapped and what is not from `lba` on, as far as it fits.
 pub(crate) async fn lba_status<D: BlockDevice>(
     device: &D,
     geometry: Geometry,
@@ -93,6 +93,11 @@ pub(crate) async fn lba_status<D: BlockDevice>(
 ) -> Result<Reply, Sense> {
     const MAPPED: u8 = 0;
     const DEALLOCATED: u8 = 1;
+    const ANCHORED: u8 = 2;
+    let unmapped = match geometry.provisioning {
+        Provisioning::Thin => DEALLOCATED,
+        Provisioning::Resource => ANCHORED,
+    };
     if lba >= geometry.blocks() {
         return Err(Sense::LBA_OUT_OF_RANGE);
     }
@@ -107,7 +112,7 @@ pub(crate) async fn lba_status<D: BlockDevice>(
             let blocks = u32::try_from(piece.len / block).unwrap_or(u32::MAX);
             descriptors.extend_from_slice(&(piece.offset / block).to_be_bytes());
             descriptors.extend_from_slice(&blocks.to_be_bytes());
-            let status = if extent.mapped { MAPPED } else { DEALLOCATED };
+            let status = if extent.mapped { MAPPED } else { unmapped };
             descriptors.extend_from_slice(&[status, 0, 0, 0]);
         }
     }

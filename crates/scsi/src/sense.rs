@@ -73,6 +73,8 @@ senses! {
     DEVICE_RESET_OCCURRED = UnitAttention, 0x29, 0x03;
     MODE_PARAMETERS_CHANGED = UnitAttention, 0x2A, 0x01;
     CAPACITY_CHANGED = UnitAttention, 0x2A, 0x09;
+    THIN_PROVISIONING_SOFT_THRESHOLD_REACHED = UnitAttention, 0x38, 0x07;
+    INQUIRY_DATA_CHANGED = UnitAttention, 0x3F, 0x03;
     REPORTED_LUNS_CHANGED = UnitAttention, 0x3F, 0x0E;
     WRITE_PROTECTED = DataProtect, 0x27, 0x00;
     SOFTWARE_WRITE_PROTECTED = DataProtect, 0x27, 0x02;

@@ -5,7 +5,7 @@ use crate::{
 };
 use proptest::prelude::*;
 use quoin_base::{ByteRange, Extent};
-use quoin_volume::{BlockDevice, DeviceError};
+use quoin_volume::{BlockDevice, DeviceError, Provisioning, Thresholds};
 use quoin_world::Slice;
 use std::{
     pin::pin,
@@ -21,12 +21,15 @@ struct Ram {
     bytes: Mutex<Vec<u8>>,
     unmapped: Mutex<Vec<ByteRange>>,
     failure: Option<DeviceError>,
+    provisioning: Provisioning,
+    thresholds: Option<Thresholds>,
 }
 
 impl Ram {
     fn new(block_bytes: u32) -> Ram {
         let bytes = Mutex::new(vec![0xEE; BLOCKS * block_bytes as usize]);
-        Ram { block_bytes, bytes, unmapped: Mutex::default(), failure: None }
+        let provisioning = Provisioning::Thin;
+        Ram { block_bytes, bytes, unmapped: Mutex::default(), failure: None, provisioning, thresholds: None }
     }
 
     fn part<T>(&self, range: ByteRange, use_it: impl FnOnce(&mut [u8]) -> T) -> Result<T, DeviceError> {
@@ -50,6 +53,12 @@ impl BlockDevice for Ram {
     }
     fn block_bytes(&self) -> u32 {
         self.block_bytes
+    }
+    fn provisioning(&self) -> Provisioning {
+        self.provisioning
+    }
+    fn thresholds(&self) -> Option<&Thresholds> {
+        self.thresholds.as_ref()
     }
     async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
         self.part(range, |bytes| vec![Slice::copy_of(bytes)])
@@ -253,6 +262,65 @@ fn capacity_and_mode_pages() {
     assert_eq!(run(&device, &[0x1A, 0, 0x02, 0, 255, 0], &[], 255).sense, Some(Sense::INVALID_FIELD_IN_CDB));
 }
 
+#[test]
+fn thresholds_of_space_are_shown_where_the_standard_has_them() {
+    for (block, exponent) in [(512, 11), (4096, 8)] {
+        let thresholds = Thresholds::default();
+        thresholds.set(vec![600 << 20, 800 << 20, 1000 << 20]);
+        let device = Ram { thresholds: Some(thresholds), ..Ram::new(block) };
+        let vpd = data_of(&run(&device, &[0x12, 1, 0xB2, 1, 0, 0], &[], 256));
+        assert_eq!(vpd, [0, 0xB2, 0, 4, exponent, 0xE4, 2, 0]);
+        let sense = |pc: u8, page: u8, subpage: u8| {
+            data_of(&run(&device, &[0x1A, 8, pc << 6 | page, subpage, 255, 0], &[], 255))
+        };
+        let page = sense(0, 0x1C, 2);
+        assert_eq!(page[4..8], [0x5C, 2, 0, 12 + 3 * 8]);
+        assert_eq!(page[8..20], [0; 12], "the attention is for all");
+        for (descriptor, sets) in page[20..].chunks(8).zip([600u32, 800, 1000]) {
+            assert_eq!(descriptor[..4], [0x81, 2, 0, 0]);
+            assert_eq!(descriptor[4..], sets.to_be_bytes());
+        }
+        assert_eq!(sense(1, 0x1C, 2)[8..], [0; 36], "nothing of it may be changed");
+        assert_eq!(sense(0, 1, 0)[4..14], [1, 10, 0xC0, 0, 0, 0, 0, 0x80, 0, 0], "LBPERE");
+        // Selecting what is there already changes nothing.
+        let request = ModeSelect { long: false, parameter_bytes: page.len() as u32 };
+        let list = [&[0, 0, 0, 0], &page[4..]].concat();
+        let bytes = device.thresholds.as_ref().map(Thresholds::bytes);
+        let select = |list: &[u8], thresholds: Option<&[u64]>| {
+            mode_select(&request, list, Geometry::of(&device), thresholds, Modes::default())
+        };
+        assert_eq!(select(&list, bytes.as_deref()), Ok(Modes::default()));
+        assert_eq!(select(&list, None), Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST));
+    }
+    let none = run(&Ram::new(512), &[0x1A, 8, 0x1C, 2, 255, 0], &[], 255);
+    assert_eq!(none.sense, Some(Sense::INVALID_FIELD_IN_CDB));
+}
+
+#[test]
+fn a_unit_whose_space_is_kept_says_so() {
+    let thick = Ram { provisioning: Provisioning::Resource, ..Ram::new(512) };
+    let vpd = data_of(&run(&thick, &[0x12, 1, 0xB2, 1, 0, 0], &[], 256));
+    assert_eq!(vpd, [0, 0xB2, 0, 4, 0, 0xE6, 1, 0]);
+    // ANCHOR is what such a unit does anyhow, and what a thin one cannot.
+    let unmap = |device: &Ram| {
+        let list =
+            [&[0, 22, 0, 16, 0, 0, 0, 0][..], &4u64.to_be_bytes(), &2u32.to_be_bytes(), &[0; 4]].concat();
+        run(device, &[0x42, 1, 0, 0, 0, 0, 0, 0, 24, 0], &list, 0).sense
+    };
+    let write_same = |device: &Ram, flags: u8| run(device, &cdb16(0x93, flags, 8, 1), &[0; 512], 0).sense;
+    assert_eq!((unmap(&thick), write_same(&thick, 0x18)), (None, None));
+    assert_eq!(write_same(&thick, 0x10), Some(Sense::INVALID_FIELD_IN_CDB), "ANCHOR without UNMAP");
+    let thin = Ram::new(512);
+    let refused = Some(Sense::INVALID_FIELD_IN_CDB);
+    assert_eq!((unmap(&thin), write_same(&thin, 0x18)), (refused, refused));
+    assert!(thin.unmapped.lock().unwrap().is_empty());
+    run(&thin, &cdb16(0x93, 0x08, 4, 2), &[0; 512], 0);
+    for (device, unmapped) in [(&thick, 2), (&thin, 1)] {
+        let status = data_of(&run(device, &cdb16(0x9E, 0x12, 4, 24), &[], 24));
+        assert_eq!((&status[8..20], status[20]), (&[0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 2][..], unmapped));
+    }
+}
+
 const DESCRIPTOR_SENSE: Modes = Modes { descriptor_sense: true, write_protect: false };
 const WRITE_PROTECT: Modes = Modes { descriptor_sense: false, write_protect: true };
 
@@ -292,10 +360,10 @@ fn mode_pages_are_selected_by_page_and_subpage() {
 
 #[test]
 fn mode_select_changes_what_may_be_changed_and_nothing_else() {
-    let geometry = Geometry { size_bytes: 64 * 512, block_bytes: 512 };
+    let geometry = Geometry { size_bytes: 64 * 512, block_bytes: 512, provisioning: Provisioning::Thin };
     let select = |list: &[u8]| {
         let request = ModeSelect { long: false, parameter_bytes: list.len() as u32 };
-        mode_select(&request, list, geometry, Modes::default())
+        mode_select(&request, list, geometry, None, Modes::default())
     };
     let control = [0x0A, 10, 0x26, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0];
     let with = |page: &[u8]| [&[0, 0, 0, 0][..], page].concat();
@@ -323,7 +391,7 @@ fn mode_select_changes_what_may_be_changed_and_nothing_else() {
     assert_eq!(select(&[0, 0, 0]), Err(Sense::PARAMETER_LIST_LENGTH_ERROR));
     let list = [vec![0; 8], vec![0x4A, 1, 0, 28, 0, 0, 20], vec![0; 25], control.to_vec()].concat();
     let long = ModeSelect { long: true, parameter_bytes: list.len() as u32 };
-    assert_eq!(mode_select(&long, &list, geometry, WRITE_PROTECT), Ok(DESCRIPTOR_SENSE));
+    assert_eq!(mode_select(&long, &list, geometry, None, WRITE_PROTECT), Ok(DESCRIPTOR_SENSE));
     let device = Ram::new(512);
     assert_eq!(run(&device, &[0x15, 0x11, 0, 0, 16, 0], &[], 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));
     assert_eq!(run(&device, &[0x15, 0, 0, 0, 16, 0], &[], 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));

@@ -6,7 +6,7 @@ use quoin_scsi::{
     Command, Geometry, ModeSelect, Reply, Sense, Status, Transfer, execute, mode_select, no_unit_inquiry,
     report_luns,
 };
-use quoin_volume::{BlockDevice, Operation};
+use quoin_volume::{BlockDevice, Operation, Provisioning, Thresholds};
 use quoin_world::{Event, OneShot, OneShotSender, Slice};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -120,14 +120,33 @@ impl Shared {
 
 struct Unit<D> {
     shown: Shown<D>,
-    size_bytes: u64,
+    seen: Seen,
     attentions: VecDeque<Sense>,
+}
+
+/// What a host knows of a device, or will once it has heard its unit attentions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    size_bytes: u64,
+    provisioning: Provisioning,
+    /// Of the thresholds of space: how often they were changed, and how often one was reached.
+    thresholds: Option<(u64, u64)>,
+}
+
+impl Seen {
+    fn of(device: &impl BlockDevice) -> Self {
+        Self {
+            size_bytes: device.size_bytes(),
+            provisioning: device.provisioning(),
+            thresholds: device.thresholds().map(|thresholds| (thresholds.changes(), thresholds.reached())),
+        }
+    }
 }
 
 impl<D: BlockDevice> Unit<D> {
     fn new(shown: Shown<D>) -> Self {
-        let size_bytes = shown.device.size_bytes();
-        Self { shown, size_bytes, attentions: VecDeque::from([Sense::POWER_ON_OCCURRED]) }
+        let seen = Seen::of(&*shown.device);
+        Self { shown, seen, attentions: VecDeque::from([Sense::POWER_ON_OCCURRED]) }
     }
 
     fn uuid(&self) -> Uuid {
@@ -138,6 +157,34 @@ impl<D: BlockDevice> Unit<D> {
     fn refuse(&self, sense: Sense) -> Admission<D> {
         let descriptor_sense = self.shown.modes.get().descriptor_sense;
         Admission::Done(Reply { descriptor_sense, ..Reply::check(sense) })
+    }
+
+    /// Establishes unit attentions for what has changed of the device.
+    fn look(&mut self) {
+        let now = Seen::of(&*self.shown.device);
+        if now == self.seen {
+            return;
+        }
+        let before = std::mem::replace(&mut self.seen, now);
+        if before.size_bytes != now.size_bytes {
+            self.attend(Sense::CAPACITY_CHANGED);
+        }
+        if before.provisioning != now.provisioning {
+            self.attend(Sense::INQUIRY_DATA_CHANGED);
+        }
+        match (before.thresholds, now.thresholds) {
+            (Some((changes, reached)), Some(now)) => {
+                if changes != now.0 {
+                    self.attend(Sense::MODE_PARAMETERS_CHANGED);
+                }
+                if reached != now.1 {
+                    self.attend(Sense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED);
+                }
+            }
+            (None, None) => {}
+            // The page that names them came or went.
+            _ => self.attend(Sense::MODE_PARAMETERS_CHANGED),
+        }
     }
 
     fn attend(&mut self, sense: Sense) {
@@ -202,7 +249,9 @@ impl<D: BlockDevice> Request<D> {
             return Reply::check(Sense::PARAMETER_LIST_LENGTH_ERROR);
         }
         let geometry = Geometry::of(&*self.unit.device);
-        match self.unit.modes.change(|modes| mode_select(request, &list, geometry, modes)) {
+        let thresholds = self.unit.device.thresholds().map(Thresholds::bytes);
+        let thresholds = thresholds.as_deref();
+        match self.unit.modes.change(|modes| mode_select(request, &list, geometry, thresholds, modes)) {
             Ok(changed) => {
                 if changed {
                     let unit = self.unit.device.uuid();
@@ -304,10 +353,7 @@ impl<D: BlockDevice> Nexus<D> {
             return without_unit(command?).map(Admission::Done);
         };
         let geometry = Geometry::of(&*unit.shown.device);
-        if geometry.size_bytes != unit.size_bytes {
-            unit.size_bytes = geometry.size_bytes;
-            unit.attend(Sense::CAPACITY_CHANGED);
-        }
+        unit.look();
         match command {
             Ok(Command::Inquiry { .. }) => {}
             Ok(Command::RequestSense { descriptor, allocation }) => {

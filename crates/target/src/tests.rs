@@ -6,13 +6,13 @@ use crate::{
 use proptest::prelude::*;
 use quoin_base::{ByteRange, Extent};
 use quoin_scsi::{Reply, Sense, Status};
-use quoin_volume::{BlockDevice, DeviceError, Instruments};
+use quoin_volume::{BlockDevice, DeviceError, Instruments, Provisioning, Thresholds};
 use quoin_world::Slice;
 use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
     time::Duration,
@@ -23,11 +23,19 @@ struct Zeroes {
     number: u128,
     size_bytes: AtomicU64,
     instruments: Instruments,
+    thick: AtomicBool,
+    thresholds: Thresholds,
 }
 
 impl Zeroes {
     fn new(number: u128) -> Arc<Self> {
-        Arc::new(Self { number, size_bytes: AtomicU64::new(1 << 20), instruments: Instruments::default() })
+        Arc::new(Self {
+            number,
+            size_bytes: AtomicU64::new(1 << 20),
+            instruments: Instruments::default(),
+            thick: AtomicBool::new(false),
+            thresholds: Thresholds::default(),
+        })
     }
 }
 
@@ -46,6 +54,15 @@ impl BlockDevice for Zeroes {
     }
     fn instruments(&self) -> Option<&Instruments> {
         Some(&self.instruments)
+    }
+    fn provisioning(&self) -> Provisioning {
+        match self.thick.load(Ordering::Relaxed) {
+            true => Provisioning::Resource,
+            false => Provisioning::Thin,
+        }
+    }
+    fn thresholds(&self) -> Option<&Thresholds> {
+        (self.provisioning() == Provisioning::Thin).then_some(&self.thresholds)
     }
     async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
         Ok(vec![Slice::copy_of(&vec![0; range.len as usize])])
@@ -161,6 +178,39 @@ fn a_new_size_is_an_attention() {
     volume.size_bytes.store(2 << 20, Ordering::Relaxed);
     assert_eq!(sense(&mut nexus, 9), Some(Sense::CAPACITY_CHANGED));
     assert_eq!(sense(&mut nexus, 9), None);
+}
+
+#[test]
+fn thresholds_of_space_and_another_kind_are_attentions_for_every_session() {
+    let target = one_host();
+    let volume = Zeroes::new(9);
+    volume.thresholds.set(vec![600, 800, 1000]);
+    target.map("h", lun(9), volume.clone(), Access::ReadWrite).unwrap();
+    let mut sessions = [connect(&target, HOST, 1), connect(&target, HOST, 2)];
+    let said = |nexus: &mut Nexus<Zeroes>| [(); 3].map(|()| sense(nexus, 9));
+    for nexus in &mut sessions {
+        assert_eq!(said(nexus), [Some(Sense::POWER_ON_OCCURRED), None, None]);
+    }
+    volume.thresholds.reach();
+    volume.thresholds.set(vec![601, 801, 1001]);
+    for nexus in &mut sessions {
+        assert_eq!(said(nexus), [Some(Sense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED), None, None]);
+    }
+    volume.thresholds.reach();
+    volume.thresholds.set(vec![500, 801, 1001]);
+    for nexus in &mut sessions {
+        let expected = [Sense::MODE_PARAMETERS_CHANGED, Sense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED];
+        assert_eq!(said(nexus), [Some(expected[0]), Some(expected[1]), None]);
+    }
+    volume.thick.store(true, Ordering::Relaxed);
+    volume.thresholds.reach();
+    for nexus in &mut sessions {
+        let expected = [Sense::INQUIRY_DATA_CHANGED, Sense::MODE_PARAMETERS_CHANGED];
+        assert_eq!(said(nexus), [Some(expected[0]), Some(expected[1]), None]);
+    }
+    volume.thick.store(false, Ordering::Relaxed);
+    let expected = [Some(Sense::INQUIRY_DATA_CHANGED), Some(Sense::MODE_PARAMETERS_CHANGED), None];
+    assert_eq!(said(&mut sessions[0]), expected);
 }
 
 #[test]

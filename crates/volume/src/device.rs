@@ -1,6 +1,6 @@
 //! The block device a front end serves.
 
-use crate::Instruments;
+use crate::{Instruments, Thresholds};
 use quoin_base::{ByteRange, Extent};
 use quoin_world::Slice;
 use std::future::Future;
@@ -37,13 +37,10 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn provisioning(&self) -> Provisioning {
         Provisioning::Thin
     }
-    /// How much of the space it shares with others must be used, in bytes, for hosts to be told; ascending.
-    fn thresholds_bytes(&self) -> Vec<u64> {
-        Vec::new()
-    }
-    /// How often any of the thresholds was reached so far.
-    fn thresholds_reached(&self) -> u64 {
-        0
+    /// Thresholds of the space it shares with others, of which hosts are to be told; `None` if there are none, or if it
+    /// does not depend on that space.
+    fn thresholds(&self) -> Option<&Thresholds> {
+        None
     }
     /// Reads a range: the slices, one after the other, are its content. Unmapped blocks read as zeroes.
     fn read(&self, range: ByteRange) -> impl Future<Output = Result<Vec<Slice>, DeviceError>> + Send;

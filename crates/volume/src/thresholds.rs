@@ -3,23 +3,38 @@
 use parking_lot::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The part of a threshold by which it may differ from what was set without anybody being told.
+const SAME_WITHIN: u64 = 100;
+
 /// How much must be used for hosts to be told, and how often that happened. Whoever watches the pool sets it; front
 /// ends look at it.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub struct Thresholds {
     bytes: RwLock<Vec<u64>>,
+    changes: AtomicU64,
     reached: AtomicU64,
 }
 
 impl Thresholds {
-    /// Sets them, in bytes used, ascending.
+    /// Sets them, in bytes used, ascending. What differs by less than a hundredth stays as it was: what a pool can hold
+    /// moves a little with its metadata, and hosts are told of every change.
     pub fn set(&self, bytes: Vec<u64>) {
-        *self.bytes.write() = bytes;
+        let same = |(before, now): (&u64, &u64)| before.abs_diff(*now) <= now / SAME_WITHIN;
+        let mut set = self.bytes.write();
+        if set.len() != bytes.len() || !set.iter().zip(&bytes).all(same) {
+            *set = bytes;
+            self.changes.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// What was set.
     pub fn bytes(&self) -> Vec<u64> {
         self.bytes.read().clone()
+    }
+
+    /// How often they were changed.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Notes that one was reached from below.
@@ -30,5 +45,22 @@ impl Thresholds {
     /// How often that was noted.
     pub fn reached(&self) -> u64 {
         self.reached.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_much_is_a_change() {
+        let thresholds = Thresholds::default();
+        thresholds.set(vec![6000, 8000, 10_000]);
+        thresholds.set(vec![5970, 7960, 9950]);
+        assert_eq!((thresholds.bytes(), thresholds.changes()), (vec![6000, 8000, 10_000], 1));
+        thresholds.set(vec![5000, 8000, 10_000]);
+        assert_eq!((thresholds.bytes(), thresholds.changes()), (vec![5000, 8000, 10_000], 2));
+        thresholds.set(vec![5000]);
+        assert_eq!(thresholds.changes(), 3);
     }
 }

@@ -1,6 +1,8 @@
 //! One volume: a named, sized address space of the pool.
 
-use crate::{BlockDevice, DeviceError, Instruments, PoolSlot, Provisioning, Tags, record::VolumeRecord};
+use crate::{
+    BlockDevice, DeviceError, Instruments, PoolSlot, Provisioning, Tags, Thresholds, record::VolumeRecord,
+};
 use parking_lot::RwLock;
 use quoin_base::{ByteRange, Extent, VolumeId};
 use quoin_drive::DriveError;
@@ -22,8 +24,9 @@ pub struct Volume {
     uuid: Uuid,
     block_bytes: u32,
     record: RwLock<VolumeRecord>,
-    /// As in the record, for every request.
+    /// This and the next as in the record, for every request.
     size_bytes: AtomicU64,
+    thick: AtomicBool,
     deleted: AtomicBool,
     instruments: Instruments,
     /// Held while its tail is emptied, so that it does not grow meanwhile.
@@ -41,6 +44,7 @@ impl Volume {
             block_bytes: record.block_bytes,
             record: RwLock::new(record.clone()),
             size_bytes: AtomicU64::new(record.size_bytes),
+            thick: AtomicBool::new(record.thick),
             deleted: AtomicBool::new(false),
             instruments: Instruments::default(),
             trimming: AsyncMutex::new(),
@@ -52,6 +56,7 @@ impl Volume {
     pub(crate) fn update(&self, record: &VolumeRecord) {
         self.record.write().clone_from(record);
         self.size_bytes.store(record.size_bytes, Ordering::Release);
+        self.thick.store(record.thick, Ordering::Release);
     }
 
     pub(crate) fn record(&self) -> VolumeRecord {
@@ -74,7 +79,7 @@ impl Volume {
 
     /// Whether the pool keeps space for all of it.
     pub fn is_thick(&self) -> bool {
-        self.record.read().thick
+        self.thick.load(Ordering::Acquire)
     }
 
     /// What people noted about it.
@@ -160,12 +165,8 @@ impl BlockDevice for Volume {
         }
     }
 
-    fn thresholds_bytes(&self) -> Vec<u64> {
-        self.slot.thresholds.bytes()
-    }
-
-    fn thresholds_reached(&self) -> u64 {
-        self.slot.thresholds.reached()
+    fn thresholds(&self) -> Option<&Thresholds> {
+        (!self.is_thick()).then_some(&self.slot.thresholds)
     }
 
     async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
