@@ -57,12 +57,10 @@ pub enum Bug {
     SequenceBeforeShard = 25,
     /// The tail is limited by a sequence that is read after the buffer was looked at.
     TailReadLate = 26,
-    /// A read does not look again at what the buffer held when the map was read.
-    MapWithoutLook = 27,
     /// Room in the journal is given to two who see the same room.
-    RoomTwice = 28,
+    RoomTwice = 27,
     /// A reader epoch begins where a reader of an epoch long past still is.
-    LapReaders = 29,
+    LapReaders = 28,
 }
 
 impl Bug {

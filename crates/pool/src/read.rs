@@ -124,7 +124,7 @@ impl Pool {
             let mixed = parts.iter().any(|p| !p.extents.is_empty());
             if mixed && parts.iter().any(|p| p.needs_base() && !p.extents.is_empty()) {
                 match self.capture(layer.volume, range) {
-                    Captured::Parts(again, now) if now == evictions || planted(Bug::MapWithoutLook) => {
+                    Captured::Parts(again, now) if now == evictions => {
                         for (part, again) in parts.iter_mut().zip(again) {
                             part.extents = again.extents;
                         }
