@@ -23,6 +23,7 @@ mod pressure;
 mod proc;
 mod process;
 mod quoin;
+mod recovery;
 mod report;
 mod rng;
 mod sender;
@@ -92,6 +93,12 @@ enum Command {
     /// Example: quoin-bench nbd --rounds 3 --seconds 10
     #[command(verbatim_doc_comment)]
     Nbd(nbd::Options),
+    /// Kill the array under the same load over little data and over much; exits with 1 if recovery does not take the
+    /// same time.
+    ///
+    /// Example: quoin-bench recovery --data 256m --times 20
+    #[command(verbatim_doc_comment)]
+    Recovery(recovery::Options),
     /// Serve a file with tgtd on a free port until standard input ends; prints portal and pid as JSON.
     Tgtd {
         /// The file to serve.
@@ -140,6 +147,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Bars { options, output } => compare::run_for_bars(&options, output),
         Command::Pressure(options) => pressure::run(&options),
         Command::Nbd(options) => nbd::run(&options),
+        Command::Recovery(options) => recovery::run(&options),
         Command::Tgtd { file, store } => {
             let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let tgtd = tgtd::Tgtd::start(dir, &file, store)?;

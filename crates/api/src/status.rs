@@ -170,6 +170,14 @@ pub struct Drive {
 pub struct Recovery {
     /// From the first read to the moment the pool served.
     pub duration_ms: f64,
+    /// Of it, to take the drives over.
+    pub takeover_ms: f64,
+    /// Of it, to read root, segment table and catalog.
+    pub checkpoint_ms: f64,
+    /// Of it, to read headers and checksums of the journal.
+    pub journal_ms: f64,
+    /// Of it, to put the records back into the write buffer.
+    pub replay_ms: f64,
     /// Journal records applied.
     pub replayed_records: u64,
     /// Bytes of host data they carry.
@@ -235,6 +243,8 @@ pub struct Engine {
     pub stalls_for_hardening: u64,
     /// The longest a write took.
     pub longest_write_ms: f64,
+    /// Bytes written to journal and segments for each byte that hosts wrote; 0 before the first.
+    pub write_amplification: f64,
     /// Blocks destaged.
     pub destaged_blocks: u64,
     /// Written to segments by destage.

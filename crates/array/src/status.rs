@@ -104,6 +104,10 @@ fn recovery(pool: &Pool) -> api::Recovery {
     let stats = pool.recovery();
     api::Recovery {
         duration_ms: milliseconds(stats.duration),
+        takeover_ms: milliseconds(stats.takeover),
+        checkpoint_ms: milliseconds(stats.checkpoint),
+        journal_ms: milliseconds(stats.journal),
+        replay_ms: milliseconds(stats.replay),
         replayed_records: stats.replayed_records,
         replayed_bytes: stats.replayed_bytes,
         batches: stats.batches,
@@ -139,6 +143,7 @@ fn engine(stats: &PoolStats, buffer_limit_bytes: u64) -> api::Engine {
         stalls_for_space: stats.stalls_for_space,
         stalls_for_hardening: stats.stalls_for_hardening,
         longest_write_ms: milliseconds(stats.longest_write),
+        write_amplification: stats.write_amplification(),
         destaged_blocks: stats.destaged_blocks,
         destaged_bytes: stats.destaged_bytes,
         cleaned_bytes: stats.cleaned_bytes,

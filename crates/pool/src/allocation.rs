@@ -49,13 +49,10 @@ impl Pool {
                 self.world.yield_now().await;
                 self.health.check()?;
             }
-            self.leaf_allocation(&layer, piece, &mut extents).await?;
+            layer.unless_deleted(self.leaf_allocation(&layer, piece, &mut extents).await)?;
             if extents.len() > limit {
                 break;
             }
-        }
-        if layer.is_deleted() {
-            return Err(PoolError::NoSuchVolume(volume));
         }
         extents.truncate(limit);
         Ok(extents)

@@ -8,7 +8,8 @@
 //!    at the map in between looks again.
 //! 4. A record keeps the journal's tail at or below its own sequence while an extent of it is here, and at
 //!    or below what it displaced until it is hardened itself.
-//! 5. Every block with data here is charged one pool block of space until it is evicted.
+//! 5. Every block with data here is charged one pool block of space until it is evicted, unless it only replaces
+//!    one that is mapped: then the block table is certain to give back as much as it takes.
 
 use crate::{
     bugs::{Bug, planted},
@@ -97,11 +98,22 @@ impl Extent {
     }
 }
 
+/// What space a buffered block is reckoned to take beside what it replaces.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Charge {
+    /// It holds nothing but zeroes.
+    #[default]
+    None,
+    Block,
+    /// Nothing: it is mapped below and nothing that is buffered changed that.
+    Waived,
+}
+
 /// The buffered content of one block.
 #[derive(Default)]
 struct BlockBuffer {
     extents: Vec<Extent>,
-    charged: bool,
+    charge: Charge,
 }
 
 #[derive(Default)]
@@ -167,15 +179,17 @@ impl Buffer {
         drop(self.shards[shard].lock());
     }
 
-    /// The blocks of a volume from `first` on that have anything but zeroes buffered, ascending.
-    pub(crate) fn blocks_with_data(&self, volume: VolumeId, first: u64) -> Vec<u64> {
+    /// The blocks of a volume from `first` up to `end` that would read as anything but zeroes after a crash, as far as
+    /// the buffer decides, ascending: zeroes that are not hardened do not count yet.
+    pub(crate) fn blocks_with_data(&self, volume: VolumeId, first: u64, end: u64) -> Vec<u64> {
+        let has_data = |e: &Extent| !matches!(e.content, Content::Zero) || !e.batch.is_hardened();
         let mut found = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();
             let held = shard.blocks.iter().filter(|(key, block)| {
                 key.volume == volume
-                    && key.index >= first
-                    && block.extents.iter().any(|extent| !matches!(extent.content, Content::Zero))
+                    && (first..end).contains(&key.index)
+                    && block.extents.iter().any(has_data)
             });
             found.extend(held.map(|(key, _)| key.index));
         }
@@ -207,8 +221,8 @@ impl Buffer {
                 shard.queue.push_back((sequence, piece.key));
                 BlockBuffer::default()
             });
-            if data && !block.charged {
-                block.charged = true;
+            if data && block.charge == Charge::None {
+                block.charge = Charge::Block;
                 self.usage.charged_blocks.fetch_add(1, Ordering::Relaxed);
             }
             let mut new = Extent {
@@ -239,6 +253,16 @@ impl Buffer {
             kept.push(new);
             block.extents = kept;
             self.usage.ram_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes back what was charged for blocks just inserted, which only replace what is mapped.
+    pub(crate) fn waive(&self, shard: &mut Shard, keys: &[BlockKey]) {
+        for key in keys {
+            if let Some(block) = shard.blocks.get_mut(key).filter(|b| b.charge == Charge::Block) {
+                block.charge = Charge::Waived;
+                self.usage.charged_blocks.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -292,9 +316,16 @@ impl Buffer {
         self.usage.ram_bytes.fetch_sub(bytes, Ordering::Relaxed);
         shard.evictions += 1;
         match block.extents.iter().map(|e| e.sequence).min() {
-            Some(oldest) => shard.queue.push_back((oldest, taken.key)),
+            Some(oldest) => {
+                // What was below may have changed with what was destaged.
+                if block.charge == Charge::Waived {
+                    block.charge = Charge::Block;
+                    self.usage.charged_blocks.fetch_add(1, Ordering::Relaxed);
+                }
+                shard.queue.push_back((oldest, taken.key));
+            }
             None => {
-                if block.charged {
+                if block.charge == Charge::Block {
                     self.usage.charged_blocks.fetch_sub(1, Ordering::Release);
                 }
                 shard.blocks.remove(&taken.key);
@@ -367,7 +398,7 @@ impl Shard {
 
     /// How many of these blocks are not charged yet.
     pub(crate) fn uncharged(&self, keys: impl Iterator<Item = BlockKey>) -> u64 {
-        keys.filter(|key| !self.blocks.get(key).is_some_and(|b| b.charged)).count() as u64
+        keys.filter(|key| !self.blocks.get(key).is_some_and(|b| b.charge != Charge::None)).count() as u64
     }
 }
 

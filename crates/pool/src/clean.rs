@@ -15,8 +15,10 @@ use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, crc32c};
 use quoin_world::Slice;
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 
-/// The most segments taken on in one step.
-const SEGMENTS: usize = 4;
+/// The most segments taken on in one step: as a rule more come free than a batch of destage takes.
+const SEGMENTS: usize = 12;
+/// Live data after which a step takes on no more: destage waits meanwhile.
+const MOVED_BYTES: u64 = 24 << 20;
 
 impl Committer {
     /// Empties some segments. False if there was none worth it or no room to move anything to.
@@ -28,8 +30,8 @@ impl Committer {
         let mut room = free.saturating_sub(pool.space.checkpoint_slabs()) * dense_bytes * 7 / 8;
         let mut meta_room = pool.options.dirty_bytes.saturating_sub(pool.pages.dirty_bytes());
         let mut but = self.not_to_clean();
-        let mut cleaned = 0;
-        while cleaned < SEGMENTS {
+        let (mut cleaned, mut moved) = (0, 0);
+        while cleaned < SEGMENTS && moved < MOVED_BYTES {
             let Some((id, segment)) = pool.segments.emptiest(&but, most_live) else { break };
             let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
             let room = if segment.stream.is_metadata() { &mut meta_room } else { &mut room };
@@ -37,6 +39,7 @@ impl Committer {
                 break;
             }
             *room -= live;
+            moved += live;
             but.insert(id.0);
             cleaned += 1;
             match segment.stream {

@@ -9,9 +9,9 @@ use crate::{
     error::PoolError,
     health::Health,
     meta::Stream,
+    pace::SLOW_FROM,
     pool::Pool,
     rows::{Row, RowWriter},
-    write::SLOW_FROM,
 };
 use futures_util::{
     StreamExt,
@@ -352,16 +352,20 @@ impl Committer {
         if dirty >= pool.options.dirty_bytes {
             return true;
         }
-        // What was freed since the last checkpoint comes back only with the next.
+        // What was freed since the last checkpoint comes back only with the next; one checkpoint gives back what
+        // several cleanings freed.
         let freed = !self.cleaned_metadata.is_empty() || pool.segments.awaits_checkpoint(self.generation);
-        if freed && self.cleaning_is_due() {
+        if freed && pool.segments.usage().free_slabs < pool.space.checkpoint_below() {
             return true;
         }
         let (journal, now) = (pool.journal.usage(), pool.world.now());
         // Looking for the tail goes through the whole buffer.
         if journal.used * 2 > journal.total && now.since(self.tail_looked) >= TAIL_LOOK_AFTER {
             self.tail_looked = now;
-            if pool.journal.freed_by(pool.tail()) * 8 >= journal.total.min(8) {
+            // Often enough that the journal never fills up, seldom enough that a page that changes all the time
+            // is not written all the time.
+            let worth = if journal.used * 4 > journal.total * 3 { 1 } else { (journal.total / 8).max(1) };
+            if pool.journal.freed_by(pool.tail()) >= worth {
                 return true;
             }
         }
@@ -369,8 +373,11 @@ impl Committer {
         changed && pool.world.now().since(self.last_checkpoint) >= pool.options.checkpoint_after
     }
 
+    /// What waits for the next checkpoint or for readers is as good as free here.
     fn cleaning_is_due(&self) -> bool {
-        self.pool.segments.usage().free_slabs < self.pool.space.clean_below()
+        let usage = self.pool.segments.usage();
+        let coming = usage.awaiting_slabs + self.cleaned_metadata.len() as u64;
+        usage.free_slabs + coming < self.pool.space.clean_below()
     }
 
     /// True when the slabs left are for cleaner and checkpoints, and destage has to wait after a cleaning; but
@@ -422,7 +429,8 @@ impl Committer {
     pub(crate) fn count_space(&self) {
         let usage = self.pool.segments.usage();
         self.pool.count_reserved();
-        self.pool.space.update(usage.live_data, usage.live_meta);
+        let metadata = usage.live_meta + self.pool.pages.unplaced_bytes();
+        self.pool.space.update(usage.live_data, metadata);
     }
 
     /// Tells writers that wait and the space gauge what a commit changed.

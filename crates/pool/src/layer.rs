@@ -79,4 +79,10 @@ impl Layer {
     pub(crate) fn is_deleted(&self) -> bool {
         self.deleted.load(Ordering::Acquire)
     }
+
+    /// What came of looking at its map. The map of a deleted volume is taken apart under those who look, and its pages
+    /// become other volumes': whatever was met there, the volume is gone.
+    pub(crate) fn unless_deleted<T>(&self, outcome: Result<T, PoolError>) -> Result<T, PoolError> {
+        if self.is_deleted() { Err(PoolError::NoSuchVolume(self.volume)) } else { outcome }
+    }
 }

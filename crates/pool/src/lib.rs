@@ -22,6 +22,7 @@ mod clean;
 mod committer;
 mod create;
 mod destage;
+mod discard;
 mod error;
 mod format;
 #[cfg(feature = "fuzzing")]
@@ -35,6 +36,7 @@ mod meta;
 mod models;
 mod open;
 mod options;
+mod pace;
 mod pool;
 mod read;
 mod readers;

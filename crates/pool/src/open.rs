@@ -99,12 +99,15 @@ impl Pool {
                 outcome?;
             }
         }
+        let taken_over = world.now();
         let opened = open_checkpoint(drives).await?;
         let (root, columns) = (opened.root, opened.io.columns.clone());
         // What may be on one voter only is served only when it is on all.
         mend_roots(columns.drives(), &root).await?;
+        let checkpoint_read = world.now();
         let tail = Sequence(root.tail.get());
         let replay = read_journal(&columns, label.pool, tail, root.next_extent.get()).await?;
+        let journal_read = world.now();
         let lanes = world.data_threads();
         let extents = replay.extents.usage().total;
         if extents < 2 * lanes as u64 + 4 {
@@ -137,6 +140,9 @@ impl Pool {
             batches: replay.batches,
             torn_batches: replay.torn,
             checkpoint_generation: root.generation.get(),
+            takeover: taken_over.since(started),
+            checkpoint: checkpoint_read.since(taken_over),
+            journal: journal_read.since(checkpoint_read),
             ..RecoveryStats::default()
         };
         let mut pool = Pool::new(Parts {
@@ -159,6 +165,7 @@ impl Pool {
         pool.replay(replay.records).await?;
         pool.count_reserved();
         recovery.duration = world.now().since(started);
+        recovery.replay = world.now().since(journal_read);
         pool.recovery = recovery;
         tracing::info!(
             pool = %pool.name,
@@ -166,6 +173,10 @@ impl Pool {
             bytes = recovery.replayed_bytes,
             torn = recovery.torn_batches,
             took = ?recovery.duration,
+            takeover = ?recovery.takeover,
+            checkpoint = ?recovery.checkpoint,
+            journal = ?recovery.journal,
+            replay = ?recovery.replay,
             "pool opened"
         );
 

@@ -12,6 +12,7 @@ use crate::{
     layer::Layer,
     meta::{Catalog, ObjectKind, Operation, PageStore, SegmentTable, Transaction},
     options::PoolOptions,
+    pace::Pace,
     readers::ReaderEpochs,
     reserve::Pledged,
     segment_io::SegmentIo,
@@ -58,6 +59,10 @@ pub struct Pool {
     pub(crate) progress: Arc<Event>,
     pub(crate) counters: Counters,
     pub(crate) stalls: Stalls,
+    pub(crate) pace: Pace,
+    /// Writers in the queue for room in buffer and journal, and the queue.
+    pub(crate) waiting: AtomicU64,
+    pub(crate) admission_turn: AsyncMutex,
     pub(crate) recovery: RecoveryStats,
 }
 
@@ -125,6 +130,9 @@ impl Pool {
             progress,
             counters: Counters::default(),
             stalls: Stalls::default(),
+            pace: Pace::default(),
+            waiting: AtomicU64::new(0),
+            admission_turn: AsyncMutex::new(),
             recovery: parts.recovery,
         }
     }

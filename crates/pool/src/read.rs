@@ -88,17 +88,15 @@ impl Pool {
         let layer = self.layer(volume)?;
         let guard = self.readers.enter();
         let keep = range.len <= LARGEST_FILL_BYTES;
-        let out = match range.offset % REGION_BYTES + range.len <= REGION_BYTES {
-            true => self.read_region(&layer, range, keep).await?,
+        let read = match range.offset % REGION_BYTES + range.len <= REGION_BYTES {
+            true => self.read_region(&layer, range, keep).await,
             false => {
                 let pieces = range.split(REGION_BYTES).map(|piece| self.read_region(&layer, piece, keep));
-                try_join_all(pieces).await?.into_iter().flatten().collect()
+                try_join_all(pieces).await.map(|pieces| pieces.into_iter().flatten().collect())
             }
         };
         drop(guard);
-        if layer.is_deleted() {
-            return Err(PoolError::NoSuchVolume(volume));
-        }
+        let out = layer.unless_deleted(read)?;
         layer.read_bytes.fetch_add(range.len, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(range.len, Ordering::Relaxed);
         self.counters.reads.fetch_add(1, Ordering::Relaxed);

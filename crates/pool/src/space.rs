@@ -38,6 +38,8 @@ pub(crate) struct Space {
     /// What volumes have reserved, as of the last change, and what is about to be added. Held while the figures above
     /// change.
     reserved: Mutex<Reserved>,
+    /// Bytes host data may take for as long as it only replaces what is there.
+    replace_limit: AtomicU64,
 }
 
 /// What is promised to volumes.
@@ -140,6 +142,7 @@ impl Space {
             free_room: AtomicU64::new(0),
             any_reserved: AtomicBool::new(false),
             reserved: Mutex::default(),
+            replace_limit: AtomicU64::new(0),
         };
         space.update(0, 0);
         space
@@ -148,6 +151,12 @@ impl Space {
     /// Free slabs below which the cleaner works.
     pub(crate) fn clean_below(&self) -> u64 {
         self.reserve_slabs.div_ceil(2) + 4
+    }
+
+    /// Free slabs below which a checkpoint is made for what it gives back.
+    pub(crate) fn checkpoint_below(&self) -> u64 {
+        let (low, high) = (self.destage_slabs(), self.clean_below());
+        low + (high.saturating_sub(low) / 4).max(1)
     }
 
     /// Free slabs kept for checkpoints: below, only they take slabs.
@@ -166,6 +175,9 @@ impl Space {
         let limit = self.total.saturating_sub(2 * live_meta);
         self.limit.store(limit / SECTOR_BYTES * SECTOR_BYTES, Ordering::Relaxed);
         self.live.store(live_data, Ordering::Relaxed);
+        // What is overwritten takes new block numbers until old ones are used again: what the metadata grew by since the
+        // pool became full may take a part of what it is reckoned with, twice its size, and of the reserve.
+        self.replace_limit.store(limit + live_meta / 2 + self.total / 128, Ordering::Relaxed);
         self.divide(&reserved);
     }
 
@@ -253,6 +265,12 @@ impl Space {
     /// What host data without a reservation may take beside what is live, in bytes.
     pub(crate) fn free_bytes(&self) -> u64 {
         (self.free_room.load(Ordering::Relaxed) as i64).max(0) as u64
+    }
+
+    /// Whether blocks may be exchanged for others without being charged. What an exchange takes until the old block
+    /// is given back is a batch of destage, for which the reserve has room.
+    pub(crate) fn may_replace(&self) -> bool {
+        self.live.load(Ordering::Relaxed) <= self.replace_limit.load(Ordering::Relaxed)
     }
 
     pub(crate) fn limit(&self) -> u64 {

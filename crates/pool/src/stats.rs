@@ -32,6 +32,14 @@ pub(crate) struct Counters {
 pub struct RecoveryStats {
     /// From the first read to the moment the pool served.
     pub duration: Duration,
+    /// Of it, to take the drives over: epochs raised, everything flushed.
+    pub takeover: Duration,
+    /// Of it, to read root, segment table and catalog.
+    pub checkpoint: Duration,
+    /// Of it, to read headers and checksums of the journal.
+    pub journal: Duration,
+    /// Of it, to put the records back into the buffer.
+    pub replay: Duration,
     /// Journal records applied.
     pub replayed_records: u64,
     /// Bytes of host data they carry. It stays in the journal until it is wanted.
@@ -129,6 +137,17 @@ pub struct PoolStats {
     pub lost_blocks: u64,
     /// Segments left alone by the cleaner because it could not read them.
     pub uncleanable_segments: u64,
+}
+
+impl PoolStats {
+    /// Bytes written to journal and segments for each byte that hosts wrote; 0 before the first.
+    pub fn write_amplification(&self) -> f64 {
+        let written = self.journal_bytes + self.destaged_bytes + self.cleaned_bytes + self.checkpoint_bytes;
+        match self.written_bytes {
+            0 => 0.0,
+            host => written as f64 / host as f64,
+        }
+    }
 }
 
 /// A volume in figures.

@@ -31,7 +31,7 @@ impl Pool {
         let block_bytes = self.buffer.block_bytes;
         // The buffer first: what leaves it while one looks is in the map by then.
         let whole = from.next_multiple_of(block_bytes);
-        if !self.buffer.blocks_with_data(volume, whole / block_bytes).is_empty() {
+        if !self.buffer.blocks_with_data(volume, whole / block_bytes, u64::MAX).is_empty() {
             return Ok(true);
         }
         let mut at = whole / block_bytes;
@@ -60,7 +60,7 @@ impl Pool {
         if whole > from {
             self.unmap(volume, ByteRange::new(from, whole - from)).await?;
         }
-        for run in runs(self.buffer.blocks_with_data(volume, whole / block_bytes)) {
+        for run in runs(self.buffer.blocks_with_data(volume, whole / block_bytes, u64::MAX)) {
             self.unmap(volume, ByteRange::new(run.offset * block_bytes, run.len * block_bytes)).await?;
         }
         let mut at = whole / block_bytes;

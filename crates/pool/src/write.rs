@@ -1,33 +1,63 @@
 //! Writing and unmapping: admission, the journal record and the buffer entry, then the wait until hardened.
 
 use crate::{
-    buffer::{BlockKey, Content, Piece, REGION_BYTES},
+    buffer::{BlockKey, Content, Piece, REGION_BYTES, Shard},
     bugs::{Bug, planted},
     error::PoolError,
-    format::{RecordHeader, RecordKind, zeroed},
+    format::{RecordHeader, RecordKind, ThinEntry, zeroed},
     journal::{Batch, Entry, Room},
     layer::Layer,
+    meta::Page,
+    pace::{SLOW_FROM, STOP_AT},
     pool::Pool,
     space::Fit,
     stalls::Waits,
-    tree::MAX_BLOCKS,
+    tree::{MAX_BLOCKS, slot},
 };
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
-use quoin_world::{Buf, Slice};
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
+use quoin_world::{
+    Buf, Slice,
+    atomic::{AtomicU64, Ordering},
 };
+use std::sync::Arc;
 
-/// How full buffer or journal may be before writers are slowed, and where they stop.
-pub(crate) const SLOW_FROM: f64 = 0.5;
-const STOP_AT: f64 = 0.95;
-/// What a writer waits just below the point where writers stop.
-const LONGEST_DELAY: Duration = Duration::from_millis(4);
+/// Longer ranges are unmapped only where anything is mapped: that takes a look at the map.
+const MAPPED_ONLY_FROM: u64 = 4 << 20;
+
+/// What the map says of the blocks of one region: the leaf it has for them, if any.
+struct Below(Option<Arc<Page>>);
+
+impl Below {
+    /// True for a block that destage will exchange for another of the same size: it is mapped, and nothing buffered
+    /// will change that before. While a block is not buffered and its shard is locked, its entry stays as it is; a leaf
+    /// stays the one it is as long as its volume lives.
+    fn is_replaced(&self, shard: &Shard, key: BlockKey) -> bool {
+        let entry = self.0.as_ref().map_or(ThinEntry(0), |leaf| ThinEntry(leaf.get(slot(key.index, 0))));
+        entry.block().is_some() && shard.extents(key).is_none()
+    }
+}
+
+/// A writer in the queue for room.
+struct Waiting<'a>(&'a AtomicU64);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 enum Refusal {
     /// Space will come with the next commits.
     Wait,
+    /// Whether it fits depends on what it overwrites.
+    LookBelow,
     Error(PoolError),
 }
 
@@ -77,31 +107,44 @@ impl Pool {
     pub async fn unmap(&self, volume: VolumeId, range: ByteRange) -> Result<(), PoolError> {
         self.check_range(range)?;
         let layer = self.layer(volume)?;
-        let mut last: Vec<Arc<Batch>> = Vec::new();
+        if range.len > MAPPED_ONLY_FROM {
+            self.unmap_mapped(&layer, range).await?;
+        } else {
+            let mut batches = Vec::new();
+            self.append_unmap_range(&layer, range, &mut batches).await?;
+            self.harden_all(&mut batches).await?;
+        }
+        self.counters.unmapped_bytes.fetch_add(range.len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Appends a record for each region of the range.
+    pub(crate) async fn append_unmap_range(
+        &self,
+        layer: &Arc<Layer>,
+        range: ByteRange,
+        batches: &mut Vec<Arc<Batch>>,
+    ) -> Result<(), PoolError> {
         for piece in range.split(REGION_BYTES) {
             let room = self.admit(SECTOR_BYTES, &mut Waits::default()).await?;
             if planted(Bug::UnjournaledUnmap) {
-                let key = BlockKey { volume, index: piece.offset / self.buffer.block_bytes };
+                let key = BlockKey { volume: layer.volume, index: piece.offset / self.buffer.block_bytes };
                 let mut shard = self.buffer.shard(key);
                 let sequence = self.journal.take_sequence();
                 self.buffer.insert(
                     &mut shard,
                     sequence,
                     &Batch::recovered(),
-                    self.zero_pieces(volume, piece),
+                    self.zero_pieces(layer.volume, piece),
                 );
                 continue;
             }
-            let batch = self.append_unmap(&layer, piece)?;
+            let batch = self.append_unmap(layer, piece)?;
             room.appended();
-            if !last.last().is_some_and(|l| Arc::ptr_eq(l, &batch)) {
-                last.push(batch);
+            if !batches.last().is_some_and(|last| Arc::ptr_eq(last, &batch)) {
+                batches.push(batch);
             }
         }
-        for batch in last {
-            self.journal.hardened(&batch).await?;
-        }
-        self.counters.unmapped_bytes.fetch_add(range.len, Ordering::Relaxed);
         Ok(())
     }
 
@@ -126,9 +169,7 @@ impl Pool {
         if fill > SLOW_FROM {
             waited_since = Some(self.world.now());
             self.requests.nudge();
-            let pressure = (fill.min(STOP_AT) - SLOW_FROM) / (STOP_AT - SLOW_FROM);
-            let delay = LONGEST_DELAY.mul_f64(pressure.powi(3));
-            if delay > Duration::from_micros(50) {
+            if let Some(delay) = self.pace.delay(self.world.now(), fill, len) {
                 self.counters.throttled.fetch_add(1, Ordering::Relaxed);
                 self.world.sleep(delay).await;
             }
@@ -137,7 +178,16 @@ impl Pool {
             true => Some(Err(self.health.error())),
             false => self.take_room(len).map(Ok),
         };
-        let room = self.progress.until(room).await;
+        // First come, first served: who comes while others wait does not take what they wait for.
+        let waits_alone = self.waiting.load(Ordering::Acquire) == 0;
+        let room = match waits_alone.then(room).flatten() {
+            Some(room) => room,
+            None => {
+                let _waiting = Waiting::new(&self.waiting);
+                let _turn = self.admission_turn.lock().await;
+                self.progress.until(room).await
+            }
+        };
         if let Some(since) = waited_since {
             waits.room += self.world.now().since(since);
         }
@@ -170,16 +220,25 @@ impl Pool {
         waits: &mut Waits,
     ) -> Result<Arc<Batch>, PoolError> {
         let (pieces, crcs) = self.data_pieces(layer.volume, range, &slices);
+        let mut below = None;
         loop {
             let room = self.admit(range.len, waits).await?;
-            match self.try_append_write(layer, range, &slices, &pieces, &crcs) {
+            match self.try_append_write(layer, range, &slices, &pieces, &crcs, below.as_ref()) {
                 Ok(batch) => {
                     room.appended();
                     return Ok(batch);
                 }
                 Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::LookBelow) => {
+                    drop(room);
+                    let _guard = self.readers.enter();
+                    let leaf = self.leaf(layer, range.offset / self.buffer.block_bytes).await;
+                    below = Some(Below(layer.unless_deleted(leaf)?));
+                }
                 Err(Refusal::Wait) => {
                     drop(room);
+                    // There may be a leaf by the next time.
+                    below = None;
                     let since = self.world.now();
                     let commits = self.counters.commits.load(Ordering::Acquire);
                     self.requests.hurry();
@@ -202,6 +261,7 @@ impl Pool {
         slices: &[Slice],
         pieces: &[(BlockKey, u16, Slice)],
         crcs: &[u32],
+        below: Option<&Below>,
     ) -> Result<Arc<Batch>, Refusal> {
         let lane = self.journal.lane(&*self.world);
         lane.append(range.len as usize, slices.len(), |batch| {
@@ -212,7 +272,17 @@ impl Pool {
             }
             layer.check_end(range).map_err(Refusal::Error)?;
             let new = shard.uncharged(pieces.iter().map(|p| p.0));
-            match self.space.fit(self.buffer.charged_blocks(), new, layer.claim()) {
+            let mut replaced = Vec::new();
+            let mut fit = self.space.fit(self.buffer.charged_blocks(), new, layer.claim());
+            if fit != Fit::Fits && self.space.may_replace() {
+                let below = below.ok_or(Refusal::LookBelow)?;
+                replaced.extend(pieces.iter().map(|p| p.0).filter(|key| below.is_replaced(&shard, *key)));
+                fit = match new - replaced.len() as u64 {
+                    0 => Fit::Fits,
+                    more => self.space.fit(self.buffer.charged_blocks(), more, layer.claim()),
+                };
+            }
+            match fit {
                 Fit::Fits => {}
                 Fit::Later => return Err(Refusal::Wait),
                 Fit::Never => {
@@ -228,6 +298,7 @@ impl Pool {
                 content: Content::Ram(data.clone()),
             });
             self.buffer.insert(&mut shard, sequence, batch, inserted);
+            self.buffer.waive(&mut shard, &replaced);
             let mut header = record(layer, range, RecordKind::Write);
             header.sequence = sequence.0.into();
             header.payload_bytes = (range.len as u32).into();

@@ -4,8 +4,9 @@ mod rig;
 
 use quoin_base::{ByteRange, MIB};
 use quoin_drive::SLABS_START_BYTES;
-use quoin_pool::{ObjectKind, Pool, PoolError, Transaction};
-use rig::{Rig, SLAB, create, pattern, read};
+use quoin_pool::{ObjectKind, Pool, PoolError, PoolOptions, Transaction};
+use quoin_world::{Thread, World, one_shot};
+use rig::{Rig, SLAB, create, options, pattern, read};
 
 #[test]
 fn what_was_written_is_read_before_and_after_destage_and_reopening() {
@@ -152,4 +153,44 @@ fn a_torn_first_write_over_an_obsolete_extent_is_no_damage() {
     }
     rig.check();
     assert_eq!(rig.open().recovery().replayed_records, 0);
+}
+
+#[test]
+fn a_volume_that_is_deleted_while_it_is_read_is_gone_not_damaged() {
+    // Readers met blocks that were given back while the leaf that led to them was still there.
+    for seed in 0..8 {
+        let rig = Rig::new(30 + seed, 1, 16 * MIB);
+        let few_pages = PoolOptions { metadata_bytes: 40 << 10, ..options() };
+        let pool = rig.open_with(few_pages);
+        rig.run(|world| async move {
+            let volume = create(&pool).await;
+            // Blocks whose numbers lie in other pages of the block table than those of their neighbours.
+            for i in 0..500u64 {
+                pool.write(volume, i * 167 % 500 * 8192, vec![pattern(i, 8192)]).await.unwrap();
+            }
+            pool.drain().await.unwrap();
+            let mut ends = Vec::new();
+            for reader in 0..8u64 {
+                let (done, end) = one_shot();
+                let pool = pool.clone();
+                let task = async move {
+                    for i in 0.. {
+                        let block = (reader * 61 + i * 7) % 500;
+                        if let Err(error) = pool.read(volume, ByteRange::new(block * 8192, 8192)).await {
+                            return done.send(error);
+                        }
+                    }
+                };
+                world.spawn(Thread::Data(reader as usize % 2), Box::pin(task));
+                ends.push(end);
+            }
+            pool.commit(Transaction::new().delete_volume(volume)).await.unwrap();
+            for end in ends {
+                let error = end.await.unwrap();
+                assert!(matches!(error, PoolError::NoSuchVolume(_)), "seed {seed}: {error}");
+            }
+            pool.close().await.unwrap();
+        });
+        rig.check();
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     model::{CatalogModel, Change, History, OBJECT_KINDS, Window, volume_key},
-    scenario::{Boot, Ending, Load, log_uniform, windows},
+    scenario::{Boot, Ending, Load, VOLUME_END, log_uniform, windows},
     stamp,
     totals::Totals,
 };
@@ -271,11 +271,19 @@ impl Client {
             return self.cut_tail().await;
         }
         let Some(mut target) = self.target() else { return Ok(()) };
+        let long = sectors.is_none() && self.rng.random_bool(0.1);
         let wanted = sectors.unwrap_or_else(|| log_uniform(&mut self.rng, 1, 2048) as u32);
-        target.sectors = wanted.min(target.at.sectors - target.first);
-        let Target { volume, window, first, sectors, .. } = target;
-        let id = self.shared.model.lock().history.begin(volume.0, window, first, sectors, true);
-        let outcome = self.pool.unmap(volume, target.range()).await;
+        (target.first, target.sectors) = match long {
+            true => (0, target.at.sectors),
+            false => (target.first, wanted.min(target.at.sectors - target.first)),
+        };
+        let Target { volume, window, at, first, sectors } = target;
+        let (id, range) = {
+            let mut model = self.shared.model.lock();
+            let range = if long { around(&model.history.windows(volume.0), at) } else { target.range() };
+            (model.history.begin(volume.0, window, first, sectors, true), range)
+        };
+        let outcome = self.pool.unmap(volume, range).await;
         self.shared.model.lock().history.end(id, outcome.is_ok());
         match outcome {
             Ok(()) => {
@@ -438,6 +446,15 @@ impl Client {
         };
         outcome.or_else(|error| self.shared.excuse(&self.pool, what, &error))
     }
+}
+
+/// A window and all on both sides of it that is in no other: terabytes, nearly all of them never written.
+fn around(windows: &[Window], at: Window) -> ByteRange {
+    let end = |w: &Window| w.first + u64::from(w.sectors);
+    let from = windows.iter().map(end).filter(|end| *end <= at.first).max().unwrap_or(0);
+    let to = windows.iter().map(|w| w.first).filter(|first| *first >= end(&at)).min();
+    let to = to.unwrap_or(VOLUME_END / SECTOR_BYTES);
+    ByteRange::new(from * SECTOR_BYTES, (to - from) * SECTOR_BYTES)
 }
 
 /// Reads a range and compares it with the model: a violation, or how the read ended.

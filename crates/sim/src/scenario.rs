@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
 /// The longest address space a volume has: 512⁴ blocks.
-const VOLUME_END: u64 = 1 << 49;
+pub(crate) const VOLUME_END: u64 = 1 << 49;
 const SLAB_BYTES: u64 = 256 * KIB;
 /// The fewest journal extents a pool takes.
 const LEAST_EXTENTS: u64 = 16;

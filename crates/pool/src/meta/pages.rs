@@ -177,6 +177,8 @@ pub(crate) struct PageStore {
     io: Arc<SegmentIo>,
     dirty: Mutex<BTreeSet<PageId>>,
     resident: AtomicU64,
+    /// Pages that came to be since the last checkpoint, and have no place yet.
+    unplaced: AtomicU64,
     /// The most pages that are to be resident.
     limit: AtomicU64,
     /// The shard that is to drop a page next.
@@ -193,6 +195,7 @@ impl PageStore {
             io,
             dirty: Mutex::new(BTreeSet::new()),
             resident: AtomicU64::new(0),
+            unplaced: AtomicU64::new(0),
             limit: AtomicU64::new(u64::MAX),
             hand: AtomicUsize::new(0),
             loads: AtomicU64::new(0),
@@ -323,6 +326,7 @@ impl PageStore {
                 let page = Arc::new(Page::zeroed());
                 self.shard(id).lock().insert(id, page.clone());
                 self.resident.fetch_add(1, Ordering::Relaxed);
+                self.unplaced.fetch_add(1, Ordering::Relaxed);
                 page
             }
         };
@@ -386,8 +390,14 @@ impl PageStore {
         self.dirty.lock().len() as u64 * PAGE_BYTES as u64
     }
 
+    /// What the next checkpoint will take beside what it replaces, about.
+    pub(crate) fn unplaced_bytes(&self) -> u64 {
+        self.unplaced.load(Ordering::Relaxed) * PAGE_BYTES as u64
+    }
+
     /// Marks every page clean: the checkpoint that holds them is written.
     pub(crate) fn all_clean(&self) {
+        self.unplaced.store(0, Ordering::Relaxed);
         for id in std::mem::take(&mut *self.dirty.lock()) {
             if let Some(page) = self.shard(id).lock().pages.get(&id) {
                 page.dirty.store(false, Ordering::Relaxed);

@@ -119,6 +119,8 @@ pub(crate) struct SegmentTable {
 pub(crate) struct SegmentUse {
     pub data_slabs: u64,
     pub free_slabs: u64,
+    /// Of segments that are empty and not to be used again yet.
+    pub awaiting_slabs: u64,
     pub live_data: u64,
     pub live_meta: u64,
 }
@@ -352,6 +354,7 @@ impl SegmentTable {
         SegmentUse {
             data_slabs: self.data_slabs,
             free_slabs: inner.slabs.iter().map(|s| s.free.len() as u64).sum(),
+            awaiting_slabs: inner.quarantine.len() as u64,
             live_data: inner.live_data_sectors * SECTOR_BYTES,
             live_meta: inner.live_meta_sectors * SECTOR_BYTES,
         }
