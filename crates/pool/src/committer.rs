@@ -39,9 +39,6 @@ const PRESSED_TICK: Duration = Duration::from_millis(2);
 const TAIL_LOOK_AFTER: Duration = Duration::from_millis(5);
 /// How often in a row destage waits for the cleaner to find slabs.
 const LONGEST_YIELD: u32 = 64;
-/// Rows written at the same time when writers are pressed for room. Otherwise one at a time keeps up, and a
-/// durable write of the journal does not wait behind many.
-const PARALLEL_ROWS: usize = 8;
 
 /// What may be asked of the committer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -411,11 +408,12 @@ impl Committer {
         self.pool.requests.catalog_changed.store(false, Ordering::Release);
     }
 
-    /// Writes rows, several at a time if there is pressure. Returns their bytes.
+    /// Writes rows: one at a time, or as many as there are drives when writers are pressed for room. With more, durable
+    /// writes of the journal would wait in the drives' queues behind them. Returns the bytes written.
     pub(crate) async fn write_rows(&self, rows: Vec<Row>) -> Result<u64, PoolError> {
         let pool = &self.pool;
         let writes: Vec<_> = rows.into_iter().map(|row| row.write(&pool.io, pool.id)).collect();
-        let parallel = if pool.fill(0) > SLOW_FROM { PARALLEL_ROWS } else { 1 };
+        let parallel = if pool.fill(0) > SLOW_FROM { pool.io.columns.drives().len() } else { 1 };
         let mut writes = stream::iter(writes).buffer_unordered(parallel);
         let mut bytes = 0;
         while let Some(written) = writes.next().await {
