@@ -22,7 +22,7 @@ use quoin_world::{
     atomic::{AtomicU64, Ordering},
 };
 use rustc_hash::FxBuildHasher;
-use std::{collections::VecDeque, hash::BuildHasher, sync::Arc};
+use std::{collections::VecDeque, hash::BuildHasher, ops::Range, sync::Arc};
 
 /// Few for a model checker, which would spend its schedules on going through them.
 pub(crate) const SHARDS: usize = if cfg!(feature = "shuttle") { 4 } else { 256 };
@@ -179,17 +179,28 @@ impl Buffer {
         drop(self.shards[shard].lock());
     }
 
-    /// The blocks of a volume from `first` up to `end` that would read as anything but zeroes after a crash, as far as
-    /// the buffer decides, ascending: zeroes that are not hardened do not count yet.
-    pub(crate) fn blocks_with_data(&self, volume: VolumeId, first: u64, end: u64) -> Vec<u64> {
-        let has_data = |e: &Extent| !matches!(e.content, Content::Zero) || !e.batch.is_hardened();
+    /// The blocks of a volume that have anything but zeroes buffered, ascending.
+    pub(crate) fn blocks_with_data(&self, volume: VolumeId, blocks: Range<u64>) -> Vec<u64> {
+        self.blocks_where(volume, blocks, |extent| !matches!(extent.content, Content::Zero))
+    }
+
+    /// The blocks of a volume that would read as anything but zeroes after a crash, as far as the buffer decides,
+    /// ascending: zeroes that are not hardened do not count yet.
+    pub(crate) fn blocks_to_unmap(&self, volume: VolumeId, blocks: Range<u64>) -> Vec<u64> {
+        self.blocks_where(volume, blocks, |e| !matches!(e.content, Content::Zero) || !e.batch.is_hardened())
+    }
+
+    fn blocks_where(
+        &self,
+        volume: VolumeId,
+        blocks: Range<u64>,
+        wanted: impl Fn(&Extent) -> bool,
+    ) -> Vec<u64> {
         let mut found = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();
             let held = shard.blocks.iter().filter(|(key, block)| {
-                key.volume == volume
-                    && (first..end).contains(&key.index)
-                    && block.extents.iter().any(has_data)
+                key.volume == volume && blocks.contains(&key.index) && block.extents.iter().any(&wanted)
             });
             found.extend(held.map(|(key, _)| key.index));
         }

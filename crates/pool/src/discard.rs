@@ -26,7 +26,7 @@ impl Pool {
     pub(crate) async fn unmap_mapped(&self, layer: &Arc<Layer>, range: ByteRange) -> Result<(), PoolError> {
         let block_bytes = self.buffer.block_bytes;
         let (first, end) = (range.offset / block_bytes, range.end().div_ceil(block_bytes));
-        let held = self.buffer.blocks_with_data(layer.volume, first, end);
+        let held = self.buffer.blocks_to_unmap(layer.volume, first..end);
         let mut batches = Vec::new();
         self.append_unmaps(layer, range, &held, &mut batches).await?;
         let (mut at, mut leaves) = (first, 0);
@@ -76,7 +76,11 @@ impl Pool {
     }
 
     /// The first leaf that maps `from` or a block behind it, and its first block.
-    async fn leaf_from(&self, layer: &Layer, from: u64) -> Result<Option<(u64, Arc<Page>)>, PoolError> {
+    pub(crate) async fn leaf_from(
+        &self,
+        layer: &Layer,
+        from: u64,
+    ) -> Result<Option<(u64, Arc<Page>)>, PoolError> {
         let _guard = self.readers.enter();
         let mut at = from;
         'down: while at < MAX_BLOCKS {
