@@ -28,8 +28,9 @@ pub fn named(name: &str) -> Option<Bug> {
 fn within(bug: Bug) -> u64 {
     match bug {
         Bug::EarlySegmentReuse | Bug::SkipReadVerify | Bug::ReplayTorn | Bug::SkipRecoveryFlush => 400,
+        Bug::EarlyExtentReuse => 600,
         Bug::TailPastDisplaced => 1000,
-        Bug::SameRootSlot | Bug::EarlyExtentReuse | Bug::EarlyNumberReuse => 1500,
+        Bug::SameRootSlot | Bug::EarlyNumberReuse => 1500,
         _ => 200,
     }
 }
@@ -40,14 +41,15 @@ fn choices(bug: Bug) -> Choices {
         // A root that is older than a whole turn of the segments leads to what was overwritten.
         Bug::SameRootSlot => (None, Some(Load::Full)),
         // The journal must go round while one checkpoint is being made.
-        Bug::EarlyExtentReuse => (Some(Faults::Slow), Some(Load::Full)),
+        Bug::EarlyExtentReuse => (Some(Faults::Slow), Some(Load::Mixed)),
         // A read must last from before a number is freed until it is used again.
-        Bug::EarlyNumberReuse => (Some(Faults::Slow), Some(Load::Mixed)),
+        Bug::EarlyNumberReuse => (Some(Faults::Slow), Some(Load::Churn)),
         // A write must wait for its batch while a checkpoint is made.
         Bug::TailPastDisplaced => (Some(Faults::Slow), None),
         _ => (None, None),
     };
-    Choices { faults, load, ..Choices::default() }
+    // With little RAM a checkpoint waits for pages, and takes longer.
+    Choices { faults, load, little_ram: bug == Bug::EarlyExtentReuse, ..Choices::default() }
 }
 
 impl Planted {

@@ -356,13 +356,23 @@ impl History {
             outdate(&mut sector.entries, now, |e| e.op != seen.op && e.ended < seen.begun);
         }
         if seen.ended < begun {
-            self.infer(begun, volume, window, at, seen, &dying);
+            self.infer(now, begun, volume, window, at, seen, &dying);
         }
         Ok(())
     }
 
     /// What seeing `seen` in a sector, and not `dying`, tells about the other sectors of its pool block.
-    fn infer(&mut self, begun: u32, volume: u32, window: usize, at: u32, seen: Entry, dying: &[Entry]) {
+    #[allow(clippy::too_many_arguments, reason = "the moment, the place and what was seen there")]
+    fn infer(
+        &mut self,
+        now: u32,
+        begun: u32,
+        volume: u32,
+        window: usize,
+        at: u32,
+        seen: Entry,
+        dying: &[Entry],
+    ) {
         if !seen.doubt && !dying.iter().any(|e| e.doubt) {
             return;
         }
@@ -379,7 +389,8 @@ impl History {
                     dying.iter().any(|d| d.op == e.op && d.doubt && (has_seen || seen.ended < d.begun));
                 outdated_by_seen || never_happened
             };
-            sector.entries.retain(|e| !gone(e));
+            // Not gone for reads under way: they may have looked before.
+            outdate(&mut sector.entries, now, gone);
             for entry in sector.entries.iter_mut().filter(|e| e.op == seen.op) {
                 entry.doubt = false;
             }
