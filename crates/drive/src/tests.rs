@@ -1,3 +1,5 @@
+//! Drives in the simulated world: labels, epochs, sets, and what damage, power cuts and failing operations do to them.
+
 use crate::*;
 use futures_util::future::join_all;
 use quoin_base::{ByteRange, DriveId, DriveIndex, Epoch, PoolId};

@@ -4,11 +4,6 @@ use quoin_pool::PoolStats;
 use quoin_world_sim::Injected;
 use std::fmt;
 
-/// What some hundred seeds may miss: about one in a hundred comes to it.
-const RARE: &[&str] = &["lost_blocks"];
-/// Seeds from which on that counts too.
-const ENOUGH_FOR_RARE_SEEDS: u64 = 1000;
-
 macro_rules! totals {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What was exercised, summed over seeds.
@@ -135,9 +130,7 @@ impl Totals {
 
     /// What was never exercised and should have been: the harness has lost its grip on it.
     pub fn missing(&self) -> Vec<&'static str> {
-        let expected = |name: &str| !RARE.contains(&name) || self.seeds >= ENOUGH_FOR_RARE_SEEDS;
-        let each = self.each().into_iter();
-        each.filter(|(name, count)| *count == 0 && expected(name)).map(|(name, _)| name).collect()
+        self.each().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
     }
 }
 

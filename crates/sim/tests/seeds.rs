@@ -45,4 +45,9 @@ fn seeds_that_once_failed_pass() {
     run([9, 18, 67, 68, 201, 271, 299, 302, 322, 839].into_iter(), Choices::default());
     let slow_and_full = Choices { faults: Some(Faults::Slow), load: Some(Load::Full), ..Choices::default() };
     run([574, 847, 1122].into_iter(), slow_and_full);
+    // Here the model was wrong: of what a block's other sectors tell, and of zeroes in doubt over certain ones.
+    let slow_and_churned =
+        Choices { faults: Some(Faults::Slow), load: Some(Load::Churn), ..Choices::default() };
+    run([159].into_iter(), slow_and_churned);
+    run([28].into_iter(), Choices { little_ram: true, ..Choices::default() });
 }

@@ -1,3 +1,5 @@
+//! The page of metrics, the rules and the dashboard say what the catalogue does.
+
 use super::{catalogue, exposition::Kind};
 use std::{collections::BTreeSet, env, fmt::Write, fs, path::Path};
 

@@ -117,7 +117,8 @@ impl Sector {
         let (value, same) =
             (first.value, |e: &Entry| e.value == first.value && e.ended != NEVER && e.outdated == NEVER);
         if self.entries.iter().all(same) && (self.entries.len() == 1 || value == 0) {
-            self.settled = self.entries.iter().max_by_key(|e| e.ended).map_or(0, |e| e.op);
+            // Of zeroes the one that is certain stays: one in doubt may yet turn out never to have happened.
+            self.settled = self.entries.iter().max_by_key(|e| (!e.doubt, e.ended)).map_or(0, |e| e.op);
             self.entries.clear();
         }
     }
@@ -356,23 +357,13 @@ impl History {
             outdate(&mut sector.entries, now, |e| e.op != seen.op && e.ended < seen.begun);
         }
         if seen.ended < begun {
-            self.infer(now, begun, volume, window, at, seen, &dying);
+            self.infer(begun, volume, window, at, seen, &dying);
         }
         Ok(())
     }
 
     /// What seeing `seen` in a sector, and not `dying`, tells about the other sectors of its pool block.
-    #[allow(clippy::too_many_arguments, reason = "the moment, the place and what was seen there")]
-    fn infer(
-        &mut self,
-        now: u32,
-        begun: u32,
-        volume: u32,
-        window: usize,
-        at: u32,
-        seen: Entry,
-        dying: &[Entry],
-    ) {
+    fn infer(&mut self, begun: u32, volume: u32, window: usize, at: u32, seen: Entry, dying: &[Entry]) {
         if !seen.doubt && !dying.iter().any(|e| e.doubt) {
             return;
         }
@@ -389,8 +380,9 @@ impl History {
                     dying.iter().any(|d| d.op == e.op && d.doubt && (has_seen || seen.ended < d.begun));
                 outdated_by_seen || never_happened
             };
-            // Not gone for reads under way: they may have looked before.
-            outdate(&mut sector.entries, now, gone);
+            // Blocks change as a whole: a read that began after `seen` had ended finds it in all of its block, this
+            // read too. One that began before may have looked before.
+            outdate(&mut sector.entries, seen.ended + 1, gone);
             for entry in sector.entries.iter_mut().filter(|e| e.op == seen.op) {
                 entry.doubt = false;
             }

@@ -1,3 +1,5 @@
+//! Buckets without gaps, nothing lost between threads, and quantiles beside those of `hdrhistogram`.
+
 use super::*;
 use proptest::prelude::*;
 
