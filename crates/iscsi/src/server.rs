@@ -174,6 +174,11 @@ impl<D: BlockDevice> IscsiServer<D> {
         self.memory.held_bytes()
     }
 
+    /// What they may hold, but for one command each.
+    pub fn memory_limit_bytes(&self) -> u64 {
+        self.options.memory_bytes
+    }
+
     /// Counters.
     pub fn metrics(&self) -> MetricsSnapshot {
         self.metrics.snapshot()

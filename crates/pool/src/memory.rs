@@ -49,6 +49,26 @@ impl MemoryShares {
         }
     }
 
+    /// What they divide.
+    pub fn limit_bytes(&self) -> u64 {
+        let Self {
+            process_bytes,
+            sessions_bytes,
+            spare_bytes,
+            buffer_bytes,
+            metadata_bytes,
+            dirty_bytes,
+            cache_bytes,
+        } = self;
+        process_bytes
+            + sessions_bytes
+            + spare_bytes
+            + buffer_bytes
+            + metadata_bytes
+            + dirty_bytes
+            + cache_bytes
+    }
+
     /// Options for a pool that keeps to its shares.
     pub fn pool_options(&self) -> PoolOptions {
         let Self { buffer_bytes, metadata_bytes, dirty_bytes, cache_bytes, .. } = *self;
@@ -84,7 +104,7 @@ mod tests {
                 s.dirty_bytes,
                 s.cache_bytes,
             ];
-            assert_eq!(parts.iter().sum::<u64>(), limit.max(PoolOptions::LEAST_MEMORY_BYTES));
+            assert_eq!(s.limit_bytes(), limit.max(PoolOptions::LEAST_MEMORY_BYTES));
             assert!(parts.iter().all(|&part| part >= 2 * MIB), "{limit}: {s:?}");
             assert!(s.dirty_bytes < s.metadata_bytes);
             let options = PoolOptions::of_memory_limit(limit);

@@ -93,6 +93,8 @@ pub struct PoolStats {
     pub journal_bytes: u64,
     /// Batches written to the journal.
     pub journal_batches: u64,
+    /// Records in them.
+    pub journal_records: u64,
     /// How many times the journal has been gone through.
     pub journal_wraps: u64,
     /// Host writes.
@@ -129,6 +131,8 @@ pub struct PoolStats {
     pub checkpoint_bytes: u64,
     /// Time spent in checkpoints.
     pub checkpoint_time: Duration,
+    /// Times that a metadata page was looked for and found in RAM.
+    pub metadata_hits: u64,
     /// Metadata pages read from drives.
     pub metadata_loads: u64,
     /// Blocks that could not be read back correctly, each time one was met.
@@ -192,6 +196,7 @@ impl Pool {
             journal_extents: journal.total,
             journal_bytes: written.bytes,
             journal_batches: written.batches,
+            journal_records: written.records,
             journal_wraps: journal.taken / journal.total.max(1),
             writes: get(&c.writes),
             written_bytes: get(&c.written_bytes),
@@ -210,6 +215,7 @@ impl Pool {
             checkpoints: get(&c.checkpoints),
             checkpoint_bytes: get(&c.checkpoint_bytes),
             checkpoint_time: Duration::from_nanos(get(&c.checkpoint_nanos)),
+            metadata_hits: self.pages.hits(),
             metadata_loads: get(&self.pages.loads),
             medium_errors: get(&c.medium_errors),
             lost_blocks: get(&c.lost_blocks),

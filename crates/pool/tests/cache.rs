@@ -130,6 +130,9 @@ fn a_pool_whose_metadata_does_not_fit_in_its_ram_does_everything_all_the_same() 
         let stats = pool.stats();
         assert!(stats.metadata_bytes > 50 * limit, "{stats:?}");
         assert!(stats.metadata_loads > 600, "{stats:?}");
+        // Whatever is loaded is found by way of map pages that were in RAM or are loaded first.
+        assert!(stats.metadata_hits > stats.metadata_loads, "{stats:?}");
+        assert!(stats.journal_records >= 900 && stats.journal_batches <= stats.journal_records, "{stats:?}");
         // Dirty pages and those in use come on top.
         assert!(stats.metadata_ram_bytes < limit + (96 << 10) + (32 << 10), "{stats:?}");
         pool.close().await.unwrap();

@@ -216,6 +216,8 @@ impl Front {
                 read_bytes: counted.read_bytes,
                 written_bytes: counted.written_bytes,
                 protocol_errors: counted.protocol_errors,
+                cut_off: None,
+                memory: None,
             }
         }
     }

@@ -10,7 +10,7 @@ use quoin_array::{Array, ArrayOptions};
 use quoin_cli::{API_FILE, Failure, Global};
 use quoin_iscsi::{Accepted, IscsiServer};
 use quoin_pool::MemoryShares;
-use quoin_rest::{FrontEnd, Server, Token};
+use quoin_rest::{CutOff, FrontEnd, Server, SessionMemory, Token};
 use quoin_target::Target;
 use quoin_volume::Volume;
 use quoin_world::{Thread, World};
@@ -160,6 +160,7 @@ async fn serve(
         world: world.clone(),
         token: Arc::new(token),
         metrics_token: Arc::new(metrics_token),
+        memory_limit_bytes: memory.limit_bytes(),
         front_ends: Arc::new(move || vec![iscsi_front_end(&counted), nbd_counts()]),
     };
     let api_served = tokio::spawn(quoin_rest::serve(api, server, async { drop(api_stops.await) }));
@@ -232,6 +233,11 @@ fn iscsi_front_end(server: &IscsiServer<Volume>) -> FrontEnd {
         read_bytes: counted.read_bytes,
         written_bytes: counted.written_bytes,
         protocol_errors: counted.rejects + counted.digest_errors,
+        cut_off: Some(CutOff { silent: counted.silent, stalled: counted.stalled }),
+        memory: Some(SessionMemory {
+            used_bytes: server.memory_bytes(),
+            budget_bytes: server.memory_limit_bytes(),
+        }),
     }
 }
 

@@ -20,11 +20,15 @@ use axum::{
 };
 use quoin_api::Problem;
 
-pub use catalogue::FrontEnd;
+pub use catalogue::{CutOff, FrontEnd, SessionMemory};
+
+fn text_of(server: &Server) -> prometheus::Result<String> {
+    catalogue::expose(&server.array.figures(), &(server.front_ends)(), server.memory_limit_bytes).encode()
+}
 
 /// Everything the array counts, as text.
 pub(crate) async fn metrics(State(server): State<Server>) -> Response {
-    match catalogue::expose(&server.array.figures(), &(server.front_ends)()).encode() {
+    match text_of(&server) {
         Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
         Err(error) => Failure::new(Problem::new(
             "internal",

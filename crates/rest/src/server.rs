@@ -34,6 +34,8 @@ pub struct Server {
     pub token: Arc<Token>,
     /// What opens `GET /metrics`, and nothing else.
     pub metrics_token: Arc<Token>,
+    /// The process's memory limit.
+    pub memory_limit_bytes: u64,
     /// What the front ends count.
     pub front_ends: Arc<dyn Fn() -> Vec<FrontEnd> + Send + Sync>,
 }

@@ -113,9 +113,21 @@ fn metrics_are_what_prometheus_expects_and_open_with_their_own_token() {
         "quoin_volume_latency_seconds_count{volume=\"v1\",operation=\"read\"} 0",
         "quoin_frontend_logins_total{protocol=\"iscsi\"} 3",
         "quoin_initiator_sessions{host=\"\",initiator=\"\"} 0",
+        "quoin_frontend_cut_off_total{protocol=\"iscsi\",cause=\"silent\"} 2",
+        "quoin_frontend_cut_off_total{protocol=\"iscsi\",cause=\"stalled\"} 5",
+        "quoin_memory_limit_bytes 3221225472",
+        "quoin_memory_budget_bytes{use=\"sessions\"} 1048576",
+        "quoin_memory_used_bytes{use=\"sessions\"} 4096",
     ] {
         assert!(text.lines().any(|l| l == line), "{line} is not in:\n{text}");
     }
+    assert!(!text.contains("quoin_frontend_cut_off_total{protocol=\"nbd\""), "it cuts off nobody");
+    let of = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name} is not in:\n{text}")).parse().unwrap()
+    };
+    assert!(of("quoin_pool_journal_records_total") >= of("quoin_pool_journal_batches_total"));
+    assert!(of("quoin_pool_journal_batches_total") > 0, "the volume was made");
     let flushes =
         text.lines().find(|l| l.starts_with("quoin_drive_latency_seconds_count") && l.contains("flush"));
     assert!(

@@ -260,6 +260,7 @@ impl Journal {
         at.last = at.last.max(last);
         at.previous_crc = meta_crc;
         self.batches.fetch_add(1, Ordering::Relaxed);
+        self.records.fetch_add(entries.len() as u64, Ordering::Relaxed);
         self.bytes.fetch_add(total_bytes as u64, Ordering::Relaxed);
         Ok(())
     }

@@ -68,6 +68,7 @@ pub(crate) struct Journal {
     next_sequence: AtomicU64,
     health: Arc<Health>,
     batches: AtomicU64,
+    records: AtomicU64,
     bytes: AtomicU64,
     /// Bytes appended and not written yet, generously counted.
     queued: Arc<AtomicU64>,
@@ -91,6 +92,7 @@ pub(crate) struct JournalParts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JournalCounters {
     pub batches: u64,
+    pub records: u64,
     pub bytes: u64,
 }
 
@@ -117,6 +119,7 @@ impl Journal {
             next_sequence: AtomicU64::new(parts.next_sequence.0),
             health: parts.health,
             batches: AtomicU64::new(0),
+            records: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             queued,
             admitting: Mutex::new(()),
@@ -209,6 +212,7 @@ impl Journal {
     pub(crate) fn counters(&self) -> JournalCounters {
         JournalCounters {
             batches: self.batches.load(Ordering::Relaxed),
+            records: self.records.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
         }
     }

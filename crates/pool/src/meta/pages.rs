@@ -142,9 +142,18 @@ struct Shard {
     pages: HashMap<PageId, Arc<Page>, FxBuildHasher>,
     /// All of them, in the order in which they are looked at when some must go.
     queue: VecDeque<PageId>,
+    /// Times that a page was looked for and found. Here, where its lock is held anyway.
+    hits: u64,
 }
 
 impl Shard {
+    fn find(&mut self, id: PageId) -> Option<&Arc<Page>> {
+        let page = self.pages.get(&id)?;
+        self.hits += 1;
+        page.note_use();
+        Some(page)
+    }
+
     fn insert(&mut self, id: PageId, page: Arc<Page>) {
         if self.pages.insert(id, page).is_none() {
             self.queue.push_back(id);
@@ -212,18 +221,12 @@ impl PageStore {
     }
 
     fn cached(&self, id: PageId) -> Option<Arc<Page>> {
-        let shard = self.shard(id).lock();
-        let page = shard.pages.get(&id)?;
-        page.note_use();
-        Some(page.clone())
+        self.shard(id).lock().find(id).cloned()
     }
 
     /// A word of a page, if the page is in RAM.
     pub(crate) fn word(&self, id: PageId, word: usize) -> Option<u64> {
-        let shard = self.shard(id).lock();
-        let page = shard.pages.get(&id)?;
-        page.note_use();
-        Some(page.get(word))
+        self.shard(id).lock().find(id).map(|page| page.get(word))
     }
 
     /// The page; `None` if it was never written, which reads as zeroes.
@@ -407,6 +410,11 @@ impl PageStore {
 
     pub(crate) fn root_entries(&self) -> [MapEntry; 4] {
         SPACES.map(|space| self.entry_in(None, PageId { space, level: MAP_LEVELS, index: 0 }))
+    }
+
+    /// Times that a page was looked for and found in RAM.
+    pub(crate) fn hits(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().hits).sum()
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {

@@ -33,6 +33,37 @@ pub struct FrontEnd {
     pub written_bytes: u64,
     /// Messages that broke the protocol: rejected, or damaged on the way.
     pub protocol_errors: u64,
+    /// Peers it cut off; `None` if it cuts off nobody.
+    pub cut_off: Option<CutOff>,
+    /// The RAM of its sessions; `None` if they have no budget of their own.
+    pub memory: Option<SessionMemory>,
+}
+
+/// Connections a front end ended because the peer did not do its part, since the process started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CutOff {
+    /// Nothing was heard of the peer, not even answers to pings.
+    pub silent: u64,
+    /// It did not take its answers, or did not send data that was due.
+    pub stalled: u64,
+}
+
+/// What all sessions of a front end hold in RAM, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SessionMemory {
+    /// Held now.
+    pub used_bytes: u64,
+    /// What they may hold, but for one request each.
+    pub budget_bytes: u64,
+}
+
+impl SessionMemory {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            used_bytes: self.used_bytes + other.used_bytes,
+            budget_bytes: self.budget_bytes + other.budget_bytes,
+        }
+    }
 }
 
 fn some(value: u64) -> Option<f64> {
@@ -71,11 +102,16 @@ static PROCESS: Table<Process> = Table {
     ],
 };
 
+static LIMIT: Table<u64> = Table {
+    labels: &[],
+    rows: &[Row::gauge("quoin_memory_limit_bytes", "The memory limit of the process.", |bytes| some(*bytes))],
+};
+
 static BUDGET: Table<f64> = Table {
     labels: &["use"],
     rows: &[Row::gauge(
         "quoin_memory_budget_bytes",
-        "RAM the memory limit grants for a use: buffer, metadata, or cache of host data.",
+        "RAM the memory limit grants for a use: buffer, metadata, cache of host data, or data of sessions' commands.",
         |bytes| Some(*bytes),
     )],
 };
@@ -109,6 +145,16 @@ static FRONT_END: Table<FrontEnd> = Table {
             |f| some(f.protocol_errors),
         ),
     ],
+};
+
+static CUT_OFF: Table<u64> = Table {
+    labels: &["protocol", "cause"],
+    rows: &[Row::counter(
+        "quoin_frontend_cut_off_total",
+        "Connections ended because the peer was silent, or stalled: it did not take answers or did not send data that \
+         was due.",
+        |count| some(*count),
+    )],
 };
 
 static INITIATOR: Table<TrafficView> = Table {
@@ -228,6 +274,11 @@ static POOL: Table<PoolStats> = Table {
         Row::counter("quoin_pool_journal_batches_total", "Batches hardened in the journal.", |p| {
             some(p.journal_batches)
         }),
+        Row::counter(
+            "quoin_pool_journal_records_total",
+            "Records in them: writes that shared a hardening, for each batch.",
+            |p| some(p.journal_records),
+        ),
         Row::counter("quoin_pool_writes_total", "Writes of hosts.", |p| some(p.writes)),
         Row::counter("quoin_pool_reads_total", "Reads of hosts.", |p| some(p.reads)),
         Row::counter("quoin_pool_host_written_bytes_total", "Data written by hosts.", |p| {
@@ -273,6 +324,11 @@ static POOL: Table<PoolStats> = Table {
             |p| Some(p.longest_write.as_secs_f64()),
         ),
         Row::counter(
+            "quoin_pool_metadata_hits_total",
+            "Metadata pages that were looked for and found in RAM.",
+            |p| some(p.metadata_hits),
+        ),
+        Row::counter(
             "quoin_pool_metadata_loads_total",
             "Metadata pages read from drives, not found in RAM.",
             |p| some(p.metadata_loads),
@@ -299,7 +355,7 @@ static MEMORY: Table<f64> = Table {
     labels: &["use"],
     rows: &[Row::gauge(
         "quoin_memory_used_bytes",
-        "RAM in use: buffer, metadata, or cache of host data.",
+        "RAM in use: buffer, metadata, cache of host data, or data of sessions' commands.",
         |bytes| Some(*bytes),
     )],
 };
@@ -334,17 +390,27 @@ static RECOVERY: Table<RecoveryStats> = Table {
 };
 
 /// Everything there is to tell.
-pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd]) -> Exposition {
+pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory_limit_bytes: u64) -> Exposition {
     let mut out = Exposition::default();
     out.add(&ARRAY, figures, &[]);
     out.add(&INFO, &(), &[&figures.version]);
     out.add(&PROCESS, &Process::now(), &[]);
+    out.add(&LIMIT, &memory_limit_bytes, &[]);
     let PoolOptions { buffer_bytes, metadata_bytes, cache_bytes, .. } = figures.options;
     for (purpose, bytes) in [("buffer", buffer_bytes), ("metadata", metadata_bytes), ("cache", cache_bytes)] {
         out.add(&BUDGET, &(bytes as f64), &[purpose]);
     }
     for front_end in front_ends {
         out.add(&FRONT_END, front_end, &[front_end.protocol]);
+        if let Some(CutOff { silent, stalled }) = front_end.cut_off {
+            out.add(&CUT_OFF, &silent, &[front_end.protocol, "silent"]);
+            out.add(&CUT_OFF, &stalled, &[front_end.protocol, "stalled"]);
+        }
+    }
+    let held = front_ends.iter().filter_map(|front_end| front_end.memory);
+    if let Some(held) = held.reduce(SessionMemory::plus) {
+        out.add(&BUDGET, &(held.budget_bytes as f64), &["sessions"]);
+        out.add(&MEMORY, &(held.used_bytes as f64), &["sessions"]);
     }
     for traffic in &figures.initiators {
         let (host, initiator) = traffic.initiator.as_ref().map_or(("", ""), |(host, name)| (host, name));
@@ -404,9 +470,9 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Listed>)> {
         table.rows.iter().map(|row| (row.metric, table.labels)).collect()
     }
     vec![
-        ("Process", [of(&INFO), of(&PROCESS), of(&BUDGET), of(&MEMORY)].concat()),
+        ("Process", [of(&INFO), of(&PROCESS), of(&LIMIT), of(&BUDGET), of(&MEMORY)].concat()),
         ("Array", of(&ARRAY)),
-        ("Front ends", of(&FRONT_END)),
+        ("Front ends", [of(&FRONT_END), of(&CUT_OFF)].concat()),
         ("Initiators", of(&INITIATOR)),
         ("Volumes", [of(&OPERATION), of(&VOLUME)].concat()),
         ("Pool", [of(&POOL), of(&STALLS), of(&RECOVERY)].concat()),

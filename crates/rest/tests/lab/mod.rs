@@ -4,7 +4,7 @@ use quoin_array::{Array, ArrayOptions, Bay, SpacePercents};
 use quoin_base::MIB;
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
-use quoin_rest::{FrontEnd, Server, Token, serve};
+use quoin_rest::{CutOff, FrontEnd, Server, SessionMemory, Token, serve};
 use quoin_target::Target;
 use quoin_world::{Disk, OneShot, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
@@ -21,6 +21,18 @@ use ureq::{Agent, http::Request};
 
 const TOKEN: &str = "secret";
 pub(crate) const METRICS_TOKEN: &str = "scraper";
+
+/// What two front ends would tell.
+fn front_ends() -> Vec<FrontEnd> {
+    let iscsi = FrontEnd {
+        protocol: "iscsi",
+        logins: 3,
+        cut_off: Some(CutOff { silent: 2, stalled: 5 }),
+        memory: Some(SessionMemory { used_bytes: 4096, budget_bytes: 1 << 20 }),
+        ..FrontEnd::default()
+    };
+    vec![iscsi, FrontEnd { protocol: "nbd", ..FrontEnd::default() }]
+}
 
 pub(crate) struct Lab {
     base: String,
@@ -87,7 +99,8 @@ impl Lab {
             world: world.clone(),
             token: Arc::new(Token::new(TOKEN)),
             metrics_token: Arc::new(Token::new(METRICS_TOKEN)),
-            front_ends: Arc::new(|| vec![FrontEnd { protocol: "iscsi", logins: 3, ..FrontEnd::default() }]),
+            memory_limit_bytes: 3 << 30,
+            front_ends: Arc::new(front_ends),
         };
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
