@@ -35,10 +35,16 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let volume = VolumeId(3);
     let all = Transaction::new().create_volume(volume).put(kind, "0000000003", b"{\"version\":1}".to_vec());
     let all = all.delete(kind, "0000000002").delete_volume(VolumeId(2)).reserve(volume, 1 << 30);
+    let other = VolumeId(4);
+    let thick = Transaction::new().create_volume(volume).create_volume(other);
+    let thick = thick.reserve(volume, 1 << 30).reserve(other, 4 << 20).put(kind, "0000000004", vec![0; 3]);
+    let thin_again = Transaction::new().reserve(volume, 0).reserve(other, 2 << 40);
     let with = |which: u8, bytes: Vec<u8>| [&[which], &bytes[..]].concat();
     vec![
         ("transaction", with(0, fuzzing::encoded(&all))),
         ("empty", with(0, fuzzing::encoded(&Transaction::new()))),
+        ("reservations", with(0, fuzzing::encoded(&thin_again))),
         ("catalog", with(1, fuzzing::encoded_catalog(&all))),
+        ("catalog_of_reservations", with(1, fuzzing::encoded_catalog(&thick))),
     ]
 }

@@ -9,6 +9,7 @@
 
 mod catalog;
 mod chap;
+mod config;
 mod image;
 mod input;
 mod json;
@@ -57,6 +58,7 @@ pub const TARGETS: &[Target] = &[
     pool::JOURNAL,
     pool::IMAGE,
     json::BODIES,
+    config::FILE,
 ];
 
 /// The target of this name.

@@ -1,11 +1,9 @@
 //! `quoin check`: walks everything on the drives of an array that is not running.
 
-use crate::{
-    bay::PathBay,
-    config::{Config, DataDir},
-};
+use crate::{bay::PathBay, data::DataDir};
 use quoin_array::{Bay, check_catalog};
 use quoin_cli::{Failure, Global, Output};
+use quoin_config::Config;
 use quoin_drive::inspect_set;
 use quoin_pool::{CheckReport, check};
 use quoin_world::Thread;

@@ -1,9 +1,10 @@
 //! `quoin init`: makes an array.
 
-use crate::config::{Config, DataDir, DriveConfig, ServeConfig, SpaceConfig};
+use crate::data::DataDir;
 use quoin_array::is_target_name;
 use quoin_base::{GIB, MIB, PoolId};
 use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size};
+use quoin_config::{Config, DriveConfig, ServeConfig, SpaceConfig};
 use quoin_drive::{DriveError, Probe, Roles, probe};
 use quoin_pool::FormatOptions;
 use quoin_world::{Disk, Thread};

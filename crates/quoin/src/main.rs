@@ -3,7 +3,7 @@
 mod bay;
 mod check;
 mod completions;
-mod config;
+mod data;
 mod init;
 mod memory;
 mod nbd;

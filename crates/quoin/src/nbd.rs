@@ -1,16 +1,15 @@
 //! Serving NBD: where, and with what encryption.
 
-use crate::config::{DataDir, ServeConfig};
-use clap::ValueEnum;
+use crate::data::DataDir;
 use quoin_array::Array;
 use quoin_cli::Failure;
+use quoin_config::{ServeConfig, TlsSetting};
 use quoin_nbd::{Accepted, Listener, NbdServer, Options, Tls, TlsMode};
 use quoin_rest::FrontEnd;
 use quoin_volume::Volume;
 use quoin_world::{Thread, World};
 use quoin_world_linux::LinuxWorld;
 use rustix::{fs::Mode, process::umask};
-use serde::{Deserialize, Serialize};
 use std::{
     fs,
     io::{self, ErrorKind},
@@ -23,15 +22,6 @@ use std::{
     sync::Arc,
 };
 use tokio::task::JoinHandle;
-
-/// Whether connections over TCP are encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum TlsSetting {
-    Off,
-    Optional,
-    Required,
-}
 
 /// Options of `quoin serve` about NBD.
 #[derive(clap::Args)]

@@ -2,12 +2,13 @@
 
 use crate::{
     bay::PathBay,
-    config::{Config, DataDir},
+    data::DataDir,
     memory::{self, MEMORY_LIMIT_VARIABLE},
     nbd,
 };
 use quoin_array::{Array, ArrayOptions};
 use quoin_cli::{API_FILE, Failure, Global};
+use quoin_config::Config;
 use quoin_iscsi::{Accepted, IscsiServer};
 use quoin_pool::MemoryShares;
 use quoin_rest::{CutOff, FrontEnd, Server, SessionMemory, Token};

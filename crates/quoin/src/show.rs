@@ -1,12 +1,13 @@
 //! `quoin config`: what an array is told, and where from.
 
 use crate::{
-    config::{CONFIG_FILE, Config, DataDir, ReadConfig, SECTIONS},
+    data::{CONFIG_FILE, DataDir},
     memory::{MEMORY_LIMIT_VARIABLE, default_limit_bytes},
     serve::{DEFAULT_API, DEFAULT_ISCSI, DEFAULT_THREADS_MAX},
 };
 use clap::Subcommand;
 use quoin_cli::{Failure, Global, Output, parse_size, size_text, table};
+use quoin_config::{Config, ReadConfig, SECTIONS};
 use serde::Serialize;
 use std::{env, num::NonZeroUsize, thread};
 use toml::Value;

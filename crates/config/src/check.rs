@@ -1,6 +1,6 @@
 //! Checks `quoin.toml` against the list of its keys, so that a message names the key, the line and what would be right.
 
-use super::keys::{Key, SECTIONS, Section};
+use crate::keys::{Key, SECTIONS, Section};
 use std::ops::Range;
 use toml::{
     Spanned,
@@ -8,17 +8,24 @@ use toml::{
 };
 
 /// What is wrong with a file.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
     /// The line, from 1 on.
-    pub(crate) line: usize,
-    pub(crate) why: String,
-    pub(crate) next: String,
+    pub line: usize,
+    /// What is wrong there.
+    pub why: String,
+    /// What to do about it.
+    pub next: String,
+}
+
+/// The line in which a span begins, from 1 on.
+pub(crate) fn line_of(text: &str, span: Range<usize>) -> usize {
+    1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// The keys that a file has, by section and name, with their lines. The first fault, if there is one.
 pub(crate) fn check(text: &str) -> Result<Vec<(&'static str, &'static str, usize)>, Fault> {
-    let line = |span: Range<usize>| 1 + text[..span.start.min(text.len())].matches('\n').count();
+    let line = |span: Range<usize>| line_of(text, span);
     let parsed = DeTable::parse(text).map_err(|error| Fault {
         line: error.span().map_or(1, line),
         why: format!("it is not TOML: {}", error.message().replace('\n', "; ")),
@@ -179,7 +186,7 @@ mod tests {
     /// What serde would take and the list does not have would be refused before serde sees it.
     #[test]
     fn every_field_that_is_read_is_in_the_list() {
-        use crate::config::{ServeConfig, SpaceConfig};
+        use crate::{ServeConfig, SpaceConfig};
         let fields = [
             ("serve", toml::from_str::<ServeConfig>("none = 1").unwrap_err()),
             ("space", toml::from_str::<SpaceConfig>("none = 1").unwrap_err()),
@@ -206,6 +213,8 @@ mod tests {
             ("threads = 2", "threads = 0", 6, "cannot be 0: it is a whole number from 1 to 256", ""),
             ("threads = 2", "threads = true", 6, "cannot be a TOML boolean", ""),
             ("\"2GiB\"", "\"2XiB\"", 5, "memory_limit cannot be \"2XiB\"", "memory_limit = \"2GiB\""),
+            ("\"2GiB\"", "\"8388608T\"", 5, "memory_limit cannot be \"8388608T\"", ""),
+            ("\"2GiB\"", "9223372036854775808", 5, "memory_limit cannot be 9223372036854775808", ""),
             ("\"2GiB\"", "\"1KiB\"", 5, "at least 64.0 MiB", ""),
             ("iqn.2026-11.test:a", "IQN", 2, "iqn cannot be \"IQN\"", "iqn.2026-11.com.example"),
             ("0f4e7a1c", "", 3, "pool cannot be", ""),

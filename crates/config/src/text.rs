@@ -1,10 +1,17 @@
 //! `quoin.toml` as `quoin init` writes it, with every key explained, and `docs/configuration.md`.
 
-use super::keys::{Key, SECTIONS};
+use crate::{
+    Config,
+    keys::{Key, SECTIONS},
+};
 use toml::{Table, Value};
 
-/// The file with these values: those that are not set are there as comments.
-pub(crate) fn commented(values: &Table) -> String {
+/// The file of a configuration, with every key explained; those that are not set are there as comments.
+pub fn write(config: &Config) -> Result<String, toml::ser::Error> {
+    Table::try_from(config).map(|values| commented(&values))
+}
+
+fn commented(values: &Table) -> String {
     let mut out = String::from(
         "# A Quoin array. quoin config check looks whether this file is right; quoin config show\n\
                                 # tells what is in effect. A change takes effect when the array is started again.\n",
@@ -80,7 +87,7 @@ fn page() -> String {
          number\nof bytes. Keys that are not listed here are refused.\n",
     );
     for section in SECTIONS {
-        let super::keys::Section { name, is_array, about, keys } = section;
+        let crate::keys::Section { name, is_array, about, keys } = section;
         let title = match (*name, is_array) {
             ("", _) => "At the top".to_owned(),
             (name, true) => format!("`[[{name}]]`"),
@@ -104,7 +111,7 @@ mod tests {
     use super::*;
     use std::{env, fs, path::Path};
 
-    /// `UPDATE=1 cargo test -p quoin` writes the page that is checked in.
+    /// `UPDATE=1 cargo test -p quoin-config` writes the page that is checked in.
     #[test]
     fn the_page_checked_in_lists_every_key() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
@@ -114,7 +121,7 @@ mod tests {
         let checked_in = fs::read_to_string(&path).unwrap_or_default();
         assert!(
             checked_in == page(),
-            "docs/configuration.md is not as the keys are; run UPDATE=1 cargo test -p quoin"
+            "docs/configuration.md is not as the keys are; run UPDATE=1 cargo test -p quoin-config"
         );
     }
 }

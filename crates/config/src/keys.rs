@@ -8,29 +8,34 @@ use std::net::SocketAddr;
 use toml::de::DeValue;
 
 /// A table of the file.
-pub(crate) struct Section {
+pub struct Section {
     /// Its name; empty for the keys at the top.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Any number of them: `[[name]]`.
-    pub(crate) is_array: bool,
-    pub(crate) about: &'static str,
-    pub(crate) keys: &'static [Key],
+    pub is_array: bool,
+    /// What it is about, for people.
+    pub about: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
 }
 
 /// A key.
-pub(crate) struct Key {
-    pub(crate) name: &'static str,
-    pub(crate) about: &'static str,
-    pub(crate) kind: Kind,
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// What it means, for people.
+    pub about: &'static str,
+    /// What it may be.
+    pub kind: Kind,
     /// What holds without it; empty if it must be there.
-    pub(crate) default: &'static str,
+    pub default: &'static str,
     /// As it may be written.
-    pub(crate) example: &'static str,
+    pub example: &'static str,
 }
 
 /// What a key may be.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Text of 1 to so many bytes.
     Text(usize),
     /// The iSCSI name of a target.
@@ -51,7 +56,8 @@ pub(crate) enum Kind {
     Bool,
 }
 
-pub(crate) const SECTIONS: &[Section] = &[
+/// Every table of the file, the keys at the top first.
+pub const SECTIONS: &[Section] = &[
     Section {
         name: "",
         is_array: false,
@@ -202,7 +208,7 @@ pub(crate) const SECTIONS: &[Section] = &[
 
 impl Kind {
     /// What it may be, for people.
-    pub(crate) fn text(self) -> String {
+    pub fn text(self) -> String {
         match self {
             Self::Text(longest) => format!("text of 1 to {longest} bytes"),
             Self::TargetName => {
@@ -223,7 +229,7 @@ impl Kind {
     }
 
     /// Whether a value may be this.
-    pub(crate) fn admits(self, value: &DeValue<'_>) -> bool {
+    pub fn admits(self, value: &DeValue<'_>) -> bool {
         let text = value.as_str();
         match self {
             Self::Text(longest) => text.is_some_and(|text| (1..=longest).contains(&text.len())),
@@ -239,7 +245,8 @@ impl Kind {
                     Some(text) => parse_size(text).ok().map(|size| size.0),
                     None => number(value),
                 };
-                size.is_some_and(|size| size >= least)
+                // TOML has no larger numbers.
+                size.is_some_and(|size| (least..=i64::MAX as u64).contains(&size))
             }
         }
     }

@@ -1,0 +1,118 @@
+//! `quoin.toml`: the keys it may have, what they may be, and how it is read and written.
+//!
+//! Promises: any bytes give a configuration or a [`Fault`] that names the line, says what is wrong there and what
+//! would be right; what the list of keys admits is what is read; a configuration that was read is the same after it
+//! is written and read again. [`SECTIONS`] is the one list that the check, the file that `quoin init` writes and
+//! `docs/configuration.md` are made from.
+//!
+//! Does not: open files, or look whether what is named exists.
+
+mod check;
+mod keys;
+mod read;
+mod size;
+mod text;
+mod tls;
+
+pub use check::Fault;
+pub use keys::{Key, Kind, SECTIONS, Section};
+pub use read::{ReadConfig, read};
+pub use size::ByteSize;
+pub use text::write;
+pub use tls::TlsSetting;
+
+use quoin_base::PoolId;
+use serde::{Deserialize, Serialize};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
+
+/// Where notice and warning are in order if the file does not say.
+const NOTICE_PERCENT: u8 = 60;
+const WARNING_PERCENT: u8 = 80;
+
+/// `quoin.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// What people call the array.
+    pub name: String,
+    /// The target's iSCSI name.
+    pub iqn: String,
+    /// The pool the drives belong to.
+    pub pool: PoolId,
+    /// Defaults for `quoin serve`.
+    #[serde(default)]
+    pub serve: ServeConfig,
+    /// When the pool's space is worth a word.
+    #[serde(default)]
+    pub space: SpaceConfig,
+    /// The drives; their order does not matter.
+    #[serde(rename = "drive")]
+    pub drives: Vec<DriveConfig>,
+}
+
+/// What `quoin serve` takes where no option says otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServeConfig {
+    /// Where iSCSI is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iscsi: Option<SocketAddr>,
+    /// Where the management interface is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api: Option<SocketAddr>,
+    /// Where NBD is served over TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nbd: Option<SocketAddr>,
+    /// Where NBD is served on this machine; relative to the data directory, as all files here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nbd_socket: Option<PathBuf>,
+    /// Whether NBD clients over TCP encrypt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nbd_tls: Option<TlsSetting>,
+    /// The certificate of the NBD server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nbd_tls_cert: Option<PathBuf>,
+    /// Its private key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nbd_tls_key: Option<PathBuf>,
+    /// Who vouches for NBD clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nbd_tls_client_ca: Option<PathBuf>,
+    /// NBD may be served without TLS at an address that others reach.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nbd_remote: bool,
+    /// Data threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<NonZeroUsize>,
+    /// RAM for all that grows with use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<ByteSize>,
+}
+
+/// Thresholds of the pool's space.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpaceConfig {
+    /// From here on a notice is in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice_percent: Option<u8>,
+    /// From here on a warning is in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning_percent: Option<u8>,
+}
+
+impl SpaceConfig {
+    /// Notice and warning.
+    pub fn percents(&self) -> (u8, u8) {
+        let warning = self.warning_percent.unwrap_or(WARNING_PERCENT);
+        (self.notice_percent.unwrap_or(NOTICE_PERCENT.min(warning)), warning)
+    }
+}
+
+/// A drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveConfig {
+    /// A file or block device; relative to the data directory.
+    pub path: PathBuf,
+}

@@ -1,0 +1,71 @@
+//! From the bytes of the file to a configuration.
+
+use crate::{
+    Config, Fault,
+    check::{check, line_of},
+};
+use std::str;
+
+/// A configuration and where its values are in the file.
+#[derive(Clone, Debug)]
+pub struct ReadConfig {
+    /// What the file says.
+    pub config: Config,
+    /// Section, key and line, from 1 on, of each value.
+    pub lines: Vec<(&'static str, &'static str, usize)>,
+    /// The file as a table.
+    pub table: toml::Table,
+}
+
+/// Reads and checks a file. The first fault, if there is one.
+pub fn read(bytes: &[u8]) -> Result<ReadConfig, Fault> {
+    let text = str::from_utf8(bytes).map_err(|error| Fault {
+        line: 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count(),
+        why: "it is not text in UTF-8".to_owned(),
+        next: "correct that line with an editor that writes UTF-8".to_owned(),
+    })?;
+    let lines = check(text)?;
+    let odd = |error: toml::de::Error| Fault {
+        line: error.span().map_or(1, |span| line_of(text, span)),
+        why: error.message().replace('\n', "; "),
+        next: "correct that line; docs/configuration.md lists what each key may be".to_owned(),
+    };
+    let config: Config = toml::from_str(text).map_err(odd)?;
+    let (notice, warning) = config.space.percents();
+    if notice > warning {
+        let line = lines.iter().find(|(section, key, _)| (*section, *key) == ("space", "notice_percent"));
+        return Err(Fault {
+            line: line.map_or(1, |(_, _, line)| *line),
+            why: format!("space.notice_percent is {notice}, above space.warning_percent, {warning}"),
+            next: "give the notice the lower of the two".to_owned(),
+        });
+    }
+    let table = toml::from_str(text).map_err(odd)?;
+    Ok(ReadConfig { config, lines, table })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = "name = \"a\"\niqn = \"iqn.2026-11.test:a\"\npool = \"0f4e7a1c-22b9-4a6e-9d55-7d3f7f1f2a10\"\n\
+                         drive = [{ path = \"d1\" }]\n";
+
+    #[test]
+    fn what_a_file_says_is_read_with_its_lines() {
+        let found = read(LEAST.as_bytes()).unwrap();
+        assert_eq!((found.config.name.as_str(), found.config.drives.len()), ("a", 1));
+        assert_eq!(found.lines.len(), 4);
+        assert!(found.lines.contains(&("drive", "path", 4)), "{:?}", found.lines);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_and_values_that_do_not_go_together_have_a_line() {
+        let fault = read(b"name = \"a\"\niqn = \"\xFF\"\n").unwrap_err();
+        assert_eq!((fault.line, fault.why.as_str()), (2, "it is not text in UTF-8"));
+        let crossed = [LEAST, "[space]\nwarning_percent = 50\nnotice_percent = 70\n"].concat();
+        let fault = read(crossed.as_bytes()).unwrap_err();
+        assert_eq!(fault.line, 7);
+        assert!(fault.why.contains("space.notice_percent is 70, above"), "{fault:?}");
+    }
+}

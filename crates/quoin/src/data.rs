@@ -1,0 +1,122 @@
+//! The data directory: `quoin.toml`, the tokens, and where everything is.
+
+use quoin_cli::{Failure, Global, TOKEN_FILE};
+use quoin_config::{Config, ReadConfig, read, write};
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+pub(crate) const CONFIG_FILE: &str = "quoin.toml";
+/// What opens `GET /metrics` and nothing else.
+const METRICS_TOKEN_FILE: &str = "metrics_token";
+
+/// A data directory.
+#[derive(Clone, Debug)]
+pub(crate) struct DataDir(PathBuf);
+
+impl DataDir {
+    /// The one `--data` names.
+    pub(crate) fn of(global: &Global) -> Result<Self, Failure> {
+        match &global.data {
+            Some(path) => Ok(Self(path.clone())),
+            None => Err(Failure::usage("no data directory", "--data was not given", "say which: --data DIR")),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn drive_paths(&self, config: &Config) -> Vec<PathBuf> {
+        config.drives.iter().map(|drive| self.0.join(&drive.path)).collect()
+    }
+
+    pub(crate) fn has_config(&self) -> bool {
+        self.file(CONFIG_FILE).exists()
+    }
+
+    pub(crate) fn read_config(&self) -> Result<Config, Failure> {
+        self.read_config_with_lines().map(|read| read.config)
+    }
+
+    /// Reads and checks `quoin.toml`.
+    pub(crate) fn read_config_with_lines(&self) -> Result<ReadConfig, Failure> {
+        let path = self.file(CONFIG_FILE);
+        let shown = path.display().to_string();
+        let bytes = fs::read(&path).map_err(|error| {
+            let next = "make an array there first: quoin init --data DIR; or check the directory";
+            Failure::new("no array", &shown, format!("cannot read {shown}: {error}"), next)
+        })?;
+        read(&bytes).map_err(|fault| {
+            let why = format!("{shown}, line {}: {}", fault.line, fault.why);
+            Failure::new("configuration refused", &shown, why, fault.next)
+        })
+    }
+
+    pub(crate) fn write_config(&self, config: &Config) -> Result<(), Failure> {
+        let text = write(config).map_err(|error| self.unwritable(CONFIG_FILE, &error))?;
+        self.write(CONFIG_FILE, text.as_bytes(), 0o644)
+    }
+
+    pub(crate) fn read_token(&self) -> Result<String, Failure> {
+        let path = self.file(TOKEN_FILE);
+        let shown = path.display().to_string();
+        let refuse = |why: String| {
+            Failure::new(
+                "token not readable",
+                &shown,
+                why,
+                "restore the file: any text of your choice, mode 0600",
+            )
+        };
+        let token = fs::read_to_string(&path).map_err(|e| refuse(format!("cannot read {shown}: {e}")))?;
+        if token.trim().is_empty() { Err(refuse(format!("{shown} is empty"))) } else { Ok(token) }
+    }
+
+    /// What opens `GET /metrics` and nothing else; made when it is not there, or empty.
+    pub(crate) fn metrics_token(&self) -> Result<String, Failure> {
+        if let Ok(token) = fs::read_to_string(self.file(METRICS_TOKEN_FILE))
+            && !token.trim().is_empty()
+        {
+            return Ok(token);
+        }
+        let token = self.new_token(METRICS_TOKEN_FILE)?;
+        self.write(METRICS_TOKEN_FILE, token.as_bytes(), 0o600)?;
+        Ok(token)
+    }
+
+    /// A secret nobody can guess, for the file `name`.
+    pub(crate) fn new_token(&self, name: &str) -> Result<String, Failure> {
+        let mut bytes = [0u8; 32];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| self.unwritable(name, &error))?;
+        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).chain(["\n".to_owned()]).collect())
+    }
+
+    /// Writes a file of the data directory so that it is there after a crash, wholly or not at all.
+    pub(crate) fn write(&self, name: &str, content: &[u8], mode: u32) -> Result<(), Failure> {
+        let (path, new) = (self.file(name), self.file(&format!("{name}.new")));
+        let write = || -> io::Result<()> {
+            let mut file =
+                fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+            file.write_all(content)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            fs::File::open(path.parent().unwrap_or(&self.0))?.sync_all()
+        };
+        write().map_err(|error| self.unwritable(name, &error))
+    }
+
+    pub(crate) fn unwritable(&self, name: &str, error: &dyn std::error::Error) -> Failure {
+        let shown = self.file(name).display().to_string();
+        let why = format!("cannot write {shown}: {error}");
+        Failure::new("data directory not writable", shown, why, "check permissions and free space")
+    }
+}
