@@ -26,6 +26,11 @@ pub struct Client {
 impl Client {
     /// Finds the array: by `QUOIN_API` and `QUOIN_TOKEN_FILE`, or through the data directory.
     pub fn new(global: &Global) -> Result<Self, Failure> {
+        Self::with_timeout(global, TIMEOUT)
+    }
+
+    /// The same; an answer that takes longer than `timeout` is none.
+    pub(crate) fn with_timeout(global: &Global, timeout: Duration) -> Result<Self, Failure> {
         let address = match env::var("QUOIN_API") {
             Ok(address) => address,
             Err(_) => {
@@ -56,7 +61,7 @@ impl Client {
         let scheme = if address.contains("://") { "" } else { "http://" };
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(TIMEOUT))
+            .timeout_global(Some(timeout))
             .proxy(None)
             .user_agent(concat!("quoin/", env!("CARGO_PKG_VERSION")));
         Ok(Self {

@@ -56,12 +56,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    completions::answer(|| quoin_cli::completing_names(Cli::command()));
     let Cli { global, command } = Cli::parse();
     let outcome = match command {
         Command::Init(args) => init::run(&global, args),
         Command::Serve(args) => serve::run(&global, args),
         Command::Check => check::run(&global),
-        Command::Completions(args) => completions::run(Cli::command(), args),
+        Command::Completions(args) => completions::run(args),
         Command::Config(command) => show::run(&global, command),
         Command::Client(command) => quoin_cli::run(&global, command),
     };

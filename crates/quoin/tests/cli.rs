@@ -4,7 +4,7 @@ mod lab;
 
 use lab::{Lab, Outcome};
 use serde_json::{Value, json};
-use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+use std::{env, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 /// Checks that it failed with this exit code and said all of `parts` on standard error.
 #[track_caller]
@@ -258,9 +258,42 @@ fn the_configuration_is_checked_and_shown_with_where_it_comes_from() {
     let notice = shown.as_array().unwrap().iter().find(|row| row["key"] == "space.notice_percent").unwrap();
     assert_eq!((&notice["value"], &notice["source"]), (&json!("50"), &json!("default")));
     refused(&lab.run(&["serve", "--memory-limit", "1K"]), 1, &["at least 64.0 MiB"]);
-    for shell in ["bash", "zsh", "fish"] {
-        assert!(lab.ok(&["completions", shell]).contains("volume"), "{shell}");
+}
+
+/// What bash offers for the last of these words.
+fn offered(lab: &Lab, words: &[&str]) -> Vec<String> {
+    let script = "source <(quoin completions bash) && COMP_WORDS=(quoin \"$@\") && COMP_CWORD=$# && COMP_TYPE=9 && \
+                  _clap_complete_quoin quoin \"${!#}\" && printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let program = Path::new(env!("CARGO_BIN_EXE_quoin")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), env::var("PATH").unwrap());
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script, "bash"]).args(words).env("PATH", path).env("QUOIN_DATA", lab.data());
+    let output = bash.output().expect("bash is needed");
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn shells_complete_commands_and_the_names_there_are() {
+    let lab = Lab::new();
+    for (shell, way) in [("bash", "complete "), ("zsh", "#compdef quoin"), ("fish", "complete ")] {
+        let script = lab.ok(&["completions", shell]);
+        assert!(script.contains(way) && script.contains("QUOIN_COMPLETE"), "{shell}: {script}");
     }
+    lab.ok(&["init", "--drives", "1", "--drive-size", "1G"]);
+    assert_eq!(offered(&lab, &["volume", "sh"]), ["show"]);
+    assert!(!offered(&lab, &["volume", "show", ""]).contains(&"db-1".to_owned()), "the array does not run");
+    let mut array = lab.serve(&[]);
+    lab.ready();
+    for name in ["db-1", "db-2", "web"] {
+        lab.ok(&["volume", "create", name, "--size", "1G"]);
+    }
+    lab.ok(&["host", "create", "h1", "--initiator", "iqn.2026-11.test:h1"]);
+    assert_eq!(offered(&lab, &["volume", "show", "db"]), ["db-1", "db-2"]);
+    assert_eq!(offered(&lab, &["volume", "rename", "w"]), ["web"]);
+    assert_eq!(offered(&lab, &["map", "db-1", "--host", "h"]), ["h1"]);
+    assert_ne!(offered(&lab, &["volume", "create", "w"]), ["web"], "that is a new name");
+    array.terminate();
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! Completing names of objects in a shell, by asking the array.
+//!
+//! A completion never fails and keeps the shell waiting for a moment only: an array that does not answer has no names.
+
+use crate::{Format, client::Client, command::Global};
+use clap::Command;
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use serde::Deserialize;
+use std::{env, ffi::OsString, path::PathBuf, time::Duration};
+
+/// How long an array has to tell names.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Objects by the word that commands and arguments have for them, and where they are listed.
+const KINDS: [(&str, &str); 3] = [("volume", "/volumes"), ("host", "/hosts"), ("export", "/exports")];
+
+/// The same command line, in which arguments that name objects complete to the names there are: those called after
+/// the object (`map VOLUME --host HOST`), and the `name` of commands about one (`volume show NAME`), but for those
+/// that make a new one.
+pub fn completing_names(command: Command) -> Command {
+    completing(command, None)
+}
+
+fn completing(command: Command, about: Option<&'static str>) -> Command {
+    let kind = |word: &str| KINDS.iter().find(|(kind, _)| *kind == word).map(|(_, path)| *path);
+    let command = command.mut_subcommands(|verb| match kind(verb.get_name()) {
+        Some(path) => completing(verb, Some(path)),
+        None if verb.get_name() == "create" => completing(verb, None),
+        None => completing(verb, about),
+    });
+    command.mut_args(|arg| {
+        let path = kind(arg.get_id().as_str()).or(about.filter(|_| arg.get_id() == "name"));
+        match path {
+            Some(path) => arg.add(ArgValueCandidates::new(move || names(path))),
+            None => arg,
+        }
+    })
+}
+
+fn names(path: &str) -> Vec<CompletionCandidate> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let global = Global { data: data(env::args_os()), output: Format::default() };
+    let named = Client::with_timeout(&global, TIMEOUT).and_then(|client| client.get::<Vec<Named>>(path));
+    named.unwrap_or_default().into_iter().map(|named| CompletionCandidate::new(named.name)).collect()
+}
+
+/// The data directory, of the words on the line so far or of the environment.
+fn data(words: impl Iterator<Item = OsString>) -> Option<PathBuf> {
+    let mut found = env::var_os("QUOIN_DATA");
+    let mut words = words.peekable();
+    while let Some(word) = words.next() {
+        if word == "--data" {
+            found = words.peek().cloned().or(found);
+        } else if let Some(given) = word.to_str().and_then(|word| word.strip_prefix("--data=")) {
+            found = Some(given.into());
+        }
+    }
+    found.map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Subcommand;
+
+    fn completed(command: &Command, path: &str, found: &mut Vec<String>) {
+        for arg in command.get_arguments().filter(|arg| arg.get::<ArgValueCandidates>().is_some()) {
+            found.push(format!("{path} {}", arg.get_id()));
+        }
+        for verb in command.get_subcommands() {
+            completed(verb, &format!("{path} {}", verb.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn what_names_an_object_that_is_there_is_completed_and_nothing_else() {
+        let mut found = Vec::new();
+        let command = crate::Command::augment_subcommands(Command::new("quoin"));
+        completed(&completing_names(command), "", &mut found);
+        for wanted in [
+            " volume show name",
+            " volume rename name",
+            " volume delete name",
+            " host set name",
+            " host delete name",
+            " map volume",
+            " map host",
+            " unmap volume",
+            " unmap host",
+            " export create volume",
+            " export show name",
+            " export delete name",
+        ] {
+            assert!(found.iter().any(|of| of == wanted), "{wanted} is not in {found:?}");
+        }
+        for unwanted in
+            [" volume create name", " host create name", " export create name", " volume rename new_name"]
+        {
+            assert!(!found.iter().any(|of| of == unwanted), "{unwanted}: a new name");
+        }
+    }
+
+    #[test]
+    fn the_line_tells_which_array_is_meant() {
+        let of = |line: &str| data(line.split(' ').map(OsString::from));
+        assert_eq!(of("quoin -- quoin --data /a volume show v"), Some("/a".into()));
+        assert_eq!(of("quoin -- quoin volume show --data=/b v"), Some("/b".into()));
+    }
+}
