@@ -193,7 +193,8 @@ impl<'a, D: BlockDevice> Connection<'a, D> {
         // A discovery session ends with its connection: no handle is ever used to come back to it.
         response.tsih = self.handle.as_ref().map_or(u16::MAX, |handle| handle.tsih).into();
         response.max_cmd_sn = established.cmd_sn.wrapping_add(QUEUE_DEPTH - 1).into();
-        let session = Session::new(established, stat_sn, nexus, self.targets(), server.memory.share());
+        let session =
+            Session::new(established, stat_sn, nexus, self.targets(), server.options.memory.share());
         self.send_login(response, text).await?;
         let (initiator, peer) = (&established.initiator, self.peer);
         tracing::info!(%initiator, %peer, kind = ?established.kind, "initiator logged in");

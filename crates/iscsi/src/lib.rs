@@ -23,7 +23,6 @@ mod guard;
 mod handles;
 pub mod login;
 mod management;
-mod memory;
 mod metrics;
 mod order;
 pub mod params;

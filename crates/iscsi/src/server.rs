@@ -5,11 +5,10 @@ use crate::{
     connection::Connection,
     guard::{Guard, LoginFailure, Pending},
     handles::Handles,
-    memory::Memory,
     metrics::{Metrics, MetricsSnapshot},
     receive::Receive,
 };
-use quoin_target::Target;
+use quoin_target::{SessionMemory, Target};
 use quoin_volume::BlockDevice;
 use std::{
     fmt, io,
@@ -35,9 +34,9 @@ pub struct Options {
     pub max_pending_logins: usize,
     /// The same from one address.
     pub max_pending_logins_of_address: usize,
-    /// What the data of all sessions' commands, and what was received for them, may take of memory. Each session
-    /// may have one command whatever the others hold.
-    pub memory_bytes: u64,
+    /// What the data of all sessions' commands, and what was received for them, may take of memory; other front ends
+    /// may have their part in it. Each session may have one command whatever the others hold.
+    pub memory: Arc<SessionMemory>,
     /// Time to get through login.
     pub login_timeout: Duration,
     /// Silence after which an initiator is asked whether it is there; after three times this it is not. After three
@@ -63,7 +62,7 @@ impl Options {
             max_pending_logins_of_address: 128,
             portals: Vec::new(),
             max_connections: 1024,
-            memory_bytes: 512 << 20,
+            memory: SessionMemory::new(512 << 20),
             login_timeout: Duration::from_secs(30),
             ping_after: Duration::from_secs(15),
             logout_time: Duration::from_secs(3),
@@ -78,7 +77,6 @@ pub struct IscsiServer<D: BlockDevice> {
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
     guard: Arc<Guard>,
-    pub(crate) memory: Arc<Memory>,
     pub(crate) handles: Handles,
     pub(crate) shutdown: watch::Sender<bool>,
     open: AtomicUsize,
@@ -106,7 +104,6 @@ impl<D: BlockDevice> IscsiServer<D> {
             target,
             handles: Handles::default(),
             guard: Guard::new(options.max_pending_logins, options.max_pending_logins_of_address),
-            memory: Memory::new(options.memory_bytes),
             options,
             metrics: Metrics::default(),
             shutdown: watch::Sender::new(false),
@@ -169,14 +166,9 @@ impl<D: BlockDevice> IscsiServer<D> {
         }
     }
 
-    /// Memory that sessions hold now for what they receive, for the data of commands, and for answers not sent yet.
-    pub fn memory_bytes(&self) -> u64 {
-        self.memory.held_bytes()
-    }
-
-    /// What they may hold, but for one command each.
-    pub fn memory_limit_bytes(&self) -> u64 {
-        self.options.memory_bytes
+    /// The budget that its sessions keep to.
+    pub fn memory(&self) -> &SessionMemory {
+        &self.options.memory
     }
 
     /// Counters.

@@ -10,7 +10,6 @@ use crate::{
     command::{Finished, Stage, Task, Work},
     gather::Ready,
     login::{Established, SessionKind},
-    memory::Share,
     metrics::{Metrics, MetricsSnapshot},
     params::Params,
     pdu::{Bhs, FINAL, Framing, NO_TAG, R2t, Reject, opcode},
@@ -20,7 +19,7 @@ use crate::{
     transmit::Transmit,
 };
 use quoin_scsi::Reply;
-use quoin_target::{Done, Nexus, Notice};
+use quoin_target::{Done, Nexus, Notice, SessionShare};
 use quoin_volume::BlockDevice;
 use quoin_world::Slice;
 use std::collections::{BTreeMap, VecDeque};
@@ -75,7 +74,7 @@ pub(crate) struct Session<D: BlockDevice> {
     /// Bytes that waiting tasks brought along.
     pub(crate) early_bytes: u64,
     /// Of the memory of all sessions.
-    pub(crate) share: Share,
+    pub(crate) share: SessionShare,
     /// Tasks that others may have to wait for, and tasks that wait for others.
     pub(crate) holding: usize,
     pub(crate) dormant: usize,
@@ -102,7 +101,7 @@ impl<D: BlockDevice> Session<D> {
         stat_sn: u32,
         nexus: Option<Nexus<D>>,
         targets: Text,
-        share: Share,
+        share: SessionShare,
     ) -> Self {
         debug_assert_eq!(nexus.is_some(), login.kind == SessionKind::Normal);
         Self {

@@ -7,6 +7,7 @@ use quoin_iscsi::{
     Options,
     pdu::{DataOut, NO_TAG, NopOut, R2t, ScsiResponse, TaskRequest, TaskResponse, opcode},
 };
+use quoin_target::SessionMemory;
 use std::{
     io::{ErrorKind, Read, Write},
     net::TcpStream,
@@ -31,7 +32,8 @@ const WITNESS: u8 = 99;
 
 /// A server that loses patience after three to four seconds and has room for little.
 fn server() -> Server {
-    let options = Options { ping_after: Duration::from_secs(1), memory_bytes: 64 * MIB, ..options() };
+    let options =
+        Options { ping_after: Duration::from_secs(1), memory: SessionMemory::new(64 * MIB), ..options() };
     Server::with(target(), options)
 }
 
@@ -164,11 +166,15 @@ fn peers_that_take_no_answers_hold_little_and_not_for_long() {
     }
     until_sessions(&server, 1, || {
         // Each of five may have begun one command beyond the limit, and has a buffer to receive with.
-        assert!(server.iscsi.memory_bytes() <= (64 + 10) * MIB, "{}", server.iscsi.memory_bytes());
+        assert!(
+            server.iscsi.memory().held_bytes() <= (64 + 10) * MIB,
+            "{}",
+            server.iscsi.memory().held_bytes()
+        );
     });
     let metrics = server.iscsi.metrics();
     assert_eq!(metrics.stalled + metrics.silent, 4, "{metrics:?}");
-    assert!(server.iscsi.memory_bytes() < 2 * MIB, "{}", server.iscsi.memory_bytes());
+    assert!(server.iscsi.memory().held_bytes() < 2 * MIB, "{}", server.iscsi.memory().held_bytes());
     witness.ends_content();
 }
 
@@ -248,7 +254,7 @@ fn a_peer_that_answers_no_pings_is_cut_off() {
 
 #[test]
 fn unsolicited_data_beyond_a_bound_is_answered_task_set_full() {
-    let server = Server::with(target(), Options { memory_bytes: 64 * MIB, ..options() });
+    let server = Server::with(target(), Options { memory: SessionMemory::new(64 * MIB), ..options() });
     let witness = Witness::of(&server);
     let keys = "InitialR2T=No\0FirstBurstLength=262144\0MaxBurstLength=1048576\0";
     let mut bad = Client::logged_in(&server, 1, keys).ready();
@@ -266,7 +272,7 @@ fn unsolicited_data_beyond_a_bound_is_answered_task_set_full() {
         }
         assert_eq!(bhs.operation(), opcode::R2T);
     }
-    assert!(server.iscsi.memory_bytes() <= (64 + 34) * MIB, "{}", server.iscsi.memory_bytes());
+    assert!(server.iscsi.memory().held_bytes() <= (64 + 34) * MIB, "{}", server.iscsi.memory().held_bytes());
     // What was let in can be given up, and the session goes on.
     let clear = TaskRequest {
         opcode: 0x40 | opcode::TASK_REQUEST,

@@ -96,7 +96,8 @@ impl<D: BlockDevice> Connection<'_, D> {
         let export = agreed.export.clone();
         let connected = self.connected(&export, &socket, &client);
         let unit = Unit { device: export.device().clone(), gate: self.server.gate(export.device().uuid()) };
-        let mut session = Session::new(unit, export.rules().read_only, &agreed);
+        let mut session =
+            Session::new(unit, export.rules().read_only, &agreed, self.server.options.memory.share());
         let mut running = FuturesUnordered::new();
         let outcome = self.serve(&mut socket, &export, &mut session, &mut running, perform).await;
         if outcome.is_ok() {
@@ -236,6 +237,7 @@ impl<D: BlockDevice> Connection<'_, D> {
             }
             let had_replies = session.out.queued_bytes() > 0;
             let flushed = session.out.poll_flush(socket, cx)?.is_ready();
+            session.note_memory();
             self.server.metrics.add(&mut session.counted);
             if session.is_over() {
                 return Poll::Ready(Ok(()));

@@ -10,6 +10,8 @@ use std::{
 
 /// Room for the longest option and a good number of requests.
 const BUFFER_BYTES: usize = 128 * 1024;
+/// What a connection holds to receive at all.
+pub(crate) const RECEIVE_BYTES: u64 = BUFFER_BYTES as u64;
 
 pub(crate) struct Receive {
     buffer: Vec<u8>,

@@ -11,7 +11,7 @@ use crate::{
     tls::Tls,
 };
 use parking_lot::Mutex;
-use quoin_target::{ClientAddress, Exports};
+use quoin_target::{ClientAddress, Exports, SessionMemory};
 use quoin_volume::BlockDevice;
 use std::{
     collections::BTreeMap,
@@ -34,6 +34,9 @@ pub struct Options {
     pub max_connections: usize,
     /// How many of them may be negotiating.
     pub max_negotiations: usize,
+    /// What the data of all sessions' requests, and what was received for them, may take of memory; other front ends
+    /// may have their part in it. Each session may have one request whatever the others hold.
+    pub memory: Arc<SessionMemory>,
     /// Time to get through negotiation.
     pub handshake_timeout: Duration,
     /// Time without progress after which a client that stopped in the middle of a request, or does not take its
@@ -48,6 +51,7 @@ impl Default for Options {
         Self {
             max_connections: 1024,
             max_negotiations: 128,
+            memory: SessionMemory::new(512 << 20),
             handshake_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(60),
             wall_clock_ms: Box::new(|| 0),

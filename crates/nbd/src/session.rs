@@ -2,18 +2,20 @@
 //!
 //! Invariants: a payload is received before anything behind it is looked at; every request but a disconnect gets
 //! exactly one reply, when its work has ended; whatever a client can make a session hold is bounded by
-//! [`QUEUE_DEPTH`] and [`MEMORY_BYTES`], beyond which nothing more is read from it.
+//! [`QUEUE_DEPTH`] and [`MEMORY_BYTES`], and by its share of what all may hold, beyond which nothing more is read from
+//! it; one request it may always have.
 
 use crate::{
     command::{Finished, Outcome, Unit, Work},
     handshake::{ALLOCATION_CONTEXT_ID, Agreed},
     metrics::MetricsSnapshot,
     operation::{Failure, Operation, Terms},
-    receive::Receive,
+    receive::{RECEIVE_BYTES, Receive},
     transmit::{Last, Transmit},
     wire::{BadMagic, BlockDescriptor, Errno, ErrorPayload, OffsetHole, Request, chunk, state},
 };
 use quoin_base::{ByteRange, Extent};
+use quoin_target::SessionShare;
 use quoin_volume::BlockDevice;
 use quoin_world::{Buf, Slice};
 use std::{collections::VecDeque, mem, rc::Rc};
@@ -67,6 +69,7 @@ pub(crate) struct Session<D> {
     pub(crate) started: Vec<Work<D>>,
     outstanding: usize,
     memory_bytes: u64,
+    share: SessionShare,
     disconnected: bool,
     /// New requests are refused: the array shuts down.
     pub(crate) stopping: bool,
@@ -76,7 +79,7 @@ pub(crate) struct Session<D> {
 }
 
 impl<D: BlockDevice> Session<D> {
-    pub(crate) fn new<E>(unit: Unit<D>, read_only: bool, agreed: &Agreed<E>) -> Self {
+    pub(crate) fn new<E>(unit: Unit<D>, read_only: bool, agreed: &Agreed<E>, share: SessionShare) -> Self {
         Self {
             unit: Rc::new(unit),
             read_only,
@@ -88,6 +91,7 @@ impl<D: BlockDevice> Session<D> {
             started: Vec::new(),
             outstanding: 0,
             memory_bytes: 0,
+            share,
             disconnected: false,
             stopping: false,
             counted: MetricsSnapshot::default(),
@@ -191,7 +195,13 @@ impl<D: BlockDevice> Session<D> {
 
     fn has_room(&self, operation: Operation) -> bool {
         let held = self.held_bytes();
-        held == 0 || held + operation.cost_bytes() <= MEMORY_BYTES
+        let cost = operation.cost_bytes();
+        held == 0 || held + cost <= MEMORY_BYTES && self.share.has_room(cost)
+    }
+
+    /// Tells what it holds now to those who share the budget.
+    pub(crate) fn note_memory(&mut self) {
+        self.share.hold(RECEIVE_BYTES + self.held_bytes());
     }
 
     fn request(&mut self, request: Request) {
@@ -220,6 +230,7 @@ impl<D: BlockDevice> Session<D> {
     fn begin(&mut self, request: &Request, operation: Operation) {
         self.outstanding += 1;
         self.memory_bytes += operation.cost_bytes();
+        self.note_memory();
         let cookie = request.cookie.get();
         match request.payload_bytes() as usize {
             0 => self.start(cookie, operation, Buf::default()),

@@ -6,6 +6,7 @@ use quoin_cli::Failure;
 use quoin_config::{ServeConfig, TlsSetting};
 use quoin_nbd::{Accepted, Listener, NbdServer, Options, Tls, TlsMode};
 use quoin_rest::FrontEnd;
+use quoin_target::SessionMemory;
 use quoin_volume::Volume;
 use quoin_world::{Thread, World};
 use quoin_world_linux::LinuxWorld;
@@ -159,10 +160,15 @@ impl Listening {
     }
 
     /// Serves the array's exports, once it is known which there are.
-    pub(crate) fn serve(self, world: &Arc<LinuxWorld>, array: &Arc<Array>) -> io::Result<Front> {
+    pub(crate) fn serve(
+        self,
+        world: &Arc<LinuxWorld>,
+        array: &Arc<Array>,
+        memory: Arc<SessionMemory>,
+    ) -> io::Result<Front> {
         let clock = world.clone();
         let wall_clock_ms = Box::new(move || clock.wall_clock_ms());
-        let options = Options { wall_clock_ms, ..Options::default() };
+        let options = Options { wall_clock_ms, memory, ..Options::default() };
         let server = NbdServer::new(array.exports().clone(), self.tls, options);
         let mut listeners = Vec::new();
         if let Some(tcp) = self.tcp {
@@ -207,7 +213,6 @@ impl Front {
                 written_bytes: counted.written_bytes,
                 protocol_errors: counted.protocol_errors,
                 cut_off: None,
-                memory: None,
             }
         }
     }

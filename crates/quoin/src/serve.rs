@@ -11,8 +11,8 @@ use quoin_cli::{API_FILE, Failure, Global};
 use quoin_config::Config;
 use quoin_iscsi::{Accepted, IscsiServer};
 use quoin_pool::MemoryShares;
-use quoin_rest::{CutOff, FrontEnd, Server, SessionMemory, Token};
-use quoin_target::Target;
+use quoin_rest::{CutOff, FrontEnd, Memory, Server, Token};
+use quoin_target::{SessionMemory, Target};
 use quoin_volume::Volume;
 use quoin_world::{Thread, World};
 use quoin_world_linux::LinuxWorld;
@@ -141,9 +141,10 @@ async fn serve(
         space: config.space.percents().into(),
     };
     let bay = PathBay(data.drive_paths(config));
+    let sessions = SessionMemory::new(memory.sessions_bytes);
     let array = Array::new(world.clone(), Box::new(bay), target.clone(), options);
     let ended = world.run_on(Thread::Data(0), array.clone().run());
-    let front = front_end(world, &array, target, memory.sessions_bytes);
+    let front = front_end(world, &array, target, sessions.clone());
     let iscsi = into_tokio(iscsi).map_err(broken)?;
     let accepting = tokio::spawn({
         let (front, world, array) = (front.clone(), world.clone(), array.clone());
@@ -153,7 +154,7 @@ async fn serve(
         }
     });
 
-    let nbd = nbd.serve(world, &array).map_err(broken)?;
+    let nbd = nbd.serve(world, &array, sessions.clone()).map_err(broken)?;
     let (stop_api, api_stops) = oneshot::channel::<()>();
     let (counted, nbd_counts) = (front.clone(), nbd.counts());
     let server = Server {
@@ -161,7 +162,7 @@ async fn serve(
         world: world.clone(),
         token: Arc::new(token),
         metrics_token: Arc::new(metrics_token),
-        memory_limit_bytes: memory.limit_bytes(),
+        memory: Memory { limit_bytes: memory.limit_bytes(), sessions },
         front_ends: Arc::new(move || vec![iscsi_front_end(&counted), nbd_counts()]),
     };
     let api_served = tokio::spawn(quoin_rest::serve(api, server, async { drop(api_stops.await) }));
@@ -198,7 +199,7 @@ fn front_end(
     world: &Arc<LinuxWorld>,
     array: &Arc<Array>,
     target: Arc<Target<Volume>>,
-    memory_bytes: u64,
+    memory: Arc<SessionMemory>,
 ) -> Arc<IscsiServer<Volume>> {
     let (clock, random, array) = (world.clone(), world.clone(), array.clone());
     let options = quoin_iscsi::Options {
@@ -214,7 +215,7 @@ fn front_end(
                 );
             }
         }),
-        memory_bytes,
+        memory,
         ..quoin_iscsi::Options::new(move || random.random_u64())
     };
     IscsiServer::new(target, options)
@@ -235,10 +236,6 @@ fn iscsi_front_end(server: &IscsiServer<Volume>) -> FrontEnd {
         written_bytes: counted.written_bytes,
         protocol_errors: counted.rejects + counted.digest_errors,
         cut_off: Some(CutOff { silent: counted.silent, stalled: counted.stalled }),
-        memory: Some(SessionMemory {
-            used_bytes: server.memory_bytes(),
-            budget_bytes: server.memory_limit_bytes(),
-        }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The binary as scripts use it: every command, and what it says when something is wrong.
 
+#[allow(dead_code, reason = "shared by several tests")]
 mod lab;
 
 use lab::{Lab, Outcome};

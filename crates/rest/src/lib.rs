@@ -16,5 +16,5 @@ mod server;
 
 pub use auth::Token;
 pub use document::document;
-pub use metrics::{CutOff, FrontEnd, SessionMemory};
+pub use metrics::{CutOff, FrontEnd, Memory};
 pub use server::{Server, router, serve};

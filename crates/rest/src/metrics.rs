@@ -20,10 +20,10 @@ use axum::{
 };
 use quoin_api::Problem;
 
-pub use catalogue::{CutOff, FrontEnd, SessionMemory};
+pub use catalogue::{CutOff, FrontEnd, Memory};
 
 fn text_of(server: &Server) -> prometheus::Result<String> {
-    catalogue::expose(&server.array.figures(), &(server.front_ends)(), server.memory_limit_bytes).encode()
+    catalogue::expose(&server.array.figures(), &(server.front_ends)(), &server.memory).encode()
 }
 
 /// Everything the array counts, as text.

@@ -1,7 +1,7 @@
 //! The router, and the way from it to the array.
 
 use crate::{
-    FrontEnd, Token,
+    FrontEnd, Memory, Token,
     auth::{require_metrics_token, require_token},
     document::document,
     failure::Failure,
@@ -34,8 +34,8 @@ pub struct Server {
     pub token: Arc<Token>,
     /// What opens `GET /metrics`, and nothing else.
     pub metrics_token: Arc<Token>,
-    /// The process's memory limit.
-    pub memory_limit_bytes: u64,
+    /// The process's memory limit, and what sessions hold of it.
+    pub memory: Memory,
     /// What the front ends count.
     pub front_ends: Arc<dyn Fn() -> Vec<FrontEnd> + Send + Sync>,
 }

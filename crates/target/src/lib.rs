@@ -14,6 +14,7 @@ mod error;
 mod exports;
 mod hosts;
 mod lun;
+mod memory;
 mod nexus;
 mod traffic;
 mod unit;
@@ -25,6 +26,7 @@ pub use exports::{
 };
 pub use hosts::{HostView, Mapping, SessionView, Target};
 pub use lun::Lun;
+pub use memory::{SessionMemory, SessionShare};
 pub use nexus::{Admission, Nexus, NexusName, Notice, Notices, Request};
 pub use traffic::{Done, Traffic, TrafficView};
 pub use unit::Access;

@@ -3,14 +3,13 @@
 use super::*;
 use crate::{
     command::perform,
-    memory::Memory,
     order::Attribute,
     pdu::{DataIn, DataOut, READ, STATUS, ScsiCommand, TaskRequest, WRITE},
 };
 use futures_util::FutureExt;
 use proptest::prelude::*;
 use quoin_base::{ByteRange, Extent};
-use quoin_target::{Access, Lun, NexusName, Target};
+use quoin_target::{Access, Lun, NexusName, SessionMemory, Target};
 use quoin_volume::DeviceError;
 use quoin_world::Buf;
 use std::{
@@ -164,7 +163,7 @@ impl Rig {
             params,
             cmd_sn: 1,
         };
-        let share = Memory::new(memory_bytes).share();
+        let share = SessionMemory::new(memory_bytes).share();
         Self {
             session: Session::new(&login, 1, Some(nexus), Text::default(), share),
             running: Vec::new(),

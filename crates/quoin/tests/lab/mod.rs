@@ -84,6 +84,13 @@ impl Lab {
 }
 
 impl Serving {
+    /// The most RAM it has had so far, in bytes.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+    }
+
     /// SIGHUP, which must do nothing.
     pub(crate) fn hang_up(&self) {
         self.signal("HUP");

@@ -7,8 +7,9 @@ use super::{
 use quoin_array::{DriveFigures, Figures, VolumeFigures};
 use quoin_base::metrics::LatencySnapshot;
 use quoin_pool::{PoolOptions, PoolStats, RecoveryStats};
-use quoin_target::TrafficView;
+use quoin_target::{SessionMemory, TrafficView};
 use quoin_volume::OperationSnapshot;
+use std::sync::Arc;
 
 /// What a front end counts since the process started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,8 +36,6 @@ pub struct FrontEnd {
     pub protocol_errors: u64,
     /// Peers it cut off; `None` if it cuts off nobody.
     pub cut_off: Option<CutOff>,
-    /// The RAM of its sessions; `None` if they have no budget of their own.
-    pub memory: Option<SessionMemory>,
 }
 
 /// Connections a front end ended because the peer did not do its part, since the process started.
@@ -48,22 +47,13 @@ pub struct CutOff {
     pub stalled: u64,
 }
 
-/// What all sessions of a front end hold in RAM, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SessionMemory {
-    /// Held now.
-    pub used_bytes: u64,
-    /// What they may hold, but for one request each.
-    pub budget_bytes: u64,
-}
-
-impl SessionMemory {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            used_bytes: self.used_bytes + other.used_bytes,
-            budget_bytes: self.budget_bytes + other.budget_bytes,
-        }
-    }
+/// The process's memory limit, and what sessions hold of it.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// The limit.
+    pub limit_bytes: u64,
+    /// The sessions' part.
+    pub sessions: Arc<SessionMemory>,
 }
 
 fn some(value: u64) -> Option<f64> {
@@ -390,12 +380,14 @@ static RECOVERY: Table<RecoveryStats> = Table {
 };
 
 /// Everything there is to tell.
-pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory_limit_bytes: u64) -> Exposition {
+pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory) -> Exposition {
     let mut out = Exposition::default();
     out.add(&ARRAY, figures, &[]);
     out.add(&INFO, &(), &[&figures.version]);
     out.add(&PROCESS, &Process::now(), &[]);
-    out.add(&LIMIT, &memory_limit_bytes, &[]);
+    out.add(&LIMIT, &memory.limit_bytes, &[]);
+    out.add(&BUDGET, &(memory.sessions.limit_bytes() as f64), &["sessions"]);
+    out.add(&MEMORY, &(memory.sessions.held_bytes() as f64), &["sessions"]);
     let PoolOptions { buffer_bytes, metadata_bytes, cache_bytes, .. } = figures.options;
     for (purpose, bytes) in [("buffer", buffer_bytes), ("metadata", metadata_bytes), ("cache", cache_bytes)] {
         out.add(&BUDGET, &(bytes as f64), &[purpose]);
@@ -406,11 +398,6 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory_limit_by
             out.add(&CUT_OFF, &silent, &[front_end.protocol, "silent"]);
             out.add(&CUT_OFF, &stalled, &[front_end.protocol, "stalled"]);
         }
-    }
-    let held = front_ends.iter().filter_map(|front_end| front_end.memory);
-    if let Some(held) = held.reduce(SessionMemory::plus) {
-        out.add(&BUDGET, &(held.budget_bytes as f64), &["sessions"]);
-        out.add(&MEMORY, &(held.used_bytes as f64), &["sessions"]);
     }
     for traffic in &figures.initiators {
         let (host, initiator) = traffic.initiator.as_ref().map_or(("", ""), |(host, name)| (host, name));

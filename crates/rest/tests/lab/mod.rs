@@ -4,8 +4,8 @@ use quoin_array::{Array, ArrayOptions, Bay, SpacePercents};
 use quoin_base::MIB;
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
-use quoin_rest::{CutOff, FrontEnd, Server, SessionMemory, Token, serve};
-use quoin_target::Target;
+use quoin_rest::{CutOff, FrontEnd, Memory, Server, Token, serve};
+use quoin_target::{SessionMemory, SessionShare, Target};
 use quoin_world::{Disk, OneShot, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
 use serde_json::Value;
@@ -28,7 +28,6 @@ fn front_ends() -> Vec<FrontEnd> {
         protocol: "iscsi",
         logins: 3,
         cut_off: Some(CutOff { silent: 2, stalled: 5 }),
-        memory: Some(SessionMemory { used_bytes: 4096, budget_bytes: 1 << 20 }),
         ..FrontEnd::default()
     };
     vec![iscsi, FrontEnd { protocol: "nbd", ..FrontEnd::default() }]
@@ -40,6 +39,7 @@ pub(crate) struct Lab {
     world: Arc<LinuxWorld>,
     array: Arc<Array>,
     run: Option<OneShot<()>>,
+    _session: SessionShare,
     _directory: TempDir,
 }
 
@@ -94,12 +94,15 @@ impl Lab {
         }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
+        let sessions = SessionMemory::new(1 << 20);
+        let mut session = sessions.share();
+        session.hold(4096);
         let server = Server {
             array: array.clone(),
             world: world.clone(),
             token: Arc::new(Token::new(TOKEN)),
             metrics_token: Arc::new(Token::new(METRICS_TOKEN)),
-            memory_limit_bytes: 3 << 30,
+            memory: Memory { limit_bytes: 3 << 30, sessions: sessions.clone() },
             front_ends: Arc::new(front_ends),
         };
         thread::spawn(move || {
@@ -107,7 +110,7 @@ impl Lab {
             runtime.block_on(serve(listener, server, future::pending())).unwrap();
         });
         let agent = Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
-        Self { base, agent, world, array, run: Some(run), _directory: directory }
+        Self { base, agent, world, array, run: Some(run), _session: session, _directory: directory }
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
