@@ -11,10 +11,14 @@ use rustix::process::Signal;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::compare::write_noise;
 use crate::load::At;
 use crate::process::{Running, free_port, line, wait_until};
 
 const HOST: &str = "iqn.2026-11.io.quoin:bench";
+
+/// File drives of an array.
+const DRIVES: usize = 4;
 
 /// Volumes beside the large one, each of a quarter of its size.
 pub(crate) const SMALL_VOLUMES: u16 = 4;
@@ -139,7 +143,8 @@ impl Array {
         Ok(array)
     }
 
-    /// Makes an array of four drives of this size under `dir`; it has no volume.
+    /// Makes an array of four file drives of this size under `dir`; it has no volume. The files are written out before,
+    /// as the peer's file is: a file system that gives a file its space at the first write makes that write dear.
     pub(crate) fn init(
         binary: &Path,
         dir: &Path,
@@ -159,9 +164,14 @@ impl Array {
             serve_args: serve_args.to_vec(),
             commands: Vec::new(),
         };
-        let drive_bytes = drive_bytes.to_string();
-        let mut init = vec!["init", "--drives", "4", "--drive-size", &drive_bytes];
-        init.extend(init_args.iter().map(String::as_str));
+        let mut init = vec!["init".to_owned(), "--force".to_owned()];
+        for number in 0..DRIVES {
+            let file = dir.join(format!("drive-{number}.img"));
+            write_noise(&file, drive_bytes).with_context(|| format!("cannot write {}", file.display()))?;
+            init.extend(["--drive".to_owned(), file.display().to_string()]);
+        }
+        init.extend_from_slice(init_args);
+        let init: Vec<&str> = init.iter().map(String::as_str).collect();
         let init = array.run(&init)?.0;
         array.commands.push(init);
         Ok(array)

@@ -43,7 +43,7 @@ pub enum Bug {
     ResurrectVolumes = 18,
     /// The journal's tail ignores a catalog transaction that is hardened and not applied.
     TailPastCatalog = 19,
-    /// The last batch of a journal extent is not looked at for tears.
+    /// The last batches of a journal extent are not looked at for tears.
     ReplayTorn = 20,
     /// A freed block number is used again before a checkpoint without it is durable.
     EarlyNumberReuse = 21,
@@ -61,12 +61,16 @@ pub enum Bug {
     RoomTwice = 27,
     /// A reader epoch begins where a reader of an epoch long past still is.
     LapReaders = 28,
+    /// Of the batches that were in flight at the end, only the last is looked at for tears.
+    VerifyLastBatchOnly = 29,
+    /// A batch says that those in flight before it are hardened.
+    HardenedTooSoon = 30,
 }
 
 impl Bug {
     /// Those that the simulation finds. The others are wrong orders of steps of two threads, which only the models
     /// under a model checker see.
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 25] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -90,6 +94,8 @@ impl Bug {
         Bug::EarlyNumberReuse,
         Bug::ForgetMoves,
         Bug::StaleCache,
+        Bug::VerifyLastBatchOnly,
+        Bug::HardenedTooSoon,
     ];
 }
 

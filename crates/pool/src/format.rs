@@ -193,7 +193,8 @@ pub(crate) struct BatchHeader {
     pub lane: U32,
     /// CRC of the extent's header: content that a host wrote and that looks like a batch has another.
     pub tag: U64,
-    pub reserved: U32,
+    /// How many batches of the extent, from its first on, were hardened when this one was sent.
+    pub hardened: U32,
 }
 const _: () = assert!(size_of::<BatchHeader>() == 64);
 

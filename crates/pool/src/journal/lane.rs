@@ -1,4 +1,4 @@
-//! A lane: records of one data thread, gathered into batches and written one batch at a time.
+//! A lane: records of one data thread, gathered into batches, of which few are on their way to the drive at a time.
 
 use super::{Journal, extents::TakenExtent};
 use crate::{
@@ -7,13 +7,19 @@ use crate::{
     format::{BATCH_MAGIC, BatchHeader, EXTENT_MAGIC, ExtentHeader, PAGE_BYTES, RecordHeader, zeroed},
     write::copied,
 };
+use futures_util::{
+    StreamExt,
+    future::{BoxFuture, Either, select},
+    stream::FuturesOrdered,
+};
 use quoin_base::{Sequence, crc32c};
 use quoin_drive::FORMAT_VERSION;
+use quoin_stripe::Column;
 use quoin_world::{
     Buf, Event, Mutex, Slice,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, pin::pin, sync::Arc};
 use zerocopy::{
     IntoBytes,
     little_endian::{U16, U32, U64},
@@ -29,6 +35,9 @@ pub(super) fn max_record_bytes(slab_bytes: u64) -> u64 {
 fn max_batch_bytes(slab_bytes: u64) -> usize {
     (slab_bytes / 4).min(2 << 20) as usize
 }
+
+/// Batches of a lane on their way to the drive at a time: while one is made durable, the next is brought there.
+const IN_FLIGHT: usize = 2;
 
 const OPEN: u8 = 0;
 const HARDENED: u8 = 1;
@@ -184,27 +193,42 @@ struct Position {
     tag: u64,
     /// The extent's header, until it is written with the first batch.
     header: Option<Buf>,
+    /// How many of its batches are hardened.
+    hardened: u32,
+    /// True once a batch was not: none behind it counts.
+    broken: bool,
 }
+
+/// A batch on its way to the drive.
+struct Flight {
+    open: OpenBatch,
+    outcome: Result<(), PoolError>,
+    total_bytes: u64,
+}
+
+/// Batches on their way, the oldest first.
+type Flights<'a> = FuturesOrdered<BoxFuture<'a, Flight>>;
 
 impl Journal {
     /// Writes the batches of a lane until it is stopped or the pool fails.
     pub(super) async fn write_lane(&self, lane: &Lane) {
         let mut position: Option<Position> = None;
-        while let Some(open) = lane.next(self).await {
+        let mut flights = Flights::new();
+        while let Some(open) = self.next_batch(lane, &mut position, &mut flights).await {
             if planted(Bug::EarlyAcknowledge) {
                 open.batch.resolve(HARDENED);
             }
-            let outcome = self.write_batch(lane, &mut position, &open.entries).await;
-            let written = open.entries.iter().map(queued_bytes).sum();
-            self.queued.fetch_sub(written, Ordering::Relaxed);
-            self.progress.notify();
-            match outcome {
-                Ok(()) => open.batch.resolve(HARDENED),
-                Err(error) => {
-                    self.health.fail(format!("journal lane {}: {error}", lane.index));
-                    open.batch.resolve(FAILED);
-                }
+            if let Err(error) = self.make_room(lane, &mut position, &mut flights, &open.entries).await {
+                self.fail(lane, error);
+                self.written(&open);
+                open.batch.resolve(FAILED);
+                break;
             }
+            let Some(at) = position.as_mut() else { unreachable!("an extent was just made sure of") };
+            flights.push_back(self.send(lane, at, open));
+        }
+        while let Some(flight) = flights.next().await {
+            self.landed(lane, &mut position, flight);
         }
         for open in lane.queue.lock().drain(..) {
             open.batch.resolve(FAILED);
@@ -216,18 +240,56 @@ impl Journal {
         lane.has_stopped.notify();
     }
 
-    async fn write_batch(
+    /// The next batch to send, once there is one and no more than [`IN_FLIGHT`] would be on their way; `None` when the
+    /// lane is to stop.
+    async fn next_batch(
         &self,
         lane: &Lane,
         position: &mut Option<Position>,
+        flights: &mut Flights<'_>,
+    ) -> Option<OpenBatch> {
+        loop {
+            let landed = match flights.len() {
+                0 => return lane.next(self).await,
+                IN_FLIGHT => flights.next().await,
+                _ => match select(flights.next(), pin!(lane.next(self))).await {
+                    Either::Left((landed, _)) => landed,
+                    Either::Right((next, _)) => return next,
+                },
+            };
+            if let Some(flight) = landed {
+                self.landed(lane, position, flight);
+            }
+        }
+    }
+
+    /// Makes sure that the extent at hand has room for a batch of these entries. An extent begins only when all that its
+    /// predecessor holds is hardened.
+    async fn make_room(
+        &self,
+        lane: &Lane,
+        position: &mut Option<Position>,
+        flights: &mut Flights<'_>,
         entries: &[Entry],
     ) -> Result<(), PoolError> {
-        let (meta_bytes, total_bytes) = sizes(entries);
-        let fits = position.as_ref().is_some_and(|p| p.offset + total_bytes as u64 <= self.slab_bytes);
-        if !fits {
-            *position = Some(self.next_extent_for(lane, position.take()).await?);
+        let (_, total_bytes) = sizes(entries);
+        if position.as_ref().is_some_and(|p| p.offset + total_bytes as u64 <= self.slab_bytes) {
+            return Ok(());
         }
-        let Some(at) = position.as_mut() else { unreachable!("an extent was just taken") };
+        while let Some(flight) = flights.next().await {
+            self.landed(lane, position, flight);
+        }
+        if self.health.is_failed() {
+            return Err(self.health.error());
+        }
+        *position = Some(self.next_extent_for(lane, position.take()).await?);
+        Ok(())
+    }
+
+    /// Sends a batch on its way, to where the lane writes next.
+    fn send<'a>(&'a self, lane: &Lane, at: &mut Position, open: OpenBatch) -> BoxFuture<'a, Flight> {
+        let entries = &open.entries;
+        let (meta_bytes, total_bytes) = sizes(entries);
         let last = entries.iter().map(|e| Sequence(e.header.sequence.get())).max().unwrap_or_default();
         // Before the write: a record that may be on the drive must keep its extent.
         self.extents.lock().wrote(at.extent.index, last);
@@ -237,32 +299,74 @@ impl Journal {
         let offset = if at.header.is_some() { 0 } else { at.offset };
         data.extend(at.header.take().map(Buf::into_slice));
         data.push(meta.into_slice());
-        let drive = self.columns.drive(at.extent.column.drive)?;
         let payload = entries.iter().flat_map(|e| e.payload.iter().cloned());
         let payload_bytes: usize = entries.iter().map(|e| e.header.payload_bytes.get() as usize).sum();
         let padding = total_bytes - meta_bytes.next_multiple_of(PAGE_BYTES) - payload_bytes;
         let zeroes = (padding > 0).then(|| Buf::zeroed(padding).into_slice());
         let payload: Vec<Slice> = payload.chain(zeroes).collect();
+        at.offset += total_bytes as u64;
+        at.batches += 1;
+        at.last = at.last.max(last);
+        at.previous_crc = meta_crc;
+
+        let (column, total_bytes) = (at.extent.column, total_bytes as u64);
+        Box::pin(async move {
+            let outcome = self.write_batch(column, offset, data, payload).await;
+            Flight { open, outcome, total_bytes }
+        })
+    }
+
+    async fn write_batch(
+        &self,
+        column: Column,
+        offset: u64,
+        mut data: Vec<Slice>,
+        payload: Vec<Slice>,
+    ) -> Result<(), PoolError> {
+        let drive = self.columns.drive(column.drive)?;
         let unit = drive.block_bytes() as usize;
-        match payload
-            .iter()
-            .all(|s| s.len().is_multiple_of(unit) && (s.as_ptr() as usize).is_multiple_of(unit))
-        {
+        let aligned = |s: &Slice| s.len().is_multiple_of(unit) && (s.as_ptr() as usize).is_multiple_of(unit);
+        match payload.iter().all(aligned) {
             true => data.extend(payload),
             // Sectors of hosts that are shorter than the drive's own.
             false => data.push(copied(&payload)),
         }
         let durable = !planted(Bug::SkipJournalFlush);
-        drive.write_slab(at.extent.column.slab, offset, data, durable).await?;
+        Ok(drive.write_slab(column.slab, offset, data, durable).await?)
+    }
 
-        at.offset += total_bytes as u64;
-        at.batches += 1;
-        at.last = at.last.max(last);
-        at.previous_crc = meta_crc;
-        self.batches.fetch_add(1, Ordering::Relaxed);
-        self.records.fetch_add(entries.len() as u64, Ordering::Relaxed);
-        self.bytes.fetch_add(total_bytes as u64, Ordering::Relaxed);
-        Ok(())
+    /// Acknowledges a batch that landed; all before it have.
+    fn landed(&self, lane: &Lane, position: &mut Option<Position>, flight: Flight) {
+        let Flight { open, outcome, total_bytes } = flight;
+        self.written(&open);
+        let Some(at) = position.as_mut() else { unreachable!("batches in flight are of the extent at hand") };
+        match outcome {
+            Ok(()) if !at.broken => {
+                at.hardened += 1;
+                self.batches.fetch_add(1, Ordering::Relaxed);
+                self.records.fetch_add(open.entries.len() as u64, Ordering::Relaxed);
+                self.bytes.fetch_add(total_bytes, Ordering::Relaxed);
+                open.batch.resolve(HARDENED);
+            }
+            outcome => {
+                at.broken = true;
+                if let Err(error) = outcome {
+                    self.fail(lane, error);
+                }
+                open.batch.resolve(FAILED);
+            }
+        }
+    }
+
+    fn fail(&self, lane: &Lane, error: PoolError) {
+        self.health.fail(format!("journal lane {}: {error}", lane.index));
+    }
+
+    /// Its records no longer wait to be written.
+    fn written(&self, open: &OpenBatch) {
+        let bytes = open.entries.iter().map(queued_bytes).sum();
+        self.queued.fetch_sub(bytes, Ordering::Relaxed);
+        self.progress.notify();
     }
 
     /// Closes the extent at hand and takes another, waiting for one to come free.
@@ -301,6 +405,8 @@ impl Journal {
             previous_crc: header.crc.get() as u32,
             tag: header.crc.get(),
             header: Some(Buf::copy_of(header.as_bytes())),
+            hardened: 0,
+            broken: false,
         })
     }
 
@@ -326,6 +432,7 @@ impl Journal {
         header.epoch = U64::new(self.epoch.0);
         header.lane = U32::new(lane.index);
         header.tag = U64::new(at.tag);
+        header.hardened = U32::new(if planted(Bug::HardenedTooSoon) { at.batches } else { at.hardened });
         bytes[..64].copy_from_slice(header.as_bytes());
         let mut crcs_at = 64 + 64 * entries.len();
         for (i, entry) in entries.iter().enumerate() {

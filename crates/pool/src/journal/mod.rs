@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. A batch is acknowledged only when it, its extent's header and every earlier batch of its lane are
-//!    hardened: a lane has one batch in flight, and a new one opens meanwhile.
+//!    hardened. A lane has few batches in flight, all of one extent, and a new one opens meanwhile.
 //! 2. Sequences are taken under the write buffer's shard locks, so that order in the buffer, order of
 //!    sequences and order of replay are one.
 //! 3. An extent is given out again only when every record in it is below the tail of a durable root.

@@ -1,8 +1,9 @@
 //! Reading the journal back.
 //!
-//! Only headers and checksums are read; payloads stay where they are until somebody wants them. The last
-//! batch of each extent may be torn, and only there payloads are verified: a batch that does not verify was
-//! never acknowledged and is dropped whole. Anything else that does not verify is damage to records that were
+//! Only headers and checksums are read; payloads stay where they are until somebody wants them. A batch tells how
+//! many before it were hardened when it was sent. Those that nothing in the extent tells to be were perhaps in flight
+//! at the end, and may be torn: only of them payloads are verified, and from the first that does not verify on they
+//! were never acknowledged and are dropped whole. Anything else that does not verify is damage to records that were
 //! acknowledged, and is reported, never skipped.
 
 use super::extents::Extents;
@@ -17,7 +18,10 @@ use futures_util::{StreamExt, stream};
 use quoin_base::{PoolId, SECTOR_BYTES, Sequence, crc32c};
 use quoin_drive::Drive;
 use quoin_stripe::{Column, Columns};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 use zerocopy::FromBytes;
 
 /// Extents read at the same time.
@@ -81,6 +85,14 @@ struct ExtentContent {
     batches: u32,
     last: Sequence,
     torn: bool,
+}
+
+impl ExtentContent {
+    /// Adds a batch that was hardened, or may count as if it was.
+    fn take(&mut self, records: Vec<ReplayedRecord>) {
+        self.batches += 1;
+        self.records.extend(records);
+    }
 }
 
 /// Reads every record from `tail` on.
@@ -179,31 +191,35 @@ async fn read_extent(
         ExtentContent { header, records: Vec::new(), batches: 0, last: Sequence(0), torn: false };
     let mut at = PAGE_BYTES as u64;
     let mut previous_crc = header.crc.get() as u32;
-    // The batch last found: its payload is verified once it turns out to be the last.
-    let mut unverified: Option<(u64, Vec<ReplayedRecord>)> = None;
+    // Batches that none behind them tells to be hardened.
+    let mut in_doubt: VecDeque<Vec<ReplayedRecord>> = VecDeque::new();
     while let Some(batch) = cursor.batch_at(at).await? {
         if !planted(Bug::ReplayOldLap)
             && (!cursor.owns(&batch.header)
-                || batch.header.index.get() != content.batches
+                || batch.header.index.get() != content.batches + in_doubt.len() as u32
                 || batch.header.previous_crc.get() != previous_crc)
         {
             break;
         }
-        if let Some((_, records)) = unverified.take() {
-            content.records.extend(records);
+        let hardened = match planted(Bug::VerifyLastBatchOnly) {
+            true => batch.header.index.get(),
+            false => batch.header.hardened.get(),
+        };
+        while content.batches < hardened
+            && let Some(records) = in_doubt.pop_front()
+        {
+            content.take(records);
         }
         previous_crc = batch.header.meta_crc.get();
-        content.batches += 1;
-        unverified = Some((at, batch.records));
         at += u64::from(batch.header.total_bytes.get());
+        in_doubt.push_back(batch.records);
     }
-    if let Some((_, records)) = unverified {
-        if planted(Bug::ReplayTorn) || cursor.verify(&records).await? {
-            content.records.extend(records);
-        } else {
-            content.batches -= 1;
+    for records in in_doubt {
+        if !planted(Bug::ReplayTorn) && !cursor.verify(&records).await? {
             content.torn = true;
+            break;
         }
+        content.take(records);
     }
     cursor.refuse_batches_beyond(at, content.batches, tail).await?;
     if content.records.iter().any(|r| r.header.sequence.get() >= COUNTERS_END) {
@@ -217,9 +233,9 @@ async fn read_extent(
     Ok(Some(content))
 }
 
-/// True when an extent without a readable header holds records from the tail on that were acknowledged: a
-/// second batch was only written when the first was hardened, and the header with it. A lone first batch may
-/// be what a power failure left of a write that tore at its beginning.
+/// True when an extent without a readable header holds records from the tail on that were acknowledged: a batch says
+/// that the first was hardened, and the header with it. Others may be what a power failure left of writes of which the
+/// first tore at its beginning.
 async fn damaged_header(
     drive: &Arc<Drive>,
     place: Column,
@@ -227,7 +243,8 @@ async fn damaged_header(
     tail: Sequence,
 ) -> Result<bool, PoolError> {
     let mut cursor = Cursor { drive, place, number: 0, tag: 0, slab_bytes };
-    let (mut at, mut batches, mut needed) = (PAGE_BYTES as u64, 0, false);
+    let (mut at, mut batches) = (PAGE_BYTES as u64, 0);
+    let (mut hardened, mut needed) = (false, false);
     while let Some(batch) = cursor.batch_at(at).await? {
         if batches == 0 {
             (cursor.number, cursor.tag) = (batch.header.extent.get(), batch.header.tag.get());
@@ -235,11 +252,12 @@ async fn damaged_header(
         if !cursor.owns(&batch.header) || batch.header.index.get() != batches {
             break;
         }
+        hardened |= batch.header.hardened.get() > 0;
         needed |= batch.records.iter().any(|r| r.header.sequence.get() >= tail.0);
         batches += 1;
         at += u64::from(batch.header.total_bytes.get());
     }
-    Ok(needed && batches > 1)
+    Ok(needed && hardened)
 }
 
 struct FoundBatch {
@@ -278,9 +296,9 @@ impl Cursor<'_> {
         Ok(true)
     }
 
-    /// A batch of this extent behind the place where reading stopped means that one in between is damaged:
-    /// the later one was only written when the earlier was hardened. If nothing of it is needed any more, nor
-    /// is the one in between: then a power failure may have torn the first write of the extent's next life.
+    /// A batch of this extent behind the place where reading stopped means that one in between is damaged, if it was
+    /// sent when that was hardened; else both may have been in flight at the end. If nothing of it is needed any more,
+    /// nor is the one in between: then a power failure may have torn the first write of the extent's next life.
     async fn refuse_batches_beyond(&self, at: u64, batches: u32, tail: Sequence) -> Result<(), PoolError> {
         let mut from = at;
         while from < self.slab_bytes {
@@ -289,7 +307,7 @@ impl Cursor<'_> {
             for (i, page) in bytes.chunks(PAGE_BYTES).enumerate() {
                 let here = from + (i * PAGE_BYTES) as u64;
                 let Some(header) = plausible(page, self.slab_bytes - here) else { continue };
-                if !self.owns(&header) || header.index.get() <= batches {
+                if !self.owns(&header) || header.hardened.get() <= batches {
                     continue;
                 }
                 let needed = |r: &ReplayedRecord| r.header.sequence.get() >= tail.0;
