@@ -394,7 +394,7 @@ impl Bench {
             depth: row.depth,
             mix: MIX,
             seconds: self.seconds,
-            warmup: 1.0,
+            warmup: row.warmup_seconds(),
             sessions: 1,
             working_set: Some(if cached { self.cached_set } else { self.drive_set }),
             fill: false,

@@ -314,6 +314,11 @@ impl<'a, D: BlockDevice> Connection<'a, D> {
             if !wants_bytes {
                 continue;
             }
+            if self.receive.take_more() {
+                // What came in begins to move before more is looked at.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             match ready!(self.receive.poll_fill(&mut self.stream, cx))? {
                 0 => return Poll::Ready(Err(IscsiError::Closed)),
                 _ => {

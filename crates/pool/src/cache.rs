@@ -85,9 +85,11 @@ impl ReadCache {
         blocks.insert(number, if owned { content.clone() } else { Slice::copy_of(content) });
     }
 
-    /// Keeps what was just written, if that costs no copy.
-    pub(crate) fn fill_written(&self, number: u64, content: &Slice) {
-        if content.backing_bytes() == content.len() {
+    /// Keeps what was just written in place of what a cached block held, if that costs no copy. What nobody has read is
+    /// not kept: a host that writes a block seldom reads it soon.
+    pub(crate) fn fill_written(&self, number: u64, content: &Slice, old: Option<u64>) {
+        let is_read = || old.is_some_and(|old| self.peek(old).is_some());
+        if content.backing_bytes() == content.len() && is_read() {
             self.fill(number, content);
         }
     }
@@ -163,13 +165,24 @@ mod tests {
         for n in 0..1000 {
             let part = large.slice((n % 128 * BLOCK) as usize, BLOCK as usize);
             cache.fill(n, &part);
-            cache.fill_written(10_000 + n, &part);
+            cache.fill_written(10_000 + n, &part, Some(n));
             assert!(cache.held_bytes() <= 1 << 20);
         }
         assert!(cache.held_bytes() > 900 << 10, "{}", cache.held_bytes());
         let kept = (0..1000).find_map(|n| cache.get(n)).unwrap();
         assert_eq!(kept.backing_bytes() as u64, BLOCK);
         assert!((10_000..11_000).all(|n| cache.get(n).is_none()), "a copy was made");
+    }
+
+    #[test]
+    fn what_is_written_is_kept_where_it_replaces_what_was_read() {
+        let cache = ReadCache::new(1 << 20, BLOCK);
+        read(&cache, 1);
+        cache.fill_written(10, &block(10), Some(1));
+        cache.fill_written(11, &block(11), Some(2));
+        cache.fill_written(12, &block(12), None);
+        assert!(cache.get(10).is_some());
+        assert!(cache.get(11).is_none() && cache.get(12).is_none());
     }
 
     #[test]

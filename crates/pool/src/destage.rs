@@ -204,7 +204,7 @@ impl Committer {
             Some(Placed { number, place }) => {
                 self.add_block(number, place).await?;
                 if let Content::Data(data) = &composed.content {
-                    self.pool.cache.fill_written(number, data);
+                    self.pool.cache.fill_written(number, data, old);
                 }
                 ThinEntry::new(number, layer.generation)
             }

@@ -24,6 +24,10 @@ pub(crate) struct Row {
     pub(crate) data: Vec<Slice>,
 }
 
+/// A row goes to its drive in pieces of so many bytes, one after the other: what hosts wait for gets in between, where a
+/// long request would fill the drive's queue.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// The open segment of a stream, and the rows planned in it and its predecessors.
 pub(crate) struct RowWriter {
     stream: Stream,
@@ -151,7 +155,58 @@ impl Row {
             // A host's block may begin at any sector of the buffer it came in.
             data = vec![copied(&data)];
         }
-        io.columns.write_row(self.layout.geometry, &self.layout.columns, self.offset, data).await?;
+        let mut offset = self.offset;
+        for piece in pieces(data, PIECE_BYTES) {
+            let len_bytes: usize = piece.iter().map(|s| s.len()).sum();
+            io.columns.write_row(self.layout.geometry, &self.layout.columns, offset, piece).await?;
+            offset += len_bytes as u64;
+        }
         Ok(len_bytes)
+    }
+}
+
+/// The slices in groups of `piece_bytes`, but for the last.
+fn pieces(data: Vec<Slice>, piece_bytes: usize) -> Vec<Vec<Slice>> {
+    let mut pieces = vec![Vec::new()];
+    let mut room = piece_bytes;
+    for mut slice in data {
+        while !slice.is_empty() {
+            if room == 0 {
+                pieces.push(Vec::new());
+                room = piece_bytes;
+            }
+            let len = slice.len().min(room);
+            let rest = slice.slice(len, slice.len() - len);
+            if let Some(piece) = pieces.last_mut() {
+                piece.push(slice.slice(0, len));
+            }
+            (slice, room) = (rest, room - len);
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_hold_the_same_bytes_in_order() {
+        let bytes: Vec<u8> = (0..40_960u32).map(|i| (i % 251) as u8).collect();
+        let slices = |lens: &[usize]| {
+            let mut at = 0;
+            let cut = |len: &usize| {
+                at += len;
+                Buf::copy_of(&bytes[at - len..at]).into_slice()
+            };
+            lens.iter().map(cut).collect::<Vec<_>>()
+        };
+        for lens in [&[40_960][..], &[8192, 8192, 16_384, 8192], &[4096, 512, 36_352], &[512; 80]] {
+            let cut = pieces(slices(lens), 16_384);
+            let sizes: Vec<usize> = cut.iter().map(|p| p.iter().map(|s| s.len()).sum()).collect();
+            assert_eq!(sizes, [16_384, 16_384, 8192], "{lens:?}");
+            let joined: Vec<u8> = cut.iter().flatten().flat_map(|s| s.iter().copied()).collect();
+            assert!(joined == bytes, "{lens:?}");
+        }
     }
 }
