@@ -13,7 +13,10 @@ use std::{
 
 /// How often an open pool is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often opening a pool that is offline is tried.
+/// When opening a pool that is offline is tried again first: a process that was killed lets go of its drives a moment
+/// after it has ended. Then each time twice as long after the last, up to [`RETRY_EVERY`].
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+/// How often it is tried in the long run.
 const RETRY_EVERY: Duration = Duration::from_secs(3);
 
 /// How often, and how many times, it is looked whether the drives of a closed pool are let go.
@@ -61,18 +64,23 @@ impl Array {
     /// Opens the pool and keeps it open until [`Array::stop`] is called; then closes it, so that the next start
     /// has nothing to recover. Runs on a data thread.
     pub async fn run(self: Arc<Self>) {
+        let mut retry = RETRY_FIRST;
         while !self.stopping.load(Ordering::Acquire) {
             let pause = match self.slot.get() {
                 Ok(pool) => {
                     self.look_at(pool).await;
+                    retry = RETRY_FIRST;
                     LOOK_EVERY
                 }
-                Err(before) => {
-                    if let Err(reason) = self.open().await {
+                Err(before) => match self.open().await {
+                    Ok(()) => LOOK_EVERY,
+                    Err(reason) => {
                         self.stay_offline(&before, reason);
+                        let pause = retry;
+                        retry = (pause * 2).min(RETRY_EVERY);
+                        pause
                     }
-                    RETRY_EVERY
-                }
+                },
             };
             let stopped = self.wake.until(|| self.stopping.load(Ordering::Acquire).then_some(()));
             select(self.world.sleep(pause), pin!(stopped)).await;
