@@ -65,6 +65,8 @@ pub enum Bug {
     VerifyLastBatchOnly = 29,
     /// A batch says that those in flight before it are hardened.
     HardenedTooSoon = 30,
+    /// A read does not look into the buffer again after it looked at what lies below.
+    LookOnce = 31,
 }
 
 impl Bug {

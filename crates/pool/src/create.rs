@@ -3,7 +3,7 @@
 use crate::{
     checkpoint::harden_root,
     error::PoolError,
-    format::{MAX_TABLE_SEGMENTS, PAGE_BYTES, ROOT_MAGIC, Root, SegmentEntry, zeroed},
+    format::{MAX_TABLE_SEGMENTS, ROOT_MAGIC, Root, SegmentEntry, zeroed},
     options::FormatOptions,
 };
 use quoin_base::{DriveId, DriveIndex, Epoch, PoolId};
@@ -68,6 +68,20 @@ pub async fn format(
     Ok(pool)
 }
 
+/// Why no drive can be divided so, if so. Rows divide the slab and are whole blocks of the pool: so says the label.
+fn geometry_problem(options: &FormatOptions) -> Option<String> {
+    let FormatOptions { slab_bytes, row_bytes, .. } = *options;
+    if !slab_bytes.is_power_of_two() || !(256 << 10..=64 << 20).contains(&slab_bytes) {
+        return Some(format!("a slab is a power of two from 256 KiB to 64 MiB, not {slab_bytes} bytes"));
+    }
+    if !row_bytes.is_power_of_two() || !(16 << 10..=slab_bytes / 4).contains(&row_bytes) {
+        return Some(format!(
+            "a row is a power of two from 16 KiB to a quarter of the slab of {slab_bytes} bytes, not {row_bytes} bytes"
+        ));
+    }
+    None
+}
+
 fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> Result<(), PoolError> {
     let refuse = |why: String| Err(PoolError::Refused(why));
     if disks.is_empty() {
@@ -76,17 +90,8 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
     if disks.len() > 1024 {
         return refuse(format!("a pool has at most 1,024 drives, not {}", disks.len()));
     }
-    if !options.slab_bytes.is_power_of_two() || !(256 << 10..=64 << 20).contains(&options.slab_bytes) {
-        return refuse(format!(
-            "a slab is a power of two from 256 KiB to 64 MiB, not {} bytes",
-            options.slab_bytes
-        ));
-    }
-    let row = options.row_bytes;
-    if !row.is_multiple_of(PAGE_BYTES as u32) || row < 16 << 10 || row > options.slab_bytes / 4 {
-        return refuse(format!(
-            "a row is a multiple of 4 KiB from 16 KiB to a quarter of the slab, not {row} bytes"
-        ));
+    if let Some(why) = geometry_problem(options) {
+        return refuse(why);
     }
     if !disks.iter().any(|(_, roles)| roles.journal) {
         return refuse("a pool needs at least one drive with the journal role".into());
@@ -132,4 +137,29 @@ fn random_uuid(world: &dyn World) -> uuid::Uuid {
     bytes[..8].copy_from_slice(&world.random_u64().to_le_bytes());
     bytes[8..].copy_from_slice(&world.random_u64().to_le_bytes());
     Builder::from_random_bytes(bytes).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_do_not_divide_the_slab_into_whole_blocks_are_refused() {
+        let problem = |slab_bytes, row_bytes| {
+            geometry_problem(&FormatOptions { slab_bytes, row_bytes, ..FormatOptions::default() })
+        };
+        for slab_bytes in [256 << 10, 4 << 20, 64 << 20] {
+            for row_bytes in [16 << 10, 64 << 10, slab_bytes / 4] {
+                assert_eq!(problem(slab_bytes, row_bytes), None);
+                assert!(row_bytes.is_multiple_of(POOL_BLOCK_BYTES) && slab_bytes.is_multiple_of(row_bytes));
+            }
+            // Whole pages and no whole blocks; whole blocks that do not divide the slab; too short, too long.
+            for row_bytes in [20 << 10, 24 << 10, 8 << 10, slab_bytes / 2, 0] {
+                let why = problem(slab_bytes, row_bytes).unwrap();
+                assert!(why.contains(&format!("not {row_bytes} bytes")), "{why}");
+            }
+        }
+        assert!(problem(3 << 20, 64 << 10).unwrap().contains("not 3145728 bytes"));
+        assert!(problem(128 << 20, 1 << 20).is_some());
+    }
 }

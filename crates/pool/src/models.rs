@@ -1,5 +1,5 @@
 //! Races between threads, every switch between them drawn by a model checker: the pool's own code, on a drive in
-//! RAM. Each model but one is also run with a wrong order planted, which it has to find.
+//! RAM. Each model is also run with a wrong order planted, which it has to find.
 
 mod bench;
 mod pool;

@@ -13,7 +13,7 @@ pub struct FormatOptions {
     pub pool_name: String,
     /// Bytes of a slab, the unit in which drives are given to segments: a power of two from 256 KiB to 64 MiB.
     pub slab_bytes: u32,
-    /// Data bytes of a full row: a multiple of 4 KiB, at most a quarter of the slab.
+    /// Data bytes of a full row: a power of two from 16 KiB to a quarter of the slab.
     pub row_bytes: u32,
     /// Journal on each drive that has the journal role, in bytes; `None`: 1/32 of the drive, between 64 and
     /// 256 MiB. Rounded up to slabs; the pool's journal has at least sixteen.

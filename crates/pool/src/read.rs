@@ -119,7 +119,7 @@ impl Pool {
                 }
             };
             let below = self.fill_bases(layer, &mut parts, keep).await;
-            let mixed = parts.iter().any(|p| !p.extents.is_empty());
+            let mixed = parts.iter().any(|p| !p.extents.is_empty()) && !planted(Bug::LookOnce);
             if mixed && parts.iter().any(|p| p.needs_base() && !p.extents.is_empty()) {
                 match self.capture(layer.volume, range) {
                     Captured::Parts(again, now) if now == evictions => {
