@@ -9,8 +9,8 @@ if [ "${1:?build or test}" = test ]; then
     packages+=(tgt util-linux)
     # The other side of the comparison over NBD.
     packages+=(nbdkit)
-    # For the guest with a Linux kernel's own initiator; its kernel is downloaded when it is first run.
-    packages+=(busybox-static iproute2 open-iscsi qemu-system-x86 sg3-utils socat)
+    # For the guest with a Linux kernel's own initiators; its kernel is downloaded when it is first run.
+    packages+=(busybox-static iproute2 nbd-client open-iscsi qemu-system-x86 sg3-utils socat)
 fi
 
 missing=()

@@ -43,6 +43,7 @@ pub(crate) struct Array {
     log: PathBuf,
     iscsi: String,
     api: String,
+    nbd_socket: PathBuf,
     process: Option<Process>,
 }
 
@@ -63,6 +64,7 @@ impl Array {
             log: work.join("array.log"),
             iscsi: format!("127.0.0.1:{}", free_port()?),
             api: format!("127.0.0.1:{}", free_port()?),
+            nbd_socket: work.join("nbd.sock"),
             process: None,
         };
         if kind == Kind::Quoin {
@@ -84,9 +86,12 @@ impl Array {
     /// Starts the array and returns the time until it was ready.
     pub(crate) fn start(&mut self) -> Result<Duration> {
         let started = Instant::now();
+        let socket = self.nbd_socket.display().to_string();
         let args: Vec<&str> = match self.kind {
             Kind::Quoin => {
-                vec![&self.quoin, "serve", "--data", &self.data, "--iscsi", &self.iscsi, "--api", &self.api]
+                let serve =
+                    [&self.quoin, "serve", "--data", &self.data, "--iscsi", &self.iscsi, "--api", &self.api];
+                [&serve[..], &["--nbd-socket", &socket]].concat()
             }
             Kind::Tgtd => return self.start_tgtd().map(|()| started.elapsed()),
         };
@@ -123,6 +128,11 @@ impl Array {
     /// An error if the array ended by itself.
     pub(crate) fn alive(&mut self) -> Result<()> {
         self.process.as_mut().map_or(Ok(()), Process::alive)
+    }
+
+    /// Where NBD is served.
+    pub(crate) fn nbd_socket(&self) -> &Path {
+        &self.nbd_socket
     }
 
     pub(crate) fn target(&self) -> Result<Target> {

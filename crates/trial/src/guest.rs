@@ -1,4 +1,4 @@
-//! The guest trial: a Linux kernel's own initiator lives on a volume, and the array under it is killed, its paths go
+//! The guest trial: a Linux kernel's own initiators, iSCSI and NBD, live on volumes, and the array under it is killed, its paths go
 //! silent, and what it shows changes. The checks are a script that runs in the guest (`guest/checks.sh`); it
 //! reports each, and asks for what is to happen to the array, over a serial port.
 
@@ -28,12 +28,13 @@ const DRIVE_BYTES: u64 = 4 << 30;
 const VOLUME_BYTES: u64 = 512 << 20;
 /// How long a guest may say nothing; a check's own limits are shorter.
 const SILENCE_LIMIT: Duration = Duration::from_secs(360);
-const TOOLS: [(&str, &str); 9] = [
+const TOOLS: [(&str, &str); 10] = [
     ("/bin/busybox", "busybox-static"),
     ("/sbin/e2fsck", "e2fsprogs"),
     ("/usr/bin/fio", "fio"),
     ("/bin/ip", "iproute2"),
     ("/sbin/iscsid", "open-iscsi"),
+    ("/sbin/nbd-client", "nbd-client"),
     ("/usr/bin/qemu-system-x86_64", "qemu-system-x86"),
     ("/usr/bin/setpriv", "util-linux"),
     ("/usr/bin/sg_unmap", "sg3-utils"),
@@ -106,7 +107,7 @@ impl Trial {
         let array = Array::create(Kind::Quoin, quoin, work, drives, VOLUME_BYTES)?;
         array.require_chap(work)?;
         let route = Route::to(&array.target()?.portal)?;
-        let (machine, control) = Machine::boot(kernel, work, CHECKS, route.port())?;
+        let (machine, control) = Machine::boot(kernel, work, CHECKS, route.port(), array.nbd_socket())?;
         control.set_read_timeout(Some(Duration::from_millis(500)))?;
         let (quoin, work) = (quoin.to_owned(), work.to_owned());
         Ok(Self { machine, control: BufReader::new(control), route, array, quoin, work, started })

@@ -33,8 +33,8 @@ enum Cli {
         #[arg(long)]
         work: Option<PathBuf>,
     },
-    /// A Linux kernel's own iSCSI initiator in an emulated machine; needs no root, but busybox-static, fio,
-    /// open-iscsi, qemu-system-x86, sg3-utils, socat, and apt-get for Debian's kernel
+    /// A Linux kernel's own iSCSI and NBD initiators in an emulated machine; needs no root, but busybox-static, fio,
+    /// nbd-client, open-iscsi, qemu-system-x86, sg3-utils, socat, and apt-get for Debian's kernel
     Guest {
         #[command(flatten)]
         plan: guest::Plan,

@@ -361,6 +361,36 @@ taken_away() {
 
 writes_to_files() { make_files /mnt/files/more && files_are_right /mnt/files/more; }
 
+# The array sees so many connections.
+nbd_connected() { ask quoin export show net -o json && [ "$(grep -o '"peer"' <<< "$reply" | wc -l)" = "$1" ]; }
+
+nbd_attached() { # CONNECTIONS
+    nbd-client -N net -C "$1" "${portal%:*}" 10809 /dev/nbd0 && within 10 nbd_connected "$1" &&
+        is "size" $((64 << 20)) "$(blockdev --getsize64 /dev/nbd0)"
+}
+
+nbd_detached() {
+    free() { [ ! -e /sys/block/nbd0/pid ]; }
+    nbd-client -d /dev/nbd0 && within 30 free
+}
+
+# What was written is there after the device was detached, which keeps nothing of it, and attached anew.
+nbd_kept() { # CONNECTIONS
+    nbd_attached "$1" && dd if=/dev/urandom of=/run/made bs=1M count=8 status=none &&
+        dd if=/run/made of=/dev/nbd0 bs=256k seek=$((64 * $1)) oflag=direct conv=fsync status=none &&
+        nbd_detached && nbd_attached "$1" &&
+        dd if=/dev/nbd0 of=/run/found bs=256k skip=$((64 * $1)) count=32 iflag=direct status=none &&
+        cmp /run/made /run/found && nbd_detached
+}
+
+nbd_set_up() { modprobe nbd && ask quoin volume create net --size 64M && ask quoin export create net; }
+
+# The kernel spreads requests over both connections, and a flush over one is for all.
+nbd_files() {
+    nbd_attached 2 && new_files /dev/nbd0 /mnt/wide && load /mnt/wide --size=2m --iodepth=8 &&
+        files_are_right /mnt/wide/made && unmounted_clean /mnt/wide /dev/nbd0 && nbd_detached
+}
+
 stranger() {
     # A record with secrets in it insists on CHAP, whatever method it names.
     sed -i /auth/d /etc/iscsi/iscsid.conf
@@ -413,6 +443,10 @@ check 'READ CAPACITY of blocks of 4096 bytes' capacity $((128 << 20)) 4096
 check 'the kernel sees blocks of 4096 bytes' kernels_view $((128 << 20)) 4096
 check 'ext4 and fio on blocks of 4096 bytes' wide_files
 check 'e2fsck of blocks of 4096 bytes' unmounted_clean /mnt/wide "$disk"
+must 'a volume is exported over NBD' nbd_set_up
+check 'NBD: what is written is there after detach and attach' nbd_kept 1
+check 'NBD: the same over two connections' nbd_kept 2
+check 'NBD: ext4 and fio over two connections' nbd_files
 check 'the kernel logged no error' no_errors
 check 'a LUN taken away is gone, the other is not' taken_away
 find_disk 1 > /dev/null

@@ -11,6 +11,8 @@ use std::{
 
 /// What the guest's address for a forwarded connection is.
 const PORTAL: &str = "192.0.2.100:3260";
+/// The same for NBD.
+const NBD: &str = "192.0.2.100:10809";
 /// Modules that it takes to mount the root, in the order in which they are to be loaded.
 const MODULES: [&str; 15] = [
     "virtio_ring",
@@ -109,8 +111,14 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Boots it to run `checks`, and returns the other end of its second serial port. What it connects to at
-    /// 192.0.2.100:3260 is `port` on 127.0.0.1; it reaches nothing else.
-    pub(crate) fn boot(kernel: &Kernel, work: &Path, checks: &str, port: u16) -> Result<(Self, UnixStream)> {
+    /// 192.0.2.100:3260 is `port` on 127.0.0.1, and port 10809 there is the Unix socket `nbd`; it reaches nothing else.
+    pub(crate) fn boot(
+        kernel: &Kernel,
+        work: &Path,
+        checks: &str,
+        port: u16,
+        nbd: &Path,
+    ) -> Result<(Self, UnixStream)> {
         let (console, control) = (work.join("console.log"), work.join("control.sock"));
         let initramfs = kernel.initramfs(work, checks)?.display().to_string();
         let image =
@@ -118,7 +126,9 @@ impl Machine {
         // What it complains of must not get among the data: QEMU joins its standard error to its output.
         let carrier = "socat -lf /dev/null";
         let network = format!(
-            "user,id=net,restrict=on,net=192.0.2.0/24,guestfwd=tcp:{PORTAL}-cmd:{carrier} - TCP:127.0.0.1:{port}"
+            "user,id=net,restrict=on,net=192.0.2.0/24,guestfwd=tcp:{PORTAL}-cmd:{carrier} - TCP:127.0.0.1:{port},\
+             guestfwd=tcp:{NBD}-cmd:{carrier} - UNIX-CONNECT:{}",
+            nbd.display()
         );
         let (serial, socket) = (
             format!("file:{}", console.display()),
