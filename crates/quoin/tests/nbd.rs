@@ -46,16 +46,14 @@ fn nbdinfo(uri: &str) -> Option<Value> {
     output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
 }
 
+/// Runs fio beside the array's data: it leaves a file behind where it runs.
 #[track_caller]
-fn run(program: &str, args: &[&str]) -> String {
-    let output = Command::new("timeout").args(["-k", "1", "100", program]).args(args).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{program} {args:?}: {} {said}",
-        String::from_utf8_lossy(&output.stdout)
-    );
-    String::from_utf8(output.stdout).unwrap()
+fn fio(lab: &Lab, args: &[&str]) {
+    let mut fio = Command::new("timeout");
+    fio.args(["-k", "1", "100", "fio"]).args(args).current_dir(lab.data().parent().unwrap());
+    let output = fio.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "fio {args:?}: {out} {err}");
 }
 
 #[test]
@@ -131,8 +129,7 @@ fn fio_finds_what_it_wrote() {
     let lab = with_volume(true);
     let mut array = lab.serve(&["--nbd", "127.0.0.1:0"]);
     let uri = format!("--uri={}", uri(&lab.ready(), "v1"));
-    let directory = format!("--directory={}", lab.data().parent().unwrap().display());
-    let all = ["--ioengine=nbd", "--iodepth=32", "--verify=crc32c", "--verify_fatal=1", &uri, &directory];
+    let all = ["--ioengine=nbd", "--iodepth=32", "--verify=crc32c", "--verify_fatal=1", &uri];
     for shape in [
         &["--name=mixed", "--rw=randrw", "--bsrange=512-64k", "--size=96m", "--verify_backlog=512"][..],
         &["--name=large", "--rw=write", "--bs=1m", "--size=192m"],
@@ -146,7 +143,7 @@ fn fio_finds_what_it_wrote() {
             "--serialize_overlap=1",
         ],
     ] {
-        run("fio", &[shape, &all].concat());
+        fio(&lab, &[shape, &all].concat());
     }
     array.terminate();
     lab.ok(&["check"]);
@@ -166,7 +163,6 @@ fn ledger(mode: &str, uri: &str, path: &Path, seed: u32) -> Command {
 fn what_was_acknowledged_survives_kills() {
     let lab = with_volume(true);
     let path = lab.data().with_file_name("ledger");
-    let directory = format!("--directory={}", lab.data().parent().unwrap().display());
     for round in 0..KILLS {
         let mut array = lab.serve(&["--nbd", "127.0.0.1:0"]);
         let uri = uri(&lab.ready(), "v1");
@@ -185,7 +181,8 @@ fn what_was_acknowledged_survives_kills() {
                 "--iodepth=16",
                 "--offset=128m",
             ])
-            .args(["--size=64m", "--time_based", "--runtime=60", &format!("--uri={uri}"), &directory])
+            .args(["--size=64m", "--time_based", "--runtime=60", &format!("--uri={uri}")])
+            .current_dir(lab.data().parent().unwrap())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -204,7 +201,7 @@ fn what_was_acknowledged_survives_kills() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let verify =
         ["--name=after", "--ioengine=nbd", "--rw=randrw", "--bs=8k", "--size=16m", "--verify=crc32c"];
-    run("fio", &[&verify[..], &["--verify_fatal=1", &format!("--uri={uri}"), &directory]].concat());
+    fio(&lab, &[&verify[..], &["--verify_fatal=1", &format!("--uri={uri}")]].concat());
     array.terminate();
     lab.ok(&["check"]);
 }
