@@ -64,7 +64,7 @@ impl Array {
             log: work.join("array.log"),
             iscsi: format!("127.0.0.1:{}", free_port()?),
             api: format!("127.0.0.1:{}", free_port()?),
-            nbd_socket: work.join("nbd.sock"),
+            nbd_socket: work.join("array-nbd.sock"),
             process: None,
         };
         if kind == Kind::Quoin {
