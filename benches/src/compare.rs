@@ -164,7 +164,7 @@ fn measure(options: &Options) -> Result<Outcome> {
     let idle = matrix::is_wanted(matrix::IDLE, &options.rows).then_some(bench.array.as_ref()).flatten();
     let idle = idle.map(idle::run).transpose().context("row idle")?;
     let settings = format!(
-        "{} round(s) of {} s a run after 1 s of warm-up, Quoin's of rows that write longer as their bars want, medians \
+        "{} round(s) of {} s a run after 1 s of warm-up or, where it writes, 6, Quoin's of rows that write longer as their bars want, medians \
          told; {} for rows that go to the drive, {} for cached rows; one session where not said otherwise; random \
          contents. Of tgtd's stores of equal durability the better one of the first round is measured in all.{}",
         bench.rounds,
