@@ -65,12 +65,28 @@ pub enum Bug {
     VerifyLastBatchOnly = 29,
     /// A batch says that those in flight before it are hardened.
     HardenedTooSoon = 30,
+    /// A pending layer takes its parent's map before all of the parent's buffered blocks are destaged.
+    ForkEarly = 31,
+    /// A reader of a pending layer does not look into its parent's buffered blocks.
+    ReadOwnOnly = 32,
+    /// What a layer owns by having taken its parent in counts as somebody else's.
+    ForgetAliases = 33,
+    /// What a layer does not use any more of its ancestors' is not listed.
+    ForgetTheDead = 34,
+    /// What a layer overwrites is freed though others use it.
+    FreeShared = 35,
+    /// A layer changes pages of its map that others use.
+    ChangeShared = 36,
+    /// A fork is acknowledged when its own record is hardened, whatever other lanes still have to harden.
+    AcknowledgeForkEarly = 37,
+    /// Records of a layer that was forked and is destaged are replayed.
+    ReplayIntoForked = 38,
 }
 
 impl Bug {
     /// Those that the simulation finds. The others are wrong orders of steps of two threads, which only the models
     /// under a model checker see.
-    pub const ALL: [Bug; 25] = [
+    pub const ALL: [Bug; 33] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -96,6 +112,14 @@ impl Bug {
         Bug::StaleCache,
         Bug::VerifyLastBatchOnly,
         Bug::HardenedTooSoon,
+        Bug::ForkEarly,
+        Bug::ReadOwnOnly,
+        Bug::ForgetAliases,
+        Bug::ForgetTheDead,
+        Bug::FreeShared,
+        Bug::ChangeShared,
+        Bug::AcknowledgeForkEarly,
+        Bug::ReplayIntoForked,
     ];
 }
 
