@@ -51,22 +51,13 @@ impl MemoryShares {
 
     /// What they divide.
     pub fn limit_bytes(&self) -> u64 {
-        let Self {
-            process_bytes,
-            sessions_bytes,
-            spare_bytes,
-            buffer_bytes,
-            metadata_bytes,
-            dirty_bytes,
-            cache_bytes,
-        } = self;
-        process_bytes
-            + sessions_bytes
-            + spare_bytes
-            + buffer_bytes
-            + metadata_bytes
-            + dirty_bytes
-            + cache_bytes
+        self.process_bytes
+            + self.sessions_bytes
+            + self.spare_bytes
+            + self.buffer_bytes
+            + self.metadata_bytes
+            + self.dirty_bytes
+            + self.cache_bytes
     }
 
     /// Options for a pool that keeps to its shares.

@@ -167,21 +167,21 @@ impl Row {
 
 /// The slices in groups of `piece_bytes`, but for the last.
 fn pieces(data: Vec<Slice>, piece_bytes: usize) -> Vec<Vec<Slice>> {
-    let mut pieces = vec![Vec::new()];
-    let mut room = piece_bytes;
+    let (mut pieces, mut piece, mut room) = (Vec::new(), Vec::new(), piece_bytes);
     for mut slice in data {
-        while !slice.is_empty() {
-            if room == 0 {
-                pieces.push(Vec::new());
-                room = piece_bytes;
-            }
-            let len = slice.len().min(room);
-            let rest = slice.slice(len, slice.len() - len);
-            if let Some(piece) = pieces.last_mut() {
-                piece.push(slice.slice(0, len));
-            }
-            (slice, room) = (rest, room - len);
+        while slice.len() >= room {
+            piece.push(slice.slice(0, room));
+            slice = slice.slice(room, slice.len() - room);
+            pieces.push(std::mem::take(&mut piece));
+            room = piece_bytes;
         }
+        if !slice.is_empty() {
+            room -= slice.len();
+            piece.push(slice);
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
     }
     pieces
 }
@@ -207,6 +207,7 @@ mod tests {
             assert_eq!(sizes, [16_384, 16_384, 8192], "{lens:?}");
             let joined: Vec<u8> = cut.iter().flatten().flat_map(|s| s.iter().copied()).collect();
             assert!(joined == bytes, "{lens:?}");
+            assert!(cut.iter().flatten().all(|s| !s.is_empty()), "{lens:?}");
         }
     }
 }
