@@ -44,8 +44,8 @@ number!(
     Epoch(u64)
 );
 number!(
-    /// A volume's generation: bumped by every snapshot. 24 bits on drives.
-    Generation(u32)
+    /// A layer: one version of an address space. 24 bits on drives; 0 means "no layer". Never reused.
+    LayerId(u32)
 );
 number!(
     /// The place of a record in the one order of all changes of a pool.

@@ -6,7 +6,7 @@
 //! that are not hardened are waited for, since what was said to be unmapped must not hold data after a crash.
 
 use crate::{
-    buffer::{BlockKey, Content, REGION_BYTES},
+    buffer::{Content, REGION_BYTES},
     error::PoolError,
     format::{TREE_FAN_OUT, ThinEntry},
     journal::Batch,
@@ -16,7 +16,7 @@ use crate::{
     tree,
 };
 use quoin_base::{ByteRange, Extent, VolumeId};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// Leaves looked at in one call: with 8 KiB blocks they map 16 GiB.
 const MAX_LEAVES: usize = 4096;
@@ -42,14 +42,20 @@ impl Pool {
         limit: usize,
     ) -> Result<Vec<Extent>, PoolError> {
         self.check_range(range)?;
-        let layer = self.layer(volume)?;
         let mut extents = Vec::new();
         for (n, piece) in range.split(TREE_FAN_OUT * self.buffer.block_bytes).take(MAX_LEAVES).enumerate() {
             if n > 0 && n % LEAVES_A_TURN == 0 {
                 self.world.yield_now().await;
                 self.health.check()?;
             }
-            layer.unless_deleted(self.leaf_allocation(&layer, piece, &mut extents).await)?;
+            loop {
+                let layer = self.confirmed_layer(volume).await?;
+                let found = self.leaf_allocation(&layer, piece).await;
+                if !layer.is_gone() {
+                    found?.into_iter().for_each(|extent| extent.push(&mut extents));
+                    break;
+                }
+            }
             if extents.len() > limit {
                 break;
             }
@@ -58,18 +64,13 @@ impl Pool {
         Ok(extents)
     }
 
-    /// Appends what is mapped of a range that one leaf maps.
-    async fn leaf_allocation(
-        &self,
-        layer: &Layer,
-        range: ByteRange,
-        extents: &mut Vec<Extent>,
-    ) -> Result<(), PoolError> {
+    /// What is mapped of a range that one leaf maps.
+    async fn leaf_allocation(&self, layer: &Layer, range: ByteRange) -> Result<Vec<Extent>, PoolError> {
         let _guard = self.readers.enter();
         let mut blocks = Vec::new();
         for region in range.split(REGION_BYTES) {
             loop {
-                match self.buffered_allocation(layer.volume, region) {
+                match self.buffered_allocation(layer, region) {
                     Ok(found) => {
                         blocks.extend(found);
                         break;
@@ -79,6 +80,7 @@ impl Pool {
             }
         }
         let leaf = self.leaf(layer, range.offset / self.buffer.block_bytes).await?;
+        let mut extents = Vec::new();
         for (piece, buffered) in range.split(self.buffer.block_bytes).zip(blocks) {
             let mapped = match buffered {
                 Buffered::Mapped => true,
@@ -88,20 +90,19 @@ impl Pool {
                     ThinEntry(leaf.get(slot)).block().is_some()
                 }),
             };
-            Extent { range: piece, mapped }.push(extents);
+            Extent { range: piece, mapped }.push(&mut extents);
         }
-        Ok(())
+        Ok(extents)
     }
 
     /// What the buffer says of each block of a range within one region; or the batch to wait for.
-    fn buffered_allocation(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Buffered>, Arc<Batch>> {
+    fn buffered_allocation(&self, layer: &Layer, range: ByteRange) -> Result<Vec<Buffered>, Arc<Batch>> {
         let block_bytes = self.buffer.block_bytes;
-        let key = |piece: ByteRange| BlockKey { volume, index: piece.offset / block_bytes };
-        let shard = self.buffer.shard(key(range));
+        let shard = self.buffer.shard(layer.block(range.offset / block_bytes));
         let of_block = |piece: ByteRange| {
             let extents = match shard.is_empty() {
-                true => &[],
-                false => shard.extents(key(piece)).unwrap_or_default(),
+                true => Cow::Borrowed(&[][..]),
+                false => shard.visible(layer, piece.offset / block_bytes),
             };
             if extents.iter().any(|e| !matches!(e.content, Content::Zero)) {
                 return Ok(Buffered::Mapped);
@@ -110,7 +111,7 @@ impl Pool {
                 return Err(open.batch.clone());
             }
             let sectors = self.buffer.sectors_per_block();
-            Ok(if covered(extents, 0, sectors) == sectors { Buffered::Unmapped } else { Buffered::Ask })
+            Ok(if covered(&extents, 0, sectors) == sectors { Buffered::Unmapped } else { Buffered::Ask })
         };
         range.split(block_bytes).map(of_block).collect()
     }

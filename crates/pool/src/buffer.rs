@@ -14,15 +14,22 @@
 use crate::{
     bugs::{Bug, planted},
     journal::{Batch, JournalPlace},
+    layer::Layer,
 };
 use hashbrown::HashMap;
-use quoin_base::{MIB, SECTOR_BYTES, Sequence, VolumeId};
+use quoin_base::{LayerId, MIB, SECTOR_BYTES, Sequence};
 use quoin_world::{
     Mutex, MutexGuard, Slice,
     atomic::{AtomicU64, Ordering},
 };
 use rustc_hash::FxBuildHasher;
-use std::{collections::VecDeque, hash::BuildHasher, ops::Range, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, VecDeque},
+    hash::BuildHasher,
+    ops::Range,
+    sync::Arc,
+};
 
 /// Few for a model checker, which would spend its schedules on going through them.
 pub(crate) const SHARDS: usize = if cfg!(feature = "shuttle") { 4 } else { 256 };
@@ -31,10 +38,12 @@ const TAKE_ROUNDS: usize = 5;
 /// Writes are cut at multiples of this, and a shard holds whole regions of it.
 pub(crate) const REGION_BYTES: u64 = MIB;
 
-/// A block of a volume.
+/// A block of a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub(crate) struct BlockKey {
-    pub volume: VolumeId,
+    pub layer: LayerId,
+    /// The layer's: blocks of all layers of a tree that have the same index are in one shard.
+    pub family: LayerId,
     /// In units of the pool block.
     pub index: u64,
 }
@@ -166,7 +175,21 @@ impl Buffer {
 
     fn shard_index(&self, key: BlockKey) -> usize {
         let region = key.index / (REGION_BYTES / self.block_bytes);
-        FxBuildHasher.hash_one((key.volume, region)) as usize % SHARDS
+        FxBuildHasher.hash_one((key.family, region)) as usize % SHARDS
+    }
+
+    /// All shards, locked in their order.
+    pub(crate) fn lock_all(&self) -> Vec<MutexGuard<'_, Shard>> {
+        self.shards.iter().map(|shard| shard.lock()).collect()
+    }
+
+    /// Those of these layers of which anything is buffered.
+    pub(crate) fn held_of(&self, layers: &BTreeSet<LayerId>) -> BTreeSet<LayerId> {
+        let mut held = BTreeSet::new();
+        for shard in &self.shards {
+            held.extend(shard.lock().blocks.keys().map(|key| key.layer).filter(|id| layers.contains(id)));
+        }
+        held
     }
 
     /// The shard of a block; all blocks of a region have the same.
@@ -180,41 +203,37 @@ impl Buffer {
     }
 
     /// The blocks of a volume that have anything but zeroes buffered, ascending.
-    pub(crate) fn blocks_with_data(&self, volume: VolumeId, blocks: Range<u64>) -> Vec<u64> {
-        self.blocks_where(volume, blocks, |extent| !matches!(extent.content, Content::Zero))
+    pub(crate) fn blocks_with_data(&self, layer: &Layer, blocks: Range<u64>) -> Vec<u64> {
+        self.blocks_where(layer, blocks, |extent| !matches!(extent.content, Content::Zero))
     }
 
     /// The blocks of a volume that would read as anything but zeroes after a crash, as far as the buffer decides,
     /// ascending: zeroes that are not hardened do not count yet.
-    pub(crate) fn blocks_to_unmap(&self, volume: VolumeId, blocks: Range<u64>) -> Vec<u64> {
-        self.blocks_where(volume, blocks, |e| !matches!(e.content, Content::Zero) || !e.batch.is_hardened())
+    pub(crate) fn blocks_to_unmap(&self, layer: &Layer, blocks: Range<u64>) -> Vec<u64> {
+        self.blocks_where(layer, blocks, |e| !matches!(e.content, Content::Zero) || !e.batch.is_hardened())
     }
 
-    fn blocks_where(
-        &self,
-        volume: VolumeId,
-        blocks: Range<u64>,
-        wanted: impl Fn(&Extent) -> bool,
-    ) -> Vec<u64> {
+    fn blocks_where(&self, layer: &Layer, blocks: Range<u64>, wanted: impl Fn(&Extent) -> bool) -> Vec<u64> {
+        let mut layers = vec![layer.id];
+        layers.extend(std::iter::successors(layer.below(), |below| below.below()).map(|below| below.id));
         let mut found = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();
-            let held = shard.blocks.iter().filter(|(key, block)| {
-                key.volume == volume && blocks.contains(&key.index) && block.extents.iter().any(&wanted)
-            });
-            found.extend(held.map(|(key, _)| key.index));
+            let held = shard.blocks.keys().filter(|k| blocks.contains(&k.index) && layers.contains(&k.layer));
+            let held = held.filter(|key| shard.visible(layer, key.index).iter().any(&wanted));
+            found.extend(held.map(|key| key.index));
         }
         found.sort_unstable();
+        found.dedup();
         found
     }
 
     /// Whether the whole block is buffered as zeroes.
-    pub(crate) fn is_zeroed(&self, key: BlockKey) -> bool {
-        let shard = self.shard(key);
-        let Some(block) = shard.blocks.get(&key) else { return false };
+    pub(crate) fn is_zeroed(&self, layer: &Layer, index: u64) -> bool {
+        let shard = self.shard(layer.block(index));
+        let extents = shard.visible(layer, index);
         let zeroed = |extent: &&Extent| matches!(extent.content, Content::Zero);
-        let sectors: u16 = block.extents.iter().filter(zeroed).map(|extent| extent.sectors).sum();
-        sectors == self.sectors_per_block()
+        extents.iter().filter(zeroed).map(|extent| extent.sectors).sum::<u16>() == self.sectors_per_block()
     }
 
     /// Inserts the pieces of one record, all of one region, whose shard is locked.
@@ -277,10 +296,16 @@ impl Buffer {
         }
     }
 
-    /// About `count` of the oldest blocks, as far as they are hardened, none that came in from `before` on. The shard
+    /// About `count` of the oldest blocks, as far as they are hardened, none that came in from `before` on, and none of
+    /// the layers in `but`. The shard
     /// with the oldest block gives a region's worth, then the next: neighbours that came in together leave together.
     /// A block that was wholly overwritten since it came in goes back to the end of the queue.
-    pub(crate) fn take_oldest(&self, count: usize, before: Sequence) -> Vec<TakenBlock> {
+    pub(crate) fn take_oldest(
+        &self,
+        count: usize,
+        before: Sequence,
+        but: &BTreeSet<LayerId>,
+    ) -> Vec<TakenBlock> {
         let mut taken = Vec::new();
         let mut share = (REGION_BYTES / self.block_bytes) as usize;
         let since = |shard: &Mutex<Shard>| shard.lock().queue.front().map(|(since, _)| *since);
@@ -291,7 +316,8 @@ impl Buffer {
             let mut shards: Vec<_> = shards.filter(|(since, _)| *since < before).collect();
             shards.sort_by_key(|(since, _)| *since);
             for (_, shard) in shards {
-                shard.lock().take(share.min(count.saturating_sub(taken.len())), before, &mut taken);
+                let share = share.min(count.saturating_sub(taken.len()));
+                shard.lock().take(share, before, but, &mut taken);
             }
             if taken.len() == had || taken.len() >= count {
                 break;
@@ -369,6 +395,16 @@ impl Buffer {
     }
 }
 
+/// The sectors of a block that these extents leave open.
+fn gaps(extents: &[Extent]) -> impl Iterator<Item = Range<u16>> {
+    let mut taken: Vec<Range<u16>> = extents.iter().map(|e| e.start..e.end()).collect();
+    taken.push(u16::MAX..u16::MAX);
+    taken.sort_unstable_by_key(|range| range.start);
+    let mut at = 0;
+    let gaps = taken.into_iter().map(move |range| std::mem::replace(&mut at, range.end)..range.start);
+    gaps.filter(|gap| !gap.is_empty())
+}
+
 /// RAM an extent with this content is counted with.
 fn ram_bytes(content: &Content) -> u64 {
     match content {
@@ -378,7 +414,7 @@ fn ram_bytes(content: &Content) -> u64 {
 }
 
 impl Shard {
-    fn take(&mut self, count: usize, before: Sequence, taken: &mut Vec<TakenBlock>) {
+    fn take(&mut self, count: usize, before: Sequence, but: &BTreeSet<LayerId>, taken: &mut Vec<TakenBlock>) {
         let mut want = count;
         for _ in 0..self.queue.len() {
             if want == 0 || self.queue.front().is_none_or(|(s, _)| *s >= before) {
@@ -386,6 +422,10 @@ impl Shard {
             }
             let Some((since, key)) = self.queue.pop_front() else { break };
             let Some(block) = self.blocks.get(&key) else { continue };
+            if but.contains(&key.layer) {
+                self.queue.push_back((since, key));
+                continue;
+            }
             let oldest = block.extents.iter().map(|e| e.sequence).min().unwrap_or_default();
             let extents: Vec<_> = block.extents.iter().filter(|e| e.batch.is_hardened()).cloned().collect();
             if extents.is_empty() || (oldest > since && oldest >= before) {
@@ -405,6 +445,25 @@ impl Shard {
     /// The extents of a block, as they are now.
     pub(crate) fn extents(&self, key: BlockKey) -> Option<&[Extent]> {
         self.blocks.get(&key).map(|b| b.extents.as_slice())
+    }
+
+    /// The extents of a block that a reader of the layer sees: while it is pending, its parent's show where it has none.
+    pub(crate) fn visible(&self, layer: &Layer, index: u64) -> Cow<'_, [Extent]> {
+        let own = self.extents(layer.block(index)).unwrap_or_default();
+        let Some(mut below) = layer.below().filter(|_| !planted(Bug::ReadOwnOnly)) else {
+            return Cow::Borrowed(own);
+        };
+        let mut seen = own.to_vec();
+        loop {
+            for extent in self.extents(below.block(index)).unwrap_or_default() {
+                let parts: Vec<_> = gaps(&seen).filter_map(|gap| extent.part(gap.start, gap.end)).collect();
+                seen.extend(parts);
+            }
+            match below.below() {
+                Some(next) => below = next,
+                None => return Cow::Owned(seen),
+            }
+        }
     }
 
     /// How many of these blocks are not charged yet.

@@ -67,12 +67,28 @@ pub enum Bug {
     HardenedTooSoon = 30,
     /// A read does not look into the buffer again after it looked at what lies below.
     LookOnce = 31,
+    /// A pending layer takes its parent's map before all of the parent's buffered blocks are destaged.
+    ForkEarly = 32,
+    /// A reader of a pending layer does not look into its parent's buffered blocks.
+    ReadOwnOnly = 33,
+    /// What a layer owns by having taken its parent in counts as somebody else's.
+    ForgetAliases = 34,
+    /// What a layer does not use any more of its ancestors' is not listed.
+    ForgetTheDead = 35,
+    /// What a layer overwrites is freed though others use it.
+    FreeShared = 36,
+    /// A layer changes pages of its map that others use.
+    ChangeShared = 37,
+    /// A fork is acknowledged when its own record is hardened, whatever other lanes still have to harden.
+    AcknowledgeForkEarly = 38,
+    /// Records of a layer that was forked and is destaged are replayed.
+    ReplayIntoForked = 39,
 }
 
 impl Bug {
     /// Those that the simulation finds. The others are wrong orders of steps of two threads, which only the models
     /// under a model checker see.
-    pub const ALL: [Bug; 25] = [
+    pub const ALL: [Bug; 33] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -98,6 +114,14 @@ impl Bug {
         Bug::StaleCache,
         Bug::VerifyLastBatchOnly,
         Bug::HardenedTooSoon,
+        Bug::ForkEarly,
+        Bug::ReadOwnOnly,
+        Bug::ForgetAliases,
+        Bug::ForgetTheDead,
+        Bug::FreeShared,
+        Bug::ChangeShared,
+        Bug::AcknowledgeForkEarly,
+        Bug::ReplayIntoForked,
     ];
 }
 

@@ -9,10 +9,10 @@ use crate::{
     error::PoolError,
     format::{
         BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordKind, Root,
-        RowHeader, SPACES, TREE_FAN_OUT, TREE_LEVELS, ThinEntry,
+        RowHeader, SPACES,
     },
     journal::{read_journal, record_verifies},
-    meta::{LayerImage, ObjectKind, Operation, PageId, SegmentState, Transaction},
+    meta::{ObjectKind, Operation, PageId, SegmentState, Transaction},
     open::{Opened, open_checkpoint, read_transaction},
     options::PoolOptions,
     tree::node,
@@ -28,6 +28,7 @@ use std::{
     sync::Arc,
 };
 
+mod layers;
 #[cfg(test)]
 mod tests;
 
@@ -105,7 +106,7 @@ impl CheckReport {
                 Operation::Delete { kind, key } => {
                     self.objects.remove(&(kind, key));
                 }
-                Operation::CreateVolume(id) => {
+                Operation::CreateVolume { volume: id, .. } | Operation::Fork { target: id, .. } => {
                     self.volume_ids.insert(id);
                 }
                 Operation::DeleteVolume(id) => {
@@ -159,15 +160,13 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
         tree_pages: BTreeSet::new(),
     };
     walk.page_maps().await;
-    for layer in &opened.catalog.layers {
-        walk.layer(layer).await;
-    }
+    walk.layers().await;
     walk.orphaned_tree_pages().await;
     walk.block_table().await;
     walk.segments().await;
-    report.volume_ids = opened.catalog.layers.iter().filter(|l| !l.deleting).map(|l| l.volume).collect();
-    let living = opened.catalog.layers.iter().filter(|l| !l.deleting);
-    report.reservations = living.map(|l| (l.volume, l.reserved_bytes)).collect();
+    let leaves = || opened.catalog.layers.iter().filter(|l| l.is_leaf());
+    report.volume_ids = leaves().map(|l| l.volume).collect();
+    report.reservations = leaves().map(|l| (l.volume, l.reserved_bytes)).collect();
     report.objects = opened.catalog.objects.clone();
     check_promises(&opened, &mut report);
     check_journal(&opened, pool, &mut report).await;
@@ -202,7 +201,9 @@ async fn check_journal(opened: &Opened, pool: PoolId, report: &mut CheckReport) 
         let verified = match RecordKind::from_byte(record.header.kind) {
             Some(RecordKind::Catalog) => match read_transaction(columns, record, block_bytes(opened)).await {
                 Ok(transaction) => {
-                    report.apply(transaction);
+                    if Sequence(record.header.sequence.get()) > opened.catalog.applied {
+                        report.apply(transaction);
+                    }
                     Ok(true)
                 }
                 Err(error) => Err(error),
@@ -304,55 +305,14 @@ impl Walk<'_> {
         }
     }
 
-    /// A volume's thin map: its nodes are there, each once, and it counts right.
-    async fn layer(&mut self, layer: &LayerImage) {
-        self.report.volumes += 1;
-        let mut mapped = 0u64;
-        let mut nodes: Vec<(u64, u32)> = layer.root.map(|root| (root, TREE_LEVELS - 1)).into_iter().collect();
-        while let Some((number, level)) = nodes.pop() {
-            let what = format!("node {number} of volume {}", layer.volume);
-            if !self.tree_pages.insert(number) {
-                self.report.add(what, "two places lead to it");
-                continue;
-            }
-            let page = match self.opened.pages.get(node(number)).await {
-                Ok(Some(page)) => page,
-                Ok(None) => {
-                    self.report.add(what, "it is missing; what it maps is lost");
-                    continue;
-                }
-                Err(_) => continue, // reported with the page map
-            };
-            for slot in 0..TREE_FAN_OUT as usize {
-                match (level, page.get(slot)) {
-                    (_, 0) => {}
-                    (0, word) => match ThinEntry(word).block() {
-                        Some(block) => {
-                            mapped += 1;
-                            *self.references.entry(block).or_default() += 1;
-                        }
-                        None => self.report.add(what.clone(), format!("entry {slot} names no block")),
-                    },
-                    (_, child) => nodes.push((child, level - 1)),
-                }
-            }
-        }
-        if mapped != layer.mapped_blocks {
-            self.report.add(
-                format!("volume {}", layer.volume),
-                format!("it is recorded to map {} blocks and maps {mapped}", layer.mapped_blocks),
-            );
-        }
-    }
-
-    /// Pages of the tree space that no volume leads to.
+    /// Pages of the tree space that no layer leads to.
     async fn orphaned_tree_pages(&mut self) {
         for index in 1..self.opened.root.tree_end.get() {
             let exists = self.opened.pages.exists(node(index)).await.unwrap_or(false);
             if exists && !self.tree_pages.contains(&index) {
                 self.report.add(
                     format!("page {index} of the tree space"),
-                    "no volume leads to it; its space is leaked",
+                    "no layer leads to it; its space is leaked",
                 );
             }
         }

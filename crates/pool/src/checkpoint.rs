@@ -16,8 +16,7 @@ use crate::{
         Location, MAP_LEVELS, MAX_TABLE_SEGMENTS, PAGE_BYTES, PAGE_WORDS, ROOT_MAGIC, Root, Space,
         TableSegment, zeroed,
     },
-    layer::Layer,
-    meta::{CatalogImage, LayerImage, PageId, encode_segment},
+    meta::{CatalogImage, PageId, encode_segment},
     pool::Pool,
 };
 use futures_util::future::join_all;
@@ -91,17 +90,19 @@ impl Committer {
     /// Puts the catalog into its pages.
     async fn write_catalog(&mut self) -> Result<u64, PoolError> {
         let pool = self.pool.clone();
-        let layers = {
-            // Both at once: a layer moves from one to the other.
-            let deleting = pool.deleting.lock();
+        let image = {
             let layers = pool.layers.read();
-            let image = |layer: &Arc<Layer>| {
-                let image = layer.image();
-                LayerImage { deleting: image.deleting && !planted(Bug::ResurrectVolumes), ..image }
-            };
-            layers.values().chain(deleting.iter()).map(image).collect()
+            let mut images = layers.images();
+            images.iter_mut().for_each(|image| image.gone &= !planted(Bug::ResurrectVolumes));
+            CatalogImage {
+                objects: pool.catalog.all(),
+                layers: images,
+                aliases: layers.aliases().clone(),
+                next_layer: layers.next,
+                applied: layers.applied,
+            }
         };
-        let bytes = CatalogImage { objects: pool.catalog.all(), layers }.encode();
+        let bytes = image.encode();
         let pages = bytes.len().div_ceil(PAGE_BYTES) as u64;
         for (index, chunk) in bytes.chunks(PAGE_BYTES).enumerate() {
             let mut words = Box::new([0u64; PAGE_WORDS]);

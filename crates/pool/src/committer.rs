@@ -8,6 +8,7 @@ use crate::{
     buffer::BlockKey,
     error::PoolError,
     health::Health,
+    layer::Layer,
     meta::Stream,
     pace::SLOW_FROM,
     pool::Pool,
@@ -129,6 +130,10 @@ pub(crate) struct Committer {
     pub(crate) tree_end: u64,
     pub(crate) tree_free: u64,
     pub(crate) tree_cursor: u64,
+    /// Page numbers of the tree space that came free, and the reader epoch of then.
+    pub(crate) left_pages: BTreeMap<u64, u64>,
+    /// The layer whose list is being looked through.
+    pub(crate) sifting: Option<Arc<Layer>>,
     pub(crate) blocks_end: u64,
     pub(crate) blocks_free: u64,
     pub(crate) block_cursor: u64,
@@ -171,12 +176,15 @@ pub(crate) struct Start {
 impl Committer {
     pub(crate) fn new(pool: Arc<Pool>, start: Start) -> Self {
         let last_checkpoint = pool.world.now();
+        let sifting = pool.layers.read().sifting();
         Self {
             pool,
             generation: start.generation,
             tree_end: start.tree_end,
             tree_free: start.tree_free,
             tree_cursor: 1,
+            left_pages: BTreeMap::new(),
+            sifting,
             blocks_end: start.blocks_end,
             blocks_free: start.blocks_free,
             block_cursor: 1,
@@ -227,7 +235,9 @@ impl Committer {
             asked.then_some(())
         });
         // A writer that waits may wait for a batch to harden, of which nobody tells the committer.
-        let pressed = requests.hurry.load(Ordering::Acquire) || self.pool.fill(0) > SLOW_FROM;
+        let pressed = requests.hurry.load(Ordering::Acquire)
+            || self.pool.fill(0) > SLOW_FROM
+            || !self.pool.layers.read().pending.is_empty();
         let tick = self.pool.world.sleep(if pressed { PRESSED_TICK } else { TICK });
         match select(pin!(asked), tick).await {
             Either::Left(_) | Either::Right(_) => {}
@@ -264,6 +274,7 @@ impl Committer {
             self.checkpoint().await?;
             return Ok(Step::Did);
         }
+        let forked = self.fork_some();
         let cleaning = self.cleaning_is_due();
         let mut did = cleaning && self.clean().await?;
         if did && self.destage_yields() {
@@ -273,6 +284,7 @@ impl Committer {
             Some(before) => self.destage(before).await?,
             None => false,
         };
+        did |= forked;
         did |= self.remove_some().await?;
         Ok(if did { Step::Did } else { Step::Idle })
     }
@@ -306,7 +318,8 @@ impl Committer {
             if self.cleaning_is_due() && self.clean().await? && self.destage_yields() {
                 continue;
             }
-            if !self.destage(before).await? {
+            self.fork_some();
+            if !self.destage(before).await? && !self.fork_some() {
                 break;
             }
             self.pool.world.yield_now().await;
@@ -330,6 +343,9 @@ impl Committer {
         let used = pool.fill(0);
         if hurry || used > 0.7 {
             return Some(next);
+        }
+        if let Some(forked) = self.forks_want() {
+            return Some(forked);
         }
         if used > 0.25 {
             // The older half: what is overwritten soon may yet be spared.

@@ -37,7 +37,7 @@ enum Content {
 
 struct Composed {
     taken: TakenBlock,
-    /// `None`: the volume was deleted.
+    /// `None`: it was given up.
     layer: Option<Arc<Layer>>,
     content: Content,
 }
@@ -55,7 +55,8 @@ impl Committer {
         let pool = self.pool.clone();
         // A block may dirty a leaf, the page of its old number and that of its new one.
         let batch = (pool.options.dirty_bytes / (8 * 4096)).clamp(8, BATCH_BLOCKS);
-        let taken = pool.buffer.take_oldest(batch as usize, before);
+        let pending = pool.layers.read().pending.clone();
+        let taken = pool.buffer.take_oldest(batch as usize, before, &pending);
         if taken.is_empty() {
             return Ok(false);
         }
@@ -94,7 +95,8 @@ impl Committer {
 
     async fn compose(&self, taken: TakenBlock) -> Result<Composed, PoolError> {
         let pool = &self.pool;
-        let Ok(layer) = pool.layer(taken.key.volume) else {
+        let layer = pool.layers.read().all.get(&taken.key.layer).filter(|layer| !layer.is_gone()).cloned();
+        let Some(layer) = layer else {
             return Ok(Composed { taken, layer: None, content: Content::Unmapped });
         };
         let content = match pool.compose(&layer, taken.key, &taken.extents).await {
@@ -124,7 +126,7 @@ impl Committer {
             let tries = self.unread.entry(key).or_default();
             *tries += 1;
             if *tries >= TRIES && pool.fill(0) > GIVE_UP_FROM {
-                tracing::error!(volume = %key.volume, block = key.index, tries, "given up after failed reads; it is lost");
+                tracing::error!(layer = %key.layer, block = key.index, tries, "given up after failed reads; it is lost");
                 pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
                 self.unread.remove(&key);
                 block.content = Content::Lost;
@@ -199,27 +201,30 @@ impl Committer {
             },
         };
         let slot = tree::slot(index, 0);
-        let old = ThinEntry(leaf.get(slot)).block();
+        let old = ThinEntry(leaf.get(slot));
         let new = match placed {
             Some(Placed { number, place }) => {
                 self.add_block(number, place).await?;
                 if let Content::Data(data) = &composed.content {
                     self.pool.cache.fill_written(number, data, old);
                 }
-                ThinEntry::new(number, layer.generation)
+                layer.owned_blocks.fetch_add(1, Ordering::Relaxed);
+                layer.births.fetch_add(1, Ordering::Relaxed);
+                ThinEntry::new(number, layer.id)
             }
             None => ThinEntry(0),
         };
         leaf.set(slot, new.0);
-        match (old, placed) {
+        match (old.block(), placed) {
             (None, Some(_)) => layer.mapped_blocks.fetch_add(1, Ordering::Relaxed),
             (Some(_), None) => layer.mapped_blocks.fetch_sub(1, Ordering::Relaxed),
             _ => 0,
         };
-        if let Some(old) = old {
-            self.drop_reference(old).await?;
+        match old.block() {
+            None => Ok(()),
+            Some(_) if self.is_mine(layer, old) || planted(Bug::FreeShared) => self.free(layer, old).await,
+            Some(_) => self.bury(layer, old).await,
         }
-        Ok(())
     }
 }
 

@@ -12,10 +12,9 @@ use crate::{
     layer::Layer,
     meta::Page,
     pool::Pool,
-    tree::{MAX_BLOCKS, node, slot},
+    tree::{MAX_BLOCKS, missing_node, node, slot},
 };
-use quoin_base::ByteRange;
-use quoin_world::atomic::Ordering;
+use quoin_base::{ByteRange, VolumeId};
 use std::sync::Arc;
 
 /// Leaves after which what was recorded is waited for, and other tasks of the thread have a turn.
@@ -23,14 +22,14 @@ const LEAVES_A_TURN: usize = 64;
 
 impl Pool {
     /// Unmaps what is mapped or buffered of a range, hardened on return.
-    pub(crate) async fn unmap_mapped(&self, layer: &Arc<Layer>, range: ByteRange) -> Result<(), PoolError> {
+    pub(crate) async fn unmap_mapped(&self, volume: VolumeId, range: ByteRange) -> Result<(), PoolError> {
         let block_bytes = self.buffer.block_bytes;
         let (first, end) = (range.offset / block_bytes, range.end().div_ceil(block_bytes));
-        let held = self.buffer.blocks_to_unmap(layer.volume, first..end);
+        let held = self.buffer.blocks_to_unmap(&*self.confirmed_layer(volume).await?, first..end);
         let mut batches = Vec::new();
-        self.append_unmaps(layer, range, &held, &mut batches).await?;
+        self.append_unmaps(volume, range, &held, &mut batches).await?;
         let (mut at, mut leaves) = (first, 0);
-        while let Some((start, leaf)) = layer.unless_deleted(self.leaf_from(layer, at).await)? {
+        while let Some((start, leaf)) = self.leaf_of(volume, at).await? {
             if start >= end {
                 break;
             }
@@ -39,7 +38,7 @@ impl Pool {
                 // Once is enough, and twice would undo what was written in between by who saw it unmapped.
                 .filter(|block| held.binary_search(block).is_err())
                 .collect();
-            self.append_unmaps(layer, range, &mapped, &mut batches).await?;
+            self.append_unmaps(volume, range, &mapped, &mut batches).await?;
             at = start + TREE_FAN_OUT;
             leaves += 1;
             if leaves % LEAVES_A_TURN == 0 {
@@ -53,7 +52,7 @@ impl Pool {
     /// Appends records for these blocks, ascending, as far as they lie in the range.
     async fn append_unmaps(
         &self,
-        layer: &Arc<Layer>,
+        volume: VolumeId,
         range: ByteRange,
         blocks: &[u64],
         batches: &mut Vec<Arc<Batch>>,
@@ -62,7 +61,7 @@ impl Pool {
         for run in blocks.chunk_by(|a, b| a + 1 == *b) {
             let from = (run[0] * block_bytes).max(range.offset);
             let to = ((run[run.len() - 1] + 1) * block_bytes).min(range.end());
-            self.append_unmap_range(layer, ByteRange::new(from, to - from), batches).await?;
+            self.append_unmap_range(volume, ByteRange::new(from, to - from), batches).await?;
         }
         Ok(())
     }
@@ -75,22 +74,38 @@ impl Pool {
         Ok(())
     }
 
-    /// The first leaf that maps `from` or a block behind it, and its first block.
-    pub(crate) async fn leaf_from(
+    /// The first leaf of a volume that maps `from` or a block behind it, and its first block.
+    pub(crate) async fn leaf_of(
         &self,
-        layer: &Layer,
+        volume: VolumeId,
         from: u64,
     ) -> Result<Option<(u64, Arc<Page>)>, PoolError> {
+        loop {
+            let layer = self.confirmed_layer(volume).await?;
+            let found = self.leaf_from(&layer, from).await;
+            if !layer.is_gone() {
+                return found;
+            }
+        }
+    }
+
+    async fn leaf_from(&self, layer: &Layer, from: u64) -> Result<Option<(u64, Arc<Page>)>, PoolError> {
         let _guard = self.readers.enter();
-        let mut at = from;
+        let (mut at, mut missing) = (from, 0);
         'down: while at < MAX_BLOCKS {
-            let mut number = layer.root.load(Ordering::Acquire);
+            let mut entry = layer.map_root();
             for level in (0..TREE_LEVELS).rev() {
                 // A missing node is missing for all that it would map.
                 let span = TREE_FAN_OUT.pow(level + 1);
-                let page = if number == 0 { None } else { self.pages.get(node(number)).await? };
-                let Some(page) = page else {
+                let Some(number) = entry.block() else {
                     at = (at / span + 1) * span;
+                    continue 'down;
+                };
+                let Some(page) = self.pages.get(node(number)).await? else {
+                    // Copied and given back since its number was met; then it is another one now.
+                    if number == std::mem::replace(&mut missing, number) || layer.is_gone() {
+                        return Err(missing_node(layer, number));
+                    }
                     continue 'down;
                 };
                 if level == 0 {
@@ -104,7 +119,7 @@ impl Pool {
                 if next > own {
                     at = at / span * span + next as u64 * TREE_FAN_OUT.pow(level);
                 }
-                number = page.get(next);
+                entry = ThinEntry(page.get(next));
             }
         }
         Ok(None)

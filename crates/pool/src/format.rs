@@ -3,7 +3,7 @@
 //! Sizes are asserted at compile time. Nothing here is trusted when it is read back: each structure carries
 //! or is covered by a checksum, and the readers check it before they look at anything else.
 
-use quoin_base::{Crc64, SECTOR_BYTES, SegmentId, crc64};
+use quoin_base::{Crc64, LayerId, SECTOR_BYTES, SegmentId, crc64};
 use zerocopy::{
     FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout,
     little_endian::{U16, U32, U64},
@@ -204,7 +204,7 @@ const _: () = assert!(size_of::<BatchHeader>() == 64);
 pub(crate) struct RecordHeader {
     pub sequence: U64,
     pub volume: U32,
-    pub generation: U32,
+    pub reserved0: U32,
     /// First sector of the volume.
     pub sector: U64,
     pub sectors: U32,
@@ -360,20 +360,33 @@ impl Location {
     }
 }
 
-/// An entry of a thin map leaf: block number 40 bits, generation of birth 24. 0: unmapped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// An entry of a thin map: number 40 bits, birth 24. The number is that of a block in a leaf, of a page of the tree
+/// space above and in a layer's root; the birth is the layer that made the mapping or the page. 0: nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord)]
 pub(crate) struct ThinEntry(pub u64);
 
 impl ThinEntry {
-    pub(crate) fn new(block: u64, birth: u32) -> Self {
-        debug_assert!(block > 0 && block < 1 << 40 && birth < 1 << 24);
-        Self(block | u64::from(birth) << 40)
+    pub(crate) fn new(number: u64, birth: LayerId) -> Self {
+        debug_assert!(number > 0 && number < 1 << 39 && birth.0 > 0 && birth.0 < LAYERS_END);
+        Self(number | u64::from(birth.0) << 40)
     }
 
+    /// The number, of a block or a page.
     pub(crate) fn block(self) -> Option<u64> {
         Some(self.0 & ((1 << 40) - 1)).filter(|&b| b != 0)
     }
+
+    pub(crate) fn birth(self) -> LayerId {
+        LayerId((self.0 >> 40) as u32)
+    }
 }
+
+/// Layer ids are below.
+pub(crate) const LAYERS_END: u32 = 1 << 24;
+/// An entry of a deadlist with this bit, which no block number has, names a page of the tree space.
+pub(crate) const DEAD_PAGE: u64 = 1 << 39;
+/// Entries in a page of a deadlist, behind the number of the next page and their count.
+pub(crate) const DEAD_ENTRIES: usize = PAGE_WORDS - 2;
 
 /// Thin map entries in a leaf, and page numbers in a node above.
 pub(crate) const TREE_FAN_OUT: u64 = PAGE_WORDS as u64;
@@ -430,8 +443,8 @@ mod tests {
             (l.segment(), l.offset_bytes(), l.len_bytes()),
             (SegmentId(7), 16 * 1024 * 1024 - 8192, 8192)
         );
-        let t = ThinEntry::new((1 << 40) - 1, (1 << 24) - 1);
-        assert_eq!(t.block(), Some((1 << 40) - 1));
+        let t = ThinEntry::new((1 << 39) - 1, LayerId((1 << 24) - 1));
+        assert_eq!((t.block(), t.birth()), (Some((1 << 39) - 1), LayerId((1 << 24) - 1)));
         let b = BlockInfo::new(0xdead_beef, 5, 3);
         assert_eq!((b.crc(), b.count(), b.algorithm()), (0xdead_beef, 5, 3));
     }

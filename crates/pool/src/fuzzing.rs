@@ -2,6 +2,7 @@
 //! would be written, if it could be read.
 
 use crate::meta::{CatalogImage, LayerImage, Operation, Transaction};
+use quoin_base::Sequence;
 
 /// A catalog transaction.
 pub fn transaction(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -21,19 +22,33 @@ pub fn encoded(transaction: &Transaction) -> Vec<u8> {
 /// A catalog that a transaction made of nothing.
 pub fn encoded_catalog(transaction: &Transaction) -> Vec<u8> {
     let mut image = CatalogImage::default();
-    for operation in transaction.operations.iter().cloned() {
+    let mut transaction = transaction.clone();
+    image.next_layer = transaction.number_layers(1);
+    for operation in transaction.operations {
         match operation {
             Operation::Put { kind, key, value } => drop(image.objects.insert((kind, key), value)),
             Operation::Delete { kind, key } => drop(image.objects.remove(&(kind, key))),
-            Operation::CreateVolume(volume) => image.layers.push(LayerImage {
-                volume,
-                generation: 1,
-                root: Some(1),
+            Operation::CreateVolume { volume, layer } => image.layers.push(LayerImage {
+                root: 1 | u64::from(layer.0) << 40,
                 mapped_blocks: 7,
-                reserved_bytes: 0,
-                deleting: false,
+                ..LayerImage::new(layer, volume, Sequence(1))
             }),
-            Operation::DeleteVolume(volume) => image.layers.retain(|layer| layer.volume != volume),
+            Operation::Fork { source, target, kept, given } => {
+                let Some(parent) = image.layers.iter_mut().find(|l| l.volume == source && l.is_leaf()) else {
+                    continue;
+                };
+                parent.frozen_at = Some(Sequence(2));
+                let (family, parent) = (parent.family, parent.id);
+                for (id, volume) in [(kept, source), (given, target)] {
+                    let layer = LayerImage::new(id, volume, Sequence(2));
+                    image.layers.push(LayerImage { family, parent, pending: true, ..layer });
+                }
+            }
+            Operation::DeleteVolume(volume) => {
+                let layers =
+                    image.layers.iter_mut().filter(|layer| layer.volume == volume && layer.is_leaf());
+                layers.for_each(|layer| layer.gone = true);
+            }
             Operation::Reserve { volume, bytes } => {
                 let layers = image.layers.iter_mut().filter(|layer| layer.volume == volume);
                 layers.for_each(|layer| layer.reserved_bytes = bytes);

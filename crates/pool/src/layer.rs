@@ -1,67 +1,165 @@
-//! A volume's thin map, in RAM: where its tree begins, and what is counted about it.
+//! A layer, in RAM: one version of an address space, where its map begins, and what is counted about it.
+//!
+//! A volume writes to the one layer that is its own, a *leaf*. A fork *freezes* it and makes two leaves of it; a frozen
+//! layer changes only by what was buffered before. Until all of that is destaged its children are *pending*: they have
+//! no map of their own yet, and their parent's buffered blocks lie below theirs.
 
-use crate::{error::PoolError, meta::LayerImage, space::Claim};
-use quoin_base::{ByteRange, VolumeId};
-use quoin_world::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::{
+    buffer::BlockKey,
+    error::PoolError,
+    format::ThinEntry,
+    meta::{DeadList, LayerImage},
+    space::Claim,
+};
+use quoin_base::{ByteRange, LayerId, Sequence, VolumeId};
+use quoin_world::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+};
+use std::{collections::BTreeMap, sync::Arc};
 
-pub(crate) struct Layer {
-    pub volume: VolumeId,
-    /// Stored in the births of what is destaged.
-    pub generation: u32,
-    /// Page number of the tree's root; 0: the tree is empty.
-    pub root: AtomicU64,
-    pub mapped_blocks: AtomicU64,
+/// What stays with a volume from layer to layer.
+pub(crate) struct VolumeState {
+    pub id: VolumeId,
     /// Space promised to it; 0: none.
     pub reserved_bytes: AtomicU64,
     /// From here on nothing is written; not kept when the pool is closed.
     pub end: AtomicU64,
-    pub deleted: AtomicBool,
     /// Bytes hosts wrote since the pool was opened.
     pub written_bytes: AtomicU64,
     /// Bytes hosts read since the pool was opened.
     pub read_bytes: AtomicU64,
 }
 
-impl Layer {
-    pub(crate) fn new(volume: VolumeId) -> Self {
-        Self::from_image(LayerImage {
-            volume,
-            generation: 1,
-            root: None,
-            mapped_blocks: 0,
-            reserved_bytes: 0,
-            deleting: false,
-        })
+impl VolumeState {
+    pub(crate) fn new(id: VolumeId) -> Arc<Self> {
+        Self::with(id, 0)
     }
 
-    pub(crate) fn from_image(image: LayerImage) -> Self {
-        Self {
-            volume: image.volume,
-            generation: image.generation,
-            root: AtomicU64::new(image.root.unwrap_or(0)),
-            mapped_blocks: AtomicU64::new(image.mapped_blocks),
-            reserved_bytes: AtomicU64::new(image.reserved_bytes),
+    fn with(id: VolumeId, reserved_bytes: u64) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            reserved_bytes: AtomicU64::new(reserved_bytes),
             end: AtomicU64::new(u64::MAX),
-            deleted: AtomicBool::new(image.deleting),
             written_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
+        })
+    }
+}
+
+/// A volume writes to it.
+const LIVE: u8 = 0;
+/// It was forked.
+const FROZEN: u8 = 1;
+/// It was given up, or is a part of another by now: its pages go to others.
+const GONE: u8 = 2;
+
+/// What a layer lists, for the committer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lists {
+    /// What its ancestors own, was there at the fork, and is not in its map any more.
+    pub dead: DeadList,
+    /// How many blocks of it each ancestor owns.
+    pub dead_blocks: BTreeMap<LayerId, u64>,
+    /// What was listed as dead before its parent became a part of it, and has yet to be looked through.
+    pub sifting: DeadList,
+}
+
+pub(crate) struct Layer {
+    pub id: LayerId,
+    /// The first layer of the tree of layers that it belongs to.
+    pub family: LayerId,
+    /// The volume whose it is, or was when it was frozen.
+    pub volume: Arc<VolumeState>,
+    /// The transaction that made it: records of its volume with lower sequences are not its own.
+    pub born: Sequence,
+    /// The transaction that froze it: nor are those from here on.
+    frozen_at: AtomicU64,
+    state: AtomicU8,
+    pending: AtomicBool,
+    /// False until the fork that made it what another volume now holds is hardened.
+    confirmed: AtomicBool,
+    parent: Mutex<Option<Arc<Layer>>>,
+    /// The tree's root, a thin entry; 0: the tree is empty.
+    pub root: AtomicU64,
+    /// Blocks its map leads to.
+    pub mapped_blocks: AtomicU64,
+    /// Blocks that it owns: born in it, or in what became a part of it, and still referred to.
+    pub owned_blocks: AtomicU64,
+    /// Blocks and tree pages whose birth names it.
+    pub births: AtomicU64,
+    pub lists: Mutex<Lists>,
+}
+
+impl Layer {
+    /// The first of a new volume.
+    pub(crate) fn new(id: LayerId, volume: VolumeId, born: Sequence) -> Self {
+        Self::from_image(&LayerImage::new(id, volume, born), None)
+    }
+
+    /// What `volume` writes to after a fork of `parent`.
+    pub(crate) fn child(id: LayerId, parent: &Arc<Layer>, volume: Arc<VolumeState>, born: Sequence) -> Self {
+        let mut image = LayerImage::new(id, volume.id, born);
+        (image.family, image.pending) = (parent.family, true);
+        let child = Self { volume, ..Self::from_image(&image, None) };
+        *child.parent.lock() = Some(parent.clone());
+        child
+    }
+
+    /// As a checkpoint has it. The parent is known later; `volume` is given if it has layers already.
+    pub(crate) fn from_image(image: &LayerImage, volume: Option<Arc<VolumeState>>) -> Self {
+        let state = match image {
+            LayerImage { gone: true, .. } => GONE,
+            LayerImage { frozen_at: Some(_), .. } => FROZEN,
+            _ => LIVE,
+        };
+        Self {
+            id: image.id,
+            family: image.family,
+            volume: volume.unwrap_or_else(|| VolumeState::with(image.volume, image.reserved_bytes)),
+            born: image.born,
+            frozen_at: AtomicU64::new(image.frozen_at.map_or(u64::MAX, |sequence| sequence.0)),
+            state: AtomicU8::new(state),
+            pending: AtomicBool::new(image.pending),
+            confirmed: AtomicBool::new(true),
+            parent: Mutex::new(None),
+            root: AtomicU64::new(image.root),
+            mapped_blocks: AtomicU64::new(image.mapped_blocks),
+            owned_blocks: AtomicU64::new(image.owned_blocks),
+            births: AtomicU64::new(image.births),
+            lists: Mutex::new(image.lists.clone()),
         }
     }
 
     pub(crate) fn image(&self) -> LayerImage {
+        let frozen_at = self.frozen_at.load(Ordering::Acquire);
+        let leaf = frozen_at == u64::MAX && !self.is_gone();
         LayerImage {
-            volume: self.volume,
-            generation: self.generation,
-            root: Some(self.root.load(Ordering::Acquire)).filter(|&r| r != 0),
+            id: self.id,
+            family: self.family,
+            volume: self.volume.id,
+            parent: self.parent.lock().as_ref().map_or(LayerId(0), |parent| parent.id),
+            born: self.born,
+            frozen_at: (frozen_at != u64::MAX).then_some(Sequence(frozen_at)),
+            root: self.root.load(Ordering::Acquire),
             mapped_blocks: self.mapped_blocks.load(Ordering::Relaxed),
-            reserved_bytes: self.reserved_bytes.load(Ordering::Relaxed),
-            deleting: self.is_deleted(),
+            owned_blocks: self.owned_blocks.load(Ordering::Relaxed),
+            births: self.births.load(Ordering::Relaxed),
+            reserved_bytes: if leaf { self.volume.reserved_bytes.load(Ordering::Relaxed) } else { 0 },
+            pending: self.is_pending(),
+            gone: self.is_gone(),
+            lists: self.lists.lock().clone(),
         }
+    }
+
+    /// A block of it.
+    pub(crate) fn block(&self, index: u64) -> BlockKey {
+        BlockKey { layer: self.id, family: self.family, index }
     }
 
     /// Whose space a write to it may use.
     pub(crate) fn claim(&self) -> Claim {
-        match self.reserved_bytes.load(Ordering::Acquire) {
+        match self.volume.reserved_bytes.load(Ordering::Acquire) {
             0 => Claim::Free,
             _ => Claim::Reserved,
         }
@@ -69,20 +167,82 @@ impl Layer {
 
     /// Refuses what reaches beyond the end. Called under the lock of the range's shard.
     pub(crate) fn check_end(&self, range: ByteRange) -> Result<(), PoolError> {
-        let end = self.end.load(Ordering::Acquire);
+        let end = self.volume.end.load(Ordering::Acquire);
         match range.end() > end {
-            true => Err(PoolError::BeyondEnd { volume: self.volume, end }),
+            true => Err(PoolError::BeyondEnd { volume: self.volume.id, end }),
             false => Ok(()),
         }
     }
 
-    pub(crate) fn is_deleted(&self) -> bool {
-        self.deleted.load(Ordering::Acquire)
+    /// True while its volume writes to it. Changes under the locks of all shards when it is frozen.
+    pub(crate) fn is_live(&self) -> bool {
+        self.state.load(Ordering::Acquire) == LIVE
     }
 
-    /// What came of looking at its map. The map of a deleted volume is taken apart under those who look, and its pages
-    /// become other volumes': whatever was met there, the volume is gone.
-    pub(crate) fn unless_deleted<T>(&self, outcome: Result<T, PoolError>) -> Result<T, PoolError> {
-        if self.is_deleted() { Err(PoolError::NoSuchVolume(self.volume)) } else { outcome }
+    /// True once its map is taken apart under those who look: whatever they meet there, it does not count.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.state.load(Ordering::Acquire) == GONE
+    }
+
+    pub(crate) fn freeze(&self, at: Sequence) {
+        self.frozen_at.store(at.0, Ordering::Release);
+        self.state.store(FROZEN, Ordering::Release);
+    }
+
+    pub(crate) fn give_up(&self) {
+        self.state.store(GONE, Ordering::Release);
+    }
+
+    /// True for the records of its volume that changed it.
+    pub(crate) fn holds(&self, sequence: Sequence) -> bool {
+        self.born <= sequence && sequence.0 < self.frozen_at.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn parent(&self) -> Option<Arc<Layer>> {
+        self.parent.lock().clone()
+    }
+
+    pub(crate) fn set_parent(&self, parent: Option<Arc<Layer>>) {
+        *self.parent.lock() = parent;
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.load(Ordering::Acquire)
+    }
+
+    /// The layer whose buffered blocks lie below its own, if there is one.
+    pub(crate) fn below(&self) -> Option<Arc<Layer>> {
+        if self.is_pending() { self.parent() } else { None }
+    }
+
+    /// Gives a pending layer its map: its parent's, which will not change any more.
+    pub(crate) fn take_map(&self, parent: &Layer) {
+        self.root.store(parent.root.load(Ordering::Acquire), Ordering::Release);
+        self.mapped_blocks.store(parent.mapped_blocks.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.pending.store(false, Ordering::Release);
+    }
+
+    /// Where its map begins now: while it is pending, with the nearest ancestor that has one.
+    pub(crate) fn map_root(&self) -> ThinEntry {
+        match self.below() {
+            None => ThinEntry(self.root.load(Ordering::Acquire)),
+            Some(below) => below.map_root(),
+        }
+    }
+
+    /// Blocks mapped, by its own map or by what it will be.
+    pub(crate) fn mapped(&self) -> u64 {
+        match self.below() {
+            None => self.mapped_blocks.load(Ordering::Relaxed),
+            Some(below) => below.mapped(),
+        }
+    }
+
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.confirmed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn confirm(&self, confirmed: bool) {
+        self.confirmed.store(confirmed, Ordering::Release);
     }
 }

@@ -21,15 +21,18 @@ mod checkpoint;
 mod clean;
 mod committer;
 mod create;
+mod deadlist;
 mod destage;
 mod discard;
 mod error;
+mod fork;
 mod format;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod health;
 mod journal;
 mod layer;
+mod layers;
 mod memory;
 mod meta;
 #[cfg(all(test, feature = "shuttle", feature = "planted-bugs"))]
@@ -59,4 +62,4 @@ pub use memory::MemoryShares;
 pub use meta::{ObjectKind, Transaction};
 pub use options::{FormatOptions, PoolOptions};
 pub use pool::Pool;
-pub use stats::{PoolStats, RecoveryStats, VolumeStats};
+pub use stats::{PoolStats, RecoveryStats, Removal, VolumeStats};

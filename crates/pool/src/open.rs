@@ -12,7 +12,7 @@ use crate::{
     format::{PAGE_BYTES, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space},
     health::Health,
     journal::{Batch, Journal, JournalParts, JournalPlace, ReplayedRecord, read_journal},
-    layer::Layer,
+    layers::Layers,
     meta::{Catalog, CatalogImage, PageId, PageStore, SegmentTable, Transaction},
     options::PoolOptions,
     pool::{Parts, Pool},
@@ -56,11 +56,11 @@ impl Opened {
         }
     }
 
-    /// What is promised to volumes and not mapped.
+    /// What is promised to volumes, beside what they own.
     pub(crate) fn promised_bytes(&self) -> u64 {
         let block_bytes = u64::from(self.io.columns.drives()[0].label().block_bytes);
-        let living = self.catalog.layers.iter().filter(|layer| !layer.deleting);
-        let unmapped = living.map(|l| l.reserved_bytes.div_ceil(block_bytes).saturating_sub(l.mapped_blocks));
+        let leaves = self.catalog.layers.iter().filter(|layer| layer.is_leaf());
+        let unmapped = leaves.map(|l| l.reserved_bytes.div_ceil(block_bytes).saturating_sub(l.owned_blocks));
         unmapped.sum::<u64>().saturating_mul(block_bytes)
     }
 
@@ -132,8 +132,7 @@ impl Pool {
         let options = PoolOptions { dirty_bytes: opened.dirty_bytes(&options), ..options };
         let space = opened.space(&options);
         let Opened { root, io, pages, catalog } = opened;
-        let (deleting, layers): (Vec<_>, Vec<_>) =
-            catalog.layers.iter().map(|l| Arc::new(Layer::from_image(*l))).partition(|l| l.is_deleted());
+        let layers = Layers::from_image(&catalog);
         let mut recovery = RecoveryStats {
             replayed_records: replay.records.len() as u64,
             replayed_bytes: replay.records.iter().map(|r| u64::from(r.header.payload_bytes.get())).sum(),
@@ -156,8 +155,7 @@ impl Pool {
             io,
             pages,
             space,
-            layers: layers.into_iter().map(|l| (l.volume, l)).collect(),
-            deleting,
+            layers,
             next_volume: root.next_volume.get(),
             catalog: Catalog::new(catalog.objects),
             recovery,
@@ -205,9 +203,14 @@ impl Pool {
             let damaged = |problem: String| PoolError::corrupt(format!("journal record {sequence}"), problem);
             let volume = VolumeId(header.volume.get());
             match RecordKind::from_byte(header.kind) {
-                Some(RecordKind::Catalog) => self.apply(&self.read_transaction(&record).await?),
-                Some(_) if !self.layers.read().contains_key(&volume) => {}
+                // What the checkpoint holds already is not done again.
+                Some(RecordKind::Catalog) if sequence <= self.layers.read().applied => {}
+                Some(RecordKind::Catalog) => {
+                    let forked = self.apply(&self.read_transaction(&record).await?, sequence);
+                    forked.iter().for_each(|layer| layer.confirm(true));
+                }
                 Some(kind) => {
+                    let Some(layer) = self.layers.read().changed_by(volume, sequence) else { continue };
                     let sectors = u64::from(header.sectors.get());
                     let first = header.sector.get();
                     if let Some(why) = record.problem(self.buffer.block_bytes) {
@@ -223,7 +226,7 @@ impl Pool {
                             crcs: record.crcs,
                         }),
                     };
-                    for piece in self.zero_pieces(volume, range) {
+                    for piece in self.zero_pieces(&layer, range) {
                         let key: BlockKey = piece.key;
                         let piece = Piece { content: content.clone(), ..piece };
                         self.buffer.insert(&mut self.buffer.shard(key), sequence, &batch, [piece]);

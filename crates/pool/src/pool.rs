@@ -6,10 +6,11 @@ use crate::{
     cache::ReadCache,
     committer::{Request, Requests},
     error::PoolError,
-    format::{RecordHeader, RecordKind, zeroed},
+    format::{LAYERS_END, RecordHeader, RecordKind, zeroed},
     health::{Health, PoolState},
-    journal::{Entry, Journal},
+    journal::{Batch, Entry, Journal},
     layer::Layer,
+    layers::Layers,
     meta::{Catalog, ObjectKind, Operation, PageStore, SegmentTable, Transaction},
     options::PoolOptions,
     pace::Pace,
@@ -25,7 +26,7 @@ use quoin_world::{
     AsyncMutex, Buf, Event, Mutex, RwLock, World,
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 /// The longest catalog transaction, encoded.
 const MAX_TRANSACTION_BYTES: usize = 64 * 1024;
@@ -45,9 +46,7 @@ pub struct Pool {
     pub(crate) cache: ReadCache,
     pub(crate) readers: ReaderEpochs,
     pub(crate) space: Space,
-    pub(crate) layers: RwLock<BTreeMap<VolumeId, Arc<Layer>>>,
-    /// Layers of deleted volumes whose blocks are not all given back yet.
-    pub(crate) deleting: Mutex<Vec<Arc<Layer>>>,
+    pub(crate) layers: RwLock<Layers>,
     pub(crate) next_volume: AtomicU32,
     pub(crate) catalog: Catalog,
     catalog_turn: AsyncMutex,
@@ -94,8 +93,7 @@ pub(crate) struct Parts {
     pub io: Arc<SegmentIo>,
     pub pages: PageStore,
     pub space: Space,
-    pub layers: BTreeMap<VolumeId, Arc<Layer>>,
-    pub deleting: Vec<Arc<Layer>>,
+    pub layers: Layers,
     pub next_volume: u32,
     pub catalog: Catalog,
     pub recovery: RecoveryStats,
@@ -121,7 +119,6 @@ impl Pool {
             readers: ReaderEpochs::new(),
             space: parts.space,
             layers: RwLock::new(parts.layers),
-            deleting: Mutex::new(parts.deleting),
             next_volume: AtomicU32::new(parts.next_volume),
             catalog: parts.catalog,
             catalog_turn: AsyncMutex::new(),
@@ -177,99 +174,129 @@ impl Pool {
     }
 
     pub(crate) fn layer(&self, volume: VolumeId) -> Result<Arc<Layer>, PoolError> {
-        self.layers.read().get(&volume).cloned().ok_or(PoolError::NoSuchVolume(volume))
+        self.layers.read().volumes.get(&volume).cloned().ok_or(PoolError::NoSuchVolume(volume))
+    }
+
+    /// A volume's layer, to be read or written. What a fork brought there counts once it is hardened.
+    pub(crate) async fn confirmed_layer(&self, volume: VolumeId) -> Result<Arc<Layer>, PoolError> {
+        let layer = self.layer(volume)?;
+        if !layer.is_confirmed() {
+            let decided = || (layer.is_confirmed() || self.health.is_failed()).then_some(());
+            self.progress.until(decided).await;
+            self.health.check()?;
+        }
+        Ok(layer)
     }
 
     /// Makes the changes of a transaction, all or none, hardened on return. Transactions take effect in the
-    /// order in which they return.
-    pub async fn commit(&self, transaction: Transaction) -> Result<(), PoolError> {
-        let bytes = transaction.encode();
-        if bytes.len() > MAX_TRANSACTION_BYTES {
+    /// order in which they return. Forks of volumes hold every write acknowledged before the call, none that began after
+    /// its return, and no write without those that it could have depended on.
+    pub async fn commit(&self, mut transaction: Transaction) -> Result<(), PoolError> {
+        let len = transaction.encode().len();
+        if len > MAX_TRANSACTION_BYTES {
             return Err(PoolError::Refused(format!(
-                "a transaction of {} bytes is longer than the {MAX_TRANSACTION_BYTES} allowed; split it",
-                bytes.len()
+                "a transaction of {len} bytes is longer than the {MAX_TRANSACTION_BYTES} allowed; split it"
             )));
         }
         self.make_room_for(&transaction).await?;
         let _turn = self.catalog_turn.lock().await;
+        self.let_forks_settle(&transaction).await;
         self.health.check()?;
         self.refuse_impossible(&transaction)?;
+        if transaction.number_layers(self.layers.read().next) > LAYERS_END {
+            let why =
+                "the pool has made as many volumes and forks as it ever can; copy its data to another one";
+            return Err(PoolError::Refused(why.into()));
+        }
         let pledge = self.pledge(&transaction)?;
         self.catalog_pin.store(self.journal.peek_sequence().0, Ordering::SeqCst);
         let mut pending = PendingTransaction { pool: self, done: false };
-        let outcome = self.harden_transaction(&bytes).await;
+        let outcome = match transaction.forks() {
+            true => self.harden_forks(&transaction).await,
+            false => self.harden_transaction(&transaction).await,
+        };
         pending.done = true;
         if outcome.is_ok() {
-            self.apply(&transaction);
+            self.count_reserved();
             self.requests.catalog_changed();
         }
         drop(pledge);
         outcome
     }
 
+    async fn harden_transaction(&self, transaction: &Transaction) -> Result<(), PoolError> {
+        let (sequence, batch, _) = self.append_transaction(transaction, || ())?;
+        self.journal.hardened(&batch).await?;
+        self.apply(transaction, sequence);
+        Ok(())
+    }
+
     fn refuse_impossible(&self, transaction: &Transaction) -> Result<(), PoolError> {
-        let layers = self.layers.read();
+        let mut volumes: BTreeSet<VolumeId> = self.layers.read().volumes.keys().copied().collect();
         for operation in &transaction.operations {
             match operation {
-                Operation::CreateVolume(id) if layers.contains_key(id) => {
-                    return Err(PoolError::Refused(format!("volume {id} exists already")));
+                Operation::CreateVolume { volume, .. } if !volumes.insert(*volume) => {
+                    return Err(PoolError::Refused(format!("volume {volume} exists already")));
                 }
-                Operation::DeleteVolume(id) if !layers.contains_key(id) => {
-                    return Err(PoolError::NoSuchVolume(*id));
+                Operation::DeleteVolume(volume) if !volumes.remove(volume) => {
+                    return Err(PoolError::NoSuchVolume(*volume));
                 }
+                Operation::Fork { source, .. } if !volumes.contains(source) => {
+                    return Err(PoolError::NoSuchVolume(*source));
+                }
+                Operation::Fork { source, target, .. } if source == target => {
+                    return Err(PoolError::Refused(format!("volume {source} cannot be forked into itself")));
+                }
+                Operation::Fork { target, .. } => drop(volumes.insert(*target)),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    async fn harden_transaction(&self, bytes: &[u8]) -> Result<(), PoolError> {
+    /// Appends the record of a transaction. `begin` runs before it takes its sequence; what it returns is held until
+    /// the transaction, if it has forks, has taken effect in RAM.
+    pub(crate) fn append_transaction<T>(
+        &self,
+        transaction: &Transaction,
+        begin: impl FnOnce() -> T,
+    ) -> Result<(Sequence, Arc<Batch>, Vec<Arc<Layer>>), PoolError> {
+        let bytes = transaction.encode();
         let mut payload = Buf::zeroed(bytes.len().next_multiple_of(512));
-        payload.as_mut_slice()[..bytes.len()].copy_from_slice(bytes);
+        payload.as_mut_slice()[..bytes.len()].copy_from_slice(&bytes);
         let payload = payload.into_slice();
         let lane = self.journal.lane(&*self.world);
+        let (mut sequence, mut forked) = (Sequence(0), Vec::new());
         let batch = lane.append(payload.len(), 1, |_| {
+            let held = begin();
+            sequence = self.journal.take_sequence();
+            if transaction.forks() {
+                forked = self.apply(transaction, sequence);
+            }
+            drop(held);
             let mut header: RecordHeader = zeroed();
-            header.sequence = self.journal.take_sequence().0.into();
+            header.sequence = sequence.0.into();
             header.kind = RecordKind::Catalog as u8;
             header.sector = (bytes.len() as u64).into();
             header.payload_bytes = (payload.len() as u32).into();
             let crcs = payload.chunks(self.buffer.block_bytes as usize).map(|c| crc32c(c).0).collect();
             Ok::<_, PoolError>(Entry { header, crcs, payload: vec![payload.clone()] })
         })?;
-        self.journal.hardened(&batch).await
+        Ok((sequence, batch, forked))
     }
 
-    /// Applies a hardened transaction in RAM. Replay may apply one again whose effects the checkpoint holds:
-    /// what exists stays as it is, and what was deleted stays deleted.
-    pub(crate) fn apply(&self, transaction: &Transaction) {
-        self.catalog.apply(transaction);
+    /// Applies a transaction in RAM. Returns the layers that volumes hold by a fork into them.
+    pub(crate) fn apply(&self, transaction: &Transaction, sequence: Sequence) -> Vec<Arc<Layer>> {
         for operation in &transaction.operations {
-            match operation {
-                Operation::CreateVolume(id) => {
-                    self.next_volume.fetch_max(id.0.saturating_add(1), Ordering::Relaxed);
-                    let deleting = self.deleting.lock();
-                    if !deleting.iter().any(|l| l.volume == *id) {
-                        self.layers.write().entry(*id).or_insert_with(|| Arc::new(Layer::new(*id)));
-                    }
-                }
-                Operation::DeleteVolume(id) => {
-                    // Held over both: a checkpoint must see the layer in one of the two.
-                    let mut deleting = self.deleting.lock();
-                    let Some(layer) = self.layers.write().remove(id) else { continue };
-                    layer.deleted.store(true, Ordering::Release);
-                    deleting.push(layer);
-                }
-                Operation::Reserve { volume, bytes } => {
-                    // Of a volume that was deleted since, nothing is reserved any more.
-                    if let Ok(layer) = self.layer(*volume) {
-                        layer.reserved_bytes.store(*bytes, Ordering::Release);
-                    }
-                }
-                Operation::Put { .. } | Operation::Delete { .. } => {}
+            if let Operation::CreateVolume { volume: id, .. } | Operation::Fork { target: id, .. } = operation
+            {
+                self.next_volume.fetch_max(id.0.saturating_add(1), Ordering::Relaxed);
             }
         }
-        self.count_reserved();
+        // A checkpoint sees objects and layers as of the same transaction.
+        let mut layers = self.layers.write();
+        self.catalog.apply(transaction);
+        layers.apply(transaction, sequence)
     }
 
     /// The lowest sequence that replay would need if a checkpoint were cut now.

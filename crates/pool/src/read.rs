@@ -85,19 +85,23 @@ impl Pool {
     /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content.
     pub async fn read(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Slice>, PoolError> {
         self.check_range(range)?;
-        let layer = self.layer(volume)?;
-        let guard = self.readers.enter();
-        let keep = range.len <= LARGEST_FILL_BYTES;
-        let read = match range.offset % REGION_BYTES + range.len <= REGION_BYTES {
-            true => self.read_region(&layer, range, keep).await,
-            false => {
-                let pieces = range.split(REGION_BYTES).map(|piece| self.read_region(&layer, piece, keep));
-                try_join_all(pieces).await.map(|pieces| pieces.into_iter().flatten().collect())
+        let (layer, out) = loop {
+            let layer = self.confirmed_layer(volume).await?;
+            let guard = self.readers.enter();
+            let keep = range.len <= LARGEST_FILL_BYTES;
+            let read = match range.offset % REGION_BYTES + range.len <= REGION_BYTES {
+                true => self.read_region(&layer, range, keep).await,
+                false => {
+                    let pieces = range.split(REGION_BYTES).map(|piece| self.read_region(&layer, piece, keep));
+                    try_join_all(pieces).await.map(|pieces| pieces.into_iter().flatten().collect())
+                }
+            };
+            drop(guard);
+            if !layer.is_gone() {
+                break (layer, read?);
             }
         };
-        drop(guard);
-        let out = layer.unless_deleted(read)?;
-        layer.read_bytes.fetch_add(range.len, Ordering::Relaxed);
+        layer.volume.read_bytes.fetch_add(range.len, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(range.len, Ordering::Relaxed);
         self.counters.reads.fetch_add(1, Ordering::Relaxed);
         Ok(out)
@@ -111,7 +115,7 @@ impl Pool {
         keep: bool,
     ) -> Result<Vec<Slice>, PoolError> {
         loop {
-            let (mut parts, evictions) = match self.capture(layer.volume, range) {
+            let (mut parts, evictions) = match self.capture(layer, range) {
                 Captured::Parts(parts, evictions) => (parts, evictions),
                 Captured::Wait(batch) => {
                     self.journal.hardened(&batch).await?;
@@ -121,7 +125,7 @@ impl Pool {
             let below = self.fill_bases(layer, &mut parts, keep).await;
             let mixed = parts.iter().any(|p| !p.extents.is_empty()) && !planted(Bug::LookOnce);
             if mixed && parts.iter().any(|p| p.needs_base() && !p.extents.is_empty()) {
-                match self.capture(layer.volume, range) {
+                match self.capture(layer, range) {
                     Captured::Parts(again, now) if now == evictions => {
                         for (part, again) in parts.iter_mut().zip(again) {
                             part.extents = again.extents;
@@ -138,7 +142,7 @@ impl Pool {
             let mut out: Vec<Slice> = Vec::new();
             let mut failed = None;
             for part in &parts {
-                match self.assemble(part).await {
+                match self.assemble(layer, part).await {
                     Ok(slice) => push(&mut out, slice),
                     Err(error) => {
                         failed = Some(error);
@@ -149,7 +153,7 @@ impl Pool {
             match failed {
                 None => return Ok(out),
                 // What was captured may have been displaced, and its journal extent given out again.
-                Some(error) => match self.capture(layer.volume, range) {
+                Some(error) => match self.capture(layer, range) {
                     Captured::Parts(again, now) if now == evictions && same(&parts, &again) => {
                         return Err(error);
                     }
@@ -160,17 +164,17 @@ impl Pool {
     }
 
     /// What the buffer holds of a range within one region.
-    fn capture(&self, volume: VolumeId, range: ByteRange) -> Captured {
+    fn capture(&self, layer: &Layer, range: ByteRange) -> Captured {
         let block_bytes = self.buffer.block_bytes;
-        let shard = self.buffer.shard(BlockKey { volume, index: range.offset / block_bytes });
+        let shard = self.buffer.shard(layer.block(range.offset / block_bytes));
         let mut parts = Vec::with_capacity((range.len / block_bytes) as usize + 1);
         for piece in range.split(block_bytes) {
-            let key = BlockKey { volume, index: piece.offset / block_bytes };
+            let key = layer.block(piece.offset / block_bytes);
             let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
             let sectors = (piece.len / SECTOR_BYTES) as u16;
             let overlaps = |e: &&Extent| e.start < start + sectors && e.start + e.sectors > start;
             let extents: Vec<Extent> =
-                shard.extents(key).unwrap_or_default().iter().filter(overlaps).cloned().collect();
+                shard.visible(layer, key.index).iter().filter(overlaps).cloned().collect();
             let hardened = |e: &Extent| e.batch.is_hardened() || planted(Bug::ServeUnhardened);
             if let Some(open) = extents.iter().find(|e| !hardened(e)) {
                 return Captured::Wait(open.batch.clone());
@@ -278,7 +282,7 @@ impl Pool {
                 return Err(PoolError::corrupt(format!("block {number}"), "it is mapped, yet free"));
             };
             let medium = |(reason, unread): (String, bool)| PoolError::Medium {
-                volume: layer.volume,
+                volume: layer.volume.id,
                 offset: index * self.buffer.block_bytes,
                 reason,
                 unread,
@@ -302,15 +306,15 @@ impl Pool {
                 Err(_) if self.moved(layer, index, entry, place).await? => continue,
                 Err(reason) => {
                     self.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(volume = %layer.volume, block = index, reason = reason.0, "unreadable block");
+                    tracing::warn!(volume = %layer.volume.id, block = index, reason = reason.0, "unreadable block");
                     return Err(medium(reason));
                 }
             }
         }
     }
 
-    /// True if a block is no longer mapped by `entry`, or no longer at `place`. The leaf is looked up anew: with a
-    /// deleted volume leaves go too, and one seen before keeps what it held when it went.
+    /// True if a block is no longer mapped by `entry`, or no longer at `place`. The leaf is looked up anew: leaves
+    /// go too, and one seen before keeps what it held when it went.
     async fn moved(
         &self,
         layer: &Layer,
@@ -325,7 +329,7 @@ impl Pool {
     }
 
     /// Puts a part together from its buffered extents and what lies below.
-    async fn assemble(&self, part: &Part) -> Result<Slice, PoolError> {
+    async fn assemble(&self, layer: &Layer, part: &Part) -> Result<Slice, PoolError> {
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
         let len = bytes(part.sectors);
         match (&part.base, part.extents.as_slice()) {
@@ -345,7 +349,7 @@ impl Pool {
         for extent in &part.extents {
             let (from, to) = (extent.start.max(part.start), (extent.start + extent.sectors).min(part.end()));
             let target = &mut buf.as_mut_slice()[bytes(from - part.start)..bytes(to - part.start)];
-            match self.extent_data(part.key, extent).await? {
+            match self.extent_data(layer, part.key, extent).await? {
                 None => target.fill(0),
                 Some(data) => {
                     target.copy_from_slice(&data[bytes(from - extent.start)..bytes(to - extent.start)]);
@@ -358,6 +362,7 @@ impl Pool {
     /// An extent's data; `None` for zeroes.
     pub(crate) async fn extent_data(
         &self,
+        layer: &Layer,
         key: BlockKey,
         extent: &Extent,
     ) -> Result<Option<Slice>, PoolError> {
@@ -368,7 +373,7 @@ impl Pool {
                 let first = key.index * u64::from(self.buffer.sectors_per_block()) + u64::from(extent.start);
                 let range = ByteRange::new(first * SECTOR_BYTES, u64::from(extent.sectors) * SECTOR_BYTES);
                 self.read_journal_range(source, range).await.map(Some).map_err(|(reason, unread)| {
-                    PoolError::Medium { volume: key.volume, offset: range.offset, reason, unread }
+                    PoolError::Medium { volume: layer.volume.id, offset: range.offset, reason, unread }
                 })
             }
         }
@@ -419,7 +424,7 @@ impl Pool {
         if part.needs_base() && !planted(Bug::ZeroFill) {
             part.base = self.read_base(layer, key.index).await?;
         }
-        let content = joined(vec![self.assemble(&part).await?]);
+        let content = joined(vec![self.assemble(layer, &part).await?]);
         Ok(Some(content).filter(|c| !is_zero(c)))
     }
 }

@@ -1,74 +1,95 @@
-//! Giving back what a deleted volume held, a few leaves at a time, so that hosts do not notice.
+//! Giving back what nobody uses any more, a little at a time, so that hosts do not notice: layers that were given up,
+//! and layers with one child, which become a part of it.
 
 use crate::{
     committer::Committer,
     error::PoolError,
-    format::{TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    format::{DEAD_PAGE, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     layer::Layer,
     tree::node,
 };
-use std::sync::{Arc, atomic::Ordering};
+use quoin_world::atomic::Ordering;
+use std::sync::Arc;
 
-/// Leaves freed in one step: 4 MiB of mapped space each.
-const LEAVES: usize = 8;
+/// Leaves freed, or pages of a deadlist looked through, in one step: 4 MiB of mapped space each.
+const PAGES: usize = 8;
 
 impl Committer {
-    /// Frees some of a deleted volume. False if there is none.
+    /// Frees some of what was given up. False if there is nothing.
     pub(crate) async fn remove_some(&mut self) -> Result<bool, PoolError> {
         let pool = self.pool.clone();
-        let Some(layer) = pool.deleting.lock().first().cloned() else { return Ok(false) };
-        for _ in 0..LEAVES {
-            if !self.remove_leaf(&layer).await? {
-                pool.deleting.lock().retain(|l| l.volume != layer.volume);
-                pool.requests.catalog_changed();
-                break;
-            }
-        }
-        self.committed();
-        Ok(true)
-    }
-
-    /// Frees the first leaf of the tree, and the nodes above it that this leaves empty. False once the tree is
-    /// gone.
-    async fn remove_leaf(&mut self, layer: &Arc<Layer>) -> Result<bool, PoolError> {
-        let pool = self.pool.clone();
-        let root = layer.root.load(Ordering::Acquire);
-        if root == 0 {
-            return Ok(false);
-        }
-        // The way down to the first leaf: page numbers, and the slot taken in each.
-        let mut way = vec![(root, 0)];
-        for _ in 1..TREE_LEVELS {
-            let Some((number, slot)) = way.last_mut() else { break };
-            let Some(page) = pool.pages.get(node(*number)).await? else { break };
-            let Some(first) = (0..TREE_FAN_OUT as usize).find(|&i| page.get(i) != 0) else { break };
-            *slot = first;
-            way.push((page.get(first), 0));
-        }
-        if way.len() == TREE_LEVELS as usize {
-            let leaf = way[way.len() - 1].0;
-            if let Some(page) = pool.pages.get(node(leaf)).await? {
-                for entry in 0..TREE_FAN_OUT as usize {
-                    if let Some(number) = ThinEntry(page.get(entry)).block() {
-                        self.drop_reference(number).await?;
-                        layer.mapped_blocks.fetch_sub(1, Ordering::Relaxed);
-                    }
+        let sifting = self.sifting.take();
+        if let Some(layer) = sifting {
+            for _ in 0..PAGES {
+                if !self.sift(&layer).await? {
+                    self.committed();
+                    pool.requests.catalog_changed();
+                    return Ok(true);
                 }
             }
+            self.sifting = Some(layer);
+            self.committed();
+            return Ok(true);
         }
-        while let Some((number, _)) = way.pop() {
-            self.drop_page(node(number)).await?;
-            self.tree_free += 1;
-            let Some(&(parent, slot)) = way.last() else {
-                layer.root.store(0, Ordering::Release);
-                break;
-            };
-            let page = pool.pages.change(node(parent)).await?;
-            page.set(slot, 0);
-            if (0..TREE_FAN_OUT as usize).any(|i| page.get(i) != 0) {
-                break;
+        let first = pool.layers.read().removing.front().cloned();
+        if let Some(layer) = first {
+            for _ in 0..PAGES {
+                if !self.remove_page(&layer).await? {
+                    pool.layers.write().removed(&layer);
+                    pool.requests.catalog_changed();
+                    break;
+                }
             }
+            self.committed();
+            return Ok(true);
         }
-        Ok(true)
+        self.sifting = pool.layers.write().merge_one();
+        if self.sifting.is_some() {
+            pool.requests.catalog_changed();
+        }
+        Ok(self.sifting.is_some())
+    }
+
+    /// Gives back a page of a layer that is gone, and what it owns there. False once nothing is left.
+    async fn remove_page(&mut self, layer: &Arc<Layer>) -> Result<bool, PoolError> {
+        Ok(self.sift(layer).await? || self.forget_dead(layer).await? || self.remove_node(layer).await?)
+    }
+
+    /// Frees a node of a layer's map that leads to nothing more of its own, and the blocks it owns there.
+    async fn remove_node(&mut self, layer: &Arc<Layer>) -> Result<bool, PoolError> {
+        let pool = self.pool.clone();
+        let root = ThinEntry(layer.root.load(Ordering::Acquire));
+        if root.block().is_none() || !self.is_mine(layer, root) {
+            layer.root.store(0, Ordering::Release);
+            return Ok(false);
+        }
+        // The way down through nodes that the layer owns, and the slot that leads to each.
+        let mut above: Option<(u64, usize)> = None;
+        let mut entry = root;
+        for level in (0..TREE_LEVELS).rev() {
+            let Some(number) = entry.block() else { break };
+            let Some(page) = pool.pages.get(node(number)).await? else { break };
+            let mut next = None;
+            for slot in 0..TREE_FAN_OUT as usize {
+                let child = ThinEntry(page.get(slot));
+                if child.block().is_none() || !self.is_mine(layer, child) {
+                    continue;
+                }
+                if level > 0 {
+                    next = Some((slot, child));
+                    break;
+                }
+                self.free(layer, child).await?;
+            }
+            let Some((slot, child)) = next else { break };
+            above = Some((number, slot));
+            entry = child;
+        }
+        match above {
+            Some((number, slot)) => pool.pages.change(node(number)).await?.set(slot, 0),
+            None => layer.root.store(0, Ordering::Release),
+        }
+        self.free(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;
+        Ok(above.is_some())
     }
 }

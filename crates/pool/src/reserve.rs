@@ -14,10 +14,19 @@ use crate::{
 };
 use quoin_base::VolumeId;
 use quoin_world::atomic::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Blocks that volumes shall have reserved by a transaction that is not hardened yet.
-pub(crate) type Pledged = BTreeMap<VolumeId, u64>;
+/// What volumes shall have reserved by a transaction that is not hardened yet.
+pub(crate) type Pledged = BTreeMap<VolumeId, VolumePledge>;
+
+/// What a transaction changes about a volume's reservation.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct VolumePledge {
+    /// `None`: as many as before.
+    blocks: Option<u64>,
+    /// It is forked: all it has will be shared, and what is promised must be there once more.
+    shared: bool,
+}
 
 /// What is set aside for a transaction that is not hardened yet.
 pub(crate) struct Pledge<'a>(&'a Pool);
@@ -30,17 +39,29 @@ impl Drop for Pledge<'_> {
 }
 
 impl Pool {
-    /// The blocks that volumes have reserved after a transaction, of those it is about.
+    /// What a transaction changes about reservations.
     fn pledged_by(&self, transaction: &Transaction) -> Pledged {
         let layers = self.layers.read();
-        let created = |id: VolumeId| transaction.operations.contains(&Operation::CreateVolume(id));
-        let of = |operation: &Operation| match *operation {
-            Operation::Reserve { volume, bytes } if layers.contains_key(&volume) || created(volume) => {
-                Some((volume, self.blocks_of(bytes)))
+        let mut pledged = Pledged::new();
+        let mut created = BTreeSet::new();
+        for operation in &transaction.operations {
+            match *operation {
+                Operation::CreateVolume { volume, .. } => drop(created.insert(volume)),
+                Operation::Reserve { volume, bytes }
+                    if layers.volumes.contains_key(&volume) || created.contains(&volume) =>
+                {
+                    pledged.entry(volume).or_default().blocks = Some(self.blocks_of(bytes));
+                }
+                Operation::Fork { source, target, .. } => {
+                    created.insert(target);
+                    for volume in [source, target] {
+                        pledged.entry(volume).or_default().shared = true;
+                    }
+                }
+                _ => {}
             }
-            _ => None,
-        };
-        transaction.operations.iter().filter_map(of).collect()
+        }
+        pledged
     }
 
     fn blocks_of(&self, bytes: u64) -> u64 {
@@ -97,15 +118,18 @@ impl Pool {
     fn promises(&self, pledged: &Pledged) -> Reserved {
         let layers = self.layers.read();
         let (mut now, mut then) = (Promise::default(), Promise::default());
-        for layer in layers.values() {
-            let blocks = self.blocks_of(layer.reserved_bytes.load(Ordering::Acquire));
-            let mapped = layer.mapped_blocks.load(Ordering::Relaxed);
-            now.add(Promise::of(blocks, mapped));
-            then.add(Promise::of(pledged.get(&layer.volume).copied().unwrap_or(blocks), mapped));
+        for (volume, layer) in &layers.volumes {
+            let blocks = self.blocks_of(layer.volume.reserved_bytes.load(Ordering::Acquire));
+            // What it shares with others it cannot overwrite in place.
+            let owned = layer.owned_blocks.load(Ordering::Relaxed);
+            now.add(Promise::of(blocks, owned));
+            let pledge = pledged.get(volume).copied().unwrap_or_default();
+            let owned = if pledge.shared { 0 } else { owned };
+            then.add(Promise::of(pledge.blocks.unwrap_or(blocks), owned));
         }
         // Volumes that the same transaction creates.
-        let new = pledged.iter().filter(|(volume, _)| !layers.contains_key(volume));
-        new.for_each(|(_, &blocks)| then.add(Promise::of(blocks, 0)));
+        let new = pledged.iter().filter(|(volume, _)| !layers.volumes.contains_key(volume));
+        new.for_each(|(_, pledge)| then.add(Promise::of(pledge.blocks.unwrap_or(0), 0)));
         Reserved { now, pending: then.beyond(now) }
     }
 }

@@ -1,9 +1,9 @@
 //! What a pool counts, and how it reports it. Counters begin at zero each time the pool is opened.
 
-use crate::pool::Pool;
+use crate::{layer::Layer, pool::Pool};
 use quoin_base::VolumeId;
 use quoin_world::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 #[derive(Default)]
 pub(crate) struct Counters {
@@ -63,10 +63,20 @@ pub struct PoolStats {
     pub free_bytes: u64,
     /// Promised to volumes, whether they use it or not.
     pub reserved_bytes: u64,
-    /// Promised to volumes, and not mapped by them.
+    /// Promised to volumes, beside what they own.
     pub reserved_unmapped_bytes: u64,
     /// Host data in segments.
     pub live_bytes: u64,
+    /// Of it, what is owned by deleted volumes and is being given back.
+    pub removing_bytes: u64,
+    /// Of it, what volumes share, or only a snapshot's past holds.
+    pub shared_bytes: u64,
+    /// Entries of deadlists still to be looked through for what deletions freed.
+    pub sifting_entries: u64,
+    /// Layers that shall become one with the only one that came of them and still is.
+    pub joining_layers: u64,
+    /// Layers that volumes and their forks are made of.
+    pub layers: u64,
     /// Metadata in segments.
     pub metadata_bytes: u64,
     /// Host data charged and not destaged yet.
@@ -154,17 +164,40 @@ impl PoolStats {
     }
 }
 
+/// What layers own, in bytes.
+#[derive(Default)]
+struct LayerUse {
+    count: u64,
+    removing: u64,
+    shared: u64,
+    sifting: u64,
+    joining: u64,
+}
+
 /// A volume in figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VolumeStats {
-    /// Space its destaged blocks map.
+    /// Space its destaged blocks map, shared with others or not.
     pub mapped_bytes: u64,
+    /// Of it, what was written since it was last forked, or forked into: nobody else has it.
+    pub owned_bytes: u64,
+    /// What comes back if it alone is deleted. Behind while what was deleted before is still being given back.
+    pub freed_by_delete_bytes: u64,
     /// Space promised to it; 0: none.
     pub reserved_bytes: u64,
     /// Written by hosts since the pool was opened.
     pub written_bytes: u64,
     /// Read by hosts since the pool was opened.
     pub read_bytes: u64,
+}
+
+/// What a volume held that was deleted, or that another was forked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// The volume.
+    pub volume: VolumeId,
+    /// What nobody else has of it, and is not given back yet.
+    pub owned_bytes: u64,
 }
 
 impl Pool {
@@ -176,6 +209,7 @@ impl Pool {
         let written = self.journal.counters();
         let stalls = self.stalls.counts();
         let reserved = self.space.reserved().now;
+        let layers = self.layer_use();
         PoolStats {
             capacity_bytes: segments.data_slabs * self.segments.segment_bytes(),
             usable_bytes: self.space.limit(),
@@ -183,6 +217,11 @@ impl Pool {
             reserved_bytes: reserved.blocks.saturating_mul(self.buffer.block_bytes),
             reserved_unmapped_bytes: reserved.unmapped.saturating_mul(self.buffer.block_bytes),
             live_bytes: segments.live_data,
+            removing_bytes: layers.removing,
+            shared_bytes: layers.shared,
+            sifting_entries: layers.sifting,
+            joining_layers: layers.joining,
+            layers: layers.count,
             metadata_bytes: segments.live_meta,
             buffered_bytes: self.buffer.charged_blocks() * self.buffer.block_bytes,
             buffer_ram_bytes: self.buffer.ram_bytes(),
@@ -223,6 +262,22 @@ impl Pool {
         }
     }
 
+    fn layer_use(&self) -> LayerUse {
+        let layers = self.layers.read();
+        let (count, joining) = (layers.all.len() as u64, layers.joining());
+        let mut sum = LayerUse { count, joining, ..LayerUse::default() };
+        for layer in layers.all.values() {
+            sum.sifting += layer.lists.lock().sifting.entries;
+            let owned = layer.owned_blocks.load(Ordering::Relaxed) * self.buffer.block_bytes;
+            match layer.is_gone() {
+                true => sum.removing += owned,
+                false if !layer.is_live() => sum.shared += owned,
+                false => {}
+            }
+        }
+        sum
+    }
+
     /// What opening it took.
     pub fn recovery(&self) -> RecoveryStats {
         self.recovery
@@ -230,12 +285,26 @@ impl Pool {
 
     /// A volume in figures; `None` if there is none of this id.
     pub fn volume_stats(&self, volume: VolumeId) -> Option<VolumeStats> {
-        let layer = self.layer(volume).ok()?;
+        let layers = self.layers.read();
+        let layer = layers.volumes.get(&volume)?;
+        let block_bytes = self.buffer.block_bytes;
         Some(VolumeStats {
-            mapped_bytes: layer.mapped_blocks.load(Ordering::Relaxed) * self.buffer.block_bytes,
-            reserved_bytes: layer.reserved_bytes.load(Ordering::Relaxed),
-            written_bytes: layer.written_bytes.load(Ordering::Relaxed),
-            read_bytes: layer.read_bytes.load(Ordering::Relaxed),
+            mapped_bytes: layer.mapped() * block_bytes,
+            owned_bytes: layer.owned_blocks.load(Ordering::Relaxed) * block_bytes,
+            freed_by_delete_bytes: layers.freed_by_delete(volume) * block_bytes,
+            reserved_bytes: layer.volume.reserved_bytes.load(Ordering::Relaxed),
+            written_bytes: layer.volume.written_bytes.load(Ordering::Relaxed),
+            read_bytes: layer.volume.read_bytes.load(Ordering::Relaxed),
         })
+    }
+
+    /// What was given up and is not given back yet, by volume, what is next first.
+    pub fn being_removed(&self) -> Vec<Removal> {
+        let layers = self.layers.read();
+        let removal = |layer: &Arc<Layer>| Removal {
+            volume: layer.volume.id,
+            owned_bytes: layer.owned_blocks.load(Ordering::Relaxed) * self.buffer.block_bytes,
+        };
+        layers.removing.iter().map(removal).collect()
     }
 }

@@ -2,7 +2,6 @@
 //! that depends on what is there and not on its length.
 
 use crate::{
-    buffer::BlockKey,
     error::PoolError,
     format::{TREE_FAN_OUT, ThinEntry},
     pool::Pool,
@@ -16,7 +15,7 @@ impl Pool {
     /// let in. Not kept when the pool is closed. Unmapping beyond it is allowed.
     pub fn end_volume(&self, volume: VolumeId, end: u64) -> Result<(), PoolError> {
         let layer = self.layer(volume)?;
-        layer.end.store(end, Ordering::Release);
+        layer.volume.end.store(end, Ordering::Release);
         self.pass_shards();
         Ok(())
     }
@@ -24,18 +23,18 @@ impl Pool {
     /// Whether anything but zeroes may be read from byte `from` on. `from` is a multiple of 512. Exact to a block,
     /// while nobody writes there.
     pub async fn is_mapped_from(&self, volume: VolumeId, from: u64) -> Result<bool, PoolError> {
-        let layer = self.layer(volume)?;
+        let layer = self.confirmed_layer(volume).await?;
         let block_bytes = self.buffer.block_bytes;
         // The buffer first: what leaves it while one looks is in the map by then.
         let whole = from.next_multiple_of(block_bytes);
-        if !self.buffer.blocks_with_data(volume, whole / block_bytes..u64::MAX).is_empty() {
+        if !self.buffer.blocks_with_data(&layer, whole / block_bytes..u64::MAX).is_empty() {
             return Ok(true);
         }
         let mut at = whole / block_bytes;
-        while let Some((first, leaf)) = layer.unless_deleted(self.leaf_from(&layer, at).await)? {
+        while let Some((first, leaf)) = self.leaf_of(volume, at).await? {
             let mapped = (at.max(first)..first + TREE_FAN_OUT)
                 .filter(|&block| ThinEntry(leaf.get(slot(block, 0))).block().is_some())
-                .any(|index| !self.buffer.is_zeroed(BlockKey { volume, index }));
+                .any(|index| !self.buffer.is_zeroed(&layer, index));
             if mapped {
                 return Ok(true);
             }
@@ -51,10 +50,9 @@ impl Pool {
     /// Makes all from byte `from` on read as zeroes and gives its space back, hardened on return. `from` is a multiple
     /// of 512. Nobody may write there meanwhile: see [`Pool::end_volume`].
     pub async fn unmap_from(&self, volume: VolumeId, from: u64) -> Result<(), PoolError> {
-        let layer = self.layer(volume)?;
         let end = MAX_BLOCKS * self.buffer.block_bytes;
         if from < end {
-            self.unmap_mapped(&layer, ByteRange::new(from, end - from)).await?;
+            self.unmap_mapped(volume, ByteRange::new(from, end - from)).await?;
         }
         Ok(())
     }

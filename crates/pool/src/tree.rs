@@ -1,10 +1,15 @@
 //! Walking and changing a volume's thin map: a radix tree of fixed height whose nodes are pages of the tree
-//! space, named by page number. Leaves hold thin entries, nodes above hold page numbers; 0 means nothing.
+//! space. Leaves and nodes above hold thin entries, of blocks the ones, of nodes the others; 0 means nothing.
+//!
+//! Layers share nodes: a node belongs to the layer that made it, and only that one changes it, while it is not forked.
+//! Who looks meanwhile sees a map as it was at some moment since the look began: a copy is complete before anything
+//! leads to it, and what is left behind stays as it was until every reader epoch of then has passed.
 
 use crate::{
+    bugs::{Bug, planted},
     committer::Committer,
     error::PoolError,
-    format::{Space, TREE_FAN_OUT, TREE_LEVELS},
+    format::{DEAD_PAGE, PAGE_WORDS, Space, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     layer::Layer,
     meta::{Page, PageId},
     pool::Pool,
@@ -26,62 +31,118 @@ pub(crate) fn node(number: u64) -> PageId {
     PageId::new(Space::Tree, number)
 }
 
+/// What a walk down a map comes to.
+enum Met {
+    Leaf(Arc<Page>),
+    Nothing,
+    /// A node that is not there: it was given back after the walk had met its number, or is lost.
+    Missing(u64),
+}
+
 impl Pool {
-    /// The leaf that maps `block`, if there is one.
+    /// The leaf that maps `block`, if there is one. Called within a reader epoch, or by the committer.
     pub(crate) async fn leaf(&self, layer: &Layer, block: u64) -> Result<Option<Arc<Page>>, PoolError> {
-        let mut number = layer.root.load(Ordering::Acquire);
+        let mut missing = 0;
+        loop {
+            missing = match self.walk(layer, block).await? {
+                Met::Leaf(page) => return Ok(Some(page)),
+                Met::Nothing => return Ok(None),
+                Met::Missing(number) if number == missing || layer.is_gone() => {
+                    return Err(missing_node(layer, number));
+                }
+                Met::Missing(number) => number,
+            };
+        }
+    }
+
+    async fn walk(&self, layer: &Layer, block: u64) -> Result<Met, PoolError> {
+        let mut entry = layer.map_root();
         for level in (1..TREE_LEVELS).rev() {
-            if number == 0 {
-                return Ok(None);
-            }
-            number = match self.pages.word(node(number), slot(block, level)) {
+            let Some(number) = entry.block() else { return Ok(Met::Nothing) };
+            entry = ThinEntry(match self.pages.word(node(number), slot(block, level)) {
                 Some(child) => child,
                 None => match self.pages.get(node(number)).await? {
                     Some(page) => page.get(slot(block, level)),
-                    None => return Ok(None),
+                    None => return Ok(Met::Missing(number)),
                 },
-            };
+            });
         }
-        if number == 0 { Ok(None) } else { self.pages.get(node(number)).await }
+        let Some(number) = entry.block() else { return Ok(Met::Nothing) };
+        Ok(self.pages.get(node(number)).await?.map_or(Met::Missing(number), Met::Leaf))
     }
 }
 
+pub(crate) fn missing_node(layer: &Layer, number: u64) -> PoolError {
+    PoolError::page(Space::Tree, number, format!("node of volume {} is missing", layer.volume.id))
+}
+
 impl Committer {
-    /// The leaf that maps `block`, dirty, with its way there made if need be.
+    /// The leaf that maps `block`, a layer's own and dirty, with its way there made or copied if need be.
     pub(crate) async fn leaf_to_change(&mut self, layer: &Layer, block: u64) -> Result<Arc<Page>, PoolError> {
         let pool = self.pool.clone();
-        let mut number = layer.root.load(Ordering::Acquire);
-        if number == 0 {
-            number = self.take_tree_page().await?;
-            pool.pages.change(node(number)).await?;
-            layer.root.store(number, Ordering::Release);
+        let root = ThinEntry(layer.root.load(Ordering::Acquire));
+        let own = self.own_node(layer, root).await?;
+        if own != root {
+            layer.root.store(own.0, Ordering::Release);
         }
+        let mut entry = own;
         for level in (1..TREE_LEVELS).rev() {
-            let page = pool.pages.get(node(number)).await?.ok_or_else(|| {
-                PoolError::page(Space::Tree, number, format!("node of volume {} is missing", layer.volume))
-            })?;
+            let number = entry.block().unwrap_or(0);
+            let page = pool.pages.get(node(number)).await?.ok_or_else(|| missing_node(layer, number))?;
             let slot = slot(block, level);
-            let child = page.get(slot);
-            number = if child != 0 {
-                child
-            } else {
-                let child = self.take_tree_page().await?;
-                pool.pages.change(node(child)).await?;
-                pool.pages.change(node(number)).await?.set(slot, child);
-                child
-            };
+            let child = ThinEntry(page.get(slot));
+            entry = self.own_node(layer, child).await?;
+            if entry != child {
+                pool.pages.change(node(number)).await?.set(slot, entry.0);
+            }
         }
-        pool.pages.change(node(number)).await
+        pool.pages.change(node(entry.block().unwrap_or(0))).await
+    }
+
+    /// The node itself if it is the layer's own, else a copy of it, or a new one if there is none. Its parent is to lead
+    /// there before it is changed.
+    async fn own_node(&mut self, layer: &Layer, entry: ThinEntry) -> Result<ThinEntry, PoolError> {
+        let pool = self.pool.clone();
+        if entry.block().is_some() && (self.is_mine(layer, entry) || planted(Bug::ChangeShared)) {
+            return Ok(entry);
+        }
+        let number = self.take_tree_page().await?;
+        let page = pool.pages.change(node(number)).await?;
+        if let Some(old) = entry.block() {
+            let old = pool.pages.get(node(old)).await?.ok_or_else(|| missing_node(layer, old))?;
+            (0..PAGE_WORDS).for_each(|word| page.set(word, old.get(word)));
+            self.bury(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;
+        }
+        layer.births.fetch_add(1, Ordering::Relaxed);
+        Ok(ThinEntry::new(number, layer.id))
+    }
+
+    /// Gives back a page of the tree space. Its number is not used again while a reader may come by.
+    pub(crate) async fn drop_tree_page(&mut self, number: u64) -> Result<(), PoolError> {
+        self.drop_page(node(number)).await?;
+        self.tree_free += 1;
+        self.left_pages.insert(number, self.pool.readers.current());
+        Ok(())
+    }
+
+    /// True when a page number that is not used may be used again.
+    fn may_use(&mut self, number: u64) -> bool {
+        let Some(&epoch) = self.left_pages.get(&number) else { return true };
+        let passed = self.pool.readers.passed(epoch);
+        if passed {
+            self.left_pages.remove(&number);
+        }
+        passed
     }
 
     /// A page number of the tree space that nothing uses.
-    async fn take_tree_page(&mut self) -> Result<u64, PoolError> {
+    pub(crate) async fn take_tree_page(&mut self) -> Result<u64, PoolError> {
         let pool = self.pool.clone();
         if self.tree_free > WORTH_LOOKING + self.tree_end / 4 {
             while self.tree_cursor < self.tree_end {
                 let number = self.tree_cursor;
                 self.tree_cursor += 1;
-                if !pool.pages.exists(node(number)).await? {
+                if !pool.pages.exists(node(number)).await? && self.may_use(number) {
                     self.tree_free -= 1;
                     return Ok(number);
                 }

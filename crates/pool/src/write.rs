@@ -7,6 +7,7 @@ use crate::{
     format::{RecordHeader, RecordKind, ThinEntry, zeroed},
     journal::{Batch, Entry, Room},
     layer::Layer,
+    layers::Layers,
     meta::Page,
     pace::{SLOW_FROM, STOP_AT},
     pool::Pool,
@@ -28,12 +29,13 @@ const MAPPED_ONLY_FROM: u64 = 4 << 20;
 struct Below(Option<Arc<Page>>);
 
 impl Below {
-    /// True for a block that destage will exchange for another of the same size: it is mapped, and nothing buffered
-    /// will change that before. While a block is not buffered and its shard is locked, its entry stays as it is; a leaf
-    /// stays the one it is as long as its volume lives.
-    fn is_replaced(&self, shard: &Shard, key: BlockKey) -> bool {
+    /// True for a block that destage will exchange for another of the same size: it is mapped, the layer owns it, and
+    /// nothing buffered will change that before. While a block is not buffered and its shard is locked, its entry stays
+    /// as it is; a leaf with an entry that the layer owns is the layer's own, and stays the one it is while that lives.
+    fn is_replaced(&self, shard: &Shard, key: BlockKey, layers: &Layers) -> bool {
         let entry = self.0.as_ref().map_or(ThinEntry(0), |leaf| ThinEntry(leaf.get(slot(key.index, 0))));
-        entry.block().is_some() && shard.extents(key).is_none()
+        let is_own = || entry.birth() == key.layer || layers.owner(entry.birth()) == key.layer;
+        entry.block().is_some() && shard.extents(key).is_none() && is_own()
     }
 }
 
@@ -58,6 +60,8 @@ enum Refusal {
     Wait,
     /// Whether it fits depends on what it overwrites.
     LookBelow,
+    /// The volume was forked, or holds something else by now.
+    Moved,
     Error(PoolError),
 }
 
@@ -70,7 +74,7 @@ impl Pool {
         if let Some(odd) = data.iter().find(|d| !d.len().is_multiple_of(SECTOR_BYTES as usize)) {
             return Err(PoolError::Refused(format!("a slice of {} bytes is not whole sectors", odd.len())));
         }
-        let layer = self.layer(volume)?;
+        let mut layer = self.confirmed_layer(volume).await?;
         let (started, mut waits) = (self.world.now(), Waits::default());
         let mut batches: Vec<Arc<Batch>> = Vec::new();
         let mut refused = None;
@@ -78,7 +82,7 @@ impl Pool {
         let unit = REGION_BYTES.min(self.journal.max_record_bytes());
         for range in ByteRange::new(offset, len).split(unit) {
             let slices = take_front(&mut rest, range.len as usize);
-            let batch = match self.append_write(&layer, range, slices, &mut waits).await {
+            let batch = match self.append_write(&mut layer, range, slices, &mut waits).await {
                 Ok(batch) => batch,
                 Err(error) => {
                     refused = Some(error);
@@ -97,7 +101,7 @@ impl Pool {
         if let Some(error) = refused {
             return Err(error);
         }
-        layer.written_bytes.fetch_add(len, Ordering::Relaxed);
+        layer.volume.written_bytes.fetch_add(len, Ordering::Relaxed);
         self.counters.written_bytes.fetch_add(len, Ordering::Relaxed);
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -106,12 +110,11 @@ impl Pool {
     /// Makes a range read as zeroes and gives its space back, hardened on return.
     pub async fn unmap(&self, volume: VolumeId, range: ByteRange) -> Result<(), PoolError> {
         self.check_range(range)?;
-        let layer = self.layer(volume)?;
         if range.len > MAPPED_ONLY_FROM {
-            self.unmap_mapped(&layer, range).await?;
+            self.unmap_mapped(volume, range).await?;
         } else {
             let mut batches = Vec::new();
-            self.append_unmap_range(&layer, range, &mut batches).await?;
+            self.append_unmap_range(volume, range, &mut batches).await?;
             self.harden_all(&mut batches).await?;
         }
         self.counters.unmapped_bytes.fetch_add(range.len, Ordering::Relaxed);
@@ -121,25 +124,26 @@ impl Pool {
     /// Appends a record for each region of the range.
     pub(crate) async fn append_unmap_range(
         &self,
-        layer: &Arc<Layer>,
+        volume: VolumeId,
         range: ByteRange,
         batches: &mut Vec<Arc<Batch>>,
     ) -> Result<(), PoolError> {
         for piece in range.split(REGION_BYTES) {
             let room = self.admit(SECTOR_BYTES, &mut Waits::default()).await?;
             if planted(Bug::UnjournaledUnmap) {
-                let key = BlockKey { volume: layer.volume, index: piece.offset / self.buffer.block_bytes };
-                let mut shard = self.buffer.shard(key);
+                let layer = self.layer(volume)?;
+                let mut shard = self.buffer.shard(layer.block(piece.offset / self.buffer.block_bytes));
                 let sequence = self.journal.take_sequence();
-                self.buffer.insert(
-                    &mut shard,
-                    sequence,
-                    &Batch::recovered(),
-                    self.zero_pieces(layer.volume, piece),
-                );
+                let pieces = self.zero_pieces(&layer, piece);
+                self.buffer.insert(&mut shard, sequence, &Batch::recovered(), pieces);
                 continue;
             }
-            let batch = self.append_unmap(layer, piece)?;
+            let batch = loop {
+                let layer = self.confirmed_layer(volume).await?;
+                if let Some(batch) = self.append_unmap(&layer, piece) {
+                    break batch;
+                }
+            };
             room.appended();
             if !batches.last().is_some_and(|last| Arc::ptr_eq(last, &batch)) {
                 batches.push(batch);
@@ -214,12 +218,12 @@ impl Pool {
 
     async fn append_write(
         &self,
-        layer: &Arc<Layer>,
+        layer: &mut Arc<Layer>,
         range: ByteRange,
         slices: Vec<Slice>,
         waits: &mut Waits,
     ) -> Result<Arc<Batch>, PoolError> {
-        let (pieces, crcs) = self.data_pieces(layer.volume, range, &slices);
+        let (mut pieces, crcs) = self.data_pieces(layer, range, &slices);
         let mut below = None;
         loop {
             let room = self.admit(range.len, waits).await?;
@@ -233,7 +237,14 @@ impl Pool {
                     drop(room);
                     let _guard = self.readers.enter();
                     let leaf = self.leaf(layer, range.offset / self.buffer.block_bytes).await;
-                    below = Some(Below(layer.unless_deleted(leaf)?));
+                    // Of a layer that is gone nothing counts: the next attempt tells.
+                    below = Some(Below(if layer.is_gone() { None } else { leaf? }));
+                }
+                Err(Refusal::Moved) => {
+                    drop(room);
+                    below = None;
+                    *layer = self.confirmed_layer(layer.volume.id).await?;
+                    pieces.iter_mut().for_each(|(key, ..)| *key = layer.block(key.index));
                 }
                 Err(Refusal::Wait) => {
                     drop(room);
@@ -267,8 +278,8 @@ impl Pool {
         lane.append(range.len as usize, slices.len(), |batch| {
             let early = planted(Bug::SequenceBeforeShard).then(|| self.journal.take_sequence());
             let mut shard = self.buffer.shard(pieces[0].0);
-            if layer.is_deleted() {
-                return Err(Refusal::Error(PoolError::NoSuchVolume(layer.volume)));
+            if !layer.is_live() {
+                return Err(Refusal::Moved);
             }
             layer.check_end(range).map_err(Refusal::Error)?;
             let new = shard.uncharged(pieces.iter().map(|p| p.0));
@@ -276,7 +287,9 @@ impl Pool {
             let mut fit = self.space.fit(self.buffer.charged_blocks(), new, layer.claim());
             if fit != Fit::Fits && self.space.may_replace() {
                 let below = below.ok_or(Refusal::LookBelow)?;
-                replaced.extend(pieces.iter().map(|p| p.0).filter(|key| below.is_replaced(&shard, *key)));
+                let layers = self.layers.read();
+                let keys = pieces.iter().map(|p| p.0);
+                replaced.extend(keys.filter(|key| below.is_replaced(&shard, *key, &layers)));
                 fit = match new - replaced.len() as u64 {
                     0 => Fit::Fits,
                     more => self.space.fit(self.buffer.charged_blocks(), more, layer.claim()),
@@ -306,27 +319,28 @@ impl Pool {
         })
     }
 
-    fn append_unmap(&self, layer: &Arc<Layer>, range: ByteRange) -> Result<Arc<Batch>, PoolError> {
+    /// `None`: the volume has another layer by now.
+    fn append_unmap(&self, layer: &Arc<Layer>, range: ByteRange) -> Option<Arc<Batch>> {
         let lane = self.journal.lane(&*self.world);
-        lane.append(0, 0, |batch| {
-            let key = BlockKey { volume: layer.volume, index: range.offset / self.buffer.block_bytes };
-            let mut shard = self.buffer.shard(key);
-            if layer.is_deleted() {
-                return Err(PoolError::NoSuchVolume(layer.volume));
+        let appended = lane.append(0, 0, |batch| {
+            let mut shard = self.buffer.shard(layer.block(range.offset / self.buffer.block_bytes));
+            if !layer.is_live() {
+                return Err(());
             }
             let sequence = self.journal.take_sequence();
-            self.buffer.insert(&mut shard, sequence, batch, self.zero_pieces(layer.volume, range));
+            self.buffer.insert(&mut shard, sequence, batch, self.zero_pieces(layer, range));
             let mut header = record(layer, range, RecordKind::Unmap);
             header.sequence = sequence.0.into();
             Ok(Entry { header, crcs: Vec::new(), payload: Vec::new() })
-        })
+        });
+        appended.ok()
     }
 
     /// The blocks of a range and the sectors of each that it touches.
-    pub(crate) fn zero_pieces(&self, volume: VolumeId, range: ByteRange) -> impl Iterator<Item = Piece> {
+    pub(crate) fn zero_pieces(&self, layer: &Layer, range: ByteRange) -> impl Iterator<Item = Piece> {
         let block_bytes = self.buffer.block_bytes;
         range.split(block_bytes).map(move |piece| Piece {
-            key: BlockKey { volume, index: piece.offset / block_bytes },
+            key: layer.block(piece.offset / block_bytes),
             start: (piece.offset % block_bytes / SECTOR_BYTES) as u16,
             sectors: (piece.len / SECTOR_BYTES) as u16,
             content: Content::Zero,
@@ -336,7 +350,7 @@ impl Pool {
     /// The data of a range cut at block boundaries, each part in one slice, and the checksum of each.
     fn data_pieces(
         &self,
-        volume: VolumeId,
+        layer: &Layer,
         range: ByteRange,
         slices: &[Slice],
     ) -> (Vec<(BlockKey, u16, Slice)>, Vec<u32>) {
@@ -348,7 +362,7 @@ impl Pool {
                 let data = joined(take_front(&mut rest, piece.len as usize));
                 // A small part of a large buffer would keep all of it in RAM.
                 let data = if data.backing_bytes() as u64 > 2 * range.len { copied(&[data]) } else { data };
-                let key = BlockKey { volume, index: piece.offset / block_bytes };
+                let key = layer.block(piece.offset / block_bytes);
                 let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
                 let crc = crc32c(&data).0;
                 ((key, start, data), crc)
@@ -359,8 +373,7 @@ impl Pool {
 
 fn record(layer: &Layer, range: ByteRange, kind: RecordKind) -> RecordHeader {
     let mut header: RecordHeader = zeroed();
-    header.volume = layer.volume.0.into();
-    header.generation = layer.generation.into();
+    header.volume = layer.volume.id.0.into();
     header.sector = (range.offset / SECTOR_BYTES).into();
     header.sectors = ((range.len / SECTOR_BYTES) as u32).into();
     header.kind = kind as u8;

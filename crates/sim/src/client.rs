@@ -22,8 +22,9 @@ use std::{
     time::Duration,
 };
 
-/// The most volumes there are at a time.
+/// The most volumes there are at a time without those made by forks, and with them.
 const MAX_VOLUMES: usize = 4;
+const MAX_FORKED: usize = 9;
 /// The most sectors of one write.
 const MAX_WRITE_SECTORS: u64 = 512;
 
@@ -33,8 +34,10 @@ pub(crate) struct Model {
     pub catalog: CatalogModel,
     /// Volumes somebody is about to delete.
     pub deleting: BTreeSet<VolumeId>,
-    /// Volumes whose tail somebody cuts off.
+    /// Volumes whose tail somebody cuts off, or into which somebody forks another.
     pub cutting: BTreeSet<VolumeId>,
+    /// Volumes that are being forked, once for each fork. Nobody forks into them: who saw what would be hard to tell.
+    pub forking: Vec<VolumeId>,
 }
 
 /// What the clients of one boot, and the one who runs it, share.
@@ -119,14 +122,15 @@ impl Client {
     }
 
     async fn step(&mut self) -> Result<(), String> {
-        // write, read, unmap, catalog, volume, checkpoint, drain, sleep
-        let weights: [u32; 8] = match self.shared.load {
-            Load::Mixed => [52, 22, 9, 4, 1, 1, 1, 10],
-            Load::Hot => [68, 14, 5, 2, 0, 2, 1, 8],
-            Load::Full => [68, 12, 8, 3, 1, 1, 1, 6],
-            Load::Churn => [35, 14, 5, 20, 14, 2, 2, 8],
-            Load::Uniform => [72, 12, 5, 2, 0, 1, 1, 7],
-            Load::Rewrite => [78, 12, 2, 1, 0, 1, 0, 6],
+        // write, read, unmap, catalog, volume, checkpoint, drain, sleep, fork
+        let weights: [u32; 9] = match self.shared.load {
+            Load::Mixed => [52, 22, 9, 4, 1, 1, 1, 10, 3],
+            Load::Hot => [68, 14, 5, 2, 0, 2, 1, 8, 3],
+            Load::Full => [68, 12, 8, 3, 1, 1, 1, 6, 2],
+            Load::Churn => [35, 14, 5, 20, 14, 2, 2, 8, 0],
+            Load::Uniform => [72, 12, 5, 2, 0, 1, 1, 7, 0],
+            Load::Rewrite => [78, 12, 2, 1, 0, 1, 0, 6, 1],
+            Load::Forks => [48, 18, 5, 2, 3, 1, 1, 6, 16],
         };
         let mut left = self.rng.random_range(0..weights.iter().sum::<u32>());
         let choice = weights.iter().position(|&w| {
@@ -142,6 +146,7 @@ impl Client {
             4 => self.change_volumes().await,
             5 => self.ask("checkpoint").await,
             6 => self.ask("drain").await,
+            8 => self.fork().await,
             _ => {
                 let micros = log_uniform(&mut self.rng, 10, 60_000);
                 self.shared.world.sleep(Duration::from_micros(micros)).await;
@@ -171,7 +176,7 @@ impl Client {
             Load::Uniform => (rng.random_range(0..blocks) * 16, 16),
             Load::Rewrite => (rng.random_range(0..blocks.min(128)) * 16, log_uniform(rng, 64, 256) as u32),
             Load::Full => (self.cursor % blocks * 16, rng.random_range(8..=32) * 16),
-            Load::Mixed | Load::Churn => {
+            Load::Mixed | Load::Churn | Load::Forks => {
                 let sectors = match rng.random_bool(0.4) {
                     true => log_uniform(rng, 1, MAX_WRITE_SECTORS / 16) as u32 * 16,
                     false => log_uniform(rng, 1, MAX_WRITE_SECTORS) as u32,
@@ -314,6 +319,13 @@ impl Client {
     async fn commit(&mut self, changes: Vec<Change>) -> Result<bool, String> {
         let (id, tx) = self.shared.model.lock().catalog.begin(changes)?;
         let outcome = self.pool.commit(tx).await;
+        // A volume that was to be forked may have been deleted meanwhile.
+        if let Err(PoolError::NoSuchVolume(volume)) = outcome
+            && self.shared.model.lock().deleting.contains(&volume)
+        {
+            self.shared.model.lock().catalog.refused(id);
+            return Ok(false);
+        }
         if !matches!(outcome, Err(PoolError::CannotReserve { .. })) {
             self.shared.model.lock().catalog.end(id, outcome.is_ok());
         }
@@ -334,7 +346,8 @@ impl Client {
     async fn change_volumes(&mut self) -> Result<(), String> {
         let volumes: Vec<_> = {
             let model = self.shared.model.lock();
-            model.catalog.volumes().filter(|v| !model.deleting.contains(v)).collect()
+            let is_free = |v: &VolumeId| !model.deleting.contains(v) && !model.cutting.contains(v);
+            model.catalog.volumes().filter(is_free).collect()
         };
         if volumes.len() < MAX_VOLUMES && (volumes.len() < 2 || self.rng.random()) {
             return self.create_volume().await;
@@ -435,6 +448,84 @@ impl Client {
         if self.commit(changes).await? {
             self.shared.model.lock().history.volume_deleted(volume.0);
             self.shared.totals.lock().volumes_deleted += 1;
+        }
+        Ok(())
+    }
+
+    /// Which volumes to fork into which, begun in the model, and those there are; `None` if there are enough.
+    fn plan_fork(&mut self) -> Option<(usize, Vec<(VolumeId, VolumeId)>, Vec<VolumeId>)> {
+        let shared = self.shared.clone();
+        let mut model = shared.model.lock();
+        let free: Vec<_> = model.catalog.volumes().filter(|v| !model.deleting.contains(v)).collect();
+        let mut volumes: Vec<(VolumeId, VolumeId)> = Vec::new();
+        for &source in &free {
+            if self.rng.random_bool(0.5) || model.cutting.contains(&source) {
+                continue;
+            }
+            let windows = model.history.windows(source.0);
+            let fits = |target: &&VolumeId| {
+                **target != source
+                    && !model.cutting.contains(*target)
+                    && !model.forking.contains(*target)
+                    && !volumes.iter().any(|pair| pair.0 == **target || pair.1 == **target)
+                    && model.history.windows(target.0) == windows
+            };
+            let targets: Vec<_> = free.iter().filter(fits).collect();
+            if !targets.is_empty() && self.rng.random_bool(0.3) {
+                volumes.push((source, *targets[self.rng.random_range(0..targets.len())]));
+            } else if free.len() + volumes.len() < MAX_FORKED {
+                volumes.push((source, self.pool.next_volume_id()));
+            }
+            if self.rng.random_bool(0.4) {
+                break;
+            }
+        }
+        // A source is not a target of the same transaction.
+        let targets: BTreeSet<_> = volumes.iter().map(|pair| pair.1).collect();
+        volumes.retain(|pair| !targets.contains(&pair.0));
+        if volumes.is_empty() {
+            return None;
+        }
+        let pairs: Vec<_> = volumes.iter().map(|pair| (pair.0.0, pair.1.0)).collect();
+        model.cutting.extend(volumes.iter().map(|pair| pair.1));
+        model.forking.extend(volumes.iter().map(|pair| pair.0));
+        Some((
+            model.history.begin_fork(&pairs, &free.iter().map(|volume| volume.0).collect::<Vec<_>>()),
+            volumes,
+            free,
+        ))
+    }
+
+    /// Snapshots of one volume or of several, restores, refreshes: forks of one moment.
+    async fn fork(&mut self) -> Result<(), String> {
+        let Some((id, volumes, all)) = self.plan_fork() else { return self.change_volumes().await };
+        let mut changes = Vec::new();
+        for &(source, target) in &volumes {
+            changes.push(Change::Fork(source, target));
+            let value = format!("{{\"id\":{},\"of\":{}}}", target.0, source.0).into_bytes();
+            changes.push(Change::Put(OBJECT_KINDS[2], volume_key(target), value));
+        }
+        let done = self.commit(changes).await?;
+        // In doubt, like all that is cut off.
+        let in_doubt = !done && matches!(self.pool.state(), PoolState::Offline { .. });
+        let shared = self.shared.clone();
+        if !in_doubt {
+            let mut model = shared.model.lock();
+            match done {
+                true => model.history.end_fork(id, true),
+                false => model.history.cancel_fork(id),
+            }
+            model.cutting.retain(|volume| !volumes.iter().any(|pair| pair.1 == *volume));
+            for (source, _) in &volumes {
+                let at = model.forking.iter().position(|volume| volume == source);
+                at.map(|at| model.forking.swap_remove(at));
+            }
+        }
+        if done {
+            let mut totals = shared.totals.lock();
+            totals.forks += volumes.len() as u64;
+            totals.group_forks += u64::from(volumes.len() > 1);
+            totals.forks_over += volumes.iter().filter(|pair| all.contains(&pair.1)).count() as u64;
         }
         Ok(())
     }

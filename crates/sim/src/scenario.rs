@@ -45,6 +45,8 @@ pub enum Load {
     Uniform,
     /// The same megabyte over and over in large writes: the journal fills up, the buffer does not.
     Rewrite,
+    /// Snapshots, restores and deletions of volumes that are written all the time.
+    Forks,
 }
 
 impl Faults {
@@ -65,8 +67,8 @@ impl Faults {
 
 impl Load {
     /// All of them.
-    pub const ALL: [Load; 6] =
-        [Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform, Load::Rewrite];
+    pub const ALL: [Load; 7] =
+        [Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform, Load::Rewrite, Load::Forks];
 
     /// As the command line calls it.
     pub fn name(self) -> &'static str {
@@ -77,6 +79,7 @@ impl Load {
             Load::Churn => "churn",
             Load::Uniform => "uniform",
             Load::Rewrite => "rewrite",
+            Load::Forks => "forks",
         }
     }
 }
@@ -160,8 +163,19 @@ impl Scenario {
     pub(crate) fn new(seed: u64, faults: Option<Faults>, load: Option<Load>) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(77);
-        let drawn_load =
-            pick(&mut rng, &[Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform, Load::Rewrite]);
+        let drawn_load = pick(
+            &mut rng,
+            &[
+                Load::Mixed,
+                Load::Hot,
+                Load::Full,
+                Load::Churn,
+                Load::Uniform,
+                Load::Rewrite,
+                Load::Forks,
+                Load::Forks,
+            ],
+        );
         let drawn_faults = pick(
             &mut rng,
             &[
@@ -233,7 +247,7 @@ impl Scenario {
             _ => Ending::Work,
         };
         let base = match self.load {
-            Load::Mixed | Load::Churn => 120,
+            Load::Mixed | Load::Churn | Load::Forks => 120,
             Load::Hot => 200,
             Load::Full => 90,
             Load::Uniform => 160,
@@ -268,7 +282,7 @@ pub(crate) fn windows(rng: &mut ChaCha8Rng, load: Load) -> Vec<Window> {
     for _ in 0..rng.random_range(1..=3) {
         let sectors = match load {
             Load::Full => rng.random_range(3..=8) * SECTORS_PER_MIB,
-            Load::Mixed | Load::Hot | Load::Churn | Load::Uniform | Load::Rewrite => {
+            Load::Mixed | Load::Hot | Load::Churn | Load::Uniform | Load::Rewrite | Load::Forks => {
                 log_uniform(rng, 64, 4 * u64::from(SECTORS_PER_MIB)) as u32 / 16 * 16
             }
         };

@@ -76,6 +76,7 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome {
         catalog: CatalogModel::default(),
         deleting: BTreeSet::new(),
         cutting: BTreeSet::new(),
+        forking: Vec::new(),
     };
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(78);

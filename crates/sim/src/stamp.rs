@@ -30,7 +30,13 @@ pub(crate) fn content(value: Value, volume: u32, first: u64, sectors: u32) -> Sl
 }
 
 /// Which write a sector's content is of; the reason if it is nothing that was ever written there.
-pub(crate) fn identify(bytes: &[u8], volume: u32, sector: u64) -> Result<Value, String> {
+///
+/// `volume_of`: the volume that a write was to; forks carry its content elsewhere.
+pub(crate) fn identify(
+    bytes: &[u8],
+    volume_of: impl Fn(Value) -> Option<u32>,
+    sector: u64,
+) -> Result<Value, String> {
     debug_assert_eq!(bytes.len(), SECTOR_BYTES as usize);
     let word = |i: usize| {
         let mut raw = [0; 8];
@@ -42,6 +48,7 @@ pub(crate) fn identify(bytes: &[u8], volume: u32, sector: u64) -> Result<Value, 
         return Ok(0);
     }
     let value = (head >> 32) as Value;
+    let volume = volume_of(value).ok_or_else(|| format!("content of no write: its head is {head:#x}"))?;
     let mut expected = seed_word(value, volume, sector);
     for i in 1..WORDS {
         expected = expected.wrapping_add(MIX);
@@ -64,15 +71,15 @@ mod tests {
     #[test]
     fn a_sector_tells_its_write_and_anything_else_is_noticed() {
         let data = content(7, 3, 100, 2);
-        assert_eq!(identify(&data[..512], 3, 100), Ok(7));
-        assert_eq!(identify(&data[512..], 3, 101), Ok(7));
-        assert!(identify(&data[512..], 3, 100).is_err());
-        assert!(identify(&data[..512], 4, 100).is_err());
-        assert_eq!(identify(&[0; 512], 1, 1), Ok(0));
+        assert_eq!(identify(&data[..512], |_| Some(3), 100), Ok(7));
+        assert_eq!(identify(&data[512..], |_| Some(3), 101), Ok(7));
+        assert!(identify(&data[512..], |_| Some(3), 100).is_err());
+        assert!(identify(&data[..512], |_| Some(4), 100).is_err());
+        assert_eq!(identify(&[0; 512], |_| None, 1), Ok(0));
         let mut damaged = data[..512].to_vec();
         for at in [0, 5, 9, 511] {
             damaged[at] ^= 1;
-            assert!(identify(&damaged, 3, 100).is_err(), "{at}");
+            assert!(identify(&damaged, |_| Some(3), 100).is_err(), "{at}");
             damaged[at] ^= 1;
         }
     }

@@ -64,6 +64,12 @@ totals! {
     volumes_created,
     /// Volumes deleted.
     volumes_deleted,
+    /// Volumes forked.
+    forks,
+    /// Transactions that forked several at once.
+    group_forks,
+    /// Forks into volumes that existed.
+    forks_over,
     /// Reservations of space granted, and taken back.
     reservations,
     /// Reservations refused for lack of space.

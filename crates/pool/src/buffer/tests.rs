@@ -3,8 +3,9 @@
 use super::{BlockKey, Buffer, Content, Piece};
 use crate::journal::Batch;
 use proptest::prelude::*;
-use quoin_base::{Sequence, VolumeId};
+use quoin_base::{LayerId, Sequence};
 use quoin_world::Slice;
+use std::collections::BTreeSet;
 
 const SECTORS: u16 = 16;
 const BLOCK_BYTES: u64 = 8192;
@@ -33,7 +34,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn key(block: u64) -> BlockKey {
-    BlockKey { volume: VolumeId(1), index: block }
+    BlockKey { layer: LayerId(1), family: LayerId(1), index: block }
 }
 
 /// Sequence and first byte of each sector that the buffer covers.
@@ -72,7 +73,7 @@ proptest! {
                     let end = usize::from(start + sectors);
                     model[block as usize][usize::from(start)..end].fill(Some((sequence, stamp)));
                 }
-                Step::Take => taken.extend(buffer.take_oldest(10, Sequence(sequence))),
+                Step::Take => taken.extend(buffer.take_oldest(10, Sequence(sequence), &BTreeSet::new())),
                 Step::PutBack => taken.drain(..).for_each(|block| buffer.put_back(&block)),
                 Step::Evict => for block in taken.drain(..) {
                     let gone: Vec<u64> = block.extents.iter().map(|extent| extent.sequence.0).collect();

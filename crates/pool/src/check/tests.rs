@@ -5,9 +5,9 @@ use super::*;
 use crate::{
     FormatOptions, ObjectKind, Pool, PoolOptions, Transaction,
     create::format as make,
-    format::{EXTENT_MAGIC, ExtentHeader, Space},
+    format::{EXTENT_MAGIC, ExtentHeader, Space, ThinEntry},
 };
-use quoin_base::{MIB, VolumeId};
+use quoin_base::{LayerId, MIB, VolumeId};
 use quoin_drive::{LABEL_OFFSETS, ROOT_OFFSETS, Roles, SLABS_START_BYTES, inspect_set, open_set};
 use quoin_world::{Disk, Slice};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
@@ -298,7 +298,7 @@ fn wrong_links_under_right_checksums_are_named() {
         let leaf = pool.leaf(&layer, 3).await.unwrap().unwrap();
         let (third, fourth) = (leaf.get(3), leaf.get(4));
         assert_ne!(third, fourth);
-        let root = layer.root.load(std::sync::atomic::Ordering::Relaxed);
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
         // Another way to the same child.
         let page = pool.pages.change(node(root)).await.unwrap();
         page.set(9, page.get(0));
@@ -308,15 +308,15 @@ fn wrong_links_under_right_checksums_are_named() {
     let rig = forge(|pool, _| async move {
         // Within the numbers in use: a page that was used and no node leads to any more.
         let layer = pool.layer(VolumeId(1)).unwrap();
-        let root = layer.root.load(std::sync::atomic::Ordering::Relaxed);
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
         pool.pages.change(node(root)).await.unwrap().set(0, 0);
     });
-    rig.names("no volume leads to it; its space is leaked");
+    rig.names("no layer leads to it; its space is leaked");
 
     let rig = forge(|pool, volume| async move {
         let layer = pool.layer(volume).unwrap();
-        let root = layer.root.load(std::sync::atomic::Ordering::Relaxed);
-        pool.pages.change(node(root)).await.unwrap().set(0, 900);
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
+        pool.pages.change(node(root)).await.unwrap().set(0, ThinEntry::new(900, LayerId(1)).0);
     });
-    rig.names("node 900 of volume 1: it is missing");
+    rig.names("node 900 of layer 1 of volume 1: it is missing");
 }

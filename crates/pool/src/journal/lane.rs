@@ -105,6 +105,8 @@ pub(crate) struct Lane {
     pub(super) index: u32,
     max_batch_bytes: usize,
     queue: Mutex<VecDeque<OpenBatch>>,
+    /// The last batch with anything in it. Changed with the queue locked.
+    newest: Mutex<Option<Arc<Batch>>>,
     pub(super) wake: Arc<Event>,
     /// Shared with the journal: see [`Journal::fill`].
     queued: Arc<AtomicU64>,
@@ -119,6 +121,7 @@ impl Lane {
             index,
             max_batch_bytes: max_batch_bytes(slab_bytes),
             queue: Mutex::new(VecDeque::new()),
+            newest: Mutex::default(),
             wake: Arc::new(Event::new()),
             queued,
             stopping: AtomicBool::new(false),
@@ -150,10 +153,19 @@ impl Lane {
             open.bytes += bytes + size_of::<RecordHeader>() + 4 * entry.crcs.len();
             open.slices += slices;
             open.entries.push(entry);
+            if open.entries.len() == 1 {
+                *self.newest.lock() = Some(open.batch.clone());
+            }
             open.batch.clone()
         };
         self.wake.notify();
         Ok(batch)
+    }
+
+    /// The batch of the last record appended: with it, all that were appended before are hardened.
+    pub(crate) fn newest(&self) -> Option<Arc<Batch>> {
+        let _queue = self.queue.lock();
+        self.newest.lock().clone()
     }
 
     pub(super) async fn stop(&self) {

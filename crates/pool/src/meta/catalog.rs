@@ -1,10 +1,10 @@
 //! The catalog: objects of the layers above, by kind and key, and the list of volumes.
 //!
 //! A change is a [`Transaction`]: one journal record that carries the full new values, applied in RAM once it
-//! is hardened. A checkpoint writes the whole catalog as one byte string; it is small.
+//! is hardened.
 
-use crate::{error::PoolError, tree::MAX_BLOCKS};
-use quoin_base::{KIB, VolumeId};
+use crate::{error::PoolError, meta::reader::Reader};
+use quoin_base::{LayerId, VolumeId};
 use quoin_world::Mutex;
 use std::collections::BTreeMap;
 
@@ -21,11 +21,32 @@ pub struct Transaction {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    Put { kind: ObjectKind, key: String, value: Vec<u8> },
-    Delete { kind: ObjectKind, key: String },
-    CreateVolume(VolumeId),
+    Put {
+        kind: ObjectKind,
+        key: String,
+        value: Vec<u8>,
+    },
+    Delete {
+        kind: ObjectKind,
+        key: String,
+    },
+    /// With its first layer, which is given when it is committed.
+    CreateVolume {
+        volume: VolumeId,
+        layer: LayerId,
+    },
     DeleteVolume(VolumeId),
-    Reserve { volume: VolumeId, bytes: u64 },
+    Reserve {
+        volume: VolumeId,
+        bytes: u64,
+    },
+    /// With the layers that the two go on with.
+    Fork {
+        source: VolumeId,
+        target: VolumeId,
+        kept: LayerId,
+        given: LayerId,
+    },
 }
 
 impl Transaction {
@@ -48,7 +69,7 @@ impl Transaction {
 
     /// Creates an empty volume.
     pub fn create_volume(mut self, volume: VolumeId) -> Self {
-        self.operations.push(Operation::CreateVolume(volume));
+        self.operations.push(Operation::CreateVolume { volume, layer: LayerId(0) });
         self
     }
 
@@ -66,6 +87,37 @@ impl Transaction {
         self
     }
 
+    /// Gives `target` what `source` holds at the moment of the transaction; both go on independently. A target that
+    /// exists gives up what it held, whose space comes back in the background; another comes to be. Takes as long for a
+    /// large volume as for a small one. All forks of a transaction are of one moment. Size and reservation are not
+    /// taken over.
+    pub fn fork(mut self, source: VolumeId, target: VolumeId) -> Self {
+        let (kept, given) = (LayerId(0), LayerId(0));
+        self.operations.push(Operation::Fork { source, target, kept, given });
+        self
+    }
+
+    /// Whether it forks any volume.
+    pub(crate) fn forks(&self) -> bool {
+        self.operations.iter().any(|operation| matches!(operation, Operation::Fork { .. }))
+    }
+
+    /// Gives ids from `next` on to the layers it makes; returns the next one.
+    pub(crate) fn number_layers(&mut self, mut next: u32) -> u32 {
+        let mut take = || {
+            next += 1;
+            LayerId(next - 1)
+        };
+        for operation in &mut self.operations {
+            match operation {
+                Operation::CreateVolume { layer, .. } => *layer = take(),
+                Operation::Fork { kept, given, .. } => (*kept, *given) = (take(), take()),
+                _ => {}
+            }
+        }
+        next
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend((self.operations.len() as u32).to_le_bytes());
@@ -81,9 +133,10 @@ impl Transaction {
                     out.push(2);
                     encode_key(&mut out, *kind, key);
                 }
-                Operation::CreateVolume(volume) => {
+                Operation::CreateVolume { volume, layer } => {
                     out.push(3);
                     out.extend(volume.0.to_le_bytes());
+                    out.extend(layer.0.to_le_bytes());
                 }
                 Operation::DeleteVolume(volume) => {
                     out.push(4);
@@ -94,13 +147,17 @@ impl Transaction {
                     out.extend(volume.0.to_le_bytes());
                     out.extend(bytes.to_le_bytes());
                 }
+                Operation::Fork { source, target, kept, given } => {
+                    out.push(6);
+                    [source.0, target.0, kept.0, given.0].iter().for_each(|id| out.extend(id.to_le_bytes()));
+                }
             }
         }
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, PoolError> {
-        let mut reader = Reader { bytes, what: "a catalog record" };
+        let mut reader = Reader::new(bytes, "a catalog record");
         let count = reader.u32()?;
         let mut operations = Vec::new();
         for _ in 0..count {
@@ -113,9 +170,15 @@ impl Transaction {
                     let (kind, key) = reader.key()?;
                     Operation::Delete { kind, key }
                 }
-                3 => Operation::CreateVolume(VolumeId(reader.u32()?)),
+                3 => Operation::CreateVolume { volume: VolumeId(reader.u32()?), layer: reader.layer()? },
                 4 => Operation::DeleteVolume(VolumeId(reader.u32()?)),
                 5 => Operation::Reserve { volume: VolumeId(reader.u32()?), bytes: reader.reservation()? },
+                6 => Operation::Fork {
+                    source: VolumeId(reader.u32()?),
+                    target: VolumeId(reader.u32()?),
+                    kept: reader.layer()?,
+                    given: reader.layer()?,
+                },
                 other => return Err(reader.damaged(&format!("operation {other} is unknown"))),
             });
         }
@@ -123,142 +186,10 @@ impl Transaction {
     }
 }
 
-fn encode_key(out: &mut Vec<u8>, kind: ObjectKind, key: &str) {
+pub(crate) fn encode_key(out: &mut Vec<u8>, kind: ObjectKind, key: &str) {
     out.extend(kind.0.to_le_bytes());
     out.extend((key.len() as u16).to_le_bytes());
     out.extend(key.as_bytes());
-}
-
-/// All that a thin map can lead to.
-const MOST_RESERVED_BYTES: u64 = MAX_BLOCKS * 8 * KIB;
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-    what: &'static str,
-}
-
-impl Reader<'_> {
-    fn reservation(&mut self) -> Result<u64, PoolError> {
-        match self.u64()? {
-            bytes if bytes > MOST_RESERVED_BYTES => {
-                Err(self.damaged("more is reserved than a volume can hold"))
-            }
-            bytes => Ok(bytes),
-        }
-    }
-
-    fn damaged(&self, problem: &str) -> PoolError {
-        PoolError::corrupt(self.what, problem)
-    }
-
-    fn take(&mut self, len: usize) -> Result<&[u8], PoolError> {
-        if len > self.bytes.len() {
-            return Err(self.damaged("it ends too early"));
-        }
-        let (head, tail) = self.bytes.split_at(len);
-        self.bytes = tail;
-        Ok(head)
-    }
-
-    fn u8(&mut self) -> Result<u8, PoolError> {
-        Ok(self.take(1)?[0])
-    }
-
-    fn u16(&mut self) -> Result<u16, PoolError> {
-        let b = self.take(2)?;
-        Ok(u16::from_le_bytes([b[0], b[1]]))
-    }
-
-    fn u32(&mut self) -> Result<u32, PoolError> {
-        let b = self.take(4)?;
-        Ok(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-    }
-
-    fn u64(&mut self) -> Result<u64, PoolError> {
-        Ok(u64::from(self.u32()?) | u64::from(self.u32()?) << 32)
-    }
-
-    fn value(&mut self) -> Result<Vec<u8>, PoolError> {
-        let len = self.u32()? as usize;
-        Ok(self.take(len)?.to_vec())
-    }
-
-    fn key(&mut self) -> Result<(ObjectKind, String), PoolError> {
-        let kind = ObjectKind(self.u16()?);
-        let len = usize::from(self.u16()?);
-        let key = String::from_utf8(self.take(len)?.to_vec());
-        key.map(|key| (kind, key)).map_err(|_| self.damaged("a key is not text"))
-    }
-}
-
-/// A volume's thin map as a checkpoint records it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LayerImage {
-    pub volume: VolumeId,
-    pub generation: u32,
-    /// Page number of the tree's root.
-    pub root: Option<u64>,
-    pub mapped_blocks: u64,
-    /// Space promised to its volume; 0: none.
-    pub reserved_bytes: u64,
-    /// Its volume was deleted; its blocks are being given back.
-    pub deleting: bool,
-}
-
-/// The catalog as a checkpoint records it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CatalogImage {
-    pub objects: BTreeMap<(ObjectKind, String), Vec<u8>>,
-    pub layers: Vec<LayerImage>,
-}
-
-impl CatalogImage {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.extend((self.layers.len() as u32).to_le_bytes());
-        for layer in &self.layers {
-            out.extend(layer.volume.0.to_le_bytes());
-            out.extend(layer.generation.to_le_bytes());
-            // Page 0 of the tree space is never used.
-            out.extend(layer.root.unwrap_or(0).to_le_bytes());
-            out.extend(layer.mapped_blocks.to_le_bytes());
-            out.extend(layer.reserved_bytes.to_le_bytes());
-            out.push(u8::from(layer.deleting));
-        }
-        out.extend((self.objects.len() as u32).to_le_bytes());
-        for ((kind, key), value) in &self.objects {
-            encode_key(&mut out, *kind, key);
-            out.extend((value.len() as u32).to_le_bytes());
-            out.extend(value);
-        }
-        out
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, PoolError> {
-        if bytes.is_empty() {
-            return Ok(Self::default());
-        }
-        let mut reader = Reader { bytes, what: "the catalog" };
-        let mut image = Self::default();
-        for _ in 0..reader.u32()? {
-            image.layers.push(LayerImage {
-                volume: VolumeId(reader.u32()?),
-                generation: reader.u32()?,
-                root: Some(reader.u64()?).filter(|&r| r != 0),
-                mapped_blocks: reader.u64()?,
-                reserved_bytes: reader.reservation()?,
-                deleting: reader.u8()? != 0,
-            });
-        }
-        for _ in 0..reader.u32()? {
-            let key = reader.key()?;
-            image.objects.insert(key, reader.value()?);
-        }
-        match reader.bytes {
-            [] => Ok(image),
-            rest => Err(PoolError::corrupt("the catalog", format!("{} bytes too many", rest.len()))),
-        }
-    }
 }
 
 /// The objects, in RAM.
@@ -297,7 +228,10 @@ impl Catalog {
                 Operation::Delete { kind, key } => {
                     objects.remove(&(*kind, key.clone()));
                 }
-                Operation::CreateVolume(_) | Operation::DeleteVolume(_) | Operation::Reserve { .. } => {}
+                Operation::CreateVolume { .. }
+                | Operation::DeleteVolume(_)
+                | Operation::Reserve { .. }
+                | Operation::Fork { .. } => {}
             }
         }
     }
@@ -313,31 +247,18 @@ mod tests {
 
     #[test]
     fn what_is_encoded_decodes_and_what_is_cut_short_is_refused() {
-        let tx = Transaction::new()
+        let mut tx = Transaction::new()
             .create_volume(VolumeId(3))
+            .fork(VolumeId(3), VolumeId(4))
             .put(ObjectKind(1), "v1", b"{}".to_vec())
             .delete(ObjectKind(2), "h1")
             .reserve(VolumeId(3), 1 << 40)
             .delete_volume(VolumeId(2));
+        assert_eq!(tx.number_layers(7), 10);
         let bytes = tx.encode();
         assert_eq!(Transaction::decode(&bytes).unwrap(), tx);
-        let mut image = CatalogImage::default();
-        image.objects.insert((ObjectKind(1), "v1".into()), b"{}".to_vec());
-        image.layers.push(LayerImage {
-            volume: VolumeId(3),
-            generation: 1,
-            root: Some(9),
-            mapped_blocks: 7,
-            reserved_bytes: 8 << 13,
-            deleting: true,
-        });
-        let blob = image.encode();
-        assert_eq!(CatalogImage::decode(&blob).unwrap(), image);
         for len in 1..bytes.len() {
             assert!(Transaction::decode(&bytes[..len]).is_err());
-        }
-        for len in 1..blob.len() {
-            assert!(CatalogImage::decode(&blob[..len]).is_err());
         }
     }
 }

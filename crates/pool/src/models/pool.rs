@@ -1,7 +1,7 @@
 //! A whole pool: writers on two lanes, readers, destage.
 
 use super::{bench::Bench, holds_but_not_with};
-use crate::{Pool, buffer::BlockKey, bugs::Bug};
+use crate::{Pool, bugs::Bug};
 use quoin_base::{ByteRange, Sequence, VolumeId};
 use quoin_world::Slice;
 use shuttle::future::{block_on, yield_now};
@@ -191,7 +191,7 @@ fn what_comes_while_a_block_is_destaged_stays() {
             let expected = [[2; 8], [1; 8]].concat();
             assert_eq!(stamps(&pool, volume).await, expected);
             pool.drain().await.unwrap();
-            let key = BlockKey { volume, index: 0 };
+            let key = pool.layer(volume).unwrap().block(0);
             assert!(pool.buffer.shard(key).extents(key).is_none(), "left behind after a drain");
             assert_eq!(pool.buffer.ram_bytes(), 0);
             assert_eq!(stamps(&pool, volume).await, expected);

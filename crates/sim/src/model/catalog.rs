@@ -15,6 +15,8 @@ pub(crate) enum Change {
     Create(VolumeId),
     DeleteVolume(VolumeId),
     Reserve(VolumeId, u64),
+    /// Source and target.
+    Fork(VolumeId, VolumeId),
 }
 
 type Objects = BTreeMap<(ObjectKind, String), Vec<u8>>;
@@ -69,6 +71,9 @@ impl Content {
                     self.reserved.insert(*volume, *bytes);
                 }
                 Change::Reserve(..) => {}
+                Change::Fork(_, target) => {
+                    self.volumes.insert(*target);
+                }
             }
         }
     }
@@ -81,6 +86,7 @@ pub(crate) fn transaction(changes: &[Change]) -> Transaction {
         Change::Create(volume) => tx.create_volume(*volume),
         Change::DeleteVolume(volume) => tx.delete_volume(*volume),
         Change::Reserve(volume, bytes) => tx.reserve(*volume, *bytes),
+        Change::Fork(source, target) => tx.fork(*source, *target),
     })
 }
 
@@ -90,6 +96,9 @@ impl CatalogModel {
         for change in &changes {
             if let Change::Reserve(volume, _) = change {
                 *self.reservations.entry(*volume).or_default() += 1;
+            }
+            if let Change::Fork(_, target) = change {
+                self.known.insert(*target);
             }
             if let Change::Create(volume) = change {
                 self.known.insert(*volume);
@@ -136,6 +145,7 @@ impl CatalogModel {
     pub(crate) fn reserved(&self, volume: VolumeId) -> Option<(u64, u64)> {
         let touches = |change: &Change| match change {
             Change::Reserve(of, _) | Change::Create(of) | Change::DeleteVolume(of) => *of == volume,
+            Change::Fork(source, target) => *source == volume || *target == volume,
             Change::Put(..) | Change::Delete(..) => false,
         };
         let open = self.pending.values().chain(&self.doubtful).flatten().any(touches);

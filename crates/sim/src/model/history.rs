@@ -66,12 +66,24 @@ struct Entry {
     ended: u32,
     outdated: u32,
     doubt: bool,
+    /// The fork that it came by, if it is not certain to have; else 0. And when it began and ended before.
+    fork: u32,
+    before: (u32, u32),
+}
+
+impl Entry {
+    /// True for what happened as one: the same operation, by the same fork if by any.
+    fn is(&self, other: &Entry) -> bool {
+        (self.op, self.fork) == (other.op, other.fork)
+    }
 }
 
 /// One sector. While `entries` is empty, `settled` is the one operation its content is of.
 #[derive(Clone, Default)]
 struct Sector {
     settled: u32,
+    /// When that had surely taken effect.
+    settled_at: u32,
     entries: Vec<Entry>,
 }
 
@@ -92,6 +104,19 @@ pub(crate) struct History {
     reads: BTreeMap<u32, u32>,
     /// How often a sector read in this boot was what a write in flight wrote.
     seen_in_flight: u64,
+    forks: Vec<Fork>,
+}
+
+/// A transaction that forks volumes, all at one moment.
+#[derive(Clone, Debug)]
+struct Fork {
+    /// Source and target of each.
+    volumes: Vec<(u32, u32)>,
+    begun: u32,
+    under_way: bool,
+    /// It is after the beginning of each write that was seen in it, and before the end of each that is missing.
+    after: u32,
+    before: u32,
 }
 
 impl Sector {
@@ -101,10 +126,12 @@ impl Sector {
             self.entries.push(Entry {
                 op: self.settled,
                 value: op.value,
-                begun: op.begun,
-                ended: op.ended,
+                begun: op.begun.min(self.settled_at),
+                ended: op.ended.min(self.settled_at),
                 outdated: NEVER,
                 doubt: false,
+                fork: 0,
+                before: (0, self.settled_at),
             });
         }
         &mut self.entries
@@ -118,7 +145,8 @@ impl Sector {
             (first.value, |e: &Entry| e.value == first.value && e.ended != NEVER && e.outdated == NEVER);
         if self.entries.iter().all(same) && (self.entries.len() == 1 || value == 0) {
             // Of zeroes the one that is certain stays: one in doubt may yet turn out never to have happened.
-            self.settled = self.entries.iter().max_by_key(|e| (!e.doubt, e.ended)).map_or(0, |e| e.op);
+            let last = self.entries.iter().max_by_key(|e| (!e.doubt, e.ended));
+            (self.settled, self.settled_at) = last.map_or((0, 0), |e| (e.op, e.ended));
             self.entries.clear();
         }
     }
@@ -145,6 +173,7 @@ impl History {
             pending: BTreeSet::new(),
             reads: BTreeMap::new(),
             seen_in_flight: 0,
+            forks: vec![Fork { volumes: Vec::new(), begun: 0, under_way: false, after: 0, before: NEVER }],
         }
     }
 
@@ -209,7 +238,16 @@ impl History {
         self.pending.insert(id);
         let Some(volume) = self.volumes.get_mut(&volume) else { return OpId(id) };
         for sector in &mut volume.windows[window].1[first as usize..][..sectors as usize] {
-            let entry = Entry { op: id, value, begun, ended: NEVER, outdated: NEVER, doubt: false };
+            let entry = Entry {
+                op: id,
+                value,
+                begun,
+                ended: NEVER,
+                outdated: NEVER,
+                doubt: false,
+                fork: 0,
+                before: (0, 0),
+            };
             sector.open(&self.ops).push(entry);
         }
         OpId(id)
@@ -246,6 +284,11 @@ impl History {
 
     /// All that is under way is cut off.
     pub(crate) fn crash(&mut self) {
+        (0..self.forks.len())
+            .filter(|&id| self.forks[id].under_way)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|id| self.end_fork(id, false));
         let now = self.tick();
         self.reads.clear();
         for id in std::mem::take(&mut self.pending) {
@@ -259,6 +302,88 @@ impl History {
                 }
                 sector.tidy(now);
             }
+        }
+    }
+
+    /// Volumes are about to be forked, each pair source and target. Targets are new or, if they are `there`, have the
+    /// same windows.
+    pub(crate) fn begin_fork(&mut self, volumes: &[(u32, u32)], there: &[u32]) -> usize {
+        let begun = self.begin_read();
+        for &(source, target) in volumes {
+            if !there.contains(&target) {
+                // An id that was given out before a crash and came to nothing is given out again.
+                self.add_volume(target, &self.windows(source));
+            }
+        }
+        let volumes = volumes.to_vec();
+        self.forks.push(Fork { volumes, begun, under_way: true, after: 0, before: NEVER });
+        self.forks.len() - 1
+    }
+
+    /// A fork surely had no effect.
+    pub(crate) fn cancel_fork(&mut self, id: usize) {
+        self.forks[id].under_way = false;
+        self.read_failed(self.forks[id].begun);
+    }
+
+    /// A fork was acknowledged; or it may have taken effect or not. A target holds what a read of the source, as long as
+    /// the fork took, may have returned.
+    pub(crate) fn end_fork(&mut self, id: usize, acknowledged: bool) {
+        let now = self.tick();
+        let Fork { volumes, begun, .. } = self.forks[id].clone();
+        for (source, target) in volumes {
+            let Some(from) = self.volumes.get(&source).map(|volume| volume.windows.clone()) else { continue };
+            let Some(to) = self.volumes.get_mut(&target) else { continue };
+            for ((_, from), (_, to)) in from.into_iter().zip(&mut to.windows) {
+                for (mut from, to) in from.into_iter().zip(to) {
+                    let was_settled = from.entries.is_empty();
+                    from.open(&self.ops).retain(|entry| entry.outdated > begun);
+                    for entry in &mut from.entries {
+                        if !was_settled {
+                            entry.before = (entry.begun, if entry.doubt { NEVER } else { entry.ended });
+                        }
+                        (entry.begun, entry.ended, entry.outdated) = (begun, now, NEVER);
+                        (entry.doubt, entry.fork) = (true, id as u32);
+                    }
+                    if acknowledged {
+                        outdate(to.open(&self.ops), now, |e| e.ended < begun);
+                        let only = from.entries.len() == 1;
+                        from.entries.iter_mut().for_each(|entry| entry.doubt = !only);
+                    }
+                    for entry in from.entries {
+                        let there =
+                            to.open(&self.ops).iter().any(|e| e.op == entry.op && e.outdated == NEVER);
+                        if !there {
+                            to.entries.push(entry);
+                        }
+                    }
+                }
+            }
+        }
+        self.cancel_fork(id);
+        let oldest_read = self.oldest_read();
+        let targets = self.forks[id].volumes.iter().map(|(_, target)| *target).collect::<Vec<_>>();
+        for target in targets {
+            let windows = self.volumes.get_mut(&target).into_iter().flat_map(|volume| &mut volume.windows);
+            windows.flat_map(|(_, sectors)| sectors).for_each(|sector| sector.tidy(oldest_read));
+        }
+    }
+
+    /// Seeing a write in a fork, and not others that came later, tells when the fork was. It was at one moment.
+    fn place_fork(&mut self, seen: &Entry, dying: &[Entry]) -> Result<(), String> {
+        if seen.fork == 0 {
+            return Ok(());
+        }
+        let missing = dying.iter().filter(|entry| entry.fork == seen.fork && entry.before.0 > seen.before.1);
+        let before = missing.map(|entry| entry.before.1).min().unwrap_or(NEVER);
+        let fork = &mut self.forks[seen.fork as usize];
+        (fork.after, fork.before) = (fork.after.max(seen.before.0), fork.before.min(before));
+        match fork.after < fork.before {
+            true => Ok(()),
+            false => Err(format!(
+                "a fork holds a write begun at {} and none of another that ended at {}: {fork:?}",
+                fork.after, fork.before
+            )),
         }
     }
 
@@ -297,7 +422,8 @@ impl History {
         let base = content.windows[window].0.first;
         let oldest_read = self.oldest_read();
         for (at, sector) in (first..).zip(bytes.flat_map(|b| b.chunks(SECTOR_BYTES as usize))) {
-            let value = stamp::identify(sector, volume, base + u64::from(at));
+            let volume_of = |value: Value| self.ops.get(value as usize).map(|op| op.volume);
+            let value = stamp::identify(sector, volume_of, base + u64::from(at));
             if let Err(problem) = value.and_then(|v| self.observe(now, begun, volume, window, at, v)) {
                 return Err(self.story(volume, window, at, begun, &problem));
             }
@@ -347,14 +473,16 @@ impl History {
             sector.entries.iter().filter(|e| e.outdated == NEVER && e.value == value).copied().collect();
         let [seen] = matching.as_slice() else { return Ok(()) };
         let seen = *seen;
-        for entry in sector.entries.iter_mut().filter(|e| e.op == seen.op) {
+        self.place_fork(&seen, &dying)?;
+        let sector = self.sector(volume, window, at);
+        for entry in sector.entries.iter_mut().filter(|e| e.is(&seen)) {
             entry.doubt = false;
             entry.ended = entry.ended.min(now);
         }
         if seen.ended == NEVER {
             self.seen_in_flight += 1;
             let sector = self.sector(volume, window, at);
-            outdate(&mut sector.entries, now, |e| e.op != seen.op && e.ended < seen.begun);
+            outdate(&mut sector.entries, now, |e| !e.is(&seen) && e.ended < seen.begun);
         }
         if seen.ended < begun {
             self.infer(begun, volume, window, at, seen, &dying);
@@ -373,17 +501,17 @@ impl History {
         let oldest_read = self.oldest_read().min(begun);
         for other in (block..end).filter(|&other| other != at) {
             let sector = self.sector(volume, window, other);
-            let has_seen = sector.entries.iter().any(|e| e.op == seen.op && e.outdated == NEVER);
+            let has_seen = sector.entries.iter().any(|e| e.is(&seen) && e.outdated == NEVER);
             let gone = |e: &Entry| {
-                let outdated_by_seen = has_seen && seen.doubt && e.op != seen.op && e.ended < seen.begun;
+                let outdated_by_seen = has_seen && seen.doubt && !e.is(&seen) && e.ended < seen.begun;
                 let never_happened =
-                    dying.iter().any(|d| d.op == e.op && d.doubt && (has_seen || seen.ended < d.begun));
+                    dying.iter().any(|d| d.is(e) && d.doubt && (has_seen || seen.ended < d.begun));
                 outdated_by_seen || never_happened
             };
             // Blocks change as a whole: a read that began after `seen` had ended finds it in all of its block, this
             // read too. One that began before may have looked before.
             outdate(&mut sector.entries, seen.ended + 1, gone);
-            for entry in sector.entries.iter_mut().filter(|e| e.op == seen.op) {
+            for entry in sector.entries.iter_mut().filter(|e| e.is(&seen)) {
                 entry.doubt = false;
             }
             sector.tidy(oldest_read);

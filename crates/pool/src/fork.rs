@@ -1,0 +1,97 @@
+//! Forks: a snapshot, a clone, a restore are the same to the engine.
+//!
+//! A fork changes only RAM. Under the locks of all shards, so between two writes wherever they are, its record takes
+//! its sequence, and the volumes go on with new layers. These are pending: their maps are made by the committer, once
+//! all that was buffered of the layer they come from is destaged. Until then readers look through them, and nothing of
+//! theirs is destaged.
+//!
+//! A fork is acknowledged when its record and every record before it, in whatever lane, are hardened. The source's
+//! writers do not wait for that: if the fork is lost in a crash, they wrote to the layer as it was.
+
+use crate::{
+    bugs::{Bug, planted},
+    committer::Committer,
+    error::PoolError,
+    meta::{Operation, Transaction},
+    pool::Pool,
+};
+use quoin_base::Sequence;
+use std::collections::BTreeSet;
+
+/// How many pending layers may lie one on the other: a read looks through all of them.
+const MOST_PENDING: usize = 8;
+
+impl Pool {
+    /// Waits while what is to be forked was forked too often to be destaged in between.
+    pub(crate) async fn let_forks_settle(&self, transaction: &Transaction) {
+        let settled = || {
+            let layers = self.layers.read();
+            let depth = |operation: &Operation| match operation {
+                Operation::Fork { source, .. } => layers.pending_depth(*source),
+                _ => 0,
+            };
+            let deepest = transaction.operations.iter().map(depth).max().unwrap_or(0);
+            (deepest < MOST_PENDING || self.health.is_failed()).then_some(())
+        };
+        if settled().is_none() {
+            self.requests.nudge();
+            self.progress.until(settled).await;
+        }
+    }
+
+    /// Makes a transaction with forks take effect, and hardens it.
+    pub(crate) async fn harden_forks(&self, transaction: &Transaction) -> Result<(), PoolError> {
+        let (_, batch, forked) = self.append_transaction(transaction, || self.buffer.lock_all())?;
+        self.count_reserved();
+        self.requests.nudge();
+        self.journal.hardened(&batch).await?;
+        if !planted(Bug::AcknowledgeForkEarly) {
+            // Taken after the fork: these batches and those before them hold all that came before it.
+            let newest: Vec<_> = self.journal.lanes.iter().filter_map(|lane| lane.newest()).collect();
+            for batch in newest {
+                self.journal.hardened(&batch).await?;
+            }
+        }
+        forked.iter().for_each(|layer| layer.confirm(true));
+        self.progress.notify();
+        Ok(())
+    }
+}
+
+impl Committer {
+    /// Gives pending layers their maps as far as that can be. True if there was one.
+    pub(crate) fn fork_some(&mut self) -> bool {
+        let pool = self.pool.clone();
+        let layers = {
+            let layers = pool.layers.read();
+            if layers.pending.is_empty() {
+                return false;
+            }
+            layers.next_to_fork()
+        };
+        let parents: BTreeSet<_> = layers.iter().map(|(_, parent)| parent.id).collect();
+        let held = match planted(Bug::ForkEarly) {
+            true => BTreeSet::new(),
+            false => pool.buffer.held_of(&parents),
+        };
+        let ready: Vec<_> = layers.into_iter().filter(|(_, parent)| !held.contains(&parent.id)).collect();
+        let mut pending = pool.layers.write();
+        for (layer, parent) in &ready {
+            layer.take_map(parent);
+            pending.pending.remove(&layer.id);
+        }
+        drop(pending);
+        if !ready.is_empty() {
+            pool.requests.catalog_changed();
+            self.committed();
+        }
+        !ready.is_empty()
+    }
+
+    /// The sequence up to which blocks are to be destaged for the sake of forks.
+    pub(crate) fn forks_want(&self) -> Option<Sequence> {
+        let layers = self.pool.layers.read();
+        let pending = layers.pending.iter().filter_map(|id| layers.all.get(id));
+        pending.map(|layer| layer.born).max()
+    }
+}

@@ -1,0 +1,278 @@
+//! The catalog as a checkpoint records it, one byte string: layers, and objects of the layers above. It is small.
+
+use crate::{
+    error::PoolError,
+    layer::Lists,
+    meta::{ObjectKind, catalog::encode_key, reader::Reader},
+};
+use quoin_base::{LayerId, Sequence, VolumeId};
+use std::collections::BTreeMap;
+
+/// A list of entries in pages of the tree space, the page written last first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeadList {
+    /// Page number; 0: the list is empty.
+    pub head: u64,
+    pub entries: u64,
+}
+
+/// A layer as a checkpoint records it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LayerImage {
+    pub id: LayerId,
+    pub family: LayerId,
+    /// The volume whose it is or was.
+    pub volume: VolumeId,
+    /// 0: none.
+    pub parent: LayerId,
+    pub born: Sequence,
+    pub frozen_at: Option<Sequence>,
+    /// The entry of the tree's root; 0: the tree is empty.
+    pub root: u64,
+    pub mapped_blocks: u64,
+    pub owned_blocks: u64,
+    /// Blocks and tree pages whose birth names it.
+    pub births: u64,
+    /// Space promised to its volume; 0: none.
+    pub reserved_bytes: u64,
+    /// It has no map of its own yet.
+    pub pending: bool,
+    /// It was given up; what it owns is being given back.
+    pub gone: bool,
+    pub lists: Lists,
+}
+
+impl LayerImage {
+    /// An empty one.
+    pub(crate) fn new(id: LayerId, volume: VolumeId, born: Sequence) -> Self {
+        Self {
+            id,
+            family: id,
+            volume,
+            parent: LayerId(0),
+            born,
+            frozen_at: None,
+            root: 0,
+            mapped_blocks: 0,
+            owned_blocks: 0,
+            births: 0,
+            reserved_bytes: 0,
+            pending: false,
+            gone: false,
+            lists: Lists::default(),
+        }
+    }
+
+    /// Whether a volume writes to it.
+    pub(crate) fn is_leaf(&self) -> bool {
+        self.frozen_at.is_none() && !self.gone
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let ids = [self.id.0, self.family.0, self.volume.0, self.parent.0];
+        ids.iter().for_each(|id| out.extend(id.to_le_bytes()));
+        let frozen_at = self.frozen_at.map_or(0, |sequence| sequence.0);
+        let words = [
+            self.born.0,
+            frozen_at,
+            self.root,
+            self.mapped_blocks,
+            self.owned_blocks,
+            self.births,
+            self.reserved_bytes,
+            self.lists.dead.head,
+            self.lists.dead.entries,
+            self.lists.sifting.head,
+            self.lists.sifting.entries,
+        ];
+        words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+        out.push(u8::from(self.pending) | u8::from(self.gone) << 1);
+        out.extend((self.lists.dead_blocks.len() as u32).to_le_bytes());
+        for (owner, blocks) in &self.lists.dead_blocks {
+            out.extend(owner.0.to_le_bytes());
+            out.extend(blocks.to_le_bytes());
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, PoolError> {
+        let (id, family) = (reader.layer()?, reader.layer()?);
+        let (volume, parent) = (VolumeId(reader.u32()?), LayerId(reader.u32()?));
+        let born = Sequence(reader.u64()?);
+        let frozen_at = Some(Sequence(reader.u64()?)).filter(|sequence| sequence.0 != 0);
+        let (root, mapped_blocks) = (reader.u64()?, reader.u64()?);
+        let (owned_blocks, births, reserved_bytes) = (reader.u64()?, reader.u64()?, reader.reservation()?);
+        let dead = DeadList { head: reader.u64()?, entries: reader.u64()? };
+        let sifting = DeadList { head: reader.u64()?, entries: reader.u64()? };
+        let flags = reader.u8()?;
+        if flags > 3 {
+            return Err(reader.damaged("a layer has unknown flags"));
+        }
+        let mut dead_blocks = BTreeMap::new();
+        for _ in 0..reader.u32()? {
+            dead_blocks.insert(reader.layer()?, reader.u64()?);
+        }
+        let lists = Lists { dead, dead_blocks, sifting };
+        let (pending, gone) = (flags & 1 != 0, flags & 2 != 0);
+        Ok(Self {
+            id,
+            family,
+            volume,
+            parent,
+            born,
+            frozen_at,
+            root,
+            mapped_blocks,
+            owned_blocks,
+            births,
+            reserved_bytes,
+            pending,
+            gone,
+            lists,
+        })
+    }
+}
+
+/// What became of a layer that is a part of another by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Alias {
+    pub owner: LayerId,
+    /// Blocks and tree pages whose birth names it still.
+    pub births: u64,
+}
+
+/// The catalog as a checkpoint records it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CatalogImage {
+    pub objects: BTreeMap<(ObjectKind, String), Vec<u8>>,
+    pub layers: Vec<LayerImage>,
+    pub aliases: BTreeMap<LayerId, Alias>,
+    /// Layer ids from here on were not given out.
+    pub next_layer: u32,
+    /// The last catalog transaction in it.
+    pub applied: Sequence,
+}
+
+impl Default for CatalogImage {
+    fn default() -> Self {
+        let (objects, layers, aliases) = Default::default();
+        Self { objects, layers, aliases, next_layer: 1, applied: Sequence(0) }
+    }
+}
+
+impl CatalogImage {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend(self.applied.0.to_le_bytes());
+        out.extend(self.next_layer.to_le_bytes());
+        out.extend((self.layers.len() as u32).to_le_bytes());
+        self.layers.iter().for_each(|layer| layer.encode(&mut out));
+        out.extend((self.aliases.len() as u32).to_le_bytes());
+        for (id, alias) in &self.aliases {
+            out.extend(id.0.to_le_bytes());
+            out.extend(alias.owner.0.to_le_bytes());
+            out.extend(alias.births.to_le_bytes());
+        }
+        out.extend((self.objects.len() as u32).to_le_bytes());
+        for ((kind, key), value) in &self.objects {
+            encode_key(&mut out, *kind, key);
+            out.extend((value.len() as u32).to_le_bytes());
+            out.extend(value);
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, PoolError> {
+        if bytes.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut reader = Reader::new(bytes, "the catalog");
+        let mut image =
+            Self { applied: Sequence(reader.u64()?), next_layer: reader.u32()?, ..Self::default() };
+        for _ in 0..reader.u32()? {
+            image.layers.push(LayerImage::decode(&mut reader)?);
+        }
+        for _ in 0..reader.u32()? {
+            let id = reader.layer()?;
+            image.aliases.insert(id, Alias { owner: reader.layer()?, births: reader.u64()? });
+        }
+        for _ in 0..reader.u32()? {
+            let key = reader.key()?;
+            image.objects.insert(key, reader.value()?);
+        }
+        reader.end()?;
+        image.check().map_or(Ok(image), |why| Err(reader.damaged(&why)))
+    }
+
+    /// Why no pool has such layers, if so.
+    fn check(&self) -> Option<String> {
+        let ids: BTreeMap<LayerId, &LayerImage> = self.layers.iter().map(|layer| (layer.id, layer)).collect();
+        if ids.len() != self.layers.len() {
+            return Some("a layer is there twice".into());
+        }
+        for layer in &self.layers {
+            let id = layer.id;
+            // A layer is younger than its parent: there are no circles.
+            let parent_fits = match layer.parent {
+                LayerId(0) => true,
+                parent => parent < id && ids.get(&parent).is_some_and(|p| p.family == layer.family),
+            };
+            if !parent_fits {
+                return Some(format!("layer {id} has an impossible parent"));
+            }
+            if id.0 >= self.next_layer || layer.pending && layer.parent == LayerId(0) {
+                return Some(format!("layer {id} is impossible"));
+            }
+        }
+        let lost = self.aliases.iter().find(|(id, alias)| {
+            ids.contains_key(*id) || !ids.contains_key(&alias.owner) || id.0 >= self.next_layer
+        });
+        lost.map(|(id, _)| format!("what became of layer {id} is impossible"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_decodes_and_what_is_cut_short_or_impossible_is_refused() {
+        let mut image = CatalogImage { next_layer: 9, applied: Sequence(44), ..CatalogImage::default() };
+        image.objects.insert((ObjectKind(1), "v1".into()), b"{}".to_vec());
+        let parent = LayerImage::new(LayerId(3), VolumeId(3), Sequence(1));
+        image.layers.push(LayerImage { frozen_at: Some(Sequence(5)), births: 2, ..parent });
+        image.layers.push(LayerImage {
+            family: LayerId(3),
+            parent: LayerId(3),
+            root: 9 | 3 << 40,
+            mapped_blocks: 7,
+            owned_blocks: 2,
+            reserved_bytes: 8 << 13,
+            gone: true,
+            lists: Lists {
+                dead: DeadList { head: 4, entries: 3 },
+                dead_blocks: [(LayerId(3), 3)].into(),
+                sifting: DeadList { head: 5, entries: 1 },
+            },
+            ..LayerImage::new(LayerId(4), VolumeId(4), Sequence(5))
+        });
+        image.aliases.insert(LayerId(1), Alias { owner: LayerId(3), births: 1 });
+        let blob = image.encode();
+        assert_eq!(CatalogImage::decode(&blob).unwrap(), image);
+        for len in 1..blob.len() {
+            assert!(CatalogImage::decode(&blob[..len]).is_err());
+        }
+        for spoil in [
+            |image: &mut CatalogImage| image.layers[0].parent = LayerId(4),
+            |image: &mut CatalogImage| image.layers[0].pending = true,
+            |image: &mut CatalogImage| image.layers[1].id = LayerId(3),
+            |image: &mut CatalogImage| image.next_layer = 4,
+            |image: &mut CatalogImage| {
+                image.aliases.extend([(LayerId(2), Alias { owner: LayerId(8), births: 1 })])
+            },
+        ] {
+            let mut spoilt = image.clone();
+            spoil(&mut spoilt);
+            assert!(CatalogImage::decode(&spoilt.encode()).is_err());
+        }
+    }
+}
