@@ -313,7 +313,8 @@ impl Buffer {
         for _ in 0..TAKE_ROUNDS {
             let had = taken.len();
             let shards = self.shards.iter().filter_map(|shard| Some((since(shard)?, shard)));
-            let mut shards: Vec<_> = shards.filter(|(since, _)| *since < before).collect();
+            // Where some are passed over, queues are not in order.
+            let mut shards: Vec<_> = shards.filter(|(since, _)| *since < before || !but.is_empty()).collect();
             shards.sort_by_key(|(since, _)| *since);
             for (_, shard) in shards {
                 let share = share.min(count.saturating_sub(taken.len()));
@@ -417,12 +418,13 @@ impl Shard {
     fn take(&mut self, count: usize, before: Sequence, but: &BTreeSet<LayerId>, taken: &mut Vec<TakenBlock>) {
         let mut want = count;
         for _ in 0..self.queue.len() {
-            if want == 0 || self.queue.front().is_none_or(|(s, _)| *s >= before) {
+            let is_late = self.queue.front().is_none_or(|(s, _)| *s >= before);
+            if want == 0 || is_late && but.is_empty() {
                 break;
             }
             let Some((since, key)) = self.queue.pop_front() else { break };
             let Some(block) = self.blocks.get(&key) else { continue };
-            if but.contains(&key.layer) {
+            if is_late || but.contains(&key.layer) {
                 self.queue.push_back((since, key));
                 continue;
             }

@@ -206,7 +206,7 @@ impl Committer {
             Some(Placed { number, place }) => {
                 self.add_block(number, place).await?;
                 if let Content::Data(data) = &composed.content {
-                    self.pool.cache.fill_written(number, data, old);
+                    self.pool.cache.fill_written(number, data, old.block());
                 }
                 layer.owned_blocks.fetch_add(1, Ordering::Relaxed);
                 layer.births.fetch_add(1, Ordering::Relaxed);

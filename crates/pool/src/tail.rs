@@ -4,6 +4,7 @@
 use crate::{
     error::PoolError,
     format::{TREE_FAN_OUT, ThinEntry},
+    meta::Page,
     pool::Pool,
     tree::{MAX_BLOCKS, slot},
 };
@@ -32,11 +33,16 @@ impl Pool {
         }
         let mut at = whole / block_bytes;
         while let Some((first, leaf)) = self.leaf_of(volume, at).await? {
-            let mapped = (at.max(first)..first + TREE_FAN_OUT)
-                .filter(|&block| ThinEntry(leaf.get(slot(block, 0))).block().is_some())
-                .any(|index| !self.buffer.is_zeroed(&layer, index));
-            if mapped {
-                return Ok(true);
+            let mapped = |leaf: &Page, block| ThinEntry(leaf.get(slot(block, 0))).block().is_some();
+            for block in (at.max(first)..first + TREE_FAN_OUT).filter(|&block| mapped(&leaf, block)) {
+                if self.buffer.is_zeroed(&*self.confirmed_layer(volume).await?, block) {
+                    continue;
+                }
+                // Zeroes that have left the buffer are in the map by now, but not in a leaf it has left behind.
+                let now = self.leaf_of(volume, block).await?;
+                if now.is_some_and(|(first, leaf)| first <= block && mapped(&leaf, block)) {
+                    return Ok(true);
+                }
             }
             at = first + TREE_FAN_OUT;
         }

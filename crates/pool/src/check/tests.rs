@@ -282,7 +282,7 @@ fn wrong_counts_under_right_checksums_are_named() {
     let rig = forge(|pool, volume| async move {
         pool.layer(volume).unwrap().mapped_blocks.fetch_add(3, std::sync::atomic::Ordering::Relaxed);
     });
-    rig.names("it is recorded to map 67 blocks and maps 64");
+    rig.names("it is recorded to have 67 mapped blocks and has 64");
 
     let rig = forge(|pool, _| async move {
         let place = pool.block(7).await.unwrap().unwrap();
