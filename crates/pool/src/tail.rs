@@ -6,6 +6,7 @@ use crate::{
     format::{TREE_FAN_OUT, ThinEntry},
     meta::Page,
     pool::Pool,
+    read::is_zero,
     tree::{MAX_BLOCKS, slot},
 };
 use quoin_base::{ByteRange, VolumeId};
@@ -38,19 +39,18 @@ impl Pool {
                 if self.buffer.is_zeroed(&*self.confirmed_layer(volume).await?, block) {
                     continue;
                 }
-                // Zeroes that have left the buffer are in the map by now, but not in a leaf it has left behind.
-                let now = self.leaf_of(volume, block).await?;
-                if now.is_some_and(|(first, leaf)| first <= block && mapped(&leaf, block)) {
+                // The leaf may be one that the map has left behind; or a part of the block is about to be zeroes.
+                if !self.reads_as_zeroes(volume, ByteRange::new(block * block_bytes, block_bytes)).await? {
                     return Ok(true);
                 }
             }
             at = first + TREE_FAN_OUT;
         }
-        if whole > from {
-            let rest = self.read(volume, ByteRange::new(from, whole - from)).await?;
-            return Ok(rest.iter().any(|slice| slice.iter().any(|byte| *byte != 0)));
-        }
-        Ok(false)
+        Ok(whole > from && !self.reads_as_zeroes(volume, ByteRange::new(from, whole - from)).await?)
+    }
+
+    async fn reads_as_zeroes(&self, volume: VolumeId, range: ByteRange) -> Result<bool, PoolError> {
+        Ok(self.read(volume, range).await?.iter().all(|slice| is_zero(slice)))
     }
 
     /// Makes all from byte `from` on read as zeroes and gives its space back, hardened on return. `from` is a multiple
