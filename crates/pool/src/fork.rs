@@ -41,18 +41,17 @@ impl Pool {
 
     /// Makes a transaction with forks take effect, and hardens it.
     pub(crate) async fn harden_forks(&self, transaction: &Transaction) -> Result<(), PoolError> {
-        let (_, batch, forked) = self.append_transaction(transaction, || self.buffer.lock_all())?;
+        let appended = self.append_transaction(transaction, || self.buffer.lock_all())?;
         self.count_reserved();
         self.requests.nudge();
-        self.journal.hardened(&batch).await?;
-        if !planted(Bug::AcknowledgeForkEarly) {
-            // Taken after the fork: these batches and those before them hold all that came before it.
-            let newest: Vec<_> = self.journal.lanes.iter().filter_map(|lane| lane.newest()).collect();
-            for batch in newest {
-                self.journal.hardened(&batch).await?;
-            }
+        self.journal.hardened(&appended.batch).await?;
+        // Taken after the fork: these batches and those before them hold all that came before it. What it holds is
+        // then decided, also for writes that nobody has been told of.
+        let newest: Vec<_> = self.journal.lanes.iter().filter_map(|lane| lane.newest()).collect();
+        for batch in newest {
+            self.journal.hardened(&batch).await?;
         }
-        forked.iter().for_each(|layer| layer.confirm(true));
+        appended.forked.iter().for_each(|layer| layer.confirm(true));
         self.progress.notify();
         Ok(())
     }

@@ -81,6 +81,14 @@ impl Drop for PendingTransaction<'_> {
     }
 }
 
+/// A transaction whose record is appended.
+pub(crate) struct Appended {
+    pub sequence: Sequence,
+    pub batch: Arc<Batch>,
+    /// The layers that volumes hold by a fork into them.
+    pub forked: Vec<Arc<Layer>>,
+}
+
 /// What [`Pool::new`] puts together.
 pub(crate) struct Parts {
     pub world: Arc<dyn World>,
@@ -225,7 +233,7 @@ impl Pool {
     }
 
     async fn harden_transaction(&self, transaction: &Transaction) -> Result<(), PoolError> {
-        let (sequence, batch, _) = self.append_transaction(transaction, || ())?;
+        let Appended { sequence, batch, .. } = self.append_transaction(transaction, || ())?;
         self.journal.hardened(&batch).await?;
         self.apply(transaction, sequence);
         Ok(())
@@ -260,7 +268,7 @@ impl Pool {
         &self,
         transaction: &Transaction,
         begin: impl FnOnce() -> T,
-    ) -> Result<(Sequence, Arc<Batch>, Vec<Arc<Layer>>), PoolError> {
+    ) -> Result<Appended, PoolError> {
         let bytes = transaction.encode();
         let mut payload = Buf::zeroed(bytes.len().next_multiple_of(512));
         payload.as_mut_slice()[..bytes.len()].copy_from_slice(&bytes);
@@ -282,7 +290,7 @@ impl Pool {
             let crcs = payload.chunks(self.buffer.block_bytes as usize).map(|c| crc32c(c).0).collect();
             Ok::<_, PoolError>(Entry { header, crcs, payload: vec![payload.clone()] })
         })?;
-        Ok((sequence, batch, forked))
+        Ok(Appended { sequence, batch, forked })
     }
 
     /// Applies a transaction in RAM. Returns the layers that volumes hold by a fork into them.

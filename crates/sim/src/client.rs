@@ -91,6 +91,16 @@ pub(crate) struct Client {
     pub cursor: u32,
 }
 
+/// Forks of one transaction.
+struct Forks {
+    /// In the model.
+    id: usize,
+    /// Source and target of each.
+    volumes: Vec<(VolumeId, VolumeId)>,
+    /// The volumes there were before.
+    there: Vec<VolumeId>,
+}
+
 /// A range of a volume that is used.
 #[derive(Clone, Copy)]
 struct Target {
@@ -453,7 +463,7 @@ impl Client {
     }
 
     /// Which volumes to fork into which, begun in the model, and those there are; `None` if there are enough.
-    fn plan_fork(&mut self) -> Option<(usize, Vec<(VolumeId, VolumeId)>, Vec<VolumeId>)> {
+    fn plan_fork(&mut self) -> Option<Forks> {
         let shared = self.shared.clone();
         let mut model = shared.model.lock();
         let free: Vec<_> = model.catalog.volumes().filter(|v| !model.deleting.contains(v)).collect();
@@ -489,16 +499,14 @@ impl Client {
         let pairs: Vec<_> = volumes.iter().map(|pair| (pair.0.0, pair.1.0)).collect();
         model.cutting.extend(volumes.iter().map(|pair| pair.1));
         model.forking.extend(volumes.iter().map(|pair| pair.0));
-        Some((
-            model.history.begin_fork(&pairs, &free.iter().map(|volume| volume.0).collect::<Vec<_>>()),
-            volumes,
-            free,
-        ))
+        let there: Vec<_> = free.iter().map(|volume| volume.0).collect();
+        let id = model.history.begin_fork(&pairs, &there);
+        Some(Forks { id, volumes, there: free })
     }
 
     /// Snapshots of one volume or of several, restores, refreshes: forks of one moment.
     async fn fork(&mut self) -> Result<(), String> {
-        let Some((id, volumes, all)) = self.plan_fork() else { return self.change_volumes().await };
+        let Some(Forks { id, volumes, there }) = self.plan_fork() else { return self.change_volumes().await };
         let mut changes = Vec::new();
         for &(source, target) in &volumes {
             changes.push(Change::Fork(source, target));
@@ -525,7 +533,7 @@ impl Client {
             let mut totals = shared.totals.lock();
             totals.forks += volumes.len() as u64;
             totals.group_forks += u64::from(volumes.len() > 1);
-            totals.forks_over += volumes.iter().filter(|pair| all.contains(&pair.1)).count() as u64;
+            totals.forks_over += volumes.iter().filter(|pair| there.contains(&pair.1)).count() as u64;
         }
         Ok(())
     }
