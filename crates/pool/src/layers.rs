@@ -91,17 +91,15 @@ impl Layers {
         if let Some(leaf) = self.volumes.get(&volume).filter(|leaf| leaf.holds(sequence)) {
             return Some(leaf.clone());
         }
-        // The volume may have gone on with another layer or be deleted: what was forked from it lives on.
-        let mut held = self.all.values().filter(|layer| layer.volume.id == volume && layer.holds(sequence));
-        // What was forked is destaged and will not change any more.
-        let awaits_fork = |layer: &Layer| self.awaits_fork(layer.id) || planted(Bug::ReplayIntoForked);
-        held.find(|layer| !layer.is_gone() && awaits_fork(layer)).cloned()
-    }
-
-    fn awaits_fork(&self, layer: LayerId) -> bool {
-        self.children
-            .get(&layer)
-            .is_some_and(|children| children.iter().any(|child| self.pending.contains(child)))
+        // The volume may have gone on with another layer or be deleted: what was forked from it lives on. Once it is
+        // destaged it does not change any more.
+        let held =
+            |layer: &Arc<Layer>| layer.volume.id == volume && layer.holds(sequence) && !layer.is_gone();
+        if planted(Bug::ReplayIntoForked) {
+            return self.all.values().find(|layer| held(layer)).cloned();
+        }
+        let pending = self.pending.iter().filter_map(|id| self.all.get(id));
+        pending.filter_map(|layer| layer.parent()).find(held)
     }
 
     /// Applies what a transaction says of volumes. Returns the layers that volumes hold by a fork into them.

@@ -122,14 +122,16 @@ impl Pool {
             let blocks = self.blocks_of(layer.volume.reserved_bytes.load(Ordering::Acquire));
             // What it shares with others it cannot overwrite in place.
             let owned = layer.owned_blocks.load(Ordering::Relaxed);
-            now.add(Promise::of(blocks, owned));
+            let shares = layer.parent().is_some();
+            now.add(Promise::of(blocks, owned, shares));
             let pledge = pledged.get(volume).copied().unwrap_or_default();
             let owned = if pledge.shared { 0 } else { owned };
-            then.add(Promise::of(pledge.blocks.unwrap_or(blocks), owned));
+            then.add(Promise::of(pledge.blocks.unwrap_or(blocks), owned, shares || pledge.shared));
         }
         // Volumes that the same transaction creates.
         let new = pledged.iter().filter(|(volume, _)| !layers.volumes.contains_key(volume));
-        new.for_each(|(_, pledge)| then.add(Promise::of(pledge.blocks.unwrap_or(0), 0)));
-        Reserved { now, pending: then.beyond(now) }
+        new.for_each(|(_, pledge)| then.add(Promise::of(pledge.blocks.unwrap_or(0), 0, pledge.shared)));
+        let sharing = layers.all.len() > layers.volumes.len() || pledged.values().any(|pledge| pledge.shared);
+        Reserved { now, pending: then.beyond(now), sharing }
     }
 }

@@ -11,7 +11,11 @@
 //!    until what they displace is given back, so such a write may have to wait for destage, and never fails.
 //! 3. An unmapped block of a reservation is promised again from the moment the map lets go of it.
 
-use crate::{buffer::REGION_BYTES, options::PoolOptions};
+use crate::{
+    buffer::REGION_BYTES,
+    format::{TREE_FAN_OUT, TREE_LEVELS},
+    options::PoolOptions,
+};
 use quoin_base::{MIB, SECTOR_BYTES};
 use quoin_world::{
     Mutex,
@@ -35,6 +39,8 @@ pub(crate) struct Space {
     free_room: AtomicU64,
     /// Whether any block is reserved.
     any_reserved: AtomicBool,
+    /// Whether layers share maps.
+    sharing: AtomicBool,
     /// What volumes have reserved, as of the last change, and what is about to be added. Held while the figures above
     /// change.
     reserved: Mutex<Reserved>,
@@ -48,6 +54,8 @@ pub(crate) struct Reserved {
     pub now: Promise,
     /// What a reservation that is not hardened yet adds.
     pub pending: Promise,
+    /// Whether layers share maps, so that what is written may have to copy their nodes.
+    pub sharing: bool,
 }
 
 /// A promise, in blocks.
@@ -56,17 +64,21 @@ pub(crate) struct Promise {
     pub blocks: u64,
     /// Those that are not mapped.
     pub unmapped: u64,
+    /// Nodes of shared maps that may have to be copied to write them.
+    pub nodes: u64,
 }
 
 impl Promise {
-    /// Of `blocks` to a volume that maps `mapped`.
-    pub(crate) fn of(blocks: u64, mapped: u64) -> Self {
-        Self { blocks, unmapped: blocks.saturating_sub(mapped) }
+    /// Of `blocks` to a volume that maps `mapped`, in a map that it may share.
+    pub(crate) fn of(blocks: u64, mapped: u64, shares: bool) -> Self {
+        let nodes = if shares && blocks > 0 { SHARED_NODES + blocks.div_ceil(TREE_FAN_OUT) } else { 0 };
+        Self { blocks, unmapped: blocks.saturating_sub(mapped), nodes }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
         self.blocks += other.blocks;
         self.unmapped += other.unmapped;
+        self.nodes += other.nodes;
     }
 
     /// What it is more than another.
@@ -74,12 +86,22 @@ impl Promise {
         Self {
             blocks: self.blocks.saturating_sub(other.blocks),
             unmapped: self.unmapped.saturating_sub(other.unmapped),
+            nodes: self.nodes.saturating_sub(other.nodes),
         }
     }
 }
 
 /// Metadata a new block may bring along: a leaf of its own, and its share of the tables above.
-const CHARGED_METADATA_BYTES: u64 = 4096 + 512;
+const CHARGED_METADATA_BYTES: u64 = NODE_BYTES + 512;
+
+/// The same where maps are shared: the way to the leaf may have to be copied too.
+const CHARGED_SHARED_BYTES: u64 = TREE_LEVELS as u64 * NODE_BYTES + 512;
+
+const NODE_BYTES: u64 = 4096;
+
+/// Nodes that a shared map has beside a leaf for each of its fullest: the ways to a few places far apart, a page of a
+/// deadlist.
+const SHARED_NODES: u64 = 20;
 
 /// Metadata that a reserved block may bring along, reckoned twice as all metadata is: its entries in leaf and block
 /// table, an eighth of free block numbers, and its share of what is above.
@@ -141,6 +163,7 @@ impl Space {
             reserved_room: AtomicU64::new(0),
             free_room: AtomicU64::new(0),
             any_reserved: AtomicBool::new(false),
+            sharing: AtomicBool::new(false),
             reserved: Mutex::default(),
             replace_limit: AtomicU64::new(0),
         };
@@ -197,28 +220,38 @@ impl Space {
         let any = reserved.now.blocks + reserved.pending.blocks > 0;
         let room = self.limit.load(Ordering::Relaxed) as i64 - self.live.load(Ordering::Relaxed) as i64;
         let promised = reserved.now.unmapped.saturating_mul(self.block_bytes).min(TOO_MUCH) as i64;
+        // What is about to be promised once more, by a fork for instance, must not be used up meanwhile.
+        let pending = reserved.pending.unmapped.saturating_mul(self.block_bytes).min(TOO_MUCH) as i64;
         let set_aside = if any { self.set_aside(reserved).min(TOO_MUCH) as i64 } else { 0 };
-        self.reserved_room.store((room - promised) as u64, Ordering::Release);
+        self.reserved_room.store((room - promised - pending) as u64, Ordering::Release);
         self.free_room.store((room - promised - set_aside) as u64, Ordering::Release);
         // Whoever checks behind a shard's lock taken after this sees it.
         self.any_reserved.store(any, Ordering::Release);
+        self.sharing.store(reserved.sharing, Ordering::Release);
     }
 
     /// What writes outside reservations must leave beside the promised blocks themselves.
     fn set_aside(&self, reserved: &Reserved) -> u64 {
         let blocks = reserved.now.blocks + reserved.pending.blocks;
+        let nodes = reserved.now.nodes + reserved.pending.nodes;
         let pending = reserved.pending.unmapped.saturating_mul(self.block_bytes);
-        pending.saturating_add(blocks.saturating_mul(RESERVED_METADATA_BYTES)).saturating_add(self.headroom)
+        let metadata = blocks
+            .saturating_mul(RESERVED_METADATA_BYTES)
+            .saturating_add(nodes.saturating_mul(2 * NODE_BYTES));
+        pending.saturating_add(metadata).saturating_add(self.headroom)
     }
 
     /// What a buffered block may take at the worst. A promise leaves no slack for what it may take beyond: then its
     /// metadata counts twice, as all metadata does.
     fn charge_bytes(&self) -> u64 {
-        let metadata = match self.any_reserved.load(Ordering::Acquire) {
-            true => 2 * CHARGED_METADATA_BYTES,
-            false => CHARGED_METADATA_BYTES,
-        };
-        self.block_bytes + metadata
+        match self.any_reserved.load(Ordering::Acquire) {
+            true => self.block_bytes + 2 * self.charged_metadata(),
+            false => self.block_bytes + self.charged_metadata(),
+        }
+    }
+
+    fn charged_metadata(&self) -> u64 {
+        if self.sharing.load(Ordering::Acquire) { CHARGED_SHARED_BYTES } else { CHARGED_METADATA_BYTES }
     }
 
     /// Whether `new` blocks more fit beside the `charged` ones in the buffer, a figure taken before the call.
@@ -257,7 +290,7 @@ impl Space {
     /// What is taken, and what is not to be taken by writes without a reservation.
     fn promised(&self, charged: u64, reserved: &Reserved) -> u64 {
         let taken = self.live.load(Ordering::Relaxed)
-            + charged * (self.block_bytes + 2 * CHARGED_METADATA_BYTES)
+            + charged * (self.block_bytes + 2 * self.charged_metadata())
             + reserved.now.unmapped.saturating_mul(self.block_bytes).min(TOO_MUCH);
         taken.saturating_add(self.set_aside(reserved))
     }

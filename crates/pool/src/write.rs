@@ -107,9 +107,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes a range read as zeroes and gives its space back, hardened on return.
+    /// Makes a range read as zeroes and gives its space back, hardened on return. Where a volume shares its map with
+    /// others that takes copies of nodes: a pool that has no room for more of them says so.
     pub async fn unmap(&self, volume: VolumeId, range: ByteRange) -> Result<(), PoolError> {
         self.check_range(range)?;
+        if self.layer(volume)?.parent().is_some() && !self.space.may_replace() {
+            return Err(PoolError::NoSpace);
+        }
         if range.len > MAPPED_ONLY_FROM {
             self.unmap_mapped(volume, range).await?;
         } else {

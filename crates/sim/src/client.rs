@@ -22,9 +22,8 @@ use std::{
     time::Duration,
 };
 
-/// The most volumes there are at a time without those made by forks, and with them.
+/// The most volumes there are at a time without those made by forks.
 const MAX_VOLUMES: usize = 4;
-const MAX_FORKED: usize = 9;
 /// The most sectors of one write.
 const MAX_WRITE_SECTORS: u64 = 512;
 
@@ -89,16 +88,6 @@ pub(crate) struct Client {
     pub rng: ChaCha8Rng,
     /// Where its sequential writes go on.
     pub cursor: u32,
-}
-
-/// Forks of one transaction.
-struct Forks {
-    /// In the model.
-    id: usize,
-    /// Source and target of each.
-    volumes: Vec<(VolumeId, VolumeId)>,
-    /// The volumes there were before.
-    there: Vec<VolumeId>,
 }
 
 /// A range of a volume that is used.
@@ -305,6 +294,11 @@ impl Client {
                 self.shared.totals.lock().unmaps += 1;
                 Ok(())
             }
+            // Nodes of a shared map would have to be copied.
+            Err(PoolError::NoSpace) => {
+                self.shared.totals.lock().refused_full += 1;
+                Ok(())
+            }
             Err(error) => self.failed("unmap", volume, error),
         }
     }
@@ -326,7 +320,7 @@ impl Client {
         self.commit(changes).await.map(|_| ())
     }
 
-    async fn commit(&mut self, changes: Vec<Change>) -> Result<bool, String> {
+    pub(crate) async fn commit(&mut self, changes: Vec<Change>) -> Result<bool, String> {
         let (id, tx) = self.shared.model.lock().catalog.begin(changes)?;
         let outcome = self.pool.commit(tx).await;
         // A volume that was to be forked may have been deleted meanwhile.
@@ -353,7 +347,7 @@ impl Client {
         }
     }
 
-    async fn change_volumes(&mut self) -> Result<(), String> {
+    pub(crate) async fn change_volumes(&mut self) -> Result<(), String> {
         let volumes: Vec<_> = {
             let model = self.shared.model.lock();
             let is_free = |v: &VolumeId| !model.deleting.contains(v) && !model.cutting.contains(v);
@@ -458,82 +452,6 @@ impl Client {
         if self.commit(changes).await? {
             self.shared.model.lock().history.volume_deleted(volume.0);
             self.shared.totals.lock().volumes_deleted += 1;
-        }
-        Ok(())
-    }
-
-    /// Which volumes to fork into which, begun in the model, and those there are; `None` if there are enough.
-    fn plan_fork(&mut self) -> Option<Forks> {
-        let shared = self.shared.clone();
-        let mut model = shared.model.lock();
-        let free: Vec<_> = model.catalog.volumes().filter(|v| !model.deleting.contains(v)).collect();
-        let mut volumes: Vec<(VolumeId, VolumeId)> = Vec::new();
-        for &source in &free {
-            if self.rng.random_bool(0.5) || model.cutting.contains(&source) {
-                continue;
-            }
-            let windows = model.history.windows(source.0);
-            let fits = |target: &&VolumeId| {
-                **target != source
-                    && !model.cutting.contains(*target)
-                    && !model.forking.contains(*target)
-                    && !volumes.iter().any(|pair| pair.0 == **target || pair.1 == **target)
-                    && model.history.windows(target.0) == windows
-            };
-            let targets: Vec<_> = free.iter().filter(fits).collect();
-            if !targets.is_empty() && self.rng.random_bool(0.3) {
-                volumes.push((source, *targets[self.rng.random_range(0..targets.len())]));
-            } else if free.len() + volumes.len() < MAX_FORKED {
-                volumes.push((source, self.pool.next_volume_id()));
-            }
-            if self.rng.random_bool(0.4) {
-                break;
-            }
-        }
-        // A source is not a target of the same transaction.
-        let targets: BTreeSet<_> = volumes.iter().map(|pair| pair.1).collect();
-        volumes.retain(|pair| !targets.contains(&pair.0));
-        if volumes.is_empty() {
-            return None;
-        }
-        let pairs: Vec<_> = volumes.iter().map(|pair| (pair.0.0, pair.1.0)).collect();
-        model.cutting.extend(volumes.iter().map(|pair| pair.1));
-        model.forking.extend(volumes.iter().map(|pair| pair.0));
-        let there: Vec<_> = free.iter().map(|volume| volume.0).collect();
-        let id = model.history.begin_fork(&pairs, &there);
-        Some(Forks { id, volumes, there: free })
-    }
-
-    /// Snapshots of one volume or of several, restores, refreshes: forks of one moment.
-    async fn fork(&mut self) -> Result<(), String> {
-        let Some(Forks { id, volumes, there }) = self.plan_fork() else { return self.change_volumes().await };
-        let mut changes = Vec::new();
-        for &(source, target) in &volumes {
-            changes.push(Change::Fork(source, target));
-            let value = format!("{{\"id\":{},\"of\":{}}}", target.0, source.0).into_bytes();
-            changes.push(Change::Put(OBJECT_KINDS[2], volume_key(target), value));
-        }
-        let done = self.commit(changes).await?;
-        // In doubt, like all that is cut off.
-        let in_doubt = !done && matches!(self.pool.state(), PoolState::Offline { .. });
-        let shared = self.shared.clone();
-        if !in_doubt {
-            let mut model = shared.model.lock();
-            match done {
-                true => model.history.end_fork(id, true),
-                false => model.history.cancel_fork(id),
-            }
-            model.cutting.retain(|volume| !volumes.iter().any(|pair| pair.1 == *volume));
-            for (source, _) in &volumes {
-                let at = model.forking.iter().position(|volume| volume == source);
-                at.map(|at| model.forking.swap_remove(at));
-            }
-        }
-        if done {
-            let mut totals = shared.totals.lock();
-            totals.forks += volumes.len() as u64;
-            totals.group_forks += u64::from(volumes.len() > 1);
-            totals.forks_over += volumes.iter().filter(|pair| there.contains(&pair.1)).count() as u64;
         }
         Ok(())
     }

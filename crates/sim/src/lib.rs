@@ -12,6 +12,7 @@ mod boot;
 #[cfg(feature = "planted-bugs")]
 pub mod bugs;
 mod client;
+mod forks;
 mod model;
 mod scenario;
 mod seed;

@@ -351,10 +351,11 @@ impl History {
                         from.entries.iter_mut().for_each(|entry| entry.doubt = !only);
                     }
                     for entry in from.entries {
-                        let there =
-                            to.open(&self.ops).iter().any(|e| e.op == entry.op && e.outdated == NEVER);
-                        if !there {
-                            to.entries.push(entry);
+                        let same = |e: &&mut Entry| e.op == entry.op && e.outdated == NEVER;
+                        match to.open(&self.ops).iter_mut().find(same) {
+                            // By which fork it came is not to be told any more.
+                            Some(there) => there.fork = 0,
+                            None => to.entries.push(entry),
                         }
                     }
                 }
