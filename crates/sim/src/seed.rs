@@ -269,6 +269,8 @@ impl Run {
                     (plan.read_error, plan.write_error, plan.flush_error) = (rate, rate / 10.0, rate / 10.0);
                 }
                 Faults::Silent if faulty => {
+                    // Often enough that also blocks of which only a part is overwritten are hit.
+                    let rate = 8.0 * rate;
                     (plan.lost_write, plan.misdirected_write, plan.bit_flip) = (rate, rate, rate);
                     plan.only = Some(self.data_region(i));
                 }
