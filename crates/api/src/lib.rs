@@ -2,25 +2,30 @@
 //!
 //! Promises: within `/api/v1` fields are only ever added to answers; a request with a field that is not listed
 //! here is refused. Sizes are bytes, times are milliseconds since the Unix epoch, and units end the names.
-//! Holds no logic beyond defaults
-//! and the arithmetic of what was counted.
+//! Holds no logic beyond defaults, the arithmetic of what was counted, and the calendar.
 
 mod chap;
 mod event;
 mod export;
+mod group;
 mod host;
 mod problem;
+mod snapshot;
 mod stats;
 mod status;
+mod time;
 mod volume;
 
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
 pub use event::{Event, Severity};
 pub use export::{Export, ExportClient, ExportCreate};
+pub use group::{Group, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate};
 pub use host::{Host, HostChange, HostCreate, HostMapping, Mapping, MappingCreate, Session};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
+pub use snapshot::{CloneCreate, Origin, OriginKind, SnapshotCreate, SnapshotRefresh, SnapshotRestore};
 pub use stats::{Latency, LatencyBucket, OperationStats, Stats, VolumeStats};
 pub use status::{Capacity, Drive, Engine, Objects, Recovery, SpaceLevel, State, Status};
+pub use time::Utc;
 pub use volume::{Volume, VolumeCreate, VolumeMapping, VolumeUpdate};
 
 /// The path under which every resource of this version lives.

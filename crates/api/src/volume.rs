@@ -1,5 +1,6 @@
 //! Volumes.
 
+use crate::Origin;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -74,6 +75,9 @@ pub struct Volume {
     pub block_bytes: u32,
     /// Bytes that take space in the pool; null while the pool is offline.
     pub mapped_bytes: Option<u64>,
+    /// Bytes that come back if it alone is deleted: what it shares with others stays. Behind while what was deleted before
+    /// is still being given back; null while the pool is offline.
+    pub freed_by_delete_bytes: Option<u64>,
     /// True when the pool keeps space for all of it.
     pub thick: bool,
     /// Bytes kept for it, whether they are mapped or not: 0 for a thin volume; null while the pool is offline.
@@ -85,6 +89,11 @@ pub struct Volume {
     pub tags: BTreeMap<String, String>,
     /// When it was created.
     pub created_ms: u64,
+    /// Where it comes from; null if it is neither a snapshot nor a clone.
+    pub origin: Option<Origin>,
+    /// The consistency group it is in; null if it is in none.
+    #[schema(example = "db1")]
+    pub group: Option<String>,
     /// The hosts that see it.
     pub mappings: Vec<VolumeMapping>,
 }

@@ -100,7 +100,7 @@ mod tests {
     fn report(objects: Vec<(ObjectKind, &str, Vec<u8>)>) -> CheckReport {
         let mut report = CheckReport::default();
         report.volume_ids.insert(VolumeId(1));
-        let volume = r#"{"version":2,"id":1,"uuid":"da98f305-398b-4873-983c-da64de7c4480","name":"v1","size_bytes":8192,"block_bytes":512,"created_ms":0,"thick":false,"tags":{},"trim_end":0}"#;
+        let volume = r#"{"version":3,"id":1,"uuid":"da98f305-398b-4873-983c-da64de7c4480","name":"v1","size_bytes":8192,"block_bytes":512,"created_ms":0,"thick":false,"trim_end":0}"#;
         report.objects.insert((VOLUME_OBJECT, "1".into()), volume.as_bytes().to_vec());
         report.objects.insert((HOST_OBJECT, "h1".into()), host("h1", "iqn.2026-11.test:h1"));
         for (kind, key, value) in objects {
@@ -129,7 +129,7 @@ mod tests {
         assert!(sound.is_clean(), "{:?}", sound.problems);
         let volume = |id: u32, size: u64, name: &str| {
             format!(
-                r#"{{"version":2,"id":{id},"uuid":"da98f305-398b-4873-983c-da64de7c4481","name":"{name}","size_bytes":{size},"block_bytes":512,"created_ms":0,"thick":false,"tags":{{}},"trim_end":0}}"#
+                r#"{{"version":3,"id":{id},"uuid":"da98f305-398b-4873-983c-da64de7c4481","name":"{name}","size_bytes":{size},"block_bytes":512,"created_ms":0,"thick":false,"trim_end":0}}"#
             )
             .into_bytes()
         };

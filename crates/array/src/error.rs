@@ -1,7 +1,7 @@
 //! Why the array refused or failed a request, and how that is told.
 
-use crate::ExportError;
 use crate::volume_problem::volume_problem;
+use crate::{ExportError, ForkError};
 use quoin_api::Problem;
 use quoin_pool::PoolError;
 use quoin_volume::{BadName, VolumeError};
@@ -19,6 +19,17 @@ pub enum ArrayError {
     /// About the change of a volume that exists.
     #[error(transparent)]
     VolumeChange(VolumeError),
+    /// About snapshots, clones and groups.
+    #[error(transparent)]
+    Fork(#[from] ForkError),
+    /// About a volume, told under a title of its own.
+    #[error("{error}")]
+    Not {
+        /// What was not done.
+        title: &'static str,
+        /// Why.
+        error: VolumeError,
+    },
     /// The name of a host breaks the rules for names.
     #[error(transparent)]
     Name(#[from] BadName),
@@ -166,6 +177,8 @@ impl ArrayError {
         match self {
             Self::Volume(error) => volume_problem(error, "volume not created"),
             Self::VolumeChange(error) => volume_problem(error, "volume not changed"),
+            Self::Not { title, error } => volume_problem(error, title),
+            Self::Fork(error) => error.problem(),
             Self::Pool(error) => pool_problem(error),
             Self::Record { key, .. } => unreadable(key, why),
             Self::Export(error) => error.problem(),

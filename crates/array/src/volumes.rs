@@ -98,28 +98,45 @@ impl Array {
         if !exports.is_empty() && !unmap {
             return Err(ExportError::VolumeExported { volume: name.to_owned(), exports }.into());
         }
-        let own = (format!("volume {name}"), "deleted".to_owned());
+        self.delete_all(&[volume], (format!("volume {name}"), "deleted".to_owned())).await
+    }
+
+    /// Deletes volumes, and takes them away from whoever sees them. Called with `changes` held.
+    pub(crate) async fn delete_all(
+        &self,
+        volumes: &[Arc<Volume>],
+        own: (String, String),
+    ) -> Result<(), ArrayError> {
+        let mappings: Vec<_> = {
+            let access = self.access.lock();
+            volumes.iter().flat_map(|volume| access.mappings_of_volume(volume.id())).collect()
+        };
+        let exports: Vec<_> = volumes.iter().flat_map(|volume| self.exports_of(volume.id())).collect();
         let (tx, staged) = self.events.stage(without_exports(without(&mappings), &exports), Some(own));
-        self.volumes.delete(name, tx).await?;
+        self.volumes.delete(volumes, tx).await.map_err(ArrayError::not("volume not deleted"))?;
         self.events.saved(staged);
         self.change_access(|access| mappings.iter().for_each(|mapping| access.remove_mapping(mapping)));
         self.change_exports(|exported| exported.retain(|name, _| !exports.contains(name)));
         Ok(())
     }
 
-    fn volume_view(&self, volume: &Volume) -> api::Volume {
+    pub(crate) fn volume_view(&self, volume: &Volume) -> api::Volume {
+        let stats = volume.stats();
         let mappings = self.access.lock().mappings_of_volume(volume.id());
         api::Volume {
             name: volume.name(),
             uuid: volume.uuid(),
             size_bytes: volume.size_bytes(),
             block_bytes: volume.block_bytes(),
-            mapped_bytes: volume.mapped_bytes(),
+            mapped_bytes: stats.map(|stats| stats.mapped_bytes),
+            freed_by_delete_bytes: stats.map(|stats| stats.freed_by_delete_bytes),
             thick: volume.is_thick(),
-            reserved_bytes: volume.reserved_bytes(),
+            reserved_bytes: stats.map(|stats| stats.reserved_bytes),
             trimming: volume.is_trimming(),
             tags: volume.tags(),
             created_ms: volume.created_ms(),
+            origin: volume.origin().map(|origin| self.origin_view(&origin)),
+            group: self.volumes.group_of(volume.id()).map(|group| group.name),
             mappings: mappings
                 .into_iter()
                 .map(|mapping| api::VolumeMapping { host: mapping.host, lun: mapping.lun })

@@ -5,7 +5,9 @@ use crate::{
     client::{Client, segment},
     events::{EXAMPLES as EVENTS_EXAMPLES, EventsArgs, events},
     export::{self, ExportCommand},
+    group::{self, GroupCommand},
     secret::ChapOptions,
+    snapshot::{self, SnapshotCommand},
     top::{EXAMPLES as TOP_EXAMPLES, TopArgs, top},
     view,
     volume::{VolumeCommand, volume},
@@ -31,6 +33,12 @@ pub enum Command {
     /// Create, list, show, change and delete volumes
     #[command(subcommand, visible_alias = "volumes")]
     Volume(VolumeCommand),
+    /// Take, list, show, restore, refresh and delete snapshots
+    #[command(subcommand, visible_alias = "snapshots")]
+    Snapshot(SnapshotCommand),
+    /// Create, change and list consistency groups, and take, restore and delete snapshots of all their volumes
+    #[command(subcommand, visible_alias = "groups")]
+    Group(GroupCommand),
     /// Create, list, show and delete hosts
     #[command(subcommand, visible_alias = "hosts")]
     Host(HostCommand),
@@ -157,6 +165,8 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
     let output = Output { format: global.output };
     match command {
         Command::Volume(command) => volume(&client, &output, command),
+        Command::Snapshot(command) => snapshot::run(&client, &output, command),
+        Command::Group(command) => group::run(&client, &output, command),
         Command::Host(command) => host(&client, &output, command),
         Command::Map { volume, host, lun, read_only } => {
             let request = MappingCreate { volume, host, lun, read_only };

@@ -11,7 +11,13 @@ use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 /// How long an array has to tell names.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Objects by the word that commands and arguments have for them, and where they are listed.
-const KINDS: [(&str, &str); 3] = [("volume", "/volumes"), ("host", "/hosts"), ("export", "/exports")];
+const KINDS: [(&str, &str); 5] = [
+    ("volume", "/volumes"),
+    ("snapshot", "/snapshots"),
+    ("group", "/groups"),
+    ("host", "/hosts"),
+    ("export", "/exports"),
+];
 
 /// The same command line, in which arguments that name objects complete to the names there are: those called after
 /// the object (`map VOLUME --host HOST`), and the `name` of commands about one (`volume show NAME`), but for those
@@ -22,7 +28,9 @@ pub fn completing_names(command: Command) -> Command {
 
 fn completing(command: Command, about: Option<&'static str>) -> Command {
     let kind = |word: &str| KINDS.iter().find(|(kind, _)| *kind == word).map(|(_, path)| *path);
-    let command = command.mut_subcommands(|verb| match kind(verb.get_name()) {
+    // `group snapshot` is about a group.
+    let opens = |verb: &Command| kind(verb.get_name()).filter(|_| about.is_none());
+    let command = command.mut_subcommands(|verb| match opens(&verb) {
         Some(path) => completing(verb, Some(path)),
         None if verb.get_name() == "create" => completing(verb, None),
         None => completing(verb, about),

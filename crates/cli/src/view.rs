@@ -7,7 +7,7 @@ use crate::{
 };
 use quoin_api::{Chap, Drive, Engine, Event, Host, Mapping, Session, SpaceLevel, Status, Volume};
 
-fn optional_size(bytes: Option<u64>) -> String {
+pub(crate) fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), size_text)
 }
 
@@ -15,7 +15,7 @@ fn joined<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     if items.is_empty() { "-".to_owned() } else { items.iter().map(text).collect::<Vec<_>>().join(", ") }
 }
 
-fn seen_by(volume: &Volume) -> String {
+pub(crate) fn seen_by(volume: &Volume) -> String {
     joined(&volume.mappings, |mapping| format!("{}:{}", mapping.host, mapping.lun))
 }
 
@@ -58,6 +58,7 @@ pub(crate) fn volume(volume: &Volume) -> String {
         ("uuid", volume.uuid.to_string()),
         ("size", format!("{} ({} bytes)", size_text(volume.size_bytes), volume.size_bytes)),
         ("mapped", optional_size(volume.mapped_bytes)),
+        ("freed by delete", optional_size(volume.freed_by_delete_bytes)),
         ("kind", kind(volume).to_owned()),
         ("reserved", optional_size(volume.reserved_bytes)),
         ("block", format!("{} bytes", volume.block_bytes)),
@@ -65,6 +66,12 @@ pub(crate) fn volume(volume: &Volume) -> String {
         ("host:lun", seen_by(volume)),
         ("tags", tags(volume)),
     ];
+    if let Some(origin) = &volume.origin {
+        rows.insert(2, ("origin", crate::snapshot::origin(origin)));
+    }
+    if let Some(group) = &volume.group {
+        rows.push(("group", group.clone()));
+    }
     if volume.trimming {
         rows.push(("shrinking", "what lay beyond the end is being given back".to_owned()));
     }

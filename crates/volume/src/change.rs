@@ -7,7 +7,7 @@
 
 use crate::{
     BlockDevice, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
-    record::{VOLUME_OBJECT, VolumeRecord, key},
+    record::VolumeRecord,
     volumes::{check_size, refused},
 };
 use quoin_pool::{Pool, PoolError, Transaction};
@@ -34,13 +34,7 @@ impl Volumes {
         let mut record = volume.record();
         if let Some(name) = change.name.as_ref().filter(|name| **name != record.name) {
             check_name(name)?;
-            if let Some(existing) = self.find(name) {
-                return Err(VolumeError::Exists {
-                    name: name.clone(),
-                    size_bytes: existing.size_bytes(),
-                    uuid: existing.uuid(),
-                });
-            }
+            self.require_free(name)?;
             record.name.clone_from(name);
         }
         if let Some(size_bytes) = change.size_bytes {
@@ -86,7 +80,7 @@ impl Volumes {
         if shrinks {
             fence(&pool, &before, record.size_bytes, change.force).await?;
         }
-        let mut tx = with.put(VOLUME_OBJECT, &key(record.id), record.encode());
+        let mut tx = record.put(with, Some(&before));
         if record.reserved_bytes() != before.reserved_bytes() {
             tx = tx.reserve(record.id, record.reserved_bytes());
         }
@@ -142,7 +136,7 @@ impl Volumes {
             return Ok(());
         }
         record.trim_end = 0;
-        let tx = Transaction::new().put(VOLUME_OBJECT, &key(record.id), record.encode());
+        let tx = record.put(Transaction::new(), Some(&volume.record()));
         let tx = if record.thick { tx.reserve(record.id, record.reserved_bytes()) } else { tx };
         if self.by_id(record.id).is_some() {
             pool.commit(tx).await?;

@@ -2,7 +2,9 @@
 
 use crate::{
     VolumeSpec,
-    record::{VOLUME_OBJECT, VolumeRecord},
+    group::{GROUP_OBJECT, Group, MEMBERS_MAX},
+    name::check_name,
+    record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
 };
 use quoin_pool::CheckReport;
 use std::collections::BTreeMap;
@@ -14,7 +16,8 @@ pub fn check_volumes(report: &mut CheckReport) {
     let objects: Vec<_> = report.objects.iter().filter(|((kind, _), _)| *kind == VOLUME_OBJECT).collect();
     let mut found = Vec::new();
     for ((_, key), value) in objects {
-        match VolumeRecord::decode(key, value) {
+        let tags = report.objects.get(&(TAGS_OBJECT, key.clone())).map(Vec::as_slice);
+        match VolumeRecord::decode(key, value, tags) {
             Err(error) => found.push((format!("volume object {key}"), error.to_string())),
             Ok(record) => {
                 let what = format!("volume {}", record.name);
@@ -47,8 +50,50 @@ pub fn check_volumes(report: &mut CheckReport) {
             }
         }
     }
+    for ((_, key), _) in report.objects.iter().filter(|((kind, _), _)| *kind == TAGS_OBJECT) {
+        if !report.objects.contains_key(&(VOLUME_OBJECT, key.clone())) {
+            found.push((format!("tags object {key}"), "there is no volume of this key".to_owned()));
+        }
+    }
+    check_groups(report, &mut found);
     for id in report.volume_ids.iter().filter(|id| !known.contains_key(id)) {
         found.push((format!("volume {id} of the pool"), "no object of the catalog describes it".to_owned()));
     }
     found.into_iter().for_each(|(what, problem)| report.add(what, problem));
+}
+
+/// What is wrong with the groups: each object decodes, has a name of its own, and members that exist and are in no other.
+fn check_groups(report: &CheckReport, found: &mut Vec<(String, String)>) {
+    let (mut names, mut members) = (BTreeMap::new(), BTreeMap::new());
+    for ((_, key), value) in report.objects.iter().filter(|((kind, _), _)| *kind == GROUP_OBJECT) {
+        let group = match Group::decode(key, value) {
+            Ok(group) => group,
+            Err(error) => {
+                found.push((format!("group object {key}"), error.to_string()));
+                continue;
+            }
+        };
+        let what = format!("group {}", group.name);
+        let mut say = |problem: String| found.push((what.clone(), problem));
+        if group.id.to_string() != *key {
+            say(format!("its object's key is {key}, its identity {}", group.id));
+        }
+        if let Err(error) = check_name(&group.name) {
+            say(error.to_string());
+        }
+        if names.insert(group.name.clone(), group.id).is_some() {
+            say("two groups have this name".to_owned());
+        }
+        if group.members.len() > MEMBERS_MAX {
+            say(format!("it has {} volumes, more than {MEMBERS_MAX}", group.members.len()));
+        }
+        for member in group.members {
+            if !report.volume_ids.contains(&member) {
+                say(format!("the pool has no volume {member}"));
+            }
+            if let Some(other) = members.insert(member, group.name.clone()) {
+                say(format!("volume {member} is in group {other} too"));
+            }
+        }
+    }
 }

@@ -29,6 +29,10 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn size_bytes(&self) -> u64;
     /// Its logical block: 512 or 4096 bytes.
     fn block_bytes(&self) -> u32;
+    /// How often its content was replaced by another's: a host that saw it before sees another medium.
+    fn contents(&self) -> u64 {
+        0
+    }
     /// Where a front end that serves it counts what hosts ask for; `None` if nobody wants to know.
     fn instruments(&self) -> Option<&Instruments> {
         None

@@ -1,6 +1,6 @@
 //! Why a volume operation was refused or failed.
 
-use crate::{BadName, MAX_SIZE_BYTES};
+use crate::{BadName, MAX_SIZE_BYTES, MEMBERS_MAX};
 use quoin_base::GIB;
 use quoin_pool::PoolError;
 use thiserror::Error;
@@ -77,6 +77,76 @@ pub enum VolumeError {
     NotFound {
         /// The name asked for.
         name: String,
+    },
+    /// One name was asked for twice.
+    #[error("{name} is asked for twice")]
+    NamedTwice {
+        /// The name.
+        name: String,
+    },
+    /// A volume cannot become what it is.
+    #[error("volume {name} is to become what it is itself")]
+    Itself {
+        /// The volume.
+        name: String,
+    },
+    /// A volume cannot become one of another logical block.
+    #[error(
+        "volume {name} has a logical block of {block_bytes} bytes, {source_name} one of {source_block_bytes}: hosts \
+         would not know what they see"
+    )]
+    OtherBlock {
+        /// The volume whose content was to be replaced.
+        name: String,
+        /// Its logical block.
+        block_bytes: u32,
+        /// What it was to become.
+        source_name: String,
+        /// That one's logical block.
+        source_block_bytes: u32,
+    },
+    /// The name of a group breaks the rules for names.
+    #[error(transparent)]
+    GroupName(BadName),
+    /// No group has the name.
+    #[error("there is no group {name}")]
+    NoGroup {
+        /// The name asked for.
+        name: String,
+    },
+    /// The name is taken.
+    #[error("a group {name} exists already, of {members} volumes")]
+    GroupExists {
+        /// The name.
+        name: String,
+        /// How many volumes it has.
+        members: usize,
+    },
+    /// The volume is in a group already.
+    #[error("volume {volume} is in group {other} already")]
+    InGroup {
+        /// The volume.
+        volume: String,
+        /// The group it was to join.
+        group: String,
+        /// The group it is in.
+        other: String,
+    },
+    /// The group has as many volumes as it can.
+    #[error("group {group} has {MEMBERS_MAX} volumes, the most it can")]
+    GroupFull {
+        /// The group.
+        group: String,
+        /// The volume that was to join it.
+        volume: String,
+    },
+    /// The volume is not in the group.
+    #[error("volume {volume} is not in group {group}")]
+    NotInGroup {
+        /// The volume.
+        volume: String,
+        /// The group.
+        group: String,
     },
     /// The pool is not open; what was asked for was not done.
     #[error("the pool is offline: {reason}")]

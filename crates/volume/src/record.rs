@@ -1,21 +1,26 @@
 //! A volume as the pool's catalog keeps it.
+//!
+//! Two objects of the same key: the record, of bounded length, so that one transaction can change those of a whole group;
+//! and the tags, if it has any.
 
-use crate::{Tags, VolumeError, VolumeSpec};
+use crate::{Origin, Tags, VolumeError, VolumeSpec};
 use quoin_base::VolumeId;
-use quoin_pool::ObjectKind;
+use quoin_pool::{ObjectKind, Transaction};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The kind of catalog object that holds a volume; the key is its id as ten digits, the value JSON.
 pub const VOLUME_OBJECT: ObjectKind = ObjectKind(1);
+/// The kind of catalog object that holds a volume's tags; the key is the volume's, the value JSON.
+pub const TAGS_OBJECT: ObjectKind = ObjectKind(7);
 
-const RECORD_VERSION: u32 = 2;
+const RECORD_VERSION: u32 = 3;
 
 /// The JSON of one volume. Keyed by id, so that a volume can be renamed by changing its record alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VolumeRecord {
-    version: u32,
+    pub(crate) version: u32,
     pub(crate) id: VolumeId,
     pub(crate) uuid: Uuid,
     pub(crate) name: String,
@@ -25,16 +30,21 @@ pub(crate) struct VolumeRecord {
     pub(crate) created_ms: u64,
     /// The pool keeps space for all of it.
     pub(crate) thick: bool,
+    /// An object of their own.
+    #[serde(skip)]
     pub(crate) tags: Tags,
     /// Where it ended before it was shrunk, while what lies between is not emptied yet; else 0.
     pub(crate) trim_end: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<Origin>,
 }
 
 impl VolumeRecord {
     pub(crate) fn new(id: VolumeId, uuid: Uuid, created_ms: u64, spec: VolumeSpec) -> Self {
         let VolumeSpec { name, size_bytes, block_bytes, thick, tags } = spec;
         let version = RECORD_VERSION;
-        Self { version, id, uuid, name, size_bytes, block_bytes, created_ms, thick, tags, trim_end: 0 }
+        let (trim_end, origin) = (0, None);
+        Self { version, id, uuid, name, size_bytes, block_bytes, created_ms, thick, tags, trim_end, origin }
     }
 
     /// What the pool is to reserve for it. While its tail is not emptied, that counts too, since it is mapped.
@@ -47,18 +57,47 @@ impl VolumeRecord {
         self.trim_end > self.size_bytes
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a struct of plain fields is always JSON")
+    /// Sets what of it differs from `before`.
+    pub(crate) fn put(&self, tx: Transaction, before: Option<&Self>) -> Transaction {
+        let key = key(self.id);
+        let (record, tags) = (self.encode(), before.map(|before| &before.tags));
+        let tx = match before.is_some_and(|before| before.encode() == record) {
+            true => tx,
+            false => tx.put(VOLUME_OBJECT, &key, record),
+        };
+        match tags.is_none_or(|tags| *tags != self.tags) {
+            true if !self.tags.is_empty() => tx.put(TAGS_OBJECT, &key, encode(&self.tags)),
+            true if tags.is_some() => tx.delete(TAGS_OBJECT, &key),
+            _ => tx,
+        }
     }
 
-    pub(crate) fn decode(key: &str, bytes: &[u8]) -> Result<Self, VolumeError> {
+    /// Removes it.
+    pub(crate) fn delete(&self, tx: Transaction) -> Transaction {
+        let tx = tx.delete(VOLUME_OBJECT, &key(self.id));
+        if self.tags.is_empty() { tx } else { tx.delete(TAGS_OBJECT, &key(self.id)) }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// From its two objects.
+    pub(crate) fn decode(key: &str, bytes: &[u8], tags: Option<&[u8]>) -> Result<Self, VolumeError> {
         let bad = |why: String| VolumeError::Record { key: key.to_owned(), why };
-        let record: Self = serde_json::from_slice(bytes).map_err(|e| bad(e.to_string()))?;
+        let mut record: Self = serde_json::from_slice(bytes).map_err(|e| bad(e.to_string()))?;
         if record.version != RECORD_VERSION {
             return Err(bad(format!("is of version {}, not {RECORD_VERSION}", record.version)));
         }
+        if let Some(tags) = tags {
+            record.tags = serde_json::from_slice(tags).map_err(|e| bad(format!("its tags: {e}")))?;
+        }
         Ok(record)
     }
+}
+
+pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("plain fields are always JSON")
 }
 
 /// The catalog key of a volume: its id, so padded that keys sort as ids do.

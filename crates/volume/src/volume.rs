@@ -1,12 +1,13 @@
 //! One volume: a named, sized address space of the pool.
 
 use crate::{
-    BlockDevice, DeviceError, Instruments, PoolSlot, Provisioning, Tags, Thresholds, record::VolumeRecord,
+    BlockDevice, DeviceError, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds,
+    record::VolumeRecord,
 };
 use parking_lot::RwLock;
 use quoin_base::{ByteRange, Extent, VolumeId};
 use quoin_drive::DriveError;
-use quoin_pool::{Pool, PoolError};
+use quoin_pool::{Pool, PoolError, VolumeStats};
 use quoin_world::{AsyncMutex, Slice};
 use std::{
     fmt,
@@ -33,6 +34,8 @@ pub struct Volume {
     pub(crate) trimming: AsyncMutex,
     /// How often it was shrunk. Changed by the one whose turn it is to change volumes.
     pub(crate) shrinks: AtomicU64,
+    /// How often its content was replaced by another's.
+    contents: AtomicU64,
 }
 
 impl Volume {
@@ -49,6 +52,7 @@ impl Volume {
             instruments: Instruments::default(),
             trimming: AsyncMutex::new(),
             shrinks: AtomicU64::new(0),
+            contents: AtomicU64::new(0),
         }
     }
 
@@ -82,6 +86,15 @@ impl Volume {
         self.thick.load(Ordering::Acquire)
     }
 
+    /// Where it comes from, if it is a snapshot or clone.
+    pub fn origin(&self) -> Option<Origin> {
+        self.record.read().origin.clone()
+    }
+
+    pub(crate) fn content_replaced(&self) {
+        self.contents.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// What people noted about it.
     pub fn tags(&self) -> Tags {
         self.record.read().tags.clone()
@@ -100,6 +113,11 @@ impl Volume {
     /// Bytes of it that take space in the pool; `None` while the pool is offline.
     pub fn mapped_bytes(&self) -> Option<u64> {
         Some(self.slot.get().ok()?.volume_stats(self.id)?.mapped_bytes)
+    }
+
+    /// What the pool knows of it; `None` while it is offline.
+    pub fn stats(&self) -> Option<VolumeStats> {
+        self.slot.get().ok()?.volume_stats(self.id)
     }
 
     fn pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
@@ -152,6 +170,10 @@ impl BlockDevice for Volume {
 
     fn block_bytes(&self) -> u32 {
         self.block_bytes
+    }
+
+    fn contents(&self) -> u64 {
+        self.contents.load(Ordering::Acquire)
     }
 
     fn instruments(&self) -> Option<&Instruments> {

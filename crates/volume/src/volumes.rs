@@ -2,7 +2,8 @@
 
 use crate::{
     BlockDevice, PoolSlot, Tags, Volume, VolumeError, check_name, check_tags,
-    record::{VOLUME_OBJECT, VolumeRecord, key},
+    group::Groups,
+    record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
 };
 use parking_lot::Mutex;
 use quoin_base::{GIB, VolumeId};
@@ -66,22 +67,26 @@ pub struct Volumes {
     world: Arc<dyn World>,
     slot: Arc<PoolSlot>,
     known: Mutex<BTreeMap<VolumeId, Arc<Volume>>>,
+    pub(crate) groups: Mutex<Groups>,
     pub(crate) changes: AsyncMutex,
 }
 
 impl Volumes {
     /// No volumes yet: [`Volumes::restore`] finds them once a pool is open.
     pub fn new(world: Arc<dyn World>, slot: Arc<PoolSlot>) -> Self {
-        Self { world, slot, known: Mutex::default(), changes: AsyncMutex::new() }
+        let (known, groups, changes) = (Mutex::default(), Mutex::default(), AsyncMutex::new());
+        Self { world, slot, known, groups, changes }
     }
 
     /// Takes over what the catalog of a newly opened pool says. Volumes known before stay the objects they are.
     pub fn restore(&self, pool: &Pool) -> Result<Restored, VolumeError> {
+        let tags: BTreeMap<_, _> = pool.list(TAGS_OBJECT).into_iter().collect();
         let records = pool
             .list(VOLUME_OBJECT)
             .into_iter()
-            .map(|(key, value)| VolumeRecord::decode(&key, &value))
+            .map(|(key, value)| VolumeRecord::decode(&key, &value, tags.get(&key).map(Vec::as_slice)))
             .collect::<Result<Vec<_>, _>>()?;
+        let groups = Groups::read(pool)?;
         let mut known = self.known.lock();
         let mut before = std::mem::take(&mut *known);
         let mut restored = Restored::default();
@@ -101,6 +106,7 @@ impl Volumes {
         }
         before.values().for_each(|volume| volume.mark_deleted());
         restored.removed.extend(before.into_values());
+        *self.groups.lock() = groups;
         Ok(restored)
     }
 
@@ -123,35 +129,56 @@ impl Volumes {
     pub async fn create(&self, spec: VolumeSpec, with: Transaction) -> Result<Arc<Volume>, VolumeError> {
         spec.check()?;
         let _turn = self.changes.lock().await;
-        if let Some(existing) = self.find(&spec.name) {
-            return Err(VolumeError::Exists {
-                name: spec.name,
-                size_bytes: existing.size_bytes(),
-                uuid: existing.uuid(),
-            });
-        }
+        self.require_free(&spec.name)?;
         let pool = self.pool()?;
         let id = pool.next_volume_id();
         let record = VolumeRecord::new(id, self.random_uuid(), self.world.wall_clock_ms(), spec);
-        let mut tx = with.create_volume(id).put(VOLUME_OBJECT, &key(id), record.encode());
+        let mut tx = record.put(with.create_volume(id), None);
         if record.thick {
             tx = tx.reserve(id, record.reserved_bytes());
         }
         pool.commit(tx).await.map_err(|error| refused(&record.name, error))?;
-        let volume = Arc::new(Volume::new(self.slot.clone(), &record));
-        self.known.lock().insert(id, volume.clone());
-        Ok(volume)
+        Ok(self.add(&record))
     }
 
-    /// Deletes a volume and gives its space back; commits what is in `with` in the same transaction.
-    pub async fn delete(&self, name: &str, with: Transaction) -> Result<Arc<Volume>, VolumeError> {
+    /// Deletes volumes; their space comes back in the background. Commits what is in `with` in the same transaction.
+    pub async fn delete(&self, volumes: &[Arc<Volume>], with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
-        let volume = self.get(name)?;
         let pool = self.pool()?;
-        pool.commit(with.delete(VOLUME_OBJECT, &key(volume.id())).delete_volume(volume.id())).await?;
-        volume.mark_deleted();
-        self.known.lock().remove(&volume.id());
-        Ok(volume)
+        let mut groups = self.groups.lock().clone();
+        let mut tx = with;
+        for volume in volumes {
+            tx = volume.record().delete(tx).delete_volume(volume.id());
+            groups.forget(volume.id());
+        }
+        tx = groups.put(tx, &self.groups.lock());
+        pool.commit(tx).await?;
+        *self.groups.lock() = groups;
+        let mut known = self.known.lock();
+        for volume in volumes {
+            volume.mark_deleted();
+            known.remove(&volume.id());
+        }
+        Ok(())
+    }
+
+    /// Refuses a name that a volume has.
+    pub(crate) fn require_free(&self, name: &str) -> Result<(), VolumeError> {
+        match self.find(name) {
+            None => Ok(()),
+            Some(existing) => Err(VolumeError::Exists {
+                name: name.to_owned(),
+                size_bytes: existing.size_bytes(),
+                uuid: existing.uuid(),
+            }),
+        }
+    }
+
+    /// Takes up a volume that has come to be.
+    pub(crate) fn add(&self, record: &VolumeRecord) -> Arc<Volume> {
+        let volume = Arc::new(Volume::new(self.slot.clone(), record));
+        self.known.lock().insert(record.id, volume.clone());
+        volume
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Volume>> {
@@ -162,7 +189,11 @@ impl Volumes {
         self.slot.get().map_err(|reason| VolumeError::Offline { reason })
     }
 
-    fn random_uuid(&self) -> Uuid {
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.world.wall_clock_ms()
+    }
+
+    pub(crate) fn random_uuid(&self) -> Uuid {
         let bits = u128::from(self.world.random_u64()) << 64 | u128::from(self.world.random_u64());
         uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
     }

@@ -1,8 +1,10 @@
 //! The resources.
 
 mod export;
+mod group;
 mod host;
 mod mapping;
+mod snapshot;
 mod system;
 mod volume;
 
@@ -26,6 +28,20 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(mapping::delete))
         .routes(routes!(export::list, export::create))
         .routes(routes!(export::show, export::delete))
+        .routes(routes!(snapshot::list, snapshot::create))
+        .routes(routes!(snapshot::show, snapshot::delete))
+        .routes(routes!(snapshot::restore))
+        .routes(routes!(snapshot::refresh))
+        .routes(routes!(snapshot::promote))
+        .routes(routes!(snapshot::clone))
+        .routes(routes!(group::list, group::create))
+        .routes(routes!(group::show, group::delete))
+        .routes(routes!(group::add))
+        .routes(routes!(group::remove))
+        .routes(routes!(group::snapshot))
+        .routes(routes!(group::delete_set))
+        .routes(routes!(group::restore))
+        .routes(routes!(group::refresh))
 }
 
 /// Whether an object that is mapped may be deleted.

@@ -1,0 +1,253 @@
+//! Consistency groups, as management sees them, and their sets of snapshots.
+
+use crate::{
+    Array, ArrayError, ForkError,
+    snapshots::{snapshot_spec, suffixed},
+};
+use quoin_api::{self as api, Utc};
+use quoin_pool::Transaction;
+use quoin_volume::{BlockDevice, ForkSpec, Group, Replacement, SetOf, Volume};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The snapshots of a set.
+struct Set {
+    group: Group,
+    name: String,
+    taken_ms: u64,
+    snapshots: Vec<Arc<Volume>>,
+}
+
+impl Array {
+    /// Creates a group.
+    pub async fn create_group(&self, request: api::GroupCreate) -> Result<api::Group, ArrayError> {
+        let api::GroupCreate { name, volumes } = request;
+        let _turn = self.changes.lock().await;
+        let of = if volumes.is_empty() { "no volumes yet".to_owned() } else { volumes.join(", ") };
+        let (tx, staged) = self.stage_group(&name, &format!("created, of {}", cut(&of)));
+        let title = "group not created";
+        let group = self.volumes.create_group(&name, &volumes, tx).await.map_err(ArrayError::not(title))?;
+        self.events.saved(staged);
+        Ok(self.group_view(&group))
+    }
+
+    /// All groups, by name.
+    pub fn list_groups(&self) -> Result<Vec<api::Group>, ArrayError> {
+        self.require_catalog()?;
+        Ok(self.volumes.groups().iter().map(|group| self.group_view(group)).collect())
+    }
+
+    /// One group.
+    pub fn show_group(&self, name: &str) -> Result<api::Group, ArrayError> {
+        Ok(self.group_view(&self.group(name)?))
+    }
+
+    /// Puts a volume into a group.
+    pub async fn add_to_group(&self, name: &str, volume: &str) -> Result<api::Group, ArrayError> {
+        let _turn = self.changes.lock().await;
+        let (tx, staged) = self.stage_group(name, &format!("volume {volume} added"));
+        let joined = self.volumes.join_group(name, volume, tx).await;
+        let group = joined.map_err(ArrayError::not("group not changed"))?;
+        self.events.saved(staged);
+        Ok(self.group_view(&group))
+    }
+
+    /// Takes a volume out of a group.
+    pub async fn remove_from_group(&self, name: &str, volume: &str) -> Result<api::Group, ArrayError> {
+        let _turn = self.changes.lock().await;
+        let (tx, staged) = self.stage_group(name, &format!("volume {volume} removed"));
+        let left = self.volumes.leave_group(name, volume, tx).await;
+        let group = left.map_err(ArrayError::not("group not changed"))?;
+        self.events.saved(staged);
+        Ok(self.group_view(&group))
+    }
+
+    /// Deletes a group; its volumes and their snapshots stay.
+    pub async fn delete_group(&self, name: &str) -> Result<(), ArrayError> {
+        let _turn = self.changes.lock().await;
+        let (tx, staged) = self.stage_group(name, "deleted; its volumes and their snapshots stay");
+        self.volumes.delete_group(name, tx).await.map_err(ArrayError::not("group not deleted"))?;
+        self.events.saved(staged);
+        Ok(())
+    }
+
+    /// Takes snapshots of all volumes of a group, as of one moment.
+    pub async fn snapshot_group(
+        &self,
+        name: &str,
+        request: api::GroupSnapshotCreate,
+    ) -> Result<api::GroupSet, ArrayError> {
+        let _turn = self.changes.lock().await;
+        let group = self.group(name)?;
+        let set = request.name.unwrap_or_else(|| self.free_set(&group));
+        let specs = self.plan_set(&group, &set)?;
+        let text = format!("set {set} taken: snapshots of {} volumes", specs.len());
+        let (tx, staged) = self.stage_group(name, &text);
+        self.volumes.fork(specs, tx).await.map_err(ArrayError::not("snapshots not taken"))?;
+        self.events.saved(staged);
+        Ok(self.set_view(&self.set(&group, &set)?))
+    }
+
+    /// Makes all volumes of a group what a set of snapshots of theirs is.
+    pub async fn restore_group(
+        self: &Arc<Self>,
+        name: &str,
+        set: &str,
+        request: api::GroupRestore,
+    ) -> Result<api::Group, ArrayError> {
+        let api::GroupRestore { keep, force } = request;
+        let _turn = self.changes.lock().await;
+        let group = self.group(name)?;
+        let replacements = self.pairs(&self.set(&group, set)?)?.into_iter();
+        let replacements =
+            replacements.map(|(target, source)| Replacement { target, source, refreshes: false }).collect();
+        let keep = keep.map(|keep| self.plan_set(&group, &keep)).transpose()?.unwrap_or_default();
+        let own = (format!("group {name}"), format!("restored from set {set}"));
+        self.replace(replacements, keep, own, force).await?;
+        Ok(self.group_view(&group))
+    }
+
+    /// Makes a set of snapshots what the volumes of the group are now, as of one moment.
+    pub async fn refresh_group(
+        self: &Arc<Self>,
+        name: &str,
+        set: &str,
+        request: api::GroupRefresh,
+    ) -> Result<api::GroupSet, ArrayError> {
+        let _turn = self.changes.lock().await;
+        let group = self.group(name)?;
+        let pairs = self.pairs(&self.set(&group, set)?)?.into_iter();
+        let replacements =
+            pairs.map(|(source, target)| Replacement { target, source, refreshes: true }).collect();
+        let own = (format!("group {name}"), format!("set {set} refreshed"));
+        self.replace(replacements, Vec::new(), own, request.force).await?;
+        Ok(self.set_view(&self.set(&group, set)?))
+    }
+
+    /// Deletes a set of snapshots; if hosts see any, only when `unmap` says that they shall lose it.
+    pub async fn delete_group_snapshot(&self, name: &str, set: &str, unmap: bool) -> Result<(), ArrayError> {
+        let _turn = self.changes.lock().await;
+        let group = self.group(name)?;
+        let snapshots = self.set(&group, set)?.snapshots;
+        let mut seen = Vec::new();
+        for snapshot in &snapshots {
+            let mappings = self.access.lock().mappings_of_volume(snapshot.id());
+            seen.extend(mappings.iter().map(|mapping| format!("{} by {}", snapshot.name(), mapping.host)));
+            let exports = self.exports_of(snapshot.id());
+            seen.extend(exports.iter().map(|export| format!("{} as export {export}", snapshot.name())));
+        }
+        if !seen.is_empty() && !unmap {
+            return Err(ForkError::SetMapped { group: name.to_owned(), set: set.to_owned(), seen }.into());
+        }
+        let text = format!("set {set} deleted: snapshots of {} volumes", snapshots.len());
+        self.delete_all(&snapshots, (format!("group {name}"), text)).await
+    }
+
+    pub(crate) fn group(&self, name: &str) -> Result<Group, ArrayError> {
+        self.require_catalog()?;
+        Ok(self.volumes.group(name)?)
+    }
+
+    fn stage_group(&self, name: &str, text: &str) -> (Transaction, crate::events::Staged) {
+        self.events.stage(Transaction::new(), Some((format!("group {name}"), text.to_owned())))
+    }
+
+    /// The snapshots to take for a set.
+    fn plan_set(&self, group: &Group, set: &str) -> Result<Vec<ForkSpec>, ArrayError> {
+        let members = self.volumes.members(group);
+        if members.is_empty() {
+            return Err(ForkError::EmptyGroup { group: group.name.clone() }.into());
+        }
+        if self.sets(group).iter().any(|existing| existing.name == set) {
+            return Err(ForkError::SetExists { group: group.name.clone(), set: set.to_owned() }.into());
+        }
+        let one = |member: Arc<Volume>| {
+            let name = suffixed(&member.name(), set);
+            let of = SetOf { group: group.id, name: set.to_owned() };
+            ForkSpec { set: Some(of), ..snapshot_spec(member, name) }
+        };
+        Ok(members.into_iter().map(one).collect())
+    }
+
+    /// The sets of a group, oldest first.
+    fn sets(&self, group: &Group) -> Vec<Set> {
+        let mut sets: BTreeMap<String, Set> = BTreeMap::new();
+        for snapshot in self.volumes.list() {
+            let Some(origin) = snapshot.origin() else { continue };
+            let Some(of) = origin.set.filter(|set| set.group == group.id) else { continue };
+            let set = sets.entry(of.name.clone()).or_insert_with(|| {
+                let (group, taken_ms) = (group.clone(), origin.taken_ms);
+                Set { group, name: of.name, taken_ms, snapshots: Vec::new() }
+            });
+            set.snapshots.push(snapshot);
+        }
+        let mut sets: Vec<_> = sets.into_values().collect();
+        sets.sort_by_key(|set| set.taken_ms);
+        sets
+    }
+
+    fn set(&self, group: &Group, name: &str) -> Result<Set, ArrayError> {
+        let found = self.sets(group).into_iter().find(|set| set.name == name);
+        found.ok_or_else(|| ForkError::NoSet { group: group.name.clone(), set: name.to_owned() }.into())
+    }
+
+    /// The volumes of the group, each with its snapshot in the set; or why they do not match.
+    fn pairs(&self, set: &Set) -> Result<Vec<(Arc<Volume>, Arc<Volume>)>, ForkError> {
+        let snapshot_of: BTreeMap<_, _> = set
+            .snapshots
+            .iter()
+            .filter_map(|snapshot| Some((snapshot.origin()?.source, snapshot.clone())))
+            .collect();
+        let members = self.volumes.members(&set.group);
+        let without = members.iter().filter(|member| !snapshot_of.contains_key(&member.id()));
+        let without: Vec<_> = without.map(|member| member.name()).collect();
+        let strange = snapshot_of.iter().filter(|(source, _)| !set.group.members.contains(source));
+        let strange: Vec<_> = strange.map(|(_, snapshot)| snapshot.name()).collect();
+        let why = match (without.as_slice(), strange.as_slice()) {
+            ([], []) => {
+                let pair =
+                    |member: Arc<Volume>| Some((member.clone(), snapshot_of.get(&member.id())?.clone()));
+                return Ok(members.into_iter().filter_map(pair).collect());
+            }
+            (without @ [_, ..], _) => format!("it has no snapshot of {}", without.join(", ")),
+            (_, strange) => format!("the volumes of {} are not in the group", strange.join(", ")),
+        };
+        Err(ForkError::NotWhole { group: set.group.name.clone(), set: set.name.clone(), why })
+    }
+
+    /// A name for a set that nobody named: the time.
+    fn free_set(&self, group: &Group) -> String {
+        let stamp = Utc::of_ms(self.world.wall_clock_ms()).stamp();
+        let sets = self.sets(group);
+        let numbered = (2..).map(|n| format!("{stamp}-{n}"));
+        let free = |name: &String| !sets.iter().any(|set| set.name == *name);
+        std::iter::once(stamp.clone()).chain(numbered).find(free).unwrap_or(stamp)
+    }
+
+    fn group_view(&self, group: &Group) -> api::Group {
+        let volumes = self.volumes.members(group).iter().map(|volume| volume.name()).collect();
+        let sets = self.sets(group).iter().map(|set| self.set_view(set)).collect();
+        let Group { name, id, created_ms, .. } = group.clone();
+        api::Group { name, id, volumes, sets, created_ms }
+    }
+
+    fn set_view(&self, set: &Set) -> api::GroupSet {
+        let incomplete = match self.pairs(set) {
+            Err(ForkError::NotWhole { why, .. }) => Some(why),
+            _ => None,
+        };
+        api::GroupSet {
+            name: set.name.clone(),
+            taken_ms: set.taken_ms,
+            snapshots: set.snapshots.iter().map(|snapshot| snapshot.name()).collect(),
+            incomplete,
+        }
+    }
+}
+
+/// As much of a list as an event needs.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(500) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
+    }
+}

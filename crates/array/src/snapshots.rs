@@ -1,0 +1,274 @@
+//! Snapshots and clones, as management sees them: taken, restored from, refreshed, promoted, deleted.
+
+use crate::{Array, ArrayError, ForkError};
+use quoin_api::{self as api, Utc};
+use quoin_pool::Transaction;
+use quoin_volume::{
+    BlockDevice, ForkSpec, NAME_LEN_MAX, Origin, OriginKind, Replacement, Tags, Volume, VolumeError,
+};
+use std::sync::Arc;
+
+/// Which snapshots are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotSelection {
+    /// Only of this volume.
+    pub of: Option<String>,
+    /// Only of the sets of this group.
+    pub group: Option<String>,
+}
+
+impl Array {
+    /// Takes a snapshot of a volume.
+    pub async fn create_snapshot(&self, request: api::SnapshotCreate) -> Result<api::Volume, ArrayError> {
+        let api::SnapshotCreate { volume, name, tags } = request;
+        let _turn = self.changes.lock().await;
+        let source = self.volume(&volume)?;
+        let name = name.unwrap_or_else(|| self.free_name(&volume));
+        self.fork_one(source, name, OriginKind::Snapshot, false, tags).await
+    }
+
+    /// Makes a clone of a volume, snapshot or clone.
+    pub async fn clone_volume(
+        &self,
+        source: &str,
+        request: api::CloneCreate,
+    ) -> Result<api::Volume, ArrayError> {
+        let api::CloneCreate { name, thick, tags } = request;
+        let _turn = self.changes.lock().await;
+        let source = self.volume(source)?;
+        self.fork_one(source, name, OriginKind::Clone, thick, tags).await
+    }
+
+    async fn fork_one(
+        &self,
+        source: Arc<Volume>,
+        name: String,
+        kind: OriginKind,
+        thick: bool,
+        tags: Tags,
+    ) -> Result<api::Volume, ArrayError> {
+        let (made, title) = match kind {
+            OriginKind::Snapshot => ("snapshot taken", "snapshot not taken"),
+            OriginKind::Clone => ("clone made", "clone not made"),
+        };
+        let own = (format!("volume {name}"), format!("{made} of volume {}", source.name()));
+        let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
+        let spec = ForkSpec { source, name, kind, thick, tags, set: None };
+        let made = self.volumes.fork(vec![spec], tx).await.map_err(ArrayError::not(title))?;
+        self.events.saved(staged);
+        Ok(self.volume_view(&made[0]))
+    }
+
+    /// The snapshots that are selected, oldest first.
+    pub fn list_snapshots(&self, selection: &SnapshotSelection) -> Result<Vec<api::Volume>, ArrayError> {
+        let of = selection.of.as_ref().map(|name| self.volume(name)).transpose()?.map(|volume| volume.id());
+        self.require_catalog()?;
+        let group = selection.group.as_ref().map(|name| self.group(name)).transpose()?.map(|group| group.id);
+        let chosen = |origin: &Origin| {
+            origin.kind == OriginKind::Snapshot
+                && of.is_none_or(|of| origin.source == of)
+                && group.is_none_or(|group| origin.set.as_ref().is_some_and(|set| set.group == group))
+        };
+        let volumes = self.volumes.list();
+        let snapshots = volumes.iter().filter(|volume| volume.origin().as_ref().is_some_and(chosen));
+        Ok(snapshots.map(|volume| self.volume_view(volume)).collect())
+    }
+
+    /// One snapshot or clone.
+    pub fn show_snapshot(&self, name: &str) -> Result<api::Volume, ArrayError> {
+        Ok(self.volume_view(&*self.forked(name)?.0))
+    }
+
+    /// Makes a volume what a snapshot or clone is.
+    pub async fn restore_snapshot(
+        self: &Arc<Self>,
+        name: &str,
+        request: api::SnapshotRestore,
+    ) -> Result<api::Volume, ArrayError> {
+        let api::SnapshotRestore { to, keep, force } = request;
+        let _turn = self.changes.lock().await;
+        let source = self.volume(name)?;
+        let target = match to {
+            Some(to) => self.volume(&to)?,
+            None => self.source_of(name, false)?,
+        };
+        let replacement = Replacement { target: target.clone(), source, refreshes: false };
+        let keep = keep.map(|keep| snapshot_spec(target.clone(), keep));
+        let text = format!("restored from {name}");
+        self.replace(
+            vec![replacement],
+            keep.into_iter().collect(),
+            (format!("volume {}", target.name()), text),
+            force,
+        )
+        .await?;
+        Ok(self.volume_view(&target))
+    }
+
+    /// Makes a snapshot or clone what its source, or another volume, is now.
+    pub async fn refresh_snapshot(
+        self: &Arc<Self>,
+        name: &str,
+        request: api::SnapshotRefresh,
+    ) -> Result<api::Volume, ArrayError> {
+        let api::SnapshotRefresh { from, force } = request;
+        let _turn = self.changes.lock().await;
+        let (target, origin) = self.forked(name)?;
+        if let Some((group, set)) = self.set_of(&origin) {
+            return Err(ForkError::OneOfSet { name: name.to_owned(), group, set }.into());
+        }
+        let source = match from {
+            Some(from) => self.volume(&from)?,
+            None => self.source_of(name, true)?,
+        };
+        let text = format!("refreshed from volume {}", source.name());
+        let replacement = Replacement { target: target.clone(), source, refreshes: true };
+        self.replace(vec![replacement], Vec::new(), (format!("volume {name}"), text), force).await?;
+        Ok(self.volume_view(&target))
+    }
+
+    /// Makes a snapshot or clone a volume in its own right.
+    pub async fn promote_snapshot(&self, name: &str) -> Result<api::Volume, ArrayError> {
+        let _turn = self.changes.lock().await;
+        let (volume, origin) = self.forked(name)?;
+        let text = format!("promoted: it comes from volume {} no more", self.source_name(&origin));
+        let (tx, staged) = self.events.stage(Transaction::new(), Some((format!("volume {name}"), text)));
+        self.volumes.promote(&volume, tx).await.map_err(ArrayError::not("not promoted"))?;
+        self.events.saved(staged);
+        Ok(self.volume_view(&volume))
+    }
+
+    /// Deletes a snapshot or clone; if hosts see it, only when `unmap` says that they shall lose it.
+    pub async fn delete_snapshot(&self, name: &str, unmap: bool) -> Result<(), ArrayError> {
+        self.forked(name)?;
+        self.delete_volume(name, unmap).await
+    }
+
+    /// Replaces the content of volumes; before it, and without a write in between, makes the snapshots of `keep`.
+    /// Called with `changes` held.
+    pub(crate) async fn replace(
+        self: &Arc<Self>,
+        replacements: Vec<Replacement>,
+        keep: Vec<ForkSpec>,
+        own: (String, String),
+        force: bool,
+    ) -> Result<(), ArrayError> {
+        let title = "content not replaced";
+        let users: Vec<_> = replacements.iter().flat_map(|r| self.users_of(&r.target)).collect();
+        if !users.is_empty() && !force {
+            let volumes = replacements.iter().map(|r| r.target.name()).collect();
+            return Err(ForkError::InUse { volumes, users }.into());
+        }
+        if !keep.is_empty() {
+            let kept = keep.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>().join(", ");
+            let text = format!("what it was before it is replaced is kept as {kept}");
+            let (tx, staged) = self.events.stage(Transaction::new(), Some((own.0.clone(), text)));
+            self.volumes.fork(keep, tx).await.map_err(ArrayError::not(title))?;
+            self.events.saved(staged);
+        }
+        let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
+        self.volumes.replace(&replacements, tx).await.map_err(ArrayError::not(title))?;
+        self.events.saved(staged);
+        self.trim_volumes();
+        Ok(())
+    }
+
+    /// Who is logged in and sees a volume.
+    fn users_of(&self, volume: &Volume) -> Vec<String> {
+        let mappings = self.access.lock().mappings_of_volume(volume.id());
+        let mut users = Vec::new();
+        for session in self.target.sessions() {
+            let seen = mappings.iter().find(|mapping| Some(&mapping.host) == session.host.as_ref());
+            if let Some(seen) = seen {
+                let (host, lun) = (&seen.host, seen.lun);
+                users.push(format!(
+                    "host {host} sees {} as LUN {lun}, logged in as {} from {}",
+                    volume.name(),
+                    session.initiator,
+                    session.address
+                ));
+            }
+        }
+        for name in self.exports_of(volume.id()) {
+            let clients = self.exports.get(&name).map(|export| export.clients()).unwrap_or_default();
+            users.extend(
+                clients.iter().map(|client| format!("NBD client {} of export {name}", client.address)),
+            );
+        }
+        users
+    }
+
+    /// The snapshot or clone of this name, and where it comes from.
+    fn forked(&self, name: &str) -> Result<(Arc<Volume>, Origin), ArrayError> {
+        let volume = self.volume(name)?;
+        match volume.origin() {
+            Some(origin) => Ok((volume, origin)),
+            None => Err(ForkError::NotForked { name: name.to_owned() }.into()),
+        }
+    }
+
+    /// The volume that a snapshot or clone comes from.
+    fn source_of(&self, name: &str, refresh: bool) -> Result<Arc<Volume>, ArrayError> {
+        let (_, origin) = self.forked(name)?;
+        self.volumes.by_id(origin.source).ok_or_else(|| {
+            let (name, source_name) = (name.to_owned(), origin.source_name);
+            ForkError::SourceDeleted { name, source_name, refresh }.into()
+        })
+    }
+
+    fn source_name(&self, origin: &Origin) -> String {
+        self.volumes.by_id(origin.source).map_or_else(|| origin.source_name.clone(), |volume| volume.name())
+    }
+
+    /// The group and set that a snapshot is one of.
+    fn set_of(&self, origin: &Origin) -> Option<(String, String)> {
+        let set = origin.set.as_ref()?;
+        Some((self.volumes.group_by_id(set.group)?.name, set.name.clone()))
+    }
+
+    pub(crate) fn origin_view(&self, origin: &Origin) -> api::Origin {
+        let set = self.set_of(origin);
+        api::Origin {
+            kind: match origin.kind {
+                OriginKind::Snapshot => api::OriginKind::Snapshot,
+                OriginKind::Clone => api::OriginKind::Clone,
+            },
+            source: self.source_name(origin),
+            source_deleted: self.volumes.by_id(origin.source).is_none(),
+            taken_ms: origin.taken_ms,
+            group: set.as_ref().map(|(group, _)| group.clone()),
+            set: set.map(|(_, set)| set),
+        }
+    }
+
+    /// A name for a snapshot that nobody named: that of the volume and the time.
+    fn free_name(&self, volume: &str) -> String {
+        let name = suffixed(volume, &Utc::of_ms(self.world.wall_clock_ms()).stamp());
+        let numbered = (2..).map(|n| suffixed(volume, &format!("{}-{n}", &name[name.len() - 15..])));
+        std::iter::once(name.clone())
+            .chain(numbered)
+            .find(|name| self.volumes.get(name).is_err())
+            .unwrap_or(name)
+    }
+}
+
+/// A snapshot, thin and without tags.
+pub(crate) fn snapshot_spec(source: Arc<Volume>, name: String) -> ForkSpec {
+    ForkSpec { source, name, kind: OriginKind::Snapshot, thick: false, tags: Tags::new(), set: None }
+}
+
+/// `VOLUME.SUFFIX`, of a volume's name as much as fits.
+pub(crate) fn suffixed(volume: &str, suffix: &str) -> String {
+    let room = NAME_LEN_MAX.saturating_sub(suffix.len() + 1);
+    format!("{}.{suffix}", &volume[..volume.len().min(room)])
+}
+
+impl ArrayError {
+    /// Refusals of the layer below, told under this title.
+    pub(crate) fn not(title: &'static str) -> impl Fn(VolumeError) -> Self {
+        move |error| match error {
+            VolumeError::Pool(error) => Self::Pool(error),
+            error => Self::Not { title, error },
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Snapshots and clones.
+
+use crate::{
+    extract::{Body, Query},
+    failure::{ChangeProblems, Failure, ReadProblems},
+    routes::Deletion,
+    server::Server,
+};
+use axum::{
+    extract::{Path, State},
+    http::StatusCode,
+    response::Json,
+};
+use quoin_api::{CloneCreate, SnapshotCreate, SnapshotRefresh, SnapshotRestore, Volume};
+use quoin_array::SnapshotSelection;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// Which snapshots are listed.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Selection {
+    /// Only of this volume.
+    #[param(example = "v1")]
+    of: Option<String>,
+    /// Only of the sets of this consistency group.
+    #[param(example = "db1")]
+    group: Option<String>,
+}
+
+/// All snapshots, oldest first
+#[utoipa::path(
+    get, operation_id = "list_snapshots", path = "/snapshots", tag = "snapshots", params(Selection),
+    responses((status = 200, body = [Volume]), ReadProblems)
+)]
+pub(crate) async fn list(
+    State(server): State<Server>,
+    Query(Selection { of, group }): Query<Selection>,
+) -> Result<Json<Vec<Volume>>, Failure> {
+    Ok(Json(server.array.list_snapshots(&SnapshotSelection { of, group })?))
+}
+
+/// Take a snapshot of a volume
+#[utoipa::path(
+    post, operation_id = "create_snapshot", path = "/snapshots", tag = "snapshots", request_body = SnapshotCreate,
+    responses((status = 201, description = "Taken", body = Volume), ChangeProblems)
+)]
+pub(crate) async fn create(
+    State(server): State<Server>,
+    Body(request): Body<SnapshotCreate>,
+) -> Result<(StatusCode, Json<Volume>), Failure> {
+    let snapshot = server.change(async move |array| array.create_snapshot(request).await).await?;
+    Ok((StatusCode::CREATED, Json(snapshot)))
+}
+
+/// Make a clone of a volume, snapshot or clone
+#[utoipa::path(
+    post, operation_id = "clone_volume", path = "/volumes/{name}/clone", tag = "volumes", request_body = CloneCreate,
+    params(("name" = String, Path, description = "What to make a clone of")),
+    responses((status = 201, description = "Made", body = Volume), ChangeProblems)
+)]
+pub(crate) async fn clone(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+    Body(request): Body<CloneCreate>,
+) -> Result<(StatusCode, Json<Volume>), Failure> {
+    let clone = server.change(async move |array| array.clone_volume(&name, request).await).await?;
+    Ok((StatusCode::CREATED, Json(clone)))
+}
+
+/// One snapshot or clone
+#[utoipa::path(
+    get, operation_id = "show_snapshot", path = "/snapshots/{name}", tag = "snapshots",
+    params(("name" = String, Path, description = "The snapshot or clone")),
+    responses((status = 200, body = Volume), ReadProblems)
+)]
+pub(crate) async fn show(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+) -> Result<Json<Volume>, Failure> {
+    Ok(Json(server.array.show_snapshot(&name)?))
+}
+
+/// Make a volume what a snapshot is; returns the volume
+#[utoipa::path(
+    post, operation_id = "restore_snapshot", path = "/snapshots/{name}/restore", tag = "snapshots",
+    request_body = SnapshotRestore, params(("name" = String, Path, description = "The snapshot or clone")),
+    responses((status = 200, description = "Restored", body = Volume), ChangeProblems)
+)]
+pub(crate) async fn restore(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+    Body(request): Body<SnapshotRestore>,
+) -> Result<Json<Volume>, Failure> {
+    Ok(Json(server.change(async move |array| array.restore_snapshot(&name, request).await).await?))
+}
+
+/// Make a snapshot or clone what its source is now
+#[utoipa::path(
+    post, operation_id = "refresh_snapshot", path = "/snapshots/{name}/refresh", tag = "snapshots",
+    request_body = SnapshotRefresh, params(("name" = String, Path, description = "The snapshot or clone")),
+    responses((status = 200, description = "Refreshed", body = Volume), ChangeProblems)
+)]
+pub(crate) async fn refresh(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+    Body(request): Body<SnapshotRefresh>,
+) -> Result<Json<Volume>, Failure> {
+    Ok(Json(server.change(async move |array| array.refresh_snapshot(&name, request).await).await?))
+}
+
+/// Make a snapshot or clone a volume in its own right
+#[utoipa::path(
+    post, operation_id = "promote_snapshot", path = "/snapshots/{name}/promote", tag = "snapshots",
+    params(("name" = String, Path, description = "The snapshot or clone")),
+    responses((status = 200, description = "Promoted", body = Volume), ChangeProblems)
+)]
+pub(crate) async fn promote(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+) -> Result<Json<Volume>, Failure> {
+    Ok(Json(server.change(async move |array| array.promote_snapshot(&name).await).await?))
+}
+
+/// Delete a snapshot or clone
+#[utoipa::path(
+    delete, operation_id = "delete_snapshot", path = "/snapshots/{name}", tag = "snapshots",
+    params(("name" = String, Path, description = "The snapshot or clone"), Deletion),
+    responses((status = 204, description = "Deleted"), ChangeProblems)
+)]
+pub(crate) async fn delete(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+    Query(deletion): Query<Deletion>,
+) -> Result<StatusCode, Failure> {
+    server.change(async move |array| array.delete_snapshot(&name, deletion.unmap).await).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,163 @@
+//! Snapshots, clones, restores: volumes made of others, and volumes whose content is replaced by that of others.
+//!
+//! Promises: what one call makes or replaces is of one moment, in one transaction. A volume whose content is replaced
+//! stays who it is; its size becomes that of what it is replaced by.
+
+use crate::{
+    BlockDevice, Origin, OriginKind, SetOf, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
+    record::VolumeRecord, volumes::refused,
+};
+use quoin_pool::{PoolError, Transaction};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
+
+/// A snapshot or clone to be made.
+#[derive(Clone, Debug)]
+pub struct ForkSpec {
+    /// What it holds the content of.
+    pub source: Arc<Volume>,
+    /// Its name.
+    pub name: String,
+    /// What it is made as.
+    pub kind: OriginKind,
+    /// The pool keeps space for all of it.
+    pub thick: bool,
+    /// What people note about it.
+    pub tags: Tags,
+    /// The set that it is a part of.
+    pub set: Option<SetOf>,
+}
+
+/// A volume whose content is to be replaced.
+#[derive(Clone, Debug)]
+pub struct Replacement {
+    /// The volume.
+    pub target: Arc<Volume>,
+    /// What it becomes.
+    pub source: Arc<Volume>,
+    /// The target comes from the source from now on.
+    pub refreshes: bool,
+}
+
+impl Volumes {
+    /// Makes snapshots or clones, all of one moment; commits what is in `with` in the same transaction.
+    pub async fn fork(
+        &self,
+        specs: Vec<ForkSpec>,
+        with: Transaction,
+    ) -> Result<Vec<Arc<Volume>>, VolumeError> {
+        let _turn = self.changes.lock().await;
+        let pool = self.pool()?;
+        let now_ms = self.now_ms();
+        let (mut tx, mut names, mut records) = (with, BTreeSet::new(), Vec::new());
+        let what = specs.first().map_or_else(String::new, |spec| spec.source.name());
+        for ForkSpec { source, name, kind, thick, tags, set } in specs {
+            check_name(&name)?;
+            check_tags(&tags)?;
+            self.require_free(&name)?;
+            if !names.insert(name.clone()) {
+                return Err(VolumeError::NamedTwice { name });
+            }
+            let from = source.record();
+            let origin =
+                Origin { kind, source: source.id(), source_name: from.name.clone(), taken_ms: now_ms, set };
+            // What lies beyond the end of a source that was shrunk comes along.
+            let record = VolumeRecord {
+                id: pool.next_volume_id(),
+                uuid: self.random_uuid(),
+                name,
+                created_ms: now_ms,
+                thick,
+                tags,
+                origin: Some(origin),
+                ..from
+            };
+            tx = record.put(tx.fork(source.id(), record.id), None);
+            if thick {
+                tx = tx.reserve(record.id, record.reserved_bytes());
+            }
+            records.push(record);
+        }
+        pool.commit(tx).await.map_err(|error| refused(&what, error))?;
+        Ok(records.iter().map(|record| self.add(record)).collect())
+    }
+
+    /// Replaces the content of volumes, all as of one moment; commits what is in `with` in the same transaction. Whoever
+    /// wrote to them before is told so.
+    pub async fn replace(&self, replacements: &[Replacement], with: Transaction) -> Result<(), VolumeError> {
+        let _turn = self.changes.lock().await;
+        let pool = self.pool()?;
+        replacements.iter().try_for_each(check_replacement)?;
+        let mut trimming = Vec::new();
+        for Replacement { target, .. } in replacements {
+            // Nobody empties what was its tail while that becomes a part of it again.
+            trimming.push(target.trimming.lock().await);
+        }
+        let now_ms = self.now_ms();
+        let (mut tx, mut changed) = (with, Vec::new());
+        for Replacement { target, source, refreshes } in replacements {
+            let (before, from) = (target.record(), source.record());
+            let mut record =
+                VolumeRecord { size_bytes: from.size_bytes, trim_end: from.trim_end, ..before.clone() };
+            if let Some(origin) = record.origin.as_mut().filter(|_| *refreshes) {
+                *origin = Origin {
+                    source: from.id,
+                    source_name: from.name.clone(),
+                    taken_ms: now_ms,
+                    ..origin.clone()
+                };
+            }
+            tx = record.put(tx.fork(from.id, record.id), Some(&before));
+            if record.reserved_bytes() != before.reserved_bytes() {
+                tx = tx.reserve(record.id, record.reserved_bytes());
+            }
+            if record.size_bytes < before.size_bytes {
+                pool.end_volume(record.id, record.size_bytes)?;
+            }
+            changed.push((target, before, record));
+        }
+        let outcome = pool.commit(tx).await;
+        for (target, before, record) in &changed {
+            let stays = if outcome.is_ok() { record } else { before };
+            drop(pool.end_volume(record.id, stays.size_bytes));
+            if outcome.is_ok() {
+                target.update(record);
+                target.shrinks.fetch_add(1, Ordering::Relaxed);
+            }
+            // A failure may leave it open whether the content was replaced.
+            if !matches!(outcome, Err(PoolError::CannotReserve { .. } | PoolError::Refused(_))) {
+                target.content_replaced();
+            }
+        }
+        let what = changed.first().map_or_else(String::new, |(_, before, _)| before.name.clone());
+        outcome.map_err(|error| refused(&what, error))
+    }
+
+    /// Makes a snapshot or clone a volume in its own right; commits what is in `with` in the same transaction.
+    pub async fn promote(&self, volume: &Volume, with: Transaction) -> Result<(), VolumeError> {
+        let _turn = self.changes.lock().await;
+        let before = volume.record();
+        let record = VolumeRecord { origin: None, ..before.clone() };
+        self.pool()?.commit(record.put(with, Some(&before))).await?;
+        volume.update(&record);
+        Ok(())
+    }
+}
+
+fn check_replacement(replacement: &Replacement) -> Result<(), VolumeError> {
+    let Replacement { target, source, .. } = replacement;
+    if target.id() == source.id() {
+        return Err(VolumeError::Itself { name: target.name() });
+    }
+    if target.block_bytes() != source.block_bytes() {
+        return Err(VolumeError::OtherBlock {
+            name: target.name(),
+            block_bytes: target.block_bytes(),
+            source_name: source.name(),
+            source_block_bytes: source.block_bytes(),
+        });
+    }
+    Ok(())
+}
