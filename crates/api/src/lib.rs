@@ -24,7 +24,7 @@ pub use host::{Host, HostChange, HostCreate, HostMapping, Mapping, MappingCreate
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use snapshot::{CloneCreate, Origin, OriginKind, SnapshotCreate, SnapshotRefresh, SnapshotRestore};
 pub use stats::{Latency, LatencyBucket, OperationStats, Stats, VolumeStats};
-pub use status::{Capacity, Drive, Engine, Objects, Recovery, SpaceLevel, State, Status};
+pub use status::{Capacity, Drive, Engine, GivingBack, Objects, Recovery, SpaceLevel, State, Status};
 pub use time::Utc;
 pub use volume::{Volume, VolumeCreate, VolumeMapping, VolumeUpdate};
 

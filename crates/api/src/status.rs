@@ -58,6 +58,8 @@ pub struct Status {
     pub objects: Objects,
     /// Space; null while the pool is offline.
     pub capacity: Option<Capacity>,
+    /// What was deleted and is being given back; null while the pool is offline.
+    pub giving_back: Option<GivingBack>,
     /// What the last opening of the pool had to do; null while it is offline.
     pub recovery: Option<Recovery>,
     /// What the engine did since the pool was opened; null while it is offline.
@@ -69,8 +71,12 @@ pub struct Status {
 /// How many objects there are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Objects {
-    /// Volumes.
+    /// Volumes, snapshots and clones included.
     pub volumes: usize,
+    /// Of them, snapshots.
+    pub snapshots: usize,
+    /// Consistency groups.
+    pub groups: usize,
     /// Hosts.
     pub hosts: usize,
     /// Mappings of a volume to a host.
@@ -134,6 +140,19 @@ pub struct Capacity {
     pub used_percent: f64,
     /// How full that is, by the thresholds.
     pub level: SpaceLevel,
+}
+
+/// What was deleted, or replaced by a restore or refresh, and is being given back in the background.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GivingBack {
+    /// Bytes of data nobody else has, still to be given back. They count as used until then.
+    pub bytes: u64,
+    /// Places still to be looked at, to find what else nobody has any more.
+    pub entries: u64,
+    /// How many bytes come back a second; null if nothing does, or it was not measured yet.
+    pub bytes_per_s: Option<u64>,
+    /// In how many seconds all is back if it goes on so; null if nothing is known of it.
+    pub remaining_s: Option<u64>,
 }
 
 /// A drive.

@@ -5,6 +5,7 @@ use crate::{
     ArrayError, Bay,
     access::Access,
     events::{EventSelection, Events},
+    giving_back::GivingBack,
     nbd::Exported,
     supervise::Drives,
 };
@@ -53,6 +54,7 @@ pub struct Array {
     pub(crate) exports: Arc<Exports<Volume>>,
     pub(crate) events: Events,
     pub(crate) space: Mutex<SpaceWatch>,
+    pub(crate) giving_back: Mutex<GivingBack>,
     pub(crate) target: Arc<Target<Volume>>,
     pub(crate) drives: Mutex<Drives>,
     pub(crate) changes: AsyncMutex,
@@ -81,6 +83,7 @@ impl Array {
             exports: Arc::default(),
             events: Events::new(world.clone()),
             space: Mutex::new(SpaceWatch::new(options.space)),
+            giving_back: Mutex::default(),
             drives: Mutex::new(Drives::new(bay.paths())),
             changes: AsyncMutex::new(),
             started: world.now(),

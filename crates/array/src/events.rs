@@ -16,8 +16,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 /// How many events are kept.
 pub const KEPT: usize = 500;
-/// How many waiting events one transaction takes along, so that it stays small.
-const STAGED_MAX: usize = 100;
+/// How much of the waiting events one transaction takes along, so that it stays small.
+const STAGED_BYTES_MAX: usize = 8 << 10;
 
 pub(crate) struct Events {
     world: Arc<dyn World>,
@@ -101,7 +101,14 @@ impl Events {
     pub(crate) fn stage(&self, mut tx: Transaction, own: Option<(String, String)>) -> (Transaction, Staged) {
         let own = own.map(|(object, text)| self.next(Severity::Info, object, text));
         let log = self.log.lock();
-        let events: Vec<_> = log.waiting.iter().take(STAGED_MAX).cloned().chain(own).collect();
+        let mut room = STAGED_BYTES_MAX;
+        let fits = |event: &&EventRecord| {
+            let (len, is_first) = (encode(event).len(), room == STAGED_BYTES_MAX);
+            let fits = len <= room || is_first;
+            room = room.saturating_sub(len);
+            fits
+        };
+        let events: Vec<_> = log.waiting.iter().take_while(fits).cloned().chain(own).collect();
         for event in &events {
             tx = tx.put(EVENT_OBJECT, &event_key(event.number), encode(event));
         }

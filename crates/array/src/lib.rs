@@ -17,6 +17,7 @@ mod export_error;
 mod exports;
 mod figures;
 mod fork_error;
+mod giving_back;
 mod groups;
 mod hosts;
 mod initiator;

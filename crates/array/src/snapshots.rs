@@ -159,6 +159,8 @@ impl Array {
             let volumes = replacements.iter().map(|r| r.target.name()).collect();
             return Err(ForkError::InUse { volumes, users }.into());
         }
+        let targets: Vec<_> = replacements.iter().map(|r| r.target.clone()).collect();
+        let held = self.volumes.hold(replacements).await.map_err(ArrayError::not(title))?;
         if !keep.is_empty() {
             let kept = keep.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>().join(", ");
             let text = format!("what it was before it is replaced is kept as {kept}");
@@ -167,7 +169,11 @@ impl Array {
             self.events.saved(staged);
         }
         let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
-        self.volumes.replace(&replacements, tx).await.map_err(ArrayError::not(title))?;
+        let outcome = self.volumes.replace(&held, tx).await;
+        drop(held);
+        // Also after a failure, which may leave it open what took effect.
+        targets.iter().for_each(|target| self.exports.disconnect(target.uuid()));
+        outcome.map_err(ArrayError::not(title))?;
         self.events.saved(staged);
         self.trim_volumes();
         Ok(())

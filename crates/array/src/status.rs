@@ -3,7 +3,7 @@
 use crate::{Array, space::used_percent, supervise::DriveSlot};
 use quoin_api as api;
 use quoin_pool::{Pool, PoolState, PoolStats};
-use quoin_volume::{BlockDevice, Volume};
+use quoin_volume::{BlockDevice, OriginKind, Volume};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -45,6 +45,7 @@ impl Array {
             uptime_s: self.world.now().since(self.started).as_secs(),
             objects: self.objects(),
             capacity: stats.as_ref().map(|stats| capacity(stats, &volumes, self.space.lock().level())),
+            giving_back: stats.as_ref().map(|stats| self.giving_back.lock().view(stats)),
             recovery: pool.as_deref().map(recovery),
             engine: stats.as_ref().map(|stats| engine(stats, self.options.pool_options.buffer_bytes)),
             drives: self.drives.lock().0.iter().map(drive).collect(),
@@ -52,15 +53,22 @@ impl Array {
     }
 
     pub(crate) fn objects(&self) -> api::Objects {
+        let volumes = self.volumes.list();
         let access = self.access.lock();
         api::Objects {
-            volumes: self.volumes.list().len(),
+            volumes: volumes.len(),
+            snapshots: volumes.iter().filter(|volume| is_snapshot(volume)).count(),
+            groups: self.volumes.groups().len(),
             hosts: access.hosts().count(),
             mappings: access.mappings().count(),
             exports: self.exported.lock().len(),
             sessions: self.target.sessions().len(),
         }
     }
+}
+
+fn is_snapshot(volume: &Volume) -> bool {
+    volume.origin().is_some_and(|origin| origin.kind == OriginKind::Snapshot)
 }
 
 fn drive(slot: &DriveSlot) -> api::Drive {

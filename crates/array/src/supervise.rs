@@ -97,7 +97,9 @@ impl Array {
     async fn look_at(&self, pool: Arc<Pool>) {
         match pool.state() {
             PoolState::Online => {
-                self.watch_space(&pool.stats());
+                let stats = pool.stats();
+                self.watch_space(&stats);
+                self.giving_back.lock().look(self.world.now(), &stats);
                 self.save_events(&pool).await;
             }
             PoolState::Offline { reason } => {

@@ -91,6 +91,14 @@ mod tests {
             " volume show name",
             " volume rename name",
             " volume delete name",
+            " volume clone volume",
+            " snapshot create volume",
+            " snapshot restore name",
+            " snapshot restore volume",
+            " snapshot list group",
+            " group create volume",
+            " group snapshot name",
+            " group add volume",
             " host set name",
             " host delete name",
             " map volume",
@@ -103,9 +111,13 @@ mod tests {
         ] {
             assert!(found.iter().any(|of| of == wanted), "{wanted} is not in {found:?}");
         }
-        for unwanted in
-            [" volume create name", " host create name", " export create name", " volume rename new_name"]
-        {
+        for unwanted in [
+            " volume create name",
+            " host create name",
+            " export create name",
+            " volume rename new_name",
+            " group create name",
+        ] {
             assert!(!found.iter().any(|of| of == unwanted), "{unwanted}: a new name");
         }
     }

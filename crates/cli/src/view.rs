@@ -5,7 +5,7 @@ use crate::{
     size_text,
     time::{duration_text, utc_text},
 };
-use quoin_api::{Chap, Drive, Engine, Event, Host, Mapping, Session, SpaceLevel, Status, Volume};
+use quoin_api::{Chap, Drive, Engine, Event, GivingBack, Host, Mapping, Session, SpaceLevel, Status, Volume};
 
 pub(crate) fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), size_text)
@@ -149,6 +149,20 @@ fn read_cache(engine: &Engine) -> String {
     }
 }
 
+fn left(giving_back: &GivingBack) -> String {
+    let estimate = match (giving_back.bytes_per_s, giving_back.remaining_s) {
+        (Some(rate), Some(seconds)) => {
+            format!(", {} a second, {} to go", size_text(rate), duration_text(seconds))
+        }
+        _ => String::new(),
+    };
+    match (giving_back.bytes, giving_back.entries) {
+        (0, 0) => "nothing".to_owned(),
+        (0, entries) => format!("{entries} places to be looked at"),
+        (bytes, _) => format!("{} of what was deleted{estimate}", size_text(bytes)),
+    }
+}
+
 pub(crate) fn status(status: &Status) -> String {
     let mut rows = vec![
         ("array", status.name.clone()),
@@ -167,6 +181,8 @@ pub(crate) fn status(status: &Status) -> String {
         ("version", status.version.clone()),
         ("up", duration_text(status.uptime_s)),
         ("volumes", objects.volumes.to_string()),
+        ("snapshots", format!("{} of them", objects.snapshots)),
+        ("groups", objects.groups.to_string()),
         ("hosts", objects.hosts.to_string()),
         ("mappings", objects.mappings.to_string()),
         ("exports", objects.exports.to_string()),
@@ -194,6 +210,9 @@ pub(crate) fn status(status: &Status) -> String {
         rows.push(("provisioned", size_text(capacity.provisioned_bytes)));
         let (metadata, reserve) = (size_text(capacity.metadata_bytes), size_text(capacity.reserve_bytes));
         rows.push(("beside it", format!("{metadata} of metadata, {reserve} in reserve")));
+    }
+    if let Some(giving_back) = &status.giving_back {
+        rows.push(("giving back", left(giving_back)));
     }
     if let Some(engine) = &status.engine {
         rows.push(("read cache", read_cache(engine)));

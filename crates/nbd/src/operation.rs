@@ -79,7 +79,7 @@ impl From<DeviceError> for Failure {
             DeviceError::NoSpace { .. } => (Errno::NoSpc, None),
             DeviceError::Medium { offset, .. } => (Errno::Io, Some(*offset)),
             DeviceError::Offline { .. } => (Errno::Io, None),
-            DeviceError::Deleted { .. } => (Errno::Shutdown, None),
+            DeviceError::Deleted { .. } | DeviceError::Replaced { .. } => (Errno::Shutdown, None),
         };
         Self { errno, message: error.to_string(), offset }
     }

@@ -269,6 +269,7 @@ fn failures_of_the_volume_are_told_by_their_kind() {
         (DeviceError::NoSpace { volume: volume.clone() }, NOSPC),
         (DeviceError::Medium { volume: volume.clone(), offset: 4096, reason: "a checksum".into() }, IO),
         (DeviceError::Offline { volume: volume.clone(), reason: "a drive is missing".into() }, IO),
+        (DeviceError::Replaced { volume: volume.clone() }, SHUTDOWN),
         (DeviceError::Deleted { volume }, SHUTDOWN),
     ];
     for structured in [false, true] {

@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "shared by several tests")]
 mod lab;
 
+#[allow(dead_code, reason = "shared by several tests")]
 mod initiator;
 
 use initiator::{Initiator, LONGEST_BYTES, Sense};

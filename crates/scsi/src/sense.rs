@@ -69,6 +69,7 @@ senses! {
     INVALID_FIELD_IN_PARAMETER_LIST = IllegalRequest, 0x26, 0x00;
     INVALID_MESSAGE_ERROR = IllegalRequest, 0x49, 0x00;
     SAVING_NOT_SUPPORTED = IllegalRequest, 0x39, 0x00;
+    MEDIUM_MAY_HAVE_CHANGED = UnitAttention, 0x28, 0x00;
     POWER_ON_OCCURRED = UnitAttention, 0x29, 0x01;
     DEVICE_RESET_OCCURRED = UnitAttention, 0x29, 0x03;
     MODE_PARAMETERS_CHANGED = UnitAttention, 0x2A, 0x01;
@@ -101,6 +102,7 @@ impl Sense {
             }
             DeviceError::Offline { .. } => Self::BECOMING_READY,
             DeviceError::Deleted { .. } => Self::LUN_NOT_SUPPORTED,
+            DeviceError::Replaced { .. } => Self::MEDIUM_MAY_HAVE_CHANGED,
         }
     }
 
@@ -162,6 +164,7 @@ mod tests {
         assert_eq!(codes(&DeviceError::NoSpace { volume: volume.clone() }), (7, 0x27, 7, None));
         assert_eq!(codes(&offline), (2, 4, 1, None));
         assert_eq!(codes(&medium), (3, 0x11, 0, Some(16)));
+        assert_eq!(codes(&DeviceError::Replaced { volume: volume.clone() }), (6, 0x28, 0, None));
         assert_eq!(codes(&DeviceError::Deleted { volume }), (5, 0x25, 0, None));
     }
 }

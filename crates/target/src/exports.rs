@@ -18,6 +18,7 @@ use std::{
     },
 };
 use thiserror::Error;
+use uuid::Uuid;
 
 /// What an export lets clients do, and which clients.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -185,6 +186,18 @@ pub struct Connected<D> {
 }
 
 impl<D> Export<D> {
+    fn new(name: String, device: Arc<D>, rules: ExportRules) -> Self {
+        Self {
+            name,
+            device,
+            rules,
+            revoked: AtomicBool::new(false),
+            changed: Event::new(),
+            next_client: AtomicU64::new(0),
+            clients: Mutex::default(),
+        }
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -249,16 +262,18 @@ impl<D: BlockDevice> Exports<D> {
             }
             before.revoke();
         }
-        let export = Export {
-            name: name.to_owned(),
-            device,
-            rules,
-            revoked: AtomicBool::new(false),
-            changed: Event::new(),
-            next_client: AtomicU64::new(0),
-            clients: Mutex::default(),
-        };
-        exports.insert(name.to_owned(), Arc::new(export));
+        exports.insert(name.to_owned(), Arc::new(Export::new(name.to_owned(), device, rules)));
+    }
+
+    /// Ends the connections of all clients of a device, for which there is no other way to learn that it changed. Its
+    /// exports stay, and the clients may connect anew.
+    pub fn disconnect(&self, device: Uuid) {
+        let mut exports = self.0.lock();
+        for export in exports.values_mut().filter(|export| export.device.uuid() == device) {
+            export.revoke();
+            let (name, rules) = (export.name.clone(), export.rules.clone());
+            *export = Arc::new(Export::new(name, export.device.clone(), rules));
+        }
     }
 
     /// Takes away every export whose name is not kept; their connections end.

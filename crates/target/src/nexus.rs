@@ -127,6 +127,7 @@ struct Unit<D> {
 /// What a host knows of a device, or will once it has heard its unit attentions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Seen {
+    contents: u64,
     size_bytes: u64,
     provisioning: Provisioning,
     /// Of the thresholds of space: how often they were changed, and how often one was reached.
@@ -136,6 +137,7 @@ struct Seen {
 impl Seen {
     fn of(device: &impl BlockDevice) -> Self {
         Self {
+            contents: device.contents(),
             size_bytes: device.size_bytes(),
             provisioning: device.provisioning(),
             thresholds: device.thresholds().map(|thresholds| (thresholds.changes(), thresholds.reached())),
@@ -166,6 +168,9 @@ impl<D: BlockDevice> Unit<D> {
             return;
         }
         let before = std::mem::replace(&mut self.seen, now);
+        if before.contents != now.contents {
+            self.attend(Sense::MEDIUM_MAY_HAVE_CHANGED);
+        }
         if before.size_bytes != now.size_bytes {
             self.attend(Sense::CAPACITY_CHANGED);
         }
@@ -207,6 +212,8 @@ pub struct Request<D> {
     target: Arc<Target<D>>,
     nexus: Arc<Shared>,
     unit: Shown<D>,
+    /// What the host knew of the unit when it was admitted.
+    contents: u64,
     command: Command,
     transfer: Transfer,
 }
@@ -233,9 +240,15 @@ impl<D: BlockDevice> Request<D> {
                 Reply { descriptor_sense: self.unit.modes.get().descriptor_sense, ..reply }
             }
             command => {
+                let modes = self.unit.modes.get();
+                // It was meant for another medium.
+                if self.unit.device.contents() != self.contents {
+                    let descriptor_sense = modes.descriptor_sense;
+                    return Reply { descriptor_sense, ..Reply::check(Sense::MEDIUM_MAY_HAVE_CHANGED) };
+                }
                 let unit = quoin_scsi::Unit {
                     port: self.target.port(),
-                    modes: self.unit.modes.get(),
+                    modes,
                     read_only: self.unit.access == Access::ReadOnly,
                 };
                 execute(command, &*self.unit.device, unit, data, in_limit_bytes).await
@@ -377,8 +390,9 @@ impl<D: BlockDevice> Nexus<D> {
             Ok(checked) => checked,
             Err(sense) => return Ok(unit.refuse(sense)),
         };
+        let contents = unit.seen.contents;
         let (target, nexus, unit) = (self.target.clone(), self.shared.clone(), unit.shown.clone());
-        Ok(Admission::Run(Request { target, nexus, unit, command, transfer }))
+        Ok(Admission::Run(Request { target, nexus, unit, contents, command, transfer }))
     }
 
     fn report_luns(&mut self, select: u8, allocation: u32) -> Result<Admission<D>, Sense> {

@@ -22,6 +22,7 @@ use uuid::Uuid;
 struct Zeroes {
     number: u128,
     size_bytes: AtomicU64,
+    contents: AtomicU64,
     instruments: Instruments,
     thick: AtomicBool,
     thresholds: Thresholds,
@@ -32,6 +33,7 @@ impl Zeroes {
         Arc::new(Self {
             number,
             size_bytes: AtomicU64::new(1 << 20),
+            contents: AtomicU64::new(0),
             instruments: Instruments::default(),
             thick: AtomicBool::new(false),
             thresholds: Thresholds::default(),
@@ -51,6 +53,9 @@ impl BlockDevice for Zeroes {
     }
     fn block_bytes(&self) -> u32 {
         512
+    }
+    fn contents(&self) -> u64 {
+        self.contents.load(Ordering::Relaxed)
     }
     fn instruments(&self) -> Option<&Instruments> {
         Some(&self.instruments)
@@ -176,6 +181,24 @@ fn a_new_size_is_an_attention() {
     let mut nexus = connect(&target, HOST, 1);
     assert_eq!(sense(&mut nexus, 9), Some(Sense::POWER_ON_OCCURRED));
     volume.size_bytes.store(2 << 20, Ordering::Relaxed);
+    assert_eq!(sense(&mut nexus, 9), Some(Sense::CAPACITY_CHANGED));
+    assert_eq!(sense(&mut nexus, 9), None);
+}
+
+#[test]
+fn another_content_is_an_attention_and_what_was_meant_for_the_one_before_is_refused() {
+    let target = one_host();
+    let volume = Zeroes::new(9);
+    target.map("h", lun(9), volume.clone(), Access::ReadWrite).unwrap();
+    let mut nexus = connect(&target, HOST, 1);
+    assert_eq!(sense(&mut nexus, 9), Some(Sense::POWER_ON_OCCURRED));
+    let write = [0x2A, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    let Admission::Run(early) = nexus.admit(lun(9).to_wire(), &write) else { panic!("not admitted") };
+    volume.contents.store(1, Ordering::Relaxed);
+    volume.size_bytes.store(2 << 20, Ordering::Relaxed);
+    let reply = now(early.run(vec![Slice::copy_of(&[1; 512])], 0));
+    assert_eq!(reply.sense, Some(Sense::MEDIUM_MAY_HAVE_CHANGED));
+    assert_eq!(sense(&mut nexus, 9), Some(Sense::MEDIUM_MAY_HAVE_CHANGED));
     assert_eq!(sense(&mut nexus, 9), Some(Sense::CAPACITY_CHANGED));
     assert_eq!(sense(&mut nexus, 9), None);
 }

@@ -85,6 +85,12 @@ pub enum DeviceError {
         /// The volume's name.
         volume: String,
     },
+    /// Its content was replaced while the request waited; nothing of it was written.
+    #[error("the content of volume {volume} was replaced by a restore or refresh")]
+    Replaced {
+        /// The volume's name.
+        volume: String,
+    },
     /// The data of this range cannot be read back correctly.
     #[error("unrecoverable data of volume {volume} at byte {offset}: {reason}")]
     Medium {

@@ -41,6 +41,20 @@ pub struct Replacement {
     pub refreshes: bool,
 }
 
+/// Volumes that nobody writes to, since their content is about to be replaced.
+#[must_use]
+pub struct Held {
+    replacements: Vec<Replacement>,
+    /// As many of them are closed, or about to be.
+    closed: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.replacements[..self.closed].iter().for_each(|replacement| replacement.target.gate.open());
+    }
+}
+
 impl Volumes {
     /// Makes snapshots or clones, all of one moment; commits what is in `with` in the same transaction.
     pub async fn fork(
@@ -84,45 +98,49 @@ impl Volumes {
         Ok(records.iter().map(|record| self.add(record)).collect())
     }
 
-    /// Replaces the content of volumes, all as of one moment; commits what is in `with` in the same transaction. Whoever
-    /// wrote to them before is told so.
-    pub async fn replace(&self, replacements: &[Replacement], with: Transaction) -> Result<(), VolumeError> {
+    /// Keeps writers out of volumes that are to be replaced: when it returns, none is inside, and until what it returns
+    /// is dropped, those who come wait. Refuses what cannot be.
+    pub async fn hold(&self, replacements: Vec<Replacement>) -> Result<Held, VolumeError> {
+        replacements.iter().try_for_each(check_replacement)?;
+        let mut held = Held { replacements, closed: 0 };
+        while let Some(Replacement { target, .. }) = held.replacements.get(held.closed).cloned() {
+            held.closed += 1;
+            target.gate.close().await;
+        }
+        Ok(held)
+    }
+
+    /// Replaces the content of volumes that are held, all as of one moment; commits what is in `with` in the same
+    /// transaction. Who waited to write to them is refused.
+    pub async fn replace(&self, held: &Held, with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         let pool = self.pool()?;
-        replacements.iter().try_for_each(check_replacement)?;
         let mut trimming = Vec::new();
-        for Replacement { target, .. } in replacements {
+        for Replacement { target, .. } in &held.replacements {
             // Nobody empties what was its tail while that becomes a part of it again.
             trimming.push(target.trimming.lock().await);
         }
         let now_ms = self.now_ms();
         let (mut tx, mut changed) = (with, Vec::new());
-        for Replacement { target, source, refreshes } in replacements {
+        for Replacement { target, source, refreshes } in &held.replacements {
             let (before, from) = (target.record(), source.record());
             let mut record =
                 VolumeRecord { size_bytes: from.size_bytes, trim_end: from.trim_end, ..before.clone() };
             if let Some(origin) = record.origin.as_mut().filter(|_| *refreshes) {
-                *origin = Origin {
-                    source: from.id,
-                    source_name: from.name.clone(),
-                    taken_ms: now_ms,
-                    ..origin.clone()
-                };
+                (origin.source, origin.taken_ms) = (from.id, now_ms);
+                origin.source_name.clone_from(&from.name);
             }
             tx = record.put(tx.fork(from.id, record.id), Some(&before));
             if record.reserved_bytes() != before.reserved_bytes() {
                 tx = tx.reserve(record.id, record.reserved_bytes());
             }
-            if record.size_bytes < before.size_bytes {
-                pool.end_volume(record.id, record.size_bytes)?;
-            }
-            changed.push((target, before, record));
+            changed.push((target, record));
         }
         let outcome = pool.commit(tx).await;
-        for (target, before, record) in &changed {
-            let stays = if outcome.is_ok() { record } else { before };
-            drop(pool.end_volume(record.id, stays.size_bytes));
+        for (target, record) in &changed {
             if outcome.is_ok() {
+                // It may have had another end since it was shrunk.
+                drop(pool.end_volume(record.id, record.size_bytes));
                 target.update(record);
                 target.shrinks.fetch_add(1, Ordering::Relaxed);
             }
@@ -131,7 +149,7 @@ impl Volumes {
                 target.content_replaced();
             }
         }
-        let what = changed.first().map_or_else(String::new, |(_, before, _)| before.name.clone());
+        let what = changed.first().map_or_else(String::new, |(target, _)| target.name());
         outcome.map_err(|error| refused(&what, error))
     }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     BlockDevice, DeviceError, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds,
+    gate::{Gate, Pass},
     record::VolumeRecord,
 };
 use parking_lot::RwLock;
@@ -36,6 +37,7 @@ pub struct Volume {
     pub(crate) shrinks: AtomicU64,
     /// How often its content was replaced by another's.
     contents: AtomicU64,
+    pub(crate) gate: Gate,
 }
 
 impl Volume {
@@ -53,6 +55,7 @@ impl Volume {
             trimming: AsyncMutex::new(),
             shrinks: AtomicU64::new(0),
             contents: AtomicU64::new(0),
+            gate: Gate::default(),
         }
     }
 
@@ -118,6 +121,16 @@ impl Volume {
     /// What the pool knows of it; `None` while it is offline.
     pub fn stats(&self) -> Option<VolumeStats> {
         self.slot.get().ok()?.volume_stats(self.id)
+    }
+
+    /// Lets a writer in, unless what it knew has been replaced while it waited.
+    async fn enter(&self) -> Result<Pass<'_>, DeviceError> {
+        let contents = self.contents();
+        let pass = self.gate.enter().await;
+        match self.contents() == contents {
+            true => Ok(pass),
+            false => Err(DeviceError::Replaced { volume: self.name() }),
+        }
     }
 
     fn pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
@@ -198,11 +211,13 @@ impl BlockDevice for Volume {
 
     async fn write(&self, offset: u64, data: Vec<Slice>) -> Result<(), DeviceError> {
         let range = ByteRange::new(offset, data.iter().map(|slice| slice.len() as u64).sum());
+        let _pass = self.enter().await?;
         let pool = self.pool_for(range)?;
         pool.write(self.id, offset, data).await.map_err(|e| self.device_error(range, e))
     }
 
     async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {
+        let _pass = self.enter().await?;
         let pool = self.pool_for(range)?;
         pool.unmap(self.id, range).await.map_err(|e| self.device_error(range, e))?;
         self.instruments.unmapped(range.len);

@@ -58,6 +58,10 @@ impl Lab {
         Self { directory, world, pool, broken: Arc::default(), runs: Mutex::default() }
     }
 
+    pub(crate) fn world(&self) -> Arc<LinuxWorld> {
+        self.world.clone()
+    }
+
     /// Starts the array and waits until it is ready.
     pub(crate) fn start(&self) -> Arc<Array> {
         let array = self.start_unready();

@@ -61,6 +61,16 @@ impl Initiator {
         self.execute(lun, &[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], &list, 0).map(drop)
     }
 
+    /// What TEST UNIT READY answers; `None` if the unit is ready.
+    pub(crate) fn attention(&mut self, lun: u8) -> Option<Sense> {
+        self.execute_once(lun, &[0; 6], &[], 0).err()
+    }
+
+    /// What INQUIRY says of the unit's identity (VPD page 83h).
+    pub(crate) fn identity(&mut self, lun: u8) -> Vec<u8> {
+        self.execute(lun, &[0x12, 1, 0x83, 0, 255, 0], &[], 255).unwrap()
+    }
+
     fn execute(&mut self, lun: u8, cdb: &[u8], data: &[u8], read_bytes: usize) -> Result<Vec<u8>, Sense> {
         loop {
             match self.execute_once(lun, cdb, data, read_bytes) {

@@ -66,7 +66,11 @@ static ARRAY: Table<Figures> = Table {
         Row::gauge("quoin_pool_online", "1 when the pool is open and serves its volumes, else 0.", |f| {
             Some(f64::from(u8::from(f.online)))
         }),
-        Row::gauge("quoin_volumes", "Volumes.", |f| some(f.objects.volumes as u64)),
+        Row::gauge("quoin_volumes", "Volumes, snapshots and clones included.", |f| {
+            some(f.objects.volumes as u64)
+        }),
+        Row::gauge("quoin_snapshots", "Of them, snapshots.", |f| some(f.objects.snapshots as u64)),
+        Row::gauge("quoin_groups", "Consistency groups.", |f| some(f.objects.groups as u64)),
         Row::gauge("quoin_hosts", "Hosts.", |f| some(f.objects.hosts as u64)),
         Row::gauge("quoin_mappings", "Mappings of a volume to a host.", |f| some(f.objects.mappings as u64)),
     ],
@@ -244,6 +248,11 @@ static POOL: Table<PoolStats> = Table {
             |p| some(p.usable_bytes),
         ),
         Row::gauge("quoin_pool_live_bytes", "Host data in segments.", |p| some(p.live_bytes)),
+        Row::gauge(
+            "quoin_pool_removing_bytes",
+            "Of it, what was deleted, or replaced by a restore or refresh, and is being given back.",
+            |p| some(p.removing_bytes),
+        ),
         Row::gauge("quoin_pool_metadata_bytes", "Metadata in segments.", |p| some(p.metadata_bytes)),
         Row::gauge(
             "quoin_pool_buffered_bytes",
