@@ -1,6 +1,5 @@
 //! Consistency groups: sets of one moment, restored as a whole, up to the largest group there can be.
 
-#[allow(dead_code, reason = "shared by several tests")]
 mod lab;
 
 use lab::{Lab, create};

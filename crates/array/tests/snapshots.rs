@@ -1,6 +1,5 @@
 //! Snapshots, clones, restores: what they hold, what hosts notice, what is refused and why.
 
-#[allow(dead_code, reason = "shared by several tests")]
 mod lab;
 
 use lab::{Lab, create};
@@ -52,13 +51,14 @@ fn snapshots_of_any_depth_hold_what_was_and_are_restored_refreshed_promoted_and_
     let lab = Lab::new();
     let array = lab.start();
     lab.on_array(&array, async |array| {
-        array.create_volume(create("v1")).await.unwrap();
+        let size_bytes = 64 * MIB;
+        array.create_volume(VolumeCreate { size_bytes, ..create("v1") }).await.unwrap();
         let v1 = array.volume("v1").unwrap();
         write(&v1, 0, 1).await.unwrap();
         let s1 = array.create_snapshot(snapshot("v1", "s1")).await.unwrap();
         let origin = s1.origin.unwrap();
         assert_eq!((origin.kind, origin.source.as_str()), (OriginKind::Snapshot, "v1"));
-        assert_eq!((s1.size_bytes, s1.block_bytes, s1.thick), (GIB, 512, false));
+        assert_eq!((s1.size_bytes, s1.block_bytes, s1.thick), (size_bytes, 512, false));
         write(&v1, 0, 2).await.unwrap();
         // Snapshots are written, and have snapshots and clones themselves.
         write(&*array.volume("s1").unwrap(), 8 * MIB, 10).await.unwrap();
@@ -67,7 +67,7 @@ fn snapshots_of_any_depth_hold_what_was_and_are_restored_refreshed_promoted_and_
         let c1 = array.clone_volume("s1.s", clone).await.unwrap();
         assert_eq!(
             (c1.thick, c1.reserved_bytes, c1.origin.unwrap().kind),
-            (true, Some(GIB), OriginKind::Clone)
+            (true, Some(size_bytes), OriginKind::Clone)
         );
         assert_eq!(tag(&*array.volume("c1").unwrap(), 8 * MIB).await, 10);
         assert_eq!((tag_of(&array, "v1").await, tag_of(&array, "c1").await), (2, 1));
@@ -318,9 +318,12 @@ fn what_cannot_be_is_refused_before_anything_changes() {
         for offset in (0..size_bytes).step_by(MIB as usize) {
             thick.write(offset, vec![Slice::copy_of(&vec![1; MIB as usize])]).await.unwrap();
         }
+        let full = array.create_snapshot(snapshot("thick", "t1")).await.unwrap_err();
+        assert_eq!((kind(&full).as_str(), full.problem().title.as_str()), ("no-space", "snapshot not taken"));
+        assert!(full.to_string().contains("for volume thick"), "{full}");
+        let thin = VolumeUpdate { thick: Some(false), ..VolumeUpdate::default() };
+        array.change_volume("thick", thin).await.unwrap();
         array.create_snapshot(snapshot("thick", "t1")).await.unwrap();
-        let full = array.create_volume(VolumeCreate { size_bytes: GIB, thick: true, ..create("more") }).await;
-        assert_eq!(kind(&full.unwrap_err()), "no-space");
     });
     lab.stop(array);
 }

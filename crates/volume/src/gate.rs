@@ -2,8 +2,10 @@
 //!
 //! Promise: between [`Gate::close`] and [`Gate::open`] nobody is inside; who comes meanwhile waits.
 
-use quoin_world::Event;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use quoin_world::{
+    Event,
+    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+};
 
 #[derive(Default)]
 pub(crate) struct Gate {

@@ -1,5 +1,7 @@
 //! An array in a temporary directory, with a drive that can be broken and mended.
 
+#![allow(dead_code, reason = "shared by several tests")]
+
 use quoin_api::{State, VolumeCreate};
 use quoin_array::{Array, ArrayOptions, Bay, SpacePercents};
 use quoin_base::{GIB, MIB, PoolId};
