@@ -2,7 +2,7 @@
 
 use crate::{
     Array, ArrayError, ForkError,
-    snapshots::{snapshot_spec, suffixed},
+    snapshots::{shortened, snapshot_spec, suffixed},
 };
 use quoin_api::{self as api, Utc};
 use quoin_pool::Transaction;
@@ -23,7 +23,7 @@ impl Array {
         let api::GroupCreate { name, volumes } = request;
         let _turn = self.changes.lock().await;
         let of = if volumes.is_empty() { "no volumes yet".to_owned() } else { volumes.join(", ") };
-        let (tx, staged) = self.stage_group(&name, &format!("created, of {}", cut(&of)));
+        let (tx, staged) = self.stage_group(&name, &format!("created, of {}", shortened(&of)));
         let title = "group not created";
         let group = self.volumes.create_group(&name, &volumes, tx).await.map_err(ArrayError::not(title))?;
         self.events.saved(staged);
@@ -72,7 +72,7 @@ impl Array {
 
     /// Takes snapshots of all volumes of a group, as of one moment.
     pub async fn snapshot_group(
-        &self,
+        self: &Arc<Self>,
         name: &str,
         request: api::GroupSnapshotCreate,
     ) -> Result<api::GroupSet, ArrayError> {
@@ -84,6 +84,7 @@ impl Array {
         let (tx, staged) = self.stage_group(name, &text);
         self.volumes.fork(specs, tx).await.map_err(ArrayError::not("snapshots not taken"))?;
         self.events.saved(staged);
+        self.trim_volumes();
         Ok(self.set_view(&self.set(&group, &set)?))
     }
 
@@ -241,13 +242,5 @@ impl Array {
             snapshots: set.snapshots.iter().map(|snapshot| snapshot.name()).collect(),
             incomplete,
         }
-    }
-}
-
-/// As much of a list as an event needs.
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(500) {
-        Some((end, _)) => format!("{} …", &text[..end]),
-        None => text.to_owned(),
     }
 }

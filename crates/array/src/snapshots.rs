@@ -19,7 +19,10 @@ pub struct SnapshotSelection {
 
 impl Array {
     /// Takes a snapshot of a volume.
-    pub async fn create_snapshot(&self, request: api::SnapshotCreate) -> Result<api::Volume, ArrayError> {
+    pub async fn create_snapshot(
+        self: &Arc<Self>,
+        request: api::SnapshotCreate,
+    ) -> Result<api::Volume, ArrayError> {
         let api::SnapshotCreate { volume, name, tags } = request;
         let _turn = self.changes.lock().await;
         let source = self.volume(&volume)?;
@@ -29,7 +32,7 @@ impl Array {
 
     /// Makes a clone of a volume, snapshot or clone.
     pub async fn clone_volume(
-        &self,
+        self: &Arc<Self>,
         source: &str,
         request: api::CloneCreate,
     ) -> Result<api::Volume, ArrayError> {
@@ -40,7 +43,7 @@ impl Array {
     }
 
     async fn fork_one(
-        &self,
+        self: &Arc<Self>,
         source: Arc<Volume>,
         name: String,
         kind: OriginKind,
@@ -56,6 +59,7 @@ impl Array {
         let spec = ForkSpec { source, name, kind, thick, tags, set: None };
         let made = self.volumes.fork(vec![spec], tx).await.map_err(ArrayError::not(title))?;
         self.events.saved(staged);
+        self.trim_volumes();
         Ok(self.volume_view(&made[0]))
     }
 
@@ -168,7 +172,11 @@ impl Array {
             self.volumes.fork(keep, tx).await.map_err(ArrayError::not(title))?;
             self.events.saved(staged);
         }
-        let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
+        let (object, mut text) = own;
+        if !users.is_empty() {
+            text = shortened(&format!("{text}, by force: {}", users.join("; ")));
+        }
+        let (tx, staged) = self.events.stage(Transaction::new(), Some((object, text)));
         let outcome = self.volumes.replace(&held, tx).await;
         drop(held);
         // Also after a failure, which may leave it open what took effect.
@@ -255,6 +263,14 @@ impl Array {
             .chain(numbered)
             .find(|name| self.volumes.get(name).is_err())
             .unwrap_or(name)
+    }
+}
+
+/// As much of a text as an event needs.
+pub(crate) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(500) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

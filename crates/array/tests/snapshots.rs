@@ -327,3 +327,36 @@ fn what_cannot_be_is_refused_before_anything_changes() {
     });
     lab.stop(array);
 }
+
+#[test]
+fn hundreds_of_snapshots_each_hold_their_moment_and_go_in_any_order() {
+    const COUNT: u64 = 240;
+    let lab = Lab::new();
+    let array = lab.start();
+    lab.on_array(&array, async |array| {
+        array.create_volume(create("v1")).await.unwrap();
+        let v1 = array.volume("v1").unwrap();
+        for n in 1..=COUNT {
+            write(&v1, 0, n).await.unwrap();
+            array.create_snapshot(snapshot("v1", &format!("s{n}"))).await.unwrap();
+        }
+    });
+    lab.stop(array);
+    let array = lab.start();
+    lab.on_array(&array, async |array| {
+        // 77 and 240 have no common factor: every snapshot has its turn.
+        for n in (0..COUNT).map(|turn| turn * 77 % COUNT + 1) {
+            let name = format!("s{n}");
+            assert_eq!(tag_of(&array, &name).await, n);
+            if n % 60 == 0 {
+                array.restore_snapshot(&name, restore(None, None, false)).await.unwrap();
+                assert_eq!(tag_of(&array, "v1").await, n);
+            }
+            array.delete_snapshot(&name, false).await.unwrap();
+        }
+        assert_eq!(array.status().objects.snapshots, 0);
+        array.delete_volume("v1", false).await.unwrap();
+    });
+    lab.until(|| array.status().capacity.is_some_and(|capacity| capacity.used_bytes == 0));
+    lab.stop(array);
+}

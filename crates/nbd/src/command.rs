@@ -5,7 +5,7 @@ use crate::{
     operation::{Failure, Operation},
 };
 use quoin_base::{ByteRange, Extent, MIB};
-use quoin_volume::{self as volume, BlockDevice};
+use quoin_volume::{self as volume, BlockDevice, DeviceError};
 use quoin_world::{Buf, Slice};
 use std::{rc::Rc, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -19,6 +19,8 @@ const UNMAP_BYTES: u64 = 256 * MIB;
 pub(crate) struct Unit<D> {
     pub(crate) device: Arc<D>,
     pub(crate) gate: Arc<Gate>,
+    /// The content that the client was shown.
+    pub(crate) contents: u64,
 }
 
 /// Something to be awaited.
@@ -115,11 +117,20 @@ impl<D: BlockDevice> Unit<D> {
         }
     }
 
+    /// Refuses what was meant for another content of the volume.
+    fn require_same_content(&self) -> Result<(), Failure> {
+        match self.device.contents() == self.contents {
+            true => Ok(()),
+            false => Err(DeviceError::Replaced { volume: self.device.name() }.into()),
+        }
+    }
+
     async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, Failure> {
         let wide = widened(range, self.block_bytes());
         if range.is_empty() {
             return Ok(Vec::new());
         }
+        self.require_same_content()?;
         let slices = self.device.read(wide).await?;
         Ok(if wide == range { slices } else { clipped(slices, wide.offset, range) })
     }
@@ -130,6 +141,7 @@ impl<D: BlockDevice> Unit<D> {
         }
         if range.is_aligned(self.block_bytes()) {
             let _sharing = self.gate.share().await;
+            self.require_same_content()?;
             return Ok(self.device.write(range.offset, vec![data.into_slice()]).await?);
         }
         let _alone = self.gate.alone().await;
@@ -144,6 +156,7 @@ impl<D: BlockDevice> Unit<D> {
         }
         let at = (range.offset - wide.offset) as usize;
         whole.as_mut_slice()[at..at + data.len()].copy_from_slice(&data);
+        self.require_same_content()?;
         Ok(self.device.write(wide.offset, vec![whole.into_slice()]).await?)
     }
 
@@ -174,6 +187,7 @@ impl<D: BlockDevice> Unit<D> {
     async fn unmap(&self, range: ByteRange) -> Result<(), Failure> {
         for piece in range.split(UNMAP_BYTES) {
             let _sharing = self.gate.share().await;
+            self.require_same_content()?;
             self.device.unmap(piece).await?;
         }
         Ok(())

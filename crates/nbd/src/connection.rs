@@ -95,7 +95,8 @@ impl<D: BlockDevice> Connection<'_, D> {
         self.server.metrics.negotiations.increment();
         let export = agreed.export.clone();
         let connected = self.connected(&export, &socket, &client);
-        let unit = Unit { device: export.device().clone(), gate: self.server.gate(export.device().uuid()) };
+        let device = export.device().clone();
+        let unit = Unit { gate: self.server.gate(device.uuid()), contents: export.contents(), device };
         let mut session =
             Session::new(unit, export.rules().read_only, &agreed, self.server.options.memory.share());
         let mut running = FuturesUnordered::new();

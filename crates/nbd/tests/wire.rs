@@ -291,6 +291,25 @@ fn failures_of_the_volume_are_told_by_their_kind() {
 }
 
 #[test]
+fn what_was_meant_for_another_content_does_nothing() {
+    let server = Server::start();
+    let mut client = Client::open(&server, "v1", false);
+    client.send(command::WRITE, 0, 1, 0, 4096, &[1; 4096]);
+    assert_eq!(client.error(), (1, 0));
+    server.device("v1").replace();
+    client.send(command::WRITE, 0, 2, 0, 4096, &[2; 4096]);
+    assert_eq!(client.error(), (2, SHUTDOWN));
+    client.send(command::WRITE, 0, 3, 100, 10, &[2; 10]);
+    assert_eq!(client.error(), (3, SHUTDOWN));
+    client.send(command::TRIM, 0, 4, 0, 4096, &[]);
+    assert_eq!(client.error(), (4, SHUTDOWN));
+    client.send(command::READ, 0, 5, 0, 4096, &[]);
+    assert_eq!(client.error(), (5, SHUTDOWN));
+    client.disconnect();
+    assert_eq!(server.device("v1").byte(0), 1);
+}
+
+#[test]
 fn what_is_asked_is_counted_with_the_volume() {
     let server = Server::start();
     let mut client = Client::open(&server, "v1", true);

@@ -172,6 +172,8 @@ pub struct ExportClient {
 pub struct Export<D> {
     name: String,
     device: Arc<D>,
+    /// The content of the volume that clients are shown; see [`BlockDevice::contents`].
+    contents: u64,
     rules: ExportRules,
     revoked: AtomicBool,
     changed: Event,
@@ -185,10 +187,11 @@ pub struct Connected<D> {
     number: u64,
 }
 
-impl<D> Export<D> {
+impl<D: BlockDevice> Export<D> {
     fn new(name: String, device: Arc<D>, rules: ExportRules) -> Self {
         Self {
             name,
+            contents: device.contents(),
             device,
             rules,
             revoked: AtomicBool::new(false),
@@ -197,7 +200,9 @@ impl<D> Export<D> {
             clients: Mutex::default(),
         }
     }
+}
 
+impl<D> Export<D> {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -206,6 +211,11 @@ impl<D> Export<D> {
     /// The volume.
     pub fn device(&self) -> &Arc<D> {
         &self.device
+    }
+
+    /// Which content of the volume it shows; see [`BlockDevice::contents`].
+    pub fn contents(&self) -> u64 {
+        self.contents
     }
 
     /// Who may do what.

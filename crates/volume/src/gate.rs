@@ -50,3 +50,29 @@ impl Gate {
         self.changed.notify();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    #[test]
+    fn it_closes_behind_the_last_one_and_keeps_others_waiting_until_it_opens() {
+        let gate = Gate::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(first) = pin!(gate.enter()).poll(&mut cx) else { panic!("it is open") };
+        let mut close = pin!(gate.close());
+        assert!(close.as_mut().poll(&mut cx).is_pending());
+        let mut second = pin!(gate.enter());
+        assert!(second.as_mut().poll(&mut cx).is_pending());
+        drop(first);
+        assert!(close.as_mut().poll(&mut cx).is_ready());
+        assert!(second.as_mut().poll(&mut cx).is_pending());
+        gate.open();
+        assert!(second.as_mut().poll(&mut cx).is_ready());
+    }
+}

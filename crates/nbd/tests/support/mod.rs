@@ -36,6 +36,7 @@ pub struct RamVolume {
     fault: Mutex<Option<DeviceError>>,
     held: AtomicBool,
     released: Event,
+    contents: AtomicU64,
     instruments: Instruments,
 }
 
@@ -48,6 +49,7 @@ impl RamVolume {
             fault: Mutex::default(),
             held: AtomicBool::new(false),
             released: Event::new(),
+            contents: AtomicU64::new(0),
             instruments: Instruments::default(),
         })
     }
@@ -61,6 +63,17 @@ impl RamVolume {
     pub fn hold(&self, held: bool) {
         self.held.store(held, Ordering::Release);
         self.released.notify();
+    }
+
+    /// What it holds at byte `at`.
+    pub fn byte(&self, at: u64) -> u8 {
+        let chunks = self.chunks.lock().unwrap();
+        chunks.get(&(at / CHUNK_BYTES)).map_or(0, |chunk| chunk[(at % CHUNK_BYTES) as usize])
+    }
+
+    /// Its content counts as another from now on.
+    pub fn replace(&self) {
+        self.contents.fetch_add(1, Ordering::AcqRel);
     }
 
     fn check(&self, range: ByteRange) -> Result<(), DeviceError> {
@@ -96,6 +109,9 @@ impl BlockDevice for RamVolume {
     }
     fn block_bytes(&self) -> u32 {
         self.block_bytes
+    }
+    fn contents(&self) -> u64 {
+        self.contents.load(Ordering::Acquire)
     }
 
     fn instruments(&self) -> Option<&Instruments> {
