@@ -218,9 +218,12 @@ impl Array {
     /// A name for a set that nobody named: the time.
     fn free_set(&self, group: &Group) -> String {
         let stamp = Utc::of_ms(self.world.wall_clock_ms()).stamp();
-        let sets = self.sets(group);
+        let (sets, members) = (self.sets(group), self.volumes.members(group));
         let numbered = (2..).map(|n| format!("{stamp}-{n}"));
-        let free = |name: &String| !sets.iter().any(|set| set.name == *name);
+        let free = |name: &String| {
+            let taken = |member: &Arc<Volume>| self.volumes.get(&suffixed(&member.name(), name)).is_ok();
+            !sets.iter().any(|set| set.name == *name) && !members.iter().any(taken)
+        };
         std::iter::once(stamp.clone()).chain(numbered).find(free).unwrap_or(stamp)
     }
 

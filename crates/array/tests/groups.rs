@@ -4,7 +4,8 @@ mod lab;
 
 use lab::{Lab, create};
 use quoin_api::{
-    GroupCreate, GroupRefresh, GroupRestore, GroupSnapshotCreate, SnapshotRefresh, VolumeCreate, VolumeUpdate,
+    GroupCreate, GroupRefresh, GroupRestore, GroupSnapshotCreate, SnapshotCreate, SnapshotRefresh,
+    VolumeCreate, VolumeUpdate,
 };
 use quoin_array::{Array, ArrayError, SnapshotSelection};
 use quoin_base::{ByteRange, GIB};
@@ -96,6 +97,11 @@ fn a_set_that_does_not_fit_its_group_is_not_restored_and_says_why() {
         group(&array, "db", &["data", "log"]).await;
         let taken = array.snapshot_group("db", set("s1")).await.unwrap();
         assert_eq!(taken.incomplete, None);
+        // A set without a name finds one, also if single snapshots have taken the obvious one.
+        let of_data = SnapshotCreate { volume: "data".into(), name: None, tags: BTreeMap::new() };
+        array.create_snapshot(of_data).await.unwrap();
+        let unnamed = array.snapshot_group("db", GroupSnapshotCreate::default()).await.unwrap();
+        array.delete_group_snapshot("db", &unnamed.name, false).await.unwrap();
         assert_eq!(kind(&array.snapshot_group("db", set("s1")).await.unwrap_err()), "exists");
         let alone = array.refresh_snapshot("data.s1", SnapshotRefresh::default()).await.unwrap_err();
         assert_eq!(kind(&alone), "in-set");
