@@ -8,7 +8,7 @@ use quoin_api::{
     SnapshotRestore, VolumeCreate, VolumeUpdate,
 };
 use quoin_array::{Array, ArrayError, SnapshotSelection};
-use quoin_base::{ByteRange, GIB, MIB};
+use quoin_base::{ByteRange, MIB};
 use quoin_target::{Admission, ExportClient, Lun, Nexus, NexusName};
 use quoin_volume::{BlockDevice, DeviceError, Volume};
 use quoin_world::{Slice, Thread, World, one_shot};
