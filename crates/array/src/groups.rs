@@ -9,6 +9,9 @@ use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, ForkSpec, Group, Replacement, SetOf, Volume};
 use std::{collections::BTreeMap, sync::Arc};
 
+/// A volume, and its snapshot in a set.
+type Pair = (Arc<Volume>, Arc<Volume>);
+
 /// The snapshots of a set.
 struct Set {
     group: Group,
@@ -192,7 +195,7 @@ impl Array {
     }
 
     /// The volumes of the group, each with its snapshot in the set; or why they do not match.
-    fn pairs(&self, set: &Set) -> Result<Vec<(Arc<Volume>, Arc<Volume>)>, ForkError> {
+    fn pairs(&self, set: &Set) -> Result<Vec<Pair>, ForkError> {
         let snapshot_of: BTreeMap<_, _> = set
             .snapshots
             .iter()

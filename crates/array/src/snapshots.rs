@@ -80,7 +80,7 @@ impl Array {
 
     /// One snapshot or clone.
     pub fn show_snapshot(&self, name: &str) -> Result<api::Volume, ArrayError> {
-        Ok(self.volume_view(&*self.forked(name)?.0))
+        Ok(self.volume_view(&self.forked(name)?.0))
     }
 
     /// Makes a volume what a snapshot or clone is.
