@@ -43,7 +43,7 @@ fn kind(error: &ArrayError) -> String {
 }
 
 async fn tag_of(array: &Array, name: &str) -> u64 {
-    tag(&*array.volume(name).unwrap(), 0).await
+    tag(&array.volume(name).unwrap(), 0).await
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn snapshots_of_any_depth_hold_what_was_and_are_restored_refreshed_promoted_and_
         assert_eq!((s1.size_bytes, s1.block_bytes, s1.thick), (size_bytes, 512, false));
         write(&v1, 0, 2).await.unwrap();
         // Snapshots are written, and have snapshots and clones themselves.
-        write(&*array.volume("s1").unwrap(), 8 * MIB, 10).await.unwrap();
+        write(&array.volume("s1").unwrap(), 8 * MIB, 10).await.unwrap();
         array.create_snapshot(snapshot("s1", "s1.s")).await.unwrap();
         let clone = CloneCreate { name: "c1".into(), thick: true, tags: Default::default() };
         let c1 = array.clone_volume("s1.s", clone).await.unwrap();
@@ -69,7 +69,7 @@ fn snapshots_of_any_depth_hold_what_was_and_are_restored_refreshed_promoted_and_
             (c1.thick, c1.reserved_bytes, c1.origin.unwrap().kind),
             (true, Some(size_bytes), OriginKind::Clone)
         );
-        assert_eq!(tag(&*array.volume("c1").unwrap(), 8 * MIB).await, 10);
+        assert_eq!(tag(&array.volume("c1").unwrap(), 8 * MIB).await, 10);
         assert_eq!((tag_of(&array, "v1").await, tag_of(&array, "c1").await), (2, 1));
 
         // A snapshot without a name is called by volume and time, also the second one of a second.
@@ -197,7 +197,7 @@ fn a_restore_gives_the_size_back_and_hosts_that_are_logged_in_are_told() {
         assert_eq!((sense(&mut nexus, 3), sense(&mut nexus, 4)), (None, None));
         let beyond = write(&v1, size_bytes, 3).await;
         assert!(matches!(beyond, Err(DeviceError::OutOfRange { .. })), "{beyond:?}");
-        assert_eq!(tag(&*array.volume("k1").unwrap(), 2 * size_bytes - BLOCK).await, 2);
+        assert_eq!(tag(&array.volume("k1").unwrap(), 2 * size_bytes - BLOCK).await, 2);
         // Beyond the end of what it was restored from nothing is left.
         let grow = VolumeUpdate { size_bytes: Some(2 * size_bytes), ..VolumeUpdate::default() };
         array.change_volume("v1", grow).await.unwrap();
@@ -208,7 +208,7 @@ fn a_restore_gives_the_size_back_and_hosts_that_are_logged_in_are_told() {
         assert_eq!(array.show_volume("s1").unwrap().size_bytes, 2 * size_bytes);
         assert_eq!(sense(&mut nexus, 4), Some((6, 0x28, 0)));
         assert_eq!(sense(&mut nexus, 4), Some((6, 0x2A, 9)));
-        assert_eq!(tag(&*array.volume("s1").unwrap(), 2 * size_bytes - BLOCK).await, 4);
+        assert_eq!(tag(&array.volume("s1").unwrap(), 2 * size_bytes - BLOCK).await, 4);
         // What came in before and had not begun yet does not take effect on another medium.
         let cdb = [0x8A, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0];
         assert_eq!(sense(&mut nexus, 3), Some((6, 0x2A, 9)));
