@@ -18,9 +18,9 @@ use crate::idle::{self, Idle};
 use crate::load::{self, At, Spec};
 use crate::matrix::{self, Data, Limit, MIX, Peer, Row};
 use crate::quoin::{Array, Engine, SMALL_VOLUMES};
-use crate::rng::Rng;
 use crate::tgtd::{self, Tgtd};
 use crate::{Output, bars, line, machine, markdown};
+use quoin_initiator::Rng;
 
 /// RAM that Quoin may take in rows whose reads are to come from the drive, and in all others.
 const MEMORY_BYTES: [u64; 2] = [384 << 20, 2 << 30];

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use crate::load::Cpu;
-use crate::pdu::HEADER_BYTES;
 use crate::proc::thread_cpu_seconds;
 use crate::stats::{Percentiles, histogram};
+use quoin_initiator::HEADER_BYTES;
 
 /// One kind of exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::connection::Connection;
 use crate::proc;
 use crate::quoin::{Array, SMALL_VOLUMES};
+use quoin_initiator::Connection;
 
 /// What was begun before comes to its end: buffered writes are destaged, a checkpoint is made.
 const SETTLE: Duration = Duration::from_secs(8);

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use quoin_base::crc32c;
 use serde::{Deserialize, Serialize};
 
-use crate::rng::Rng;
+use quoin_initiator::Rng;
 
 const SECTOR_BYTES: usize = 512;
 const HEADER_BYTES: usize = 24;

@@ -7,13 +7,11 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use crate::connection::{Capacity, Connection, Endpoint};
-use crate::engine::{self, Shape};
 use crate::ledger::{self, Extent, Ledger};
 use crate::proc;
-use crate::rng::Rng;
 use crate::source::{Contents, Run, Sweep, Verified};
 use crate::stats::{Latencies, Side};
+use quoin_initiator::{self as initiator, Capacity, Connection, Endpoint, Rng, Shape};
 
 const SWEEP_BYTES: u32 = 256 << 10;
 const SWEEP_DEPTH: usize = 8;
@@ -226,7 +224,7 @@ impl Worker {
             block_bytes: self.capacity.block_bytes,
             fua: false,
         };
-        engine::run(&mut self.connection, &mut source, shape)
+        initiator::run(&mut self.connection, &mut source, shape)
     }
 
     fn measure(&mut self, spec: &Spec, from: Instant, until: Instant) -> Result<()> {
@@ -246,7 +244,7 @@ impl Worker {
             block_bytes: self.capacity.block_bytes,
             fua: spec.fua,
         };
-        engine::run(&mut self.connection, &mut source, shape)
+        initiator::run(&mut self.connection, &mut source, shape)
     }
 }
 

@@ -6,10 +6,8 @@
 
 mod bars;
 mod compare;
-mod connection;
 mod drive;
 mod echo;
-mod engine;
 mod idle;
 mod ledger;
 mod line;
@@ -18,15 +16,12 @@ mod machine;
 mod markdown;
 mod matrix;
 mod nbd;
-mod pdu;
 mod pressure;
 mod proc;
 mod process;
 mod quoin;
 mod recovery;
 mod report;
-mod rng;
-mod sender;
 mod source;
 mod stats;
 mod tgtd;

@@ -14,12 +14,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Output;
-use crate::connection::Connection;
-use crate::engine::{self, Io, Next, Shape, Source};
 use crate::pressure::{binary, fill, number};
 use crate::quoin::{Array, Serving};
-use crate::rng::Rng;
 use crate::stats::median;
+use quoin_initiator::{self as initiator, Connection, Io, Next, Rng, Shape, Source};
 
 const IO_BYTES: u32 = 8192;
 const DEPTH: usize = 32;
@@ -176,12 +174,12 @@ fn kill_under_load(options: &Options, serving: &Serving<'_>, round: u64) -> Resu
         fua: false,
     };
     let mut load = Load { blocks, left_bytes: options.journal, rng: Rng::new(round) };
-    engine::run(&mut connection, &mut load, shape).context("before the kill")?;
+    initiator::run(&mut connection, &mut load, shape).context("before the kill")?;
     let pid = Pid::from_raw(serving.process.pid() as i32).context("the array has no process id")?;
     thread::scope(|scope| {
         let under_load = scope.spawn(|| {
             let mut load = Load { blocks, left_bytes: u64::MAX, rng: Rng::new(round + 1000) };
-            engine::run(&mut connection, &mut load, shape)
+            initiator::run(&mut connection, &mut load, shape)
         });
         thread::sleep(Duration::from_millis(20));
         kill_process(pid, Signal::KILL)?;

@@ -5,11 +5,10 @@ use std::time::Instant;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::engine::{Io, Next, Source};
 use crate::ledger::{Extent, Ledger};
 use crate::load::Pattern;
-use crate::rng::Rng;
 use crate::stats::Latencies;
+use quoin_initiator::{Io, Next, Rng, Source};
 
 const MISMATCHES_SHOWN: usize = 10;
 

@@ -16,11 +16,9 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::Output;
-use crate::connection::{Capacity, Connection};
-use crate::engine::{self, Io, Next, Shape, Source};
 use crate::machine;
 use crate::quoin::{Array, Serving};
-use crate::rng::Rng;
+use quoin_initiator::{self as initiator, Capacity, Connection, Io, Next, Rng, Shape, Source};
 
 use probe::Probe;
 use report::{Report, Sample};
@@ -166,7 +164,7 @@ pub(crate) fn fill(connection: &mut Connection, capacity: Capacity, seed: u64) -
         block_bytes: capacity.block_bytes,
         fua: false,
     };
-    engine::run(connection, &mut source, shape).context("while filling")
+    initiator::run(connection, &mut source, shape).context("while filling")
 }
 
 /// Measures, reports, and says whether the array stood it: true if there was no stall of its own and throughput held.
@@ -250,7 +248,7 @@ fn measure(options: &Options, serving: &Serving<'_>, probe: &Probe, capacity_byt
     let (samples, probed, written) = thread::scope(|scope| {
         let sampler = scope.spawn(|| watch(serving, zero, &stop));
         let prober = scope.spawn(|| probe.run(&mut drive, &stop));
-        let written = engine::run(&mut connection, &mut source, shape);
+        let written = initiator::run(&mut connection, &mut source, shape);
         stop.store(true, Ordering::Relaxed);
         (sampler.join().expect("the sampler panicked"), prober.join().expect("the probe panicked"), written)
     });

@@ -10,6 +10,7 @@ use std::{
 
 /// The name the trial's host logs in with.
 pub(crate) const INITIATOR: &str = "iqn.2026-11.test:trial";
+const HOST: &str = "trial";
 const VOLUME: &str = "trial";
 const READY_LIMIT: Duration = Duration::from_secs(120);
 /// The kernel may need a moment to let go of the drives of a process that was killed.
@@ -56,6 +57,20 @@ impl Array {
         drives: Vec<PathBuf>,
         volume_bytes: u64,
     ) -> Result<Self> {
+        let array = Self::without_volumes(kind, quoin, work, drives)?;
+        if kind == Kind::Quoin {
+            array.add_volume(VOLUME, volume_bytes, 1)?;
+        }
+        Ok(array)
+    }
+
+    /// Makes an array of the drive files and starts it; it knows the trial's host, and has no volume.
+    pub(crate) fn without_volumes(
+        kind: Kind,
+        quoin: &Path,
+        work: &Path,
+        drives: Vec<PathBuf>,
+    ) -> Result<Self> {
         let mut array = Self {
             kind,
             quoin: quoin.display().to_string(),
@@ -76,11 +91,20 @@ impl Array {
         }
         array.start()?;
         if kind == Kind::Quoin {
-            array.tell(&["volume", "create", VOLUME, "--size", &volume_bytes.to_string()])?;
-            array.tell(&["host", "create", "trial", "--initiator", INITIATOR])?;
-            array.tell(&["map", VOLUME, "--host", "trial", "--lun", "1"])?;
+            array.tell(&["host", "create", HOST, "--initiator", INITIATOR])?;
         }
         Ok(array)
+    }
+
+    /// Makes a volume that the trial's host sees at a LUN.
+    pub(crate) fn add_volume(&self, name: &str, bytes: u64, lun: u32) -> Result<()> {
+        self.tell(&["volume", "create", name, "--size", &bytes.to_string()])?;
+        self.map(name, lun)
+    }
+
+    /// Shows a volume, or what came of one, to the trial's host.
+    pub(crate) fn map(&self, name: &str, lun: u32) -> Result<()> {
+        self.tell(&["map", name, "--host", HOST, "--lun", &lun.to_string()]).map(drop)
     }
 
     /// Starts the array and returns the time until it was ready.
@@ -135,12 +159,18 @@ impl Array {
         &self.nbd_socket
     }
 
+    /// How the first volume is reached.
     pub(crate) fn target(&self) -> Result<Target> {
+        self.target_at(1)
+    }
+
+    /// How the volume at a LUN is reached.
+    pub(crate) fn target_at(&self, lun: u32) -> Result<Target> {
         let iqn = match self.kind {
             Kind::Quoin => self.status()?["iqn"].as_str().context("the status has no iqn")?.to_owned(),
             Kind::Tgtd => TGTD_IQN.to_owned(),
         };
-        Ok(Target { portal: self.iscsi.clone(), iqn, lun: 1 })
+        Ok(Target { portal: self.iscsi.clone(), iqn, lun })
     }
 
     /// Figures of the last recovery and of the engine, one `name value` after the other.
@@ -154,11 +184,17 @@ impl Array {
             .join(", ")
     }
 
-    fn status(&self) -> Result<Value> {
+    /// All that `quoin status -o json` tells.
+    pub(crate) fn status(&self) -> Result<Value> {
         match self.kind {
             Kind::Quoin => Ok(serde_json::from_str(&self.tell(&["status", "-o", "json"])?)?),
             Kind::Tgtd => Ok(Value::Null),
         }
+    }
+
+    /// Hides it again.
+    pub(crate) fn unmap(&self, name: &str) -> Result<()> {
+        self.tell(&["unmap", name, "--host", HOST]).map(drop)
     }
 
     /// Makes the trial's host prove itself by CHAP, and the array to it. The guest's script knows the same secrets.
@@ -172,11 +208,18 @@ impl Array {
             (file("host.secret", "secret-of-guest")?, file("array.secret", "secret-of-array")?);
         let chap = ["--chap-user", "guest", "--chap-secret-file", &host];
         let mutual = ["--mutual-user", "array", "--mutual-secret-file", &array];
-        self.tell(&[&["host", "set", "trial"][..], &chap, &mutual].concat()).map(drop)
+        self.tell(&[&["host", "set", HOST][..], &chap, &mutual].concat()).map(drop)
     }
 
-    fn tell(&self, args: &[&str]) -> Result<String> {
-        run(&[&[self.quoin.as_str(), "--data", &self.data], args].concat())
+    /// Runs a command of the array's command line; returns what it printed.
+    pub(crate) fn tell(&self, args: &[&str]) -> Result<String> {
+        run(&self.command(args))
+    }
+
+    /// A command of the array's command line, to be run when it is wanted.
+    pub(crate) fn command(&self, args: &[&str]) -> Vec<String> {
+        let command = [&[self.quoin.as_str(), "--data", &self.data], args].concat();
+        command.into_iter().map(str::to_owned).collect()
     }
 
     fn start_tgtd(&mut self) -> Result<()> {

@@ -25,6 +25,7 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
+    /// Everything of it lies in the directory `work`, which is made.
     pub(crate) fn attach(work: &Path, target: &Target) -> Result<Self> {
         let socket = work.join("nbd.sock");
         let (nbd_dir, mountpoint) = (work.join("nbd"), work.join("mnt"));

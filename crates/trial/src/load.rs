@@ -1,7 +1,7 @@
 //! The load: clients that insert, update and delete, and keep a ledger of what was acknowledged.
 
 use crate::{
-    ledger::{Change, Key, Ledger, Settled, Sum},
+    ledger::{Change, Key, Ledger, Settled, Sum, Window},
     postgres::connect,
 };
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -59,7 +59,11 @@ pub(crate) struct Verified {
 pub(crate) struct Running {
     pub(crate) figures: Arc<Figures>,
     tasks: Vec<JoinHandle<Worker>>,
+    ledgers: BTreeMap<i32, Arc<Mutex<Ledger>>>,
 }
+
+/// What each client's rows may be in a snapshot.
+pub(crate) type Windows = BTreeMap<i32, Window>;
 
 impl Running {
     /// An error if any client saw one in this round.
@@ -69,13 +73,23 @@ impl Running {
             Some(error) => bail!("the database must work, and keep working, but {error}"),
         }
     }
+
+    /// A snapshot is about to be taken of what the clients work on.
+    pub(crate) fn open_windows(&self) {
+        self.ledgers.values().for_each(|ledger| lock(ledger).open_window());
+    }
+
+    /// The snapshot was taken. What it may hold of each client:
+    pub(crate) fn close_windows(&self) -> Windows {
+        self.ledgers.iter().map(|(number, ledger)| (*number, lock(ledger).close_window())).collect()
+    }
 }
 
 #[derive(Debug)]
 struct Worker {
     number: i32,
     rng: ChaCha8Rng,
-    ledger: Ledger,
+    ledger: Arc<Mutex<Ledger>>,
     next_id: i64,
 }
 
@@ -88,7 +102,7 @@ impl Load {
         let worker = |number: i32| Worker {
             number,
             rng: ChaCha8Rng::seed_from_u64(seed ^ (u64::from(number.unsigned_abs()) << 32)),
-            ledger: Ledger::default(),
+            ledger: Arc::default(),
             next_id: i64::from(number) * IDS_PER_CLIENT,
         };
         Ok(Self { clients: (1..=clients).map(worker).collect() })
@@ -97,9 +111,10 @@ impl Load {
     /// Sets the clients to work.
     pub(crate) fn start(&mut self, runtime: &Runtime, config: &Config) -> Running {
         let figures = Arc::new(Figures::default());
+        let ledgers = self.clients.iter().map(|client| (client.number, client.ledger.clone())).collect();
         let tasks = self.clients.drain(..);
         let tasks = tasks.map(|client| runtime.spawn(client.work(config.clone(), figures.clone()))).collect();
-        Running { figures, tasks }
+        Running { figures, tasks, ledgers }
     }
 
     /// Lets the clients finish their transactions, or fail.
@@ -118,16 +133,73 @@ impl Load {
         let mut verified = Verified::default();
         for client in &mut self.clients {
             let found = found.remove(&client.number).unwrap_or_default();
+            let mut ledger = lock(&client.ledger);
             let settled =
-                client.ledger.settle(&found).map_err(|what| anyhow!("client {}: {what}", client.number))?;
+                ledger.settle(&found).map_err(|what| anyhow!("client {}: {what}", client.number))?;
             verified.rows += found.len();
-            verified.commits += client.ledger.commits;
+            verified.commits += ledger.commits;
             verified.doubts_committed += u32::from(settled == Settled::Committed);
             verified.doubts_absent += u32::from(settled == Settled::Absent);
         }
         ensure!(found.is_empty(), "the database has rows of clients that do not exist: {:?}", found.keys());
         Ok(verified)
     }
+
+    /// What each client's rows are while none of them works.
+    pub(crate) fn present(&self) -> Windows {
+        let ledgers = self.clients.iter().map(|client| (client.number, lock(&client.ledger)));
+        ledgers
+            .map(|(number, mut ledger)| {
+                ledger.open_window();
+                (number, ledger.close_window())
+            })
+            .collect()
+    }
+
+    /// The database was taken back to the state of a snapshot: finds which it is, and goes on from there.
+    pub(crate) fn taken_back(&mut self, runtime: &Runtime, config: &Config, to: &Windows) -> Result<Found> {
+        let (found, states) = find(runtime, config, to)?;
+        for client in &mut self.clients {
+            let state = states.get(&client.number).cloned().unwrap_or_default();
+            lock(&client.ledger).taken_back_to(state);
+        }
+        Ok(found)
+    }
+}
+
+/// What a database that came of a snapshot holds.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) rows: usize,
+    /// Commits it has beyond those that were acknowledged before it was begun, of those sent until it was done.
+    pub(crate) later: usize,
+    pub(crate) sent: usize,
+}
+
+/// Compares a database with what a snapshot taken in these windows may hold.
+pub(crate) fn verify_moment(runtime: &Runtime, config: &Config, windows: &Windows) -> Result<Found> {
+    find(runtime, config, windows).map(|(found, _)| found)
+}
+
+type States = BTreeMap<i32, BTreeMap<Key, Sum>>;
+
+fn find(runtime: &Runtime, config: &Config, windows: &Windows) -> Result<(Found, States)> {
+    let mut rows = runtime.block_on(async { rows(&connect(config).await?).await })?;
+    let (mut found, mut states) = (Found::default(), States::new());
+    for (number, window) in windows {
+        let there = rows.remove(number).unwrap_or_default();
+        let (state, later) = window.find(&there).map_err(|what| anyhow!("client {number}: {what}"))?;
+        found.rows += state.len();
+        found.later += later;
+        found.sent += window.sent();
+        states.insert(*number, state);
+    }
+    ensure!(rows.is_empty(), "the database has rows of clients that do not exist: {:?}", rows.keys());
+    Ok((found, states))
+}
+
+fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
+    ledger.lock().expect("nobody panics with a ledger in hand")
 }
 
 /// All rows by client; the body of each is checked against its checksum.
@@ -189,7 +261,7 @@ struct Step {
 impl Worker {
     /// Works until told to stop, or until a commit is in doubt. Reconnects after other errors.
     async fn work(mut self, config: Config, figures: Arc<Figures>) -> Self {
-        while !figures.stopping.load(Ordering::Relaxed) && !self.ledger.in_doubt() {
+        while !figures.stopping.load(Ordering::Relaxed) && !lock(&self.ledger).in_doubt() {
             if let Err(error) = self.session(&config, &figures).await {
                 if let Ok(mut first) = figures.first_error.lock() {
                     first.get_or_insert_with(|| format!("client {}: {error:?}", self.number));
@@ -218,7 +290,7 @@ impl Worker {
                         75..88 => self.update(),
                         _ => self.deletion(),
                     };
-                    self.ledger.sending(vec![step.change]);
+                    lock(&self.ledger).sending(vec![step.change]);
                     let done = self.execute(&client, &statements, &step).await;
                     self.record(done.map_err(anyhow::Error::from))?;
                     figures.commits.fetch_add(1, Ordering::Relaxed);
@@ -238,7 +310,7 @@ impl Worker {
         for step in &steps {
             self.execute(&transaction, statements, step).await?;
         }
-        self.ledger.sending(steps.iter().map(|step| step.change).collect());
+        lock(&self.ledger).sending(steps.iter().map(|step| step.change).collect());
         let committed = transaction.commit().await;
         self.record(committed.map_err(anyhow::Error::from))
     }
@@ -254,9 +326,9 @@ impl Worker {
 
     fn record(&mut self, committed: Result<()>) -> Result<()> {
         match &committed {
-            Ok(()) => self.ledger.acknowledged(),
+            Ok(()) => lock(&self.ledger).acknowledged(),
             // A refusal that is not about the server's end is a definite no.
-            Err(error) if is_refusal(error) => self.ledger.refused(),
+            Err(error) if is_refusal(error) => lock(&self.ledger).refused(),
             Err(_) => {}
         }
         committed
@@ -304,7 +376,7 @@ impl Worker {
 
     fn count(&mut self) -> Step {
         let id = i64::from(self.number) * IDS_PER_CLIENT + self.rng.random_range(0..COUNTERS_PER_CLIENT);
-        let value = self.ledger.rows().get(&Key::Counter(id)).copied().unwrap_or(0) + 1;
+        let value = lock(&self.ledger).rows().get(&Key::Counter(id)).copied().unwrap_or(0) + 1;
         Step { change: Change { key: Key::Counter(id), to: Some(value) }, body: None, is_new: false }
     }
 
@@ -314,8 +386,9 @@ impl Worker {
     }
 
     fn some_entry(&mut self) -> Option<i64> {
-        let entries = self.ledger.rows().range(Key::Entry(0)..Key::Entry(i64::MAX));
         let at = self.rng.random_range(0..ROWS_PER_CLIENT);
+        let ledger = lock(&self.ledger);
+        let entries = ledger.rows().range(Key::Entry(0)..Key::Entry(i64::MAX));
         entries.map(|(key, _)| key).nth(at).map(|key| match key {
             Key::Entry(id) | Key::Counter(id) => *id,
         })

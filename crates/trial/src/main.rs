@@ -7,7 +7,10 @@ mod ledger;
 mod load;
 mod postgres;
 mod process;
+mod raw;
 mod rounds;
+mod snapshots;
+mod space;
 mod sweep;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -30,6 +33,22 @@ enum Cli {
         #[command(flatten)]
         plan: Plan,
         /// Directory for drives, mounts and logs; a new one under /var/tmp if not given
+        #[arg(long)]
+        work: Option<PathBuf>,
+    },
+    /// Snapshots of a group of volumes with PostgreSQL on them under load: a second PostgreSQL on each, restores, refreshes
+    Snapshots {
+        #[command(flatten)]
+        plan: snapshots::Plan,
+        /// Directory for drives, mounts and logs; a new one under /var/tmp if not given
+        #[arg(long)]
+        work: Option<PathBuf>,
+    },
+    /// Snapshots, clones, restores and deletions of volumes in all orders, every block compared; needs no root, no packages
+    RawSnapshots {
+        #[command(flatten)]
+        plan: raw::Plan,
+        /// Directory for drives and logs; a new one under /var/tmp if not given
         #[arg(long)]
         work: Option<PathBuf>,
     },
@@ -58,14 +77,20 @@ const TOOLS: [(&str, &str); 8] = [
 fn main() -> Result<()> {
     match Cli::parse() {
         Cli::Postgres { plan, work } => {
-            let root = rustix::process::geteuid().is_root();
-            ensure!(root, "this mounts and attaches devices, so it must run as root");
-            for (path, package) in TOOLS {
-                ensure!(Path::new(path).exists(), "{path} is missing; Debian package: {package}");
-            }
-            sweep::leftovers()?;
+            prepare_to_attach()?;
             in_work_directory(work, |work| postgres(plan, work))
         }
+        Cli::Snapshots { plan, work } => {
+            prepare_to_attach()?;
+            in_work_directory(work, |work| {
+                let (seed, quoin) = begin(plan.seed, plan.quoin.as_deref(), work)?;
+                snapshots::Trial::create(plan, &quoin, work, seed)?.run()
+            })
+        }
+        Cli::RawSnapshots { plan, work } => in_work_directory(work, |work| {
+            let (seed, quoin) = begin(plan.seed, plan.quoin.as_deref(), work)?;
+            raw::run(&plan, &quoin, work, seed)
+        }),
         Cli::Guest { plan, work } => {
             guest::check_tools()?;
             in_work_directory(work, |work| guest::run_trial(&plan, work))
@@ -86,13 +111,29 @@ fn in_work_directory(work: Option<PathBuf>, trial: impl FnOnce(&Path) -> Result<
     ended
 }
 
-fn postgres(plan: Plan, work: &Path) -> Result<()> {
-    let seed = plan.seed.unwrap_or_else(|| std::process::id().into());
-    let quoin = match &plan.quoin {
+/// What devices on this host need.
+fn prepare_to_attach() -> Result<()> {
+    let root = rustix::process::geteuid().is_root();
+    ensure!(root, "this mounts and attaches devices, so it must run as root");
+    for (path, package) in TOOLS {
+        ensure!(Path::new(path).exists(), "{path} is missing; Debian package: {package}");
+    }
+    sweep::leftovers()
+}
+
+/// Settles the seed, which is printed, and which program is the array.
+fn begin(seed: Option<u64>, quoin: Option<&Path>, work: &Path) -> Result<(u64, PathBuf)> {
+    let seed = seed.unwrap_or_else(|| std::process::id().into());
+    let quoin = match quoin {
         Some(path) => std::path::absolute(path)?,
         None => std::env::current_exe()?.with_file_name("quoin"),
     };
     println!("seed {seed}, work directory {}", work.display());
+    Ok((seed, quoin))
+}
+
+fn postgres(plan: Plan, work: &Path) -> Result<()> {
+    let (seed, quoin) = begin(plan.seed, plan.quoin.as_deref(), work)?;
     let must_fail = plan.ignore_flushes;
     let mut trial = Trial::create(plan, &quoin, work, seed)?;
     match trial.run() {

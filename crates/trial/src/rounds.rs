@@ -9,7 +9,7 @@ use crate::{
     array::{Array, Kind},
     attach::{Attached, drop_page_cache},
     load::{Load, Running},
-    postgres::Postgres,
+    postgres::{Places, Postgres},
     process::{pause, wait_until},
 };
 use anyhow::{Context, Result};
@@ -88,7 +88,7 @@ impl Trial {
         let host = Attached::attach(work, &array.target()?)?;
         host.format()?;
         host.mount()?;
-        let mut postgres = Postgres::create(work, host.mountpoint())?;
+        let mut postgres = Postgres::create(work, Places::alone(host.mountpoint()))?;
         postgres.start(&runtime)?;
         let load = Load::create(&runtime, &postgres.config(), plan.clients, seed)?;
         let rng = ChaCha8Rng::seed_from_u64(seed);

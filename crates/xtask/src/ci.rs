@@ -42,10 +42,14 @@ const STEPS: &[Step] = &[
     ("planted bugs", || {
         cargo(&["run", "--locked", "--package", "quoin-sim", "--features", "planted-bugs", "--", "bugs"])
     }),
-    ("crashes", || trial("--rounds 4 --seconds 10 --examine-every 2")),
-    ("power cuts", || trial("--rounds 4 --seconds 8 --power-cut mix")),
-    ("power losses", || trial("--rounds 2 --seconds 8 --power-cut lose")),
-    ("lying drives", || trial("--rounds 2 --seconds 6 --power-cut lose --ignore-flushes")),
+    ("snapshots, raw", || {
+        program("debug", "quoin-trial", As::User, &["raw-snapshots", "--rounds", "40"].map(str::to_owned))
+    }),
+    ("snapshots", || trial("snapshots", "--rounds 2 --seconds 3 --refresh-every 2")),
+    ("crashes", || trial("postgres", "--rounds 4 --seconds 10 --examine-every 2")),
+    ("power cuts", || trial("postgres", "--rounds 4 --seconds 8 --power-cut mix")),
+    ("power losses", || trial("postgres", "--rounds 2 --seconds 8 --power-cut lose")),
+    ("lying drives", || trial("postgres", "--rounds 2 --seconds 6 --power-cut lose --ignore-flushes")),
     ("guest", || program("debug", "quoin-trial", As::User, &["guest".to_owned()])),
     ("make up", || step::run(Command::new("tests/make_up.sh").env("PROFILE", "dev"))),
 ];
@@ -72,8 +76,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     summary(&outcomes)
 }
 
-/// PostgreSQL on a volume, while the array crashes.
-pub(crate) fn trial(args: &str) -> Result<()> {
-    let args: Vec<String> = ["postgres"].into_iter().chain(args.split(' ')).map(str::to_owned).collect();
+/// A trial with PostgreSQL on volumes of an array.
+pub(crate) fn trial(name: &str, args: &str) -> Result<()> {
+    let args: Vec<String> = [name].into_iter().chain(args.split(' ')).map(str::to_owned).collect();
     program("debug", "quoin-trial", As::Root, &args)
 }

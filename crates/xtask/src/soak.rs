@@ -39,8 +39,8 @@ struct Part {
 enum Work {
     /// A program of the workspace.
     Program(&'static str, String),
-    /// PostgreSQL on an array.
-    Trial(String),
+    /// PostgreSQL on an array: which trial, and its arguments.
+    Trial(&'static str, String),
     /// Models under a model checker.
     Races(u64),
     /// Cargo.
@@ -61,11 +61,21 @@ const PARTS: &[Part] = &[
     Part {
         name: "crashes",
         every: 1,
-        work: |seed| Work::Trial(format!("--rounds 6 --seconds 15 --seed {seed}")),
+        work: |seed| Work::Trial("postgres", format!("--rounds 6 --seconds 15 --seed {seed}")),
     },
     Part { name: "power cuts", every: 1, work: |seed| power_cuts(seed, "mix") },
     Part { name: "torn writes", every: 2, work: |seed| power_cuts(seed, "tear") },
     Part { name: "power losses", every: 2, work: |seed| power_cuts(seed, "lose") },
+    Part {
+        name: "snapshots",
+        every: 1,
+        work: |seed| Work::Trial("snapshots", format!("--rounds 12 --seconds 10 --seed {seed}")),
+    },
+    Part {
+        name: "snapshots, raw",
+        every: 1,
+        work: |seed| Work::Program("quoin-trial", format!("raw-snapshots --rounds 400 --seed {seed}")),
+    },
     Part { name: "lying drives", every: 4, work: lying_drives },
     Part {
         name: "hostile peers",
@@ -83,11 +93,11 @@ fn simulation(seed: u64, more: &str) -> Work {
 }
 
 fn power_cuts(seed: u64, how: &str) -> Work {
-    Work::Trial(format!("--rounds 6 --seconds 15 --seed {seed} --power-cut {how}"))
+    Work::Trial("postgres", format!("--rounds 6 --seconds 15 --seed {seed} --power-cut {how}"))
 }
 
 fn lying_drives(seed: u64) -> Work {
-    Work::Trial(format!("--rounds 2 --seconds 6 --seed {seed} --power-cut lose --ignore-flushes"))
+    Work::Trial("postgres", format!("--rounds 2 --seconds 6 --seed {seed} --power-cut lose --ignore-flushes"))
 }
 
 fn fuzz(seed: u64, more: &str) -> Work {
@@ -103,7 +113,7 @@ impl Work {
     fn line(&self) -> String {
         match self {
             Work::Program(program, args) => format!("cargo run --bin {program} -- {args}"),
-            Work::Trial(args) => format!("cargo run --bin quoin-trial -- postgres {args}"),
+            Work::Trial(name, args) => format!("cargo run --bin quoin-trial -- {name} {args}"),
             Work::Races(seed) => format!("cargo xtask races --seed {seed} --times {RACE_TIMES}"),
             Work::Cargo(args) => format!("cargo {args}"),
         }
@@ -113,7 +123,7 @@ impl Work {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         match self {
             Work::Program(name, args) => program("debug", name, As::User, &words(args)),
-            Work::Trial(args) => trial(args),
+            Work::Trial(name, args) => trial(name, args),
             Work::Races(seed) => races::run(&races::Options { seed: *seed, times: RACE_TIMES }),
             Work::Cargo(args) => crate::step::run(crate::step::cargo_command().args(words(args))),
         }

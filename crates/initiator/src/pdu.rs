@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// Bytes in a basic header segment.
-pub(crate) const HEADER_BYTES: usize = 48;
+pub const HEADER_BYTES: usize = 48;
 /// The tag that stands for "none" (RFC 7143 §11.2.1.8).
 pub(crate) const NO_TAG: u32 = 0xffff_ffff;
 /// The final bit in byte 1 of most PDUs.

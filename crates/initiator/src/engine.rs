@@ -12,24 +12,30 @@ use crate::sender::Sender;
 
 /// One transfer, in bytes of the logical unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Io {
-    pub(crate) write: bool,
-    pub(crate) offset: u64,
-    pub(crate) len: u32,
+pub struct Io {
+    /// Whether it is a write.
+    pub write: bool,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
 }
 
 /// What a source wants to happen next.
-pub(crate) enum Next {
+pub enum Next {
+    /// This transfer.
     Start(Io),
     /// Nothing until one in flight has completed.
     Wait,
+    /// Nothing any more.
     Done,
 }
 
 /// Where transfers come from and go to.
-pub(crate) trait Source {
+pub trait Source {
     /// Whether the engine must keep what reads return.
     fn wants_data(&self) -> bool;
+    /// What to do now.
     fn next(&mut self, now: Instant) -> Next;
     /// Fills in what a write is to carry.
     fn fill(&mut self, io: Io, data: &mut [u8]);
@@ -52,11 +58,15 @@ impl AsRef<[u8]> for Slot {
 
 /// How transfers are put on the wire.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
-    pub(crate) depth: usize,
-    pub(crate) largest_bytes: usize,
-    pub(crate) block_bytes: u32,
-    pub(crate) fua: bool,
+pub struct Shape {
+    /// Transfers in flight.
+    pub depth: usize,
+    /// The longest of them.
+    pub largest_bytes: usize,
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+    /// Set FUA in writes.
+    pub fua: bool,
 }
 
 struct Engine<'a> {
@@ -68,8 +78,8 @@ struct Engine<'a> {
 }
 
 /// Runs `source` dry.
-pub(crate) fn run(connection: &mut Connection, source: &mut dyn Source, shape: Shape) -> Result<()> {
-    let mut noise = crate::rng::Rng::new(shape.depth as u64);
+pub fn run(connection: &mut Connection, source: &mut dyn Source, shape: Shape) -> Result<()> {
+    let mut noise = crate::Rng::new(shape.depth as u64);
     let slots = (0..shape.depth)
         .map(|_| {
             let mut data = vec![0; shape.largest_bytes];

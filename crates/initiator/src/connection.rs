@@ -20,11 +20,15 @@ const RECEIVE_BYTES: usize = 512 << 10;
 
 /// Where and as whom to log in, and what to ask for.
 #[derive(Debug, Clone)]
-pub(crate) struct Endpoint {
-    pub(crate) portal: SocketAddr,
-    pub(crate) target: String,
-    pub(crate) initiator: String,
-    pub(crate) lun: u16,
+pub struct Endpoint {
+    /// Address of the portal.
+    pub portal: SocketAddr,
+    /// The target's name.
+    pub target: String,
+    /// Name to log in as.
+    pub initiator: String,
+    /// Logical unit number.
+    pub lun: u16,
 }
 
 /// What both sides agreed to.
@@ -55,13 +59,16 @@ impl Negotiated {
 
 /// Size of the logical unit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Capacity {
-    pub(crate) blocks: u64,
-    pub(crate) block_bytes: u32,
+pub struct Capacity {
+    /// Logical blocks.
+    pub blocks: u64,
+    /// Bytes of each: 512 or 4096.
+    pub block_bytes: u32,
 }
 
 impl Capacity {
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Bytes in all.
+    pub fn bytes(&self) -> u64 {
         self.blocks.saturating_mul(u64::from(self.block_bytes))
     }
 }
@@ -98,7 +105,7 @@ impl std::fmt::Display for Sense {
 }
 
 /// A logged-in session.
-pub(crate) struct Connection {
+pub struct Connection {
     socket: TcpStream,
     parser: Parser,
     receive: Box<[u8]>,
@@ -107,7 +114,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects and logs in; `number` tells sessions of this process apart.
-    pub(crate) fn login(endpoint: &Endpoint, number: u16) -> Result<Connection> {
+    pub fn login(endpoint: &Endpoint, number: u16) -> Result<Connection> {
         let socket =
             TcpStream::connect_timeout(&endpoint.portal, Duration::from_secs(5)).with_context(|| {
                 format!("cannot connect to the portal {}; is the target running?", endpoint.portal)
@@ -181,7 +188,7 @@ impl Connection {
     }
 
     /// Waits until the unit is ready (unit attentions are read away) and asks for its size.
-    pub(crate) fn capacity(&mut self) -> Result<Capacity> {
+    pub fn capacity(&mut self) -> Result<Capacity> {
         let lun = self.sender.lun;
         let mut refusal = None;
         for _ in 0..32 {
@@ -203,8 +210,15 @@ impl Connection {
         }
         let mut cdb = [0; 16];
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32); // READ CAPACITY (16), SBC-4 §5.22
-        let data =
-            self.command(cdb, 32)?.map_err(|sense| anyhow!("READ CAPACITY (16) of LUN {lun}: {sense}"))?;
+        let mut answer = self.command(cdb, 32)?;
+        for _ in 0..8 {
+            // A notice that came between the two commands, not a refusal.
+            if !answer.as_ref().is_err_and(Sense::is_unit_attention) {
+                break;
+            }
+            answer = self.command(cdb, 32)?;
+        }
+        let data = answer.map_err(|sense| anyhow!("READ CAPACITY (16) of LUN {lun}: {sense}"))?;
         ensure!(data.len() >= 12, "READ CAPACITY (16) of LUN {lun} returned {} bytes only", data.len());
         let (last, rest) = data.split_first_chunk::<8>().expect("checked above");
         let block_bytes = u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]);
@@ -299,7 +313,7 @@ impl Connection {
     }
 
     /// Ends the session politely.
-    pub(crate) fn logout(mut self) -> Result<()> {
+    pub fn logout(mut self) -> Result<()> {
         self.sender.push_logout();
         let (reply, _) = self.next_pdu()?;
         ensure!(reply.opcode() == opcode::LOGOUT_RESPONSE, "the target answered the logout with {reply:?}");
