@@ -22,6 +22,7 @@ mod process;
 mod quoin;
 mod recovery;
 mod report;
+mod snapshots;
 mod source;
 mod stats;
 mod tgtd;
@@ -94,6 +95,13 @@ enum Command {
     /// Example: quoin-bench recovery --data 256m --times 20
     #[command(verbatim_doc_comment)]
     Recovery(recovery::Options),
+    /// What snapshots cost hosts: while one is taken, when source, snapshot and the end of a long chain are used, and while
+    /// one is deleted; exits with 1 if it is more than it may be.
+    ///
+    /// Examples: quoin-bench snapshots group --case 1g:100k --snapshots 50; quoin-bench snapshots chain --depth 100;
+    /// quoin-bench snapshots delete --blocks 3m
+    #[command(verbatim_doc_comment, subcommand)]
+    Snapshots(snapshots::Part),
     /// Serve a file with tgtd on a free port until standard input ends; prints portal and pid as JSON.
     Tgtd {
         /// The file to serve.
@@ -143,6 +151,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Pressure(options) => pressure::run(&options),
         Command::Nbd(options) => nbd::run(&options),
         Command::Recovery(options) => recovery::run(&options),
+        Command::Snapshots(part) => snapshots::run(&part),
         Command::Tgtd { file, store } => {
             let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let tgtd = tgtd::Tgtd::start(dir, &file, store)?;

@@ -232,6 +232,12 @@ impl Array {
         Ok(Serving { array: self, process, portal, target, command: command_line })
     }
 
+    /// The offline check of everything on the drives; an error if it finds anything. Its last line.
+    pub(crate) fn check(&self) -> Result<String> {
+        let said = String::from_utf8_lossy(&self.run(&["check"])?.1).trim().to_owned();
+        Ok(said.lines().last().unwrap_or_default().to_owned())
+    }
+
     fn status(&self) -> Result<Value> {
         Ok(serde_json::from_slice(&self.run(&["status", "-o", "json"])?.1)?)
     }
@@ -245,6 +251,22 @@ impl Serving<'_> {
     /// All that `quoin status -o json` tells.
     pub(crate) fn status(&self) -> Result<Value> {
         self.array.status()
+    }
+
+    /// Runs a command of the array's; returns what it printed.
+    pub(crate) fn tell(&self, args: &[&str]) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.array.run(args)?.1).into_owned())
+    }
+
+    /// Makes the host that the generator is; what it sees is mapped by [`Serving::show`].
+    pub(crate) fn create_host(&self) -> Result<()> {
+        self.tell(&["host", "create", "bench", "--initiator", HOST]).map(drop)
+    }
+
+    /// Maps a volume, or what came of one, to the generator; returns how it is reached.
+    pub(crate) fn show(&self, volume: &str, lun: u16) -> Result<At> {
+        self.tell(&["map", volume, "--host", "bench", "--lun", &lun.to_string()])?;
+        Ok(At { lun, ..self.at() })
     }
 
     /// Makes a volume and maps it as LUN 1 to the generator; returns what was run.

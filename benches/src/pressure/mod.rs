@@ -157,7 +157,17 @@ pub(crate) fn binary(named: Option<&Path>) -> Result<PathBuf> {
 
 /// Writes all of the unit once.
 pub(crate) fn fill(connection: &mut Connection, capacity: Capacity, seed: u64) -> Result<()> {
-    let mut source = Fill { at: 0, end: capacity.bytes(), rng: Rng::new(seed) };
+    fill_first(connection, capacity, capacity.bytes(), seed)
+}
+
+/// Writes so many bytes of the unit once, from its beginning.
+pub(crate) fn fill_first(
+    connection: &mut Connection,
+    capacity: Capacity,
+    bytes: u64,
+    seed: u64,
+) -> Result<()> {
+    let mut source = Fill { at: 0, end: bytes.min(capacity.bytes()), rng: Rng::new(seed) };
     let shape = Shape {
         depth: FILL_DEPTH,
         largest_bytes: FILL_BYTES as usize,

@@ -1,0 +1,271 @@
+//! Random reads and overwrites of a volume that has a snapshot, of the snapshot, and of the end of a long chain of
+//! snapshots of snapshots, each of which was written to, against volumes that have none.
+//!
+//! All are of the same size and lie on one array; they are measured in turn, in another order each round. Of two
+//! volumes without snapshots one is what all are compared with, and the other tells how far figures of the same vary.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use quoin_initiator::{Connection, Disk, Rng};
+use serde::Serialize;
+
+use super::{BLOCK_BYTES, Bar, Bench, Common, rest, tell, volume};
+use crate::load::{self, At, Pattern, Spec};
+use crate::markdown::{finish, table};
+use crate::pressure::fill;
+use crate::quoin::Serving;
+use crate::stats::median;
+
+const LEAST_IOPS: f64 = 0.95;
+const MOST_CPU: f64 = 1.1;
+/// What is asked for again until it comes from the read cache.
+const CACHED_BYTES: u64 = 64 << 20;
+
+/// How deep, how large, how long.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Links of the chain.
+    #[arg(long, default_value_t = 100)]
+    depth: u32,
+    /// Blocks written between two links.
+    #[arg(long, value_parser = crate::units::parse_count, default_value = "1000")]
+    between: u64,
+    /// Size of each volume; all of it is written.
+    #[arg(long, value_parser = crate::units::parse_bytes, value_name = "SIZE", default_value = "2g")]
+    size: u64,
+    /// RAM of the array.
+    #[arg(long, value_parser = crate::units::parse_bytes, value_name = "SIZE", default_value = "512m")]
+    memory: u64,
+    /// Length of a run.
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
+    /// Runs of each.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Transfers in flight.
+    #[arg(long, default_value_t = 32)]
+    in_flight: usize,
+}
+
+/// What is done to all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Access {
+    CachedReads,
+    Reads,
+    FirstOverwrites,
+    Overwrites,
+}
+
+impl Access {
+    const ALL: [Access; 4] =
+        [Access::CachedReads, Access::Reads, Access::FirstOverwrites, Access::Overwrites];
+
+    fn name(self) -> &'static str {
+        match self {
+            Access::CachedReads => "reads, cached",
+            Access::Reads => "reads",
+            Access::FirstOverwrites => "overwrites, first touch",
+            Access::Overwrites => "overwrites",
+        }
+    }
+
+    fn writes(self) -> bool {
+        matches!(self, Access::FirstOverwrites | Access::Overwrites)
+    }
+
+    /// What it must reach; first touches copy metadata, and are only told.
+    fn has_bar(self) -> bool {
+        self != Access::FirstOverwrites
+    }
+}
+
+/// Medians of one object under one access.
+#[derive(Debug, Serialize)]
+struct Line {
+    access: Access,
+    of: &'static str,
+    iops: f64,
+    cpu_us: f64,
+    p50_us: f64,
+    p99_us: f64,
+    /// Medians over the rounds of what it was relative to the plain volume in the same round.
+    iops_ratio: f64,
+    cpu_ratio: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    iops: f64,
+    cpu_us: f64,
+    p50_us: f64,
+    p99_us: f64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    ensure!(options.rounds > 0 && options.depth > 0, "--rounds and --depth must be above 0");
+    // Five volumes, of which three are overwritten while something else holds their former content.
+    let room = options.size * 8 + u64::from(options.depth) * options.between * BLOCK_BYTES;
+    let bench = Bench::create(&options.common, room)?;
+    let serving = bench.array.serve_within(Some(options.memory))?;
+    serving.create_host()?;
+    let objects = create(options, &serving)?;
+    let mut lines = Vec::new();
+    for access in Access::ALL {
+        if access == Access::Overwrites {
+            objects.iter().try_for_each(|(_, at)| overwrite_all(at))?;
+        }
+        rest(&serving)?;
+        lines.append(&mut measure(options, &serving, &objects, access)?);
+    }
+    let bars: Vec<Bar> = lines.iter().filter(|line| line.access.has_bar()).flat_map(bars).collect();
+    tell(&options.common, figures(&lines), &lines, &bars)
+}
+
+/// Makes and fills all that is measured: the volume to compare with first.
+fn create(options: &Options, serving: &Serving<'_>) -> Result<Vec<(&'static str, At)>> {
+    let make = |name: &str, lun: u16| volume(serving, name, options.size, lun, options.size);
+    let (plain, again, source) = (make("plain", 1)?, make("again", 2)?, make("source", 3)?);
+    make("chain0", 4)?;
+    serving.tell(&["snapshot", "create", "source", "snapshot"])?;
+    let snapshot = serving.show("snapshot", 5)?;
+    let mut end = None;
+    for link in 1..=options.depth {
+        let (from, to) = (format!("chain{}", link - 1), format!("chain{link}"));
+        serving.tell(&["snapshot", "create", &from, &to])?;
+        let lun = 100 + (link % 800) as u16;
+        let at = serving.show(&to, lun)?;
+        let mut disk = Disk::open(&at.endpoint(), lun)?;
+        let (mut rng, mut data) = (Rng::new(u64::from(link)), vec![0; BLOCK_BYTES as usize]);
+        for _ in 0..options.between {
+            rng.fill(&mut data[..64]);
+            disk.write(rng.below(options.size / BLOCK_BYTES) * BLOCK_BYTES, &mut data)?;
+        }
+        disk.close()?;
+        if link < options.depth {
+            serving.tell(&["unmap", &to, "--host", "bench"])?;
+        }
+        end = Some(at);
+    }
+    let end = end.expect("a chain has a link");
+    Ok(vec![
+        ("plain", plain),
+        ("plain again", again),
+        ("source", source),
+        ("snapshot", snapshot),
+        ("end of chain", end),
+    ])
+}
+
+/// Overwrites each block once, so that none is touched for the first time any more.
+fn overwrite_all(at: &At) -> Result<()> {
+    let mut connection = Connection::login(&at.endpoint(), at.lun)?;
+    let capacity = connection.capacity()?;
+    fill(&mut connection, capacity, u64::from(at.lun) + 1000)?;
+    connection.logout()
+}
+
+fn measure(
+    options: &Options,
+    serving: &Serving<'_>,
+    objects: &[(&'static str, At)],
+    access: Access,
+) -> Result<Vec<Line>> {
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); objects.len()];
+    for round in 0..options.rounds {
+        for turn in 0..objects.len() {
+            let object = (turn + round) % objects.len();
+            let (_, at) = &objects[object];
+            let report = load::run(&Spec {
+                at: at.clone(),
+                rw: if access.writes() { Pattern::Randwrite } else { Pattern::Randread },
+                bs: BLOCK_BYTES,
+                depth: options.in_flight,
+                mix: 0,
+                seconds: options.seconds,
+                warmup: 1.0,
+                sessions: 1,
+                working_set: (access == Access::CachedReads).then_some(CACHED_BYTES.min(options.size)),
+                fill: false,
+                preread: access == Access::CachedReads,
+                verify: false,
+                ledger: None,
+                fua: false,
+                seed: (round * objects.len()) as u64 + 1,
+                more: Vec::new(),
+                target_pid: Some(serving.process.pid()),
+            })?;
+            samples[object].push(Sample {
+                iops: report.total.iops,
+                cpu_us: report.target.map_or(0.0, |target| target.cpu.us_per_io),
+                p50_us: report.total.latency_us.p50,
+                p99_us: report.total.latency_us.p99,
+            });
+            if access.writes() {
+                // What one left to be destaged would be the next one's burden.
+                std::thread::sleep(Duration::from_millis(500));
+                rest(serving)?;
+            }
+        }
+    }
+    let plain = samples[0].clone();
+    let line = |(of, samples): (&'static str, &Vec<Sample>)| {
+        let of_all = |value: fn(&Sample) -> f64| median(samples.iter().map(value));
+        let ratio = |value: fn(&Sample) -> f64| {
+            median(samples.iter().zip(&plain).map(|(sample, plain)| value(sample) / value(plain)))
+        };
+        Line {
+            access,
+            of,
+            iops: of_all(|sample| sample.iops),
+            cpu_us: of_all(|sample| sample.cpu_us),
+            p50_us: of_all(|sample| sample.p50_us),
+            p99_us: of_all(|sample| sample.p99_us),
+            iops_ratio: ratio(|sample| sample.iops),
+            cpu_ratio: ratio(|sample| sample.cpu_us),
+        }
+    };
+    Ok(objects.iter().map(|(of, _)| *of).zip(&samples).map(line).collect())
+}
+
+fn figures(lines: &[Line]) -> comfy_table::Table {
+    let mut table = table(&["access", "of", "IOPS", "p50", "p99", "CPU", "IOPS ×", "CPU ×"]);
+    for line in lines {
+        table.add_row([
+            line.access.name().to_owned(),
+            line.of.to_owned(),
+            format!("{:.0}", line.iops),
+            format!("{:.0}", line.p50_us),
+            format!("{:.0}", line.p99_us),
+            format!("{:.1}", line.cpu_us),
+            format!("{:.2}", line.iops_ratio),
+            format!("{:.2}", line.cpu_ratio),
+        ]);
+    }
+    finish(table, &[0, 1])
+}
+
+fn bars(line: &Line) -> Vec<Bar> {
+    if line.of.starts_with("plain") {
+        return Vec::new();
+    }
+    let of = format!("{}, {}", line.access.name(), line.of);
+    vec![
+        Bar::new(
+            &of,
+            "IOPS ≥ 0.95 × plain",
+            format!("{:.2} ×", line.iops_ratio),
+            line.iops_ratio >= LEAST_IOPS,
+        ),
+        Bar::new(
+            &of,
+            "CPU per I/O ≤ 1.1 × plain",
+            format!("{:.2} ×", line.cpu_ratio),
+            line.cpu_ratio <= MOST_CPU,
+        ),
+    ]
+}

@@ -1,0 +1,290 @@
+//! Snapshots of a group of volumes, each of which is written to: whether a write takes longer while one is taken.
+//!
+//! A window begins with a command and lasts as long as said. In every other one, in an order that is drawn, the command
+//! takes a snapshot of the group; in the rest it only asks for the group, so that the cost of a process that starts is
+//! in both. A write counts in a window if it was on its way in it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use quoin_initiator::{Disk, Rng};
+use serde::Serialize;
+
+use super::{BLOCK_BYTES, Bar, Bench, Common, rest, tell, volume};
+use crate::load::At;
+use crate::markdown::{finish, table};
+use crate::quoin::Serving;
+use crate::stats::{Percentiles, histogram, median};
+use crate::units::{parse_bytes, parse_count, show_bytes};
+
+const GROUP: &str = "bench";
+/// What is filled of each volume but the first.
+const SMALL_BLOCKS: u64 = 4096;
+/// How much longer than without snapshots the longest write may take.
+const LONGEST_MS: f64 = 5.0;
+/// Medians closer than this are the same.
+const SAME: f64 = 0.05;
+
+/// What group, how large, how often.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Provisioned size of each volume and mapped blocks of the first, as SIZE:BLOCKS; repeatable.
+    #[arg(long = "case", value_name = "SIZE:BLOCKS", value_parser = parse_case,
+          default_values = ["1g:100k", "10t:100k", "10t:1m", "10t:4m"])]
+    cases: Vec<(u64, u64)>,
+    /// Volumes of the group.
+    #[arg(long, default_value_t = 16)]
+    volumes: u16,
+    /// Snapshots taken, and as many windows without.
+    #[arg(long, default_value_t = 50)]
+    snapshots: usize,
+    /// Length of a window.
+    #[arg(long, default_value_t = 250)]
+    window_ms: u64,
+    /// Sets kept; older ones are deleted between windows.
+    #[arg(long, default_value_t = 10)]
+    keep: usize,
+    /// Pause of each writer between two writes, in microseconds; there is one for each volume.
+    #[arg(long, default_value_t = 1000)]
+    pace_us: u64,
+}
+
+fn parse_case(text: &str) -> Result<(u64, u64), String> {
+    let (size, blocks) = text.split_once(':').ok_or_else(|| format!("'{text}' is not SIZE:BLOCKS"))?;
+    let (size, blocks) = (parse_bytes(size)?, parse_count(blocks)?);
+    match blocks * BLOCK_BYTES <= size {
+        true => Ok((size, blocks)),
+        false => Err(format!("{blocks} blocks of 8 KiB do not fit in {}", show_bytes(size))),
+    }
+}
+
+/// Writes of all windows of a kind.
+#[derive(Debug, Clone, Serialize)]
+struct Windows {
+    windows: usize,
+    writes: u64,
+    latency_us: Percentiles,
+    /// The median of each window's longest.
+    longest_median_us: f64,
+}
+
+/// What one case came to.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    provisioned_bytes: u64,
+    blocks: u64,
+    with: Windows,
+    without: Windows,
+    /// How long the command took.
+    command_ms: f64,
+}
+
+struct Window {
+    taken: bool,
+    from: Instant,
+    to: Instant,
+    command: Duration,
+}
+
+type Writes = Vec<(Instant, Instant)>;
+
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    ensure!(options.volumes > 0 && options.snapshots > 0, "--volumes and --snapshots must be above 0");
+    let outcomes = options.cases.iter().map(|&(bytes, blocks)| case(options, bytes, blocks));
+    let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
+    let bars: Vec<Bar> = outcomes.iter().flat_map(bars).collect();
+    tell(&options.common, figures(&outcomes), &outcomes, &bars)
+}
+
+fn case(options: &Options, bytes: u64, blocks: u64) -> Result<Outcome> {
+    let small = SMALL_BLOCKS.min(bytes / BLOCK_BYTES) * BLOCK_BYTES;
+    // Beside the blocks: what the writers overwrite while sets hold the former content.
+    let room = blocks * BLOCK_BYTES + u64::from(options.volumes) * small * 2 + (4 << 30);
+    let bench = Bench::create(&options.common, room)?;
+    let serving = bench.array.serve()?;
+    serving.create_host()?;
+    let mut units = Vec::new();
+    for number in 0..options.volumes {
+        let filled = if number == 0 { blocks * BLOCK_BYTES } else { small };
+        units.push((volume(&serving, &name(number), bytes, number + 1, filled)?, filled / BLOCK_BYTES));
+    }
+    let members: Vec<String> = (0..options.volumes).flat_map(|n| ["--volume".to_owned(), name(n)]).collect();
+    let create = ["group", "create", GROUP].into_iter().chain(members.iter().map(String::as_str));
+    serving.tell(&create.collect::<Vec<_>>())?;
+    rest(&serving)?;
+
+    let stop = AtomicBool::new(false);
+    let pace = Duration::from_micros(options.pace_us);
+    let (windows, writes) = thread::scope(|scope| {
+        let writers = units.iter().map(|(at, blocks)| scope.spawn(|| write(at, *blocks, pace, &stop)));
+        let writers: Vec<_> = writers.collect();
+        let windows = windows(options, &serving);
+        stop.store(true, Ordering::Relaxed);
+        let writes = writers.into_iter().map(|writer| writer.join().expect("a writer panicked"));
+        (windows, writes.collect::<Result<Vec<Writes>>>())
+    });
+    let (windows, writes) = (windows?, writes?.concat());
+    let commands = windows.iter().filter(|window| window.taken);
+    Ok(Outcome {
+        provisioned_bytes: bytes,
+        blocks,
+        with: summary(&windows, &writes, true),
+        without: summary(&windows, &writes, false),
+        command_ms: median(commands.map(|window| window.command.as_secs_f64() * 1e3)),
+    })
+}
+
+fn name(number: u16) -> String {
+    format!("bench{number}")
+}
+
+/// Overwrites blocks of one volume at random, one at a time.
+fn write(at: &At, blocks: u64, pace: Duration, stop: &AtomicBool) -> Result<Writes> {
+    let mut disk = Disk::open(&at.endpoint(), at.lun)?;
+    let mut rng = Rng::new(u64::from(at.lun));
+    let mut data = vec![0; BLOCK_BYTES as usize];
+    let mut writes = Writes::new();
+    while !stop.load(Ordering::Relaxed) {
+        rng.fill(&mut data[..64]);
+        let started = Instant::now();
+        disk.write(rng.below(blocks) * BLOCK_BYTES, &mut data)?;
+        writes.push((started, Instant::now()));
+        thread::sleep(pace);
+    }
+    disk.close()?;
+    Ok(writes)
+}
+
+fn windows(options: &Options, serving: &Serving<'_>) -> Result<Vec<Window>> {
+    let length = Duration::from_millis(options.window_ms);
+    let mut rng = Rng::new(1);
+    let (mut windows, mut sets) = (Vec::new(), Vec::new());
+    thread::sleep(Duration::from_secs(2));
+    for number in 0..options.snapshots {
+        let first = rng.below(2) == 0;
+        for taken in [first, !first] {
+            let set = format!("s{number}");
+            let from = Instant::now();
+            if taken {
+                serving.tell(&["group", "snapshot", GROUP, &set])?;
+                sets.push(set);
+            } else {
+                serving.tell(&["group", "show", GROUP])?;
+            }
+            let command = from.elapsed();
+            thread::sleep(length.saturating_sub(command));
+            windows.push(Window { taken, from, to: from + length, command });
+            thread::sleep(length);
+        }
+        if sets.len() > options.keep {
+            serving.tell(&["group", "delete-snapshot", GROUP, &sets.remove(0)])?;
+            thread::sleep(length);
+        }
+    }
+    Ok(windows)
+}
+
+fn summary(windows: &[Window], writes: &[(Instant, Instant)], taken: bool) -> Windows {
+    let windows: Vec<&Window> = windows.iter().filter(|window| window.taken == taken).collect();
+    let mut all = histogram();
+    let mut longest = vec![Duration::ZERO; windows.len()];
+    for &(started, ended) in writes {
+        let within = windows.iter().position(|window| started < window.to && ended >= window.from);
+        if let Some(window) = within {
+            all.saturating_record((ended - started).as_nanos() as u64);
+            longest[window] = longest[window].max(ended - started);
+        }
+    }
+    Windows {
+        windows: windows.len(),
+        writes: all.len(),
+        latency_us: Percentiles::of(&all),
+        longest_median_us: median(longest.iter().map(|longest| longest.as_secs_f64() * 1e6)),
+    }
+}
+
+fn figures(outcomes: &[Outcome]) -> comfy_table::Table {
+    let mut table = table(&[
+        "provisioned",
+        "blocks",
+        "windows",
+        "writes",
+        "p50",
+        "p99",
+        "longest of a window, median",
+        "longest",
+        "command ms",
+    ]);
+    for outcome in outcomes {
+        for (what, windows) in [("with", &outcome.with), ("without", &outcome.without)] {
+            let us = windows.latency_us;
+            table.add_row([
+                show_bytes(outcome.provisioned_bytes),
+                outcome.blocks.to_string(),
+                format!("{} {what}", windows.windows),
+                windows.writes.to_string(),
+                format!("{:.0}", us.p50),
+                format!("{:.0}", us.p99),
+                format!("{:.0}", windows.longest_median_us),
+                format!("{:.0}", us.max),
+                if what == "with" { format!("{:.0}", outcome.command_ms) } else { String::new() },
+            ]);
+        }
+    }
+    finish(table, &[2])
+}
+
+fn bars(outcome: &Outcome) -> [Bar; 2] {
+    let of = format!("{}, {} blocks", show_bytes(outcome.provisioned_bytes), outcome.blocks);
+    let (with, without) = (outcome.with.latency_us, outcome.without.latency_us);
+    let extra = with.p50 - without.p50;
+    let longest = (with.max - without.max) / 1e3;
+    [
+        Bar::new(
+            &of,
+            "median extra latency of a write: none",
+            format!("{extra:+.0} µs ({:.0} to {:.0})", with.p50, without.p50),
+            extra <= without.p50 * SAME,
+        ),
+        Bar::new(
+            &of,
+            "the longest at most 5 ms above that without",
+            format!("{longest:+.1} ms ({:.1} to {:.1})", with.max / 1e3, without.max / 1e3),
+            longest <= LONGEST_MS,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_counts_where_it_was_on_its_way() {
+        let zero = Instant::now();
+        let at = |ms: u64| zero + Duration::from_millis(ms);
+        let window =
+            |taken, from| Window { taken, from: at(from), to: at(from + 10), command: Duration::ZERO };
+        let windows = [window(true, 10), window(false, 30), window(true, 50)];
+        let writes =
+            [(0, 5), (8, 12), (19, 40), (45, 46), (55, 56), (59, 70)].map(|(from, to)| (at(from), at(to)));
+        let with = summary(&windows, &writes, true);
+        assert_eq!((with.windows, with.writes), (2, 4));
+        assert!((with.latency_us.max - 21_000.0).abs() < 50.0, "{}", with.latency_us.max);
+        assert!((with.longest_median_us - 16_000.0).abs() < 50.0);
+        let without = summary(&windows, &writes, false);
+        assert_eq!(without.writes, 1, "a long write counts in each kind of window it touches");
+    }
+
+    #[test]
+    fn cases_are_sizes_and_blocks() {
+        assert_eq!(parse_case("10t:4m"), Ok((10 << 40, 4_000_000)));
+        assert!(parse_case("1g:1m").unwrap_err().contains("do not fit"));
+        assert!(parse_case("1g").is_err());
+    }
+}
