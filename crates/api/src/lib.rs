@@ -7,6 +7,7 @@
 mod chap;
 mod event;
 mod export;
+mod folder;
 mod group;
 mod host;
 mod problem;
@@ -19,6 +20,7 @@ mod volume;
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
 pub use event::{Event, Severity};
 pub use export::{Export, ExportClient, ExportCreate};
+pub use folder::{Folder, VolumeKind};
 pub use group::{Group, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate};
 pub use host::{Host, HostChange, HostCreate, HostMapping, Mapping, MappingCreate, Session};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};

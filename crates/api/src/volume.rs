@@ -1,6 +1,6 @@
 //! Volumes.
 
-use crate::Origin;
+use crate::{Origin, VolumeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -28,6 +28,10 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(example = json!({ "app": "db1" }))]
     pub tags: BTreeMap<String, String>,
+    /// Where it is kept: names as volumes have them, joined by '/', at most 127 bytes; empty for no folder.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(example = "prod/sql", default = "", max_length = 127)]
+    pub folder: String,
 }
 
 /// What to change about a volume; what is missing stays as it is (RFC 7396).
@@ -42,7 +46,8 @@ pub struct VolumeUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 8589934592u64, minimum = 512, maximum = 70368744177664u64, multiple_of = 512)]
     pub size_bytes: Option<u64>,
-    /// Shrink it though it holds data beyond its new end; that data is lost. Without this it is refused.
+    /// Shrink it though it holds data beyond its new end, which is lost; make it a template though clients are connected
+    /// that may write to it. Without this either is refused.
     #[serde(default)]
     #[schema(default = false)]
     pub force: bool,
@@ -53,6 +58,13 @@ pub struct VolumeUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({ "app": "db2", "old": null }))]
     pub tags: Option<BTreeMap<String, Option<String>>>,
+    /// Another folder; empty for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "prod/sql")]
+    pub folder: Option<String>,
+    /// Whether it is there to be cloned, and nobody writes to it: hosts are told that it is write-protected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<bool>,
 }
 
 fn default_block_bytes() -> u32 {
@@ -87,6 +99,11 @@ pub struct Volume {
     /// What people noted about it.
     #[schema(example = json!({ "app": "db1" }))]
     pub tags: BTreeMap<String, String>,
+    /// The folder it is in; empty for none.
+    #[schema(example = "prod/sql")]
+    pub folder: String,
+    /// What sort of volume it is.
+    pub kind: VolumeKind,
     /// When it was created.
     pub created_ms: u64,
     /// Where it comes from; null if it is neither a snapshot nor a clone.

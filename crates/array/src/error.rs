@@ -99,6 +99,14 @@ pub enum ArrayError {
         /// The hosts that see it.
         hosts: Vec<String>,
     },
+    /// Somebody is connected who may write to what shall become a template.
+    #[error("volume {volume} can be written to by {}", writers.join(", "))]
+    Writers {
+        /// The volume.
+        volume: String,
+        /// Who is connected.
+        writers: Vec<String>,
+    },
     /// The logical unit number is too high.
     #[error("LUN {lun} is out of range")]
     LunOutOfRange {
@@ -228,6 +236,12 @@ impl ArrayError {
                 "volume not deleted",
                 format!("volume {volume}"),
                 format!("unmap it first, or say so: quoin volume delete {volume} --unmap"),
+            ),
+            Self::Writers { volume, .. } => conflict(
+                "in-use",
+                "volume not made a template",
+                format!("volume {volume}"),
+                "log them out or unmap it first; or add --force: their writes fail from then on".to_owned(),
             ),
             Self::LunOutOfRange { lun } => {
                 invalid("volume not mapped", format!("LUN {lun}"), "choose a LUN from 0 to 16383, or none")

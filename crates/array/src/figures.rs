@@ -1,6 +1,6 @@
 //! The array in numbers, for monitoring: one look at what every layer counts.
 
-use crate::Array;
+use crate::{Array, volumes::kind};
 use quoin_api as api;
 use quoin_base::metrics::LatencySnapshot;
 use quoin_drive::{Drive, DriveCounters};
@@ -39,6 +39,10 @@ pub struct VolumeFigures {
     pub name: String,
     /// Its identity.
     pub uuid: Uuid,
+    /// The folder it is in; empty for none.
+    pub folder: String,
+    /// What sort of volume it is.
+    pub kind: api::VolumeKind,
     /// Its size in bytes.
     pub size_bytes: u64,
     /// Bytes that take space in the pool; `None` while the pool is offline.
@@ -108,6 +112,8 @@ fn volume_figures(volume: &Volume) -> VolumeFigures {
     VolumeFigures {
         name: volume.name(),
         uuid: volume.uuid(),
+        folder: volume.folder().into(),
+        kind: kind(volume),
         size_bytes: volume.size_bytes(),
         mapped_bytes: volume.mapped_bytes(),
         asked: volume.instruments().map(|instruments| instruments.snapshot()).unwrap_or_default(),
@@ -148,7 +154,7 @@ fn stats_of(figures: VolumeFigures) -> api::VolumeStats {
             snapshot.latency.filled().map(|(bound, count)| (bound.as_nanos() as u64, count)),
         ),
     };
-    let VolumeFigures { name, uuid, size_bytes, mapped_bytes, asked } = figures;
+    let VolumeFigures { name, uuid, size_bytes, mapped_bytes, asked, .. } = figures;
     let (read, write, unmap) = (operation(&asked.read), operation(&asked.write), operation(&asked.unmap));
     api::VolumeStats { name, uuid, size_bytes, mapped_bytes, read, write, unmap }
 }

@@ -18,6 +18,17 @@ pub(crate) fn volume_problem(error: &VolumeError, title: &str) -> Problem {
             invalid(format!("volume {name}"), "ask again with another size")
         }
         V::Tag { tag, .. } => invalid(format!("tag {tag:?}"), "give tags as KEY=VALUE, such as app=db1"),
+        V::Folder { path, .. } => invalid(
+            format!("folder {path:?}"),
+            "give a path of names of a-z, 0-9, '.', '_' and '-', such as prod/sql",
+        ),
+        V::IsTemplate { name, .. } => conflict(
+            "template",
+            name,
+            format!(
+                "clone it and change the clone; or make it a volume again: quoin volume set {name} --no-template"
+            ),
+        ),
         V::TailMapped { name, .. } => conflict(
             "data-lost",
             name,

@@ -3,7 +3,7 @@
 use crate::{Array, ArrayError, ExportError, mappings::without, nbd::without_exports};
 use quoin_api as api;
 use quoin_pool::Transaction;
-use quoin_volume::{BlockDevice, Volume, VolumeChange, VolumeSpec};
+use quoin_volume::{BlockDevice, Folder, OriginKind, Volume, VolumeChange, VolumeSpec};
 use quoin_world::Thread;
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ impl Array {
     /// Creates a volume.
     pub async fn create_volume(&self, request: api::VolumeCreate) -> Result<api::Volume, ArrayError> {
         let _turn = self.changes.lock().await;
-        let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags } = request;
-        let spec = VolumeSpec { name, size_bytes, block_bytes, thick, tags };
+        let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder } = request;
+        let folder = Folder::parse(&folder)?;
+        let spec = VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder };
         let kind = if thick { "thick" } else { "thin" };
         let text = format!("created, {kind}, {size_bytes} bytes in blocks of {block_bytes}");
         let own = (format!("volume {}", spec.name), text);
@@ -39,7 +40,7 @@ impl Array {
         Ok(self.volume_view(&*self.volume(name)?))
     }
 
-    /// Changes a volume: name, size, tags, and whether the pool keeps space for it.
+    /// Changes a volume: name, size, tags, folder, whether the pool keeps space for it, and whether it is a template.
     pub async fn change_volume(
         self: &Arc<Self>,
         name: &str,
@@ -47,7 +48,11 @@ impl Array {
     ) -> Result<api::Volume, ArrayError> {
         let _turn = self.changes.lock().await;
         let volume = self.volume(name)?;
-        let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags } = request;
+        let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags, folder, template } = request;
+        let folder = folder.map(|path| Folder::parse(&path)).transpose().map_err(ArrayError::VolumeChange)?;
+        if template == Some(true) && !volume.is_template() && !force {
+            self.require_no_writers(&volume)?;
+        }
         let tags = tags.map(|changes| {
             let mut tags = volume.tags();
             for (key, value) in changes {
@@ -58,7 +63,7 @@ impl Array {
             }
             tags
         });
-        let change = VolumeChange { name: new_name, size_bytes, force, thick, tags };
+        let change = VolumeChange { name: new_name, size_bytes, force, thick, tags, folder, template };
         let told = told(&volume, &change);
         if told.is_empty() {
             return Ok(self.volume_view(&volume));
@@ -134,6 +139,8 @@ impl Array {
             reserved_bytes: stats.map(|stats| stats.reserved_bytes),
             trimming: volume.is_trimming(),
             tags: volume.tags(),
+            folder: volume.folder().into(),
+            kind: kind(volume),
             created_ms: volume.created_ms(),
             origin: volume.origin().map(|origin| self.origin_view(&origin)),
             group: self.volumes.group_of(volume.id()).map(|group| group.name),
@@ -142,6 +149,16 @@ impl Array {
                 .map(|mapping| api::VolumeMapping { host: mapping.host, lun: mapping.lun })
                 .collect(),
         }
+    }
+}
+
+/// What sort of volume it is.
+pub(crate) fn kind(volume: &Volume) -> api::VolumeKind {
+    match volume.origin().map(|origin| origin.kind) {
+        _ if volume.is_template() => api::VolumeKind::Template,
+        Some(OriginKind::Snapshot) => api::VolumeKind::Snapshot,
+        Some(OriginKind::Clone) => api::VolumeKind::Clone,
+        None => api::VolumeKind::Volume,
     }
 }
 
@@ -163,6 +180,21 @@ fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
     match change.thick {
         Some(true) if !volume.is_thick() => told.push("made thick".to_owned()),
         Some(false) if volume.is_thick() => told.push("made thin".to_owned()),
+        _ => {}
+    }
+    if let Some(folder) = change.folder.as_ref().filter(|folder| **folder != volume.folder()) {
+        told.push(if folder.is_top() {
+            "taken out of its folder".to_owned()
+        } else {
+            format!("put in folder {folder}")
+        });
+    }
+    match change.template {
+        Some(true) if !volume.is_template() => {
+            let how = if change.force { ", by force" } else { "" };
+            told.push(format!("made a template{how}: nobody writes to it any more"));
+        }
+        Some(false) if volume.is_template() => told.push("made a volume, no template any more".to_owned()),
         _ => {}
     }
     if let Some(tags) = change.tags.as_ref().filter(|tags| **tags != volume.tags()) {

@@ -5,6 +5,7 @@ use crate::{
     client::{Client, segment},
     events::{EXAMPLES as EVENTS_EXAMPLES, EventsArgs, events},
     export::{self, ExportCommand},
+    folder::{self, FolderCommand},
     group::{self, GroupCommand},
     secret::ChapOptions,
     snapshot::{self, SnapshotCommand},
@@ -39,6 +40,9 @@ pub enum Command {
     /// Create, change and list consistency groups, and take, restore and delete snapshots of all their volumes
     #[command(subcommand, visible_alias = "groups")]
     Group(GroupCommand),
+    /// List the folders that volumes are in
+    #[command(subcommand, visible_alias = "folders")]
+    Folder(FolderCommand),
     /// Create, list, show and delete hosts
     #[command(subcommand, visible_alias = "hosts")]
     Host(HostCommand),
@@ -167,6 +171,7 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         Command::Volume(command) => volume(&client, &output, command),
         Command::Snapshot(command) => snapshot::run(&client, &output, command),
         Command::Group(command) => group::run(&client, &output, command),
+        Command::Folder(command) => folder::run(&client, &output, command),
         Command::Host(command) => host(&client, &output, command),
         Command::Map { volume, host, lun, read_only } => {
             let request = MappingCreate { volume, host, lun, read_only };

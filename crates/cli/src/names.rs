@@ -11,8 +11,9 @@ use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 /// How long an array has to tell names.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Objects by the word that commands and arguments have for them, and where they are listed.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 6] = [
     ("volume", "/volumes"),
+    ("folder", "/folders"),
     ("snapshot", "/snapshots"),
     ("group", "/groups"),
     ("host", "/hosts"),
@@ -47,6 +48,7 @@ fn completing(command: Command, about: Option<&'static str>) -> Command {
 fn names(path: &str) -> Vec<CompletionCandidate> {
     #[derive(Deserialize)]
     struct Named {
+        #[serde(alias = "path")]
         name: String,
     }
     let global = Global { data: data(env::args_os()), output: Format::default() };
@@ -99,6 +101,8 @@ mod tests {
             " group create volume",
             " group snapshot name",
             " group add volume",
+            " volume create folder",
+            " volume list folder",
             " host set name",
             " host delete name",
             " map volume",

@@ -5,7 +5,7 @@ use crate::{
     size_text,
     time::{duration_text, utc_text},
 };
-use quoin_api::{Chap, Drive, Engine, Event, GivingBack, Host, Mapping, Session, SpaceLevel, Status, Volume};
+use quoin_api::{Chap, Drive, Engine, Event, GivingBack, Host, Mapping, Session, SpaceLevel, Status, Volume, VolumeKind};
 
 pub(crate) fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), size_text)
@@ -29,13 +29,14 @@ pub(crate) fn volumes(volumes: &[Volume]) -> String {
             v.name.clone(),
             size_text(v.size_bytes),
             optional_size(v.mapped_bytes),
-            kind(v).to_owned(),
+            kind(v),
             v.block_bytes.to_string(),
             seen_by(v),
+            folder(v),
             tags(v),
         ]
     };
-    let header = ["name", "size", "mapped", "kind", "block", "host:lun", "tags"];
+    let header = ["name", "size", "mapped", "kind", "block", "host:lun", "folder", "tags"];
     table(
         &header,
         volumes.iter().map(row).collect(),
@@ -43,8 +44,16 @@ pub(crate) fn volumes(volumes: &[Volume]) -> String {
     )
 }
 
-fn kind(volume: &Volume) -> &'static str {
-    if volume.thick { "thick" } else { "thin" }
+fn kind(volume: &Volume) -> String {
+    let space = if volume.thick { "thick" } else { "thin" };
+    match volume.kind {
+        VolumeKind::Volume => space.to_owned(),
+        kind => format!("{space} {kind}"),
+    }
+}
+
+fn folder(volume: &Volume) -> String {
+    if volume.folder.is_empty() { "-".to_owned() } else { volume.folder.clone() }
 }
 
 fn tags(volume: &Volume) -> String {
@@ -59,11 +68,12 @@ pub(crate) fn volume(volume: &Volume) -> String {
         ("size", format!("{} ({} bytes)", size_text(volume.size_bytes), volume.size_bytes)),
         ("mapped", optional_size(volume.mapped_bytes)),
         ("freed by delete", optional_size(volume.freed_by_delete_bytes)),
-        ("kind", kind(volume).to_owned()),
+        ("kind", kind(volume)),
         ("reserved", optional_size(volume.reserved_bytes)),
         ("block", format!("{} bytes", volume.block_bytes)),
         ("created", format!("{} UTC", utc_text(volume.created_ms))),
         ("host:lun", seen_by(volume)),
+        ("folder", folder(volume)),
         ("tags", tags(volume)),
     ];
     if let Some(origin) = &volume.origin {

@@ -4,6 +4,7 @@ use crate::{
     Failure, Output, Size,
     client::{Client, segment},
     command::show,
+    listing::ListArgs,
     parse_size, size_text, view,
 };
 use clap::Subcommand;
@@ -21,7 +22,8 @@ pub enum VolumeCommand {
                             fails because others filled the pool.\n\nExamples:\n  \
                             quoin --data /srv/a volume create v1 --size 4G\n  \
                             quoin --data /srv/a volume create v2 --size 10GiB --block-size 4096\n  \
-                            quoin --data /srv/a volume create v3 --size 4G --thick --tag app=db1"
+                            quoin --data /srv/a volume create v3 --size 4G --thick --tag app=db1\n  \
+                            quoin --data /srv/a volume create v4 --size 4G --folder prod/sql"
     )]
     Create {
         /// Its name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
@@ -38,16 +40,17 @@ pub enum VolumeCommand {
         /// Note something about it; repeatable
         #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
         tags: Vec<(String, String)>,
+        /// Put it in a folder
+        #[arg(long, value_name = "PATH", default_value = "")]
+        folder: String,
     },
-    /// List all volumes
+    /// List volumes: all, or those that all filters hold of
     #[command(after_help = "Examples:\n  quoin --data /srv/a volume list\n  \
-                            quoin --data /srv/a volume list --tag app=db1\n  \
+                            quoin --data /srv/a volume list --folder prod --tag app=db1\n  \
+                            quoin --data /srv/a volume list --name 'pg-*' --sort -mapped --limit 10\n  \
+                            quoin --data /srv/a volume list --kind template\n  \
                             quoin --data /srv/a volume list -o json")]
-    List {
-        /// Only those with this tag, as KEY=VALUE, or KEY for any value; repeatable, then all must be there
-        #[arg(long = "tag", value_name = "TAG")]
-        tags: Vec<String>,
-    },
+    List(ListArgs),
     /// Show one volume
     #[command(after_help = "Examples:\n  quoin --data /srv/a volume show v1")]
     Show {
@@ -113,11 +116,17 @@ pub enum VolumeCommand {
         /// Its new name
         new_name: String,
     },
-    /// Change whether a volume is thick, and its tags
+    /// Change whether a volume is thick or a template, its tags and its folder
     #[command(
-        group = clap::ArgGroup::new("what").required(true).multiple(true).args(["thick", "thin", "tags", "untag"]),
-        after_help = "Examples:\n  quoin --data /srv/a volume set v1 --thick\n  \
-                      quoin --data /srv/a volume set v1 --tag app=db1 --untag old"
+        group = clap::ArgGroup::new("what").required(true).multiple(true).
+            args(["thick", "thin", "tags", "untag", "folder", "template", "no_template"]),
+        after_help = "A template is there to be cloned: it is write-protected for all hosts, and so are its size and \
+                      content. While somebody is connected who may write to it, it is not made without \
+                      --force.\n\nExamples:\n  quoin --data /srv/a volume set v1 --thick\n  \
+                      quoin --data /srv/a volume set v1 --tag app=db1 --untag old\n  \
+                      quoin --data /srv/a volume set v1 --folder prod/sql\n  \
+                      quoin --data /srv/a volume set v1 --folder /      # out of its folder\n  \
+                      quoin --data /srv/a volume set gold --template"
     )]
     Set {
         /// The volume
@@ -134,6 +143,18 @@ pub enum VolumeCommand {
         /// Take a tag away; repeatable
         #[arg(long, value_name = "KEY")]
         untag: Vec<String>,
+        /// Put it in a folder; / takes it out of the one it is in
+        #[arg(long, value_name = "PATH")]
+        folder: Option<String>,
+        /// Make it a template: nobody writes to it
+        #[arg(long, conflicts_with = "no_template")]
+        template: bool,
+        /// Make a template a volume again
+        #[arg(long)]
+        no_template: bool,
+        /// Make it a template though clients are connected that may write to it
+        #[arg(long, requires = "template")]
+        force: bool,
     },
     /// Delete a volume and all data in it
     #[command(after_help = "Examples:\n  quoin --data /srv/a volume delete v1\n  \
@@ -157,20 +178,16 @@ pub(crate) fn parse_tag(text: &str) -> Result<(String, String), String> {
 /// Runs a command about volumes.
 pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -> Result<(), Failure> {
     match command {
-        VolumeCommand::Create { name, size, block_size, thick, tags } => {
+        VolumeCommand::Create { name, size, block_size, thick, tags, folder } => {
             let tags = tags.into_iter().collect();
-            let request = VolumeCreate { name, size_bytes: size.0, block_bytes: block_size, thick, tags };
+            let (size_bytes, block_bytes) = (size.0, block_size);
+            let request = VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder };
             let volume: Volume = client.post("/volumes", &request)?;
             output.show(&volume, view::volume);
             Ok(())
         }
-        VolumeCommand::List { tags } => {
-            let query: Vec<_> = tags.iter().map(|tag| format!("tag={}", segment(tag))).collect();
-            let path = match query.is_empty() {
-                true => "/volumes".to_owned(),
-                false => format!("/volumes?{}", query.join("&")),
-            };
-            show(client, output, &path, |all: &Vec<Volume>| view::volumes(all))
+        VolumeCommand::List(filters) => {
+            show(client, output, &filters.path(), |all: &Vec<Volume>| view::volumes(all))
         }
         VolumeCommand::Show { name } => show(client, output, &path(&name), view::volume),
         VolumeCommand::Clone { source, new_name, thick, tags } => {
@@ -203,12 +220,15 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
         VolumeCommand::Rename { name, new_name } => {
             change(client, output, &name, VolumeUpdate { name: Some(new_name), ..VolumeUpdate::default() })
         }
-        VolumeCommand::Set { name, thick, thin, tags, untag } => {
+        VolumeCommand::Set { name, thick, thin, tags, untag, folder, template, no_template, force } => {
             let set = tags.into_iter().map(|(key, value)| (key, Some(value)));
             let tags: BTreeMap<_, _> = untag.into_iter().map(|key| (key, None)).chain(set).collect();
             let update = VolumeUpdate {
                 thick: (thick || thin).then_some(thick),
                 tags: (!tags.is_empty()).then_some(tags),
+                folder,
+                template: (template || no_template).then_some(template),
+                force,
                 ..VolumeUpdate::default()
             };
             change(client, output, &name, update)

@@ -62,7 +62,7 @@ impl<D: BlockDevice> Directory for View<'_, D> {
                 let offer = Offer {
                     size_bytes: device.size_bytes(),
                     block_bytes: device.block_bytes(),
-                    read_only: export.rules().read_only,
+                    read_only: export.rules().read_only || device.is_read_only(),
                     description: format!("Quoin volume {}", device.name()),
                 };
                 Found::Export(offer, export)

@@ -209,7 +209,7 @@ impl<D: BlockDevice> Session<D> {
         let terms = Terms {
             size_bytes: self.unit.device.size_bytes(),
             block_bytes: self.unit.device.block_bytes(),
-            read_only: self.read_only,
+            read_only: self.read_only || self.unit.device.is_read_only(),
             structured: self.structured,
             allocation: self.allocation,
             constrained: self.constrained,

@@ -97,6 +97,7 @@ impl Sense {
         match error {
             DeviceError::OutOfRange { .. } => Self::LBA_OUT_OF_RANGE,
             DeviceError::NoSpace { .. } => Self::SPACE_ALLOCATION_FAILED,
+            DeviceError::ReadOnly { .. } => Self::WRITE_PROTECTED,
             DeviceError::Medium { offset, .. } => {
                 Self::UNRECOVERED_READ_ERROR.with_information(offset / u64::from(block_bytes.max(1)))
             }
@@ -162,6 +163,7 @@ mod tests {
             (s.key as u8, s.asc, s.ascq, s.information)
         };
         assert_eq!(codes(&DeviceError::NoSpace { volume: volume.clone() }), (7, 0x27, 7, None));
+        assert_eq!(codes(&DeviceError::ReadOnly { volume: volume.clone() }), (7, 0x27, 0, None));
         assert_eq!(codes(&offline), (2, 4, 1, None));
         assert_eq!(codes(&medium), (3, 0x11, 0, Some(16)));
         assert_eq!(codes(&DeviceError::Replaced { volume: volume.clone() }), (6, 0x28, 0, None));

@@ -1,6 +1,6 @@
 //! An I_T nexus: one session of one initiator, its view of the units and their unit attentions.
 
-use crate::{Access, Lun, Target, Traffic, unit::Shown};
+use crate::{Lun, Target, Traffic, unit::Shown};
 use parking_lot::Mutex;
 use quoin_scsi::{
     Command, Geometry, ModeSelect, Reply, Sense, Status, Transfer, execute, mode_select, no_unit_inquiry,
@@ -130,6 +130,7 @@ struct Seen {
     contents: u64,
     size_bytes: u64,
     provisioning: Provisioning,
+    read_only: bool,
     /// Of the thresholds of space: how often they were changed, and how often one was reached.
     thresholds: Option<(u64, u64)>,
 }
@@ -140,6 +141,7 @@ impl Seen {
             contents: device.contents(),
             size_bytes: device.size_bytes(),
             provisioning: device.provisioning(),
+            read_only: device.is_read_only(),
             thresholds: device.thresholds().map(|thresholds| (thresholds.changes(), thresholds.reached())),
         }
     }
@@ -176,6 +178,9 @@ impl<D: BlockDevice> Unit<D> {
         }
         if before.provisioning != now.provisioning {
             self.attend(Sense::INQUIRY_DATA_CHANGED);
+        }
+        if before.read_only != now.read_only {
+            self.attend(Sense::MODE_PARAMETERS_CHANGED);
         }
         match (before.thresholds, now.thresholds) {
             (Some((changes, reached)), Some(now)) => {
@@ -249,7 +254,7 @@ impl<D: BlockDevice> Request<D> {
                 let unit = quoin_scsi::Unit {
                     port: self.target.port(),
                     modes,
-                    read_only: self.unit.access == Access::ReadOnly,
+                    read_only: self.unit.is_read_only(),
                 };
                 execute(command, &*self.unit.device, unit, data, in_limit_bytes).await
             }
@@ -380,7 +385,7 @@ impl<D: BlockDevice> Nexus<D> {
             }
         }
         let checked = command.and_then(|command| {
-            let (modes, read_only) = (unit.shown.modes.get(), unit.shown.access == Access::ReadOnly);
+            let (modes, read_only) = (unit.shown.modes.get(), unit.shown.is_read_only());
             let port = self.target.port();
             let transfer = command.transfer(geometry)?;
             quoin_scsi::Unit { port, modes, read_only }.check_protection(&command)?;

@@ -25,6 +25,7 @@ struct Zeroes {
     contents: AtomicU64,
     instruments: Instruments,
     thick: AtomicBool,
+    read_only: AtomicBool,
     thresholds: Thresholds,
 }
 
@@ -36,6 +37,7 @@ impl Zeroes {
             contents: AtomicU64::new(0),
             instruments: Instruments::default(),
             thick: AtomicBool::new(false),
+            read_only: AtomicBool::new(false),
             thresholds: Thresholds::default(),
         })
     }
@@ -65,6 +67,9 @@ impl BlockDevice for Zeroes {
             true => Provisioning::Resource,
             false => Provisioning::Thin,
         }
+    }
+    fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Relaxed)
     }
     fn thresholds(&self) -> Option<&Thresholds> {
         (self.provisioning() == Provisioning::Thin).then_some(&self.thresholds)
@@ -298,6 +303,32 @@ fn a_read_only_unit_is_write_protected_for_its_host_alone() {
     target.map("r", lun(5), Zeroes::new(1), Access::ReadWrite).unwrap();
     assert_eq!(ask(&mut reader, 5, &write).sense, Some(Sense::MODE_PARAMETERS_CHANGED));
     assert_eq!(ask(&mut reader, 5, &write).sense, None);
+}
+
+#[test]
+fn a_device_that_nobody_may_write_to_is_write_protected_for_all() {
+    let target = one_host();
+    let device = Zeroes::new(7);
+    target.map("h", lun(7), device.clone(), Access::ReadWrite).unwrap();
+    let mut nexus = connect(&target, HOST, 1);
+    assert_eq!(sense(&mut nexus, 7), Some(Sense::POWER_ON_OCCURRED));
+    let (write, unmap) = ([0x2A, 0, 0, 0, 0, 0, 0, 0, 0, 0], [0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let wp = |nexus: &mut Nexus<Zeroes>| {
+        let reply = ask(nexus, 7, &[0x1A, 0x08, 0x0A, 0, 64, 0]);
+        reply.data[0][2] & 0x80 != 0
+    };
+    assert!(!wp(&mut nexus));
+    assert_eq!(ask(&mut nexus, 7, &write).sense, None);
+    device.read_only.store(true, Ordering::Relaxed);
+    assert_eq!(sense(&mut nexus, 7), Some(Sense::MODE_PARAMETERS_CHANGED));
+    for cdb in [&write, &unmap] {
+        assert_eq!(ask(&mut nexus, 7, cdb).sense, Some(Sense::WRITE_PROTECTED));
+    }
+    assert!(wp(&mut nexus));
+    assert_eq!(ask(&mut nexus, 7, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0]).sense, None);
+    device.read_only.store(false, Ordering::Relaxed);
+    assert_eq!(ask(&mut nexus, 7, &write).sense, Some(Sense::MODE_PARAMETERS_CHANGED));
+    assert_eq!(ask(&mut nexus, 7, &write).sense, None);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A unit as the target keeps it: a device, how a host may use it, and what MODE SELECT has changed of it.
 
 use quoin_scsi::Modes;
+use quoin_volume::BlockDevice;
 use std::sync::{
     Arc,
     atomic::{AtomicU8, Ordering},
@@ -59,6 +60,13 @@ pub(crate) struct Shown<D> {
     pub(crate) device: Arc<D>,
     pub(crate) access: Access,
     pub(crate) modes: Arc<SharedModes>,
+}
+
+impl<D: BlockDevice> Shown<D> {
+    /// Whether the host may not write: by its mapping, or because nobody may.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.access == Access::ReadOnly || self.device.is_read_only()
+    }
 }
 
 impl<D> Clone for Shown<D> {

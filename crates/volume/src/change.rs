@@ -1,12 +1,15 @@
-//! Changes of a volume that exists: name, tags, size, and whether the pool keeps space for it.
+//! Changes of a volume that exists: name, tags, folder, size, whether the pool keeps space for it, and whether it is a
+//! template.
 //!
 //! A volume grows in one transaction. It shrinks in three steps, so that a crash in between harms nothing: writers are
 //! fenced off the tail; one transaction gives the volume its new end and notes where the old one was; then the tail is
 //! emptied, and another transaction takes the note away. As long as the note is there the volume does not grow: what
 //! would come back were not zeroes. The tail is emptied in the background, and anew after a crash.
+//!
+//! Once a volume has become a template, no write to it is under way and none is let in.
 
 use crate::{
-    BlockDevice, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
+    BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
     record::VolumeRecord,
     volumes::{check_size, refused},
 };
@@ -26,6 +29,10 @@ pub struct VolumeChange {
     pub thick: Option<bool>,
     /// All its tags, in place of those it has.
     pub tags: Option<Tags>,
+    /// Another folder.
+    pub folder: Option<Folder>,
+    /// Whether it is there to be cloned, and nobody writes to it.
+    pub template: Option<bool>,
 }
 
 impl Volumes {
@@ -37,7 +44,10 @@ impl Volumes {
             self.require_free(name)?;
             record.name.clone_from(name);
         }
-        if let Some(size_bytes) = change.size_bytes {
+        if let Some(size_bytes) = change.size_bytes.filter(|size| *size != record.size_bytes) {
+            if record.template && change.template != Some(false) {
+                return Err(VolumeError::IsTemplate { name: record.name, what: "another size" });
+            }
             check_size(&volume.name(), size_bytes, record.block_bytes)?;
             if size_bytes < record.size_bytes {
                 record.trim_end = record.trim_end.max(record.size_bytes);
@@ -48,6 +58,10 @@ impl Volumes {
             check_tags(tags)?;
             record.tags.clone_from(tags);
         }
+        if let Some(folder) = &change.folder {
+            record.folder.clone_from(folder);
+        }
+        record.template = change.template.unwrap_or(record.template);
         record.thick = change.thick.unwrap_or(record.thick);
         Ok(record)
     }
@@ -80,17 +94,23 @@ impl Volumes {
         if shrinks {
             fence(&pool, &before, record.size_bytes, change.force).await?;
         }
+        let freezes = record.template && !before.template;
+        if freezes {
+            volume.set_template(true);
+            pool.end_volume(before.id, 0)?;
+        }
         let mut tx = record.put(with, Some(&before));
         if record.reserved_bytes() != before.reserved_bytes() {
             tx = tx.reserve(record.id, record.reserved_bytes());
         }
         if let Err(error) = pool.commit(tx).await {
-            if shrinks {
+            volume.set_template(before.template);
+            if shrinks || freezes {
                 drop(pool.end_volume(before.id, before.size_bytes));
             }
             return Err(refused(name, error));
         }
-        if grows {
+        if !record.template && (grows || before.template) {
             pool.end_volume(record.id, record.size_bytes)?;
         }
         if shrinks {

@@ -33,6 +33,7 @@ pub fn check_volumes(report: &mut CheckReport) {
                     block_bytes: record.block_bytes,
                     thick: record.thick,
                     tags: record.tags.clone(),
+                    folder: record.folder.clone(),
                 };
                 if let Err(error) = spec.check() {
                     found.push((what.clone(), error.to_string()));

@@ -41,6 +41,10 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn provisioning(&self) -> Provisioning {
         Provisioning::Thin
     }
+    /// Whether nobody may write to it, whatever they may do with other devices.
+    fn is_read_only(&self) -> bool {
+        false
+    }
     /// Thresholds of the space it shares with others, of which hosts are to be told; `None` if there are none, or if it
     /// does not depend on that space.
     fn thresholds(&self) -> Option<&Thresholds> {
@@ -88,6 +92,12 @@ pub enum DeviceError {
     /// Its content was replaced while the request waited; nothing of it was written.
     #[error("the content of volume {volume} was replaced by a restore or refresh")]
     Replaced {
+        /// The volume's name.
+        volume: String,
+    },
+    /// Nobody may write to the volume.
+    #[error("volume {volume} is a template, which nobody writes to")]
+    ReadOnly {
         /// The volume's name.
         volume: String,
     },

@@ -41,6 +41,22 @@ pub enum VolumeError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// The path of a folder breaks the rules for them.
+    #[error("{path:?} is not a folder: it {why}")]
+    Folder {
+        /// What was given.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Of a template nothing that hosts see may change.
+    #[error("volume {name} is a template: {what} would change what is cloned from it")]
+    IsTemplate {
+        /// The volume.
+        name: String,
+        /// What was asked for.
+        what: &'static str,
+    },
     /// What a volume would lose by being shrunk holds data.
     #[error("volume {name} holds data beyond byte {size_bytes}")]
     TailMapped {

@@ -86,6 +86,7 @@ impl Volumes {
                 thick,
                 tags,
                 origin: Some(origin),
+                template: false,
                 ..from
             };
             tx = record.put(tx.fork(source.id(), record.id), None);
@@ -169,6 +170,7 @@ fn check_replacement(replacement: &Replacement) -> Result<(), VolumeError> {
     if target.id() == source.id() {
         return Err(VolumeError::Itself { name: target.name() });
     }
+    target.require_replaceable()?;
     if target.block_bytes() != source.block_bytes() {
         return Err(VolumeError::OtherBlock {
             name: target.name(),

@@ -3,7 +3,7 @@
 //! Two objects of the same key: the record, of bounded length, so that one transaction can change those of a whole group;
 //! and the tags, if it has any.
 
-use crate::{Origin, Tags, VolumeError, VolumeSpec};
+use crate::{Folder, Origin, Tags, VolumeError, VolumeSpec};
 use quoin_base::VolumeId;
 use quoin_pool::{ObjectKind, Transaction};
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,12 @@ pub(crate) struct VolumeRecord {
     /// An object of their own.
     #[serde(skip)]
     pub(crate) tags: Tags,
+    /// Where people keep it.
+    #[serde(default, skip_serializing_if = "Folder::is_top")]
+    pub(crate) folder: Folder,
+    /// Nothing writes to it: it is there to be cloned.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) template: bool,
     /// Where it ended before it was shrunk, while what lies between is not emptied yet; else 0.
     pub(crate) trim_end: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,10 +47,22 @@ pub(crate) struct VolumeRecord {
 
 impl VolumeRecord {
     pub(crate) fn new(id: VolumeId, uuid: Uuid, created_ms: u64, spec: VolumeSpec) -> Self {
-        let VolumeSpec { name, size_bytes, block_bytes, thick, tags } = spec;
-        let version = RECORD_VERSION;
-        let (trim_end, origin) = (0, None);
-        Self { version, id, uuid, name, size_bytes, block_bytes, created_ms, thick, tags, trim_end, origin }
+        let VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder } = spec;
+        Self {
+            version: RECORD_VERSION,
+            id,
+            uuid,
+            name,
+            size_bytes,
+            block_bytes,
+            created_ms,
+            thick,
+            tags,
+            folder,
+            template: false,
+            trim_end: 0,
+            origin: None,
+        }
     }
 
     /// What the pool is to reserve for it. While its tail is not emptied, that counts too, since it is mapped.

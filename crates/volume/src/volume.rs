@@ -1,7 +1,7 @@
 //! One volume: a named, sized address space of the pool.
 
 use crate::{
-    BlockDevice, DeviceError, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds,
+    BlockDevice, DeviceError, Folder, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds, VolumeError,
     gate::{Gate, Pass},
     record::VolumeRecord,
 };
@@ -26,9 +26,10 @@ pub struct Volume {
     uuid: Uuid,
     block_bytes: u32,
     record: RwLock<VolumeRecord>,
-    /// This and the next as in the record, for every request.
+    /// This and the next two as in the record, for every request.
     size_bytes: AtomicU64,
     thick: AtomicBool,
+    template: AtomicBool,
     deleted: AtomicBool,
     instruments: Instruments,
     /// Held while its tail is emptied, so that it does not grow meanwhile.
@@ -50,6 +51,7 @@ impl Volume {
             record: RwLock::new(record.clone()),
             size_bytes: AtomicU64::new(record.size_bytes),
             thick: AtomicBool::new(record.thick),
+            template: AtomicBool::new(record.template),
             deleted: AtomicBool::new(false),
             instruments: Instruments::default(),
             trimming: AsyncMutex::new(),
@@ -64,6 +66,19 @@ impl Volume {
         self.record.write().clone_from(record);
         self.size_bytes.store(record.size_bytes, Ordering::Release);
         self.thick.store(record.thick, Ordering::Release);
+        self.set_template(record.template);
+    }
+
+    /// Refuses to replace its content.
+    pub(crate) fn require_replaceable(&self) -> Result<(), VolumeError> {
+        match self.is_template() {
+            true => Err(VolumeError::IsTemplate { name: self.name(), what: "other content" }),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn set_template(&self, template: bool) {
+        self.template.store(template, Ordering::Release);
     }
 
     pub(crate) fn record(&self) -> VolumeRecord {
@@ -101,6 +116,16 @@ impl Volume {
     /// What people noted about it.
     pub fn tags(&self) -> Tags {
         self.record.read().tags.clone()
+    }
+
+    /// Where people keep it.
+    pub fn folder(&self) -> Folder {
+        self.record.read().folder.clone()
+    }
+
+    /// Whether it is there to be cloned, and nobody writes to it.
+    pub fn is_template(&self) -> bool {
+        self.template.load(Ordering::Acquire)
     }
 
     /// Whether it was shrunk and the space beyond its end is still being given back.
@@ -146,12 +171,21 @@ impl Volume {
         self.slot.get().map_err(|reason| DeviceError::Offline { volume: self.name(), reason })
     }
 
+    fn writable_pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
+        let pool = self.pool_for(range)?;
+        match self.is_template() {
+            true => Err(DeviceError::ReadOnly { volume: self.name() }),
+            false => Ok(pool),
+        }
+    }
+
     fn device_error(&self, at: ByteRange, error: PoolError) -> DeviceError {
         let volume = self.name();
         match error {
             PoolError::NoSpace => DeviceError::NoSpace { volume },
             PoolError::Medium { offset, reason, .. } => DeviceError::Medium { volume, offset, reason },
             PoolError::NoSuchVolume(_) => DeviceError::Deleted { volume },
+            PoolError::BeyondEnd { .. } if self.is_template() => DeviceError::ReadOnly { volume },
             PoolError::BeyondEnd { end, .. } => {
                 let ByteRange { offset, len } = at;
                 DeviceError::OutOfRange { volume, offset, len, size_bytes: end }
@@ -200,6 +234,10 @@ impl BlockDevice for Volume {
         }
     }
 
+    fn is_read_only(&self) -> bool {
+        self.is_template()
+    }
+
     fn thresholds(&self) -> Option<&Thresholds> {
         (!self.is_thick()).then_some(&self.slot.thresholds)
     }
@@ -212,13 +250,13 @@ impl BlockDevice for Volume {
     async fn write(&self, offset: u64, data: Vec<Slice>) -> Result<(), DeviceError> {
         let range = ByteRange::new(offset, data.iter().map(|slice| slice.len() as u64).sum());
         let _pass = self.enter().await?;
-        let pool = self.pool_for(range)?;
+        let pool = self.writable_pool_for(range)?;
         pool.write(self.id, offset, data).await.map_err(|e| self.device_error(range, e))
     }
 
     async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {
         let _pass = self.enter().await?;
-        let pool = self.pool_for(range)?;
+        let pool = self.writable_pool_for(range)?;
         pool.unmap(self.id, range).await.map_err(|e| self.device_error(range, e))?;
         self.instruments.unmapped(range.len);
         Ok(())

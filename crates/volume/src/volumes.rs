@@ -1,7 +1,7 @@
 //! All volumes of a pool: created, found, deleted, and restored from the pool's catalog.
 
 use crate::{
-    BlockDevice, PoolSlot, Tags, Volume, VolumeError, check_name, check_tags,
+    BlockDevice, Folder, PoolSlot, Tags, Volume, VolumeError, check_name, check_tags,
     group::Groups,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
 };
@@ -28,6 +28,8 @@ pub struct VolumeSpec {
     pub thick: bool,
     /// What people note about it.
     pub tags: Tags,
+    /// Where people keep it.
+    pub folder: Folder,
 }
 
 impl VolumeSpec {
@@ -216,9 +218,8 @@ mod tests {
     #[test]
     fn a_spec_is_refused_for_what_is_wrong_with_it() {
         let spec = |size_bytes, block_bytes| {
-            let spec =
-                VolumeSpec { name: "v".into(), size_bytes, block_bytes, thick: false, tags: Tags::new() };
-            spec.check()
+            let (name, tags, folder) = ("v".into(), Tags::new(), Folder::default());
+            VolumeSpec { name, size_bytes, block_bytes, thick: false, tags, folder }.check()
         };
         assert!(spec(4096, 4096).is_ok());
         assert!(spec(MAX_SIZE_BYTES, 512).is_ok());

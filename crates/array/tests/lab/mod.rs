@@ -37,8 +37,8 @@ pub(crate) struct Lab {
 }
 
 pub(crate) fn create(name: &str) -> VolumeCreate {
-    let tags = BTreeMap::new();
-    VolumeCreate { name: name.into(), size_bytes: GIB, block_bytes: 512, thick: false, tags }
+    let (tags, folder) = (BTreeMap::new(), String::new());
+    VolumeCreate { name: name.into(), size_bytes: GIB, block_bytes: 512, thick: false, tags, folder }
 }
 
 impl Lab {

@@ -187,6 +187,15 @@ static VOLUME: Table<VolumeFigures> = Table {
     ],
 };
 
+static VOLUME_INFO: Table<()> = Table {
+    labels: &["volume", "folder", "kind"],
+    rows: &[Row::gauge(
+        "quoin_volume_info",
+        "1; the labels say in which folder the volume is, and whether it is a volume, a snapshot, a clone or a template.",
+        |()| Some(1.0),
+    )],
+};
+
 static OPERATION: Table<OperationSnapshot> = Table {
     labels: &["volume", "operation"],
     rows: &[
@@ -414,6 +423,7 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
     }
     for volume in &figures.volumes {
         out.add(&VOLUME, volume, &[&volume.name]);
+        out.add(&VOLUME_INFO, &(), &[&volume.name, &volume.folder, volume.kind.name()]);
         let asked = &volume.asked;
         for (name, operation) in [("read", &asked.read), ("write", &asked.write), ("unmap", &asked.unmap)] {
             out.add(&OPERATION, operation, &[&volume.name, name]);
@@ -470,7 +480,7 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Listed>)> {
         ("Array", of(&ARRAY)),
         ("Front ends", [of(&FRONT_END), of(&CUT_OFF)].concat()),
         ("Initiators", of(&INITIATOR)),
-        ("Volumes", [of(&OPERATION), of(&VOLUME)].concat()),
+        ("Volumes", [of(&OPERATION), of(&VOLUME), of(&VOLUME_INFO)].concat()),
         ("Pool", [of(&POOL), of(&STALLS), of(&RECOVERY)].concat()),
         ("Drives", [of(&DRIVE_LATENCY), of(&DRIVE)].concat()),
     ]

@@ -1,6 +1,7 @@
 //! The resources.
 
 mod export;
+mod folder;
 mod group;
 mod host;
 mod mapping;
@@ -22,6 +23,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(system::sessions))
         .routes(routes!(volume::list, volume::create))
         .routes(routes!(volume::show, volume::change, volume::delete))
+        .routes(routes!(folder::list))
         .routes(routes!(host::list, host::create))
         .routes(routes!(host::show, host::change, host::delete))
         .routes(routes!(mapping::list, mapping::create))

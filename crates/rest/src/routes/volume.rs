@@ -11,30 +11,33 @@ use axum::{
     http::StatusCode,
     response::Json,
 };
-use quoin_api::{Volume, VolumeCreate, VolumeUpdate};
+use quoin_api::{Volume, VolumeCreate, VolumeKind, VolumeUpdate};
+use quoin_array::VolumeSelection;
 
-/// All volumes, oldest first
+/// Volumes: all, or those that all filters hold of; oldest first, or as asked for
 #[utoipa::path(
     get, operation_id = "list_volumes", path = "/volumes", tag = "volumes",
-    params(("tag" = Option<Vec<String>>, Query, description = "Only volumes with this tag, as KEY=VALUE, or KEY for \
-            any value; repeatable, then all must be there", example = "app=db1")),
+    params(
+        ("name" = Option<String>, Query, description = "Only those whose name fits: '*' stands for any characters, '?' \
+            for one", example = "pg-*"),
+        ("folder" = Option<String>, Query, description = "Only those in this folder or below it", example = "prod"),
+        ("tag" = Option<Vec<String>>, Query, description = "Only volumes with this tag, as KEY=VALUE, or KEY for \
+            any value; repeatable, then all must be there", example = "app=db1"),
+        ("kind" = Option<Vec<VolumeKind>>, Query, description = "Only those of this kind; repeatable, then of any of \
+            them"),
+        ("source" = Option<String>, Query, description = "Only snapshots and clones of this volume", example = "v1"),
+        ("host" = Option<String>, Query, description = "Only those that this host sees", example = "h1"),
+        ("sort" = Option<String>, Query, description = "By name, folder, size, mapped or created; behind a '-' the \
+            largest first", example = "-size"),
+        ("limit" = Option<u32>, Query, description = "At most so many")),
     responses((status = 200, body = [Volume]), ReadProblems)
 )]
 pub(crate) async fn list(
     State(server): State<Server>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<Vec<Volume>>, Failure> {
-    if let Some((name, _)) = parameters.iter().find(|(name, _)| name != "tag") {
-        return Err(Failure::query(&format!("unknown field `{name}`, expected `tag`")));
-    }
-    let mut volumes = server.array.list_volumes()?;
-    volumes.retain(|volume| {
-        parameters.iter().all(|(_, tag)| match tag.split_once('=') {
-            Some((key, value)) => volume.tags.get(key).is_some_and(|own| own == value),
-            None => volume.tags.contains_key(tag),
-        })
-    });
-    Ok(Json(volumes))
+    let selection = VolumeSelection::parse(&parameters).map_err(|why| Failure::query(&why))?;
+    Ok(Json(selection.of(server.array.list_volumes()?)))
 }
 
 /// Create a volume
@@ -62,7 +65,7 @@ pub(crate) async fn show(
     Ok(Json(server.array.show_volume(&name)?))
 }
 
-/// Change a volume: name, size, tags, and whether the pool keeps space for it
+/// Change a volume: name, size, tags, folder, whether the pool keeps space for it, whether it is a template
 #[utoipa::path(
     patch, operation_id = "change_volume", path = "/volumes/{name}", tag = "volumes", request_body = VolumeUpdate,
     params(("name" = String, Path, description = "The volume")),
