@@ -71,6 +71,10 @@ pub struct GroupSnapshotCreate {
         pattern = "^[a-z0-9][a-z0-9._-]*$"
     )]
     pub name: Option<String>,
+    /// Make its snapshots immutable for so many seconds: until then nobody deletes or changes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 604800u64, minimum = 1, maximum = 3162240000u64)]
+    pub retain_s: Option<u64>,
 }
 
 /// A group's volumes to become what a set of snapshots is.

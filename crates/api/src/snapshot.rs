@@ -64,6 +64,10 @@ pub struct SnapshotCreate {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(example = json!({ "why": "upgrade" }))]
     pub tags: BTreeMap<String, String>,
+    /// Make it immutable for so many seconds: until then nobody deletes or changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 604800u64, minimum = 1, maximum = 3162240000u64)]
+    pub retain_s: Option<u64>,
 }
 
 /// A clone to make.

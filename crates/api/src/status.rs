@@ -1,5 +1,6 @@
 //! How the array is.
 
+use crate::Retention;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -60,6 +61,8 @@ pub struct Status {
     pub capacity: Option<Capacity>,
     /// What was deleted and is being given back; null while the pool is offline.
     pub giving_back: Option<GivingBack>,
+    /// How the clock is by which immutable snapshots are kept; null while nothing is immutable.
+    pub retention: Option<Retention>,
     /// What the last opening of the pool had to do; null while it is offline.
     pub recovery: Option<Recovery>,
     /// What the engine did since the pool was opened; null while it is offline.

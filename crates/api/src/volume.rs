@@ -104,6 +104,8 @@ pub struct Volume {
     pub folder: String,
     /// What sort of volume it is.
     pub kind: VolumeKind,
+    /// Until when it is immutable, if the array runs until then; null if it is not.
+    pub retain_until_ms: Option<u64>,
     /// When it was created.
     pub created_ms: u64,
     /// Where it comes from; null if it is neither a snapshot nor a clone.

@@ -4,9 +4,11 @@ use crate::space::{SpacePercents, SpaceWatch};
 use crate::{
     ArrayError, Bay,
     access::Access,
+    clock::ClockWatch,
     events::{EventSelection, Events},
     giving_back::GivingBack,
     nbd::Exported,
+    schedules::Schedules,
     supervise::Drives,
 };
 use parking_lot::Mutex;
@@ -53,8 +55,10 @@ pub struct Array {
     pub(crate) exported: Mutex<Exported>,
     pub(crate) exports: Arc<Exports<Volume>>,
     pub(crate) events: Events,
+    pub(crate) schedules: Mutex<Schedules>,
     pub(crate) space: Mutex<SpaceWatch>,
     pub(crate) giving_back: Mutex<GivingBack>,
+    pub(crate) clock: Mutex<ClockWatch>,
     pub(crate) target: Arc<Target<Volume>>,
     pub(crate) drives: Mutex<Drives>,
     pub(crate) changes: AsyncMutex,
@@ -82,8 +86,10 @@ impl Array {
             exported: Mutex::default(),
             exports: Arc::default(),
             events: Events::new(world.clone()),
+            schedules: Mutex::default(),
             space: Mutex::new(SpaceWatch::new(options.space)),
             giving_back: Mutex::default(),
+            clock: Mutex::default(),
             drives: Mutex::new(Drives::new(bay.paths())),
             changes: AsyncMutex::new(),
             started: world.now(),

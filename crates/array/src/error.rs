@@ -1,7 +1,7 @@
 //! Why the array refused or failed a request, and how that is told.
 
 use crate::volume_problem::volume_problem;
-use crate::{ExportError, ForkError};
+use crate::{ExportError, ForkError, ScheduleError};
 use quoin_api::Problem;
 use quoin_pool::PoolError;
 use quoin_volume::{BadName, VolumeError};
@@ -16,6 +16,9 @@ pub enum ArrayError {
     /// About an export.
     #[error(transparent)]
     Export(#[from] ExportError),
+    /// About a schedule.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
     /// About the change of a volume that exists.
     #[error(transparent)]
     VolumeChange(VolumeError),
@@ -190,6 +193,7 @@ impl ArrayError {
             Self::Pool(error) => pool_problem(error),
             Self::Record { key, .. } => unreadable(key, why),
             Self::Export(error) => error.problem(),
+            Self::Schedule(error) => error.problem(),
             Self::Name(bad) => {
                 invalid("host not created", format!("host {:?}", bad.name), "choose another name")
             }

@@ -20,6 +20,8 @@ pub struct Figures {
     pub objects: api::Objects,
     /// What the engine holds and did since the pool was opened; `None` while it is offline.
     pub pool: Option<PoolStats>,
+    /// The clock by which immutable snapshots are kept; `None` while nothing is immutable.
+    pub retention: Option<api::Retention>,
     /// What the last opening of the pool had to do; `None` while it is offline.
     pub recovery: Option<RecoveryStats>,
     /// How the pool is opened: its budgets of RAM.
@@ -91,6 +93,7 @@ impl Array {
             online: pool.is_some(),
             objects: self.objects(),
             pool: pool.as_ref().map(|pool| pool.stats()),
+            retention: self.retention_view(),
             recovery: pool.as_ref().map(|pool| pool.recovery()),
             options: self.options.pool_options.clone(),
             volumes: self.volumes.list().iter().map(|volume| volume_figures(volume)).collect(),

@@ -7,7 +7,7 @@ use crate::{
 use quoin_api::{self as api, Utc};
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, ForkSpec, Group, Replacement, SetOf, Volume};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// A volume, and its snapshot in a set.
 type Pair = (Arc<Volume>, Arc<Volume>);
@@ -82,7 +82,9 @@ impl Array {
         let _turn = self.changes.lock().await;
         let group = self.group(name)?;
         let set = request.name.unwrap_or_else(|| self.free_set(&group));
+        let retain = request.retain_s.map(Duration::from_secs);
         let specs = self.plan_set(&group, &set)?;
+        let specs: Vec<_> = specs.into_iter().map(|spec| ForkSpec { retain, ..spec }).collect();
         let text = format!("set {set} taken: snapshots of {} volumes", specs.len());
         let (tx, staged) = self.stage_group(name, &text);
         self.volumes.fork(specs, tx).await.map_err(ArrayError::not("snapshots not taken"))?;
@@ -156,7 +158,7 @@ impl Array {
     }
 
     /// The snapshots to take for a set.
-    fn plan_set(&self, group: &Group, set: &str) -> Result<Vec<ForkSpec>, ArrayError> {
+    pub(crate) fn plan_set(&self, group: &Group, set: &str) -> Result<Vec<ForkSpec>, ArrayError> {
         let members = self.volumes.members(group);
         if members.is_empty() {
             return Err(ForkError::EmptyGroup { group: group.name.clone() }.into());
@@ -170,6 +172,11 @@ impl Array {
             ForkSpec { set: Some(of), ..snapshot_spec(member, name) }
         };
         Ok(members.into_iter().map(one).collect())
+    }
+
+    /// The names of the sets of a group.
+    pub(crate) fn set_names(&self, group: &Group) -> Vec<String> {
+        self.sets(group).into_iter().map(|set| set.name).collect()
     }
 
     /// The sets of a group, oldest first.

@@ -18,6 +18,9 @@ pub const EVENT_OBJECT: ObjectKind = ObjectKind(5);
 /// The kind of catalog object that holds an export.
 pub const EXPORT_OBJECT: ObjectKind = ObjectKind(6);
 
+/// The kind of catalog object that holds a schedule.
+pub const SCHEDULE_OBJECT: ObjectKind = ObjectKind(11);
+
 const VERSION: u32 = 1;
 
 /// A record around its version.

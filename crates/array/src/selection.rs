@@ -151,6 +151,7 @@ mod tests {
             tags: BTreeMap::from([("app".to_owned(), tag.to_owned())]),
             folder: folder.into(),
             kind: if name.starts_with("gold") { VolumeKind::Template } else { VolumeKind::Volume },
+            retain_until_ms: None,
             created_ms: 0,
             origin: name.strip_prefix("pg-").map(|_| Origin {
                 kind: OriginKind::Clone,

@@ -6,7 +6,7 @@ use quoin_pool::Transaction;
 use quoin_volume::{
     BlockDevice, ForkSpec, NAME_LEN_MAX, Origin, OriginKind, Replacement, Tags, Volume, VolumeError,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Which snapshots are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,11 +23,13 @@ impl Array {
         self: &Arc<Self>,
         request: api::SnapshotCreate,
     ) -> Result<api::Volume, ArrayError> {
-        let api::SnapshotCreate { volume, name, tags } = request;
+        let api::SnapshotCreate { volume, name, tags, retain_s } = request;
         let _turn = self.changes.lock().await;
         let source = self.volume(&volume)?;
         let name = name.unwrap_or_else(|| self.free_name(&volume));
-        self.fork_one(source, name, OriginKind::Snapshot, false, tags).await
+        let retain = retain_s.map(Duration::from_secs);
+        let spec = ForkSpec { tags, retain, ..snapshot_spec(source, name) };
+        self.fork_one(spec).await
     }
 
     /// Makes a clone of a volume, snapshot or clone.
@@ -39,24 +41,20 @@ impl Array {
         let api::CloneCreate { name, thick, tags } = request;
         let _turn = self.changes.lock().await;
         let source = self.volume(source)?;
-        self.fork_one(source, name, OriginKind::Clone, thick, tags).await
+        let spec = ForkSpec { kind: OriginKind::Clone, thick, tags, ..snapshot_spec(source, name) };
+        self.fork_one(spec).await
     }
 
-    async fn fork_one(
-        self: &Arc<Self>,
-        source: Arc<Volume>,
-        name: String,
-        kind: OriginKind,
-        thick: bool,
-        tags: Tags,
-    ) -> Result<api::Volume, ArrayError> {
-        let (made, title) = match kind {
+    async fn fork_one(self: &Arc<Self>, spec: ForkSpec) -> Result<api::Volume, ArrayError> {
+        let (made, title) = match spec.kind {
             OriginKind::Snapshot => ("snapshot taken", "snapshot not taken"),
             OriginKind::Clone => ("clone made", "clone not made"),
         };
-        let own = (format!("volume {name}"), format!("{made} of volume {}", source.name()));
+        let kept =
+            spec.retain.map(|time| format!(", immutable for {} s", time.as_secs())).unwrap_or_default();
+        let text = format!("{made} of volume {}{kept}", spec.source.name());
+        let own = (format!("volume {}", spec.name), text);
         let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
-        let spec = ForkSpec { source, name, kind, thick, tags, set: None };
         let made = self.volumes.fork(vec![spec], tx).await.map_err(ArrayError::not(title))?;
         self.events.saved(staged);
         self.trim_volumes();
@@ -276,7 +274,8 @@ pub(crate) fn shortened(text: &str) -> String {
 
 /// A snapshot, thin and without tags.
 pub(crate) fn snapshot_spec(source: Arc<Volume>, name: String) -> ForkSpec {
-    ForkSpec { source, name, kind: OriginKind::Snapshot, thick: false, tags: Tags::new(), set: None }
+    let (kind, tags) = (OriginKind::Snapshot, Tags::new());
+    ForkSpec { source, name, kind, thick: false, tags, set: None, retain: None }
 }
 
 /// `VOLUME.SUFFIX`, of a volume's name as much as fits.

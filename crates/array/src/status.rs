@@ -46,6 +46,7 @@ impl Array {
             objects: self.objects(),
             capacity: stats.as_ref().map(|stats| capacity(stats, &volumes, self.space.lock().level())),
             giving_back: stats.as_ref().map(|stats| self.giving_back.lock().view(stats)),
+            retention: self.retention_view(),
             recovery: pool.as_deref().map(recovery),
             engine: stats.as_ref().map(|stats| engine(stats, self.options.pool_options.buffer_bytes)),
             drives: self.drives.lock().0.iter().map(drive).collect(),

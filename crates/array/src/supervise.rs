@@ -1,6 +1,6 @@
 //! Opens the pool, notices when it goes offline, opens it again when its drives are back.
 
-use crate::{Array, access::Access, nbd::read_exports};
+use crate::{Array, access::Access, nbd::read_exports, schedules::read_schedules};
 use futures_util::future::select;
 use quoin_api::Severity;
 use quoin_drive::{Drive, open_set};
@@ -100,6 +100,8 @@ impl Array {
                 let stats = pool.stats();
                 self.watch_space(&stats);
                 self.giving_back.lock().look(self.world.now(), &stats);
+                self.keep_retention().await;
+                self.serve_schedules().await;
                 self.save_events(&pool).await;
             }
             PoolState::Offline { reason } => {
@@ -160,6 +162,7 @@ impl Array {
             }
         }
         self.events.record(Severity::Info, self.pool_name(), "online");
+        self.note_pause();
         // Before initiators are let in: what they see then does not change at once.
         self.watch_space(&pool.stats());
         self.attempted.store(true, Ordering::Release);
@@ -174,10 +177,12 @@ impl Array {
         self.events.restore(pool).map_err(|e| e.to_string())?;
         let access = Access::read(pool).map_err(|e| e.to_string())?;
         let exported = read_exports(pool).map_err(|e| e.to_string())?;
+        let schedules = read_schedules(pool).map_err(|e| e.to_string())?;
         self.volumes.restore(pool).map_err(|e| e.to_string())?;
         self.slot.fill(pool.clone());
         self.change_access(|current| *current = access);
         self.change_exports(|current| *current = exported);
+        *self.schedules.lock() = schedules;
         self.restored.store(true, Ordering::Release);
         Ok(())
     }
@@ -197,6 +202,7 @@ impl Array {
     async fn close(&self) {
         let Ok(pool) = self.slot.get() else { return };
         self.events.record(Severity::Info, "array", "stopped as asked");
+        self.stop_retention().await;
         self.save_events(&pool).await;
         if let Err(error) = self.close_pool(pool, "the array stops").await {
             tracing::error!(%error, "the pool was not closed cleanly; the next start recovers it");

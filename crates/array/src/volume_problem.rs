@@ -1,6 +1,7 @@
 //! How refusals about volumes are told.
 
 use crate::error::{offline, pool_problem, unreadable};
+use crate::retention::utc_text;
 use quoin_api::Problem;
 use quoin_volume::VolumeError;
 
@@ -29,6 +30,22 @@ pub(crate) fn volume_problem(error: &VolumeError, title: &str) -> Problem {
                 "clone it and change the clone; or make it a volume again: quoin volume set {name} --no-template"
             ),
         ),
+        V::Immutable { name, until_ms } => immutable(title, name, *until_ms, format!("snapshot {name} is")),
+        V::RetainedLonger { name, until_ms } => {
+            immutable(title, name, *until_ms, format!("a time only gets longer, and snapshot {name} is"))
+        }
+        V::HasImmutable { name, snapshots, until_ms } => {
+            let held = snapshots.join(", ");
+            immutable(title, name, *until_ms, format!("snapshots of volume {name} ({held}) are"))
+        }
+        V::NoSnapshot { name } => conflict(
+            "no-snapshot",
+            name,
+            format!("take a snapshot of it that is: quoin snapshot create {name} --retain 7d"),
+        ),
+        V::RetentionTime { .. } => {
+            invalid("the time".to_owned(), "give from a second to 100 years, such as 12h, 7d or 4w")
+        }
         V::TailMapped { name, .. } => conflict(
             "data-lost",
             name,
@@ -98,4 +115,11 @@ pub(crate) fn volume_problem(error: &VolumeError, title: &str) -> Problem {
         V::Pool(error) => pool_problem(error),
         V::Record { key, .. } => unreadable(key, why),
     }
+}
+
+/// What is immutable was to be changed or deleted.
+fn immutable(title: &str, name: &str, until_ms: u64, what: String) -> Problem {
+    let why = format!("{what} immutable until {}", utc_text(until_ms));
+    let next = "wait until then, with the array running: nobody can end it earlier; quoin status tells how its clock is";
+    Problem::new("immutable", 409, title, format!("volume {name}"), why, next)
 }

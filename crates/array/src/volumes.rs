@@ -141,6 +141,7 @@ impl Array {
             tags: volume.tags(),
             folder: volume.folder().into(),
             kind: kind(volume),
+            retain_until_ms: self.volumes.retained_until_ms(volume),
             created_ms: volume.created_ms(),
             origin: volume.origin().map(|origin| self.origin_view(&origin)),
             group: self.volumes.group_of(volume.id()).map(|group| group.name),

@@ -7,6 +7,7 @@ use crate::{
     export::{self, ExportCommand},
     folder::{self, FolderCommand},
     group::{self, GroupCommand},
+    schedule::{self, ScheduleCommand},
     secret::ChapOptions,
     snapshot::{self, SnapshotCommand},
     top::{EXAMPLES as TOP_EXAMPLES, TopArgs, top},
@@ -40,6 +41,9 @@ pub enum Command {
     /// Create, change and list consistency groups, and take, restore and delete snapshots of all their volumes
     #[command(subcommand, visible_alias = "groups")]
     Group(GroupCommand),
+    /// Create, list, show, run, pause and delete schedules: snapshots by the clock
+    #[command(subcommand, visible_alias = "schedules")]
+    Schedule(ScheduleCommand),
     /// List the folders that volumes are in
     #[command(subcommand, visible_alias = "folders")]
     Folder(FolderCommand),
@@ -171,6 +175,7 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         Command::Volume(command) => volume(&client, &output, command),
         Command::Snapshot(command) => snapshot::run(&client, &output, command),
         Command::Group(command) => group::run(&client, &output, command),
+        Command::Schedule(command) => schedule::run(&client, &output, command),
         Command::Folder(command) => folder::run(&client, &output, command),
         Command::Host(command) => host(&client, &output, command),
         Command::Map { volume, host, lun, read_only } => {

@@ -4,7 +4,7 @@ use crate::{
     Failure, Output,
     client::{Client, segment},
     output::{pairs, table},
-    time::utc_text,
+    time::{Age, parse_age, utc_text},
 };
 use clap::Subcommand;
 use quoin_api::{Group, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate};
@@ -71,6 +71,9 @@ pub enum GroupCommand {
         name: String,
         /// What the set is called [default: date and time in UTC]
         new_set: Option<String>,
+        /// Make them immutable for this time: nobody deletes or changes them until then
+        #[arg(long, value_name = "TIME", value_parser = parse_age)]
+        retain: Option<Age>,
     },
     /// Make all volumes of a group what a set of snapshots is
     #[command(
@@ -135,9 +138,10 @@ pub(crate) fn run(client: &Client, output: &Output, command: GroupCommand) -> Re
             client.delete(&path(&name))?;
             output.say(&format!("group {name} deleted; its volumes and their snapshots stay"));
         }
-        GroupCommand::Snapshot { name, new_set } => {
+        GroupCommand::Snapshot { name, new_set, retain } => {
             let path = format!("{}/sets", path(&name));
-            let set: GroupSet = client.post(&path, &GroupSnapshotCreate { name: new_set })?;
+            let request = GroupSnapshotCreate { name: new_set, retain_s: retain.map(Age::seconds) };
+            let set: GroupSet = client.post(&path, &request)?;
             output.show(&set, |set| sets(std::slice::from_ref(set)));
         }
         GroupCommand::Restore { name, set, keep, force } => {

@@ -11,11 +11,12 @@ use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 /// How long an array has to tell names.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Objects by the word that commands and arguments have for them, and where they are listed.
-const KINDS: [(&str, &str); 6] = [
+const KINDS: [(&str, &str); 7] = [
     ("volume", "/volumes"),
     ("folder", "/folders"),
     ("snapshot", "/snapshots"),
     ("group", "/groups"),
+    ("schedule", "/schedules"),
     ("host", "/hosts"),
     ("export", "/exports"),
 ];
@@ -103,6 +104,10 @@ mod tests {
             " group add volume",
             " volume create folder",
             " volume list folder",
+            " snapshot retain name",
+            " schedule create volume",
+            " schedule create group",
+            " schedule run name",
             " host set name",
             " host delete name",
             " map volume",

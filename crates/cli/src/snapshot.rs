@@ -5,12 +5,12 @@ use crate::{
     client::{Client, segment},
     output::table,
     size_text,
-    time::utc_text,
+    time::{Age, parse_age, utc_text},
     view,
     volume::parse_tag,
 };
 use clap::Subcommand;
-use quoin_api::{Origin, SnapshotCreate, SnapshotRefresh, SnapshotRestore, Volume};
+use quoin_api::{Origin, SnapshotCreate, SnapshotRefresh, SnapshotRestore, SnapshotRetain, Volume};
 
 /// Commands about snapshots.
 #[derive(Subcommand, Debug)]
@@ -21,7 +21,8 @@ pub enum SnapshotCommand {
                       it can be mapped, written, and have snapshots itself. To have several volumes of one moment, put \
                       them into a group: quoin group --help.\n\nExamples:\n  \
                       quoin --data /srv/a snapshot create v1\n  \
-                      quoin --data /srv/a snapshot create v1 v1.before-upgrade --tag why=upgrade"
+                      quoin --data /srv/a snapshot create v1 v1.before-upgrade --tag why=upgrade\n  \
+                      quoin --data /srv/a snapshot create v1 --retain 7d"
     )]
     Create {
         /// The volume; a snapshot or clone may be one
@@ -31,6 +32,9 @@ pub enum SnapshotCommand {
         /// Note something about it; repeatable
         #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
         tags: Vec<(String, String)>,
+        /// Make it immutable for this time: nobody deletes or changes it until then
+        #[arg(long, value_name = "TIME", value_parser = parse_age)]
+        retain: Option<Age>,
     },
     /// List snapshots, oldest first
     #[command(after_help = "Examples:\n  quoin --data /srv/a snapshot list\n  \
@@ -88,6 +92,23 @@ pub enum SnapshotCommand {
         #[arg(long)]
         force: bool,
     },
+    /// Make a snapshot immutable, or for longer than it is
+    #[command(
+        after_help = "Until its time is over nobody deletes, changes or writes to it, nor deletes the volume it was taken \
+                      of, and the time only gets longer. It passes only while the array runs, whatever the system's \
+                      clock is set to: quoin status tells how that clock is.\n\nExamples:\n  \
+                      quoin --data /srv/a snapshot retain v1.before-upgrade --for 30d"
+    )]
+    Retain {
+        /// The snapshot
+        name: String,
+        /// For this time from now on, such as 12h, 7d or 4w
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_age)]
+        time: Age,
+        /// Do so though clients are connected that may write to it
+        #[arg(long)]
+        force: bool,
+    },
     /// Make a snapshot or clone a volume in its own right
     #[command(after_help = "Examples:\n  quoin --data /srv/a snapshot promote v1-test")]
     Promote {
@@ -112,8 +133,9 @@ pub enum SnapshotCommand {
 
 pub(crate) fn run(client: &Client, output: &Output, command: SnapshotCommand) -> Result<(), Failure> {
     match command {
-        SnapshotCommand::Create { volume, new_name, tags } => {
-            let request = SnapshotCreate { volume, name: new_name, tags: tags.into_iter().collect() };
+        SnapshotCommand::Create { volume, new_name, tags, retain } => {
+            let (tags, retain_s) = (tags.into_iter().collect(), retain.map(Age::seconds));
+            let request = SnapshotCreate { volume, name: new_name, tags, retain_s };
             output.show(&client.post::<Volume>("/snapshots", &request)?, view::volume);
         }
         SnapshotCommand::List { of, group } => {
@@ -132,6 +154,11 @@ pub(crate) fn run(client: &Client, output: &Output, command: SnapshotCommand) ->
         SnapshotCommand::Refresh { name, from, force } => {
             let path = format!("{}/refresh", path(&name));
             output.show(&client.post::<Volume>(&path, &SnapshotRefresh { from, force })?, view::volume);
+        }
+        SnapshotCommand::Retain { name, time, force } => {
+            let path = format!("{}/retain", path(&name));
+            let request = SnapshotRetain { retain_s: time.seconds(), force };
+            output.show(&client.post::<Volume>(&path, &request)?, view::volume);
         }
         SnapshotCommand::Promote { name } => {
             let path = format!("{}/promote", path(&name));
@@ -172,6 +199,7 @@ fn many(snapshots: &[Volume]) -> String {
             v.name.clone(),
             source,
             origin.map_or_else(|| "-".to_owned(), |of| utc_text(of.taken_ms)),
+            v.retain_until_ms.map_or_else(|| "-".to_owned(), utc_text),
             size_text(v.size_bytes),
             view::optional_size(v.freed_by_delete_bytes),
             set.unwrap_or_else(|| "-".to_owned()),
@@ -179,7 +207,7 @@ fn many(snapshots: &[Volume]) -> String {
         ]
     };
     table(
-        &["name", "of", "taken (utc)", "size", "freed by delete", "group set", "host:lun"],
+        &["name", "of", "taken (utc)", "immutable until", "size", "freed by delete", "group set", "host:lun"],
         snapshots.iter().map(row).collect(),
         "no snapshots; take one: quoin snapshot create VOLUME",
     )

@@ -11,7 +11,13 @@ pub(crate) fn utc_text(ms: u64) -> String {
 
 /// A length of time, parsed from `90s`, `15m`, `1h`, `7d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Age(pub(crate) Duration);
+pub struct Age(pub(crate) Duration);
+
+impl Age {
+    pub(crate) fn seconds(self) -> u64 {
+        self.0.as_secs()
+    }
+}
 
 /// Reads a length of time: a whole number and one of s, m, h, d or w.
 pub(crate) fn parse_age(text: &str) -> Result<Age, String> {

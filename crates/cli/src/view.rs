@@ -5,7 +5,7 @@ use crate::{
     size_text,
     time::{duration_text, utc_text},
 };
-use quoin_api::{Chap, Drive, Engine, Event, GivingBack, Host, Mapping, Session, SpaceLevel, Status, Volume, VolumeKind};
+use quoin_api::{Chap, Drive, Engine, Event, GivingBack, Host, Mapping, Retention, Session, SpaceLevel, Status, Volume, VolumeKind};
 
 pub(crate) fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), size_text)
@@ -78,6 +78,9 @@ pub(crate) fn volume(volume: &Volume) -> String {
     ];
     if let Some(origin) = &volume.origin {
         rows.insert(2, ("origin", crate::snapshot::origin(origin)));
+    }
+    if let Some(until_ms) = volume.retain_until_ms {
+        rows.push(("immutable", format!("until {} UTC, if the array runs until then", utc_text(until_ms))));
     }
     if let Some(group) = &volume.group {
         rows.push(("group", group.clone()));
@@ -173,6 +176,19 @@ fn left(giving_back: &GivingBack) -> String {
     }
 }
 
+/// `3 snapshots; their clock shows …`.
+fn retention(retention: &Retention) -> String {
+    let count = retention.immutable_snapshots;
+    let shows = utc_text(retention.clock_ms);
+    let by = duration_text(retention.behind_ms.unsigned_abs() / 1000);
+    let off = match (retention.wall_clock_set_back, retention.behind_ms / 1000) {
+        (true, _) => format!(", and the system's clock is {by} behind it: IT WAS SET BACK"),
+        (false, ..10) => String::new(),
+        (false, _) => format!(", {by} behind the system's, since time off does not count"),
+    };
+    format!("{count} snapshot{}; their clock shows {shows} UTC{off}", if count == 1 { "" } else { "s" })
+}
+
 pub(crate) fn status(status: &Status) -> String {
     let mut rows = vec![
         ("array", status.name.clone()),
@@ -223,6 +239,9 @@ pub(crate) fn status(status: &Status) -> String {
     }
     if let Some(giving_back) = &status.giving_back {
         rows.push(("giving back", left(giving_back)));
+    }
+    if let Some(retention) = &status.retention {
+        rows.push(("immutable", self::retention(retention)));
     }
     if let Some(engine) = &status.engine {
         rows.push(("read cache", read_cache(engine)));

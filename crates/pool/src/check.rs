@@ -173,6 +173,22 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     Ok(report)
 }
 
+/// The objects in the catalog of a pool that is not open, as they would be after recovery. Nothing but catalog and journal
+/// is looked at.
+pub async fn read_catalog(
+    drives: Vec<Arc<Drive>>,
+) -> Result<BTreeMap<(ObjectKind, String), Vec<u8>>, PoolError> {
+    let Some(first) = drives.first() else { return Err(PoolError::Refused("a pool has drives".into())) };
+    let pool = first.label().pool;
+    let opened = open_checkpoint(drives).await?;
+    let mut report = CheckReport { objects: opened.catalog.objects.clone(), ..CheckReport::default() };
+    check_journal(&opened, pool, &mut report).await;
+    match report.problems.into_iter().next() {
+        Some(Problem { what, problem }) => Err(PoolError::Corrupt { what, problem }),
+        None => Ok(report.objects),
+    }
+}
+
 /// At the checkpoint, what is promised to volumes and not mapped fits beside what is used.
 fn check_promises(opened: &Opened, report: &mut CheckReport) {
     let promised = opened.promised_bytes();

@@ -54,7 +54,7 @@ mod tail;
 mod tree;
 mod write;
 
-pub use check::{CheckReport, MAX_PROBLEMS, Problem, check};
+pub use check::{CheckReport, MAX_PROBLEMS, Problem, check, read_catalog};
 pub use create::format;
 pub use error::PoolError;
 pub use health::PoolState;

@@ -1,6 +1,9 @@
 //! `quoin init`: makes an array.
 
-use crate::data::DataDir;
+use crate::{
+    data::DataDir,
+    overwrite::{kept_pools, require_names},
+};
 use quoin_array::is_target_name;
 use quoin_base::{GIB, MIB, PoolId};
 use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size};
@@ -26,7 +29,9 @@ const LARGE_SLAB_BYTES: u32 = 64 * MIB as u32;
     after_help = "Without --journal-drive every drive holds a part of the journal and data.\n\nExamples:\n  \
                   quoin init --data /srv/a --drives 4 --drive-size 8G\n  \
                   quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc --journal-drive /dev/nvme0n1\n\n\
-                  A drive that holds something else is refused; --force overwrites it."
+                  A drive that holds something else is refused; --force overwrites it. A pool \
+                  with immutable snapshots, or one of which that cannot be told, is overwritten only if its name is given \
+                  by --pool-name or typed at the terminal."
 )]
 pub(crate) struct Args {
     /// Make so many file drives under DIR/drives
@@ -51,6 +56,9 @@ pub(crate) struct Args {
     /// Overwrite what the drives hold
     #[arg(long)]
     force: bool,
+    /// The name of a pool with immutable snapshots that is overwritten; repeatable
+    #[arg(long, value_name = "NAME", requires = "force")]
+    pool_name: Vec<String>,
 }
 
 struct Candidate {
@@ -87,7 +95,7 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config,
     let roles = candidates.iter().map(|candidate| candidate.roles);
     let drives: Vec<_> = disks.into_iter().zip(roles).collect();
     let options = format_options(&drives, &args.name);
-    let pool = format(drives, options, args.force)?;
+    let pool = format(drives, options, args)?;
     let digits = pool.0.simple().to_string();
     let config = Config {
         name: args.name.clone(),
@@ -163,15 +171,20 @@ fn format_options(drives: &[(Arc<dyn Disk>, Roles)], name: &str) -> FormatOption
 fn format(
     drives: Vec<(Arc<dyn Disk>, Roles)>,
     options: FormatOptions,
-    force: bool,
+    args: &Args,
 ) -> Result<PoolId, Failure> {
     let world = LinuxWorld::start(1).map_err(|error| {
         Failure::new("array not made", "this system", error.to_string(), "see what the message asks for")
     })?;
+    let (force, names) = (args.force, args.pool_name.clone());
     let inner = world.clone();
     let done = world.run_on(Thread::Data(0), async move {
         for (disk, _) in drives.iter().filter(|_| !force) {
             refuse_what_is_there(disk.name(), probe(disk).await)?;
+        }
+        if force {
+            let disks: Vec<_> = drives.iter().map(|(disk, _)| disk.clone()).collect();
+            require_names(&kept_pools(&disks).await, &names)?;
         }
         quoin_pool::format(&*inner, drives, options).await.map_err(|error| {
             let next = "give drives that are large enough and work, then try again";

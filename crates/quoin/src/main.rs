@@ -7,6 +7,7 @@ mod data;
 mod init;
 mod memory;
 mod nbd;
+mod overwrite;
 mod serve;
 mod show;
 

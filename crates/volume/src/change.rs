@@ -48,6 +48,7 @@ impl Volumes {
             if record.template && change.template != Some(false) {
                 return Err(VolumeError::IsTemplate { name: record.name, what: "another size" });
             }
+            self.require_changeable(volume)?;
             check_size(&volume.name(), size_bytes, record.block_bytes)?;
             if size_bytes < record.size_bytes {
                 record.trim_end = record.trim_end.max(record.size_bytes);

@@ -5,6 +5,7 @@ use crate::{
     group::{GROUP_OBJECT, Group, MEMBERS_MAX},
     name::check_name,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
+    retention::clock_problem,
 };
 use quoin_pool::CheckReport;
 use std::collections::BTreeMap;
@@ -57,6 +58,9 @@ pub fn check_volumes(report: &mut CheckReport) {
         }
     }
     check_groups(report, &mut found);
+    if let Some(problem) = clock_problem(&report.objects) {
+        found.push(("the retention clock".to_owned(), problem));
+    }
     for id in report.volume_ids.iter().filter(|id| !known.contains_key(id)) {
         found.push((format!("volume {id} of the pool"), "no object of the catalog describes it".to_owned()));
     }

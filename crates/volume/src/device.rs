@@ -96,7 +96,7 @@ pub enum DeviceError {
         volume: String,
     },
     /// Nobody may write to the volume.
-    #[error("volume {volume} is a template, which nobody writes to")]
+    #[error("volume {volume} is write-protected: a template, or an immutable snapshot")]
     ReadOnly {
         /// The volume's name.
         volume: String,

@@ -57,6 +57,44 @@ pub enum VolumeError {
         /// What was asked for.
         what: &'static str,
     },
+    /// An immutable snapshot stays as it is, and stays.
+    #[error("snapshot {name} is immutable until {until_ms} ms")]
+    Immutable {
+        /// The snapshot.
+        name: String,
+        /// Until when, in milliseconds since the Unix epoch.
+        until_ms: u64,
+    },
+    /// A volume is not deleted while snapshots of it are immutable.
+    #[error("volume {name} has immutable snapshots, until {until_ms} ms: {}", snapshots.join(", "))]
+    HasImmutable {
+        /// The volume.
+        name: String,
+        /// The snapshots.
+        snapshots: Vec<String>,
+        /// Until when, in milliseconds since the Unix epoch.
+        until_ms: u64,
+    },
+    /// The time for which a snapshot is immutable only gets longer.
+    #[error("snapshot {name} is immutable until {until_ms} ms already, which is later")]
+    RetainedLonger {
+        /// The snapshot.
+        name: String,
+        /// Until when, in milliseconds since the Unix epoch.
+        until_ms: u64,
+    },
+    /// Only snapshots are made immutable.
+    #[error("volume {name} is no snapshot")]
+    NoSnapshot {
+        /// The volume.
+        name: String,
+    },
+    /// A time for which nothing can be immutable.
+    #[error("{seconds} seconds are not a time for which a snapshot can be immutable")]
+    RetentionTime {
+        /// The time asked for.
+        seconds: u64,
+    },
     /// What a volume would lose by being shrunk holds data.
     #[error("volume {name} holds data beyond byte {size_bytes}")]
     TailMapped {

@@ -92,7 +92,6 @@ mod tests {
             assert_eq!(folder(path).as_str(), read, "{path}");
         }
         for (bad, why) in [
-            ("//", "is empty"),
             ("prod//sql", "is empty"),
             ("Prod", "has the character 'P'"),
             ("prod/..", "begins with \".\""),

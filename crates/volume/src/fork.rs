@@ -5,12 +5,13 @@
 
 use crate::{
     BlockDevice, Origin, OriginKind, SetOf, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
-    record::VolumeRecord, volumes::refused,
+    record::VolumeRecord, retention::until_ms, volumes::refused,
 };
 use quoin_pool::{PoolError, Transaction};
 use std::{
     collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 /// A snapshot or clone to be made.
@@ -28,6 +29,8 @@ pub struct ForkSpec {
     pub tags: Tags,
     /// The set that it is a part of.
     pub set: Option<SetOf>,
+    /// Of a snapshot: it is immutable for this time.
+    pub retain: Option<Duration>,
 }
 
 /// A volume whose content is to be replaced.
@@ -67,7 +70,12 @@ impl Volumes {
         let now_ms = self.now_ms();
         let (mut tx, mut names, mut records) = (with, BTreeSet::new(), Vec::new());
         let what = specs.first().map_or_else(String::new, |spec| spec.source.name());
-        for ForkSpec { source, name, kind, thick, tags, set } in specs {
+        let mut clock = None;
+        if specs.iter().any(|spec| spec.retain.is_some()) {
+            let (with_mark, started) = self.start_clock(tx);
+            (tx, clock) = (with_mark, Some(started));
+        }
+        for ForkSpec { source, name, kind, thick, tags, set, retain } in specs {
             check_name(&name)?;
             check_tags(&tags)?;
             self.require_free(&name)?;
@@ -87,6 +95,7 @@ impl Volumes {
                 tags,
                 origin: Some(origin),
                 template: false,
+                retain_until_ms: clock.zip(retain).map(|(clock, time)| until_ms(clock, time)).transpose()?,
                 ..from
             };
             tx = record.put(tx.fork(source.id(), record.id), None);
@@ -96,13 +105,16 @@ impl Volumes {
             records.push(record);
         }
         pool.commit(tx).await.map_err(|error| refused(&what, error))?;
+        if let Some(clock) = clock {
+            self.set_clock(clock);
+        }
         Ok(records.iter().map(|record| self.add(record)).collect())
     }
 
     /// Keeps writers out of volumes that are to be replaced: when it returns, none is inside, and until what it returns
     /// is dropped, those who come wait. Refuses what cannot be.
     pub async fn hold(&self, replacements: Vec<Replacement>) -> Result<Held, VolumeError> {
-        replacements.iter().try_for_each(check_replacement)?;
+        replacements.iter().try_for_each(|replacement| self.check_replacement(replacement))?;
         let mut held = Held { replacements, closed: 0 };
         while let Some(Replacement { target, .. }) = held.replacements.get(held.closed).cloned() {
             held.closed += 1;
@@ -116,6 +128,7 @@ impl Volumes {
     pub async fn replace(&self, held: &Held, with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         let pool = self.pool()?;
+        held.replacements.iter().try_for_each(|replacement| self.check_replacement(replacement))?;
         let mut trimming = Vec::new();
         for Replacement { target, .. } in &held.replacements {
             // Nobody empties what was its tail while that becomes a part of it again.
@@ -157,27 +170,29 @@ impl Volumes {
     /// Makes a snapshot or clone a volume in its own right; commits what is in `with` in the same transaction.
     pub async fn promote(&self, volume: &Volume, with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
+        self.require_changeable(volume)?;
         let before = volume.record();
         let record = VolumeRecord { origin: None, ..before.clone() };
         self.pool()?.commit(record.put(with, Some(&before))).await?;
         volume.update(&record);
         Ok(())
     }
-}
 
-fn check_replacement(replacement: &Replacement) -> Result<(), VolumeError> {
-    let Replacement { target, source, .. } = replacement;
-    if target.id() == source.id() {
-        return Err(VolumeError::Itself { name: target.name() });
+    fn check_replacement(&self, replacement: &Replacement) -> Result<(), VolumeError> {
+        let Replacement { target, source, .. } = replacement;
+        if target.id() == source.id() {
+            return Err(VolumeError::Itself { name: target.name() });
+        }
+        target.require_replaceable()?;
+        self.require_changeable(target)?;
+        if target.block_bytes() != source.block_bytes() {
+            return Err(VolumeError::OtherBlock {
+                name: target.name(),
+                block_bytes: target.block_bytes(),
+                source_name: source.name(),
+                source_block_bytes: source.block_bytes(),
+            });
+        }
+        Ok(())
     }
-    target.require_replaceable()?;
-    if target.block_bytes() != source.block_bytes() {
-        return Err(VolumeError::OtherBlock {
-            name: target.name(),
-            block_bytes: target.block_bytes(),
-            source_name: source.name(),
-            source_block_bytes: source.block_bytes(),
-        });
-    }
-    Ok(())
 }

@@ -17,6 +17,7 @@ mod instruments;
 mod name;
 mod origin;
 mod record;
+mod retention;
 mod slot;
 mod tags;
 mod thresholds;
@@ -34,6 +35,9 @@ pub use instruments::{Instruments, InstrumentsSnapshot, Operation, OperationSnap
 pub use name::{BadName, NAME_LEN_MAX, check_name};
 pub use origin::{Origin, OriginKind, SetOf};
 pub use record::{TAGS_OBJECT, VOLUME_OBJECT};
+pub use retention::{
+    CLOCK_OBJECT, ClockMark, RETAIN_MAX, RetentionClock, RetentionState, immutable_snapshots,
+};
 pub use slot::PoolSlot;
 pub use tags::{TAGS_MAX, Tags, check_tags};
 pub use thresholds::Thresholds;

@@ -39,6 +39,9 @@ pub(crate) struct VolumeRecord {
     /// Nothing writes to it: it is there to be cloned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) template: bool,
+    /// A snapshot that is immutable until the retention clock shows this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retain_until_ms: Option<u64>,
     /// Where it ended before it was shrunk, while what lies between is not emptied yet; else 0.
     pub(crate) trim_end: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,6 +63,7 @@ impl VolumeRecord {
             tags,
             folder,
             template: false,
+            retain_until_ms: None,
             trim_end: 0,
             origin: None,
         }

@@ -26,10 +26,11 @@ pub struct Volume {
     uuid: Uuid,
     block_bytes: u32,
     record: RwLock<VolumeRecord>,
-    /// This and the next two as in the record, for every request.
+    /// This and the next three as in the record, for every request.
     size_bytes: AtomicU64,
     thick: AtomicBool,
     template: AtomicBool,
+    immutable: AtomicBool,
     deleted: AtomicBool,
     instruments: Instruments,
     /// Held while its tail is emptied, so that it does not grow meanwhile.
@@ -52,6 +53,7 @@ impl Volume {
             size_bytes: AtomicU64::new(record.size_bytes),
             thick: AtomicBool::new(record.thick),
             template: AtomicBool::new(record.template),
+            immutable: AtomicBool::new(record.retain_until_ms.is_some()),
             deleted: AtomicBool::new(false),
             instruments: Instruments::default(),
             trimming: AsyncMutex::new(),
@@ -67,6 +69,7 @@ impl Volume {
         self.size_bytes.store(record.size_bytes, Ordering::Release);
         self.thick.store(record.thick, Ordering::Release);
         self.set_template(record.template);
+        self.set_immutable(record.retain_until_ms.is_some());
     }
 
     /// Refuses to replace its content.
@@ -75,6 +78,10 @@ impl Volume {
             true => Err(VolumeError::IsTemplate { name: self.name(), what: "other content" }),
             false => Ok(()),
         }
+    }
+
+    pub(crate) fn set_immutable(&self, immutable: bool) {
+        self.immutable.store(immutable, Ordering::Release);
     }
 
     pub(crate) fn set_template(&self, template: bool) {
@@ -128,6 +135,11 @@ impl Volume {
         self.template.load(Ordering::Acquire)
     }
 
+    /// Whether it is a snapshot that is kept as it is until its time is over.
+    pub fn is_immutable(&self) -> bool {
+        self.immutable.load(Ordering::Acquire)
+    }
+
     /// Whether it was shrunk and the space beyond its end is still being given back.
     pub fn is_trimming(&self) -> bool {
         self.record.read().is_trimming()
@@ -173,7 +185,7 @@ impl Volume {
 
     fn writable_pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
         let pool = self.pool_for(range)?;
-        match self.is_template() {
+        match self.is_read_only() {
             true => Err(DeviceError::ReadOnly { volume: self.name() }),
             false => Ok(pool),
         }
@@ -185,7 +197,7 @@ impl Volume {
             PoolError::NoSpace => DeviceError::NoSpace { volume },
             PoolError::Medium { offset, reason, .. } => DeviceError::Medium { volume, offset, reason },
             PoolError::NoSuchVolume(_) => DeviceError::Deleted { volume },
-            PoolError::BeyondEnd { .. } if self.is_template() => DeviceError::ReadOnly { volume },
+            PoolError::BeyondEnd { .. } if self.is_read_only() => DeviceError::ReadOnly { volume },
             PoolError::BeyondEnd { end, .. } => {
                 let ByteRange { offset, len } = at;
                 DeviceError::OutOfRange { volume, offset, len, size_bytes: end }
@@ -235,7 +247,7 @@ impl BlockDevice for Volume {
     }
 
     fn is_read_only(&self) -> bool {
-        self.is_template()
+        self.is_template() || self.is_immutable()
     }
 
     fn thresholds(&self) -> Option<&Thresholds> {

@@ -4,6 +4,7 @@ use crate::{
     BlockDevice, Folder, PoolSlot, Tags, Volume, VolumeError, check_name, check_tags,
     group::Groups,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
+    retention::RetentionClock,
 };
 use parking_lot::Mutex;
 use quoin_base::{GIB, VolumeId};
@@ -66,10 +67,12 @@ pub struct Restored {
 
 /// The volumes of the pool in a slot. Changes are made one after the other, each in one transaction.
 pub struct Volumes {
-    world: Arc<dyn World>,
+    pub(crate) world: Arc<dyn World>,
     slot: Arc<PoolSlot>,
     known: Mutex<BTreeMap<VolumeId, Arc<Volume>>>,
     pub(crate) groups: Mutex<Groups>,
+    /// The clock by which snapshots are immutable; none while no snapshot is.
+    pub(crate) retention: Mutex<Option<RetentionClock>>,
     pub(crate) changes: AsyncMutex,
 }
 
@@ -77,7 +80,7 @@ impl Volumes {
     /// No volumes yet: [`Volumes::restore`] finds them once a pool is open.
     pub fn new(world: Arc<dyn World>, slot: Arc<PoolSlot>) -> Self {
         let (known, groups, changes) = (Mutex::default(), Mutex::default(), AsyncMutex::new());
-        Self { world, slot, known, groups, changes }
+        Self { world, slot, known, groups, retention: Mutex::default(), changes }
     }
 
     /// Takes over what the catalog of a newly opened pool says. Volumes known before stay the objects they are.
@@ -89,6 +92,7 @@ impl Volumes {
             .map(|(key, value)| VolumeRecord::decode(&key, &value, tags.get(&key).map(Vec::as_slice)))
             .collect::<Result<Vec<_>, _>>()?;
         let groups = Groups::read(pool)?;
+        self.restore_clock(pool, records.iter().any(|record| record.retain_until_ms.is_some()))?;
         let mut known = self.known.lock();
         let mut before = std::mem::take(&mut *known);
         let mut restored = Restored::default();
@@ -146,6 +150,7 @@ impl Volumes {
     /// Deletes volumes; their space comes back in the background. Commits what is in `with` in the same transaction.
     pub async fn delete(&self, volumes: &[Arc<Volume>], with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
+        self.require_deletable(volumes)?;
         let pool = self.pool()?;
         let mut groups = self.groups.lock().clone();
         let mut tx = with;

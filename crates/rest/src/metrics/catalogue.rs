@@ -71,6 +71,14 @@ static ARRAY: Table<Figures> = Table {
         }),
         Row::gauge("quoin_snapshots", "Of them, snapshots.", |f| some(f.objects.snapshots as u64)),
         Row::gauge("quoin_groups", "Consistency groups.", |f| some(f.objects.groups as u64)),
+        Row::gauge("quoin_immutable_snapshots", "Snapshots that are immutable.", |f| {
+            some(f.retention.as_ref().map_or(0, |retention| retention.immutable_snapshots))
+        }),
+        Row::gauge(
+            "quoin_retention_clock_behind_seconds",
+            "By how much the clock of immutable snapshots is behind the system's; below 0 the system's was set back.",
+            |f| f.retention.as_ref().map(|retention| retention.behind_ms as f64 / 1000.0),
+        ),
         Row::gauge("quoin_hosts", "Hosts.", |f| some(f.objects.hosts as u64)),
         Row::gauge("quoin_mappings", "Mappings of a volume to a host.", |f| some(f.objects.mappings as u64)),
     ],

@@ -5,6 +5,7 @@ mod folder;
 mod group;
 mod host;
 mod mapping;
+mod schedule;
 mod snapshot;
 mod system;
 mod volume;
@@ -35,7 +36,11 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(snapshot::restore))
         .routes(routes!(snapshot::refresh))
         .routes(routes!(snapshot::promote))
+        .routes(routes!(snapshot::retain))
         .routes(routes!(snapshot::clone))
+        .routes(routes!(schedule::list, schedule::create))
+        .routes(routes!(schedule::show, schedule::change, schedule::delete))
+        .routes(routes!(schedule::run))
         .routes(routes!(group::list, group::create))
         .routes(routes!(group::show, group::delete))
         .routes(routes!(group::add))

@@ -11,7 +11,7 @@ use axum::{
     http::StatusCode,
     response::Json,
 };
-use quoin_api::{CloneCreate, SnapshotCreate, SnapshotRefresh, SnapshotRestore, Volume};
+use quoin_api::{CloneCreate, SnapshotCreate, SnapshotRefresh, SnapshotRestore, SnapshotRetain, Volume};
 use quoin_array::SnapshotSelection;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -121,6 +121,20 @@ pub(crate) async fn promote(
     Path(name): Path<String>,
 ) -> Result<Json<Volume>, Failure> {
     Ok(Json(server.change(async move |array| array.promote_snapshot(&name).await).await?))
+}
+
+/// Make a snapshot immutable, or for longer than it is
+#[utoipa::path(
+    post, operation_id = "retain_snapshot", path = "/snapshots/{name}/retain", tag = "snapshots",
+    request_body = SnapshotRetain, params(("name" = String, Path, description = "The snapshot")),
+    responses((status = 200, description = "Immutable", body = Volume), ChangeProblems)
+)]
+pub(crate) async fn retain(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+    Body(request): Body<SnapshotRetain>,
+) -> Result<Json<Volume>, Failure> {
+    Ok(Json(server.change(async move |array| array.retain_snapshot(&name, request).await).await?))
 }
 
 /// Delete a snapshot or clone

@@ -1,0 +1,108 @@
+//! Immutable snapshots, as management sees them: made, kept, and released when their time is over.
+
+use crate::{
+    Array, ArrayError,
+    clock::{after_a_pause, set_back_ms},
+};
+use quoin_api::{self as api, Severity, Utc};
+use quoin_pool::Transaction;
+use quoin_volume::{BlockDevice, RetentionState, Volume};
+use std::{sync::Arc, time::Duration};
+
+const WHAT: &str = "retention clock";
+
+impl Array {
+    /// Makes a snapshot immutable, or for longer than it is.
+    pub async fn retain_snapshot(
+        &self,
+        name: &str,
+        request: api::SnapshotRetain,
+    ) -> Result<api::Volume, ArrayError> {
+        let api::SnapshotRetain { retain_s, force } = request;
+        let _turn = self.changes.lock().await;
+        let volume = self.volume(name)?;
+        if !volume.is_read_only() && !force {
+            self.require_no_writers(&volume)?;
+        }
+        let time = Duration::from_secs(retain_s);
+        let own = (format!("volume {name}"), format!("immutable from now on, for {retain_s} s"));
+        let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
+        let snapshots = std::slice::from_ref(&volume);
+        self.volumes.retain(snapshots, time, tx).await.map_err(ArrayError::not("snapshot not retained"))?;
+        self.events.saved(staged);
+        Ok(self.volume_view(&volume))
+    }
+
+    /// How the retention clock is; `None` while nothing is immutable.
+    pub(crate) fn retention_view(&self) -> Option<api::Retention> {
+        let state = self.volumes.retention()?;
+        Some(api::Retention {
+            immutable_snapshots: state.snapshots as u64,
+            clock_ms: state.clock_ms,
+            behind_ms: state.wall_ms.cast_signed().wrapping_sub(state.clock_ms.cast_signed()),
+            wall_clock_set_back: set_back_ms(&state).is_some(),
+        })
+    }
+
+    /// Says what is to be said of a newly opened pool.
+    pub(crate) fn note_pause(&self) {
+        // What is said of jumps is said from here on.
+        self.look_at_clocks();
+        if let Some((severity, text)) = self.volumes.retention().as_ref().and_then(after_a_pause) {
+            self.events.record(severity, WHAT, text);
+        }
+    }
+
+    /// Looks at the clocks, keeps the mark fresh, and releases what is immutable no more.
+    pub(crate) async fn keep_retention(&self) {
+        let state = self.look_at_clocks();
+        if state.is_some_and(|state| state.snapshots > 0)
+            && let Err(error) = self.release_and_mark().await
+        {
+            tracing::debug!(%error, "the retention clock is looked at again");
+        }
+    }
+
+    fn look_at_clocks(&self) -> Option<RetentionState> {
+        let state = self.volumes.retention();
+        let told = self.clock.lock().look(self.world.now(), self.world.wall_clock_ms(), state.as_ref());
+        for (severity, text) in told {
+            self.events.record(severity, WHAT, text);
+        }
+        state
+    }
+
+    async fn release_and_mark(&self) -> Result<(), ArrayError> {
+        self.volumes.mark_retention(false).await?;
+        if !self.volumes.any_to_release() {
+            return Ok(());
+        }
+        let _turn = self.changes.lock().await;
+        let mut kept = None;
+        let stage = |over: &[Arc<Volume>]| {
+            let names: Vec<_> = over.iter().map(|volume| volume.name()).collect();
+            let text = format!("not immutable any more, their time is over: {}", names.join(", "));
+            let (tx, staged) = self.events.stage(Transaction::new(), Some(("snapshots".to_owned(), text)));
+            kept = Some(staged);
+            tx
+        };
+        self.volumes.release(stage).await?;
+        if let Some(staged) = kept {
+            self.events.saved(staged);
+        }
+        Ok(())
+    }
+
+    /// Writes the mark, so that the next start goes on from now.
+    pub(crate) async fn stop_retention(&self) {
+        if let Err(error) = self.volumes.mark_retention(true).await {
+            self.events.record(Severity::Notice, WHAT, format!("its mark was not written: {error}"));
+        }
+    }
+}
+
+/// A moment for people, in UTC: `2026-11-20 13:38:01 UTC`.
+pub(crate) fn utc_text(ms: u64) -> String {
+    let Utc { year, month, day, hour, minute, second } = Utc::of_ms(ms);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}

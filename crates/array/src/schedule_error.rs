@@ -1,0 +1,85 @@
+//! Why requests about schedules were refused, and how that is told.
+
+use quoin_api::Problem;
+use quoin_volume::BadName;
+use thiserror::Error;
+
+/// Why a request about schedules was refused. [`ScheduleError::problem`] tells it with what to do next.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum ScheduleError {
+    /// The name breaks the rules for names.
+    #[error(transparent)]
+    Name(BadName),
+    /// The schedule asked for cannot be.
+    #[error("schedule {name}: {why}")]
+    Invalid {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The name is taken.
+    #[error("a schedule {name} exists already")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// No schedule has the name.
+    #[error("there is no schedule {name}")]
+    NotFound {
+        /// The name asked for.
+        name: String,
+    },
+    /// What it is of was deleted.
+    #[error("what schedule {name} takes snapshots of was deleted")]
+    SourceDeleted {
+        /// The schedule.
+        name: String,
+    },
+}
+
+impl ScheduleError {
+    /// The problem as clients are told it.
+    pub fn problem(&self) -> Problem {
+        let why = self.to_string();
+        let which = |name: &str| format!("schedule {name}");
+        match self {
+            Self::Name(bad) => {
+                let which = format!("schedule {:?}", bad.name);
+                Problem::new("invalid", 422, "schedule not created", which, why, "choose another name")
+            }
+            Self::Invalid { name, .. } => Problem::new(
+                "invalid",
+                422,
+                "schedule not created",
+                which(name),
+                why,
+                "say it as in: quoin schedule create nightly --volume v1 --every hourly:24,daily:7 --at 02:30",
+            ),
+            Self::Exists { name } => Problem::new(
+                "exists",
+                409,
+                "schedule not created",
+                which(name),
+                why,
+                format!("choose another name, or delete the one that exists: quoin schedule delete {name}"),
+            ),
+            Self::NotFound { name } => Problem::new(
+                "not-found",
+                404,
+                "no such schedule",
+                which(name),
+                why,
+                "see which there are: quoin schedule list",
+            ),
+            Self::SourceDeleted { name } => Problem::new(
+                "gone",
+                409,
+                "snapshot not taken",
+                which(name),
+                why,
+                format!("delete the schedule: quoin schedule delete {name}"),
+            ),
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Schedules: take snapshots of a volume or a group by the clock, and delete the oldest beyond those to be kept.
+//!
+//! A snapshot is taken in the transaction that notes that it was: no moment counts twice, also if the array fails in between.
+//! Moments that went by while the array was off count as one. What a schedule took is known by its tags; who takes a tag
+//! away keeps the snapshot.
+
+use crate::{
+    Array, ArrayError, ScheduleError,
+    record::{SCHEDULE_OBJECT, decode, encode},
+    snapshots::{snapshot_spec, suffixed},
+    timetable::{at_text, last_due_ms, next_due_ms, parse_at, rules_problem},
+};
+use quoin_api::{self as api, Every, Rule, Severity, Utc};
+use quoin_base::VolumeId;
+use quoin_pool::{Pool, Transaction};
+use quoin_volume::{BlockDevice, ForkSpec, Tags, Volume, check_name};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use uuid::Uuid;
+
+/// The tag that names the schedule, and the one that says which of its rules.
+const TAGS: [&str; 2] = ["schedule", "every"];
+/// How many there may be.
+const SCHEDULES_MAX: usize = 1000;
+
+/// What a schedule takes snapshots of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Source {
+    Volume(VolumeId),
+    Group(Uuid),
+}
+
+/// A schedule as the catalog keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ScheduleRecord {
+    pub(crate) name: String,
+    pub(crate) source: Source,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) at_minute: u16,
+    pub(crate) retain_s: Option<u64>,
+    pub(crate) paused: bool,
+    pub(crate) created_ms: u64,
+    /// The moment that was served last, of each rule.
+    pub(crate) served_ms: BTreeMap<Every, u64>,
+    pub(crate) last_run_ms: Option<u64>,
+}
+
+/// Schedules by name, as the catalog has them.
+pub(crate) type Schedules = BTreeMap<String, ScheduleRecord>;
+
+pub(crate) fn read_schedules(pool: &Pool) -> Result<Schedules, ArrayError> {
+    pool.list(SCHEDULE_OBJECT)
+        .into_iter()
+        .map(|(key, value)| Ok((key.clone(), decode(&key, &value)?)))
+        .collect()
+}
+
+impl ScheduleRecord {
+    fn put(&self, tx: Transaction) -> Transaction {
+        tx.put(SCHEDULE_OBJECT, &self.name, encode(self))
+    }
+
+    /// The rules that are due.
+    fn due(&self, now_ms: u64) -> Vec<Rule> {
+        let is_due = |rule: &&Rule| {
+            let served_ms = self.served_ms.get(&rule.every).copied().unwrap_or(self.created_ms);
+            last_due_ms(rule.every, self.at_minute, now_ms) > served_ms
+        };
+        self.rules.iter().filter(is_due).copied().collect()
+    }
+
+    /// After the clock was set back: what was served in what is the future now counts as served now.
+    fn forget_the_future(&mut self, now_ms: u64) {
+        self.created_ms = self.created_ms.min(now_ms);
+        self.served_ms.values_mut().for_each(|served_ms| *served_ms = (*served_ms).min(now_ms));
+    }
+
+    fn took(&self, snapshot: &Volume, every: Option<Every>) -> bool {
+        let tags = snapshot.tags();
+        tags.get(TAGS[0]).is_some_and(|name| *name == self.name)
+            && every.is_none_or(|every| tags.get(TAGS[1]).is_some_and(|own| own == every.name()))
+    }
+}
+
+impl Array {
+    /// Creates a schedule. Its first snapshot is taken at the next moment it names.
+    pub async fn create_schedule(&self, request: api::ScheduleCreate) -> Result<api::Schedule, ArrayError> {
+        let api::ScheduleCreate { name, volume, group, rules, at, retain_s } = request;
+        let _turn = self.changes.lock().await;
+        self.require_catalog()?;
+        check_name(&name).map_err(ScheduleError::Name)?;
+        let bad = |why: String| ScheduleError::Invalid { name: name.clone(), why };
+        let at_minute = parse_at(&at).ok_or_else(|| bad(format!("{at:?} is not a time such as 02:30")))?;
+        if let Some(why) = rules_problem(&rules) {
+            return Err(bad(why).into());
+        }
+        if retain_s == Some(0) {
+            return Err(
+                bad("0 seconds are not a time for which a snapshot can be immutable".to_owned()).into()
+            );
+        }
+        let (source, of) = match (volume, group) {
+            (Some(volume), None) => (Source::Volume(self.volume(&volume)?.id()), format!("volume {volume}")),
+            (None, Some(group)) => (Source::Group(self.group(&group)?.id), format!("group {group}")),
+            _ => return Err(bad("it is of one volume or one group".to_owned()).into()),
+        };
+        {
+            let schedules = self.schedules.lock();
+            if schedules.contains_key(&name) {
+                return Err(ScheduleError::Exists { name }.into());
+            }
+            if schedules.len() >= SCHEDULES_MAX {
+                return Err(bad(format!("there are {SCHEDULES_MAX} already, the most there can be")).into());
+            }
+        }
+        let (served_ms, created_ms) = (BTreeMap::new(), self.world.wall_clock_ms());
+        let (paused, last_run_ms) = (false, None);
+        let record = ScheduleRecord {
+            name,
+            source,
+            rules,
+            at_minute,
+            retain_s,
+            paused,
+            created_ms,
+            served_ms,
+            last_run_ms,
+        };
+        let told = format!("created: {of}, {} at {at} UTC", rules_text(&record.rules));
+        self.change_schedule(record, told).await
+    }
+
+    /// All schedules, by name.
+    pub fn list_schedules(&self) -> Result<Vec<api::Schedule>, ArrayError> {
+        self.require_catalog()?;
+        let records: Vec<_> = self.schedules.lock().values().cloned().collect();
+        Ok(records.iter().map(|record| self.schedule_view(record)).collect())
+    }
+
+    /// One schedule.
+    pub fn show_schedule(&self, name: &str) -> Result<api::Schedule, ArrayError> {
+        Ok(self.schedule_view(&self.schedule(name)?))
+    }
+
+    /// Lets a schedule rest, or go on. What went by while it rested is not made up for.
+    pub async fn update_schedule(
+        &self,
+        name: &str,
+        request: api::ScheduleUpdate,
+    ) -> Result<api::Schedule, ArrayError> {
+        let _turn = self.changes.lock().await;
+        let mut record = self.schedule(name)?;
+        let Some(paused) = request.paused.filter(|paused| *paused != record.paused) else {
+            return Ok(self.schedule_view(&record));
+        };
+        record.paused = paused;
+        let now_ms = self.world.wall_clock_ms();
+        record.served_ms = record.rules.iter().map(|rule| (rule.every, now_ms)).collect();
+        self.change_schedule(record, if paused { "paused" } else { "goes on" }.to_owned()).await
+    }
+
+    /// Takes the snapshots of a schedule's first rule now, whatever the clock says.
+    pub async fn run_schedule(&self, name: &str) -> Result<api::Schedule, ArrayError> {
+        let _turn = self.changes.lock().await;
+        let record = self.schedule(name)?;
+        let rule =
+            record.rules.first().copied().ok_or_else(|| ScheduleError::NotFound { name: name.to_owned() })?;
+        let record = self.serve(record, rule, true).await?;
+        Ok(self.schedule_view(&record))
+    }
+
+    /// Deletes a schedule; its snapshots stay.
+    pub async fn delete_schedule(&self, name: &str) -> Result<(), ArrayError> {
+        let _turn = self.changes.lock().await;
+        let record = self.schedule(name)?;
+        let tx = Transaction::new().delete(SCHEDULE_OBJECT, &record.name);
+        self.commit(tx, format!("schedule {name}"), "deleted; its snapshots stay").await?;
+        self.schedules.lock().remove(name);
+        Ok(())
+    }
+
+    /// Takes the snapshots that are due.
+    pub(crate) async fn serve_schedules(&self) {
+        let now_ms = self.world.wall_clock_ms();
+        let due: Vec<_> = {
+            let mut schedules = self.schedules.lock();
+            schedules.values_mut().for_each(|record| record.forget_the_future(now_ms));
+            let active = schedules.values().filter(|record| !record.paused);
+            active
+                .flat_map(|record| record.due(now_ms).into_iter().map(|rule| (record.name.clone(), rule)))
+                .collect()
+        };
+        for (name, rule) in due {
+            let _turn = self.changes.lock().await;
+            // It may be another by now, or gone.
+            let Ok(record) = self.schedule(&name) else { continue };
+            if record.paused || !record.due(now_ms).contains(&rule) {
+                continue;
+            }
+            if let Err(error) = self.serve(record, rule, false).await {
+                self.not_served(&name, rule, &error).await;
+            }
+        }
+    }
+
+    /// Takes the snapshots of one rule, and deletes those that are too many. Called with `changes` held.
+    async fn serve(
+        &self,
+        mut record: ScheduleRecord,
+        rule: Rule,
+        by_hand: bool,
+    ) -> Result<ScheduleRecord, ArrayError> {
+        let now_ms = self.world.wall_clock_ms();
+        let stamp = format!("{}-{}", rule.every, Utc::of_ms(now_ms).stamp());
+        let tags = [record.name.as_str(), rule.every.name()];
+        let tags: Tags = TAGS.into_iter().zip(tags).map(|(key, value)| (key.into(), value.into())).collect();
+        let (specs, named) = self.planned(&record, &stamp)?;
+        let retain = record.retain_s.map(Duration::from_secs);
+        let specs: Vec<_> =
+            specs.into_iter().map(|spec| ForkSpec { tags: tags.clone(), retain, ..spec }).collect();
+        record.last_run_ms = Some(now_ms);
+        if !by_hand {
+            record.served_ms.insert(rule.every, now_ms);
+        }
+        let how = if by_hand { ", as asked" } else { "" };
+        let text = format!("{} snapshot {named} taken{how}", rule.every);
+        let own = Some((format!("schedule {}", record.name), text));
+        let (tx, staged) = self.events.stage(record.put(Transaction::new()), own);
+        self.volumes.fork(specs, tx).await.map_err(ArrayError::not("snapshot not taken"))?;
+        self.events.saved(staged);
+        self.schedules.lock().insert(record.name.clone(), record.clone());
+        self.delete_surplus(&record, rule).await;
+        Ok(record)
+    }
+
+    /// What is to be forked, and what it is called.
+    fn planned(&self, record: &ScheduleRecord, stamp: &str) -> Result<(Vec<ForkSpec>, String), ArrayError> {
+        let gone = || ScheduleError::SourceDeleted { name: record.name.clone() };
+        let numbered = (2..).map(|n| format!("{stamp}-{n}"));
+        let names = std::iter::once(stamp.to_owned()).chain(numbered);
+        match record.source {
+            Source::Volume(id) => {
+                let volume = self.volumes.by_id(id).ok_or_else(gone)?;
+                let names = names.map(|suffix| suffixed(&volume.name(), &suffix));
+                let name = names.into_iter().find(|name| self.volumes.get(name).is_err()).unwrap_or_default();
+                Ok((vec![snapshot_spec(volume, name.clone())], name))
+            }
+            Source::Group(id) => {
+                let group = self.volumes.group_by_id(id).ok_or_else(gone)?;
+                let taken = self.set_names(&group);
+                let set = names.into_iter().find(|name| !taken.contains(name)).unwrap_or_default();
+                Ok((self.plan_set(&group, &set)?, format!("set {set}")))
+            }
+        }
+    }
+
+    /// Deletes the oldest snapshots of a rule beyond those to be kept, but for those that are immutable or seen by hosts.
+    async fn delete_surplus(&self, record: &ScheduleRecord, rule: Rule) {
+        // Those of a set are of one moment.
+        let mut moments: BTreeMap<u64, Vec<Arc<Volume>>> = BTreeMap::new();
+        for volume in self.volumes.list() {
+            if let Some(origin) = volume.origin().filter(|_| record.took(&volume, Some(rule.every))) {
+                moments.entry(origin.taken_ms).or_default().push(volume);
+            }
+        }
+        let surplus = moments.len().saturating_sub(rule.keep as usize);
+        let (mut deleted, mut kept) = (Vec::new(), Vec::new());
+        for snapshots in moments.into_values().take(surplus) {
+            let stays = |volume: &Arc<Volume>| {
+                let seen = !self.access.lock().mappings_of_volume(volume.id()).is_empty();
+                match (volume.is_immutable(), seen || !self.exports_of(volume.id()).is_empty()) {
+                    (true, _) => Some("immutable"),
+                    (_, true) => Some("in use"),
+                    _ => None,
+                }
+            };
+            let names: Vec<_> = snapshots.iter().map(|volume| volume.name()).collect();
+            match snapshots.iter().find_map(stays) {
+                Some(why) => kept.push(format!("{} ({why})", names.join(", "))),
+                None => deleted.extend(snapshots),
+            }
+        }
+        let object = format!("schedule {}", record.name);
+        if !kept.is_empty() {
+            let text = format!("more than {} {} snapshots stay: {}", rule.keep, rule.every, kept.join("; "));
+            self.events.record(Severity::Notice, object.clone(), text);
+        }
+        for few in deleted.chunks(DELETED_AT_ONCE) {
+            let names: Vec<_> = few.iter().map(|volume| volume.name()).collect();
+            let text =
+                format!("beyond the {} {} to keep, deleted: {}", rule.keep, rule.every, names.join(", "));
+            if let Err(error) = self.delete_all(few, (object.clone(), text)).await {
+                let text = format!("snapshots that are too many were not deleted: {error}");
+                self.events.record(Severity::Warning, object.clone(), text);
+            }
+        }
+    }
+
+    /// Says that a moment went by without a snapshot, and goes on with the next; a schedule without a source rests.
+    async fn not_served(&self, name: &str, rule: Rule, error: &ArrayError) {
+        let Ok(mut record) = self.schedule(name) else { return };
+        let object = format!("schedule {name}");
+        record.paused = matches!(error, ArrayError::Schedule(ScheduleError::SourceDeleted { .. }));
+        let rests = if record.paused { "; it is paused" } else { "" };
+        let text = format!("{} snapshot not taken: {error}{rests}", rule.every);
+        self.events.record(Severity::Warning, object, text);
+        record.served_ms.insert(rule.every, self.world.wall_clock_ms());
+        if let Ok(pool) = self.pool()
+            && pool.commit(record.put(Transaction::new())).await.is_ok()
+        {
+            self.schedules.lock().insert(name.to_owned(), record);
+        }
+    }
+
+    fn schedule(&self, name: &str) -> Result<ScheduleRecord, ArrayError> {
+        self.require_catalog()?;
+        let found = self.schedules.lock().get(name).cloned();
+        Ok(found.ok_or_else(|| ScheduleError::NotFound { name: name.to_owned() })?)
+    }
+
+    async fn change_schedule(
+        &self,
+        record: ScheduleRecord,
+        told: String,
+    ) -> Result<api::Schedule, ArrayError> {
+        self.commit(record.put(Transaction::new()), format!("schedule {}", record.name), told).await?;
+        let view = self.schedule_view(&record);
+        self.schedules.lock().insert(record.name.clone(), record);
+        Ok(view)
+    }
+
+    fn schedule_view(&self, record: &ScheduleRecord) -> api::Schedule {
+        let now_ms = self.world.wall_clock_ms();
+        let next = record.rules.iter().map(|rule| next_due_ms(rule.every, record.at_minute, now_ms)).min();
+        let (volume, group) = match record.source {
+            Source::Volume(id) => (self.volumes.by_id(id).map(|volume| volume.name()), None),
+            Source::Group(id) => (None, self.volumes.group_by_id(id).map(|group| group.name)),
+        };
+        let taken = self.volumes.list().into_iter().filter(|volume| record.took(volume, None));
+        let moments: BTreeSet<_> = taken.filter_map(|volume| Some(volume.origin()?.taken_ms)).collect();
+        api::Schedule {
+            name: record.name.clone(),
+            volume,
+            group,
+            rules: record.rules.clone(),
+            at: at_text(record.at_minute),
+            retain_s: record.retain_s,
+            paused: record.paused,
+            created_ms: record.created_ms,
+            last_run_ms: record.last_run_ms,
+            next_run_ms: next.filter(|_| !record.paused),
+            snapshots: moments.len() as u64,
+        }
+    }
+}
+
+/// So many snapshots are deleted in one transaction.
+const DELETED_AT_ONCE: usize = 50;
+
+fn rules_text(rules: &[Rule]) -> String {
+    rules.iter().map(|Rule { every, keep }| format!("{every}:{keep}")).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,75 @@
+//! What `quoin init --force` asks before it overwrites pools: one that holds immutable snapshots, or of which that cannot be
+//! told, is overwritten only by who types its name.
+
+use quoin_array::immutable_snapshots;
+use quoin_base::PoolId;
+use quoin_cli::Failure;
+use quoin_drive::{Label, Probe, inspect_set, probe};
+use quoin_pool::read_catalog;
+use quoin_world::Disk;
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead, IsTerminal, Write},
+    sync::Arc,
+};
+
+/// A pool that is not to be overwritten by mistake.
+pub(crate) struct Kept {
+    pool: PoolId,
+    name: String,
+    why: String,
+}
+
+/// Which pools on these disks may hold immutable snapshots.
+pub(crate) async fn kept_pools(disks: &[Arc<dyn Disk>]) -> Vec<Kept> {
+    let mut pools: BTreeMap<PoolId, (Label, Vec<Arc<dyn Disk>>)> = BTreeMap::new();
+    for disk in disks {
+        // What has no sound label is no pool whose snapshots could be read ever again.
+        if let Ok(Probe::Quoin(label)) = probe(disk).await {
+            pools.entry(label.pool).or_insert_with(|| (label, Vec::new())).1.push(disk.clone());
+        }
+    }
+    let mut kept = Vec::new();
+    for (pool, (label, disks)) in pools {
+        let why = match immutable_in(&label, disks).await {
+            Ok(names) if names.is_empty() => continue,
+            Ok(names) => format!("holds {} immutable snapshots: {}", names.len(), names.join(", ")),
+            Err(why) => format!("may hold immutable snapshots: {why}"),
+        };
+        kept.push(Kept { pool, name: label.pool_name, why });
+    }
+    kept
+}
+
+async fn immutable_in(label: &Label, disks: Vec<Arc<dyn Disk>>) -> Result<Vec<String>, String> {
+    let (here, all) = (disks.len(), usize::from(label.drives));
+    if here < all {
+        return Err(format!("only {here} of its {all} drives are here to be looked at"));
+    }
+    let drives = inspect_set(disks).await.map_err(|error| error.to_string())?;
+    let objects = read_catalog(drives).await.map_err(|error| error.to_string())?;
+    immutable_snapshots(&objects).map_err(|error| error.to_string())
+}
+
+/// Refuses unless the name of each of the pools is among `names`, or is typed.
+pub(crate) fn require_names(kept: &[Kept], names: &[String]) -> Result<(), Failure> {
+    for Kept { pool, name, why } in kept {
+        if names.contains(name) || names.is_empty() && is_typed(name, why) {
+            continue;
+        }
+        let next = "choose other drives; or, to lose all that the pool holds, add --pool-name with its name";
+        let why = format!("pool {name} ({pool}) {why}");
+        return Err(Failure::new("array not made", format!("pool {name}"), why, next));
+    }
+    Ok(())
+}
+
+/// Asks whoever sits at a terminal.
+fn is_typed(name: &str, why: &str) -> bool {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return false;
+    }
+    let asked = write!(io::stderr(), "pool {name} {why}\ntype its name to lose all that it holds: ");
+    let mut line = String::new();
+    asked.is_ok() && io::stdin().lock().read_line(&mut line).is_ok() && line.trim_end_matches('\n') == name
+}

@@ -1,0 +1,356 @@
+//! Immutable snapshots, and the clock by which they are kept.
+//!
+//! Promises:
+//! 1. As long as a snapshot's time is not over, nothing here deletes it, replaces or changes its content, lets a host write
+//!    to it, makes its time shorter, or deletes the volume it was taken of.
+//! 2. That time passes by the *retention clock*: only while the pool is open, as fast as the monotonic clock, whatever the
+//!    wall clock is set to. While the pool is closed it stands still.
+//! 3. The catalog has a mark of the clock as long as a snapshot is immutable. A pool that is opened goes on from the mark:
+//!    what passed since it was written counts anew, so that a crash makes a time longer and never shorter.
+
+use crate::{
+    BlockDevice, OriginKind, Volume, VolumeError, Volumes,
+    record::{VOLUME_OBJECT, VolumeRecord, encode},
+};
+use quoin_pool::{ObjectKind, Pool, Transaction};
+use quoin_world::Nanos;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// The kind of catalog object that holds the mark of the retention clock.
+pub const CLOCK_OBJECT: ObjectKind = ObjectKind(10);
+/// The longest time that can be asked for: 100 years.
+pub const RETAIN_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+const KEY: &str = "clock";
+const RECORD_VERSION: u32 = 1;
+const RELEASED_AT_ONCE: usize = 50;
+/// How old a mark gets while something is immutable: at most so much longer does a crash make a time.
+const MARK_EVERY: Duration = Duration::from_secs(60);
+
+/// The mark as the catalog keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClockMark {
+    version: u32,
+    /// The retention clock, in milliseconds. It began with the wall clock when the first snapshot became immutable.
+    pub mark_ms: u64,
+    /// The wall clock when it was written.
+    pub wall_ms: u64,
+}
+
+impl ClockMark {
+    /// What a catalog holds; `None` if nothing is immutable.
+    pub fn read(bytes: Option<&[u8]>) -> Result<Option<Self>, VolumeError> {
+        let bad = |why: String| VolumeError::Record { key: KEY.to_owned(), why };
+        let Some(bytes) = bytes else { return Ok(None) };
+        let mark: Self = serde_json::from_slice(bytes).map_err(|e| bad(e.to_string()))?;
+        match mark.version {
+            RECORD_VERSION => Ok(Some(mark)),
+            other => Err(bad(format!("is of version {other}, not {RECORD_VERSION}"))),
+        }
+    }
+}
+
+/// The retention clock while it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct RetentionClock {
+    mark: ClockMark,
+    since: Nanos,
+}
+
+impl RetentionClock {
+    /// Goes on from a mark.
+    pub fn from_mark(mark: ClockMark, now: Nanos) -> Self {
+        Self { mark, since: now }
+    }
+
+    /// What it shows.
+    pub fn now_ms(&self, now: Nanos) -> u64 {
+        self.mark.mark_ms.saturating_add(now.since(self.since).as_millis() as u64)
+    }
+
+    /// The mark it goes on from.
+    pub fn mark(&self) -> ClockMark {
+        self.mark
+    }
+}
+
+/// How the clock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetentionState {
+    /// Snapshots that are immutable.
+    pub snapshots: usize,
+    /// What the retention clock shows, in milliseconds.
+    pub clock_ms: u64,
+    /// What the wall clock shows, in milliseconds since the Unix epoch.
+    pub wall_ms: u64,
+    /// The mark in the catalog.
+    pub mark: ClockMark,
+}
+
+impl Volumes {
+    /// How the clock is; `None` while nothing is immutable.
+    pub fn retention(&self) -> Option<RetentionState> {
+        let clock = (*self.retention.lock())?;
+        Some(RetentionState {
+            snapshots: self.list().iter().filter(|volume| volume.is_immutable()).count(),
+            clock_ms: clock.now_ms(self.world.now()),
+            wall_ms: self.now_ms(),
+            mark: clock.mark(),
+        })
+    }
+
+    /// Until when a snapshot is immutable, by the wall clock as it is now and if the pool stays open until then.
+    pub fn retained_until_ms(&self, volume: &Volume) -> Option<u64> {
+        let until = volume.record().retain_until_ms?;
+        let clock_ms = self.retention.lock().map_or(0, |clock| clock.now_ms(self.world.now()));
+        Some(self.now_ms().saturating_add(until.saturating_sub(clock_ms)))
+    }
+
+    /// Makes snapshots immutable for this time from now, or longer than they are; commits what is in `with` in the same
+    /// transaction.
+    pub async fn retain(
+        &self,
+        snapshots: &[Arc<Volume>],
+        time: Duration,
+        with: Transaction,
+    ) -> Result<(), VolumeError> {
+        let _turn = self.changes.lock().await;
+        let pool = self.pool()?;
+        let (mut tx, clock) = self.start_clock(with);
+        let until_ms = until_ms(clock, time)?;
+        let mut changed = Vec::new();
+        for volume in snapshots {
+            let before = volume.record();
+            if before.origin.as_ref().is_none_or(|origin| origin.kind != OriginKind::Snapshot) {
+                return Err(VolumeError::NoSnapshot { name: before.name });
+            }
+            if before.retain_until_ms.is_some_and(|before| before > until_ms) {
+                let until_ms = self.retained_until_ms(volume).unwrap_or_default();
+                return Err(VolumeError::RetainedLonger { name: before.name, until_ms });
+            }
+            let record = VolumeRecord { retain_until_ms: Some(until_ms), ..before.clone() };
+            tx = record.put(tx, Some(&before));
+            changed.push((volume, before, record));
+        }
+        for (volume, ..) in &changed {
+            volume.set_immutable(true);
+            // When this returns, no write is under way.
+            pool.end_volume(volume.id(), 0)?;
+        }
+        let outcome = pool.commit(tx).await;
+        for (volume, before, record) in changed {
+            match &outcome {
+                Ok(_) => volume.update(&record),
+                Err(_) if before.retain_until_ms.is_none() && !before.template => {
+                    volume.set_immutable(false);
+                    drop(pool.end_volume(before.id, before.size_bytes));
+                }
+                Err(_) => {}
+            }
+        }
+        outcome?;
+        self.set_clock(clock);
+        Ok(())
+    }
+
+    /// Makes those whose time is over volumes that can be written to and deleted again; commits what `with` makes of them
+    /// in the same transaction, and returns them.
+    pub async fn release(
+        &self,
+        with: impl FnOnce(&[Arc<Volume>]) -> Transaction,
+    ) -> Result<Vec<Arc<Volume>>, VolumeError> {
+        let _turn = self.changes.lock().await;
+        let Some(clock) = *self.retention.lock() else { return Ok(Vec::new()) };
+        let clock_ms = clock.now_ms(self.world.now());
+        let immutable: Vec<_> = self.list().into_iter().filter(|volume| volume.is_immutable()).collect();
+        let is_over =
+            |volume: &&Arc<Volume>| volume.record().retain_until_ms.is_none_or(|until| until <= clock_ms);
+        // So many fit one transaction; the others are next.
+        let over: Vec<_> = immutable.iter().filter(is_over).take(RELEASED_AT_ONCE).cloned().collect();
+        if over.is_empty() {
+            return Ok(over);
+        }
+        let pool = self.pool()?;
+        let released = |volume: &Arc<Volume>| VolumeRecord { retain_until_ms: None, ..volume.record() };
+        let mut tx = with(&over);
+        for volume in &over {
+            tx = released(volume).put(tx, Some(&volume.record()));
+        }
+        let clock = (immutable.len() > over.len()).then(|| self.marked(clock));
+        tx = match clock {
+            Some(clock) => tx.put(CLOCK_OBJECT, KEY, encode(&clock.mark)),
+            None => tx.delete(CLOCK_OBJECT, KEY),
+        };
+        pool.commit(tx).await?;
+        for volume in &over {
+            volume.update(&released(volume));
+            if !volume.is_template() {
+                pool.end_volume(volume.id(), volume.size_bytes())?;
+            }
+        }
+        *self.retention.lock() = clock;
+        Ok(over)
+    }
+
+    /// Whether the time of any immutable snapshot is over.
+    pub fn any_to_release(&self) -> bool {
+        let Some(clock) = *self.retention.lock() else { return false };
+        let clock_ms = clock.now_ms(self.world.now());
+        let is_over = |volume: &Arc<Volume>| {
+            volume.is_immutable() && volume.record().retain_until_ms.is_none_or(|until| until <= clock_ms)
+        };
+        self.list().iter().any(is_over)
+    }
+
+    /// Writes the mark if it is old, or if it `must` be.
+    pub async fn mark_retention(&self, must: bool) -> Result<(), VolumeError> {
+        let is_due = |clock: &RetentionClock| must || self.world.now().since(clock.since) >= MARK_EVERY;
+        if !self.retention.lock().as_ref().is_some_and(is_due) {
+            return Ok(());
+        }
+        let _turn = self.changes.lock().await;
+        let Some(clock) = *self.retention.lock() else { return Ok(()) };
+        let clock = self.marked(clock);
+        self.pool()?.commit(Transaction::new().put(CLOCK_OBJECT, KEY, encode(&clock.mark))).await?;
+        *self.retention.lock() = Some(clock);
+        Ok(())
+    }
+
+    /// Goes on from the mark that the catalog of a newly opened pool holds.
+    pub(crate) fn restore_clock(&self, pool: &Pool, any_immutable: bool) -> Result<(), VolumeError> {
+        let found = pool.list(CLOCK_OBJECT).into_iter().find(|(key, _)| key == KEY);
+        let mark = ClockMark::read(found.as_ref().map(|(_, value)| value.as_slice()))?;
+        if mark.is_none() && any_immutable {
+            let why = "there is none, though snapshots are immutable".to_owned();
+            return Err(VolumeError::Record { key: KEY.to_owned(), why });
+        }
+        *self.retention.lock() = mark.map(|mark| RetentionClock::from_mark(mark, self.world.now()));
+        Ok(())
+    }
+
+    /// Refuses to delete immutable snapshots, and volumes of which there are such.
+    pub(crate) fn require_deletable(&self, volumes: &[Arc<Volume>]) -> Result<(), VolumeError> {
+        for volume in volumes {
+            self.require_changeable(volume)?;
+            let of_it = |snapshot: &Arc<Volume>| {
+                let origin = snapshot.record().origin;
+                origin.is_some_and(|o| o.source == volume.id() && o.kind == OriginKind::Snapshot)
+            };
+            let all = self.list();
+            let held: Vec<_> = all.iter().filter(|other| other.is_immutable() && of_it(other)).collect();
+            if let Some(until_ms) = held.iter().filter_map(|held| self.retained_until_ms(held)).max() {
+                let snapshots = held.iter().map(|held| held.name()).collect();
+                return Err(VolumeError::HasImmutable { name: volume.name(), snapshots, until_ms });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to change what an immutable snapshot holds, or that it is one.
+    pub(crate) fn require_changeable(&self, volume: &Volume) -> Result<(), VolumeError> {
+        match self.retained_until_ms(volume) {
+            Some(until_ms) => Err(VolumeError::Immutable { name: volume.name(), until_ms }),
+            None => Ok(()),
+        }
+    }
+
+    /// The clock as of now, begun if it does not run, and its mark in the transaction. It runs from then on only once
+    /// [`Volumes::set_clock`] is called.
+    pub(crate) fn start_clock(&self, tx: Transaction) -> (Transaction, RetentionClock) {
+        let clock = match *self.retention.lock() {
+            Some(clock) => self.marked(clock),
+            None => {
+                let wall_ms = self.now_ms();
+                let mark = ClockMark { version: RECORD_VERSION, mark_ms: wall_ms, wall_ms };
+                RetentionClock::from_mark(mark, self.world.now())
+            }
+        };
+        (tx.put(CLOCK_OBJECT, KEY, encode(&clock.mark)), clock)
+    }
+
+    pub(crate) fn set_clock(&self, clock: RetentionClock) {
+        *self.retention.lock() = Some(clock);
+    }
+
+    /// The same clock, with a mark of now.
+    fn marked(&self, clock: RetentionClock) -> RetentionClock {
+        let now = self.world.now();
+        let mark = ClockMark { mark_ms: clock.now_ms(now), wall_ms: self.now_ms(), ..clock.mark };
+        RetentionClock::from_mark(mark, now)
+    }
+}
+
+/// What a clock with a mark of now will show when this time has passed.
+pub(crate) fn until_ms(clock: RetentionClock, time: Duration) -> Result<u64, VolumeError> {
+    if time.is_zero() || time > RETAIN_MAX {
+        return Err(VolumeError::RetentionTime { seconds: time.as_secs() });
+    }
+    Ok(clock.mark.mark_ms.saturating_add(time.as_millis() as u64))
+}
+
+/// The objects of a catalog.
+type Objects = BTreeMap<(ObjectKind, String), Vec<u8>>;
+
+fn mark_in(objects: &Objects) -> Result<Option<ClockMark>, VolumeError> {
+    ClockMark::read(objects.get(&(CLOCK_OBJECT, KEY.to_owned())).map(Vec::as_slice))
+}
+
+/// The snapshots in a catalog that are immutable, by name.
+///
+/// # Errors
+/// It cannot be told.
+pub fn immutable_snapshots(objects: &Objects) -> Result<Vec<String>, VolumeError> {
+    let clock_ms = mark_in(objects)?.map_or(0, |mark| mark.mark_ms);
+    let mut names = Vec::new();
+    for ((_, key), value) in objects.iter().filter(|((kind, _), _)| *kind == VOLUME_OBJECT) {
+        let record = VolumeRecord::decode(key, value, None)?;
+        if record.retain_until_ms.is_some_and(|until| until > clock_ms) {
+            names.push(record.name);
+        }
+    }
+    Ok(names)
+}
+
+/// What is wrong with the retention clock of a catalog.
+pub(crate) fn clock_problem(objects: &Objects) -> Option<String> {
+    match (mark_in(objects), immutable_snapshots(objects)) {
+        (Err(error), _) => Some(error.to_string()),
+        (Ok(None), Ok(names)) if !names.is_empty() => {
+            Some(format!("it is missing, though snapshots are immutable: {}", names.join(", ")))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Nanos {
+        Nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn the_clock_goes_on_from_its_mark_as_fast_as_the_monotonic_clock_and_never_back() {
+        let mark = ClockMark { version: RECORD_VERSION, mark_ms: 5000, wall_ms: 9 };
+        let clock = RetentionClock::from_mark(mark, at(100));
+        assert_eq!([at(100), at(101), at(99)].map(|now| clock.now_ms(now)), [5000, 6000, 5000]);
+        assert_eq!(until_ms(clock, Duration::from_secs(60)).unwrap(), 65_000);
+    }
+
+    #[test]
+    fn marks_are_read_and_times_checked() {
+        let mark = ClockMark { version: RECORD_VERSION, mark_ms: 1, wall_ms: 2 };
+        assert_eq!(ClockMark::read(Some(&encode(&mark))).unwrap(), Some(mark));
+        assert_eq!(ClockMark::read(None).unwrap(), None);
+        let newer = encode(&ClockMark { version: 2, ..mark });
+        assert!(ClockMark::read(Some(&newer)).unwrap_err().to_string().contains("version 2"));
+        assert!(ClockMark::read(Some(b"{}")).is_err());
+        let clock = RetentionClock::from_mark(mark, at(0));
+        for bad in [Duration::ZERO, RETAIN_MAX + Duration::from_secs(1)] {
+            assert!(until_ms(clock, bad).is_err(), "{bad:?}");
+        }
+    }
+}
