@@ -9,6 +9,7 @@ use crate::{
     giving_back::GivingBack,
     nbd::Exported,
     schedules::Schedules,
+    snapshot_reserve::ReserveWatch,
     supervise::Drives,
 };
 use parking_lot::Mutex;
@@ -59,6 +60,7 @@ pub struct Array {
     pub(crate) space: Mutex<SpaceWatch>,
     pub(crate) giving_back: Mutex<GivingBack>,
     pub(crate) clock: Mutex<ClockWatch>,
+    pub(crate) reserve: Mutex<ReserveWatch>,
     pub(crate) target: Arc<Target<Volume>>,
     pub(crate) drives: Mutex<Drives>,
     pub(crate) changes: AsyncMutex,
@@ -90,6 +92,7 @@ impl Array {
             space: Mutex::new(SpaceWatch::new(options.space)),
             giving_back: Mutex::default(),
             clock: Mutex::default(),
+            reserve: Mutex::default(),
             drives: Mutex::new(Drives::new(bay.paths())),
             changes: AsyncMutex::new(),
             started: world.now(),

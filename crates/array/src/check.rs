@@ -4,8 +4,10 @@ use crate::{
     ArrayError,
     record::{
         EVENT_OBJECT, EXPORT_OBJECT, EventRecord, ExportRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT,
-        MappingRecord, decode, event_key, mapping_key,
+        MappingRecord, RESERVE_OBJECT, SCHEDULE_OBJECT, decode, event_key, mapping_key,
     },
+    schedules::ScheduleRecord,
+    snapshot_reserve::ReserveRecord,
 };
 use quoin_pool::{CheckReport, ObjectKind};
 use quoin_target::ExportRules;
@@ -70,6 +72,18 @@ pub fn check_catalog(report: &mut CheckReport) {
             }
         }
     }
+    for (key, value) in objects(report, SCHEDULE_OBJECT) {
+        let what = || format!("schedule {key}");
+        match decode::<ScheduleRecord>(key, value) {
+            Err(error) => found.push((what(), why(error))),
+            Ok(schedule) => found.extend(schedule.problem(key).map(|problem| (what(), problem))),
+        }
+    }
+    for (key, value) in objects(report, RESERVE_OBJECT) {
+        if let Err(error) = decode::<ReserveRecord>(key, value) {
+            found.push(("the snapshot reserve".to_owned(), why(error)));
+        }
+    }
     for (key, value) in objects(report, EVENT_OBJECT) {
         match decode::<EventRecord>(key, value) {
             Err(error) => found.push((format!("event {key}"), why(error))),
@@ -119,6 +133,13 @@ mod tests {
         })
     }
 
+    fn schedule(name: &str, keep: u32) -> Vec<u8> {
+        format!(
+            r#"{{"version":1,"name":"{name}","source":{{"volume":1}},"rules":[{{"every":"daily","keep":{keep}}}],"at_minute":0,"retain_s":null,"paused":false,"created_ms":0,"served_ms":{{"daily":1}},"last_run_ms":null}}"#
+        )
+        .into_bytes()
+    }
+
     fn mapping(host: &str, lun: u16, volume: u32) -> Vec<u8> {
         encode(&MappingRecord { host: host.into(), lun, volume: VolumeId(volume), read_only: false })
     }
@@ -146,6 +167,10 @@ mod tests {
             ),
             (HOST_OBJECT, "h2", host("h3", "iqn.2026-11.test:h2"), "host h2: it calls itself h3"),
             (HOST_OBJECT, "h2", b"nonsense".to_vec(), "host h2: "),
+            (SCHEDULE_OBJECT, "s", b"{}".to_vec(), "schedule s: "),
+            (SCHEDULE_OBJECT, "s", schedule("t", 1), "schedule s: it calls itself t"),
+            (SCHEDULE_OBJECT, "s", schedule("s", 0), "schedule s: daily:0 is not from 1"),
+            (RESERVE_OBJECT, "snapshots", b"{}".to_vec(), "the snapshot reserve: "),
             (EVENT_OBJECT, "7", b"nonsense".to_vec(), "event 7: "),
             (VOLUME_OBJECT, "2", b"nonsense".to_vec(), "volume object 2: "),
             (VOLUME_OBJECT, "2", volume(2, 8192, "v2"), "volume v2: the pool has no volume 2"),

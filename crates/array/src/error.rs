@@ -19,6 +19,9 @@ pub enum ArrayError {
     /// About a schedule.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// A snapshot reserve is one of two things.
+    #[error("a snapshot reserve is from 1 to 100 percent of the pool, or a size")]
+    Reserve,
     /// About the change of a volume that exists.
     #[error(transparent)]
     VolumeChange(VolumeError),
@@ -192,6 +195,10 @@ impl ArrayError {
             Self::Fork(error) => error.problem(),
             Self::Pool(error) => pool_problem(error),
             Self::Record { key, .. } => unreadable(key, why),
+            Self::Reserve => {
+                let next = "give one of the two, such as --percent 20 or --size 100G";
+                invalid("snapshot reserve not set", "the snapshot reserve".to_owned(), next)
+            }
             Self::Export(error) => error.problem(),
             Self::Schedule(error) => error.problem(),
             Self::Name(bad) => {

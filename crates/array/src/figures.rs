@@ -22,6 +22,10 @@ pub struct Figures {
     pub pool: Option<PoolStats>,
     /// The clock by which immutable snapshots are kept; `None` while nothing is immutable.
     pub retention: Option<api::Retention>,
+    /// How much of the pool snapshots may hold, and how much they do; `None` while nobody knows.
+    pub reserve: Option<api::Reserve>,
+    /// How many schedules there are.
+    pub schedules: usize,
     /// What the last opening of the pool had to do; `None` while it is offline.
     pub recovery: Option<RecoveryStats>,
     /// How the pool is opened: its budgets of RAM.
@@ -94,6 +98,8 @@ impl Array {
             objects: self.objects(),
             pool: pool.as_ref().map(|pool| pool.stats()),
             retention: self.retention_view(),
+            reserve: self.show_reserve().ok(),
+            schedules: self.schedules.lock().len(),
             recovery: pool.as_ref().map(|pool| pool.recovery()),
             options: self.options.pool_options.clone(),
             volumes: self.volumes.list().iter().map(|volume| volume_figures(volume)).collect(),

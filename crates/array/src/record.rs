@@ -21,6 +21,9 @@ pub const EXPORT_OBJECT: ObjectKind = ObjectKind(6);
 /// The kind of catalog object that holds a schedule.
 pub const SCHEDULE_OBJECT: ObjectKind = ObjectKind(11);
 
+/// The kind of catalog object that holds the snapshot reserve.
+pub const RESERVE_OBJECT: ObjectKind = ObjectKind(12);
+
 const VERSION: u32 = 1;
 
 /// A record around its version.

@@ -65,6 +65,14 @@ impl ScheduleRecord {
         tx.put(SCHEDULE_OBJECT, &self.name, encode(self))
     }
 
+    /// What is wrong with it in a catalog, under this key.
+    pub(crate) fn problem(&self, key: &str) -> Option<String> {
+        match self.name == key {
+            true => rules_problem(&self.rules),
+            false => Some(format!("it calls itself {}", self.name)),
+        }
+    }
+
     /// The rules that are due.
     fn due(&self, now_ms: u64) -> Vec<Rule> {
         let is_due = |rule: &&Rule| {
@@ -261,26 +269,17 @@ impl Array {
 
     /// Deletes the oldest snapshots of a rule beyond those to be kept, but for those that are immutable or seen by hosts.
     async fn delete_surplus(&self, record: &ScheduleRecord, rule: Rule) {
-        // Those of a set are of one moment.
-        let mut moments: BTreeMap<u64, Vec<Arc<Volume>>> = BTreeMap::new();
+        let mut moments: BTreeMap<Moment, Vec<Arc<Volume>>> = BTreeMap::new();
         for volume in self.volumes.list() {
-            if let Some(origin) = volume.origin().filter(|_| record.took(&volume, Some(rule.every))) {
-                moments.entry(origin.taken_ms).or_default().push(volume);
+            if let Some(moment) = moment_of(&volume).filter(|_| record.took(&volume, Some(rule.every))) {
+                moments.entry(moment).or_default().push(volume);
             }
         }
         let surplus = moments.len().saturating_sub(rule.keep as usize);
         let (mut deleted, mut kept) = (Vec::new(), Vec::new());
         for snapshots in moments.into_values().take(surplus) {
-            let stays = |volume: &Arc<Volume>| {
-                let seen = !self.access.lock().mappings_of_volume(volume.id()).is_empty();
-                match (volume.is_immutable(), seen || !self.exports_of(volume.id()).is_empty()) {
-                    (true, _) => Some("immutable"),
-                    (_, true) => Some("in use"),
-                    _ => None,
-                }
-            };
             let names: Vec<_> = snapshots.iter().map(|volume| volume.name()).collect();
-            match snapshots.iter().find_map(stays) {
+            match snapshots.iter().find_map(|volume| self.why_it_stays(volume)) {
                 Some(why) => kept.push(format!("{} ({why})", names.join(", "))),
                 None => deleted.extend(snapshots),
             }
@@ -298,6 +297,16 @@ impl Array {
                 let text = format!("snapshots that are too many were not deleted: {error}");
                 self.events.record(Severity::Warning, object.clone(), text);
             }
+        }
+    }
+
+    /// Why a snapshot is not deleted to make room.
+    pub(crate) fn why_it_stays(&self, volume: &Volume) -> Option<&'static str> {
+        let seen = !self.access.lock().mappings_of_volume(volume.id()).is_empty();
+        match (volume.is_immutable(), seen || !self.exports_of(volume.id()).is_empty()) {
+            (true, _) => Some("immutable"),
+            (_, true) => Some("in use"),
+            _ => None,
         }
     }
 
@@ -342,7 +351,7 @@ impl Array {
             Source::Group(id) => (None, self.volumes.group_by_id(id).map(|group| group.name)),
         };
         let taken = self.volumes.list().into_iter().filter(|volume| record.took(volume, None));
-        let moments: BTreeSet<_> = taken.filter_map(|volume| Some(volume.origin()?.taken_ms)).collect();
+        let moments: BTreeSet<_> = taken.filter_map(|volume| moment_of(&volume)).collect();
         api::Schedule {
             name: record.name.clone(),
             volume,
@@ -357,6 +366,16 @@ impl Array {
             snapshots: moments.len() as u64,
         }
     }
+}
+
+/// When a snapshot was taken, and the name that it shares with those of its set.
+pub(crate) type Moment = (u64, String);
+
+/// What a snapshot or clone shares with those of its set alone.
+pub(crate) fn moment_of(volume: &Volume) -> Option<Moment> {
+    let origin = volume.origin()?;
+    let name = origin.set.map_or_else(|| volume.name(), |set| format!("{}/{}", set.group, set.name));
+    Some((origin.taken_ms, name))
 }
 
 /// So many snapshots are deleted in one transaction.

@@ -1,6 +1,8 @@
 //! Opens the pool, notices when it goes offline, opens it again when its drives are back.
 
-use crate::{Array, access::Access, nbd::read_exports, schedules::read_schedules};
+use crate::{
+    Array, access::Access, nbd::read_exports, schedules::read_schedules, snapshot_reserve::read_reserve,
+};
 use futures_util::future::select;
 use quoin_api::Severity;
 use quoin_drive::{Drive, open_set};
@@ -101,6 +103,9 @@ impl Array {
                 self.watch_space(&stats);
                 self.giving_back.lock().look(self.world.now(), &stats);
                 self.keep_retention().await;
+                if self.look_at_reserve(&stats) {
+                    self.recover_reserve().await;
+                }
                 self.serve_schedules().await;
                 self.save_events(&pool).await;
             }
@@ -178,11 +183,14 @@ impl Array {
         let access = Access::read(pool).map_err(|e| e.to_string())?;
         let exported = read_exports(pool).map_err(|e| e.to_string())?;
         let schedules = read_schedules(pool).map_err(|e| e.to_string())?;
+        let reserve = read_reserve(pool).map_err(|e| e.to_string())?;
         self.volumes.restore(pool).map_err(|e| e.to_string())?;
         self.slot.fill(pool.clone());
         self.change_access(|current| *current = access);
         self.change_exports(|current| *current = exported);
         *self.schedules.lock() = schedules;
+        *self.reserve.lock() = reserve;
+        self.look_at_reserve(&pool.stats());
         self.restored.store(true, Ordering::Release);
         Ok(())
     }

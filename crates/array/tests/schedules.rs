@@ -1,11 +1,15 @@
-//! Schedules take what is due, once, and keep what they shall.
+//! Schedules take what is due, once, and keep what they shall; the snapshot reserve bounds what all snapshots hold.
 
 mod years;
 
 use quoin_api::{
-    Every, GroupCreate, HostCreate, MappingCreate, Rule, ScheduleCreate, ScheduleUpdate, Volume, VolumeUpdate,
+    Every, GroupCreate, HostCreate, MappingCreate, ReservePolicy, ReserveSet, Rule, ScheduleCreate,
+    ScheduleUpdate, SnapshotCreate, Volume, VolumeUpdate,
 };
 use quoin_array::{Array, ArrayError};
+use quoin_base::MIB;
+use quoin_volume::{BlockDevice, DeviceError};
+use quoin_world::Slice;
 use std::{collections::BTreeMap, time::Duration};
 use years::{DAY, Day, Ending, HOUR, Years, create};
 
@@ -74,10 +78,10 @@ fn what_went_by_while_it_was_off_is_made_up_for_once() {
         day.pass(HOUR).await;
     });
     assert_eq!(years.boot(Ending::Kill, async |day: Day| names(&day.array, "hourly").len()), 1);
-    years.off(5 * HOUR);
+    years.off(4 * HOUR + HOUR / 2);
     for _ in 0..2 {
         years.boot(Ending::Kill, async |day: Day| {
-            day.pass(5 * MINUTE).await;
+            day.pass(2 * MINUTE).await;
             assert_eq!(
                 names(&day.array, "hourly").len(),
                 2,
@@ -183,5 +187,96 @@ fn schedules_are_run_by_hand_refused_and_deleted() {
         array.delete_schedule("s").await.unwrap();
         assert_eq!(kind(&array.delete_schedule("s").await.unwrap_err()), "not-found");
         assert_eq!(snapshots(array, "daily").len(), 2);
+    });
+}
+
+/// Writes the first 32 MiB of a volume.
+async fn fill(array: &Array, byte: u8) -> Result<(), DeviceError> {
+    let volume = array.volume("v1").unwrap();
+    for offset in (0..32 * MIB).step_by(MIB as usize) {
+        volume.write(offset, vec![Slice::copy_of(&vec![byte; MIB as usize])]).await?;
+    }
+    Ok(())
+}
+
+async fn snapshot(array: &Array, name: &str, retain_s: Option<u64>) {
+    let (tags, name) = (BTreeMap::new(), Some(name.to_owned()));
+    array.create_snapshot(SnapshotCreate { volume: "v1".into(), name, tags, retain_s }).await.unwrap();
+}
+
+fn reserve(mib: u64, policy: ReservePolicy) -> ReserveSet {
+    ReserveSet { percent: None, bytes: Some(mib * MIB), policy }
+}
+
+#[test]
+fn the_oldest_go_when_snapshots_hold_too_much() {
+    let years = Years::new(15);
+    years.boot(Ending::Stop, async |day: Day| {
+        let array = &day.array;
+        array.create_volume(create("v1")).await.unwrap();
+        let both = ReserveSet { percent: Some(10), ..reserve(1, ReservePolicy::DeleteOldest) };
+        assert_eq!(kind(&array.set_reserve(Some(both)).await.unwrap_err()), "invalid");
+        fill(array, 1).await.unwrap();
+        snapshot(array, "kept", Some(3600)).await;
+        fill(array, 2).await.unwrap();
+        snapshot(array, "old", None).await;
+        fill(array, 3).await.unwrap();
+        snapshot(array, "new", None).await;
+        day.pass(MINUTE).await;
+        let held = array.show_reserve().unwrap().held_bytes.unwrap();
+        assert!((60 * MIB..=68 * MIB).contains(&held), "{held}");
+        let set = array.set_reserve(Some(reserve(48, ReservePolicy::DeleteOldest))).await.unwrap();
+        assert_eq!((set.limit_bytes, set.policy), (Some(48 * MIB), Some(ReservePolicy::DeleteOldest)));
+        day.pass(5 * MINUTE).await;
+        assert!(
+            array.show_volume("old").is_err()
+                && array.show_volume("new").is_ok()
+                && array.show_volume("kept").is_ok()
+        );
+        let told = day.told();
+        assert!(told.iter().any(|told| told.contains("deleted the oldest, old")), "{told:?}");
+
+        array.set_reserve(Some(reserve(8, ReservePolicy::DeleteOldest))).await.unwrap();
+        day.pass(5 * MINUTE).await;
+        assert!(array.show_volume("new").is_err() && array.show_volume("kept").is_ok());
+        let told = day.told();
+        assert_eq!(
+            told.iter().filter(|told| told.contains("all of them are immutable")).count(),
+            1,
+            "{told:?}"
+        );
+        assert_eq!(array.set_reserve(None).await.unwrap().limit_bytes, None);
+    });
+}
+
+#[test]
+fn volumes_stop_when_their_snapshots_hold_too_much() {
+    let years = Years::new(16);
+    years.boot(Ending::Stop, async |day: Day| {
+        let array = &day.array;
+        array.create_volume(create("v1")).await.unwrap();
+        array.set_reserve(Some(reserve(16, ReservePolicy::OfflineVolume))).await.unwrap();
+        fill(array, 1).await.unwrap();
+        snapshot(array, "s", None).await;
+        fill(array, 2).await.unwrap();
+        day.pass(MINUTE).await;
+        assert_eq!(fill(array, 3).await, Err(DeviceError::Stopped { volume: "v1".into() }));
+        assert_eq!(array.show_reserve().unwrap().offline_volumes, ["v1"]);
+    });
+    years.boot(Ending::Stop, async |day: Day| {
+        let array = &day.array;
+        assert_eq!(
+            fill(array, 3).await,
+            Err(DeviceError::Stopped { volume: "v1".into() }),
+            "and after a restart"
+        );
+        assert!(array.show_volume("s").is_ok());
+        array.set_reserve(Some(reserve(64, ReservePolicy::OfflineVolume))).await.unwrap();
+        fill(array, 3).await.unwrap();
+        array.set_reserve(Some(reserve(16, ReservePolicy::OfflineVolume))).await.unwrap();
+        assert!(fill(array, 4).await.is_err());
+        array.delete_snapshot("s", false).await.unwrap();
+        day.pass(MINUTE).await;
+        fill(array, 4).await.unwrap();
     });
 }

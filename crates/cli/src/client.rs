@@ -83,6 +83,12 @@ impl Client {
         self.decode(self.checked(request.send_json(body))?)
     }
 
+    /// Sets something.
+    pub fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+        let request = self.agent.put(format!("{}{path}", self.base)).header("Authorization", &self.token);
+        self.decode(self.checked(request.send_json(body))?)
+    }
+
     /// Changes something.
     pub fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
         let request = self.agent.patch(format!("{}{path}", self.base)).header("Authorization", &self.token);

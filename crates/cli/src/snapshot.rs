@@ -4,6 +4,7 @@ use crate::{
     Failure, Output,
     client::{Client, segment},
     output::table,
+    reserve::{self, ReserveArgs},
     size_text,
     time::{Age, parse_age, utc_text},
     view,
@@ -115,6 +116,9 @@ pub enum SnapshotCommand {
         /// The snapshot or clone
         name: String,
     },
+    /// Set or show how much of the pool snapshots may hold, and what happens beyond
+    #[command(after_help = reserve::EXAMPLES)]
+    Reserve(ReserveArgs),
     /// Delete a snapshot or clone
     #[command(
         after_help = "Its source, its own snapshots and those taken before and after it stay. Its space comes back \
@@ -155,6 +159,7 @@ pub(crate) fn run(client: &Client, output: &Output, command: SnapshotCommand) ->
             let path = format!("{}/refresh", path(&name));
             output.show(&client.post::<Volume>(&path, &SnapshotRefresh { from, force })?, view::volume);
         }
+        SnapshotCommand::Reserve(args) => reserve::run(client, output, &args)?,
         SnapshotCommand::Retain { name, time, force } => {
             let path = format!("{}/retain", path(&name));
             let request = SnapshotRetain { retain_s: time.seconds(), force };

@@ -5,7 +5,10 @@ use crate::{
     size_text,
     time::{duration_text, utc_text},
 };
-use quoin_api::{Chap, Drive, Engine, Event, GivingBack, Host, Mapping, Retention, Session, SpaceLevel, Status, Volume, VolumeKind};
+use quoin_api::{
+    Chap, Drive, Engine, Event, GivingBack, Host, Mapping, Retention, Session, SpaceLevel, Status, Volume,
+    VolumeKind,
+};
 
 pub(crate) fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), size_text)

@@ -77,6 +77,7 @@ impl From<DeviceError> for Failure {
         let (errno, offset) = match &error {
             DeviceError::OutOfRange { .. } => (Errno::Inval, None),
             DeviceError::NoSpace { .. } => (Errno::NoSpc, None),
+            DeviceError::Stopped { .. } => (Errno::Io, None),
             DeviceError::ReadOnly { .. } => (Errno::Perm, None),
             DeviceError::Medium { offset, .. } => (Errno::Io, Some(*offset)),
             DeviceError::Offline { .. } => (Errno::Io, None),

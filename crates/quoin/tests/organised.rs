@@ -35,7 +35,8 @@ fn hundreds_of_volumes_are_kept_in_order() {
 
     let tree = lab.ok(&["folder", "list"]);
     let rows: Vec<_> = tree.lines().map(|line| line.split_whitespace().take(3).collect::<Vec<_>>()).collect();
-    let expected = [["/", "0", "5"], ["prod", "0", "4"], ["sql", "2", "2"], ["web", "2", "2"], ["templates", "1", "1"]];
+    let expected =
+        [["/", "0", "5"], ["prod", "0", "4"], ["sql", "2", "2"], ["web", "2", "2"], ["templates", "1", "1"]];
     assert_eq!(rows[1..], expected.map(Vec::from));
     let list = |filters: &[&str]| {
         let found = lab.json(&[&["volume", "list"], filters].concat());
@@ -47,8 +48,16 @@ fn hundreds_of_volumes_are_kept_in_order() {
     assert_eq!(list(&["--tag", "app=shop", "--sort", "-name"]), "web-2 web-1");
     refused(&lab.run(&["volume", "list", "--sort", "colour"]), 1, &["\"colour\" is none of name, folder"]);
     refused(&lab.run(&["volume", "list", "--kind", "disk"]), 2, &["template"]);
-    refused(&lab.run(&["volume", "create", "v", "--size", "1G", "--folder", "a b"]), 1, &["\"a b\" is not a folder"]);
-    refused(&lab.run(&["volume", "resize", "gold", "--size", "1G"]), 1, &["gold is a template", "--no-template"]);
+    refused(
+        &lab.run(&["volume", "create", "v", "--size", "1G", "--folder", "a b"]),
+        1,
+        &["\"a b\" is not a folder"],
+    );
+    refused(
+        &lab.run(&["volume", "resize", "gold", "--size", "1G"]),
+        1,
+        &["gold is a template", "--no-template"],
+    );
     let over = lab.run(&["snapshot", "restore", "web-1", "--to", "gold"]);
     refused(&over, 1, &["gold is a template"]);
     assert!(lab.ok(&["volume", "show", "gold"]).contains("thin template"));
@@ -74,10 +83,17 @@ fn what_is_immutable_outlives_tokens_clocks_and_init() {
     assert!(lab.ok(&["status"]).contains("1 snapshot; their clock shows 20"));
     let rules = ["schedule", "create", "n", "--volume", "v1", "--every", "hourly:2,daily:1", "--at", "02:30"];
     let schedule = lab.json(&rules);
-    assert_eq!((&schedule["at"], &schedule["rules"][1]), (&json!("02:30"), &json!({ "every": "daily", "keep": 1 })));
+    assert_eq!(
+        (&schedule["at"], &schedule["rules"][1]),
+        (&json!("02:30"), &json!({ "every": "daily", "keep": 1 }))
+    );
     assert_eq!(lab.json(&["schedule", "run", "n"])["snapshots"], 1);
     assert!(lab.ok(&["schedule", "list"]).contains("hourly:2,daily:1"));
-    refused(&lab.run(&["schedule", "create", "m", "--volume", "v1", "--every", "yearly:1"]), 2, &["weekly:4"]);
+    refused(
+        &lab.run(&["schedule", "create", "m", "--volume", "v1", "--every", "yearly:1"]),
+        2,
+        &["weekly:4"],
+    );
     array.kill();
 
     let drive = |n: u32| lab.data().join(format!("drives/drive-{n}")).to_str().unwrap().to_owned();

@@ -59,6 +59,7 @@ macro_rules! senses {
 senses! {
     NO_SENSE = NoSense, 0x00, 0x00;
     BECOMING_READY = NotReady, 0x04, 0x01;
+    MANUAL_INTERVENTION_REQUIRED = NotReady, 0x04, 0x03;
     UNRECOVERED_READ_ERROR = MediumError, 0x11, 0x00;
     INTERNAL_TARGET_FAILURE = HardwareError, 0x44, 0x00;
     PARAMETER_LIST_LENGTH_ERROR = IllegalRequest, 0x1A, 0x00;
@@ -97,6 +98,7 @@ impl Sense {
         match error {
             DeviceError::OutOfRange { .. } => Self::LBA_OUT_OF_RANGE,
             DeviceError::NoSpace { .. } => Self::SPACE_ALLOCATION_FAILED,
+            DeviceError::Stopped { .. } => Self::MANUAL_INTERVENTION_REQUIRED,
             DeviceError::ReadOnly { .. } => Self::WRITE_PROTECTED,
             DeviceError::Medium { offset, .. } => {
                 Self::UNRECOVERED_READ_ERROR.with_information(offset / u64::from(block_bytes.max(1)))
@@ -164,6 +166,7 @@ mod tests {
         };
         assert_eq!(codes(&DeviceError::NoSpace { volume: volume.clone() }), (7, 0x27, 7, None));
         assert_eq!(codes(&DeviceError::ReadOnly { volume: volume.clone() }), (7, 0x27, 0, None));
+        assert_eq!(codes(&DeviceError::Stopped { volume: volume.clone() }), (2, 4, 3, None));
         assert_eq!(codes(&offline), (2, 4, 1, None));
         assert_eq!(codes(&medium), (3, 0x11, 0, Some(16)));
         assert_eq!(codes(&DeviceError::Replaced { volume: volume.clone() }), (6, 0x28, 0, None));

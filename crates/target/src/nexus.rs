@@ -251,11 +251,8 @@ impl<D: BlockDevice> Request<D> {
                     let descriptor_sense = modes.descriptor_sense;
                     return Reply { descriptor_sense, ..Reply::check(Sense::MEDIUM_MAY_HAVE_CHANGED) };
                 }
-                let unit = quoin_scsi::Unit {
-                    port: self.target.port(),
-                    modes,
-                    read_only: self.unit.is_read_only(),
-                };
+                let unit =
+                    quoin_scsi::Unit { port: self.target.port(), modes, read_only: self.unit.is_read_only() };
                 execute(command, &*self.unit.device, unit, data, in_limit_bytes).await
             }
         }

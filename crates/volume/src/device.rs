@@ -95,6 +95,12 @@ pub enum DeviceError {
         /// The volume's name.
         volume: String,
     },
+    /// The volume serves nobody until somebody has done something about it.
+    #[error("volume {volume} is stopped: its snapshots hold more than the snapshot reserve")]
+    Stopped {
+        /// The volume's name.
+        volume: String,
+    },
     /// Nobody may write to the volume.
     #[error("volume {volume} is write-protected: a template, or an immutable snapshot")]
     ReadOnly {

@@ -1,7 +1,8 @@
 //! One volume: a named, sized address space of the pool.
 
 use crate::{
-    BlockDevice, DeviceError, Folder, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds, VolumeError,
+    BlockDevice, DeviceError, Folder, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds,
+    VolumeError,
     gate::{Gate, Pass},
     record::VolumeRecord,
 };
@@ -31,6 +32,8 @@ pub struct Volume {
     thick: AtomicBool,
     template: AtomicBool,
     immutable: AtomicBool,
+    /// It serves nobody until somebody has done something about it.
+    stopped: AtomicBool,
     deleted: AtomicBool,
     instruments: Instruments,
     /// Held while its tail is emptied, so that it does not grow meanwhile.
@@ -54,6 +57,7 @@ impl Volume {
             thick: AtomicBool::new(record.thick),
             template: AtomicBool::new(record.template),
             immutable: AtomicBool::new(record.retain_until_ms.is_some()),
+            stopped: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
             instruments: Instruments::default(),
             trimming: AsyncMutex::new(),
@@ -140,6 +144,16 @@ impl Volume {
         self.immutable.load(Ordering::Acquire)
     }
 
+    /// Whether it refuses all I/O until somebody has done something about it.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Makes it refuse all I/O, or serve again. Not kept over a restart.
+    pub fn set_stopped(&self, stopped: bool) {
+        self.stopped.store(stopped, Ordering::Release);
+    }
+
     /// Whether it was shrunk and the space beyond its end is still being given back.
     pub fn is_trimming(&self) -> bool {
         self.record.read().is_trimming()
@@ -173,6 +187,9 @@ impl Volume {
     fn pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
         if self.deleted.load(Ordering::Acquire) {
             return Err(DeviceError::Deleted { volume: self.name() });
+        }
+        if self.is_stopped() {
+            return Err(DeviceError::Stopped { volume: self.name() });
         }
         let size_bytes = self.size_bytes();
         let end = range.offset.checked_add(range.len);

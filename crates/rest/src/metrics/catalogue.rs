@@ -79,6 +79,20 @@ static ARRAY: Table<Figures> = Table {
             "By how much the clock of immutable snapshots is behind the system's; below 0 the system's was set back.",
             |f| f.retention.as_ref().map(|retention| retention.behind_ms as f64 / 1000.0),
         ),
+        Row::gauge(
+            "quoin_snapshots_held_bytes",
+            "Space that snapshots alone hold: at least so much comes back when all are deleted.",
+            |f| f.reserve.as_ref().and_then(|reserve| reserve.held_bytes).map(|bytes| bytes as f64),
+        ),
+        Row::gauge("quoin_snapshot_reserve_bytes", "What snapshots may hold, if that is limited.", |f| {
+            f.reserve.as_ref().and_then(|reserve| reserve.limit_bytes).map(|bytes| bytes as f64)
+        }),
+        Row::gauge(
+            "quoin_stopped_volumes",
+            "Volumes that refuse I/O because snapshots hold more than they may.",
+            |f| some(f.reserve.as_ref().map_or(0, |reserve| reserve.offline_volumes.len() as u64)),
+        ),
+        Row::gauge("quoin_schedules", "Schedules of snapshots.", |f| some(f.schedules as u64)),
         Row::gauge("quoin_hosts", "Hosts.", |f| some(f.objects.hosts as u64)),
         Row::gauge("quoin_mappings", "Mappings of a volume to a host.", |f| some(f.objects.mappings as u64)),
     ],

@@ -5,6 +5,7 @@ mod folder;
 mod group;
 mod host;
 mod mapping;
+mod reserve;
 mod schedule;
 mod snapshot;
 mod system;
@@ -38,6 +39,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(snapshot::promote))
         .routes(routes!(snapshot::retain))
         .routes(routes!(snapshot::clone))
+        .routes(routes!(reserve::show, reserve::set, reserve::delete))
         .routes(routes!(schedule::list, schedule::create))
         .routes(routes!(schedule::show, schedule::change, schedule::delete))
         .routes(routes!(schedule::run))
