@@ -67,6 +67,14 @@ fn what_is_wrong_is_refused_and_named() {
     problem(&lab.get("/api/v1/nothing"), 404, "not-found");
     problem(&lab.send("PUT", volumes, None, None), 405, "method");
     problem(&lab.get("/api/v1/events?count=1"), 422, "invalid");
+    let detail = problem(&lab.get("/api/v1/volumes?colour=red"), 422, "invalid");
+    assert!(detail.contains("unknown field `colour`, expected name, folder"), "{detail}");
+    let both = json!({ "percent": 10, "bytes": 5, "policy": "delete-oldest" }).to_string();
+    let reserve = lab.send("PUT", "/api/v1/snapshot-reserve", Some(&both), Some("application/json"));
+    problem(&reserve, 422, "invalid");
+    let schedule = json!({ "name": "s", "volume": "v9", "rules": [{ "every": "daily", "keep": 1 }] });
+    problem(&lab.post("/api/v1/schedules", &schedule), 404, "not-found");
+    problem(&lab.post("/api/v1/snapshots/s9/retain", &json!({ "retain_s": 60 })), 404, "not-found");
     problem(&lab.post("/api/v1/hosts", &json!({ "name": "h1", "initiators": ["h1"] })), 422, "invalid");
     problem(&lab.post("/api/v1/mappings", &json!({ "volume": "v9", "host": "h1" })), 404, "not-found");
 }
