@@ -173,7 +173,7 @@ impl Array {
     }
 
     /// Takes the snapshots of a schedule's first rule now, whatever the clock says.
-    pub async fn run_schedule(&self, name: &str) -> Result<api::Schedule, ArrayError> {
+    pub async fn run_schedule(self: &Arc<Self>, name: &str) -> Result<api::Schedule, ArrayError> {
         let _turn = self.changes.lock().await;
         let record = self.schedule(name)?;
         let rule =
@@ -193,7 +193,7 @@ impl Array {
     }
 
     /// Takes the snapshots that are due.
-    pub(crate) async fn serve_schedules(&self) {
+    pub(crate) async fn serve_schedules(self: &Arc<Self>) {
         let now_ms = self.world.wall_clock_ms();
         let due: Vec<_> = {
             let mut schedules = self.schedules.lock();
@@ -218,7 +218,7 @@ impl Array {
 
     /// Takes the snapshots of one rule, and deletes those that are too many. Called with `changes` held.
     async fn serve(
-        &self,
+        self: &Arc<Self>,
         mut record: ScheduleRecord,
         rule: Rule,
         by_hand: bool,
@@ -242,6 +242,7 @@ impl Array {
         self.volumes.fork(specs, tx).await.map_err(ArrayError::not("snapshot not taken"))?;
         self.events.saved(staged);
         self.schedules.lock().insert(record.name.clone(), record.clone());
+        self.trim_volumes();
         self.delete_surplus(&record, rule).await;
         Ok(record)
     }

@@ -96,7 +96,7 @@ impl Array {
         self.wake.notify();
     }
 
-    async fn look_at(&self, pool: Arc<Pool>) {
+    async fn look_at(self: &Arc<Self>, pool: Arc<Pool>) {
         match pool.state() {
             PoolState::Online => {
                 let stats = pool.stats();
