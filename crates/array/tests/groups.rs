@@ -32,7 +32,7 @@ async fn group(array: &Array, name: &str, volumes: &[&str]) {
 }
 
 fn set(name: &str) -> GroupSnapshotCreate {
-    GroupSnapshotCreate { name: Some(name.into()) }
+    GroupSnapshotCreate { name: Some(name.into()), retain_s: None }
 }
 
 fn kind(error: &ArrayError) -> String {
@@ -98,7 +98,8 @@ fn a_set_that_does_not_fit_its_group_is_not_restored_and_says_why() {
         let taken = array.snapshot_group("db", set("s1")).await.unwrap();
         assert_eq!(taken.incomplete, None);
         // A set without a name finds one, also if single snapshots have taken the obvious one.
-        let of_data = SnapshotCreate { volume: "data".into(), name: None, tags: BTreeMap::new() };
+        let of_data =
+            SnapshotCreate { volume: "data".into(), name: None, tags: BTreeMap::new(), retain_s: None };
         array.create_snapshot(of_data).await.unwrap();
         let unnamed = array.snapshot_group("db", GroupSnapshotCreate::default()).await.unwrap();
         array.delete_group_snapshot("db", &unnamed.name, false).await.unwrap();

@@ -10,7 +10,7 @@ use quoin_array::{Array, ArrayError};
 use quoin_base::MIB;
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use years::{DAY, Day, Ending, HOUR, Years, create};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -199,7 +199,7 @@ async fn fill(array: &Array, byte: u8) -> Result<(), DeviceError> {
     Ok(())
 }
 
-async fn snapshot(array: &Array, name: &str, retain_s: Option<u64>) {
+async fn snapshot(array: &Arc<Array>, name: &str, retain_s: Option<u64>) {
     let (tags, name) = (BTreeMap::new(), Some(name.to_owned()));
     array.create_snapshot(SnapshotCreate { volume: "v1".into(), name, tags, retain_s }).await.unwrap();
 }

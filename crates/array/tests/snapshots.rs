@@ -31,7 +31,12 @@ async fn tag(volume: &Volume, offset: u64) -> u64 {
 }
 
 fn snapshot(volume: &str, name: &str) -> SnapshotCreate {
-    SnapshotCreate { volume: volume.into(), name: Some(name.into()), tags: Default::default() }
+    SnapshotCreate {
+        volume: volume.into(),
+        name: Some(name.into()),
+        tags: Default::default(),
+        retain_s: None,
+    }
 }
 
 fn restore(to: Option<&str>, keep: Option<&str>, force: bool) -> SnapshotRestore {
