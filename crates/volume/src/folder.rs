@@ -110,6 +110,6 @@ mod tests {
         assert!(top.holds(&top) && top.holds(&sql) && prod.holds(&prod) && prod.holds(&sql));
         assert!(!sql.holds(&prod) && !prod.holds(&top) && !prod.holds(&folder("production")));
         assert_eq!(sql.path().collect::<Vec<_>>(), [top.clone(), prod.clone(), sql.clone()]);
-        assert_eq!(top.path().collect::<Vec<_>>(), [top.clone()]);
+        assert_eq!(top.path().collect::<Vec<_>>(), std::slice::from_ref(&top));
     }
 }
