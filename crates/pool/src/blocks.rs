@@ -64,8 +64,17 @@ impl Committer {
     /// Drops one reference of a block, and with the last one the block.
     pub(crate) async fn drop_reference(&mut self, number: u64) -> Result<(), PoolError> {
         let pool = self.pool.clone();
-        let Some(place) = pool.block(number).await? else {
-            return Err(PoolError::corrupt(format!("block {number}"), "it is referenced, yet free"));
+        let place = match pool.block(number).await {
+            Ok(Some(place)) => place,
+            Ok(None) => {
+                return Err(PoolError::corrupt(format!("block {number}"), "it is referenced, yet free"));
+            }
+            // Nobody knows where it lies: that space stays taken, and what takes its place is sound.
+            Err(error @ PoolError::Corrupt { .. }) => {
+                tracing::error!(number, %error, "a block cannot be given back");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
         };
         let page = pool.pages.change(block_page(number)).await?;
         let at = block_word(number);
@@ -91,9 +100,14 @@ impl Committer {
             while self.block_cursor < self.blocks_end {
                 let number = self.block_cursor;
                 self.block_cursor += 1;
-                let free = match pool.pages.get(block_page(number)).await? {
-                    None => true,
-                    Some(page) => {
+                let free = match pool.pages.get(block_page(number)).await {
+                    Err(PoolError::Corrupt { .. }) => {
+                        self.block_cursor = number.next_multiple_of(BLOCKS_PER_PAGE).max(number + 1);
+                        false
+                    }
+                    Err(error) => return Err(error),
+                    Ok(None) => true,
+                    Ok(Some(page)) => {
                         let at = block_word(number);
                         BlockInfo(page.get(at + 3)).count() == 0
                             && (page.get(at + 2) <= self.reusable || planted(Bug::EarlyNumberReuse))
@@ -106,6 +120,9 @@ impl Committer {
                 }
             }
             self.sweeping = false;
+        }
+        if let Err(PoolError::Corrupt { .. }) = self.pool.pages.get(block_page(self.blocks_end)).await {
+            self.blocks_end = self.blocks_end.next_multiple_of(BLOCKS_PER_PAGE);
         }
         let number = self.blocks_end;
         self.blocks_end += 1;

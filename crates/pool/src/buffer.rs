@@ -15,11 +15,12 @@ use crate::{
     bugs::{Bug, planted},
     journal::{Batch, JournalPlace},
     layer::Layer,
+    received::Received,
 };
 use hashbrown::HashMap;
 use quoin_base::{LayerId, MIB, SECTOR_BYTES, Sequence};
 use quoin_world::{
-    Mutex, MutexGuard, Slice,
+    Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
 };
 use rustc_hash::FxBuildHasher;
@@ -52,7 +53,7 @@ pub(crate) struct BlockKey {
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     Zero,
-    Ram(Slice),
+    Ram(Received),
     Journal(JournalSource),
 }
 
@@ -97,13 +98,7 @@ impl Extent {
         if from >= to {
             return None;
         }
-        let mut part = self.clone();
-        if let Content::Ram(data) = &self.content {
-            let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
-            part.content = Content::Ram(data.slice(bytes(from - self.start), bytes(to - from)));
-        }
-        (part.start, part.sectors) = (from, to - from);
-        Some(part)
+        Some(Extent { start: from, sectors: to - from, ..self.clone() })
     }
 }
 
@@ -246,7 +241,7 @@ impl Buffer {
     ) {
         for piece in pieces {
             let data = !matches!(piece.content, Content::Zero);
-            let mut bytes = ram_bytes(&piece.content) as i64;
+            let mut bytes = ram_bytes(&piece.content, piece.sectors) as i64;
             let block = shard.blocks.entry(piece.key).or_insert_with(|| {
                 shard.queue.push_back((sequence, piece.key));
                 BlockBuffer::default()
@@ -274,9 +269,9 @@ impl Buffer {
                 if !planted(Bug::TailPastDisplaced) {
                     new.pin = new.pin.min(old.pinned());
                 }
-                bytes -= ram_bytes(&old.content) as i64;
+                bytes -= ram_bytes(&old.content, old.sectors) as i64;
                 for part in [old.part(0, start), old.part(end, full)].into_iter().flatten() {
-                    bytes += ram_bytes(&part.content) as i64;
+                    bytes += ram_bytes(&part.content, part.sectors) as i64;
                     kept.push(part);
                 }
             }
@@ -347,7 +342,7 @@ impl Buffer {
         block.extents.retain(|e| {
             let keep = !taken.extents.iter().any(|t| t.sequence == e.sequence) && !planted(Bug::EvictNewer);
             if !keep {
-                bytes += ram_bytes(&e.content);
+                bytes += ram_bytes(&e.content, e.sectors);
             }
             keep
         });
@@ -406,10 +401,10 @@ fn gaps(extents: &[Extent]) -> impl Iterator<Item = Range<u16>> {
     gaps.filter(|gap| !gap.is_empty())
 }
 
-/// RAM an extent with this content is counted with.
-fn ram_bytes(content: &Content) -> u64 {
+/// RAM an extent is counted with.
+fn ram_bytes(content: &Content, sectors: u16) -> u64 {
     match content {
-        Content::Ram(data) => data.len() as u64,
+        Content::Ram(_) => u64::from(sectors) * SECTOR_BYTES,
         Content::Zero | Content::Journal(_) => 256,
     }
 }

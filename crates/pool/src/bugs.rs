@@ -81,12 +81,14 @@ pub enum Bug {
     ChangeShared = 37,
     /// Records of a layer that was forked and is destaged are replayed.
     ReplayIntoForked = 38,
+    /// Destage gives what it finds in RAM a new checksum, whatever was received.
+    BlessFlippedBits = 39,
 }
 
 impl Bug {
     /// Those that the simulation finds. The others are wrong orders of steps of two threads, which only the models
     /// under a model checker see.
-    pub const ALL: [Bug; 32] = [
+    pub const ALL: [Bug; 33] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -119,6 +121,7 @@ impl Bug {
         Bug::FreeShared,
         Bug::ChangeShared,
         Bug::ReplayIntoForked,
+        Bug::BlessFlippedBits,
     ];
 }
 

@@ -15,6 +15,7 @@ use crate::{
     meta::{ObjectKind, Operation, PageId, SegmentState, Transaction},
     open::{Opened, open_checkpoint, read_transaction},
     options::PoolOptions,
+    space_report::{PoolSpace, VolumeSpace},
     tree::node,
 };
 use futures_util::{StreamExt, stream};
@@ -29,8 +30,9 @@ use std::{
 };
 
 mod layers;
+mod space;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Something that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +74,10 @@ pub struct CheckReport {
     pub volume_ids: BTreeSet<VolumeId>,
     /// The bytes promised to volumes that would have been after recovery; those without a promise may be missing.
     pub reservations: BTreeMap<VolumeId, u64>,
+    /// What volumes have of the space at the checkpoint, as the walk of their maps found it.
+    pub volume_space: BTreeMap<VolumeId, VolumeSpace>,
+    /// What all volumes have of the space at the checkpoint.
+    pub space: PoolSpace,
 }
 
 /// Blocks read at the same time.
@@ -162,6 +168,7 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     walk.page_maps().await;
     walk.layers().await;
     walk.orphaned_tree_pages().await;
+    walk.space(block_bytes(&opened)).await;
     walk.block_table().await;
     walk.segments().await;
     let leaves = || opened.catalog.layers.iter().filter(|l| l.is_leaf());

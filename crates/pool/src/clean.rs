@@ -98,7 +98,15 @@ impl Committer {
             let numbers = row.contents[..row.count.get() as usize].iter().map(|n| n.get());
             let mut live = Vec::new();
             for number in numbers {
-                let Some(place) = pool.block(number).await? else { continue };
+                let place = match pool.block(number).await {
+                    Ok(Some(place)) => place,
+                    Ok(None) => continue,
+                    Err(PoolError::Corrupt { .. }) => {
+                        self.leave_alone(id, segment);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
                 let at = place.location.offset_bytes();
                 if place.location.segment() == id && (offset..end).contains(&at) {
                     live.push((number, place));

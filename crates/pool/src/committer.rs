@@ -9,7 +9,7 @@ use crate::{
     error::PoolError,
     health::Health,
     layer::Layer,
-    meta::Stream,
+    meta::{PageId, Stream},
     pace::SLOW_FROM,
     pool::Pool,
     rows::{Row, RowWriter},
@@ -48,6 +48,8 @@ pub(crate) enum Request {
     Checkpoint,
     /// Destage everything acknowledged so far, then make a checkpoint.
     Drain,
+    /// Have the next checkpoint write a page anew that is in RAM.
+    Rewrite(PageId),
     /// Stop.
     Stop,
 }
@@ -253,6 +255,10 @@ impl Committer {
             let outcome = match request {
                 Request::Checkpoint => self.checkpoint().await,
                 Request::Drain => self.drain().await,
+                Request::Rewrite(page) => {
+                    pool.pages.mark_dirty(page);
+                    Ok(())
+                }
                 Request::Stop => {
                     answer.send(Ok(()));
                     return Ok(Step::Stop);

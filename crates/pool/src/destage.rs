@@ -5,14 +5,14 @@ use crate::{
     buffer::TakenBlock,
     bugs::{Bug, planted},
     committer::Committer,
+    compose::Whole,
     error::PoolError,
     format::{BlockInfo, Location, ThinEntry},
     layer::Layer,
     tree,
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::{Sequence, crc32c};
-use quoin_world::Slice;
+use quoin_base::Sequence;
 use std::sync::{Arc, atomic::Ordering};
 
 /// Blocks composed, or pages fetched, at the same time.
@@ -28,7 +28,7 @@ const GIVE_UP_FROM: f64 = 0.7;
 /// What a taken block becomes.
 enum Content {
     Unmapped,
-    Data(Slice),
+    Data(Whole),
     /// It cannot be completed: what lies below the buffered part is damaged.
     Lost,
     /// It cannot be completed now: a drive failed to read what lies below.
@@ -56,7 +56,8 @@ impl Committer {
         // A block may dirty a leaf, the page of its old number and that of its new one.
         let batch = (pool.options.dirty_bytes / (8 * 4096)).clamp(8, BATCH_BLOCKS);
         let pending = pool.layers.read().pending.clone();
-        let taken = pool.buffer.take_oldest(batch as usize, before, &pending);
+        let mut taken = pool.buffer.take_oldest(batch as usize, before, &pending);
+        pool.flip_bits_of(&mut taken);
         if taken.is_empty() {
             return Ok(false);
         }
@@ -104,8 +105,9 @@ impl Committer {
             Ok(None) => Content::Unmapped,
             Err(PoolError::Medium { unread: true, .. }) => Content::Unread,
             Err(PoolError::Medium { volume, offset, reason, unread: false }) => {
-                tracing::error!(%volume, offset, %reason, "a partly overwritten block cannot be completed; it is lost");
+                tracing::error!(%volume, offset, %reason, "a block cannot be put together any more; it is lost");
                 pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
+                pool.damaged(volume, taken.key.index, &reason);
                 Content::Lost
             }
             Err(error) => return Err(error),
@@ -129,6 +131,10 @@ impl Committer {
                 tracing::error!(layer = %key.layer, block = key.index, tries, "given up after failed reads; it is lost");
                 pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
                 self.unread.remove(&key);
+                if let Some(layer) = &block.layer {
+                    let reason = "a drive failed to read what it was written over in part";
+                    pool.damaged(layer.volume.id, key.index, reason);
+                }
                 block.content = Content::Lost;
                 return true;
             }
@@ -149,7 +155,7 @@ impl Committer {
                     number: self.take_block_number().await?,
                     place: BlockPlace { location: Location(0), info: BlockInfo::new(0, 1, LOST) },
                 }),
-                Content::Data(data) => {
+                Content::Data(Whole { data, crc }) => {
                     let number = self.take_block_number().await?;
                     let generation = self.generation + 1;
                     let location = self
@@ -157,7 +163,7 @@ impl Committer {
                         .place(&pool.segments, number, data.len(), generation, &pool.readers)
                         .ok_or_else(out_of_slabs)?;
                     self.data_rows.push_data(data.clone());
-                    let info = BlockInfo::new(crc32c(data).0, 1, BlockInfo::STORED);
+                    let info = BlockInfo::new(*crc, 1, BlockInfo::STORED);
                     Some(Placed { number, place: BlockPlace { location, info } })
                 }
             };
@@ -178,7 +184,8 @@ impl Committer {
         let index = composed.taken.key.index;
         let Some(leaf) = pool.leaf(layer, index).await? else { return Ok(()) };
         if let Some(old) = ThinEntry(leaf.get(tree::slot(index, 0))).block() {
-            pool.pages.get(block_page(old)).await?;
+            // A damaged one stays out of the way: see [`Committer::drop_reference`].
+            drop(pool.pages.get(block_page(old)).await);
         }
         Ok(())
     }
@@ -205,8 +212,8 @@ impl Committer {
         let new = match placed {
             Some(Placed { number, place }) => {
                 self.add_block(number, place).await?;
-                if let Content::Data(data) = &composed.content {
-                    self.pool.cache.fill_written(number, data, old.block());
+                if let Content::Data(whole) = &composed.content {
+                    self.pool.cache.fill_written(number, &whole.data, old.block());
                 }
                 layer.owned_blocks.fetch_add(1, Ordering::Relaxed);
                 layer.births.fetch_add(1, Ordering::Relaxed);

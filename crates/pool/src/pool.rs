@@ -5,13 +5,14 @@ use crate::{
     bugs::{Bug, planted},
     cache::ReadCache,
     committer::{Request, Requests},
+    damage::DamageLog,
     error::PoolError,
     format::{LAYERS_END, RecordHeader, RecordKind, zeroed},
     health::{Health, PoolState},
     journal::{Batch, Entry, Journal},
     layer::Layer,
     layers::Layers,
-    meta::{Catalog, ObjectKind, Operation, PageStore, SegmentTable, Transaction},
+    meta::{Catalog, ObjectKind, Operation, PageId, PageStore, SegmentTable, Transaction},
     options::PoolOptions,
     pace::Pace,
     readers::ReaderEpochs,
@@ -63,6 +64,9 @@ pub struct Pool {
     pub(crate) waiting: AtomicU64,
     pub(crate) admission_turn: AsyncMutex,
     pub(crate) recovery: RecoveryStats,
+    pub(crate) damage: DamageLog,
+    /// Blocks of which a test wants a bit flipped.
+    pub(crate) flips: AtomicU64,
 }
 
 /// A transaction between its record and its effect. Dropped in between, nobody would know whether it took
@@ -139,6 +143,8 @@ impl Pool {
             waiting: AtomicU64::new(0),
             admission_turn: AsyncMutex::new(),
             recovery: parts.recovery,
+            damage: DamageLog::default(),
+            flips: AtomicU64::new(0),
         }
     }
 
@@ -275,7 +281,7 @@ impl Pool {
         let payload = payload.into_slice();
         let lane = self.journal.lane(&*self.world);
         let (mut sequence, mut forked) = (Sequence(0), Vec::new());
-        let batch = lane.append(payload.len(), 1, |_| {
+        let batch = lane.append(payload.len(), 1, |_, _| {
             let held = begin();
             sequence = self.journal.take_sequence();
             if transaction.forks() {
@@ -324,6 +330,11 @@ impl Pool {
     /// Destages everything acknowledged before the call, then makes a checkpoint.
     pub async fn drain(&self) -> Result<(), PoolError> {
         self.request(Request::Drain).await
+    }
+
+    /// Has a metadata page written anew by the next checkpoint, if it is in RAM.
+    pub(crate) async fn rewrite(&self, page: PageId) -> Result<(), PoolError> {
+        self.request(Request::Rewrite(page)).await
     }
 
     async fn request(&self, request: Request) -> Result<(), PoolError> {

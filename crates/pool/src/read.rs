@@ -18,7 +18,6 @@ use crate::{
     meta::Page,
     pool::Pool,
     tree,
-    write::joined,
 };
 use futures_util::future::{join_all, try_join_all};
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
@@ -73,6 +72,13 @@ fn same(parts: &[Part], others: &[Part]) -> bool {
 /// How many sectors of `start..end` the extents, which do not overlap, cover.
 pub(crate) fn covered(extents: &[Extent], start: u16, end: u16) -> u16 {
     extents.iter().map(|e| (e.start + e.sectors).min(end).saturating_sub(e.start.max(start))).sum()
+}
+
+/// Data that is what its checksum says.
+pub(crate) struct Verified {
+    pub data: Slice,
+    /// The checksum, if it is that of just this data.
+    pub crc: Option<u32>,
 }
 
 enum Captured {
@@ -194,7 +200,8 @@ impl Pool {
             }
             let leaf_index = part.key.index / TREE_FAN_OUT;
             if leaf.as_ref().is_none_or(|(index, _)| *index != leaf_index) {
-                leaf = Some((leaf_index, self.leaf(layer, part.key.index).await?));
+                let found = self.leaf(layer, part.key.index).await;
+                leaf = Some((leaf_index, found.map_err(|e| self.unreachable(layer, part.key.index, e))?));
             }
             let Some((_, Some(page))) = &leaf else { continue };
             let Some(number) = ThinEntry(page.get(tree::slot(part.key.index, 0))).block() else { continue };
@@ -202,7 +209,9 @@ impl Pool {
             if part.base.is_none() {
                 // Freed between the two look-ups: it is looked up again below.
                 let freed = BlockPlace { location: Default::default(), info: BlockInfo(0) };
-                let place = self.block(number).await?.unwrap_or(freed);
+                let place =
+                    self.block(number).await.map_err(|e| self.unreachable(layer, part.key.index, e))?;
+                let place = place.unwrap_or(freed);
                 found.push(Found { part: i, number, place });
             }
         }
@@ -268,48 +277,53 @@ impl Pool {
     /// looks at moves; an unchanged place whose content does not verify is damage.
     pub(crate) async fn read_base(&self, layer: &Layer, index: u64) -> Result<Option<Slice>, PoolError> {
         loop {
-            let Some(leaf) = self.leaf(layer, index).await? else { return Ok(None) };
+            let leaf =
+                self.leaf(layer, index).await.map_err(|error| self.unreachable(layer, index, error))?;
+            let Some(leaf) = leaf else { return Ok(None) };
             let entry = ThinEntry(leaf.get(tree::slot(index, 0)));
             let Some(number) = entry.block() else { return Ok(None) };
-            if let Some(content) = self.cache.peek(number) {
-                return Ok(Some(content));
-            }
-            let place = self.block(number).await?;
+            let place = self.block(number).await.map_err(|error| self.unreachable(layer, index, error))?;
             let Some(at) = place else {
                 if self.moved(layer, index, entry, place).await? {
                     continue;
                 }
                 return Err(PoolError::corrupt(format!("block {number}"), "it is mapped, yet free"));
             };
-            let medium = |(reason, unread): (String, bool)| PoolError::Medium {
-                volume: layer.volume.id,
-                offset: index * self.buffer.block_bytes,
-                reason,
-                unread,
-            };
             if at.info.algorithm() == LOST {
-                return Err(medium(("its content was lost before it was partly overwritten".into(), false)));
+                return Err(self.medium(layer, index, "its content is lost".into()));
+            }
+            // It may become part of what is written: what RAM made of it is not passed on.
+            let cached = self.cache.peek(number).and_then(|content| self.verified(at.info, content));
+            if cached.is_some() {
+                return Ok(cached);
             }
             let read = self.io.read(at.location).await;
-            let outcome = match read {
-                Ok(stored) => self.verified(at.info, stored).ok_or_else(|| {
-                    let (segment, offset) = (at.location.segment(), at.location.offset_bytes());
-                    (
-                        format!("the checksum of block {number} in segment {segment} at {offset} differs"),
-                        false,
-                    )
-                }),
-                Err(error) => Err((error.to_string(), true)),
+            let intact = match &read {
+                Ok(stored) => self.verified(at.info, stored.clone()),
+                Err(_) => None,
             };
-            match outcome {
-                Ok(slice) => return Ok(Some(slice)),
-                Err(_) if self.moved(layer, index, entry, place).await? => continue,
-                Err(reason) => {
-                    self.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(volume = %layer.volume.id, block = index, reason = reason.0, "unreadable block");
-                    return Err(medium(reason));
-                }
+            if intact.is_some() {
+                return Ok(intact);
             }
+            if self.moved(layer, index, entry, place).await? {
+                continue;
+            }
+            self.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
+            let volume = layer.volume.id;
+            return Err(match read {
+                Ok(_) => {
+                    let (segment, offset) = (at.location.segment(), at.location.offset_bytes());
+                    let reason =
+                        format!("the checksum of block {number} in segment {segment} at {offset} differs");
+                    tracing::warn!(%volume, block = index, reason, "unreadable block");
+                    self.medium(layer, index, reason)
+                }
+                Err(error) => {
+                    let (offset, reason) = (index * self.buffer.block_bytes, error.to_string());
+                    tracing::warn!(%volume, block = index, reason, "unreadable block");
+                    PoolError::Medium { volume, offset, reason, unread: true }
+                }
+            });
         }
     }
 
@@ -336,8 +350,8 @@ impl Pool {
             (Some(base), []) => return Ok(base.slice(bytes(part.start), len)),
             (None, []) => return Ok(Buf::zeroed(len).into_slice()),
             (_, [e]) if e.start <= part.start && e.start + e.sectors >= part.end() => {
-                if let Content::Ram(data) = &e.content {
-                    return Ok(data.slice(bytes(part.start - e.start), len));
+                if let Content::Ram(received) = &e.content {
+                    return Ok(received.sectors(part.start, part.sectors));
                 }
             }
             _ => {}
@@ -360,7 +374,7 @@ impl Pool {
     }
 
     /// An extent's data; `None` for zeroes.
-    pub(crate) async fn extent_data(
+    async fn extent_data(
         &self,
         layer: &Layer,
         key: BlockKey,
@@ -368,15 +382,29 @@ impl Pool {
     ) -> Result<Option<Slice>, PoolError> {
         match &extent.content {
             Content::Zero => Ok(None),
-            Content::Ram(data) => Ok(Some(data.clone())),
+            Content::Ram(received) => Ok(Some(received.sectors(extent.start, extent.sectors))),
             Content::Journal(source) => {
-                let first = key.index * u64::from(self.buffer.sectors_per_block()) + u64::from(extent.start);
-                let range = ByteRange::new(first * SECTOR_BYTES, u64::from(extent.sectors) * SECTOR_BYTES);
-                self.read_journal_range(source, range).await.map(Some).map_err(|(reason, unread)| {
-                    PoolError::Medium { volume: layer.volume.id, offset: range.offset, reason, unread }
-                })
+                self.journal_data(layer, key, extent, source).await.map(|read| Some(read.data))
             }
         }
+    }
+
+    /// An extent's data as the journal has it.
+    pub(crate) async fn journal_data(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        extent: &Extent,
+        source: &JournalSource,
+    ) -> Result<Verified, PoolError> {
+        let first = key.index * u64::from(self.buffer.sectors_per_block()) + u64::from(extent.start);
+        let range = ByteRange::new(first * SECTOR_BYTES, u64::from(extent.sectors) * SECTOR_BYTES);
+        self.read_journal_range(source, range).await.map_err(|(reason, unread)| PoolError::Medium {
+            volume: layer.volume.id,
+            offset: range.offset,
+            reason,
+            unread,
+        })
     }
 
     /// Reads a part of a record's payload, given as a range of its volume within one block.
@@ -384,7 +412,7 @@ impl Pool {
         &self,
         source: &JournalSource,
         range: ByteRange,
-    ) -> Result<Slice, (String, bool)> {
+    ) -> Result<Verified, (String, bool)> {
         let block_bytes = self.buffer.block_bytes;
         let record = ByteRange::new(source.record_sector * SECTOR_BYTES, u64::from(source.record_bytes));
         // The record's part of the block: that is what its checksum covers.
@@ -401,7 +429,8 @@ impl Pool {
             .map_err(|e| (e.to_string(), true))?;
         let data = buf.into_slice().slice((at - from) as usize, (block_end - block_start) as usize);
         let index = (range.offset / block_bytes - record.offset / block_bytes) as usize;
-        if source.crcs.get(index) != Some(&crc32c(&data).0) {
+        let crc = crc32c(&data).0;
+        if source.crcs.get(index) != Some(&crc) {
             let why = format!(
                 "the checksum of a journal record in slab {} of {} differs",
                 column.slab,
@@ -409,23 +438,9 @@ impl Pool {
             );
             return Err((why, false));
         }
-        Ok(data.slice((range.offset - block_start) as usize, range.len as usize))
-    }
-
-    /// A block's whole content: buffered extents over what lies below. `None`: it is all zeroes.
-    pub(crate) async fn compose(
-        &self,
-        layer: &Layer,
-        key: BlockKey,
-        extents: &[Extent],
-    ) -> Result<Option<Slice>, PoolError> {
-        let sectors = self.buffer.sectors_per_block();
-        let mut part = Part { key, start: 0, sectors, extents: extents.to_vec(), base: None };
-        if part.needs_base() && !planted(Bug::ZeroFill) {
-            part.base = self.read_base(layer, key.index).await?;
-        }
-        let content = joined(vec![self.assemble(layer, &part).await?]);
-        Ok(Some(content).filter(|c| !is_zero(c)))
+        let part = data.slice((range.offset - block_start) as usize, range.len as usize);
+        let is_all = part.len() == data.len();
+        Ok(Verified { data: part, crc: is_all.then_some(crc) })
     }
 }
 

@@ -24,7 +24,15 @@ pub(crate) struct Counters {
     pub checkpoint_nanos: AtomicU64,
     pub medium_errors: AtomicU64,
     pub lost_blocks: AtomicU64,
+    pub ram_faults: AtomicU64,
     pub uncleanable: AtomicU64,
+}
+
+impl Counters {
+    /// What hosts have done so far: it changes while they do something.
+    pub(crate) fn host_operations(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed) + self.reads.load(Ordering::Relaxed)
+    }
 }
 
 /// What opening a pool took.
@@ -147,8 +155,11 @@ pub struct PoolStats {
     pub metadata_loads: u64,
     /// Blocks that could not be read back correctly, each time one was met.
     pub medium_errors: u64,
-    /// Blocks lost because what lay below a partial write was unreadable.
+    /// Blocks lost: what lay below a partial write was unreadable, or what was buffered changed in RAM and the journal
+    /// could not help.
     pub lost_blocks: u64,
+    /// Times that buffered data was found to have changed in RAM. The journal's copy is taken instead.
+    pub ram_faults: u64,
     /// Segments left alone by the cleaner because it could not read them.
     pub uncleanable_segments: u64,
 }
@@ -258,6 +269,7 @@ impl Pool {
             metadata_loads: get(&self.pages.loads),
             medium_errors: get(&c.medium_errors),
             lost_blocks: get(&c.lost_blocks),
+            ram_faults: get(&c.ram_faults),
             uncleanable_segments: get(&c.uncleanable),
         }
     }

@@ -11,6 +11,7 @@ use crate::{
     meta::Page,
     pace::{SLOW_FROM, STOP_AT},
     pool::Pool,
+    received::Received,
     space::Fit,
     stalls::Waits,
     tree::{MAX_BLOCKS, slot},
@@ -279,7 +280,7 @@ impl Pool {
         below: Option<&Below>,
     ) -> Result<Arc<Batch>, Refusal> {
         let lane = self.journal.lane(&*self.world);
-        lane.append(range.len as usize, slices.len(), |batch| {
+        lane.append(range.len as usize, slices.len(), |batch, payload_offset| {
             let early = planted(Bug::SequenceBeforeShard).then(|| self.journal.take_sequence());
             let mut shard = self.buffer.shard(pieces[0].0);
             if !layer.is_live() {
@@ -308,11 +309,12 @@ impl Pool {
                 }
             }
             let sequence = early.unwrap_or_else(|| self.journal.take_sequence());
-            let inserted = pieces.iter().map(|(key, start, data)| Piece {
-                key: *key,
-                start: *start,
-                sectors: (data.len() as u64 / SECTOR_BYTES) as u16,
-                content: Content::Ram(data.clone()),
+            let mut at = payload_offset;
+            let inserted = pieces.iter().zip(crcs).map(|((key, start, data), crc)| {
+                let received = Received::new(data.clone(), *start, *crc, at);
+                at += data.len() as u32;
+                let sectors = (data.len() as u64 / SECTOR_BYTES) as u16;
+                Piece { key: *key, start: *start, sectors, content: Content::Ram(received) }
             });
             self.buffer.insert(&mut shard, sequence, batch, inserted);
             self.buffer.waive(&mut shard, &replaced);
@@ -326,7 +328,7 @@ impl Pool {
     /// `None`: the volume has another layer by now.
     fn append_unmap(&self, layer: &Arc<Layer>, range: ByteRange) -> Option<Arc<Batch>> {
         let lane = self.journal.lane(&*self.world);
-        let appended = lane.append(0, 0, |batch| {
+        let appended = lane.append(0, 0, |batch, _| {
             let mut shard = self.buffer.shard(layer.block(range.offset / self.buffer.block_bytes));
             if !layer.is_live() {
                 return Err(());
@@ -364,11 +366,11 @@ impl Pool {
             .split(block_bytes)
             .map(|piece| {
                 let data = joined(take_front(&mut rest, piece.len as usize));
+                let crc = crc32c(&data).0;
                 // A small part of a large buffer would keep all of it in RAM.
                 let data = if data.backing_bytes() as u64 > 2 * range.len { copied(&[data]) } else { data };
                 let key = layer.block(piece.offset / block_bytes);
                 let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
-                let crc = crc32c(&data).0;
                 ((key, start, data), crc)
             })
             .unzip()

@@ -8,7 +8,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId};
-use quoin_pool::{Pool, PoolError, PoolState};
+use quoin_pool::{Pool, PoolError, PoolState, Scrub, ScrubCounts, ScrubPosition};
 use quoin_world::{Slice, World};
 use quoin_world_sim::SimWorld;
 use rand::RngExt;
@@ -143,8 +143,15 @@ impl Client {
             2 => self.unmap(None).await,
             3 => self.change_catalog().await,
             4 => self.change_volumes().await,
-            5 => self.ask("checkpoint").await,
-            6 => self.ask("drain").await,
+            5 => {
+                self.ask("checkpoint").await?;
+                self.scrub().await
+            }
+            6 => {
+                // Of what is destaged now, some does not come out of RAM as it went in.
+                self.pool.flip_bits(2);
+                self.ask("drain").await
+            }
             8 => self.fork().await,
             _ => {
                 let micros = log_uniform(&mut self.rng, 10, 60_000);
@@ -454,6 +461,25 @@ impl Client {
             self.shared.totals.lock().volumes_deleted += 1;
         }
         Ok(())
+    }
+
+    /// A scrub under load finds nothing where nothing was damaged.
+    async fn scrub(&mut self) -> Result<(), String> {
+        let scrub = Scrub::new(self.pool.clone(), ScrubPosition::default(), ScrubCounts::default(), 0);
+        match scrub.run().await {
+            Ok(_) => {
+                let (_, counts) = scrub.progress();
+                self.shared.totals.lock().scrubbed_bytes += counts.bytes;
+                match counts.damage() > 0 && !self.shared.damaged && !self.shared.may_fail {
+                    true => Err(format!(
+                        "a scrub found damage where there is none: {counts:?} {:?}",
+                        scrub.notes()
+                    )),
+                    false => Ok(()),
+                }
+            }
+            Err(error) => self.shared.excuse(&self.pool, "scrub", &error),
+        }
     }
 
     async fn ask(&mut self, what: &str) -> Result<(), String> {

@@ -88,6 +88,10 @@ totals! {
     failed_reads,
     /// Blocks lost to damage below a partial write.
     lost_blocks,
+    /// Blocks that changed in RAM before they were destaged, and were read from the journal again.
+    ram_faults,
+    /// Bytes that scrubs read and verified.
+    scrubbed_bytes,
     /// Times all that was mapped was compared with the model.
     space_checks,
     /// Offline checks of the drives.
@@ -126,6 +130,7 @@ impl Totals {
         self.journal_batches += stats.journal_batches;
         self.metadata_loads += stats.metadata_loads;
         self.lost_blocks += stats.lost_blocks;
+        self.ram_faults += stats.ram_faults;
     }
 
     pub(crate) fn add_injected(&mut self, injected: &Injected) {

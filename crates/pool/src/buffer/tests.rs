@@ -1,9 +1,9 @@
 //! The extents of a block against an array of its sectors.
 
 use super::{BlockKey, Buffer, Content, Piece};
-use crate::journal::Batch;
+use crate::{journal::Batch, received::Received};
 use proptest::prelude::*;
-use quoin_base::{LayerId, Sequence};
+use quoin_base::{LayerId, Sequence, crc32c};
 use quoin_world::Slice;
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ fn covered(buffer: &Buffer, block: u64) -> Vec<Option<(u64, u8)>> {
     for extent in buffer.shard(key(block)).extents(key(block)).unwrap_or_default() {
         for n in 0..extent.sectors {
             let byte = match &extent.content {
-                Content::Ram(data) => data[usize::from(n) * 512],
+                Content::Ram(received) => received.sectors(extent.start + n, 1)[0],
                 _ => 0,
             };
             let sector = &mut sectors[usize::from(extent.start + n)];
@@ -67,7 +67,8 @@ proptest! {
                     let is_write = matches!(step, Step::Write { .. });
                     let stamp = if is_write { sequence as u8 } else { 0 };
                     let data = vec![stamp; usize::from(sectors) * 512];
-                    let content = if is_write { Content::Ram(Slice::copy_of(&data)) } else { Content::Zero };
+                    let received = || Received::new(Slice::copy_of(&data), start, crc32c(&data).0, 0);
+                    let content = if is_write { Content::Ram(received()) } else { Content::Zero };
                     let piece = Piece { key: key(block), start, sectors, content };
                     buffer.insert(&mut buffer.shard(key(block)), Sequence(sequence), &batch, [piece]);
                     let end = usize::from(start + sectors);
@@ -87,7 +88,7 @@ proptest! {
             for block in [0, 1] {
                 prop_assert_eq!(&covered(&buffer, block)[..], &model[block as usize][..]);
                 let shard = buffer.shard(key(block));
-                ram += shard.extents(key(block)).unwrap_or_default().iter().map(|e| super::ram_bytes(&e.content)).sum::<u64>();
+                ram += shard.extents(key(block)).unwrap_or_default().iter().map(|e| super::ram_bytes(&e.content, e.sectors)).sum::<u64>();
             }
             prop_assert_eq!(buffer.ram_bytes(), ram);
             let lowest = model.iter().flatten().flatten().map(|(sequence, _)| *sequence).min();

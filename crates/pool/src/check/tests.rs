@@ -6,6 +6,7 @@ use crate::{
     FormatOptions, ObjectKind, Pool, PoolOptions, Transaction,
     create::format as make,
     format::{EXTENT_MAGIC, ExtentHeader, Space, ThinEntry},
+    segment_io::SegmentIo,
 };
 use quoin_base::{LayerId, MIB, VolumeId};
 use quoin_drive::{LABEL_OFFSETS, ROOT_OFFSETS, Roles, SLABS_START_BYTES, inspect_set, open_set};
@@ -15,10 +16,10 @@ use std::future::Future;
 
 const SLAB: u64 = 256 << 10;
 
-struct Rig {
-    world: Arc<SimWorld>,
+pub(crate) struct Rig {
+    pub(crate) world: Arc<SimWorld>,
     disks: Vec<Arc<SimDisk>>,
-    volume: VolumeId,
+    pub(crate) volume: VolumeId,
 }
 
 impl Rig {
@@ -58,35 +59,39 @@ impl Rig {
         self.disks.iter().map(|d| d.clone() as Arc<dyn Disk>).collect()
     }
 
-    fn run<T: Send + 'static>(&self, main: impl Future<Output = T> + Send + 'static) -> T {
+    pub(crate) fn run<T: Send + 'static>(&self, main: impl Future<Output = T> + Send + 'static) -> T {
         self.world.run(main).unwrap()
     }
 
-    fn open(&self) -> Arc<Pool> {
+    pub(crate) fn open(&self) -> Arc<Pool> {
         let (disks, world) = (self.disks(), self.world.clone());
         let options = PoolOptions { dirty_bytes: 256 << 10, buffer_bytes: MIB, ..PoolOptions::default() };
         self.run(async move { Pool::open(world, open_set(disks).await.unwrap(), options).await.unwrap() })
     }
 
-    fn check(&self) -> CheckReport {
+    pub(crate) fn check(&self) -> CheckReport {
         let disks = self.disks();
         self.run(async move { check(inspect_set(disks).await.unwrap()).await.unwrap() })
     }
 
-    fn opened(&self) -> Opened {
+    pub(crate) fn opened(&self) -> Opened {
         let disks = self.disks();
         self.run(async move { open_checkpoint(inspect_set(disks).await.unwrap()).await.unwrap() })
     }
 
     /// Flips a bit in the middle of what lies at `location`.
     fn damage(&self, opened: &Opened, location: Location) {
-        let (_, columns) = opened.io.segments.layout(location.segment()).unwrap();
+        self.damage_at(&opened.io, location);
+    }
+
+    pub(crate) fn damage_at(&self, io: &SegmentIo, location: Location) {
+        let (_, columns) = io.segments.layout(location.segment()).unwrap();
         let disk = &self.disks[usize::from(columns[0].drive.0)];
         let at = SLABS_START_BYTES + u64::from(columns[0].slab) * SLAB + location.offset_bytes();
         flip(disk, at + location.len_bytes() / 2);
     }
 
-    fn page(&self, opened: &Opened, id: PageId) -> Location {
+    pub(crate) fn page(&self, opened: &Opened, id: PageId) -> Location {
         let (pages, io) = (opened.root.spaces, opened.io.clone());
         let entry = self.run(async move { crate::meta::PageStore::new(io, pages).entry(id).await.unwrap() });
         assert_ne!(entry.location.get(), 0, "{id:?} has no place");
@@ -248,7 +253,7 @@ fn damage_to_the_journal_is_named() {
 }
 
 /// Changes metadata behind the committer's back, in a way that every checksum covers.
-fn forge<F>(forge: impl FnOnce(Arc<Pool>, VolumeId) -> F) -> Rig
+pub(crate) fn forge<F>(forge: impl FnOnce(Arc<Pool>, VolumeId) -> F) -> Rig
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -319,4 +324,46 @@ fn wrong_links_under_right_checksums_are_named() {
         pool.pages.change(node(root)).await.unwrap().set(0, ThinEntry::new(900, LayerId(1)).0);
     });
     rig.names("node 900 of layer 1 of volume 1: it is missing");
+}
+
+#[test]
+fn figures_of_space_that_do_not_fit_the_maps_are_named() {
+    use std::sync::atomic::Ordering::Relaxed;
+    // A snapshot that lost a block to each side since, and one that both overwrote.
+    let forked = |spoil: fn(&Pool, VolumeId, VolumeId)| {
+        forge(move |pool, volume| async move {
+            let snapshot = pool.next_volume_id();
+            pool.commit(Transaction::new().fork(volume, snapshot)).await.unwrap();
+            for (volume, block) in [(volume, 3), (volume, 5), (snapshot, 4), (snapshot, 5)] {
+                pool.write(volume, block * 8192, vec![Slice::copy_of(&[7; 8192])]).await.unwrap();
+            }
+            pool.drain().await.unwrap();
+            spoil(&pool, volume, snapshot);
+        })
+    };
+    let report = forked(|_, _, _| {}).check();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+    let own = VolumeSpace { written_bytes: 64 * 8192, own_bytes: 2 * 8192, freed_bytes: 4 * 8192 };
+    assert_eq!(report.volume_space.values().collect::<Vec<_>>(), [&own, &own]);
+    let pool = report.space;
+    assert_eq!((pool.written_bytes, pool.own_bytes, pool.shared_bytes), (128 * 8192, 4 * 8192, 64 * 8192));
+    assert_eq!((pool.unique_bytes, pool.removing_bytes, pool.settled), (68 * 8192, 0, true));
+
+    let rig = forked(|pool, volume, _| {
+        pool.layer(volume).unwrap().mapped_blocks.fetch_add(1, Relaxed);
+    });
+    rig.names("the space of volume 1: 532480 bytes would be reported as written, and 524288 are");
+    rig.names("the space of the pool: 1056768 bytes would be reported as written, and 1048576 are");
+    let rig = forked(|pool, volume, _| {
+        pool.layer(volume).unwrap().owned_blocks.fetch_add(1, Relaxed);
+    });
+    rig.names("the space of volume 1: 24576 bytes would be reported as its own, and 16384 are");
+    rig.names("the space of volume 1: 40960 bytes would be reported as freed by deleting it, and 32768 are");
+    rig.names("the space of the pool: 565248 bytes would be reported as unique, and 557056 are");
+    let rig = forked(|pool, volume, snapshot| {
+        let parent = pool.layer(volume).unwrap().parent().unwrap();
+        let layer = pool.layer(snapshot).unwrap();
+        layer.lists.lock().dead_blocks.insert(parent.id, 1);
+    });
+    rig.names("the space of volume 1: 24576 bytes would be reported as freed by deleting it, and 32768 are");
 }

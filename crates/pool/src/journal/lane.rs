@@ -1,6 +1,6 @@
 //! A lane: records of one data thread, gathered into batches, of which few are on their way to the drive at a time.
 
-use super::{Journal, extents::TakenExtent};
+use super::{Journal, JournalPlace, extents::TakenExtent};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
@@ -48,6 +48,8 @@ const FAILED: u8 = 2;
 pub(crate) struct Batch {
     state: AtomicU8,
     done: Event,
+    /// Where its first payload is; known once it is sent.
+    payload: Mutex<Option<JournalPlace>>,
 }
 
 impl std::fmt::Debug for Batch {
@@ -59,7 +61,7 @@ impl std::fmt::Debug for Batch {
 impl Batch {
     /// One whose records were read back from the journal.
     pub(crate) fn recovered() -> Arc<Self> {
-        Arc::new(Self { state: AtomicU8::new(HARDENED), done: Event::new() })
+        Arc::new(Self { state: AtomicU8::new(HARDENED), ..Self::default() })
     }
 
     pub(crate) fn is_hardened(&self) -> bool {
@@ -74,6 +76,11 @@ impl Batch {
                 state => Some(state == HARDENED),
             })
             .await
+    }
+
+    /// Where the journal has its payloads, one after the other; `None` before it is sent.
+    pub(crate) fn payload_place(&self) -> Option<JournalPlace> {
+        *self.payload.lock()
     }
 
     fn resolve(&self, state: u8) {
@@ -98,6 +105,7 @@ struct OpenBatch {
     batch: Arc<Batch>,
     entries: Vec<Entry>,
     bytes: usize,
+    payload_bytes: u32,
     slices: usize,
 }
 
@@ -130,13 +138,14 @@ impl Lane {
         }
     }
 
-    /// Appends the record `make` returns. `make` runs under the lane's lock with the batch it will be in;
-    /// if it fails nothing is appended. `bytes` and `slices` are those of the payload.
+    /// Appends the record `make` returns. `make` runs under the lane's lock with the batch it will be in, and where its
+    /// payload begins among those of the batch; if it fails nothing is appended. `bytes` and `slices` are those of the
+    /// payload.
     pub(crate) fn append<E>(
         &self,
         bytes: usize,
         slices: usize,
-        make: impl FnOnce(&Arc<Batch>) -> Result<Entry, E>,
+        make: impl FnOnce(&Arc<Batch>, u32) -> Result<Entry, E>,
     ) -> Result<Arc<Batch>, E> {
         let batch = {
             let mut queue = self.queue.lock();
@@ -145,12 +154,19 @@ impl Lane {
             });
             if !fits {
                 let batch = Arc::new(Batch::default());
-                queue.push_back(OpenBatch { batch, entries: Vec::new(), bytes: 0, slices: 0 });
+                queue.push_back(OpenBatch {
+                    batch,
+                    entries: Vec::new(),
+                    bytes: 0,
+                    payload_bytes: 0,
+                    slices: 0,
+                });
             }
             let Some(open) = queue.back_mut() else { unreachable!("a batch was just made sure of") };
-            let entry = make(&open.batch)?;
+            let entry = make(&open.batch, open.payload_bytes)?;
             self.queued.fetch_add(queued_bytes(&entry), Ordering::Relaxed);
             open.bytes += bytes + size_of::<RecordHeader>() + 4 * entry.crcs.len();
+            open.payload_bytes += bytes as u32;
             open.slices += slices;
             open.entries.push(entry);
             if open.entries.len() == 1 {
@@ -309,6 +325,8 @@ impl Journal {
         let (meta, meta_crc) = self.encode(lane, at, entries, meta_bytes, total_bytes);
         let mut data = Vec::with_capacity(entries.len() + 3);
         let offset = if at.header.is_some() { 0 } else { at.offset };
+        let payload = JournalPlace { column: at.extent.column, offset: at.offset + meta.len() as u64 };
+        *open.batch.payload.lock() = Some(payload);
         data.extend(at.header.take().map(Buf::into_slice));
         data.push(meta.into_slice());
         let payload = entries.iter().flat_map(|e| e.payload.iter().cloned());

@@ -339,6 +339,19 @@ impl PageStore {
         Ok(page)
     }
 
+    /// Has a page written anew that is in RAM. Only the committer does.
+    pub(crate) fn mark_dirty(&self, id: PageId) {
+        let Some(page) = self.cached(id) else { return };
+        if !page.dirty.swap(true, Ordering::Relaxed) {
+            self.dirty.lock().insert(id);
+        }
+    }
+
+    /// True when the page in RAM is not, or not only, what lies on a drive.
+    pub(crate) fn is_dirty(&self, id: PageId) -> bool {
+        self.cached(id).is_some_and(|page| page.dirty.load(Ordering::Relaxed))
+    }
+
     /// Replaces a page's content whatever it was.
     pub(crate) async fn replace(&self, id: PageId, words: &[u64; PAGE_WORDS]) -> Result<(), PoolError> {
         let page = self.change(id).await?;

@@ -1,0 +1,190 @@
+//! The check of what is reported of space: who reaches each block is found by walking every map from its root, and what
+//! follows from that is compared with what is reckoned from the counts.
+
+use super::{CheckReport, Walk};
+use crate::{
+    format::{TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    layers::Layers,
+    meta::LayerImage,
+    space_report::VolumeSpace,
+    tree::node,
+};
+use hashbrown::{HashMap, HashSet};
+use quoin_base::{LayerId, VolumeId};
+use rustc_hash::FxBuildHasher;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which maps lead to each block, as a sum of their layers' marks.
+type Reached = HashMap<u64, u64, FxBuildHasher>;
+
+/// Stands for a layer in sums that tell sets of layers from each other.
+fn mark(layer: LayerId) -> u64 {
+    let mut mark = u64::from(layer.0).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mark = (mark ^ mark >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mark = (mark ^ mark >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mark ^ mark >> 31
+}
+
+/// The layers whose maps count: those of volumes, and those between that have two branches of volumes above them.
+struct Standing<'a> {
+    by_id: BTreeMap<LayerId, &'a LayerImage>,
+    /// Of each layer, the nearest layers above it that stand, one for each branch.
+    branches: BTreeMap<LayerId, Vec<LayerId>>,
+}
+
+impl<'a> Standing<'a> {
+    fn of(layers: &'a [LayerImage]) -> Self {
+        let by_id: BTreeMap<_, _> = layers.iter().map(|layer| (layer.id, layer)).collect();
+        let mut branches: BTreeMap<LayerId, Vec<LayerId>> = BTreeMap::new();
+        // Children are younger than their parents.
+        for layer in by_id.values().rev() {
+            let above = branches.get(&layer.id).map_or(0, Vec::len);
+            let stands = match layer.is_leaf() || above > 1 {
+                true => Some(layer.id),
+                false => branches.get(&layer.id).and_then(|above| above.first().copied()),
+            };
+            if let Some(stands) = stands.filter(|_| layer.parent != LayerId(0)) {
+                branches.entry(layer.parent).or_default().push(stands);
+            }
+        }
+        Self { by_id, branches }
+    }
+
+    fn stands(&self, layer: &LayerImage) -> bool {
+        layer.is_leaf() || self.branches.get(&layer.id).is_some_and(|above| above.len() > 1)
+    }
+
+    /// Where a layer's map begins.
+    fn root(&self, layer: &LayerImage) -> ThinEntry {
+        let mut at = layer;
+        while at.pending {
+            let Some(parent) = self.by_id.get(&at.parent) else { break };
+            at = parent;
+        }
+        ThinEntry(at.root)
+    }
+
+    /// The layer below a volume that stands only because of it.
+    fn stands_for(&self, leaf: &LayerImage) -> Option<LayerId> {
+        let mut at = leaf;
+        while let Some(parent) = self.by_id.get(&at.parent) {
+            match self.branches.get(&parent.id).map_or(0, Vec::len) {
+                0 | 1 => at = parent,
+                2 => return Some(parent.id),
+                _ => return None,
+            }
+        }
+        None
+    }
+}
+
+impl Walk<'_> {
+    /// What is reported of each volume and of the pool.
+    pub(super) async fn space(&mut self, block_bytes: u64) {
+        let opened = self.opened;
+        let layers = &opened.catalog.layers;
+        let standing = Standing::of(layers);
+        let mut reached_by = Reached::default();
+        let mut written = BTreeMap::new();
+        for layer in layers.iter().filter(|layer| standing.stands(layer)) {
+            let blocks = self.reach(standing.root(layer), mark(layer.id), &mut reached_by).await;
+            written.insert(layer.id, blocks);
+        }
+        let mut sets: HashMap<u64, u64, FxBuildHasher> = HashMap::default();
+        for set in reached_by.into_values() {
+            *sets.entry(set).or_default() += 1;
+        }
+        let kept = Layers::from_image(&opened.catalog);
+        let blocks_in = |set: u64| sets.get(&set).copied().unwrap_or(0);
+        let mut all_written = 0;
+        for leaf in layers.iter().filter(|layer| layer.is_leaf()) {
+            let own = blocks_in(mark(leaf.id));
+            let with_it = standing.stands_for(leaf).map_or(0, |below| {
+                blocks_in(mark(below)) + blocks_in(mark(leaf.id).wrapping_add(mark(below)))
+            });
+            let found = VolumeSpace {
+                written_bytes: written.get(&leaf.id).copied().unwrap_or(0) * block_bytes,
+                own_bytes: own * block_bytes,
+                freed_bytes: (own + with_it) * block_bytes,
+            };
+            all_written += found.written_bytes;
+            let reckoned = kept.space_of(&BTreeSet::from([leaf.volume]), block_bytes);
+            let parent = standing.by_id.get(&leaf.parent);
+            let in_transit = Transit {
+                sifting: is_sifting(&kept, leaf),
+                joining: parent.is_some_and(|parent| !standing.stands(parent)),
+            };
+            compare(self.report, leaf.volume, reckoned, found, in_transit);
+            self.report.volume_space.insert(leaf.volume, found);
+        }
+        let space = kept.space(block_bytes);
+        let unique = self.references.len() as u64 * block_bytes;
+        for (what, reckoned, found) in
+            [("written", space.written_bytes, all_written), ("unique", space.unique_bytes, unique)]
+        {
+            expect(self.report, "the space of the pool".into(), what, reckoned, found);
+        }
+        self.report.space = space;
+    }
+
+    /// Adds `mark` to every block that a map leads to; how many those are.
+    async fn reach(&self, root: ThinEntry, mark: u64, reached_by: &mut Reached) -> u64 {
+        let (mut blocks, mut todo) = (0, vec![(root, TREE_LEVELS - 1)]);
+        let mut seen = HashSet::<u64, FxBuildHasher>::default();
+        while let Some((entry, level)) = todo.pop() {
+            // Two ways to a node were reported with the layers.
+            let Some(number) = entry.block().filter(|number| seen.insert(*number)) else { continue };
+            // What cannot be read was reported with the page map.
+            let Ok(Some(page)) = self.opened.pages.get(node(number)).await else { continue };
+            for child in (0..TREE_FAN_OUT as usize).map(|slot| ThinEntry(page.get(slot))) {
+                match child.block() {
+                    None => {}
+                    Some(_) if level > 0 => todo.push((child, level - 1)),
+                    Some(block) => {
+                        blocks += 1;
+                        let set = reached_by.entry(block).or_default();
+                        *set = set.wrapping_add(mark);
+                    }
+                }
+            }
+        }
+        blocks
+    }
+}
+
+/// What is not what it will be, and is counted where it was.
+struct Transit {
+    /// Something is listed as owned that nobody reaches.
+    sifting: bool,
+    /// What the layer below owns is the volume's alone, and not counted so yet.
+    joining: bool,
+}
+
+/// Whether something in a volume's tree is still to be sifted: it counts as owned until then.
+fn is_sifting(kept: &Layers, leaf: &LayerImage) -> bool {
+    kept.all.values().any(|layer| layer.family == leaf.family && layer.lists.lock().sifting.head != 0)
+}
+
+fn compare(
+    report: &mut CheckReport,
+    volume: VolumeId,
+    reckoned: VolumeSpace,
+    found: VolumeSpace,
+    transit: Transit,
+) {
+    let what = || format!("the space of volume {volume}");
+    expect(report, what(), "written", reckoned.written_bytes, found.written_bytes);
+    let own_differs = transit.sifting && reckoned.own_bytes > found.own_bytes || transit.joining;
+    if !own_differs {
+        expect(report, what(), "its own", reckoned.own_bytes, found.own_bytes);
+    }
+    if !(transit.sifting && reckoned.freed_bytes > found.freed_bytes) {
+        expect(report, what(), "freed by deleting it", reckoned.freed_bytes, found.freed_bytes);
+    }
+}
+
+fn expect(report: &mut CheckReport, what: String, figure: &str, reckoned: u64, found: u64) {
+    if reckoned != found {
+        report.add(what, format!("{reckoned} bytes would be reported as {figure}, and {found} are"));
+    }
+}

@@ -1,0 +1,155 @@
+//! What volumes have of the pool's space: what they map, what nobody else has, what deleting them gives back.
+//!
+//! All of it follows from counts that layers keep, so it takes no walk of any map, and speaks of what is destaged. The
+//! offline check derives the same figures from the maps themselves.
+
+use crate::{layer::Layer, layers::Layers, pool::Pool};
+use quoin_base::{LayerId, VolumeId};
+use quoin_world::atomic::Ordering;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// What one volume, or several together, have of the pool's space. Bytes of whole pool blocks that are destaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeSpace {
+    /// What their maps lead to: what hosts wrote and did not unmap, each volume by itself.
+    pub written_bytes: u64,
+    /// Of it, what was written since the last fork of or into the volume: no other volume has it.
+    pub own_bytes: u64,
+    /// What comes back if just these volumes are deleted.
+    pub freed_bytes: u64,
+}
+
+impl VolumeSpace {
+    /// Of what is written, what other volumes may have too.
+    pub fn shared_bytes(&self) -> u64 {
+        self.written_bytes.saturating_sub(self.own_bytes)
+    }
+
+    /// The most that deleting them gives back: all they map, once nobody else shares it.
+    pub fn freed_at_most_bytes(&self) -> u64 {
+        self.written_bytes.max(self.freed_bytes)
+    }
+}
+
+/// What all volumes have of the pool's space. Bytes of whole pool blocks that are destaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolSpace {
+    /// What the maps of all volumes lead to, each volume by itself.
+    pub written_bytes: u64,
+    /// Blocks that there are, each once: the following three.
+    pub unique_bytes: u64,
+    /// Those that were written since the last fork of or into their volume.
+    pub own_bytes: u64,
+    /// Those that forks share, or that only the past of one holds.
+    pub shared_bytes: u64,
+    /// Those of volumes that were deleted or replaced, which are being given back.
+    pub removing_bytes: u64,
+    /// Nothing is being given back: what a deletion frees is exact.
+    pub settled: bool,
+}
+
+/// The layers that there would be without some volumes.
+struct Remaining<'a> {
+    layers: &'a Layers,
+    /// Of each that remains, those of its children that do.
+    children: BTreeMap<LayerId, Vec<LayerId>>,
+}
+
+impl<'a> Remaining<'a> {
+    fn without(layers: &'a Layers, volumes: &BTreeSet<VolumeId>) -> Self {
+        let mut children: BTreeMap<LayerId, Vec<LayerId>> = BTreeMap::new();
+        let leaves = layers.volumes.iter().filter(|(id, _)| !volumes.contains(id)).map(|(_, leaf)| leaf);
+        for leaf in leaves {
+            children.entry(leaf.id).or_default();
+            let mut below = leaf.clone();
+            while let Some(parent) = below.parent() {
+                let siblings = children.entry(parent.id).or_default();
+                if siblings.contains(&below.id) {
+                    break;
+                }
+                siblings.push(below.id);
+                below = parent;
+            }
+        }
+        Self { layers, children }
+    }
+
+    /// The only child that a layer has left, of which it becomes a part.
+    fn becomes(&self, layer: LayerId) -> Option<&'a Arc<Layer>> {
+        match self.children.get(&layer).map(Vec::as_slice) {
+            Some([only]) => self.layers.all.get(only),
+            _ => None,
+        }
+    }
+
+    /// Blocks that nobody needs any more.
+    fn freed(&self) -> u64 {
+        let mut freed = 0;
+        for layer in self.layers.all.values() {
+            if !self.children.contains_key(&layer.id) {
+                freed += layer.owned_blocks.load(Ordering::Relaxed);
+                continue;
+            }
+            // What it owns and a layer that it becomes a part of has dropped.
+            let chain = std::iter::successors(self.becomes(layer.id), |below| self.becomes(below.id));
+            for below in chain {
+                freed += below.lists.lock().dead_blocks.get(&layer.id).copied().unwrap_or(0);
+            }
+        }
+        freed
+    }
+}
+
+impl Layers {
+    /// The blocks that come back if these volumes are deleted, beside what comes back anyway.
+    pub(crate) fn freed_without(&self, volumes: &BTreeSet<VolumeId>) -> u64 {
+        let anyway = Remaining::without(self, &BTreeSet::new()).freed();
+        Remaining::without(self, volumes).freed().saturating_sub(anyway)
+    }
+
+    /// What volumes have of the space, all together; those that there are not have nothing.
+    pub(crate) fn space_of(&self, volumes: &BTreeSet<VolumeId>, block_bytes: u64) -> VolumeSpace {
+        let mut space = VolumeSpace::default();
+        for leaf in volumes.iter().filter_map(|id| self.volumes.get(id)) {
+            space.written_bytes += leaf.mapped() * block_bytes;
+            space.own_bytes += leaf.owned_blocks.load(Ordering::Relaxed) * block_bytes;
+        }
+        space.freed_bytes = self.freed_without(volumes) * block_bytes;
+        space
+    }
+
+    /// What all volumes have of the space.
+    pub(crate) fn space(&self, block_bytes: u64) -> PoolSpace {
+        let mut space = PoolSpace { settled: self.joining() == 0, ..PoolSpace::default() };
+        for layer in self.all.values() {
+            let owned = layer.owned_blocks.load(Ordering::Relaxed) * block_bytes;
+            space.unique_bytes += owned;
+            if layer.is_gone() {
+                space.removing_bytes += owned;
+            } else if layer.is_live() {
+                space.own_bytes += owned;
+                space.written_bytes += layer.mapped() * block_bytes;
+            } else {
+                space.shared_bytes += owned;
+            }
+            space.settled &= !layer.is_gone() && layer.lists.lock().sifting.head == 0;
+        }
+        space
+    }
+}
+
+impl Pool {
+    /// What volumes have of the pool's space, all together: what deleting all of them frees may be more than the sum of
+    /// what deleting each frees.
+    pub fn space_of(&self, volumes: &BTreeSet<VolumeId>) -> VolumeSpace {
+        self.layers.read().space_of(volumes, self.buffer.block_bytes)
+    }
+
+    /// What all volumes have of the pool's space.
+    pub fn space(&self) -> PoolSpace {
+        self.layers.read().space(self.buffer.block_bytes)
+    }
+}
