@@ -14,7 +14,9 @@ mod problem;
 mod reserve;
 mod retention;
 mod schedule;
+mod scrub;
 mod snapshot;
+mod space;
 mod stats;
 mod status;
 mod time;
@@ -30,7 +32,12 @@ pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use reserve::{Reserve, ReservePolicy, ReserveSet};
 pub use retention::{Retention, SnapshotRetain};
 pub use schedule::{Every, Rule, Schedule, ScheduleCreate, ScheduleUpdate};
+pub use scrub::{
+    DamagedRange, Integrity, ScrubFindings, ScrubOutcome, ScrubProgress, ScrubResult, ScrubSchedule,
+    ScrubStatus, ScrubUpdate, TimeOfDay,
+};
 pub use snapshot::{CloneCreate, Origin, OriginKind, SnapshotCreate, SnapshotRefresh, SnapshotRestore};
+pub use space::{PoolSpace, VolumeSpace};
 pub use stats::{Latency, LatencyBucket, OperationStats, Stats, VolumeStats};
 pub use status::{Capacity, Drive, Engine, GivingBack, Objects, Recovery, SpaceLevel, State, Status};
 pub use time::Utc;

@@ -1,5 +1,6 @@
 //! How the array is.
 
+use crate::Integrity;
 use crate::Retention;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -63,6 +64,8 @@ pub struct Status {
     pub giving_back: Option<GivingBack>,
     /// How the clock is by which immutable snapshots are kept; null while nothing is immutable.
     pub retention: Option<Retention>,
+    /// Scrubs, and data that cannot be read.
+    pub integrity: Integrity,
     /// What the last opening of the pool had to do; null while it is offline.
     pub recovery: Option<Recovery>,
     /// What the engine did since the pool was opened; null while it is offline.
@@ -283,6 +286,9 @@ pub struct Engine {
     pub metadata_loads: u64,
     /// Blocks that could not be read back correctly, each time one was met.
     pub medium_errors: u64,
-    /// Blocks lost because what lay below a partial write was unreadable.
+    /// Blocks lost: what lay below a partial write was unreadable, or what was buffered changed in RAM and the journal
+    /// could not help.
     pub lost_blocks: u64,
+    /// Times that buffered data was found to have changed in RAM. The journal's copy is taken instead.
+    pub ram_faults: u64,
 }

@@ -9,6 +9,7 @@ use crate::{
     giving_back::GivingBack,
     nbd::Exported,
     schedules::Schedules,
+    scrub::Scrubs,
     snapshot_reserve::ReserveWatch,
     supervise::Drives,
 };
@@ -61,6 +62,7 @@ pub struct Array {
     pub(crate) giving_back: Mutex<GivingBack>,
     pub(crate) clock: Mutex<ClockWatch>,
     pub(crate) reserve: Mutex<ReserveWatch>,
+    pub(crate) scrubs: Mutex<Scrubs>,
     pub(crate) target: Arc<Target<Volume>>,
     pub(crate) drives: Mutex<Drives>,
     pub(crate) changes: AsyncMutex,
@@ -93,6 +95,7 @@ impl Array {
             giving_back: Mutex::default(),
             clock: Mutex::default(),
             reserve: Mutex::default(),
+            scrubs: Mutex::default(),
             drives: Mutex::new(Drives::new(bay.paths())),
             changes: AsyncMutex::new(),
             started: world.now(),

@@ -4,9 +4,10 @@ use crate::{
     ArrayError,
     record::{
         EVENT_OBJECT, EXPORT_OBJECT, EventRecord, ExportRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT,
-        MappingRecord, RESERVE_OBJECT, SCHEDULE_OBJECT, decode, event_key, mapping_key,
+        MappingRecord, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT, decode, event_key, mapping_key,
     },
     schedules::ScheduleRecord,
+    scrub::scrub_problem,
     snapshot_reserve::ReserveRecord,
 };
 use quoin_pool::{CheckReport, ObjectKind};
@@ -93,6 +94,11 @@ pub fn check_catalog(report: &mut CheckReport) {
             Ok(_) => {}
         }
     }
+    for (key, value) in objects(report, SCRUB_OBJECT) {
+        found.extend(
+            scrub_problem(key, value).map(|problem| (format!("the object of scrubs, {key}"), problem)),
+        );
+    }
     found.into_iter().for_each(|(what, problem)| report.add(what, problem));
 }
 
@@ -172,6 +178,7 @@ mod tests {
             (SCHEDULE_OBJECT, "s", schedule("s", 0), "schedule s: daily:0 is not from 1"),
             (RESERVE_OBJECT, "snapshots", b"{}".to_vec(), "the snapshot reserve: "),
             (EVENT_OBJECT, "7", b"nonsense".to_vec(), "event 7: "),
+            (SCRUB_OBJECT, "scrub", b"nonsense".to_vec(), "the object of scrubs, scrub: "),
             (VOLUME_OBJECT, "2", b"nonsense".to_vec(), "volume object 2: "),
             (VOLUME_OBJECT, "2", volume(2, 8192, "v2"), "volume v2: the pool has no volume 2"),
             (VOLUME_OBJECT, "2", volume(1, 8192, "v1"), "volume v1: two volumes have this name"),

@@ -153,6 +153,12 @@ pub enum ArrayError {
         /// The host.
         host: String,
     },
+    /// A scrub runs already.
+    #[error("a scrub is running already")]
+    ScrubRunning,
+    /// No scrub runs.
+    #[error("no scrub is running")]
+    NoScrub,
     /// An object in the catalog that this version cannot read.
     #[error("catalog object {key}: {why}")]
     Record {
@@ -201,6 +207,18 @@ impl ArrayError {
             }
             Self::Export(error) => error.problem(),
             Self::Schedule(error) => error.problem(),
+            Self::ScrubRunning => conflict(
+                "running",
+                "scrub not started",
+                "the pool".to_owned(),
+                "see how far it is: quoin scrub status; or stop it: quoin scrub stop".to_owned(),
+            ),
+            Self::NoScrub => conflict(
+                "not-running",
+                "scrub not stopped",
+                "the pool".to_owned(),
+                "see what the last one found: quoin scrub status".to_owned(),
+            ),
             Self::Name(bad) => {
                 invalid("host not created", format!("host {:?}", bad.name), "choose another name")
             }

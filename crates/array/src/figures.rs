@@ -30,6 +30,8 @@ pub struct Figures {
     pub recovery: Option<RecoveryStats>,
     /// How the pool is opened: its budgets of RAM.
     pub options: PoolOptions,
+    /// Scrubs and damage in short.
+    pub integrity: api::Integrity,
     /// Volumes, oldest first.
     pub volumes: Vec<VolumeFigures>,
     /// Drives, in the order of the configuration.
@@ -102,6 +104,7 @@ impl Array {
             schedules: self.schedules.lock().len(),
             recovery: pool.as_ref().map(|pool| pool.recovery()),
             options: self.options.pool_options.clone(),
+            integrity: self.integrity(),
             volumes: self.volumes.list().iter().map(|volume| volume_figures(volume)).collect(),
             drives: drives.0.iter().map(|slot| drive_figures(&slot.path, slot.drive.as_deref())).collect(),
             initiators: self.target.traffic(),

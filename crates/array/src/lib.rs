@@ -29,10 +29,12 @@ mod record;
 mod retention;
 mod schedule_error;
 mod schedules;
+mod scrub;
 mod selection;
 mod snapshot_reserve;
 mod snapshots;
 mod space;
+mod space_report;
 mod status;
 mod supervise;
 mod timetable;
@@ -49,7 +51,9 @@ pub use figures::{DriveFigures, DriveLatencies, Figures, VolumeFigures};
 pub use fork_error::ForkError;
 pub use initiator::is_target_name;
 pub use quoin_volume::immutable_snapshots;
-pub use record::{EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT};
+pub use record::{
+    EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
+};
 pub use schedule_error::ScheduleError;
 pub use selection::VolumeSelection;
 pub use snapshots::SnapshotSelection;

@@ -24,6 +24,9 @@ pub const SCHEDULE_OBJECT: ObjectKind = ObjectKind(11);
 /// The kind of catalog object that holds the snapshot reserve.
 pub const RESERVE_OBJECT: ObjectKind = ObjectKind(12);
 
+/// The kind of catalog object that holds how scrubs are set and what they found.
+pub const SCRUB_OBJECT: ObjectKind = ObjectKind(20);
+
 const VERSION: u32 = 1;
 
 /// A record around its version.

@@ -47,6 +47,7 @@ impl Array {
             capacity: stats.as_ref().map(|stats| capacity(stats, &volumes, self.space.lock().level())),
             giving_back: stats.as_ref().map(|stats| self.giving_back.lock().view(stats)),
             retention: self.retention_view(),
+            integrity: self.integrity(),
             recovery: pool.as_deref().map(recovery),
             engine: stats.as_ref().map(|stats| engine(stats, self.options.pool_options.buffer_bytes)),
             drives: self.drives.lock().0.iter().map(drive).collect(),
@@ -162,6 +163,7 @@ fn engine(stats: &PoolStats, buffer_limit_bytes: u64) -> api::Engine {
         metadata_loads: stats.metadata_loads,
         medium_errors: stats.medium_errors,
         lost_blocks: stats.lost_blocks,
+        ram_faults: stats.ram_faults,
     }
 }
 

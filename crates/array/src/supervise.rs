@@ -107,6 +107,7 @@ impl Array {
                     self.recover_reserve().await;
                 }
                 self.serve_schedules().await;
+                self.tend_scrubs(&pool).await;
                 self.save_events(&pool).await;
             }
             PoolState::Offline { reason } => {
@@ -185,6 +186,7 @@ impl Array {
         let schedules = read_schedules(pool).map_err(|e| e.to_string())?;
         let reserve = read_reserve(pool).map_err(|e| e.to_string())?;
         self.volumes.restore(pool).map_err(|e| e.to_string())?;
+        self.restore_scrubs(pool).map_err(|e| e.to_string())?;
         self.slot.fill(pool.clone());
         self.change_access(|current| *current = access);
         self.change_exports(|current| *current = exported);
@@ -220,6 +222,7 @@ impl Array {
     /// Empties the slot, closes the pool, and waits until nobody holds its drives any more, so that they can be
     /// opened again.
     async fn close_pool(&self, pool: Arc<Pool>, reason: &str) -> Result<(), PoolError> {
+        self.suspend_scrub(&pool).await;
         let _turn = self.changes.lock().await;
         self.slot.clear(reason);
         let closed = pool.close().await;

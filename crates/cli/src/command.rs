@@ -8,8 +8,10 @@ use crate::{
     folder::{self, FolderCommand},
     group::{self, GroupCommand},
     schedule::{self, ScheduleCommand},
+    scrub::{ScrubCommand, scrub},
     secret::ChapOptions,
     snapshot::{self, SnapshotCommand},
+    space::{EXAMPLES as SPACE_EXAMPLES, SpaceArgs, space},
     top::{EXAMPLES as TOP_EXAMPLES, TopArgs, top},
     view,
     volume::{VolumeCommand, volume},
@@ -91,6 +93,12 @@ pub enum Command {
     #[command(after_help = "Examples:\n  quoin --data /srv/a status\n  \
                             quoin --data /srv/a status -o json | jq .ready")]
     Status,
+    /// Show what the pool's space is used for, what is saved, and what a deletion frees
+    #[command(after_help = SPACE_EXAMPLES)]
+    Space(SpaceArgs),
+    /// Verify all that lies on the drives: begin, end, follow and schedule scrubs
+    #[command(subcommand)]
+    Scrub(ScrubCommand),
     /// Show what hosts do to the array, refreshed in place
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
@@ -195,6 +203,8 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
             show(&client, &output, "/sessions", |all: &Vec<Session>| view::sessions(all))
         }
         Command::Status => show(&client, &output, "/status", |status: &Status| view::status(status)),
+        Command::Space(args) => space(&client, &output, args),
+        Command::Scrub(command) => scrub(&client, &output, command),
         Command::Top(args) => top(&client, &output, &args),
         Command::Events(args) => events(&client, &output, args),
     }

@@ -6,8 +6,8 @@ use crate::{
     time::{duration_text, utc_text},
 };
 use quoin_api::{
-    Chap, Drive, Engine, Event, GivingBack, Host, Mapping, Retention, Session, SpaceLevel, Status, Volume,
-    VolumeKind,
+    Chap, Drive, Engine, Event, GivingBack, Host, Integrity, Mapping, Retention, Session, SpaceLevel, Status,
+    Volume, VolumeKind,
 };
 
 pub(crate) fn optional_size(bytes: Option<u64>) -> String {
@@ -246,6 +246,7 @@ pub(crate) fn status(status: &Status) -> String {
     if let Some(retention) = &status.retention {
         rows.push(("immutable", self::retention(retention)));
     }
+    rows.push(("integrity", integrity(&status.integrity)));
     if let Some(engine) = &status.engine {
         rows.push(("read cache", read_cache(engine)));
     }
@@ -258,6 +259,20 @@ pub(crate) fn status(status: &Status) -> String {
     }
     parts.push(drives(&status.drives));
     parts.join("\n\n")
+}
+
+fn integrity(integrity: &Integrity) -> String {
+    let damaged = match integrity.damaged_ranges {
+        0 => "nothing known to be damaged".to_owned(),
+        1 => "DAMAGED: 1 range of a volume cannot be read, see quoin scrub status".to_owned(),
+        ranges => format!("DAMAGED: {ranges} ranges of volumes cannot be read, see quoin scrub status"),
+    };
+    let scrub = match (integrity.scrub_percent, integrity.last_scrub_ms) {
+        (Some(percent), _) => format!("scrub at {percent:.0} %"),
+        (None, Some(ended_ms)) => format!("last scrub {} UTC", utc_text(ended_ms)),
+        (None, None) => "no scrub yet".to_owned(),
+    };
+    format!("{damaged}; {scrub}")
 }
 
 /// The fields of a flat structure, by name.

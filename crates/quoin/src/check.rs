@@ -2,12 +2,15 @@
 
 use crate::{bay::PathBay, data::DataDir};
 use quoin_array::{Bay, check_catalog};
+use quoin_base::VolumeId;
 use quoin_cli::{Failure, Global, Output};
 use quoin_config::Config;
 use quoin_drive::inspect_set;
-use quoin_pool::{CheckReport, check};
+use quoin_pool::{CheckReport, PoolSpace, check};
+use quoin_volume::VOLUME_OBJECT;
 use quoin_world::Thread;
 use quoin_world_linux::{LinuxWorld, block_on};
+use std::collections::BTreeMap;
 
 pub(crate) const EXAMPLES: &str = "The array must not be running. Exit code 0 says that all is well, 1 that it is \
                                    not or that the check could not be made.\n\nExamples:\n  \
@@ -64,6 +67,48 @@ struct Checked {
     pages: u64,
     blocks: u64,
     records: u64,
+    space: Space,
+}
+
+/// What is reported of space at the checkpoint, as proven.
+#[derive(serde::Serialize)]
+struct Space {
+    written_bytes: u64,
+    unique_bytes: u64,
+    own_bytes: u64,
+    shared_bytes: u64,
+    removing_bytes: u64,
+    settled: bool,
+    /// By name.
+    volumes: BTreeMap<String, VolumeSpace>,
+}
+
+#[derive(serde::Serialize)]
+struct VolumeSpace {
+    written_bytes: u64,
+    own_bytes: u64,
+    freed_bytes: u64,
+}
+
+impl Space {
+    fn of(report: &CheckReport) -> Self {
+        let volume = |(id, space): (&VolumeId, &quoin_pool::VolumeSpace)| {
+            let quoin_pool::VolumeSpace { written_bytes, own_bytes, freed_bytes } = *space;
+            let name = name_of(report, *id).unwrap_or_else(|| format!("volume {id} of the pool"));
+            (name, VolumeSpace { written_bytes, own_bytes, freed_bytes })
+        };
+        let PoolSpace { written_bytes, unique_bytes, own_bytes, shared_bytes, removing_bytes, settled } =
+            report.space;
+        let volumes = report.volume_space.iter().map(volume).collect();
+        Self { written_bytes, unique_bytes, own_bytes, shared_bytes, removing_bytes, settled, volumes }
+    }
+}
+
+/// What the catalog calls a volume.
+fn name_of(report: &CheckReport, id: VolumeId) -> Option<String> {
+    let object = report.objects.get(&(VOLUME_OBJECT, format!("{:010}", id.0)))?;
+    let record: serde_json::Value = serde_json::from_slice(object).ok()?;
+    Some(record.get("name")?.as_str()?.to_owned())
 }
 
 #[derive(serde::Serialize)]
@@ -87,6 +132,7 @@ impl From<&CheckReport> for Checked {
             pages: report.pages,
             blocks: report.blocks,
             records: report.records,
+            space: Space::of(report),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{
     exposition::{Exposition, Row, Table},
     process::Process,
 };
+use quoin_api::Integrity;
 use quoin_array::{DriveFigures, Figures, VolumeFigures};
 use quoin_base::metrics::LatencySnapshot;
 use quoin_pool::{PoolOptions, PoolStats, RecoveryStats};
@@ -370,13 +371,37 @@ static POOL: Table<PoolStats> = Table {
         ),
         Row::counter(
             "quoin_pool_lost_blocks_total",
-            "Blocks lost because what lay below a partial write was unreadable.",
+            "Blocks lost: damaged below a partial write, or in RAM and in the journal.",
             |p| some(p.lost_blocks),
+        ),
+        Row::counter(
+            "quoin_pool_ram_faults_total",
+            "Times that buffered data was found to have changed in RAM.",
+            |p| some(p.ram_faults),
         ),
         Row::gauge(
             "quoin_pool_uncleanable_segments",
             "Segments the cleaner leaves alone: it cannot read them.",
             |p| some(p.uncleanable_segments),
+        ),
+    ],
+};
+
+static INTEGRITY: Table<Integrity> = Table {
+    labels: &[],
+    rows: &[
+        Row::gauge(
+            "quoin_integrity_damaged_ranges",
+            "Ranges of volumes that are known to be unreadable and were not overwritten since.",
+            |i| some(i.damaged_ranges),
+        ),
+        Row::gauge("quoin_scrub_progress_ratio", "How far the scrub is that runs.", |i| {
+            i.scrub_percent.map(|percent| percent / 100.0)
+        }),
+        Row::gauge(
+            "quoin_scrub_last_completed_timestamp_seconds",
+            "When the last complete scrub ended, since the Unix epoch.",
+            |i| i.last_scrub_ms.map(|ms| ms as f64 / 1000.0),
         ),
     ],
 };
@@ -484,6 +509,7 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
     if let Some(recovery) = &figures.recovery {
         out.add(&RECOVERY, recovery, &[]);
     }
+    out.add(&INTEGRITY, &figures.integrity, &[]);
     out
 }
 
@@ -503,7 +529,7 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Listed>)> {
         ("Front ends", [of(&FRONT_END), of(&CUT_OFF)].concat()),
         ("Initiators", of(&INITIATOR)),
         ("Volumes", [of(&OPERATION), of(&VOLUME), of(&VOLUME_INFO)].concat()),
-        ("Pool", [of(&POOL), of(&STALLS), of(&RECOVERY)].concat()),
+        ("Pool", [of(&POOL), of(&STALLS), of(&RECOVERY), of(&INTEGRITY)].concat()),
         ("Drives", [of(&DRIVE_LATENCY), of(&DRIVE)].concat()),
     ]
 }

@@ -7,7 +7,9 @@ mod host;
 mod mapping;
 mod reserve;
 mod schedule;
+mod scrub;
 mod snapshot;
+mod space;
 mod system;
 mod volume;
 
@@ -51,6 +53,11 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(group::delete_set))
         .routes(routes!(group::restore))
         .routes(routes!(group::refresh))
+        .routes(routes!(scrub::show, scrub::change))
+        .routes(routes!(scrub::start))
+        .routes(routes!(scrub::stop))
+        .routes(routes!(space::pool))
+        .routes(routes!(space::volume))
 }
 
 /// Whether an object that is mapped may be deleted.

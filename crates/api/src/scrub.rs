@@ -1,0 +1,234 @@
+//! Scrubs: the verification of all that lies on the drives.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
+use utoipa::ToSchema;
+
+/// How often a scrub begins by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScrubSchedule {
+    /// Never.
+    Off,
+    /// Every day.
+    Daily,
+    /// On Sundays.
+    #[default]
+    Weekly,
+}
+
+impl fmt::Display for ScrubSchedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Daily => "daily",
+            Self::Weekly => "weekly",
+        })
+    }
+}
+
+/// A time of the day in UTC, `HH:MM`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TimeOfDay {
+    /// Minutes since midnight.
+    pub minute: u16,
+}
+
+impl fmt::Display for TimeOfDay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02}:{:02}", self.minute / 60, self.minute % 60)
+    }
+}
+
+impl FromStr for TimeOfDay {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let part = |text: &str, end: u16| {
+            let digits = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse().ok().filter(|value: &u16| digits && *value < end)
+        };
+        let parts = text.split_once(':').and_then(|(h, m)| Some((part(h, 24)?, part(m, 60)?)));
+        match parts {
+            Some((hour, minute)) => Ok(Self { minute: hour * 60 + minute }),
+            None => Err(format!("{text:?} is not a time of the day; write HH:MM in UTC, such as 02:00")),
+        }
+    }
+}
+
+impl TryFrom<String> for TimeOfDay {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<TimeOfDay> for String {
+    fn from(time: TimeOfDay) -> Self {
+        time.to_string()
+    }
+}
+
+/// What to change about scrubs; what is missing stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubUpdate {
+    /// How often one begins by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScrubSchedule>,
+    /// When, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "02:00", pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+    pub at: Option<TimeOfDay>,
+    /// The most that is read in a second; 0: as fast as it can. A scrub that runs takes it over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 52428800u64)]
+    pub rate_bytes_s: Option<u64>,
+}
+
+/// How scrubs are set, what one is doing, what the last one found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ScrubStatus {
+    /// How often one begins by itself.
+    pub schedule: ScrubSchedule,
+    /// When, in UTC.
+    #[schema(value_type = String, example = "02:00")]
+    pub at: TimeOfDay,
+    /// The most that is read in a second; 0: as fast as it can.
+    pub rate_bytes_s: u64,
+    /// When the next one begins by itself; null if none does.
+    pub next_ms: Option<u64>,
+    /// The one that runs; null if none does.
+    pub running: Option<ScrubProgress>,
+    /// The last that ended; null if none has yet.
+    pub last: Option<ScrubResult>,
+    /// What cannot be read, until it is overwritten or unmapped, by volume; at most 200 ranges.
+    pub damaged: Vec<DamagedRange>,
+    /// Ranges beyond those listed.
+    pub more_damaged: u64,
+}
+
+/// A scrub that runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ScrubProgress {
+    /// When it began.
+    pub started_ms: u64,
+    /// Read and verified so far.
+    pub verified_bytes: u64,
+    /// What there is to read, about.
+    pub total_bytes: u64,
+    /// How far it is.
+    pub percent: f64,
+    /// How long it will still take, at the pace so far; null before that can be said.
+    pub remaining_s: Option<u64>,
+    /// What it found.
+    pub found: ScrubFindings,
+}
+
+/// How a scrub ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScrubOutcome {
+    /// Everything was read.
+    Completed,
+    /// It was stopped as asked.
+    Stopped,
+    /// It could not go on.
+    Failed,
+}
+
+impl fmt::Display for ScrubOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Completed => "completed",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        })
+    }
+}
+
+/// A scrub that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ScrubResult {
+    /// When it began.
+    pub started_ms: u64,
+    /// When it ended.
+    pub ended_ms: u64,
+    /// How.
+    pub outcome: ScrubOutcome,
+    /// Why it could not go on; null unless it failed.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Read and verified.
+    pub verified_bytes: u64,
+    /// What it found.
+    pub found: ScrubFindings,
+    /// What it found beside host data, in words; at most 100.
+    pub notes: Vec<String>,
+}
+
+/// What a scrub verified and found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScrubFindings {
+    /// Blocks of host data verified.
+    pub blocks: u64,
+    /// Metadata pages verified.
+    pub pages: u64,
+    /// Row heads verified.
+    pub rows: u64,
+    /// Blocks that cannot be read correctly.
+    pub damaged_blocks: u64,
+    /// Metadata pages that could not be read correctly.
+    pub damaged_pages: u64,
+    /// Row heads that cannot be read correctly: segments that the cleaner leaves alone.
+    pub damaged_rows: u64,
+    /// Of the damaged metadata pages, those that were in RAM and were written anew.
+    pub repaired_pages: u64,
+    /// Reads that a drive failed.
+    pub failed_reads: u64,
+}
+
+/// A range of a volume that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DamagedRange {
+    /// The volume.
+    #[schema(example = "v1")]
+    pub volume: String,
+    /// Its first byte.
+    pub offset_bytes: u64,
+    /// How many bytes.
+    pub length_bytes: u64,
+    /// When it was found.
+    pub found_ms: u64,
+    /// What was found.
+    pub reason: String,
+}
+
+/// Scrubs and damage in short.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Integrity {
+    /// Ranges of volumes that cannot be read; see the status of scrubs.
+    pub damaged_ranges: u64,
+    /// How far the scrub is that runs, in percent; null if none does.
+    pub scrub_percent: Option<f64>,
+    /// When the last complete scrub ended; null if there was none.
+    pub last_scrub_ms: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_the_day_are_read_and_written() {
+        for (text, minute) in [("00:00", 0), ("02:30", 150), ("23:59", 1439)] {
+            let time: TimeOfDay = text.parse().unwrap();
+            assert_eq!((time.minute, time.to_string().as_str()), (minute, text));
+        }
+        for bad in ["", "2:00", "24:00", "02:60", "02-00", "+2:00", "02:00:00"] {
+            assert!(bad.parse::<TimeOfDay>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,593 @@
+//! Scrubs of the pool: when they begin, how far one is, what the last one found, and what of volumes is damaged.
+//!
+//! All of it is one object of the pool's catalog, so that it outlives restarts: a scrub that was under way goes on where
+//! it was saved last. Damage is listed, whoever met it, until it is overwritten or unmapped.
+
+use crate::{
+    Array, ArrayError,
+    record::{SCRUB_OBJECT, decode, encode},
+};
+use parking_lot::Mutex;
+use quoin_api::{
+    DamagedRange, Integrity, ScrubFindings, ScrubOutcome, ScrubProgress, ScrubResult, ScrubSchedule,
+    ScrubStatus, ScrubUpdate, Severity, TimeOfDay,
+};
+use quoin_base::{ByteRange, VolumeId};
+use quoin_pool::{Damage, Pool, Scrub, ScrubCounts, ScrubPosition, Transaction};
+use quoin_volume::BlockDevice;
+use quoin_world::{Nanos, Thread};
+use serde::{Deserialize, Serialize};
+use std::{sync::Arc, time::Duration};
+
+const KEY: &str = "scrub";
+/// The most damaged ranges that are kept, and the longest reason of one: they have to fit in one transaction.
+const MOST_DAMAGED: usize = 200;
+const LONGEST_REASON: usize = 120;
+/// The most events of single ranges that are made of what is found at a time.
+const MOST_EVENTS: usize = 20;
+/// How often the place of a scrub is saved, and damage is looked at again.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
+const DEFAULT_RATE_BYTES_S: u64 = 50 << 20;
+const DEFAULT_MINUTE: u16 = 2 * 60;
+const DAY_MS: u64 = 86_400_000;
+
+/// What is kept in the catalog.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Record {
+    schedule: ScrubSchedule,
+    at: TimeOfDay,
+    rate_bytes_s: u64,
+    /// Due times up to this one are settled.
+    settled_ms: u64,
+    begun: Option<Begun>,
+    last: Option<ScrubResult>,
+    /// When the last complete one ended.
+    completed_ms: Option<u64>,
+    damaged: Vec<Damaged>,
+    more_damaged: u64,
+}
+
+/// A scrub that has begun and not ended, as it was saved last.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Begun {
+    started_ms: u64,
+    space: u8,
+    page: u64,
+    bytes: u64,
+    found: ScrubFindings,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Damaged {
+    volume: VolumeId,
+    offset_bytes: u64,
+    length_bytes: u64,
+    found_ms: u64,
+    reason: String,
+}
+
+impl Record {
+    fn new(now_ms: u64) -> Self {
+        Self {
+            schedule: ScrubSchedule::default(),
+            at: TimeOfDay { minute: DEFAULT_MINUTE },
+            rate_bytes_s: DEFAULT_RATE_BYTES_S,
+            settled_ms: now_ms,
+            begun: None,
+            last: None,
+            completed_ms: None,
+            damaged: Vec::new(),
+            more_damaged: 0,
+        }
+    }
+
+    fn next_ms(&self) -> Option<u64> {
+        next_due(self.schedule, self.at, self.settled_ms)
+    }
+
+    /// False if it was known.
+    fn add_damage(&mut self, damage: &Damage, found_ms: u64) -> bool {
+        let (volume, range) = (damage.volume, damage.range);
+        let overlaps = |d: &Damaged| {
+            d.volume == volume
+                && d.offset_bytes < range.end()
+                && range.offset < d.offset_bytes + d.length_bytes
+        };
+        let known = |d: &Damaged| {
+            overlaps(d) && d.offset_bytes <= range.offset && range.end() <= d.offset_bytes + d.length_bytes
+        };
+        if self.damaged.iter().any(known) {
+            return false;
+        }
+        self.damaged.retain(|d| !overlaps(d));
+        if self.damaged.len() >= MOST_DAMAGED {
+            self.more_damaged += 1;
+            return true;
+        }
+        let reason = damage.reason.chars().take(LONGEST_REASON).collect();
+        let (offset_bytes, length_bytes) = (range.offset, range.len);
+        self.damaged.push(Damaged { volume, offset_bytes, length_bytes, found_ms, reason });
+        self.damaged.sort_unstable_by_key(|d| (d.volume, d.offset_bytes));
+        true
+    }
+}
+
+/// The first due time after `after_ms`.
+fn next_due(schedule: ScrubSchedule, at: TimeOfDay, after_ms: u64) -> Option<u64> {
+    // 1970-01-04 was a Sunday.
+    let fits = |day: &u64| match schedule {
+        ScrubSchedule::Off => false,
+        ScrubSchedule::Daily => true,
+        ScrubSchedule::Weekly => day % 7 == 3,
+    };
+    let today = after_ms / DAY_MS;
+    let due = |day: u64| day * DAY_MS + u64::from(at.minute) * 60_000;
+    (today..today + 9).filter(fits).map(due).find(|due| *due > after_ms)
+}
+
+/// How a scrub ended: at the end of everything or not, or why it could not go on.
+type Outcome = Result<bool, String>;
+
+struct Running {
+    scrub: Arc<Scrub>,
+    started_ms: u64,
+    /// For the pace: since when, and what had been read by then.
+    since: Nanos,
+    bytes_then: u64,
+    outcome: Arc<Mutex<Option<Outcome>>>,
+}
+
+/// The scrubs of an array.
+#[derive(Default)]
+pub(crate) struct Scrubs {
+    /// As it is to be kept; `None` until the catalog was read.
+    record: Option<Record>,
+    running: Option<Running>,
+    /// The record is not saved as it is.
+    changed: bool,
+    looked: Option<Nanos>,
+}
+
+impl Scrubs {
+    /// Notes where the scrub is that runs.
+    fn note_progress(&mut self) {
+        let (Some(running), Some(record)) = (&self.running, &mut self.record) else { return };
+        let (position, counts) = running.scrub.progress();
+        record.begun = Some(Begun {
+            started_ms: running.started_ms,
+            space: position.space,
+            page: position.page,
+            bytes: counts.bytes,
+            found: findings(&counts),
+        });
+        self.changed = true;
+    }
+}
+
+fn findings(counts: &ScrubCounts) -> ScrubFindings {
+    ScrubFindings {
+        blocks: counts.blocks,
+        pages: counts.pages,
+        rows: counts.rows,
+        damaged_blocks: counts.damaged_blocks,
+        damaged_pages: counts.damaged_pages,
+        damaged_rows: counts.damaged_rows,
+        repaired_pages: counts.repaired_pages,
+        failed_reads: counts.failed_reads,
+    }
+}
+
+fn counts(bytes: u64, found: &ScrubFindings) -> ScrubCounts {
+    ScrubCounts {
+        bytes,
+        blocks: found.blocks,
+        pages: found.pages,
+        rows: found.rows,
+        damaged_blocks: found.damaged_blocks,
+        damaged_pages: found.damaged_pages,
+        damaged_rows: found.damaged_rows,
+        repaired_pages: found.repaired_pages,
+        failed_reads: found.failed_reads,
+    }
+}
+
+impl Array {
+    /// Begins a scrub.
+    pub async fn start_scrub(&self) -> Result<ScrubStatus, ArrayError> {
+        let pool = self.pool()?;
+        if self.scrubs.lock().running.is_some() {
+            return Err(ArrayError::ScrubRunning);
+        }
+        self.begin_scrub(&pool, None);
+        self.events.record(Severity::Info, self.pool_name(), "a scrub began, as asked");
+        self.save_scrubs(&pool).await?;
+        self.scrub_status().await
+    }
+
+    /// Ends the scrub that runs.
+    pub async fn stop_scrub(&self) -> Result<ScrubStatus, ArrayError> {
+        let pool = self.pool()?;
+        match &self.scrubs.lock().running {
+            Some(running) => running.scrub.stop(),
+            None => return Err(ArrayError::NoScrub),
+        }
+        while self.is_scrubbing() {
+            self.end_scrub();
+            self.world.sleep(Duration::from_millis(5)).await;
+        }
+        self.save_scrubs(&pool).await?;
+        self.scrub_status().await
+    }
+
+    /// Changes when scrubs begin and how fast they read.
+    pub async fn change_scrubs(&self, update: ScrubUpdate) -> Result<ScrubStatus, ArrayError> {
+        let pool = self.pool()?;
+        let now_ms = self.world.wall_clock_ms();
+        let text = {
+            let mut scrubs = self.scrubs.lock();
+            let Scrubs { record, running, changed, .. } = &mut *scrubs;
+            let record = record.get_or_insert_with(|| Record::new(now_ms));
+            record.schedule = update.schedule.unwrap_or(record.schedule);
+            record.at = update.at.unwrap_or(record.at);
+            record.rate_bytes_s = update.rate_bytes_s.unwrap_or(record.rate_bytes_s);
+            if update.schedule.is_some() || update.at.is_some() {
+                record.settled_ms = now_ms;
+            }
+            if let Some(running) = running {
+                running.scrub.set_rate(record.rate_bytes_s);
+            }
+            *changed = true;
+            let Record { schedule, at, rate_bytes_s, .. } = record;
+            format!("scrubs are set: {schedule} at {at} UTC, {rate_bytes_s} bytes a second at most")
+        };
+        self.events.record(Severity::Info, self.pool_name(), text);
+        self.save_scrubs(&pool).await?;
+        self.scrub_status().await
+    }
+
+    /// How scrubs are set, what one is doing, and what is damaged now.
+    pub async fn scrub_status(&self) -> Result<ScrubStatus, ArrayError> {
+        let pool = self.pool()?;
+        self.note_damage(&pool);
+        self.look_at_damage(&pool).await?;
+        let stats = pool.stats();
+        let scrubs = self.scrubs.lock();
+        let record = scrubs.record.clone().unwrap_or_else(|| Record::new(self.world.wall_clock_ms()));
+        let total_bytes = stats.live_bytes + stats.metadata_bytes;
+        let running = scrubs.running.as_ref().map(|running| self.progress(running, total_bytes));
+        Ok(ScrubStatus {
+            schedule: record.schedule,
+            at: record.at,
+            rate_bytes_s: record.rate_bytes_s,
+            next_ms: record.next_ms(),
+            running,
+            last: record.last,
+            damaged: record.damaged.iter().filter_map(|damaged| self.named(damaged)).collect(),
+            more_damaged: record.more_damaged,
+        })
+    }
+
+    /// Scrubs and damage in short.
+    pub(crate) fn integrity(&self) -> Integrity {
+        let stats = self.slot.get().ok().map(|pool| pool.stats()).unwrap_or_default();
+        let scrubs = self.scrubs.lock();
+        let record = scrubs.record.as_ref();
+        let progress = |running: &Running| self.progress(running, stats.live_bytes + stats.metadata_bytes);
+        Integrity {
+            damaged_ranges: record.map_or(0, |record| record.damaged.len() as u64 + record.more_damaged),
+            scrub_percent: scrubs.running.as_ref().map(|running| progress(running).percent),
+            last_scrub_ms: record.and_then(|record| record.completed_ms),
+        }
+    }
+
+    fn is_scrubbing(&self) -> bool {
+        self.scrubs.lock().running.is_some()
+    }
+
+    fn progress(&self, running: &Running, total_bytes: u64) -> ScrubProgress {
+        let (_, counts) = running.scrub.progress();
+        let elapsed_s = self.world.now().since(running.since).as_secs_f64();
+        let bytes_s = (counts.bytes - running.bytes_then) as f64 / elapsed_s.max(0.001);
+        let left = total_bytes.saturating_sub(counts.bytes) as f64;
+        ScrubProgress {
+            started_ms: running.started_ms,
+            verified_bytes: counts.bytes,
+            total_bytes,
+            // What is written meanwhile may be read too: the end is known when it is reached.
+            percent: (counts.bytes as f64 * 100.0 / total_bytes.max(1) as f64).min(99.9),
+            remaining_s: (elapsed_s >= 1.0 && bytes_s > 0.0).then(|| (left / bytes_s) as u64),
+            found: findings(&counts),
+        }
+    }
+
+    fn named(&self, damaged: &Damaged) -> Option<DamagedRange> {
+        let volume = self.volumes.by_id(damaged.volume)?;
+        Some(DamagedRange {
+            volume: volume.name(),
+            offset_bytes: damaged.offset_bytes,
+            length_bytes: damaged.length_bytes,
+            found_ms: damaged.found_ms,
+            reason: damaged.reason.clone(),
+        })
+    }
+
+    /// Takes over what a newly opened pool says of scrubs.
+    pub(crate) fn restore_scrubs(&self, pool: &Pool) -> Result<(), ArrayError> {
+        let kept = pool.get(SCRUB_OBJECT, KEY).map(|bytes| decode::<Record>(KEY, &bytes)).transpose()?;
+        let mut scrubs = self.scrubs.lock();
+        scrubs.changed = kept.is_none();
+        scrubs.record = Some(kept.unwrap_or_else(|| Record::new(self.world.wall_clock_ms())));
+        Ok(())
+    }
+
+    /// Does what is due: notes what was found, begins a scrub or goes on with one, and saves how far it is.
+    pub(crate) async fn tend_scrubs(&self, pool: &Arc<Pool>) {
+        self.note_damage(pool);
+        self.end_scrub();
+        let now_ms = self.world.wall_clock_ms();
+        let (begun, is_due, is_running) = {
+            let mut scrubs = self.scrubs.lock();
+            let is_running = scrubs.running.is_some();
+            let Some(record) = &mut scrubs.record else { return };
+            let is_due = record.next_ms().is_some_and(|due| due <= now_ms);
+            if is_due {
+                record.settled_ms = now_ms;
+            }
+            (record.begun.filter(|_| !is_running), is_due, is_running)
+        };
+        if begun.is_some() {
+            self.begin_scrub(pool, begun);
+        } else if is_due && !is_running {
+            self.begin_scrub(pool, None);
+            self.events.record(Severity::Info, self.pool_name(), "a scrub began, as scheduled");
+        }
+        let now = self.world.now();
+        let is_time = {
+            let mut scrubs = self.scrubs.lock();
+            let is_time = scrubs.looked.is_none_or(|looked| now.since(looked) >= SAVE_EVERY);
+            if is_time {
+                scrubs.looked = Some(now);
+                scrubs.note_progress();
+            }
+            is_time
+        };
+        if is_time && let Err(error) = self.look_at_damage(pool).await {
+            tracing::debug!(%error, "damage is looked at again later");
+        }
+        if let Err(error) = self.save_scrubs(pool).await {
+            tracing::debug!(%error, "what scrubs did waits to be saved");
+        }
+    }
+
+    fn begin_scrub(&self, pool: &Arc<Pool>, begun: Option<Begun>) {
+        let mut scrubs = self.scrubs.lock();
+        let started_ms = begun.map_or_else(|| self.world.wall_clock_ms(), |begun| begun.started_ms);
+        let position =
+            begun.map_or_else(ScrubPosition::default, |b| ScrubPosition { space: b.space, page: b.page });
+        let counts = begun.map_or_else(ScrubCounts::default, |begun| counts(begun.bytes, &begun.found));
+        let rate = scrubs.record.as_ref().map_or(DEFAULT_RATE_BYTES_S, |record| record.rate_bytes_s);
+        let scrub = Scrub::new(pool.clone(), position, counts, rate);
+        let outcome = Arc::new(Mutex::new(None));
+        let (task, end) = (scrub.clone(), outcome.clone());
+        self.world.spawn(
+            Thread::Background,
+            Box::pin(async move {
+                let ended = task.run().await.map_err(|error| error.to_string());
+                *end.lock() = Some(ended);
+            }),
+        );
+        scrubs.running =
+            Some(Running { scrub, started_ms, since: self.world.now(), bytes_then: counts.bytes, outcome });
+        scrubs.note_progress();
+    }
+
+    /// Notes how the scrub ended, if it did; true if so.
+    fn end_scrub(&self) -> bool {
+        let ended_ms = self.world.wall_clock_ms();
+        let mut scrubs = self.scrubs.lock();
+        let Some(outcome) = scrubs.running.as_ref().and_then(|running| running.outcome.lock().take()) else {
+            return false;
+        };
+        let Some(running) = scrubs.running.take() else { return false };
+        let (_, counts) = running.scrub.progress();
+        let (outcome, reason) = match outcome {
+            Ok(true) => (ScrubOutcome::Completed, None),
+            Ok(false) => (ScrubOutcome::Stopped, None),
+            Err(reason) => (ScrubOutcome::Failed, Some(reason)),
+        };
+        let result = ScrubResult {
+            started_ms: running.started_ms,
+            ended_ms,
+            outcome,
+            reason,
+            verified_bytes: counts.bytes,
+            found: findings(&counts),
+            notes: running.scrub.notes(),
+        };
+        let (severity, text) = told(&result, counts.damage());
+        if let Some(record) = &mut scrubs.record {
+            record.begun = None;
+            if outcome == ScrubOutcome::Completed {
+                record.completed_ms = Some(ended_ms);
+            }
+            record.last = Some(result);
+        }
+        scrubs.changed = true;
+        drop(scrubs);
+        self.events.record(severity, self.pool_name(), text);
+        true
+    }
+
+    /// Lets go of the pool, which is about to be closed. The scrub goes on when it is open again.
+    pub(crate) async fn suspend_scrub(&self, pool: &Pool) {
+        self.scrubs.lock().note_progress();
+        if let Err(error) = self.save_scrubs(pool).await {
+            tracing::debug!(%error, "how far the scrub is was not saved");
+        }
+        if let Some(running) = self.scrubs.lock().running.take() {
+            running.scrub.stop();
+        }
+    }
+
+    /// Puts what was found in the list, and tells people.
+    fn note_damage(&self, pool: &Pool) {
+        let found = pool.take_damage();
+        if found.is_empty() {
+            return;
+        }
+        let now_ms = self.world.wall_clock_ms();
+        let mut told = 0;
+        for mut damage in found {
+            let Some(volume) = self.volumes.by_id(damage.volume) else { continue };
+            let end = damage.range.end().min(volume.size_bytes());
+            let Some(len) = end.checked_sub(damage.range.offset).filter(|len| *len > 0) else { continue };
+            damage.range.len = len;
+            let mut scrubs = self.scrubs.lock();
+            let is_new = scrubs.record.as_mut().is_some_and(|record| record.add_damage(&damage, now_ms));
+            scrubs.changed |= is_new;
+            drop(scrubs);
+            if !is_new {
+                continue;
+            }
+            told += 1;
+            if told <= MOST_EVENTS {
+                let (first, reason) = (damage.range.offset, &damage.reason);
+                let text = format!(
+                    "bytes {first} to {} cannot be read: {reason}; hosts get medium errors there until they are \
+                     overwritten: restore them from a snapshot or a backup",
+                    end - 1
+                );
+                self.events.record(Severity::Error, format!("volume {}", volume.name()), text);
+            }
+        }
+        if told > MOST_EVENTS {
+            let text = format!("{} more ranges cannot be read: see quoin scrub status", told - MOST_EVENTS);
+            self.events.record(Severity::Error, self.pool_name(), text);
+        }
+    }
+
+    /// Takes what can be read again off the list.
+    async fn look_at_damage(&self, pool: &Pool) -> Result<(), ArrayError> {
+        let listed =
+            self.scrubs.lock().record.as_ref().map_or_else(Vec::new, |record| record.damaged.clone());
+        for damaged in listed {
+            let range = ByteRange::new(damaged.offset_bytes, damaged.length_bytes);
+            let still = match self.volumes.by_id(damaged.volume) {
+                Some(_) => pool.still_damaged(damaged.volume, range).await?,
+                None => Vec::new(),
+            };
+            if still == [range] {
+                continue;
+            }
+            let mut scrubs = self.scrubs.lock();
+            let Some(record) = &mut scrubs.record else { continue };
+            record.damaged.retain(|d| (d.volume, d.offset_bytes) != (damaged.volume, damaged.offset_bytes));
+            for range in still {
+                let reason = damaged.reason.clone();
+                record.add_damage(&Damage { volume: damaged.volume, range, reason }, damaged.found_ms);
+            }
+            if record.damaged.is_empty() {
+                record.more_damaged = 0;
+            }
+            scrubs.changed = true;
+        }
+        Ok(())
+    }
+
+    /// Saves what changed.
+    async fn save_scrubs(&self, pool: &Pool) -> Result<(), ArrayError> {
+        let _turn = self.changes.lock().await;
+        let record = {
+            let mut scrubs = self.scrubs.lock();
+            if !std::mem::take(&mut scrubs.changed) {
+                return Ok(());
+            }
+            scrubs.record.clone()
+        };
+        let Some(record) = record else { return Ok(()) };
+        let (tx, staged) =
+            self.events.stage(Transaction::new().put(SCRUB_OBJECT, KEY, encode(&record)), None);
+        if let Err(error) = pool.commit(tx).await {
+            self.scrubs.lock().changed = true;
+            return Err(error.into());
+        }
+        self.events.saved(staged);
+        Ok(())
+    }
+}
+
+/// What is told of a scrub that ended.
+fn told(result: &ScrubResult, damage: u64) -> (Severity, String) {
+    let ScrubFindings { damaged_blocks, damaged_pages, damaged_rows, repaired_pages, failed_reads, .. } =
+        result.found;
+    let mut text = format!("a scrub {}: {} bytes verified", result.outcome, result.verified_bytes);
+    if let Some(reason) = &result.reason {
+        text += &format!("; {reason}");
+    }
+    if damage + failed_reads + repaired_pages == 0 {
+        text += ", nothing damaged";
+    } else {
+        text += &format!(
+            ", damaged: {damaged_blocks} blocks, {damaged_pages} metadata pages of which {repaired_pages} were written \
+             anew, {damaged_rows} row heads; {failed_reads} reads failed; see quoin scrub status"
+        );
+    }
+    let severity = match result.outcome {
+        _ if damage + failed_reads > 0 => Severity::Error,
+        ScrubOutcome::Failed => Severity::Warning,
+        _ if repaired_pages > 0 => Severity::Warning,
+        ScrubOutcome::Completed | ScrubOutcome::Stopped => Severity::Info,
+    };
+    (severity, text)
+}
+
+/// What is wrong with the object of scrubs in a catalog, if anything.
+pub(crate) fn scrub_problem(key: &str, bytes: &[u8]) -> Option<String> {
+    match decode::<Record>(key, bytes) {
+        Ok(_) if key == KEY => None,
+        Ok(_) => Some(format!("it should be called {KEY}")),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_one_is_due_at_its_time_and_day() {
+        let at = TimeOfDay { minute: 150 };
+        // Sunday, 2026-11-22, midnight.
+        let sunday = 1_795_305_600_000;
+        let due = sunday + 150 * 60_000;
+        let next = |schedule, after| next_due(schedule, at, after);
+        assert_eq!(next(ScrubSchedule::Off, sunday), None);
+        assert_eq!(next(ScrubSchedule::Daily, sunday), Some(due));
+        assert_eq!(next(ScrubSchedule::Daily, due - 1), Some(due));
+        assert_eq!(next(ScrubSchedule::Daily, due), Some(due + DAY_MS));
+        assert_eq!(next(ScrubSchedule::Weekly, sunday), Some(due));
+        assert_eq!(next(ScrubSchedule::Weekly, due), Some(due + 7 * DAY_MS));
+        assert_eq!(next(ScrubSchedule::Weekly, sunday + 3 * DAY_MS), Some(due + 7 * DAY_MS));
+    }
+
+    #[test]
+    fn a_full_list_of_damage_fits_in_a_transaction_and_counts_what_it_does_not_hold() {
+        let mut record = Record::new(1);
+        for n in 0..300 {
+            let range = ByteRange::new(u64::MAX / 2 + n * 16_384, 8192);
+            record
+                .add_damage(&Damage { volume: VolumeId(u32::MAX), range, reason: "x".repeat(500) }, u64::MAX);
+        }
+        assert_eq!((record.damaged.len(), record.more_damaged), (MOST_DAMAGED, 100));
+        record.damaged.truncate(MOST_DAMAGED - 1);
+        // What is known is not listed again, and what reaches further takes its place.
+        let first = record.damaged[0].offset_bytes;
+        let range = |len| ByteRange::new(first, len);
+        let damage = |len| Damage { volume: VolumeId(u32::MAX), range: range(len), reason: String::new() };
+        record.add_damage(&damage(8192), 7);
+        assert_eq!(record.damaged.len(), MOST_DAMAGED - 1);
+        record.add_damage(&damage(24_576), 7);
+        assert_eq!((record.damaged.len(), record.damaged[0].length_bytes), (MOST_DAMAGED - 2, 24_576));
+        assert!(encode(&record).len() < 56 << 10, "{}", encode(&record).len());
+    }
+}

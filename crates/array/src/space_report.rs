@@ -1,0 +1,69 @@
+//! What volumes have of the pool's space, as arrays report it.
+
+use crate::{Array, ArrayError};
+use quoin_api as api;
+use quoin_volume::{BlockDevice, Volume};
+use std::sync::Arc;
+
+impl Array {
+    /// What the pool's space is used for.
+    pub fn pool_space(&self) -> Result<api::PoolSpace, ArrayError> {
+        let pool = self.pool()?;
+        let (stats, space) = (pool.stats(), pool.space());
+        let provisioned_bytes = self.volumes.list().iter().map(|volume| volume.size_bytes()).sum();
+        let (written, unique) = (space.written_bytes, space.unique_bytes);
+        let all = unique + stats.metadata_bytes;
+        Ok(api::PoolSpace {
+            provisioned_bytes,
+            written_bytes: written,
+            unique_bytes: unique,
+            own_bytes: space.own_bytes,
+            shared_bytes: space.shared_bytes,
+            removing_bytes: space.removing_bytes,
+            buffered_bytes: stats.buffered_bytes,
+            metadata_bytes: stats.metadata_bytes,
+            metadata_percent: if all == 0 { 0.0 } else { stats.metadata_bytes as f64 * 100.0 / all as f64 },
+            thin_savings_bytes: provisioned_bytes.saturating_sub(written),
+            thin_ratio: ratio(provisioned_bytes, written),
+            sharing_savings_bytes: written.saturating_sub(unique),
+            sharing_ratio: ratio(written, unique),
+            efficiency_ratio: ratio(provisioned_bytes, unique),
+            usable_bytes: stats.usable_bytes,
+            free_bytes: stats.free_bytes.saturating_sub(stats.buffered_bytes),
+            settled: space.settled,
+        })
+    }
+
+    /// What a volume has of the pool's space.
+    pub fn volume_space(&self, name: &str) -> Result<api::VolumeSpace, ArrayError> {
+        self.space_of(&[self.volume(name)?])
+    }
+
+    /// What volumes have of the pool's space, all together.
+    pub(crate) fn space_of(&self, volumes: &[Arc<Volume>]) -> Result<api::VolumeSpace, ArrayError> {
+        let pool = self.pool()?;
+        let space = pool.space_of(&volumes.iter().map(|volume| volume.id()).collect());
+        let provisioned_bytes = volumes.iter().map(|volume| volume.size_bytes()).sum();
+        let unused = |volume: &Arc<Volume>| {
+            let stats = pool.volume_stats(volume.id()).unwrap_or_default();
+            stats.reserved_bytes.saturating_sub(stats.mapped_bytes)
+        };
+        Ok(api::VolumeSpace {
+            volumes: volumes.iter().map(|volume| volume.name()).collect(),
+            provisioned_bytes,
+            written_bytes: space.written_bytes,
+            own_bytes: space.own_bytes,
+            shared_bytes: space.shared_bytes(),
+            reserved_unused_bytes: volumes.iter().map(unused).sum(),
+            thin_savings_bytes: provisioned_bytes.saturating_sub(space.written_bytes),
+            thin_ratio: ratio(provisioned_bytes, space.written_bytes),
+            freed_min_bytes: space.freed_bytes,
+            freed_max_bytes: space.freed_at_most_bytes(),
+            settled: pool.space().settled,
+        })
+    }
+}
+
+fn ratio(of: u64, to: u64) -> Option<f64> {
+    (to > 0).then(|| of as f64 / to as f64)
+}

@@ -1,0 +1,107 @@
+//! `quoin space`: what the pool's space is used for.
+
+use crate::{
+    Failure, Output,
+    client::{Client, segment},
+    command::show,
+    output::pairs,
+    size_text,
+};
+use clap::{Args, Subcommand};
+use quoin_api::{PoolSpace, VolumeSpace};
+
+pub(crate) const EXAMPLES: &str = "Written is what hosts wrote and did not unmap; unique is what that takes on the \
+                                   drives. What is acknowledged and not destaged yet is counted apart: it is, within \
+                                   seconds.\n\nExamples:\n  \
+                                   quoin --data /srv/a space\n  \
+                                   quoin --data /srv/a space volume v1     # and what deleting it frees\n  \
+                                   quoin --data /srv/a space -o json | jq .efficiency_ratio";
+
+/// Options of `quoin space`.
+#[derive(Args, Debug)]
+pub struct SpaceArgs {
+    #[command(subcommand)]
+    of: Option<Of>,
+}
+
+/// Of what.
+#[derive(Subcommand, Debug)]
+enum Of {
+    /// Of the pool, as without a word
+    #[command(after_help = "Examples:\n  quoin --data /srv/a space pool")]
+    Pool,
+    /// Of a volume
+    #[command(after_help = "Examples:\n  quoin --data /srv/a space volume v1")]
+    Volume {
+        /// The volume
+        name: String,
+    },
+}
+
+pub(crate) fn space(client: &Client, output: &Output, args: SpaceArgs) -> Result<(), Failure> {
+    match args.of {
+        None | Some(Of::Pool) => show(client, output, "/space", pool_text),
+        Some(Of::Volume { name }) => {
+            show(client, output, &format!("/volumes/{}/space", segment(&name)), volume_text)
+        }
+    }
+}
+
+fn pool_text(space: &PoolSpace) -> String {
+    let mut rows = vec![
+        ("provisioned", size_text(space.provisioned_bytes)),
+        ("written", size_text(space.written_bytes)),
+        ("unique", size_text(space.unique_bytes)),
+        ("  of one volume", size_text(space.own_bytes)),
+        ("  shared", size_text(space.shared_bytes)),
+        ("  being removed", size_text(space.removing_bytes)),
+        ("not destaged", size_text(space.buffered_bytes)),
+        ("thin savings", saved(space.thin_savings_bytes, space.thin_ratio)),
+        ("sharing savings", saved(space.sharing_savings_bytes, space.sharing_ratio)),
+        ("efficiency", space.efficiency_ratio.map_or_else(|| "-".to_owned(), ratio_text)),
+        ("metadata", format!("{}, {:.2} %", size_text(space.metadata_bytes), space.metadata_percent)),
+        ("usable", size_text(space.usable_bytes)),
+        ("free", size_text(space.free_bytes)),
+    ];
+    rows.extend(transit(space.settled));
+    pairs(rows)
+}
+
+fn volume_text(space: &VolumeSpace) -> String {
+    let mut rows = vec![
+        (if space.volumes.len() == 1 { "volume" } else { "volumes" }, space.volumes.join(", ")),
+        ("provisioned", size_text(space.provisioned_bytes)),
+        ("written", size_text(space.written_bytes)),
+        ("  its own", size_text(space.own_bytes)),
+        ("  shared", size_text(space.shared_bytes)),
+        ("kept, not used", size_text(space.reserved_unused_bytes)),
+        ("thin savings", saved(space.thin_savings_bytes, space.thin_ratio)),
+        (
+            "a deletion frees",
+            format!(
+                "{} now, at most {} if all that share with it go first",
+                size_text(space.freed_min_bytes),
+                size_text(space.freed_max_bytes)
+            ),
+        ),
+    ];
+    rows.extend(transit(space.settled));
+    pairs(rows)
+}
+
+fn saved(bytes: u64, ratio: Option<f64>) -> String {
+    match ratio {
+        Some(ratio) => format!("{}, {}", size_text(bytes), ratio_text(ratio)),
+        None => size_text(bytes),
+    }
+}
+
+/// `3.2:1`.
+fn ratio_text(ratio: f64) -> String {
+    format!("{ratio:.1}:1")
+}
+
+fn transit(settled: bool) -> Option<(&'static str, String)> {
+    let text = "space is being given back: what deletions free may count some of it";
+    (!settled).then(|| ("note", text.to_owned()))
+}
