@@ -19,6 +19,8 @@ pub struct PoolSpace {
     pub shared_bytes: u64,
     /// Of it, what was deleted or replaced, and is being given back.
     pub removing_bytes: u64,
+    /// What comes back if all snapshots are deleted.
+    pub held_by_snapshots_bytes: u64,
     /// Acknowledged and not destaged yet.
     pub buffered_bytes: u64,
     /// Taken by metadata.
@@ -64,6 +66,8 @@ pub struct VolumeSpace {
     pub thin_savings_bytes: u64,
     /// Provisioned to written, as x in x:1; null while nothing is written.
     pub thin_ratio: Option<f64>,
+    /// What comes back if all their snapshots are deleted, and nothing else.
+    pub held_by_snapshots_bytes: u64,
     /// What comes back for certain if just these are deleted now.
     pub freed_min_bytes: u64,
     /// The most that comes back: if all that share with them are deleted before.

@@ -2,8 +2,10 @@
 
 use crate::{Array, ArrayError};
 use quoin_api as api;
-use quoin_volume::{BlockDevice, Volume};
-use std::sync::Arc;
+use quoin_base::VolumeId;
+use quoin_pool::Pool;
+use quoin_volume::{BlockDevice, OriginKind, Volume};
+use std::{collections::BTreeSet, sync::Arc};
 
 impl Array {
     /// What the pool's space is used for.
@@ -20,6 +22,7 @@ impl Array {
             own_bytes: space.own_bytes,
             shared_bytes: space.shared_bytes,
             removing_bytes: space.removing_bytes,
+            held_by_snapshots_bytes: self.held_by_snapshots(&pool, |_| true),
             buffered_bytes: stats.buffered_bytes,
             metadata_bytes: stats.metadata_bytes,
             metadata_percent: if all == 0 { 0.0 } else { stats.metadata_bytes as f64 * 100.0 / all as f64 },
@@ -39,10 +42,27 @@ impl Array {
         self.space_of(&[self.volume(name)?])
     }
 
+    /// What the volumes of a group have of the pool's space, all together.
+    pub fn group_space(&self, name: &str) -> Result<api::VolumeSpace, ArrayError> {
+        self.require_catalog()?;
+        let group = self.volumes.group(name)?;
+        self.space_of(&self.volumes.members(&group))
+    }
+
+    /// What comes back if all snapshots of these volumes are deleted.
+    fn held_by_snapshots(&self, pool: &Pool, of: impl Fn(VolumeId) -> bool) -> u64 {
+        let chosen = |volume: &Arc<Volume>| {
+            volume.origin().is_some_and(|origin| origin.kind == OriginKind::Snapshot && of(origin.source))
+        };
+        let snapshots = self.volumes.list().into_iter().filter(chosen);
+        pool.space_of(&snapshots.map(|volume| volume.id()).collect()).freed_bytes
+    }
+
     /// What volumes have of the pool's space, all together.
-    pub(crate) fn space_of(&self, volumes: &[Arc<Volume>]) -> Result<api::VolumeSpace, ArrayError> {
+    fn space_of(&self, volumes: &[Arc<Volume>]) -> Result<api::VolumeSpace, ArrayError> {
         let pool = self.pool()?;
-        let space = pool.space_of(&volumes.iter().map(|volume| volume.id()).collect());
+        let ids: BTreeSet<VolumeId> = volumes.iter().map(|volume| volume.id()).collect();
+        let space = pool.space_of(&ids);
         let provisioned_bytes = volumes.iter().map(|volume| volume.size_bytes()).sum();
         let unused = |volume: &Arc<Volume>| {
             let stats = pool.volume_stats(volume.id()).unwrap_or_default();
@@ -57,6 +77,7 @@ impl Array {
             reserved_unused_bytes: volumes.iter().map(unused).sum(),
             thin_savings_bytes: provisioned_bytes.saturating_sub(space.written_bytes),
             thin_ratio: ratio(provisioned_bytes, space.written_bytes),
+            held_by_snapshots_bytes: self.held_by_snapshots(&pool, |source| ids.contains(&source)),
             freed_min_bytes: space.freed_bytes,
             freed_max_bytes: space.freed_at_most_bytes(),
             settled: pool.space().settled,

@@ -15,6 +15,7 @@ pub(crate) const EXAMPLES: &str = "Written is what hosts wrote and did not unmap
                                    seconds.\n\nExamples:\n  \
                                    quoin --data /srv/a space\n  \
                                    quoin --data /srv/a space volume v1     # and what deleting it frees\n  \
+                                   quoin --data /srv/a space group g1\n  \
                                    quoin --data /srv/a space -o json | jq .efficiency_ratio";
 
 /// Options of `quoin space`.
@@ -36,6 +37,12 @@ enum Of {
         /// The volume
         name: String,
     },
+    /// Of the volumes of a consistency group, all together
+    #[command(after_help = "Examples:\n  quoin --data /srv/a space group g1")]
+    Group {
+        /// The group
+        name: String,
+    },
 }
 
 pub(crate) fn space(client: &Client, output: &Output, args: SpaceArgs) -> Result<(), Failure> {
@@ -43,6 +50,9 @@ pub(crate) fn space(client: &Client, output: &Output, args: SpaceArgs) -> Result
         None | Some(Of::Pool) => show(client, output, "/space", pool_text),
         Some(Of::Volume { name }) => {
             show(client, output, &format!("/volumes/{}/space", segment(&name)), volume_text)
+        }
+        Some(Of::Group { name }) => {
+            show(client, output, &format!("/groups/{}/space", segment(&name)), volume_text)
         }
     }
 }
@@ -55,6 +65,7 @@ fn pool_text(space: &PoolSpace) -> String {
         ("  of one volume", size_text(space.own_bytes)),
         ("  shared", size_text(space.shared_bytes)),
         ("  being removed", size_text(space.removing_bytes)),
+        ("held by snapshots", size_text(space.held_by_snapshots_bytes)),
         ("not destaged", size_text(space.buffered_bytes)),
         ("thin savings", saved(space.thin_savings_bytes, space.thin_ratio)),
         ("sharing savings", saved(space.sharing_savings_bytes, space.sharing_ratio)),
@@ -74,6 +85,7 @@ fn volume_text(space: &VolumeSpace) -> String {
         ("written", size_text(space.written_bytes)),
         ("  its own", size_text(space.own_bytes)),
         ("  shared", size_text(space.shared_bytes)),
+        ("held by snapshots", size_text(space.held_by_snapshots_bytes)),
         ("kept, not used", size_text(space.reserved_unused_bytes)),
         ("thin savings", saved(space.thin_savings_bytes, space.thin_ratio)),
         (

@@ -328,6 +328,7 @@ fn every_command_has_help_with_examples() {
         "space",
         "space pool",
         "space volume",
+        "space group",
         "scrub start",
         "scrub stop",
         "scrub status",

@@ -197,6 +197,28 @@ fn what_is_reported_of_space_is_what_the_check_finds() {
     );
     assert_eq!((&v2["freed_min_bytes"], &v2["freed_max_bytes"]), (&blocks(100), &blocks(100)));
     assert_eq!(v2["reserved_unused_bytes"], json!((32 << 20) - 100 * BLOCK as u64));
+    // A snapshot shares all; what is written since, only it holds.
+    lab.ok(&["snapshot", "create", "v1", "v1.s"]);
+    let mut host = login(&lab.ready());
+    write(&mut host, V1, 0..30);
+    drop(host);
+    serving.terminate();
+    let mut serving = lab.serve(&[]);
+    lab.ready();
+    lab.ok(&["group", "create", "g1", "--volume", "v1", "--volume", "v2"]);
+    let figures = |args: &[&str], names: &[&str]| -> Vec<Value> {
+        let space = lab.json(args);
+        names.iter().map(|name| space[*name].clone()).collect()
+    };
+    let names =
+        ["written_bytes", "own_bytes", "held_by_snapshots_bytes", "freed_min_bytes", "freed_max_bytes"];
+    let expected = |counts: [u64; 5]| counts.map(blocks).to_vec();
+    assert_eq!(figures(&["space", "volume", "v1"], &names), expected([300, 30, 30, 30, 300]));
+    assert_eq!(figures(&["space", "volume", "v1.s"], &names), expected([300, 0, 0, 30, 300]));
+    assert_eq!(figures(&["space", "group", "g1"], &names), expected([400, 130, 30, 130, 400]));
+    let names = ["written_bytes", "unique_bytes", "held_by_snapshots_bytes"];
+    assert_eq!(figures(&["space"], &names), [blocks(700), blocks(430), blocks(30)]);
+    let pool = lab.json(&["space"]);
     assert!(lab.ok(&["space"]).contains("efficiency"));
     assert!(lab.ok(&["space", "volume", "v1"]).contains("a deletion frees"));
     assert_eq!(lab.run(&["space", "volume", "v9"]).code, Some(1));

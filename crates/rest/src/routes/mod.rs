@@ -58,6 +58,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(scrub::stop))
         .routes(routes!(space::pool))
         .routes(routes!(space::volume))
+        .routes(routes!(space::group))
 }
 
 /// Whether an object that is mapped may be deleted.

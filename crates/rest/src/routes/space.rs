@@ -19,6 +19,19 @@ pub(crate) async fn pool(State(server): State<Server>) -> Result<Json<PoolSpace>
     Ok(Json(server.array.pool_space()?))
 }
 
+/// What the volumes of a consistency group have of the pool's space, all together
+#[utoipa::path(
+    get, operation_id = "show_group_space", path = "/groups/{name}/space", tag = "space",
+    params(("name" = String, Path, description = "The group")),
+    responses((status = 200, body = VolumeSpace), ReadProblems)
+)]
+pub(crate) async fn group(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+) -> Result<Json<VolumeSpace>, Failure> {
+    Ok(Json(server.array.group_space(&name)?))
+}
+
 /// What a volume has of the pool's space, and what deleting it frees
 #[utoipa::path(
     get, operation_id = "show_volume_space", path = "/volumes/{name}/space", tag = "space",
