@@ -18,7 +18,7 @@ const BLOCK: usize = 8192;
 const MEDIUM: Sense = (0x3, 0x11, 0x00);
 const V1: u8 = 1;
 const V2: u8 = 2;
-const DRIVE_BYTES: u64 = 160 << 20;
+const DRIVE_BYTES: u64 = 256 << 20;
 
 fn content(lun: u8, block: u64) -> Vec<u8> {
     let stamp = u64::from(lun) << 56 | (block + 1) << 24;
@@ -61,7 +61,7 @@ fn is_leaf_of_second(page: &[u8]) -> bool {
 #[test]
 fn a_scrub_finds_damage_hosts_get_medium_errors_for_it_alone_and_overwriting_heals() {
     let lab = Lab::new();
-    lab.ok(&["init", "--drives", "1", "--drive-size", "160M"]);
+    lab.ok(&["init", "--drives", "1", "--drive-size", "256M"]);
     let mut serving = lab.serve(&[]);
     let status = lab.ready();
     lab.ok(&["host", "create", "h1", "--initiator", NAME]);
@@ -165,7 +165,7 @@ fn a_scrub_finds_damage_hosts_get_medium_errors_for_it_alone_and_overwriting_hea
 #[test]
 fn what_is_reported_of_space_is_what_the_check_finds() {
     let lab = Lab::new();
-    lab.ok(&["init", "--drives", "1", "--drive-size", "160M"]);
+    lab.ok(&["init", "--drives", "1", "--drive-size", "256M"]);
     let mut serving = lab.serve(&[]);
     let status = lab.ready();
     lab.ok(&["host", "create", "h1", "--initiator", NAME]);
