@@ -87,14 +87,15 @@ impl Array {
     /// The snapshot reserve.
     pub fn show_reserve(&self) -> Result<api::Reserve, ArrayError> {
         self.require_catalog()?;
-        let stats = self.slot.get().ok().map(|pool| pool.stats());
+        let pool = self.slot.get().ok();
+        let stats = pool.as_ref().map(|pool| pool.stats());
         let record = self.reserve.lock().record.clone();
         let offline = self.volumes.list().into_iter().filter(|volume| volume.is_stopped());
         Ok(api::Reserve {
             percent: record.as_ref().and_then(|record| record.percent),
             limit_bytes: record.as_ref().zip(stats.as_ref()).map(|(record, stats)| record.limit_bytes(stats)),
             policy: record.map(|record| record.policy),
-            held_bytes: stats.map(|stats| self.held_by_snapshots(&stats)),
+            held_bytes: pool.map(|pool| self.held_by_snapshots(&pool, |_| true)),
             offline_volumes: offline.map(|volume| volume.name()).collect(),
         })
     }
@@ -127,31 +128,20 @@ impl Array {
         };
         self.commit(tx, "snapshot reserve", told).await?;
         *self.reserve.lock() = ReserveWatch { record, ..ReserveWatch::default() };
-        self.look_at_reserve(&pool.stats());
+        self.look_at_reserve(&pool, &pool.stats());
         self.show_reserve()
-    }
-
-    /// What would come back, at least, if all snapshots were deleted.
-    fn held_by_snapshots(&self, stats: &PoolStats) -> u64 {
-        let volumes = self.volumes.list();
-        if !volumes.iter().any(|volume| is_snapshot(volume)) {
-            return 0;
-        }
-        let others = volumes.iter().filter(|volume| !is_snapshot(volume));
-        let mapped: u64 = others.filter_map(|volume| volume.mapped_bytes()).sum();
-        stats.live_bytes.saturating_sub(stats.removing_bytes + mapped)
     }
 
     /// Looks how much of the reserve is in use; says so, and stops volumes or lets them go on. True if something is to be
     /// deleted.
-    pub(crate) fn look_at_reserve(&self, stats: &PoolStats) -> bool {
+    pub(crate) fn look_at_reserve(&self, pool: &Pool, stats: &PoolStats) -> bool {
         let mut watch = self.reserve.lock();
         let Some(record) = watch.record.clone() else {
             drop(watch);
             self.stop_volumes(false);
             return false;
         };
-        let (held, limit) = (self.held_by_snapshots(stats), record.limit_bytes(stats));
+        let (held, limit) = (self.held_by_snapshots(pool, |_| true), record.limit_bytes(stats));
         let before = watch.level;
         watch.level = before.next(held, limit);
         let level = watch.level;

@@ -50,7 +50,7 @@ impl Array {
     }
 
     /// What comes back if all snapshots of these volumes are deleted.
-    fn held_by_snapshots(&self, pool: &Pool, of: impl Fn(VolumeId) -> bool) -> u64 {
+    pub(crate) fn held_by_snapshots(&self, pool: &Pool, of: impl Fn(VolumeId) -> bool) -> u64 {
         let chosen = |volume: &Arc<Volume>| {
             volume.origin().is_some_and(|origin| origin.kind == OriginKind::Snapshot && of(origin.source))
         };

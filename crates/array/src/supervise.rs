@@ -103,7 +103,7 @@ impl Array {
                 self.watch_space(&stats);
                 self.giving_back.lock().look(self.world.now(), &stats);
                 self.keep_retention().await;
-                if self.look_at_reserve(&stats) {
+                if self.look_at_reserve(&pool, &stats) {
                     self.recover_reserve().await;
                 }
                 self.serve_schedules().await;
@@ -192,7 +192,7 @@ impl Array {
         self.change_exports(|current| *current = exported);
         *self.schedules.lock() = schedules;
         *self.reserve.lock() = reserve;
-        self.look_at_reserve(&pool.stats());
+        self.look_at_reserve(pool, &pool.stats());
         self.restored.store(true, Ordering::Release);
         Ok(())
     }
