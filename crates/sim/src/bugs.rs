@@ -49,7 +49,7 @@ fn choices(bug: Bug) -> Choices {
         // A root that is older than a whole turn of the segments leads to what was overwritten.
         Bug::SameRootSlot => (None, Some(Load::Full)),
         // The journal must go round while one checkpoint is being made.
-        Bug::EarlyExtentReuse => (Some(Faults::Slow), Some(Load::Mixed)),
+        Bug::EarlyExtentReuse => (Some(Faults::Slow), Some(Load::Rewrite)),
         // A write must wait for its batch while a checkpoint is made.
         Bug::TailPastDisplaced => (Some(Faults::Slow), None),
         _ => (None, None),
