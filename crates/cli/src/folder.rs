@@ -59,11 +59,11 @@ mod tests {
         };
         assert_eq!(
             tree(&[folder("/", 0), folder("prod", 1), folder("prod/sql", 2), folder("test", 0)]),
-            "FOLDER     VOLUMES  WITH BELOW  SIZE     MAPPED\n\
-             /          0        3           1.0 GiB  -\n  \
-             prod     1        3           1.0 GiB  -\n    \
-             sql    2        3           1.0 GiB  -\n  \
-             test     0        3           1.0 GiB  -"
+            "FOLDER   VOLUMES  WITH BELOW  SIZE     MAPPED\n\
+             /        0        3           1.0 GiB  -\n  \
+             prod   1        3           1.0 GiB  -\n    \
+             sql  2        3           1.0 GiB  -\n  \
+             test   0        3           1.0 GiB  -"
         );
     }
 }

@@ -66,7 +66,7 @@ fn the_bytes_of_a_label_are_the_documented_ones() {
     let (_, disks) = pool(1, 1);
     let bytes = disks[0].peek(65536, LABEL_BYTES);
     assert_eq!(bytes, disks[0].peek(0, LABEL_BYTES));
-    assert_eq!(&bytes[..16], b"QUOINDRV\x03\0\0\0\0\0\x01\0");
+    assert_eq!(&bytes[..16], b"QUOINDRV\x04\0\0\0\0\0\x01\0");
     assert_eq!(&bytes[48..53], b"tank\0");
     assert_eq!(bytes[112..120], LEN_BYTES.to_le_bytes());
     assert_eq!(bytes[120..124], SLAB_BYTES.to_le_bytes());
@@ -183,7 +183,8 @@ fn another_format_version_and_another_size_are_refused() {
     let sum = quoin_base::crc64(&bytes[..4088]).0.to_le_bytes();
     bytes[4088..].copy_from_slice(&sum);
     LABEL_OFFSETS.iter().for_each(|&at| disks[0].poke(at, &bytes));
-    assert!(refusal(open(&world, &disks[0])).starts_with("drive d0 has on-disk format 4; this Quoin reads"));
+    let said = format!("drive d0 has on-disk format {}; this Quoin reads", FORMAT_VERSION + 1);
+    assert!(refusal(open(&world, &disks[0])).starts_with(&said));
 }
 
 #[test]
