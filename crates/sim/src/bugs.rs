@@ -36,7 +36,7 @@ fn within(bug: Bug) -> u64 {
         | Bug::ReplayTorn
         | Bug::SkipRecoveryFlush
         | Bug::VerifyLastBatchOnly => 400,
-        Bug::EarlyExtentReuse => 600,
+        Bug::EarlyExtentReuse | Bug::ReplayIntoForked => 600,
         Bug::TailPastDisplaced => 1000,
         Bug::SameRootSlot => 4000,
         _ => 200,
