@@ -35,14 +35,14 @@ const STEPS: &[Step] = &[
     ("tests", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])),
     ("races", || races::run(&races::Options { seed: 1, times: 1 })),
     ("simulation", || program("debug", "quoin-sim", As::User, &["--seeds".to_owned(), SEEDS.to_string()])),
-    ("simulation, little RAM", || {
+    ("simulation with little RAM", || {
         let args = ["--seeds", LITTLE_RAM_SEEDS, "--little-ram"].map(str::to_owned);
         program("debug", "quoin-sim", As::User, &args)
     }),
     ("planted bugs", || {
         cargo(&["run", "--locked", "--package", "quoin-sim", "--features", "planted-bugs", "--", "bugs"])
     }),
-    ("snapshots, raw", || {
+    ("raw snapshots", || {
         program("debug", "quoin-trial", As::User, &["raw-snapshots", "--rounds", "40"].map(str::to_owned))
     }),
     ("snapshots", || trial("snapshots", "--rounds 2 --seconds 3 --refresh-every 2")),

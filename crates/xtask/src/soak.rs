@@ -72,7 +72,7 @@ const PARTS: &[Part] = &[
         work: |seed| Work::Trial("snapshots", format!("--rounds 12 --seconds 10 --seed {seed}")),
     },
     Part {
-        name: "snapshots, raw",
+        name: "raw snapshots",
         every: 1,
         work: |seed| Work::Program("quoin-trial", format!("raw-snapshots --rounds 400 --seed {seed}")),
     },
