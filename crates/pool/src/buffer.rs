@@ -292,9 +292,8 @@ impl Buffer {
     }
 
     /// About `count` of the oldest blocks, as far as they are hardened, none that came in from `before` on, and none of
-    /// the layers in `but`. The shard
-    /// with the oldest block gives a region's worth, then the next: neighbours that came in together leave together.
-    /// A block that was wholly overwritten since it came in goes back to the end of the queue.
+    /// the layers in `but`. The shard with the oldest block gives a region's worth, then the next: neighbours that came
+    /// in together leave together. A block that was wholly overwritten since it came in goes back to the end of the queue.
     pub(crate) fn take_oldest(
         &self,
         count: usize,
