@@ -2,12 +2,13 @@
 //! snapshots of snapshots, each of which was written to, against volumes that have none.
 //!
 //! All are of the same size and lie on one array; they are measured in turn, in another order each round. Of two
-//! volumes without snapshots one is what all are compared with, and the other tells how far figures of the same vary.
+//! volumes without snapshots one is what all are compared with, measured anew right before each of them, and the other
+//! tells how far figures of the same vary.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use quoin_initiator::{Connection, Disk, Rng};
 use serde::Serialize;
 
@@ -49,10 +50,13 @@ pub(crate) struct Options {
     /// Transfers in flight.
     #[arg(long, default_value_t = 32)]
     in_flight: usize,
+    /// Only this is done to them, repeatable; everything by default.
+    #[arg(long, value_enum)]
+    access: Vec<Access>,
 }
 
 /// What is done to all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Access {
     CachedReads,
@@ -93,7 +97,7 @@ struct Line {
     cpu_us: f64,
     p50_us: f64,
     p99_us: f64,
-    /// Medians over the rounds of what it was relative to the plain volume in the same round.
+    /// Medians over the rounds of what it was relative to the plain volume right before it.
     iops_ratio: f64,
     cpu_ratio: f64,
 }
@@ -115,7 +119,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     serving.create_host()?;
     let objects = create(options, &serving)?;
     let mut lines = Vec::new();
-    for access in Access::ALL {
+    let is_wanted = |access: &Access| options.access.is_empty() || options.access.contains(access);
+    for access in Access::ALL.into_iter().filter(is_wanted) {
         if access == Access::Overwrites {
             objects.iter().try_for_each(|(_, at)| overwrite_all(at))?;
         }
@@ -176,47 +181,23 @@ fn measure(
     access: Access,
 ) -> Result<Vec<Line>> {
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); objects.len()];
+    // Of each, what the plain volume did right before it.
+    let mut plain: Vec<Vec<Sample>> = vec![Vec::new(); objects.len()];
+    let others = objects.len() - 1;
     for round in 0..options.rounds {
-        for turn in 0..objects.len() {
-            let object = (turn + round) % objects.len();
-            let (_, at) = &objects[object];
-            let report = load::run(&Spec {
-                at: at.clone(),
-                rw: if access.writes() { Pattern::Randwrite } else { Pattern::Randread },
-                bs: BLOCK_BYTES,
-                depth: options.in_flight,
-                mix: 0,
-                seconds: options.seconds,
-                warmup: 1.0,
-                sessions: 1,
-                working_set: (access == Access::CachedReads).then_some(CACHED_BYTES.min(options.size)),
-                fill: false,
-                preread: access == Access::CachedReads,
-                verify: false,
-                ledger: None,
-                fua: false,
-                seed: (round * objects.len()) as u64 + 1,
-                more: Vec::new(),
-                target_pid: Some(serving.process.pid()),
-            })?;
-            samples[object].push(Sample {
-                iops: report.total.iops,
-                cpu_us: report.target.map_or(0.0, |target| target.cpu.us_per_io),
-                p50_us: report.total.latency_us.p50,
-                p99_us: report.total.latency_us.p99,
-            });
-            if access.writes() {
-                // What one left to be destaged would be the next one's burden.
-                std::thread::sleep(Duration::from_millis(500));
-                rest(serving)?;
-            }
+        for turn in 0..others {
+            let object = 1 + (turn + round) % others;
+            let seed = (round * others + turn) as u64 * 2 + 1;
+            plain[object].push(sample(options, serving, &objects[0].1, access, seed)?);
+            samples[object].push(sample(options, serving, &objects[object].1, access, seed + 1)?);
         }
     }
-    let plain = samples[0].clone();
-    let line = |(of, samples): (&'static str, &Vec<Sample>)| {
+    samples[0] = plain.concat();
+    plain[0].clone_from(&samples[0]);
+    let line = |(of, (samples, plain)): (&'static str, (&Vec<Sample>, &Vec<Sample>))| {
         let of_all = |value: fn(&Sample) -> f64| median(samples.iter().map(value));
         let ratio = |value: fn(&Sample) -> f64| {
-            median(samples.iter().zip(&plain).map(|(sample, plain)| value(sample) / value(plain)))
+            median(samples.iter().zip(plain).map(|(sample, plain)| value(sample) / value(plain)))
         };
         Line {
             access,
@@ -229,7 +210,47 @@ fn measure(
             cpu_ratio: ratio(|sample| sample.cpu_us),
         }
     };
-    Ok(objects.iter().map(|(of, _)| *of).zip(&samples).map(line).collect())
+    Ok(objects.iter().map(|(of, _)| *of).zip(samples.iter().zip(&plain)).map(line).collect())
+}
+
+/// One run.
+fn sample(
+    options: &Options,
+    serving: &Serving<'_>,
+    at: &At,
+    access: Access,
+    seed: u64,
+) -> Result<Sample> {
+    let report = load::run(&Spec {
+        at: at.clone(),
+        rw: if access.writes() { Pattern::Randwrite } else { Pattern::Randread },
+        bs: BLOCK_BYTES,
+        depth: options.in_flight,
+        mix: 0,
+        seconds: options.seconds,
+        warmup: 1.0,
+        sessions: 1,
+        working_set: (access == Access::CachedReads).then_some(CACHED_BYTES.min(options.size)),
+        fill: false,
+        preread: access == Access::CachedReads,
+        verify: false,
+        ledger: None,
+        fua: false,
+        seed,
+        more: Vec::new(),
+        target_pid: Some(serving.process.pid()),
+    })?;
+    if access.writes() {
+        // What one left to be destaged would be the next one's burden.
+        std::thread::sleep(Duration::from_millis(500));
+        rest(serving)?;
+    }
+    Ok(Sample {
+        iops: report.total.iops,
+        cpu_us: report.target.map_or(0.0, |target| target.cpu.us_per_io),
+        p50_us: report.total.latency_us.p50,
+        p99_us: report.total.latency_us.p99,
+    })
 }
 
 fn figures(lines: &[Line]) -> comfy_table::Table {

@@ -87,19 +87,21 @@ impl Record {
 
     /// False if it was known.
     fn add_damage(&mut self, damage: &Damage, found_ms: u64) -> bool {
-        let (volume, range) = (damage.volume, damage.range);
-        let overlaps = |d: &Damaged| {
-            d.volume == volume
-                && d.offset_bytes < range.end()
-                && range.offset < d.offset_bytes + d.length_bytes
-        };
+        let (volume, mut range) = (damage.volume, damage.range);
+        let end = |d: &Damaged| d.offset_bytes + d.length_bytes;
         let known = |d: &Damaged| {
-            overlaps(d) && d.offset_bytes <= range.offset && range.end() <= d.offset_bytes + d.length_bytes
+            d.volume == volume && d.offset_bytes <= range.offset && range.end() <= end(d)
         };
         if self.damaged.iter().any(known) {
             return false;
         }
-        self.damaged.retain(|d| !overlaps(d));
+        let overlaps = |d: &mut Damaged| {
+            d.volume == volume && d.offset_bytes < damage.range.end() && damage.range.offset < end(d)
+        };
+        for part in self.damaged.extract_if(.., overlaps) {
+            let offset = range.offset.min(part.offset_bytes);
+            range = ByteRange::new(offset, range.end().max(end(&part)) - offset);
+        }
         if self.damaged.len() >= MOST_DAMAGED {
             self.more_damaged += 1;
             return true;
@@ -588,6 +590,10 @@ mod tests {
         assert_eq!(record.damaged.len(), MOST_DAMAGED - 1);
         record.add_damage(&damage(24_576), 7);
         assert_eq!((record.damaged.len(), record.damaged[0].length_bytes), (MOST_DAMAGED - 2, 24_576));
+        // Of what reaches further on one side only, both are kept.
+        let partly = Damage { range: ByteRange::new(first + 16_384, 20_480), ..damage(0) };
+        assert!(record.add_damage(&partly, 7));
+        assert_eq!((record.damaged.len(), record.damaged[0].length_bytes), (MOST_DAMAGED - 3, 40_960));
         assert!(encode(&record).len() < 56 << 10, "{}", encode(&record).len());
     }
 }

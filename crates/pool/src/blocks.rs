@@ -10,6 +10,7 @@ use crate::{
     meta::PageId,
     pool::Pool,
 };
+use quoin_world::atomic::Ordering;
 
 pub(crate) fn block_page(number: u64) -> PageId {
     PageId::new(Space::Blocks, number / BLOCKS_PER_PAGE)
@@ -28,6 +29,10 @@ pub(crate) struct BlockPlace {
 
 /// The algorithm of a block whose content is lost: completing a partial write met unreadable data.
 pub(crate) const LOST: u8 = 15;
+
+fn referenced_yet_free(number: u64) -> PoolError {
+    PoolError::corrupt(format!("block {number}"), "it is referenced, yet free")
+}
 
 impl Pool {
     /// The entry of a block; `None` if it is free.
@@ -61,18 +66,27 @@ impl Committer {
         Ok(())
     }
 
-    /// Drops one reference of a block, and with the last one the block.
-    pub(crate) async fn drop_reference(&mut self, number: u64) -> Result<(), PoolError> {
+    /// Adds a reference to a block that has one. Returns how many it had.
+    pub(crate) async fn add_reference(&mut self, number: u64) -> Result<u32, PoolError> {
+        let pool = self.pool.clone();
+        let place = pool.block(number).await?.ok_or_else(|| referenced_yet_free(number))?;
+        let page = pool.pages.change(block_page(number)).await?;
+        let count = place.info.count();
+        page.set(block_word(number) + 3, place.info.counted(count + 1).0);
+        pool.layers.read().copies.fetch_add(1, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    /// Drops one reference of a block, and with the last one the block. True if others are left.
+    pub(crate) async fn drop_reference(&mut self, number: u64) -> Result<bool, PoolError> {
         let pool = self.pool.clone();
         let place = match pool.block(number).await {
             Ok(Some(place)) => place,
-            Ok(None) => {
-                return Err(PoolError::corrupt(format!("block {number}"), "it is referenced, yet free"));
-            }
+            Ok(None) => return Err(referenced_yet_free(number)),
             // Nobody knows where it lies: that space stays taken, and what takes its place is sound.
             Err(error @ PoolError::Corrupt { .. }) => {
                 tracing::error!(number, %error, "a block cannot be given back");
-                return Ok(());
+                return Ok(false);
             }
             Err(error) => return Err(error),
         };
@@ -80,8 +94,9 @@ impl Committer {
         let at = block_word(number);
         let count = place.info.count() - 1;
         if count > 0 {
-            page.set(at + 3, BlockInfo::new(place.info.crc(), count, place.info.algorithm()).0);
-            return Ok(());
+            page.set(at + 3, place.info.counted(count).0);
+            pool.layers.read().copies.fetch_sub(1, Ordering::Relaxed);
+            return Ok(true);
         }
         page.set(at + 3, 0);
         page.set(at + 2, self.generation + 1);
@@ -90,7 +105,7 @@ impl Committer {
         if !place.location.is_none() {
             pool.segments.release(place.location, self.generation + 1, &pool.readers)?;
         }
-        Ok(())
+        Ok(false)
     }
 
     /// A number that nothing refers to, no durable checkpoint knows and no reader looks at.

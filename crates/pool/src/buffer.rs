@@ -13,6 +13,7 @@
 
 use crate::{
     bugs::{Bug, planted},
+    format::CopySource,
     journal::{Batch, JournalPlace},
     layer::Layer,
     received::Received,
@@ -32,6 +33,8 @@ use std::{
     sync::Arc,
 };
 
+/// RAM that an extent whose content is elsewhere is counted with.
+pub(crate) const HELD_BYTES: u64 = 256;
 /// Few for a model checker, which would spend its schedules on going through them.
 pub(crate) const SHARDS: usize = if cfg!(feature = "shuttle") { 4 } else { 256 };
 /// How often all shards are gone through for one batch of destage.
@@ -55,6 +58,8 @@ pub(crate) enum Content {
     Zero,
     Ram(Received),
     Journal(JournalSource),
+    /// What a map leads to at this block, of which the extent is the same sectors.
+    Shared(CopySource),
 }
 
 /// A part of a record's payload in the journal.
@@ -125,6 +130,8 @@ pub(crate) struct Shard {
     blocks: HashMap<BlockKey, BlockBuffer, FxBuildHasher>,
     /// Blocks in the order they came in, with the sequence then; for destage to take the oldest first.
     queue: VecDeque<(Sequence, BlockKey)>,
+    /// How many blocks of each layer there are.
+    held: HashMap<LayerId, usize, FxBuildHasher>,
     /// How often blocks were evicted.
     pub evictions: u64,
 }
@@ -182,7 +189,7 @@ impl Buffer {
     pub(crate) fn held_of(&self, layers: &BTreeSet<LayerId>) -> BTreeSet<LayerId> {
         let mut held = BTreeSet::new();
         for shard in &self.shards {
-            held.extend(shard.lock().blocks.keys().map(|key| key.layer).filter(|id| layers.contains(id)));
+            held.extend(shard.lock().held.keys().filter(|id| layers.contains(id)));
         }
         held
     }
@@ -244,6 +251,7 @@ impl Buffer {
             let mut bytes = ram_bytes(&piece.content, piece.sectors) as i64;
             let block = shard.blocks.entry(piece.key).or_insert_with(|| {
                 shard.queue.push_back((sequence, piece.key));
+                *shard.held.entry(piece.key.layer).or_default() += 1;
                 BlockBuffer::default()
             });
             if data && block.charge == Charge::None {
@@ -361,6 +369,12 @@ impl Buffer {
                     self.usage.charged_blocks.fetch_sub(1, Ordering::Release);
                 }
                 shard.blocks.remove(&taken.key);
+                if let hashbrown::hash_map::Entry::Occupied(mut held) = shard.held.entry(taken.key.layer) {
+                    *held.get_mut() -= 1;
+                    if *held.get() == 0 {
+                        held.remove();
+                    }
+                }
             }
         }
     }
@@ -404,7 +418,7 @@ fn gaps(extents: &[Extent]) -> impl Iterator<Item = Range<u16>> {
 fn ram_bytes(content: &Content, sectors: u16) -> u64 {
     match content {
         Content::Ram(_) => u64::from(sectors) * SECTOR_BYTES,
-        Content::Zero | Content::Journal(_) => 256,
+        Content::Zero | Content::Journal(_) | Content::Shared(_) => HELD_BYTES,
     }
 }
 

@@ -83,12 +83,16 @@ pub enum Bug {
     ReplayIntoForked = 38,
     /// Destage gives what it finds in RAM a new checksum, whatever was received.
     BlessFlippedBits = 39,
+    /// A block that is copied by reference is not counted once more.
+    ForgetToCount = 40,
+    /// What is copied from is deleted while records that name it may yet be replayed.
+    DeleteCopiedEarly = 41,
 }
 
 impl Bug {
     /// Those that the simulation finds. The others are wrong orders of steps of two threads, which only the models
     /// under a model checker see.
-    pub const ALL: [Bug; 33] = [
+    pub const ALL: [Bug; 35] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -122,6 +126,8 @@ impl Bug {
         Bug::ChangeShared,
         Bug::ReplayIntoForked,
         Bug::BlessFlippedBits,
+        Bug::ForgetToCount,
+        Bug::DeleteCopiedEarly,
     ];
 }
 

@@ -65,6 +65,7 @@ impl Committer {
             pool.io.columns.flush().await?;
         }
         self.write_root(tail, catalog_bytes).await?;
+        pool.durable_tail.store(tail.0, Ordering::Release);
         if planted(Bug::RootBeforeRows) {
             pool.io.columns.flush().await?;
         }
@@ -99,6 +100,7 @@ impl Committer {
                 layers: images,
                 aliases: layers.aliases().clone(),
                 next_layer: layers.next,
+                copies: layers.copies.load(Ordering::Relaxed),
                 applied: layers.applied,
             }
         };

@@ -7,6 +7,7 @@
 use crate::{
     buffer::BlockKey,
     error::PoolError,
+    fork::SETTLES_AFTER,
     health::Health,
     layer::Layer,
     meta::{PageId, Stream},
@@ -34,6 +35,8 @@ use std::{
 
 /// How often it looks around when nobody asks for anything.
 const TICK: Duration = Duration::from_millis(500);
+/// And while a fork waits for what is buffered.
+const PENDING_TICK: Duration = Duration::from_millis(50);
 /// And when writers are waiting or about to.
 const PRESSED_TICK: Duration = Duration::from_millis(2);
 /// How often the journal's tail is looked for while the journal is filling up.
@@ -237,10 +240,13 @@ impl Committer {
             asked.then_some(())
         });
         // A writer that waits may wait for a batch to harden, of which nobody tells the committer.
-        let pressed = requests.hurry.load(Ordering::Acquire)
-            || self.pool.fill(0) > SLOW_FROM
-            || !self.pool.layers.read().pending.is_empty();
-        let tick = self.pool.world.sleep(if pressed { PRESSED_TICK } else { TICK });
+        let pressed = requests.hurry.load(Ordering::Acquire) || self.pool.fill(0) > SLOW_FROM;
+        let tick = match pressed {
+            true => PRESSED_TICK,
+            false if !self.pool.layers.read().pending.is_empty() => PENDING_TICK,
+            false => TICK,
+        };
+        let tick = self.pool.world.sleep(tick);
         match select(pin!(asked), tick).await {
             Either::Left(_) | Either::Right(_) => {}
         }
@@ -350,15 +356,15 @@ impl Committer {
         if hurry || used > 0.7 {
             return Some(next);
         }
-        if let Some(forked) = self.forks_want() {
-            return Some(forked);
-        }
         if used > 0.25 {
             // The older half: what is overwritten soon may yet be spared.
             let oldest = pool.buffer.oldest().unwrap_or(next);
             return Some(Sequence(oldest.0 + (next.0 - oldest.0.min(next.0)) / 2 + 1));
         }
-        let after = pool.options.destage_after;
+        let after = match pool.layers.read().pending.is_empty() {
+            true => pool.options.destage_after,
+            false => pool.options.destage_after.min(SETTLES_AFTER),
+        };
         while self.ages.len() > 1 && now.since(self.ages[1].0) >= after {
             self.ages.pop_front();
         }

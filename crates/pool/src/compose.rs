@@ -86,6 +86,10 @@ impl Pool {
                 self.read_again(layer, key, extent, received).await?
             }
             Content::Journal(source) => self.journal_data(layer, key, extent, source).await?,
+            Content::Shared(source) => {
+                let data = self.shared_data(layer, key, extent, *source).await?;
+                return Ok(data.map(|data| Verified { data, crc: None }));
+            }
         };
         Ok(Some(verified))
     }

@@ -103,7 +103,9 @@ impl Committer {
         if entry.0 & DEAD_PAGE != 0 {
             self.drop_tree_page(number & !DEAD_PAGE).await?;
         } else {
-            self.drop_reference(number).await?;
+            if self.drop_reference(number).await? {
+                owner.end_loan();
+            }
             owner.owned_blocks.fetch_sub(1, Ordering::Relaxed);
         }
         self.forget_birth(owner, entry.birth());

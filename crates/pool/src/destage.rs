@@ -12,7 +12,7 @@ use crate::{
     tree,
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::Sequence;
+use quoin_base::{LayerId, Sequence};
 use std::sync::{Arc, atomic::Ordering};
 
 /// Blocks composed, or pages fetched, at the same time.
@@ -26,9 +26,14 @@ const TRIES: u32 = 3;
 const GIVE_UP_FROM: f64 = 0.7;
 
 /// What a taken block becomes.
-enum Content {
+enum Composition {
     Unmapped,
     Data(Whole),
+    /// A block that there is, which a layer owns.
+    Shared {
+        number: u64,
+        owner: LayerId,
+    },
     /// It cannot be completed: what lies below the buffered part is damaged.
     Lost,
     /// It cannot be completed now: a drive failed to read what lies below.
@@ -39,14 +44,22 @@ struct Composed {
     taken: TakenBlock,
     /// `None`: it was given up.
     layer: Option<Arc<Layer>>,
-    content: Content,
+    content: Composition,
 }
 
-/// A block number and what its entry will say.
+/// A block number and what it stands for.
 #[derive(Clone, Copy)]
 struct Placed {
     number: u64,
-    place: BlockPlace,
+    is: Placement,
+}
+
+#[derive(Clone, Copy)]
+enum Placement {
+    /// A new block, whose entry will say this.
+    New(BlockPlace),
+    /// A block that there is, which this layer owns too.
+    Shared(LayerId),
 }
 
 impl Committer {
@@ -98,17 +111,20 @@ impl Committer {
         let pool = &self.pool;
         let layer = pool.layers.read().all.get(&taken.key.layer).filter(|layer| !layer.is_gone()).cloned();
         let Some(layer) = layer else {
-            return Ok(Composed { taken, layer: None, content: Content::Unmapped });
+            return Ok(Composed { taken, layer: None, content: Composition::Unmapped });
         };
+        if let Some((number, owner)) = pool.shared_block(&taken.extents).await? {
+            return Ok(Composed { taken, layer: Some(layer), content: Composition::Shared { number, owner } });
+        }
         let content = match pool.compose(&layer, taken.key, &taken.extents).await {
-            Ok(Some(data)) => Content::Data(data),
-            Ok(None) => Content::Unmapped,
-            Err(PoolError::Medium { unread: true, .. }) => Content::Unread,
+            Ok(Some(data)) => Composition::Data(data),
+            Ok(None) => Composition::Unmapped,
+            Err(PoolError::Medium { unread: true, .. }) => Composition::Unread,
             Err(PoolError::Medium { volume, offset, reason, unread: false }) => {
                 tracing::error!(%volume, offset, %reason, "a block cannot be put together any more; it is lost");
                 pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
                 pool.damaged(volume, taken.key.index, &reason);
-                Content::Lost
+                Composition::Lost
             }
             Err(error) => return Err(error),
         };
@@ -121,7 +137,7 @@ impl Committer {
         let pool = self.pool.clone();
         composed.retain_mut(|block| {
             let key = block.taken.key;
-            if !matches!(block.content, Content::Unread) {
+            if !matches!(block.content, Composition::Unread) {
                 self.unread.remove(&key);
                 return true;
             }
@@ -135,7 +151,7 @@ impl Committer {
                     let reason = "a drive failed to read what it was written over in part";
                     pool.damaged(layer.volume.id, key.index, reason);
                 }
-                block.content = Content::Lost;
+                block.content = Composition::Lost;
                 return true;
             }
             pool.buffer.put_back(&block.taken);
@@ -150,12 +166,15 @@ impl Committer {
         let mut places = Vec::with_capacity(composed.len());
         for block in composed {
             let place = match &block.content {
-                Content::Unmapped | Content::Unread => None,
-                Content::Lost => Some(Placed {
-                    number: self.take_block_number().await?,
-                    place: BlockPlace { location: Location(0), info: BlockInfo::new(0, 1, LOST) },
-                }),
-                Content::Data(Whole { data, crc }) => {
+                Composition::Unmapped | Composition::Unread => None,
+                Composition::Shared { number, owner } => {
+                    Some(Placed { number: *number, is: Placement::Shared(*owner) })
+                }
+                Composition::Lost => {
+                    let place = BlockPlace { location: Location(0), info: BlockInfo::new(0, 1, LOST) };
+                    Some(Placed { number: self.take_block_number().await?, is: Placement::New(place) })
+                }
+                Composition::Data(Whole { data, crc }) => {
                     let number = self.take_block_number().await?;
                     let generation = self.generation + 1;
                     let location = self
@@ -164,7 +183,7 @@ impl Committer {
                         .ok_or_else(out_of_slabs)?;
                     self.data_rows.push_data(data.clone());
                     let info = BlockInfo::new(*crc, 1, BlockInfo::STORED);
-                    Some(Placed { number, place: BlockPlace { location, info } })
+                    Some(Placed { number, is: Placement::New(BlockPlace { location, info }) })
                 }
             };
             places.push(place);
@@ -182,6 +201,9 @@ impl Committer {
         let pool = &self.pool;
         let Some(layer) = &composed.layer else { return Ok(()) };
         let index = composed.taken.key.index;
+        if let Composition::Shared { number, .. } = composed.content {
+            drop(pool.pages.get(block_page(number)).await);
+        }
         let Some(leaf) = pool.leaf(layer, index).await? else { return Ok(()) };
         if let Some(old) = ThinEntry(leaf.get(tree::slot(index, 0))).block() {
             // A damaged one stays out of the way: see [`Committer::drop_reference`].
@@ -210,13 +232,16 @@ impl Committer {
         let slot = tree::slot(index, 0);
         let old = ThinEntry(leaf.get(slot));
         let new = match placed {
-            Some(Placed { number, place }) => {
-                self.add_block(number, place).await?;
-                if let Content::Data(whole) = &composed.content {
-                    self.pool.cache.fill_written(number, &whole.data, old.block());
-                }
+            Some(Placed { number, is }) => {
                 layer.owned_blocks.fetch_add(1, Ordering::Relaxed);
                 layer.births.fetch_add(1, Ordering::Relaxed);
+                match is {
+                    Placement::New(place) => self.add_block(number, place).await?,
+                    Placement::Shared(owner) => self.share_block(layer, number, owner).await?,
+                }
+                if let Composition::Data(whole) = &composed.content {
+                    self.pool.cache.fill_written(number, &whole.data, old.block());
+                }
                 ThinEntry::new(number, layer.id)
             }
             None => ThinEntry(0),

@@ -15,9 +15,11 @@ use crate::{
     meta::{Operation, Transaction},
     pool::Pool,
 };
-use quoin_base::Sequence;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
+/// How old what is buffered gets while a fork waits for it. No sooner: it would all be destaged at once, and hosts would
+/// feel each fork.
+pub(crate) const SETTLES_AFTER: Duration = Duration::from_millis(500);
 /// How many pending layers may lie one on the other: a read looks through all of them.
 const MOST_PENDING: usize = 8;
 
@@ -31,12 +33,14 @@ impl Pool {
                 _ => 0,
             };
             let deepest = transaction.operations.iter().map(depth).max().unwrap_or(0);
-            (deepest < MOST_PENDING || self.health.is_failed()).then_some(())
+            if deepest < MOST_PENDING || self.health.is_failed() {
+                return Some(());
+            }
+            drop(layers);
+            self.requests.hurry();
+            None
         };
-        if settled().is_none() {
-            self.requests.nudge();
-            self.progress.until(settled).await;
-        }
+        self.progress.until(settled).await;
     }
 
     /// Makes a transaction with forks take effect, and hardens it.
@@ -85,12 +89,5 @@ impl Committer {
             self.committed();
         }
         !ready.is_empty()
-    }
-
-    /// The sequence up to which blocks are to be destaged for the sake of forks.
-    pub(crate) fn forks_want(&self) -> Option<Sequence> {
-        let layers = self.pool.layers.read();
-        let pending = layers.pending.iter().filter_map(|id| layers.all.get(id));
-        pending.map(|layer| layer.born).max()
     }
 }

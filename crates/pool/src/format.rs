@@ -216,7 +216,8 @@ pub(crate) struct RecordHeader {
     pub payload_offset: U32,
     /// Bytes of the payload, a multiple of 512; bytes that count for a catalog record are in `sector`.
     pub payload_bytes: U32,
-    pub reserved: U64,
+    /// Of a copy: where its first block comes from, a [`CopySource`].
+    pub source: U64,
     pub metro_epoch: U64,
     pub metro_sequence: U64,
 }
@@ -233,6 +234,8 @@ pub(crate) enum RecordKind {
     /// A catalog transaction.
     Catalog = 3,
     // 4: `placed`, reserved: the content of the range lies in durable rows the record names.
+    /// The range's blocks are now those that a map leads to.
+    Copy = 5,
 }
 
 impl RecordKind {
@@ -241,8 +244,31 @@ impl RecordKind {
             1 => Some(Self::Write),
             2 => Some(Self::Unmap),
             3 => Some(Self::Catalog),
+            5 => Some(Self::Copy),
             _ => None,
         }
+    }
+}
+
+/// A block of a layer that is copied from: index 40 bits, layer 24.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CopySource {
+    pub layer: LayerId,
+    pub index: u64,
+}
+
+impl CopySource {
+    pub(crate) fn pack(self) -> u64 {
+        self.index | u64::from(self.layer.0) << 40
+    }
+
+    pub(crate) fn unpack(word: u64) -> Self {
+        Self { layer: LayerId((word >> 40) as u32), index: word & ((1 << 40) - 1) }
+    }
+
+    /// The block that is so many behind it.
+    pub(crate) fn plus(self, blocks: u64) -> Self {
+        Self { index: self.index + blocks, ..self }
     }
 }
 
@@ -362,7 +388,7 @@ impl Location {
 
 /// An entry of a thin map: number 40 bits, birth 24. The number is that of a block in a leaf, of a page of the tree
 /// space above and in a layer's root; the birth is the layer that made the mapping or the page. 0: nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord, Hash)]
 pub(crate) struct ThinEntry(pub u64);
 
 impl ThinEntry {
@@ -408,9 +434,11 @@ pub(crate) struct BlockInfo(pub u64);
 impl BlockInfo {
     /// Content stored as it is.
     pub(crate) const STORED: u8 = 0;
+    /// The most references a block can have.
+    pub(crate) const MOST: u32 = (1 << 28) - 1;
 
     pub(crate) fn new(crc: u32, count: u32, algorithm: u8) -> Self {
-        debug_assert!(count < 1 << 28 && algorithm < 16);
+        debug_assert!(count <= Self::MOST && algorithm < 16);
         Self(u64::from(crc) | u64::from(count) << 32 | u64::from(algorithm) << 60)
     }
 
@@ -419,7 +447,12 @@ impl BlockInfo {
     }
 
     pub(crate) fn count(self) -> u32 {
-        (self.0 >> 32) as u32 & 0x0fff_ffff
+        (self.0 >> 32) as u32 & Self::MOST
+    }
+
+    /// The same with another count.
+    pub(crate) fn counted(self, count: u32) -> Self {
+        Self::new(self.crc(), count, self.algorithm())
     }
 
     pub(crate) fn algorithm(self) -> u8 {

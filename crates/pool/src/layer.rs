@@ -88,6 +88,8 @@ pub(crate) struct Layer {
     pub owned_blocks: AtomicU64,
     /// Blocks and tree pages whose birth names it.
     pub births: AtomicU64,
+    /// Of the blocks that it owns, those that others may own too: at least as many as do. A range copy lends them.
+    lent_blocks: AtomicU64,
     pub lists: Mutex<Lists>,
 }
 
@@ -127,6 +129,7 @@ impl Layer {
             mapped_blocks: AtomicU64::new(image.mapped_blocks),
             owned_blocks: AtomicU64::new(image.owned_blocks),
             births: AtomicU64::new(image.births),
+            lent_blocks: AtomicU64::new(image.lent_blocks),
             lists: Mutex::new(image.lists.clone()),
         }
     }
@@ -145,11 +148,28 @@ impl Layer {
             mapped_blocks: self.mapped_blocks.load(Ordering::Relaxed),
             owned_blocks: self.owned_blocks.load(Ordering::Relaxed),
             births: self.births.load(Ordering::Relaxed),
+            lent_blocks: self.lent(),
             reserved_bytes: if leaf { self.volume.reserved_bytes.load(Ordering::Relaxed) } else { 0 },
             pending: self.is_pending(),
             gone: self.is_gone(),
             lists: self.lists.lock().clone(),
         }
+    }
+
+    /// Of the blocks that it owns, how many others may own too.
+    pub(crate) fn lent(&self) -> u64 {
+        let owned = self.owned_blocks.load(Ordering::Relaxed);
+        self.lent_blocks.load(Ordering::Acquire).min(owned)
+    }
+
+    /// Notes that blocks of it are owned by others too.
+    pub(crate) fn lend(&self, blocks: u64) {
+        self.lent_blocks.store(self.lent() + blocks, Ordering::Release);
+    }
+
+    /// Notes that a block that others own too is not its own any more.
+    pub(crate) fn end_loan(&self) {
+        self.lent_blocks.store(self.lent().saturating_sub(1), Ordering::Release);
     }
 
     /// A block of it.

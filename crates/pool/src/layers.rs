@@ -13,7 +13,7 @@ use crate::{
     meta::{Alias, CatalogImage, LayerImage, Operation, Transaction},
 };
 use quoin_base::{LayerId, Sequence, VolumeId};
-use quoin_world::atomic::Ordering;
+use quoin_world::atomic::{AtomicU64, Ordering};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
@@ -33,6 +33,8 @@ pub(crate) struct Layers {
     /// Gone, and not yet given back.
     pub removing: VecDeque<Arc<Layer>>,
     pub next: u32,
+    /// References to blocks beyond the first of each: so many blocks range copies save.
+    pub copies: AtomicU64,
     /// The last catalog transaction that took effect.
     pub applied: Sequence,
 }
@@ -43,6 +45,7 @@ impl Layers {
         let mut layers = Self {
             aliases: image.aliases.clone(),
             next: image.next_layer,
+            copies: AtomicU64::new(image.copies),
             applied: image.applied,
             ..Self::default()
         };
@@ -234,6 +237,7 @@ impl Layers {
             self.aliases.insert(parent.id, Alias { owner: child.id, births });
         }
         child.owned_blocks.fetch_add(parent.owned_blocks.load(Ordering::Relaxed), Ordering::Relaxed);
+        child.lend(parent.lent());
         {
             let mut lists = child.lists.lock();
             let inherited = mem::take(&mut *parent.lists.lock());
@@ -271,22 +275,29 @@ impl Layers {
         }
     }
 
-    /// The blocks that come back if a volume is deleted.
+    /// The blocks that come back at least if a volume is deleted: others may have some of what it has lent.
     pub(crate) fn freed_by_delete(&self, volume: VolumeId) -> u64 {
-        let Some(mut layer) = self.volumes.get(&volume).cloned() else { return 0 };
-        let mut freed = 0;
+        let (released, lent) = self.released_by_delete(volume);
+        released.saturating_sub(lent.min(self.copies.load(Ordering::Relaxed)))
+    }
+
+    /// The references to blocks that go, and how many of them may be to blocks of others too.
+    fn released_by_delete(&self, volume: VolumeId) -> (u64, u64) {
+        let Some(mut layer) = self.volumes.get(&volume).cloned() else { return (0, 0) };
+        let (mut released, mut lent) = (0, 0);
         loop {
-            freed += layer.owned_blocks.load(Ordering::Relaxed);
-            let Some(parent) = layer.parent() else { return freed };
+            released += layer.owned_blocks.load(Ordering::Relaxed);
+            lent += layer.lent();
+            let Some(parent) = layer.parent() else { return (released, lent) };
             let siblings = self.children.get(&parent.id).into_iter().flatten();
             let mut siblings = siblings.filter(|id| **id != layer.id).filter_map(|id| self.all.get(id));
             match (siblings.next(), siblings.next()) {
                 (None, _) => layer = parent,
                 (Some(only), None) => {
-                    let lists = only.lists.lock();
-                    return freed + lists.dead_blocks.get(&parent.id).copied().unwrap_or(0);
+                    let dropped = only.lists.lock().dead_blocks.get(&parent.id).copied().unwrap_or(0);
+                    return (released + dropped, lent + dropped.min(parent.lent()));
                 }
-                _ => return freed,
+                _ => return (released, lent),
             }
         }
     }

@@ -21,6 +21,7 @@ mod checkpoint;
 mod clean;
 mod committer;
 mod compose;
+mod copy;
 mod create;
 mod damage;
 mod deadlist;

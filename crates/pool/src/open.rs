@@ -9,9 +9,10 @@ use crate::{
     committer::{Committer, Start},
     create::POOL_BLOCK_BYTES,
     error::PoolError,
-    format::{PAGE_BYTES, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space},
+    format::{CopySource, PAGE_BYTES, RecordHeader, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space},
     health::Health,
     journal::{Batch, Journal, JournalParts, JournalPlace, ReplayedRecord, read_journal},
+    layer::Layer,
     layers::Layers,
     meta::{Catalog, CatalogImage, PageId, PageStore, SegmentTable, Transaction},
     options::PoolOptions,
@@ -60,8 +61,12 @@ impl Opened {
     pub(crate) fn promised_bytes(&self) -> u64 {
         let block_bytes = u64::from(self.io.columns.drives()[0].label().block_bytes);
         let leaves = self.catalog.layers.iter().filter(|layer| layer.is_leaf());
-        let unmapped = leaves.map(|l| l.reserved_bytes.div_ceil(block_bytes).saturating_sub(l.owned_blocks));
-        unmapped.sum::<u64>().saturating_mul(block_bytes)
+        let (mut unmapped, mut lent) = (0u64, 0);
+        for leaf in leaves.filter(|leaf| leaf.reserved_bytes > 0) {
+            unmapped += leaf.reserved_bytes.div_ceil(block_bytes).saturating_sub(leaf.owned_blocks);
+            lent += leaf.lent_blocks;
+        }
+        (unmapped + lent.min(self.catalog.copies)).saturating_mul(block_bytes)
     }
 
     /// The space gauge of the pool as it is on the drives.
@@ -217,6 +222,10 @@ impl Pool {
                         return Err(damaged(why.into()));
                     }
                     let range = ByteRange::new(first * SECTOR_BYTES, sectors * SECTOR_BYTES);
+                    if kind == RecordKind::Copy {
+                        self.replay_copy(&layer, range, &header, &batch)?;
+                        continue;
+                    }
                     let content = match kind {
                         RecordKind::Unmap => Content::Zero,
                         _ => Content::Journal(JournalSource {
@@ -234,6 +243,26 @@ impl Pool {
                 }
                 None => return Err(damaged(format!("kind {} is unknown", header.kind))),
             }
+        }
+        Ok(())
+    }
+
+    fn replay_copy(
+        &self,
+        layer: &Layer,
+        range: ByteRange,
+        header: &RecordHeader,
+        batch: &Arc<Batch>,
+    ) -> Result<(), PoolError> {
+        let (source, sequence) = (CopySource::unpack(header.source.get()), Sequence(header.sequence.get()));
+        let is_settled = |layer: &Arc<Layer>| !layer.is_pending() && !layer.is_gone();
+        if !self.layers.read().all.get(&source.layer).is_some_and(is_settled) {
+            let problem = format!("layer {}, whose blocks it shares, is not there", source.layer);
+            return Err(PoolError::corrupt(format!("journal record {sequence}"), problem));
+        }
+        for piece in self.shared_pieces(layer, range, source) {
+            let key = piece.key;
+            self.buffer.insert(&mut self.buffer.shard(key), sequence, batch, [piece]);
         }
         Ok(())
     }

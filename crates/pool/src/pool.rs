@@ -67,6 +67,8 @@ pub struct Pool {
     pub(crate) damage: DamageLog,
     /// Blocks of which a test wants a bit flipped.
     pub(crate) flips: AtomicU64,
+    /// Records below this sequence are in the last durable checkpoint.
+    pub(crate) durable_tail: AtomicU64,
 }
 
 /// A transaction between its record and its effect. Dropped in between, nobody would know whether it took
@@ -145,6 +147,7 @@ impl Pool {
             recovery: parts.recovery,
             damage: DamageLog::default(),
             flips: AtomicU64::new(0),
+            durable_tail: AtomicU64::new(0),
         }
     }
 

@@ -276,43 +276,55 @@ impl Pool {
     /// The content of a block as segments have it; `None` if it is unmapped. Looks again as long as what it
     /// looks at moves; an unchanged place whose content does not verify is damage.
     pub(crate) async fn read_base(&self, layer: &Layer, index: u64) -> Result<Option<Slice>, PoolError> {
+        self.read_mapped(layer, index, layer, index).await
+    }
+
+    /// The same of what a map leads to, for a block of a layer: damage is the layer's.
+    pub(crate) async fn read_mapped(
+        &self,
+        map: &Layer,
+        at: u64,
+        layer: &Layer,
+        index: u64,
+    ) -> Result<Option<Slice>, PoolError> {
+        // Of a map that is taken apart nothing counts.
+        let unreachable = |error| if map.is_gone() { error } else { self.unreachable(layer, index, error) };
         loop {
-            let leaf =
-                self.leaf(layer, index).await.map_err(|error| self.unreachable(layer, index, error))?;
+            let leaf = self.leaf(map, at).await.map_err(unreachable)?;
             let Some(leaf) = leaf else { return Ok(None) };
-            let entry = ThinEntry(leaf.get(tree::slot(index, 0)));
+            let entry = ThinEntry(leaf.get(tree::slot(at, 0)));
             let Some(number) = entry.block() else { return Ok(None) };
-            let place = self.block(number).await.map_err(|error| self.unreachable(layer, index, error))?;
-            let Some(at) = place else {
-                if self.moved(layer, index, entry, place).await? {
+            let place = self.block(number).await.map_err(unreachable)?;
+            let Some(found) = place else {
+                if self.moved(map, at, entry, place).await? {
                     continue;
                 }
                 return Err(PoolError::corrupt(format!("block {number}"), "it is mapped, yet free"));
             };
-            if at.info.algorithm() == LOST {
+            if found.info.algorithm() == LOST {
                 return Err(self.medium(layer, index, "its content is lost".into()));
             }
             // It may become part of what is written: what RAM made of it is not passed on.
-            let cached = self.cache.peek(number).and_then(|content| self.verified(at.info, content));
+            let cached = self.cache.peek(number).and_then(|content| self.verified(found.info, content));
             if cached.is_some() {
                 return Ok(cached);
             }
-            let read = self.io.read(at.location).await;
+            let read = self.io.read(found.location).await;
             let intact = match &read {
-                Ok(stored) => self.verified(at.info, stored.clone()),
+                Ok(stored) => self.verified(found.info, stored.clone()),
                 Err(_) => None,
             };
             if intact.is_some() {
                 return Ok(intact);
             }
-            if self.moved(layer, index, entry, place).await? {
+            if self.moved(map, at, entry, place).await? {
                 continue;
             }
             self.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
             let volume = layer.volume.id;
             return Err(match read {
                 Ok(_) => {
-                    let (segment, offset) = (at.location.segment(), at.location.offset_bytes());
+                    let (segment, offset) = (found.location.segment(), found.location.offset_bytes());
                     let reason =
                         format!("the checksum of block {number} in segment {segment} at {offset} differs");
                     tracing::warn!(%volume, block = index, reason, "unreadable block");
@@ -386,6 +398,7 @@ impl Pool {
             Content::Journal(source) => {
                 self.journal_data(layer, key, extent, source).await.map(|read| Some(read.data))
             }
+            Content::Shared(source) => self.shared_data(layer, key, extent, *source).await,
         }
     }
 

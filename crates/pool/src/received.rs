@@ -88,7 +88,7 @@ impl Pool {
             let bit = block.key.index as usize * 7919;
             let in_ram = block.extents.iter_mut().find_map(|extent| match &mut extent.content {
                 Content::Ram(received) => Some(received),
-                Content::Zero | Content::Journal(_) => None,
+                Content::Zero | Content::Journal(_) | Content::Shared(_) => None,
             });
             if let Some(received) = in_ram {
                 *received = received.flipped(bit);

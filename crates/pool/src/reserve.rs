@@ -118,16 +118,24 @@ impl Pool {
     fn promises(&self, pledged: &Pledged) -> Reserved {
         let layers = self.layers.read();
         let (mut now, mut then) = (Promise::default(), Promise::default());
+        // What it has lent it cannot overwrite in place either; of two that share a block only one must be able to.
+        let (mut lent_now, mut lent_then) = (0, 0);
         for (volume, layer) in &layers.volumes {
             let blocks = self.blocks_of(layer.volume.reserved_bytes.load(Ordering::Acquire));
             // What it shares with others it cannot overwrite in place.
-            let owned = layer.owned_blocks.load(Ordering::Relaxed);
+            let (owned, lent) = (layer.owned_blocks.load(Ordering::Relaxed), layer.lent());
             let shares = layer.parent().is_some();
             now.add(Promise::of(blocks, owned, shares));
+            lent_now += if blocks > 0 { lent } else { 0 };
             let pledge = pledged.get(volume).copied().unwrap_or_default();
-            let owned = if pledge.shared { 0 } else { owned };
-            then.add(Promise::of(pledge.blocks.unwrap_or(blocks), owned, shares || pledge.shared));
+            let (owned, lent) = if pledge.shared { (0, 0) } else { (owned, lent) };
+            let blocks = pledge.blocks.unwrap_or(blocks);
+            then.add(Promise::of(blocks, owned, shares || pledge.shared));
+            lent_then += if blocks > 0 { lent } else { 0 };
         }
+        let copies = layers.copies.load(Ordering::Relaxed);
+        now.unmapped += lent_now.min(copies);
+        then.unmapped += lent_then.min(copies);
         // Volumes that the same transaction creates.
         let new = pledged.iter().filter(|(volume, _)| !layers.volumes.contains_key(volume));
         new.for_each(|(_, pledge)| then.add(Promise::of(pledge.blocks.unwrap_or(0), 0, pledge.shared)));

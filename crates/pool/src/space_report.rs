@@ -16,9 +16,11 @@ use std::{
 pub struct VolumeSpace {
     /// What their maps lead to: what hosts wrote and did not unmap, each volume by itself.
     pub written_bytes: u64,
-    /// Of it, what was written since the last fork of or into the volume: no other volume has it.
+    /// Of it, what was written, or copied there by reference, since the last fork of or into the volume: no fork has it.
     pub own_bytes: u64,
-    /// What comes back if just these volumes are deleted.
+    /// What nobody refers to any more from these volumes if just they are deleted, each reference by itself.
+    pub released_bytes: u64,
+    /// What of that comes back at least: all of it, unless range copies may have it too.
     pub freed_bytes: u64,
 }
 
@@ -39,9 +41,11 @@ impl VolumeSpace {
 pub struct PoolSpace {
     /// What the maps of all volumes lead to, each volume by itself.
     pub written_bytes: u64,
-    /// Blocks that there are, each once: the following three.
+    /// Blocks that there are, each once: the following three less what range copies have once more.
     pub unique_bytes: u64,
-    /// Those that were written since the last fork of or into their volume.
+    /// References to blocks beyond the first of each: what range copies save.
+    pub copied_bytes: u64,
+    /// Those that were written, or copied there, since the last fork of or into their volume.
     pub own_bytes: u64,
     /// Those that forks share, or that only the past of one holds.
     pub shared_bytes: u64,
@@ -85,29 +89,35 @@ impl<'a> Remaining<'a> {
         }
     }
 
-    /// Blocks that nobody needs any more.
-    fn freed(&self) -> u64 {
-        let mut freed = 0;
+    /// References to blocks that are not needed any more, and at most how many of them lead to blocks of others too.
+    fn released(&self) -> (u64, u64) {
+        let (mut released, mut lent) = (0, 0);
         for layer in self.layers.all.values() {
             if !self.children.contains_key(&layer.id) {
-                freed += layer.owned_blocks.load(Ordering::Relaxed);
+                released += layer.owned_blocks.load(Ordering::Relaxed);
+                lent += if layer.is_gone() { 0 } else { layer.lent() };
                 continue;
             }
             // What it owns and a layer that it becomes a part of has dropped.
             let chain = std::iter::successors(self.becomes(layer.id), |below| self.becomes(below.id));
-            for below in chain {
-                freed += below.lists.lock().dead_blocks.get(&layer.id).copied().unwrap_or(0);
-            }
+            let dropped = |below: &Arc<Layer>| below.lists.lock().dead_blocks.get(&layer.id).copied();
+            let dropped: u64 = chain.filter_map(dropped).sum();
+            released += dropped;
+            lent += dropped.min(layer.lent());
         }
-        freed
+        (released, lent)
     }
 }
 
 impl Layers {
-    /// The blocks that come back if these volumes are deleted, beside what comes back anyway.
-    pub(crate) fn freed_without(&self, volumes: &BTreeSet<VolumeId>) -> u64 {
-        let anyway = Remaining::without(self, &BTreeSet::new()).freed();
-        Remaining::without(self, volumes).freed().saturating_sub(anyway)
+    /// The references to blocks that go if these volumes are deleted, beside what goes anyway, and the blocks that come
+    /// back with them at least.
+    fn freed_without(&self, volumes: &BTreeSet<VolumeId>) -> (u64, u64) {
+        let anyway = Remaining::without(self, &BTreeSet::new()).released();
+        let (released, lent) = Remaining::without(self, volumes).released();
+        let released = released.saturating_sub(anyway.0);
+        let shared = lent.min(self.copies.load(Ordering::Relaxed));
+        (released, released.saturating_sub(shared))
     }
 
     /// What volumes have of the space, all together; those that there are not have nothing.
@@ -117,13 +127,15 @@ impl Layers {
             space.written_bytes += leaf.mapped() * block_bytes;
             space.own_bytes += leaf.owned_blocks.load(Ordering::Relaxed) * block_bytes;
         }
-        space.freed_bytes = self.freed_without(volumes) * block_bytes;
+        let (released, freed) = self.freed_without(volumes);
+        (space.released_bytes, space.freed_bytes) = (released * block_bytes, freed * block_bytes);
         space
     }
 
     /// What all volumes have of the space.
     pub(crate) fn space(&self, block_bytes: u64) -> PoolSpace {
-        let mut space = PoolSpace { settled: self.joining() == 0, ..PoolSpace::default() };
+        let copied_bytes = self.copies.load(Ordering::Relaxed) * block_bytes;
+        let mut space = PoolSpace { settled: self.joining() == 0, copied_bytes, ..PoolSpace::default() };
         for layer in self.all.values() {
             let owned = layer.owned_blocks.load(Ordering::Relaxed) * block_bytes;
             space.unique_bytes += owned;
@@ -137,6 +149,7 @@ impl Layers {
             }
             space.settled &= !layer.is_gone() && layer.lists.lock().sifting.head == 0;
         }
+        space.unique_bytes = space.unique_bytes.saturating_sub(copied_bytes);
         space
     }
 }

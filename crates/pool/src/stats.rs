@@ -12,6 +12,7 @@ pub(crate) struct Counters {
     pub reads: AtomicU64,
     pub read_bytes: AtomicU64,
     pub unmapped_bytes: AtomicU64,
+    pub copied_bytes: AtomicU64,
     pub throttled: AtomicU64,
     pub refused_full: AtomicU64,
     pub commits: AtomicU64,
@@ -125,6 +126,8 @@ pub struct PoolStats {
     pub read_bytes: u64,
     /// Unmapped by hosts.
     pub unmapped_bytes: u64,
+    /// Copied within the array, by reference or as data.
+    pub copied_bytes: u64,
     /// Writes that were delayed because buffer or journal were filling up.
     pub throttled_writes: u64,
     /// Writes refused because the pool was full.
@@ -253,6 +256,7 @@ impl Pool {
             reads: get(&c.reads),
             read_bytes: get(&c.read_bytes),
             unmapped_bytes: get(&c.unmapped_bytes),
+            copied_bytes: get(&c.copied_bytes),
             throttled_writes: get(&c.throttled),
             refused_writes: get(&c.refused_full),
             stalls_for_room: stalls.room,

@@ -21,23 +21,39 @@ use quoin_world::{
     Buf, Slice,
     atomic::{AtomicU64, Ordering},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Longer ranges are unmapped only where anything is mapped: that takes a look at the map.
 const MAPPED_ONLY_FROM: u64 = 4 << 20;
 
-/// What the map says of the blocks of one region: the leaf it has for them, if any.
-struct Below(Option<Arc<Page>>);
+/// What the map says of the blocks of one region.
+#[derive(Default)]
+pub(crate) struct Below {
+    /// The leaf it has for them, if any.
+    leaf: Option<Arc<Page>>,
+    /// If the layer has lent any of its blocks: those of the leaf's that it has not. It lends none while it lives: what
+    /// is copied from was forked from it.
+    alone: BTreeSet<u64>,
+}
 
 impl Below {
-    /// True for a block that destage will exchange for another of the same size: it is mapped, the layer owns it, and
-    /// nothing buffered will change that before. While a block is not buffered and its shard is locked, its entry stays
+    /// True for a block that destage will exchange for another of the same size: it is mapped, the layer alone owns it,
+    /// and nothing buffered will change that before. While a block is not buffered and its shard is locked, its entry stays
     /// as it is; a leaf with an entry that the layer owns is the layer's own, and stays the one it is while that lives.
-    fn is_replaced(&self, shard: &Shard, key: BlockKey, layers: &Layers) -> bool {
-        let entry = self.0.as_ref().map_or(ThinEntry(0), |leaf| ThinEntry(leaf.get(slot(key.index, 0))));
+    fn is_replaced(&self, shard: &Shard, key: BlockKey, layer: &Layer, layers: &Layers) -> bool {
+        let entry = self.leaf.as_ref().map_or(ThinEntry(0), |leaf| ThinEntry(leaf.get(slot(key.index, 0))));
         let is_own = || entry.birth() == key.layer || layers.owner(entry.birth()) == key.layer;
-        entry.block().is_some() && shard.extents(key).is_none() && is_own()
+        let is_alone = |number| layer.lent() == 0 || self.alone.contains(&number);
+        entry.block().is_some_and(is_alone) && shard.extents(key).is_none() && is_own()
     }
+}
+
+/// What of a write lies in one block.
+struct DataPiece {
+    index: u64,
+    /// First sector within the block.
+    start: u16,
+    data: Slice,
 }
 
 /// A writer in the queue for room.
@@ -56,7 +72,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-enum Refusal {
+pub(crate) enum Refusal {
     /// Space will come with the next commits.
     Wait,
     /// Whether it fits depends on what it overwrites.
@@ -228,11 +244,27 @@ impl Pool {
         slices: Vec<Slice>,
         waits: &mut Waits,
     ) -> Result<Arc<Batch>, PoolError> {
-        let (mut pieces, crcs) = self.data_pieces(layer, range, &slices);
+        let (pieces, crcs) = self.data_pieces(range, &slices);
+        self.append_admitted(layer, range, range.len, waits, |layer, below| {
+            self.try_append_write(layer, range, &slices, &pieces, &crcs, below)
+        })
+        .await
+    }
+
+    /// Appends a record for a range of one region as soon as there is room for it, which will take `bytes` of buffer or
+    /// journal.
+    pub(crate) async fn append_admitted(
+        &self,
+        layer: &mut Arc<Layer>,
+        range: ByteRange,
+        bytes: u64,
+        waits: &mut Waits,
+        attempt: impl Fn(&Arc<Layer>, Option<&Below>) -> Result<Arc<Batch>, Refusal>,
+    ) -> Result<Arc<Batch>, PoolError> {
         let mut below = None;
         loop {
-            let room = self.admit(range.len, waits).await?;
-            match self.try_append_write(layer, range, &slices, &pieces, &crcs, below.as_ref()) {
+            let room = self.admit(bytes, waits).await?;
+            match attempt(layer, below.as_ref()) {
                 Ok(batch) => {
                     room.appended();
                     return Ok(batch);
@@ -240,16 +272,12 @@ impl Pool {
                 Err(Refusal::Error(error)) => return Err(error),
                 Err(Refusal::LookBelow) => {
                     drop(room);
-                    let _guard = self.readers.enter();
-                    let leaf = self.leaf(layer, range.offset / self.buffer.block_bytes).await;
-                    // Of a layer that is gone nothing counts: the next attempt tells.
-                    below = Some(Below(if layer.is_gone() { None } else { leaf? }));
+                    below = Some(self.look_below(layer, range).await?);
                 }
                 Err(Refusal::Moved) => {
                     drop(room);
                     below = None;
                     *layer = self.confirmed_layer(layer.volume.id).await?;
-                    pieces.iter_mut().for_each(|(key, ..)| *key = layer.block(key.index));
                 }
                 Err(Refusal::Wait) => {
                     drop(room);
@@ -270,51 +298,85 @@ impl Pool {
         }
     }
 
+    async fn look_below(&self, layer: &Layer, range: ByteRange) -> Result<Below, PoolError> {
+        let block_bytes = self.buffer.block_bytes;
+        let _guard = self.readers.enter();
+        let leaf = self.leaf(layer, range.offset / block_bytes).await;
+        // Of a layer that is gone nothing counts: the next attempt tells.
+        let leaf = if layer.is_gone() { None } else { leaf? };
+        let mut below = Below { leaf, ..Below::default() };
+        if layer.lent() == 0 {
+            return Ok(below);
+        }
+        let Some(leaf) = &below.leaf else { return Ok(below) };
+        for index in range.offset / block_bytes..range.end().div_ceil(block_bytes) {
+            let Some(number) = ThinEntry(leaf.get(slot(index, 0))).block() else { continue };
+            if self.block(number).await?.is_some_and(|place| place.info.count() == 1) {
+                below.alone.insert(number);
+            }
+        }
+        Ok(below)
+    }
+
+    /// Whether these blocks of a range may be inserted, whose shard is locked, and which of them only replace what is
+    /// mapped.
+    pub(crate) fn charge(
+        &self,
+        shard: &Shard,
+        layer: &Layer,
+        range: ByteRange,
+        keys: impl Iterator<Item = BlockKey> + Clone,
+        below: Option<&Below>,
+    ) -> Result<Vec<BlockKey>, Refusal> {
+        if !layer.is_live() {
+            return Err(Refusal::Moved);
+        }
+        layer.check_end(range).map_err(Refusal::Error)?;
+        let new = shard.uncharged(keys.clone());
+        let mut replaced = Vec::new();
+        let mut fit = self.space.fit(self.buffer.charged_blocks(), new, layer.claim());
+        if fit != Fit::Fits && self.space.may_replace() {
+            let below = below.ok_or(Refusal::LookBelow)?;
+            let layers = self.layers.read();
+            replaced.extend(keys.filter(|key| below.is_replaced(shard, *key, layer, &layers)));
+            fit = match new - replaced.len() as u64 {
+                0 => Fit::Fits,
+                more => self.space.fit(self.buffer.charged_blocks(), more, layer.claim()),
+            };
+        }
+        match fit {
+            Fit::Fits => Ok(replaced),
+            Fit::Later => Err(Refusal::Wait),
+            Fit::Never => {
+                self.counters.refused_full.fetch_add(1, Ordering::Relaxed);
+                Err(Refusal::Error(PoolError::NoSpace))
+            }
+        }
+    }
+
     fn try_append_write(
         &self,
         layer: &Arc<Layer>,
         range: ByteRange,
         slices: &[Slice],
-        pieces: &[(BlockKey, u16, Slice)],
+        pieces: &[DataPiece],
         crcs: &[u32],
         below: Option<&Below>,
     ) -> Result<Arc<Batch>, Refusal> {
         let lane = self.journal.lane(&*self.world);
         lane.append(range.len as usize, slices.len(), |batch, payload_offset| {
             let early = planted(Bug::SequenceBeforeShard).then(|| self.journal.take_sequence());
-            let mut shard = self.buffer.shard(pieces[0].0);
-            if !layer.is_live() {
-                return Err(Refusal::Moved);
-            }
-            layer.check_end(range).map_err(Refusal::Error)?;
-            let new = shard.uncharged(pieces.iter().map(|p| p.0));
-            let mut replaced = Vec::new();
-            let mut fit = self.space.fit(self.buffer.charged_blocks(), new, layer.claim());
-            if fit != Fit::Fits && self.space.may_replace() {
-                let below = below.ok_or(Refusal::LookBelow)?;
-                let layers = self.layers.read();
-                let keys = pieces.iter().map(|p| p.0);
-                replaced.extend(keys.filter(|key| below.is_replaced(&shard, *key, &layers)));
-                fit = match new - replaced.len() as u64 {
-                    0 => Fit::Fits,
-                    more => self.space.fit(self.buffer.charged_blocks(), more, layer.claim()),
-                };
-            }
-            match fit {
-                Fit::Fits => {}
-                Fit::Later => return Err(Refusal::Wait),
-                Fit::Never => {
-                    self.counters.refused_full.fetch_add(1, Ordering::Relaxed);
-                    return Err(Refusal::Error(PoolError::NoSpace));
-                }
-            }
+            let keys = pieces.iter().map(|piece| layer.block(piece.index));
+            let mut shard = self.buffer.shard(layer.block(pieces[0].index));
+            let replaced = self.charge(&shard, layer, range, keys, below)?;
             let sequence = early.unwrap_or_else(|| self.journal.take_sequence());
             let mut at = payload_offset;
-            let inserted = pieces.iter().zip(crcs).map(|((key, start, data), crc)| {
+            let inserted = pieces.iter().zip(crcs).map(|(DataPiece { index, start, data }, crc)| {
                 let received = Received::new(data.clone(), *start, *crc, at);
                 at += data.len() as u32;
                 let sectors = (data.len() as u64 / SECTOR_BYTES) as u16;
-                Piece { key: *key, start: *start, sectors, content: Content::Ram(received) }
+                let content = Content::Ram(received);
+                Piece { key: layer.block(*index), start: *start, sectors, content }
             });
             self.buffer.insert(&mut shard, sequence, batch, inserted);
             self.buffer.waive(&mut shard, &replaced);
@@ -354,12 +416,7 @@ impl Pool {
     }
 
     /// The data of a range cut at block boundaries, each part in one slice, and the checksum of each.
-    fn data_pieces(
-        &self,
-        layer: &Layer,
-        range: ByteRange,
-        slices: &[Slice],
-    ) -> (Vec<(BlockKey, u16, Slice)>, Vec<u32>) {
+    fn data_pieces(&self, range: ByteRange, slices: &[Slice]) -> (Vec<DataPiece>, Vec<u32>) {
         let block_bytes = self.buffer.block_bytes;
         let mut rest: std::collections::VecDeque<Slice> = slices.iter().cloned().collect();
         range
@@ -369,15 +426,14 @@ impl Pool {
                 let crc = crc32c(&data).0;
                 // A small part of a large buffer would keep all of it in RAM.
                 let data = if data.backing_bytes() as u64 > 2 * range.len { copied(&[data]) } else { data };
-                let key = layer.block(piece.offset / block_bytes);
                 let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
-                ((key, start, data), crc)
+                (DataPiece { index: piece.offset / block_bytes, start, data }, crc)
             })
             .unzip()
     }
 }
 
-fn record(layer: &Layer, range: ByteRange, kind: RecordKind) -> RecordHeader {
+pub(crate) fn record(layer: &Layer, range: ByteRange, kind: RecordKind) -> RecordHeader {
     let mut header: RecordHeader = zeroed();
     header.volume = layer.volume.id.0.into();
     header.sector = (range.offset / SECTOR_BYTES).into();

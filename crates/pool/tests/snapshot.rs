@@ -5,16 +5,10 @@ mod rig;
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, PoolOptions, Transaction};
 use quoin_world::{Thread, World, one_shot};
-use rig::{Rig, create, options, pattern, read};
+use rig::{Rig, create, fork, options, pattern, read, settle};
 use std::time::Duration;
 
 const BLOCK: u64 = 8192;
-
-async fn fork(pool: &Pool, source: VolumeId) -> VolumeId {
-    let target = pool.next_volume_id();
-    pool.commit(Transaction::new().fork(source, target)).await.unwrap();
-    target
-}
 
 async fn write(pool: &Pool, volume: VolumeId, block: u64, tag: u64) {
     pool.write(volume, block * BLOCK, vec![pattern(tag, BLOCK as usize)]).await.unwrap();
@@ -22,18 +16,6 @@ async fn write(pool: &Pool, volume: VolumeId, block: u64, tag: u64) {
 
 async fn holds(pool: &Pool, volume: VolumeId, block: u64, tag: u64) -> bool {
     read(pool, volume, block * BLOCK, BLOCK).await == *pattern(tag, BLOCK as usize)
-}
-
-/// Until nothing is left to be given back.
-async fn settle(world: &dyn World, pool: &Pool) {
-    loop {
-        pool.drain().await.unwrap();
-        let stats = pool.stats();
-        if pool.being_removed().is_empty() && stats.sifting_entries + stats.joining_layers == 0 {
-            return;
-        }
-        world.sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[test]

@@ -4,17 +4,10 @@ mod rig;
 
 use quoin_base::{MIB, VolumeId};
 use quoin_pool::{Pool, Transaction, VolumeSpace};
-use quoin_world::World;
-use rig::{Rig, create, pattern, read};
-use std::{collections::BTreeSet, time::Duration};
+use rig::{Rig, create, fork, pattern, read, settle};
+use std::collections::BTreeSet;
 
 const BLOCK: u64 = 8192;
-
-async fn fork(pool: &Pool, source: VolumeId) -> VolumeId {
-    let target = pool.next_volume_id();
-    pool.commit(Transaction::new().fork(source, target)).await.unwrap();
-    target
-}
 
 async fn write(pool: &Pool, volume: VolumeId, blocks: std::ops::Range<u64>) {
     for block in blocks {
@@ -24,19 +17,9 @@ async fn write(pool: &Pool, volume: VolumeId, blocks: std::ops::Range<u64>) {
     }
 }
 
-async fn settle(world: &dyn World, pool: &Pool) {
-    loop {
-        pool.drain().await.unwrap();
-        if pool.space().settled {
-            return;
-        }
-        world.sleep(Duration::from_millis(5)).await;
-    }
-}
-
 /// What volumes have, in blocks: written, their own, freed by deleting them.
 fn has(pool: &Pool, volumes: &[VolumeId]) -> [u64; 3] {
-    let VolumeSpace { written_bytes, own_bytes, freed_bytes } =
+    let VolumeSpace { written_bytes, own_bytes, freed_bytes, .. } =
         pool.space_of(&volumes.iter().copied().collect::<BTreeSet<_>>());
     [written_bytes, own_bytes, freed_bytes].map(|bytes| bytes / BLOCK)
 }

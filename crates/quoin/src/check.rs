@@ -75,6 +75,7 @@ struct Checked {
 struct Space {
     written_bytes: u64,
     unique_bytes: u64,
+    copied_bytes: u64,
     own_bytes: u64,
     shared_bytes: u64,
     removing_bytes: u64,
@@ -93,14 +94,23 @@ struct VolumeSpace {
 impl Space {
     fn of(report: &CheckReport) -> Self {
         let volume = |(id, space): (&VolumeId, &quoin_pool::VolumeSpace)| {
-            let quoin_pool::VolumeSpace { written_bytes, own_bytes, freed_bytes } = *space;
+            let quoin_pool::VolumeSpace { written_bytes, own_bytes, freed_bytes, .. } = *space;
             let name = name_of(report, *id).unwrap_or_else(|| format!("volume {id} of the pool"));
             (name, VolumeSpace { written_bytes, own_bytes, freed_bytes })
         };
-        let PoolSpace { written_bytes, unique_bytes, own_bytes, shared_bytes, removing_bytes, settled } =
-            report.space;
+        let PoolSpace { written_bytes, unique_bytes, copied_bytes, own_bytes, .. } = report.space;
+        let PoolSpace { shared_bytes, removing_bytes, settled, .. } = report.space;
         let volumes = report.volume_space.iter().map(volume).collect();
-        Self { written_bytes, unique_bytes, own_bytes, shared_bytes, removing_bytes, settled, volumes }
+        Self {
+            written_bytes,
+            unique_bytes,
+            copied_bytes,
+            own_bytes,
+            shared_bytes,
+            removing_bytes,
+            settled,
+            volumes,
+        }
     }
 }
 

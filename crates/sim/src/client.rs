@@ -37,6 +37,16 @@ pub(crate) struct Model {
     pub cutting: BTreeSet<VolumeId>,
     /// Volumes that are being forked, once for each fork. Nobody forks into them: who saw what would be hard to tell.
     pub forking: Vec<VolumeId>,
+    /// Forks that are there to be copied from, and nobody writes to; and those that somebody copies from now.
+    pub hidden: BTreeSet<VolumeId>,
+    pub copying: BTreeSet<VolumeId>,
+}
+
+impl Model {
+    /// The volumes that anything may be done with.
+    pub(crate) fn usable_volumes(&self) -> impl Iterator<Item = VolumeId> {
+        self.catalog.volumes().filter(|volume| !self.hidden.contains(volume))
+    }
 }
 
 /// What the clients of one boot, and the one who runs it, share.
@@ -121,15 +131,15 @@ impl Client {
     }
 
     async fn step(&mut self) -> Result<(), String> {
-        // write, read, unmap, catalog, volume, checkpoint, drain, sleep, fork
-        let weights: [u32; 9] = match self.shared.load {
-            Load::Mixed => [52, 22, 9, 4, 1, 1, 1, 10, 3],
-            Load::Hot => [68, 14, 5, 2, 0, 2, 1, 8, 3],
-            Load::Full => [68, 12, 8, 3, 1, 1, 1, 6, 2],
-            Load::Churn => [35, 14, 5, 20, 14, 2, 2, 8, 0],
-            Load::Uniform => [72, 12, 5, 2, 0, 1, 1, 7, 0],
-            Load::Rewrite => [78, 12, 2, 1, 0, 1, 0, 6, 1],
-            Load::Forks => [48, 18, 5, 2, 3, 1, 1, 6, 16],
+        // write, read, unmap, catalog, volume, checkpoint, drain, sleep, fork, copy
+        let weights: [u32; 10] = match self.shared.load {
+            Load::Mixed => [52, 22, 9, 4, 1, 1, 1, 10, 3, 2],
+            Load::Hot => [68, 14, 5, 2, 0, 2, 1, 8, 3, 1],
+            Load::Full => [68, 12, 8, 3, 1, 1, 1, 6, 2, 2],
+            Load::Churn => [35, 14, 5, 20, 14, 2, 2, 8, 0, 1],
+            Load::Uniform => [72, 12, 5, 2, 0, 1, 1, 7, 0, 0],
+            Load::Rewrite => [78, 12, 2, 1, 0, 1, 0, 6, 1, 0],
+            Load::Forks => [48, 18, 5, 2, 3, 1, 1, 6, 16, 6],
         };
         let mut left = self.rng.random_range(0..weights.iter().sum::<u32>());
         let choice = weights.iter().position(|&w| {
@@ -153,6 +163,7 @@ impl Client {
                 self.ask("drain").await
             }
             8 => self.fork().await,
+            9 => self.copy().await,
             _ => {
                 let micros = log_uniform(&mut self.rng, 10, 60_000);
                 self.shared.world.sleep(Duration::from_micros(micros)).await;
@@ -163,7 +174,7 @@ impl Client {
 
     fn window(&mut self) -> Option<(VolumeId, usize, Window)> {
         let model = self.shared.model.lock();
-        let volumes: Vec<_> = model.catalog.volumes().collect();
+        let volumes: Vec<_> = model.usable_volumes().collect();
         if volumes.is_empty() {
             return None;
         }
@@ -358,7 +369,7 @@ impl Client {
         let volumes: Vec<_> = {
             let model = self.shared.model.lock();
             let is_free = |v: &VolumeId| !model.deleting.contains(v) && !model.cutting.contains(v);
-            model.catalog.volumes().filter(is_free).collect()
+            model.usable_volumes().filter(is_free).collect()
         };
         if volumes.len() < MAX_VOLUMES && (volumes.len() < 2 || self.rng.random()) {
             return self.create_volume().await;
@@ -453,11 +464,14 @@ impl Client {
         Ok(mapped)
     }
 
-    async fn delete_volume(&mut self, volume: VolumeId) -> Result<(), String> {
+    pub(crate) async fn delete_volume(&mut self, volume: VolumeId) -> Result<(), String> {
         self.shared.model.lock().deleting.insert(volume);
         let changes = vec![Change::DeleteVolume(volume), Change::Delete(OBJECT_KINDS[2], volume_key(volume))];
         if self.commit(changes).await? {
-            self.shared.model.lock().history.volume_deleted(volume.0);
+            let mut model = self.shared.model.lock();
+            model.history.volume_deleted(volume.0);
+            model.hidden.remove(&volume);
+            drop(model);
             self.shared.totals.lock().volumes_deleted += 1;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! What a client does with forks: snapshots of one volume or of several, clones, restores, refreshes.
 
 use crate::{
-    client::Client,
+    client::{Client, Model},
     model::{Change, OBJECT_KINDS, volume_key},
 };
 use quoin_base::VolumeId;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 const MAX_FORKED: usize = 9;
 
 /// Forks of one transaction.
-struct Forks {
+pub(crate) struct Forks {
     /// In the model.
     id: usize,
     /// Source and target of each.
@@ -22,12 +22,24 @@ struct Forks {
     there: Vec<VolumeId>,
 }
 
+impl Forks {
+    /// Begins forks, each of a source into a target, among the volumes that there are.
+    pub(crate) fn begin(model: &mut Model, volumes: Vec<(VolumeId, VolumeId)>, there: Vec<VolumeId>) -> Self {
+        let pairs: Vec<_> = volumes.iter().map(|pair| (pair.0.0, pair.1.0)).collect();
+        model.cutting.extend(volumes.iter().map(|pair| pair.1));
+        model.forking.extend(volumes.iter().map(|pair| pair.0));
+        let ids: Vec<_> = there.iter().map(|volume| volume.0).collect();
+        let id = model.history.begin_fork(&pairs, &ids);
+        Self { id, volumes, there }
+    }
+}
+
 impl Client {
     /// Which volumes to fork into which, begun in the model, and those there are; `None` if there are enough.
     fn plan_fork(&mut self) -> Option<Forks> {
         let shared = self.shared.clone();
         let mut model = shared.model.lock();
-        let free: Vec<_> = model.catalog.volumes().filter(|v| !model.deleting.contains(v)).collect();
+        let free: Vec<_> = model.usable_volumes().filter(|v| !model.deleting.contains(v)).collect();
         let mut volumes: Vec<(VolumeId, VolumeId)> = Vec::new();
         for &source in &free {
             if self.rng.random_bool(0.5) || model.cutting.contains(&source) {
@@ -57,17 +69,20 @@ impl Client {
         if volumes.is_empty() {
             return None;
         }
-        let pairs: Vec<_> = volumes.iter().map(|pair| (pair.0.0, pair.1.0)).collect();
-        model.cutting.extend(volumes.iter().map(|pair| pair.1));
-        model.forking.extend(volumes.iter().map(|pair| pair.0));
-        let there: Vec<_> = free.iter().map(|volume| volume.0).collect();
-        let id = model.history.begin_fork(&pairs, &there);
-        Some(Forks { id, volumes, there: free })
+        Some(Forks::begin(&mut model, volumes, free))
     }
 
     /// Snapshots of one volume or of several, restores, refreshes: forks of one moment.
     pub(crate) async fn fork(&mut self) -> Result<(), String> {
-        let Some(Forks { id, volumes, there }) = self.plan_fork() else { return self.change_volumes().await };
+        match self.plan_fork() {
+            Some(forks) => self.carry_out(forks).await.map(|_| ()),
+            None => self.change_volumes().await,
+        }
+    }
+
+    /// True if they were made.
+    pub(crate) async fn carry_out(&mut self, forks: Forks) -> Result<bool, String> {
+        let Forks { id, volumes, there } = forks;
         let mut changes = Vec::new();
         for &(source, target) in &volumes {
             changes.push(Change::Fork(source, target));
@@ -96,6 +111,6 @@ impl Client {
             totals.group_forks += u64::from(volumes.len() > 1);
             totals.forks_over += volumes.iter().filter(|pair| there.contains(&pair.1)).count() as u64;
         }
-        Ok(())
+        Ok(done)
     }
 }

@@ -12,6 +12,7 @@ mod boot;
 #[cfg(feature = "planted-bugs")]
 pub mod bugs;
 mod client;
+mod copies;
 mod forks;
 mod model;
 mod scenario;

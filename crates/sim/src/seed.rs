@@ -77,6 +77,8 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome {
         deleting: BTreeSet::new(),
         cutting: BTreeSet::new(),
         forking: Vec::new(),
+        hidden: BTreeSet::new(),
+        copying: BTreeSet::new(),
     };
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(78);

@@ -70,6 +70,8 @@ totals! {
     group_forks,
     /// Forks into volumes that existed.
     forks_over,
+    /// Bytes copied by reference.
+    copied_bytes,
     /// Reservations of space granted, and taken back.
     reservations,
     /// Reservations refused for lack of space.

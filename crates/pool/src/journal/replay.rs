@@ -11,7 +11,8 @@ use crate::{
     buffer::REGION_BYTES,
     bugs::{Bug, planted},
     error::PoolError,
-    format::{BATCH_MAGIC, BatchHeader, COUNTERS_END, ExtentHeader, PAGE_BYTES, RecordHeader, RecordKind},
+    format::{
+        BATCH_MAGIC, BatchHeader, COUNTERS_END, CopySource, ExtentHeader, PAGE_BYTES, RecordHeader, RecordKind},
     tree::MAX_BLOCKS,
 };
 use futures_util::{StreamExt, stream};
@@ -51,6 +52,9 @@ impl ReplayedRecord {
         let region = |sector: u64| sector / (REGION_BYTES / SECTOR_BYTES);
         let payload_bytes = u64::from(self.header.payload_bytes.get());
         let is_write = self.header.kind == RecordKind::Write as u8;
+        let is_copy = self.header.kind == RecordKind::Copy as u8;
+        let block_sectors = block_bytes / SECTOR_BYTES;
+        let last_copied = || CopySource::unpack(self.header.source.get()).index + sectors / block_sectors;
         let blocks = || (end * SECTOR_BYTES).div_ceil(block_bytes) - first * SECTOR_BYTES / block_bytes;
         match () {
             () if sectors == 0 || end > MAX_BLOCKS * (block_bytes / SECTOR_BYTES) => {
@@ -62,6 +66,12 @@ impl ReplayedRecord {
             }
             () if is_write && self.crcs.len() as u64 != blocks() => {
                 Some("it has not one checksum for each block")
+            }
+            () if is_copy && !(first.is_multiple_of(block_sectors) && sectors.is_multiple_of(block_sectors)) => {
+                Some("it copies a part of a block")
+            }
+            () if is_copy && (last_copied() > MAX_BLOCKS || payload_bytes > 0) => {
+                Some("it copies what no volume can hold")
             }
             () => None,
         }

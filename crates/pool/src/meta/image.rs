@@ -33,6 +33,8 @@ pub(crate) struct LayerImage {
     pub owned_blocks: u64,
     /// Blocks and tree pages whose birth names it.
     pub births: u64,
+    /// Of the blocks that it owns, at least those that others own too.
+    pub lent_blocks: u64,
     /// Space promised to its volume; 0: none.
     pub reserved_bytes: u64,
     /// It has no map of its own yet.
@@ -56,6 +58,7 @@ impl LayerImage {
             mapped_blocks: 0,
             owned_blocks: 0,
             births: 0,
+            lent_blocks: 0,
             reserved_bytes: 0,
             pending: false,
             gone: false,
@@ -79,6 +82,7 @@ impl LayerImage {
             self.mapped_blocks,
             self.owned_blocks,
             self.births,
+            self.lent_blocks,
             self.reserved_bytes,
             self.lists.dead.head,
             self.lists.dead.entries,
@@ -100,7 +104,8 @@ impl LayerImage {
         let born = Sequence(reader.u64()?);
         let frozen_at = Some(Sequence(reader.u64()?)).filter(|sequence| sequence.0 != 0);
         let (root, mapped_blocks) = (reader.u64()?, reader.u64()?);
-        let (owned_blocks, births, reserved_bytes) = (reader.u64()?, reader.u64()?, reader.reservation()?);
+        let (owned_blocks, births) = (reader.u64()?, reader.u64()?);
+        let (lent_blocks, reserved_bytes) = (reader.u64()?, reader.reservation()?);
         let dead = DeadList { head: reader.u64()?, entries: reader.u64()? };
         let sifting = DeadList { head: reader.u64()?, entries: reader.u64()? };
         let flags = reader.u8()?;
@@ -124,6 +129,7 @@ impl LayerImage {
             mapped_blocks,
             owned_blocks,
             births,
+            lent_blocks,
             reserved_bytes,
             pending,
             gone,
@@ -148,6 +154,8 @@ pub(crate) struct CatalogImage {
     pub aliases: BTreeMap<LayerId, Alias>,
     /// Layer ids from here on were not given out.
     pub next_layer: u32,
+    /// References to blocks beyond the first of each.
+    pub copies: u64,
     /// The last catalog transaction in it.
     pub applied: Sequence,
 }
@@ -155,7 +163,7 @@ pub(crate) struct CatalogImage {
 impl Default for CatalogImage {
     fn default() -> Self {
         let (objects, layers, aliases) = Default::default();
-        Self { objects, layers, aliases, next_layer: 1, applied: Sequence(0) }
+        Self { objects, layers, aliases, next_layer: 1, copies: 0, applied: Sequence(0) }
     }
 }
 
@@ -164,6 +172,7 @@ impl CatalogImage {
         let mut out = Vec::new();
         out.extend(self.applied.0.to_le_bytes());
         out.extend(self.next_layer.to_le_bytes());
+        out.extend(self.copies.to_le_bytes());
         out.extend((self.layers.len() as u32).to_le_bytes());
         self.layers.iter().for_each(|layer| layer.encode(&mut out));
         out.extend((self.aliases.len() as u32).to_le_bytes());
@@ -186,8 +195,12 @@ impl CatalogImage {
             return Ok(Self::default());
         }
         let mut reader = Reader::new(bytes, "the catalog");
-        let mut image =
-            Self { applied: Sequence(reader.u64()?), next_layer: reader.u32()?, ..Self::default() };
+        let mut image = Self {
+            applied: Sequence(reader.u64()?),
+            next_layer: reader.u32()?,
+            copies: reader.u64()?,
+            ..Self::default()
+        };
         for _ in 0..reader.u32()? {
             image.layers.push(LayerImage::decode(&mut reader)?);
         }
@@ -236,7 +249,8 @@ mod tests {
 
     #[test]
     fn what_is_encoded_decodes_and_what_is_cut_short_or_impossible_is_refused() {
-        let mut image = CatalogImage { next_layer: 9, applied: Sequence(44), ..CatalogImage::default() };
+        let mut image =
+            CatalogImage { next_layer: 9, copies: 2, applied: Sequence(44), ..CatalogImage::default() };
         image.objects.insert((ObjectKind(1), "v1".into()), b"{}".to_vec());
         let parent = LayerImage::new(LayerId(3), VolumeId(3), Sequence(1));
         image.layers.push(LayerImage { frozen_at: Some(Sequence(5)), births: 2, ..parent });
@@ -246,6 +260,7 @@ mod tests {
             root: 9 | 3 << 40,
             mapped_blocks: 7,
             owned_blocks: 2,
+            lent_blocks: 1,
             reserved_bytes: 8 << 13,
             gone: true,
             lists: Lists {

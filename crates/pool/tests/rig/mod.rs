@@ -3,7 +3,7 @@
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_drive::{Roles, inspect_set, open_set};
 use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
-use quoin_world::{Disk, Slice};
+use quoin_world::{Disk, Slice, World};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -93,4 +93,25 @@ pub(crate) async fn create(pool: &Pool) -> VolumeId {
     let volume = pool.next_volume_id();
     pool.commit(Transaction::new().create_volume(volume)).await.unwrap();
     volume
+}
+
+/// A fork of a volume.
+#[allow(dead_code, reason = "not every test forks")]
+pub(crate) async fn fork(pool: &Pool, source: VolumeId) -> VolumeId {
+    let target = pool.next_volume_id();
+    pool.commit(Transaction::new().fork(source, target)).await.unwrap();
+    target
+}
+
+/// Until nothing is left to be given back.
+#[allow(dead_code, reason = "not every test forks")]
+pub(crate) async fn settle(world: &dyn World, pool: &Pool) {
+    loop {
+        pool.drain().await.unwrap();
+        let stats = pool.stats();
+        if pool.being_removed().is_empty() && stats.sifting_entries + stats.joining_layers == 0 {
+            return;
+        }
+        world.sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -221,9 +221,35 @@ impl History {
 
     /// A write or, if `zero`, an unmap or write of zeroes begins.
     pub(crate) fn begin(&mut self, volume: u32, window: usize, first: u32, sectors: u32, zero: bool) -> OpId {
+        let value = if zero { 0 } else { self.ops.len() as u32 };
+        self.begin_with(volume, window, first, sectors, value)
+    }
+
+    /// A range of a volume begins to get what the same range of another holds, which nobody changes. `None` if that is
+    /// not certain.
+    pub(crate) fn begin_copy(
+        &mut self,
+        source: u32,
+        target: u32,
+        window: usize,
+        first: u32,
+        sectors: u32,
+    ) -> Option<Vec<OpId>> {
+        let copied = &self.volumes.get(&source)?.windows[window].1[first as usize..][..sectors as usize];
+        let value = |sector: &Sector| sector.entries.is_empty().then(|| self.ops[sector.settled as usize].value);
+        let values: Vec<Value> = copied.iter().map(value).collect::<Option<_>>()?;
+        let mut at = first;
+        let mut ids = Vec::new();
+        for run in values.chunk_by(|a, b| a == b) {
+            ids.push(self.begin_with(target, window, at, run.len() as u32, run[0]));
+            at += run.len() as u32;
+        }
+        Some(ids)
+    }
+
+    fn begin_with(&mut self, volume: u32, window: usize, first: u32, sectors: u32, value: Value) -> OpId {
         let begun = self.tick();
         let id = self.ops.len() as u32;
-        let value = if zero { 0 } else { id };
         self.ops.push(Op {
             volume,
             window,

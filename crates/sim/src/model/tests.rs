@@ -156,3 +156,31 @@ fn what_one_sector_tells_about_another_does_not_forbid_what_the_same_read_may_re
     rig.0.read_returned(begun, VOLUME, 0, 0, std::iter::once(&data[..])).unwrap();
     rig.read(5, Some(c)).unwrap();
 }
+
+#[test]
+fn a_copy_brings_what_the_source_holds_for_certain() {
+    let mut rig = Rig::new();
+    let target = 2;
+    rig.0.add_volume(target, &[Window { first: 0, sectors: 64 }]);
+    let first = rig.write(0, 16);
+    let open = rig.begin(16, 16);
+    assert_eq!(rig.0.begin_copy(VOLUME, target, 0, 8, 16), None, "a write is under way there");
+    rig.0.end(open, true);
+    let over = rig.0.begin(target, 0, 0, 48, false);
+    rig.0.end(over, true);
+    let ids = rig.0.begin_copy(VOLUME, target, 0, 8, 32).unwrap();
+    assert_eq!(ids.len(), 3, "two writes and zeroes");
+    let see = |rig: &mut Rig, at: u32, of: Option<OpId>, volume: u32| {
+        let data = stamp::content(of.map_or(0, |id| rig.0.value(id)), volume, u64::from(at), 1);
+        let begun = rig.0.begin_read();
+        rig.0.read_returned(begun, target, 0, at, std::iter::once(&data[..]))
+    };
+    // Under way it may be seen or not.
+    see(&mut rig, 30, Some(over), target).unwrap();
+    see(&mut rig, 8, Some(first), VOLUME).unwrap();
+    ids.iter().for_each(|id| rig.0.end(*id, true));
+    see(&mut rig, 20, Some(open), VOLUME).unwrap();
+    see(&mut rig, 39, None, target).unwrap();
+    see(&mut rig, 40, Some(over), target).unwrap();
+    see(&mut rig, 24, Some(over), target).unwrap_err();
+}
