@@ -214,13 +214,7 @@ fn measure(
 }
 
 /// One run.
-fn sample(
-    options: &Options,
-    serving: &Serving<'_>,
-    at: &At,
-    access: Access,
-    seed: u64,
-) -> Result<Sample> {
+fn sample(options: &Options, serving: &Serving<'_>, at: &At, access: Access, seed: u64) -> Result<Sample> {
     let report = load::run(&Spec {
         at: at.clone(),
         rw: if access.writes() { Pattern::Randwrite } else { Pattern::Randread },

@@ -89,9 +89,8 @@ impl Record {
     fn add_damage(&mut self, damage: &Damage, found_ms: u64) -> bool {
         let (volume, mut range) = (damage.volume, damage.range);
         let end = |d: &Damaged| d.offset_bytes + d.length_bytes;
-        let known = |d: &Damaged| {
-            d.volume == volume && d.offset_bytes <= range.offset && range.end() <= end(d)
-        };
+        let known =
+            |d: &Damaged| d.volume == volume && d.offset_bytes <= range.offset && range.end() <= end(d);
         if self.damaged.iter().any(known) {
             return false;
         }

@@ -90,9 +90,7 @@ impl Pool {
         let done = match () {
             () if !is_alike => self.copy_data(source, from, target, range, REGION_BYTES).await?,
             () if to_block > 0 => self.copy_data(source, from, target, range, to_block).await?,
-            () if range.len < block_bytes => {
-                self.copy_data(source, from, target, range, range.len).await?
-            }
+            () if range.len < block_bytes => self.copy_data(source, from, target, range, range.len).await?,
             () => {
                 let blocks = ByteRange::new(range.offset, range.len / block_bytes * block_bytes);
                 self.copy_blocks(&map, from / block_bytes, target, blocks).await?

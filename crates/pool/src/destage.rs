@@ -114,7 +114,11 @@ impl Committer {
             return Ok(Composed { taken, layer: None, content: Composition::Unmapped });
         };
         if let Some((number, owner)) = pool.shared_block(&taken.extents).await? {
-            return Ok(Composed { taken, layer: Some(layer), content: Composition::Shared { number, owner } });
+            return Ok(Composed {
+                taken,
+                layer: Some(layer),
+                content: Composition::Shared { number, owner },
+            });
         }
         let content = match pool.compose(&layer, taken.key, &taken.extents).await {
             Ok(Some(data)) => Composition::Data(data),

@@ -9,7 +9,9 @@ use crate::{
     committer::{Committer, Start},
     create::POOL_BLOCK_BYTES,
     error::PoolError,
-    format::{CopySource, PAGE_BYTES, RecordHeader, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space},
+    format::{
+        CopySource, PAGE_BYTES, RecordHeader, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space,
+    },
     health::Health,
     journal::{Batch, Journal, JournalParts, JournalPlace, ReplayedRecord, read_journal},
     layer::Layer,

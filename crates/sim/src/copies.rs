@@ -76,7 +76,8 @@ impl Client {
         for _ in 0..self.rng.random_range(0..=3) {
             let Some(copy) = self.choose(source) else { break };
             match self.copy_range(copy).await {
-                Ok(()) | Err(PoolError::NoSpace | PoolError::BeyondEnd { .. } | PoolError::NoSuchVolume(_)) => {}
+                Ok(())
+                | Err(PoolError::NoSpace | PoolError::BeyondEnd { .. } | PoolError::NoSuchVolume(_)) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -130,7 +131,8 @@ impl Client {
         };
         let Some(ids) = ids else { return Ok(()) };
         let offset = (base + u64::from(first)) * SECTOR_BYTES;
-        let outcome = self.copy_all(source, target, ByteRange::new(offset, u64::from(sectors) * SECTOR_BYTES)).await;
+        let outcome =
+            self.copy_all(source, target, ByteRange::new(offset, u64::from(sectors) * SECTOR_BYTES)).await;
         let mut model = self.shared.model.lock();
         ids.into_iter().for_each(|id| model.history.end(id, outcome.is_ok()));
         if outcome.is_ok() {

@@ -275,7 +275,8 @@ impl Walk<'_> {
                     false => walk.owners.get(&(number, owner)).is_some_and(|owned| owned >= times),
                 };
                 if !is_there || !subject.ancestors.contains(&owner) {
-                    let why = format!("it lists {number}, which no layer that this one comes from owns so often");
+                    let why =
+                        format!("it lists {number}, which no layer that this one comes from owns so often");
                     self.report.add(what.clone(), why);
                 }
                 if !is_page {

@@ -140,7 +140,8 @@ impl Walk<'_> {
             // What cannot be read was reported with the page map.
             let Ok(Some(page)) = self.opened.pages.get(node(number)).await else { continue };
             for slot in 0..TREE_FAN_OUT {
-                let (child, at) = (ThinEntry(page.get(slot as usize)), first + slot * TREE_FAN_OUT.pow(level));
+                let (child, at) =
+                    (ThinEntry(page.get(slot as usize)), first + slot * TREE_FAN_OUT.pow(level));
                 match child.block() {
                     None => {}
                     Some(_) if level > 0 => todo.push((child, level - 1, at)),

@@ -344,7 +344,8 @@ fn figures_of_space_that_do_not_fit_the_maps_are_named() {
     let report = forked(|_, _, _| {}).check();
     assert!(report.is_clean(), "{:#?}", report.problems);
     let (own_bytes, released_bytes) = (2 * 8192, 4 * 8192);
-    let own = VolumeSpace { written_bytes: 64 * 8192, own_bytes, released_bytes, freed_bytes: released_bytes };
+    let own =
+        VolumeSpace { written_bytes: 64 * 8192, own_bytes, released_bytes, freed_bytes: released_bytes };
     assert_eq!(report.volume_space.values().collect::<Vec<_>>(), [&own, &own]);
     let pool = report.space;
     assert_eq!((pool.written_bytes, pool.own_bytes, pool.shared_bytes), (128 * 8192, 4 * 8192, 64 * 8192));
@@ -359,12 +360,16 @@ fn figures_of_space_that_do_not_fit_the_maps_are_named() {
         pool.layer(volume).unwrap().owned_blocks.fetch_add(1, Relaxed);
     });
     rig.names("the space of volume 1: 24576 bytes would be reported as its own, and 16384 are");
-    rig.names("the space of volume 1: 40960 bytes would be reported as released by deleting it, and 32768 are");
+    rig.names(
+        "the space of volume 1: 40960 bytes would be reported as released by deleting it, and 32768 are",
+    );
     rig.names("the space of the pool: 565248 bytes would be reported as unique, and 557056 are");
     let rig = forked(|pool, volume, snapshot| {
         let parent = pool.layer(volume).unwrap().parent().unwrap();
         let layer = pool.layer(snapshot).unwrap();
         layer.lists.lock().dead_blocks.insert(parent.id, 1);
     });
-    rig.names("the space of volume 1: 24576 bytes would be reported as released by deleting it, and 32768 are");
+    rig.names(
+        "the space of volume 1: 24576 bytes would be reported as released by deleting it, and 32768 are",
+    );
 }

@@ -12,7 +12,9 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{
-        BATCH_MAGIC, BatchHeader, COUNTERS_END, CopySource, ExtentHeader, PAGE_BYTES, RecordHeader, RecordKind},
+        BATCH_MAGIC, BatchHeader, COUNTERS_END, CopySource, ExtentHeader, PAGE_BYTES, RecordHeader,
+        RecordKind,
+    },
     tree::MAX_BLOCKS,
 };
 use futures_util::{StreamExt, stream};
@@ -67,7 +69,9 @@ impl ReplayedRecord {
             () if is_write && self.crcs.len() as u64 != blocks() => {
                 Some("it has not one checksum for each block")
             }
-            () if is_copy && !(first.is_multiple_of(block_sectors) && sectors.is_multiple_of(block_sectors)) => {
+            () if is_copy
+                && !(first.is_multiple_of(block_sectors) && sectors.is_multiple_of(block_sectors)) =>
+            {
                 Some("it copies a part of a block")
             }
             () if is_copy && (last_copied() > MAX_BLOCKS || payload_bytes > 0) => {

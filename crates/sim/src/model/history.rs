@@ -236,7 +236,8 @@ impl History {
         sectors: u32,
     ) -> Option<Vec<OpId>> {
         let copied = &self.volumes.get(&source)?.windows[window].1[first as usize..][..sectors as usize];
-        let value = |sector: &Sector| sector.entries.is_empty().then(|| self.ops[sector.settled as usize].value);
+        let value =
+            |sector: &Sector| sector.entries.is_empty().then(|| self.ops[sector.settled as usize].value);
         let values: Vec<Value> = copied.iter().map(value).collect::<Option<_>>()?;
         let mut at = first;
         let mut ids = Vec::new();
