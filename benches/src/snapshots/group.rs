@@ -2,7 +2,8 @@
 //!
 //! A window begins with a command and lasts as long as said. In every other one, in an order that is drawn, the command
 //! takes a snapshot of the group; in the rest it only asks for the group, so that the cost of a process that starts is
-//! in both. A write counts in a window if it was on its way in it.
+//! in both. A write counts in a window if it was on its way in it. As many windows before the first snapshot tell what
+//! snapshots cost that does not fall into their windows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -35,8 +36,12 @@ pub(crate) struct Options {
     common: Common,
     /// Provisioned size of each volume and mapped blocks of the first, as SIZE:BLOCKS; repeatable.
     #[arg(long = "case", value_name = "SIZE:BLOCKS", value_parser = parse_case,
-          default_values = ["1g:100k", "10t:100k", "10t:1m", "10t:4m"])]
+          default_values = ["1g:100k", "10t:100k", "10t:1m", "10t:10m"])]
     cases: Vec<(u64, u64)>,
+    /// Blocks of the first volume that are written. More are copied within it by reference: they are mapped like the others,
+    /// and take no space.
+    #[arg(long, value_parser = parse_count, default_value = "1m")]
+    written: u64,
     /// Volumes of the group.
     #[arg(long, default_value_t = 16)]
     volumes: u16,
@@ -78,14 +83,23 @@ struct Windows {
 struct Outcome {
     provisioned_bytes: u64,
     blocks: u64,
+    before: Windows,
     with: Windows,
     without: Windows,
     /// How long the command took.
     command_ms: f64,
 }
 
+/// What happens in a window.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Before,
+    With,
+    Without,
+}
+
 struct Window {
-    taken: bool,
+    kind: Kind,
     from: Instant,
     to: Instant,
     command: Duration,
@@ -104,14 +118,17 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 fn case(options: &Options, bytes: u64, blocks: u64) -> Result<Outcome> {
     let small = SMALL_BLOCKS.min(bytes / BLOCK_BYTES) * BLOCK_BYTES;
     // Beside the blocks: what the writers overwrite while sets hold the former content.
-    let room = blocks * BLOCK_BYTES + u64::from(options.volumes) * small * 2 + (4 << 30);
+    let written = blocks.min(options.written);
+    let room = written * BLOCK_BYTES + u64::from(options.volumes) * small * 2 + (4 << 30);
     let bench = Bench::create(&options.common, room)?;
     let serving = bench.array.serve()?;
     serving.create_host()?;
     let mut units = Vec::new();
     for number in 0..options.volumes {
-        let filled = if number == 0 { blocks * BLOCK_BYTES } else { small };
-        units.push((volume(&serving, &name(number), bytes, number + 1, filled)?, filled / BLOCK_BYTES));
+        let (filled, mapped) = if number == 0 { (written, blocks) } else { (small / BLOCK_BYTES, small / BLOCK_BYTES) };
+        let at = volume(&serving, &name(number), bytes, number + 1, filled * BLOCK_BYTES)?;
+        map_more(&serving, &name(number), filled, mapped)?;
+        units.push((at, mapped));
     }
     let members: Vec<String> = (0..options.volumes).flat_map(|n| ["--volume".to_owned(), name(n)]).collect();
     let create = ["group", "create", GROUP].into_iter().chain(members.iter().map(String::as_str));
@@ -129,14 +146,27 @@ fn case(options: &Options, bytes: u64, blocks: u64) -> Result<Outcome> {
         (windows, writes.collect::<Result<Vec<Writes>>>())
     });
     let (windows, writes) = (windows?, writes?.concat());
-    let commands = windows.iter().filter(|window| window.taken);
+    let commands = windows.iter().filter(|window| window.kind == Kind::With);
     Ok(Outcome {
         provisioned_bytes: bytes,
         blocks,
-        with: summary(&windows, &writes, true),
-        without: summary(&windows, &writes, false),
+        before: summary(&windows, &writes, Kind::Before),
+        with: summary(&windows, &writes, Kind::With),
+        without: summary(&windows, &writes, Kind::Without),
         command_ms: median(commands.map(|window| window.command.as_secs_f64() * 1e3)),
     })
+}
+
+/// Copies the blocks that a volume has behind them until it maps so many.
+fn map_more(serving: &Serving<'_>, name: &str, filled: u64, mapped: u64) -> Result<()> {
+    let mut done = filled;
+    while done < mapped {
+        let blocks = done.min(mapped - done);
+        let (to, length) = ((done * BLOCK_BYTES).to_string(), (blocks * BLOCK_BYTES).to_string());
+        serving.tell(&["volume", "copy", name, name, "--to", &to, "--length", &length, "--force"])?;
+        done += blocks;
+    }
+    Ok(())
 }
 
 fn name(number: u16) -> String {
@@ -165,22 +195,28 @@ fn windows(options: &Options, serving: &Serving<'_>) -> Result<Vec<Window>> {
     let mut rng = Rng::new(1);
     let (mut windows, mut sets) = (Vec::new(), Vec::new());
     thread::sleep(Duration::from_secs(2));
+    let mut window = |kind: Kind, command: &[&str]| -> Result<()> {
+        let from = Instant::now();
+        serving.tell(command)?;
+        let command = from.elapsed();
+        thread::sleep(length.saturating_sub(command));
+        windows.push(Window { kind, from, to: from + length, command });
+        thread::sleep(length);
+        Ok(())
+    };
+    for _ in 0..options.snapshots {
+        window(Kind::Before, &["group", "show", GROUP])?;
+    }
     for number in 0..options.snapshots {
+        let set = format!("s{number}");
         let first = rng.below(2) == 0;
         for taken in [first, !first] {
-            let set = format!("s{number}");
-            let from = Instant::now();
-            if taken {
-                serving.tell(&["group", "snapshot", GROUP, &set])?;
-                sets.push(set);
-            } else {
-                serving.tell(&["group", "show", GROUP])?;
+            match taken {
+                true => window(Kind::With, &["group", "snapshot", GROUP, &set])?,
+                false => window(Kind::Without, &["group", "show", GROUP])?,
             }
-            let command = from.elapsed();
-            thread::sleep(length.saturating_sub(command));
-            windows.push(Window { taken, from, to: from + length, command });
-            thread::sleep(length);
         }
+        sets.push(set);
         if sets.len() > options.keep {
             serving.tell(&["group", "delete-snapshot", GROUP, &sets.remove(0)])?;
             thread::sleep(length);
@@ -189,8 +225,8 @@ fn windows(options: &Options, serving: &Serving<'_>) -> Result<Vec<Window>> {
     Ok(windows)
 }
 
-fn summary(windows: &[Window], writes: &[(Instant, Instant)], taken: bool) -> Windows {
-    let windows: Vec<&Window> = windows.iter().filter(|window| window.taken == taken).collect();
+fn summary(windows: &[Window], writes: &[(Instant, Instant)], kind: Kind) -> Windows {
+    let windows: Vec<&Window> = windows.iter().filter(|window| window.kind == kind).collect();
     let mut all = histogram();
     let mut longest = vec![Duration::ZERO; windows.len()];
     for &(started, ended) in writes {
@@ -221,7 +257,8 @@ fn figures(outcomes: &[Outcome]) -> comfy_table::Table {
         "command ms",
     ]);
     for outcome in outcomes {
-        for (what, windows) in [("with", &outcome.with), ("without", &outcome.without)] {
+        let kinds = [("before", &outcome.before), ("with", &outcome.with), ("without", &outcome.without)];
+        for (what, windows) in kinds {
             let us = windows.latency_us;
             table.add_row([
                 show_bytes(outcome.provisioned_bytes),
@@ -269,15 +306,15 @@ mod tests {
         let zero = Instant::now();
         let at = |ms: u64| zero + Duration::from_millis(ms);
         let window =
-            |taken, from| Window { taken, from: at(from), to: at(from + 10), command: Duration::ZERO };
-        let windows = [window(true, 10), window(false, 30), window(true, 50)];
+            |kind, from| Window { kind, from: at(from), to: at(from + 10), command: Duration::ZERO };
+        let windows = [window(Kind::With, 10), window(Kind::Without, 30), window(Kind::With, 50)];
         let writes =
             [(0, 5), (8, 12), (19, 40), (45, 46), (55, 56), (59, 70)].map(|(from, to)| (at(from), at(to)));
-        let with = summary(&windows, &writes, true);
+        let with = summary(&windows, &writes, Kind::With);
         assert_eq!((with.windows, with.writes), (2, 4));
         assert!((with.latency_us.max - 21_000.0).abs() < 50.0, "{}", with.latency_us.max);
         assert!((with.longest_median_us - 16_000.0).abs() < 50.0);
-        let without = summary(&windows, &writes, false);
+        let without = summary(&windows, &writes, Kind::Without);
         assert_eq!(without.writes, 1, "a long write counts in each kind of window it touches");
     }
 
