@@ -5,6 +5,7 @@
 //! Holds no logic beyond defaults, the arithmetic of what was counted, and the calendar.
 
 mod chap;
+mod copy;
 mod event;
 mod export;
 mod folder;
@@ -23,6 +24,7 @@ mod time;
 mod volume;
 
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
+pub use copy::{CopyCreate, CopyState, VolumeCopy};
 pub use event::{Event, Severity};
 pub use export::{Export, ExportClient, ExportCreate};
 pub use folder::{Folder, VolumeKind};

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::record::encode;
     use quoin_base::VolumeId;
-    use quoin_volume::VOLUME_OBJECT;
+    use quoin_volume::{COPY_OBJECT, VOLUME_OBJECT};
 
     fn report(objects: Vec<(ObjectKind, &str, Vec<u8>)>) -> CheckReport {
         let mut report = CheckReport::default();
@@ -179,6 +179,7 @@ mod tests {
             (RESERVE_OBJECT, "snapshots", b"{}".to_vec(), "the snapshot reserve: "),
             (EVENT_OBJECT, "7", b"nonsense".to_vec(), "event 7: "),
             (SCRUB_OBJECT, "scrub", b"nonsense".to_vec(), "the object of scrubs, scrub: "),
+            (COPY_OBJECT, "9", b"nonsense".to_vec(), "copy object 9: "),
             (VOLUME_OBJECT, "2", b"nonsense".to_vec(), "volume object 2: "),
             (VOLUME_OBJECT, "2", volume(2, 8192, "v2"), "volume v2: the pool has no volume 2"),
             (VOLUME_OBJECT, "2", volume(1, 8192, "v1"), "volume v1: two volumes have this name"),

@@ -2,7 +2,7 @@
 
 use crate::volume_problem::volume_problem;
 use crate::{ExportError, ForkError, ScheduleError};
-use quoin_api::Problem;
+use quoin_api::{CopyState, Problem};
 use quoin_pool::PoolError;
 use quoin_volume::{BadName, VolumeError};
 use thiserror::Error;
@@ -159,6 +159,20 @@ pub enum ArrayError {
     /// No scrub runs.
     #[error("no scrub is running")]
     NoScrub,
+    /// No copy has the number, or it ended too long ago.
+    #[error("there is no copy {id}, or it ended long ago")]
+    NoCopy {
+        /// The number asked for.
+        id: u32,
+    },
+    /// The copy has ended.
+    #[error("copy {id} has ended: it is {state}")]
+    CopyEnded {
+        /// The copy.
+        id: u32,
+        /// How it ended.
+        state: CopyState,
+    },
     /// An object in the catalog that this version cannot read.
     #[error("catalog object {key}: {why}")]
     Record {
@@ -218,6 +232,13 @@ impl ArrayError {
                 "scrub not stopped",
                 "the pool".to_owned(),
                 "see what the last one found: quoin scrub status".to_owned(),
+            ),
+            Self::NoCopy { id } => missing(format!("copy {id}"), "see which there are: quoin volume copies"),
+            Self::CopyEnded { id, .. } => conflict(
+                "not-running",
+                "copy not cancelled",
+                format!("copy {id}"),
+                format!("see what came of it: quoin volume copies {id}"),
             ),
             Self::Name(bad) => {
                 invalid("host not created", format!("host {:?}", bad.name), "choose another name")

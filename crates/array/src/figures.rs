@@ -1,6 +1,6 @@
 //! The array in numbers, for monitoring: one look at what every layer counts.
 
-use crate::{Array, volumes::kind};
+use crate::{Array, CopyFigures, volumes::kind};
 use quoin_api as api;
 use quoin_base::metrics::LatencySnapshot;
 use quoin_drive::{Drive, DriveCounters};
@@ -26,6 +26,8 @@ pub struct Figures {
     pub reserve: Option<api::Reserve>,
     /// How many schedules there are.
     pub schedules: usize,
+    /// Copies of ranges in numbers.
+    pub copies: CopyFigures,
     /// What the last opening of the pool had to do; `None` while it is offline.
     pub recovery: Option<RecoveryStats>,
     /// How the pool is opened: its budgets of RAM.
@@ -102,6 +104,7 @@ impl Array {
             retention: self.retention_view(),
             reserve: self.show_reserve().ok(),
             schedules: self.schedules.lock().len(),
+            copies: self.copy_figures(),
             recovery: pool.as_ref().map(|pool| pool.recovery()),
             options: self.options.pool_options.clone(),
             integrity: self.integrity(),

@@ -307,6 +307,7 @@ impl Array {
         match (volume.is_immutable(), seen || !self.exports_of(volume.id()).is_empty()) {
             (true, _) => Some("immutable"),
             (_, true) => Some("in use"),
+            _ if self.volumes.is_copied_into(volume) => Some("copied into"),
             _ => None,
         }
     }

@@ -186,7 +186,7 @@ impl Array {
     }
 
     /// Who is logged in and sees a volume.
-    fn users_of(&self, volume: &Volume) -> Vec<String> {
+    pub(crate) fn users_of(&self, volume: &Volume) -> Vec<String> {
         let mappings = self.access.lock().mappings_of_volume(volume.id());
         let mut users = Vec::new();
         for session in self.target.sessions() {

@@ -13,7 +13,10 @@ impl Array {
         let pool = self.pool()?;
         let (stats, space) = (pool.stats(), pool.space());
         let provisioned_bytes = self.volumes.list().iter().map(|volume| volume.size_bytes()).sum();
-        let (written, unique) = (space.written_bytes, space.unique_bytes);
+        // What copies hold for themselves is shared with their sources, and nobody's volume.
+        let hidden = self.volumes.copies().iter().map(|copy| copy.id).collect();
+        let held = pool.space_of(&hidden).written_bytes;
+        let (written, unique) = (space.written_bytes.saturating_sub(held), space.unique_bytes);
         let all = unique + stats.metadata_bytes;
         Ok(api::PoolSpace {
             provisioned_bytes,

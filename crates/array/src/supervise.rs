@@ -108,6 +108,7 @@ impl Array {
                 }
                 self.serve_schedules().await;
                 self.tend_scrubs(&pool).await;
+                self.tend_copies().await;
                 self.save_events(&pool).await;
             }
             PoolState::Offline { reason } => {
@@ -172,6 +173,7 @@ impl Array {
         // Before initiators are let in: what they see then does not change at once.
         self.watch_space(&pool.stats());
         self.attempted.store(true, Ordering::Release);
+        self.tend_copies().await;
         self.save_events(&pool).await;
         self.trim_volumes();
         Ok(())

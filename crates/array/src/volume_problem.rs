@@ -80,6 +80,33 @@ pub(crate) fn volume_problem(error: &VolumeError, title: &str) -> Problem {
             name,
             format!("make a volume of its own of it: quoin volume clone {source_name} NAME"),
         ),
+        V::CopyUnaligned { name, .. } => {
+            invalid(format!("volume {name}"), "give multiples of it, such as 0, 4K or 1G")
+        }
+        V::CopyRange { name, .. } => {
+            invalid(format!("volume {name}"), "give a range within it, or no length to copy all the rest")
+        }
+        V::CopyTooSmall { name, needed_bytes, .. } => conflict(
+            "too-small",
+            name,
+            format!(
+                "make it large enough: quoin volume grow {name} --size {needed_bytes}; or copy less: --length"
+            ),
+        ),
+        V::CopyOntoItself { name } => {
+            conflict("itself", name, "name another volume, or another place in it: --to OFFSET".to_owned())
+        }
+        V::TooManyCopies { name } => conflict(
+            "too-many",
+            name,
+            "wait until one is done: quoin volume copies; or cancel one: quoin volume copy-cancel ID"
+                .to_owned(),
+        ),
+        V::CopiedInto { name, copy, .. } => conflict(
+            "copied-into",
+            name,
+            format!("wait until it is done, or cancel it: quoin volume copy-cancel {copy}"),
+        ),
         V::GroupName(bad) => invalid(format!("group {:?}", bad.name), "choose another name"),
         V::NoGroup { name } => Problem::new(
             "not-found",

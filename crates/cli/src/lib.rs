@@ -6,6 +6,7 @@
 
 mod client;
 mod command;
+mod copy;
 mod events;
 mod export;
 mod failure;
@@ -28,6 +29,7 @@ mod volume;
 
 pub use client::{API_FILE, Client, TOKEN_FILE};
 pub use command::{Command, Global, run};
+pub use copy::CopyArgs;
 pub use export::ExportCommand;
 pub use failure::Failure;
 pub use folder::FolderCommand;

@@ -11,7 +11,7 @@ use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 /// How long an array has to tell names.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Objects by the word that commands and arguments have for them, and where they are listed.
-const KINDS: [(&str, &str); 7] = [
+const KINDS: [(&str, &str); 8] = [
     ("volume", "/volumes"),
     ("folder", "/folders"),
     ("snapshot", "/snapshots"),
@@ -19,6 +19,7 @@ const KINDS: [(&str, &str); 7] = [
     ("schedule", "/schedules"),
     ("host", "/hosts"),
     ("export", "/exports"),
+    ("copy", "/copies"),
 ];
 
 /// The same command line, in which arguments that name objects complete to the names there are: those called after
@@ -50,11 +51,14 @@ fn names(path: &str) -> Vec<CompletionCandidate> {
     #[derive(Deserialize)]
     struct Named {
         #[serde(alias = "path")]
-        name: String,
+        name: Option<String>,
+        /// What copies have in place of a name.
+        id: Option<serde_json::Value>,
     }
     let global = Global { data: data(env::args_os()), output: Format::default() };
     let named = Client::with_timeout(&global, TIMEOUT).and_then(|client| client.get::<Vec<Named>>(path));
-    named.unwrap_or_default().into_iter().map(|named| CompletionCandidate::new(named.name)).collect()
+    let text = |Named { name, id }: Named| name.or_else(|| Some(id?.to_string()));
+    named.unwrap_or_default().into_iter().filter_map(text).map(CompletionCandidate::new).collect()
 }
 
 /// The data directory, of the words on the line so far or of the environment.
@@ -95,6 +99,10 @@ mod tests {
             " volume rename name",
             " volume delete name",
             " volume clone volume",
+            " volume copy volume",
+            " volume copy name",
+            " volume copies copy",
+            " volume copy-cancel copy",
             " snapshot create volume",
             " snapshot restore name",
             " snapshot restore volume",

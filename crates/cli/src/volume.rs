@@ -4,6 +4,7 @@ use crate::{
     Failure, Output, Size,
     client::{Client, segment},
     command::show,
+    copy::{self, CANCEL_EXAMPLES, COPIES_EXAMPLES, COPY_EXAMPLES, CopyArgs},
     listing::ListArgs,
     parse_size, size_text, view,
 };
@@ -77,6 +78,23 @@ pub enum VolumeCommand {
         /// Note something about it; repeatable
         #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
         tags: Vec<(String, String)>,
+    },
+    /// Copy a range of a volume into another, or into itself
+    #[command(after_help = COPY_EXAMPLES)]
+    Copy(CopyArgs),
+    /// Show copies: those that run and the last that ended, or one
+    #[command(after_help = COPIES_EXAMPLES)]
+    Copies {
+        /// The copy
+        #[arg(id = "copy", value_name = "ID")]
+        id: Option<u32>,
+    },
+    /// Cancel a copy that runs
+    #[command(after_help = CANCEL_EXAMPLES)]
+    CopyCancel {
+        /// The copy
+        #[arg(id = "copy", value_name = "ID")]
+        id: u32,
     },
     /// Make a volume larger, while hosts use it
     #[command(
@@ -196,6 +214,9 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
             output.show(&clone, view::volume);
             Ok(())
         }
+        VolumeCommand::Copy(args) => copy::copy(client, output, args),
+        VolumeCommand::Copies { id } => copy::copies(client, output, id),
+        VolumeCommand::CopyCancel { id } => copy::cancel(client, output, id),
         VolumeCommand::Grow { name, size } => {
             let before: Volume = client.get(&path(&name))?;
             if size.0 < before.size_bytes {

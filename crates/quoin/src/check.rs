@@ -7,10 +7,10 @@ use quoin_cli::{Failure, Global, Output};
 use quoin_config::Config;
 use quoin_drive::inspect_set;
 use quoin_pool::{CheckReport, PoolSpace, check};
-use quoin_volume::VOLUME_OBJECT;
+use quoin_volume::{VOLUME_OBJECT, hidden_volumes};
 use quoin_world::Thread;
 use quoin_world_linux::{LinuxWorld, block_on};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const EXAMPLES: &str = "The array must not be running. Exit code 0 says that all is well, 1 that it is \
                                    not or that the check could not be made.\n\nExamples:\n  \
@@ -100,7 +100,11 @@ impl Space {
         };
         let PoolSpace { written_bytes, unique_bytes, copied_bytes, own_bytes, .. } = report.space;
         let PoolSpace { shared_bytes, removing_bytes, settled, .. } = report.space;
-        let volumes = report.volume_space.iter().map(volume).collect();
+        // What copies hold for themselves is nobody's volume.
+        let hidden = hidden_walked(report);
+        let held: u64 = hidden.iter().map(|id| report.volume_space[id].written_bytes).sum();
+        let written_bytes = written_bytes.saturating_sub(held);
+        let volumes = report.volume_space.iter().filter(|(id, _)| !hidden.contains(id)).map(volume).collect();
         Self {
             written_bytes,
             unique_bytes,
@@ -112,6 +116,12 @@ impl Space {
             volumes,
         }
     }
+}
+
+/// The hidden volumes of copies, of those that were walked.
+fn hidden_walked(report: &CheckReport) -> BTreeSet<VolumeId> {
+    let hidden = hidden_volumes(&report.objects);
+    hidden.into_iter().filter(|id| report.volume_space.contains_key(id)).collect()
 }
 
 /// What the catalog calls a volume.
@@ -137,7 +147,7 @@ impl From<&CheckReport> for Checked {
             problems: listed(&report.problems),
             more_problems: report.more_problems,
             notes: listed(&report.notes),
-            volumes: report.volumes,
+            volumes: report.volumes.saturating_sub(hidden_walked(report).len() as u64),
             segments: report.segments,
             pages: report.pages,
             blocks: report.blocks,

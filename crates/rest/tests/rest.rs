@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use std::{
     io::Write,
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 const VOLUME: &str = "/api/v1/volumes/v1";
@@ -77,6 +79,42 @@ fn what_is_wrong_is_refused_and_named() {
     problem(&lab.post("/api/v1/snapshots/s9/retain", &json!({ "retain_s": 60 })), 404, "not-found");
     problem(&lab.post("/api/v1/hosts", &json!({ "name": "h1", "initiators": ["h1"] })), 422, "invalid");
     problem(&lab.post("/api/v1/mappings", &json!({ "volume": "v9", "host": "h1" })), 404, "not-found");
+}
+
+#[test]
+fn a_copy_is_begun_followed_and_cancelled() {
+    let lab = Lab::new();
+    for name in ["v1", "v2"] {
+        assert_eq!(lab.post("/api/v1/volumes", &json!({ "name": name, "size_bytes": 64 << 20 })).status, 201);
+    }
+    assert_eq!(lab.get("/api/v1/copies").body, json!([]));
+    let copy = "/api/v1/volumes/v1/copy";
+    let range = json!({ "target": "v2", "to_bytes": 4096, "length_bytes": 8192 });
+    let begun = lab.post(copy, &range);
+    assert_eq!((begun.status, &begun.body["state"]), (202, &json!("running")));
+    assert_eq!((&begun.body["from_bytes"], &begun.body["error"]), (&json!(0), &Value::Null));
+    let path = format!("/api/v1/copies/{}", begun.body["id"]);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while lab.get(&path).body["state"] != "done" {
+        assert!(Instant::now() < deadline, "{:?}", lab.get(&path));
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(lab.get("/api/v1/copies").body[0]["done_bytes"], 8192);
+    problem(&lab.delete(&path), 409, "not-running");
+    let begun = lab.post(copy, &json!({ "target": "v2" }));
+    problem(&lab.delete("/api/v1/volumes/v2"), 409, "copied-into");
+    assert_eq!(lab.delete(&format!("/api/v1/copies/{}", begun.body["id"])).status, 204);
+    assert_eq!(lab.delete("/api/v1/volumes/v2").status, 204);
+    problem(&lab.post(copy, &json!({ "target": "v1", "length": 5 })), 422, "invalid");
+    problem(&lab.post(copy, &json!({ "target": "v9" })), 404, "not-found");
+    for path in ["/api/v1/copies/99", "/api/v1/copies/x"] {
+        problem(&lab.get(path), 404, "not-found");
+        problem(&lab.delete(path), 404, "not-found");
+    }
+    let (_, _, text) = lab.text("/metrics", METRICS_TOKEN);
+    assert!(text.contains("\nquoin_running_copies 0\n"), "{text}");
+    let copied = text.lines().find_map(|line| line.strip_prefix("quoin_copied_bytes_total "));
+    assert!(copied.is_some_and(|bytes| bytes.parse::<u64>().unwrap() >= 8192), "{copied:?}");
 }
 
 #[test]

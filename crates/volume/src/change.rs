@@ -51,6 +51,7 @@ impl Volumes {
             self.require_changeable(volume)?;
             check_size(&volume.name(), size_bytes, record.block_bytes)?;
             if size_bytes < record.size_bytes {
+                self.require_no_copy_into(volume, size_bytes)?;
                 record.trim_end = record.trim_end.max(record.size_bytes);
             }
             record.size_bytes = size_bytes;
@@ -61,6 +62,9 @@ impl Volumes {
         }
         if let Some(folder) = &change.folder {
             record.folder.clone_from(folder);
+        }
+        if change.template == Some(true) && !record.template {
+            self.require_no_copy_into(volume, 0)?;
         }
         record.template = change.template.unwrap_or(record.template);
         record.thick = change.thick.unwrap_or(record.thick);

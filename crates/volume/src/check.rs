@@ -2,16 +2,19 @@
 
 use crate::{
     VolumeSpec,
+    copy::{copy_problems, hidden_volumes},
     group::{GROUP_OBJECT, Group, MEMBERS_MAX},
     name::check_name,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
     retention::clock_problem,
 };
+use quoin_base::VolumeId;
 use quoin_pool::CheckReport;
 use std::collections::BTreeMap;
 
 /// What a check finds wrong with the volumes of a catalog: each object decodes, has a volume in the pool, and
-/// a name of its own, and as much space kept for it as it is due; each volume of the pool has an object. Adds to the report.
+/// a name of its own, and as much space kept for it as it is due; each volume of the pool has an object, its own or that of
+/// the copy that it is the hidden volume of. Adds to the report.
 pub fn check_volumes(report: &mut CheckReport) {
     let mut known = BTreeMap::new();
     let objects: Vec<_> = report.objects.iter().filter(|((kind, _), _)| *kind == VOLUME_OBJECT).collect();
@@ -61,7 +64,10 @@ pub fn check_volumes(report: &mut CheckReport) {
     if let Some(problem) = clock_problem(&report.objects) {
         found.push(("the retention clock".to_owned(), problem));
     }
-    for id in report.volume_ids.iter().filter(|id| !known.contains_key(id)) {
+    found.extend(copy_problems(&report.objects, &report.volume_ids));
+    let hidden = hidden_volumes(&report.objects);
+    let described = |id: &VolumeId| known.contains_key(id) || hidden.contains(id);
+    for id in report.volume_ids.iter().filter(|id| !described(id)) {
         found.push((format!("volume {id} of the pool"), "no object of the catalog describes it".to_owned()));
     }
     found.into_iter().for_each(|(what, problem)| report.add(what, problem));

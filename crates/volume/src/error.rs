@@ -1,7 +1,7 @@
 //! Why a volume operation was refused or failed.
 
-use crate::{BadName, MAX_SIZE_BYTES, MEMBERS_MAX};
-use quoin_base::GIB;
+use crate::{BadName, COPIES_MAX, MAX_SIZE_BYTES, MEMBERS_MAX};
+use quoin_base::{GIB, VolumeId};
 use quoin_pool::PoolError;
 use thiserror::Error;
 use uuid::Uuid;
@@ -158,6 +158,68 @@ pub enum VolumeError {
         source_name: String,
         /// That one's logical block.
         source_block_bytes: u32,
+    },
+    /// What is to be copied does not lie on blocks.
+    #[error(
+        "{what}, {bytes}, is not a multiple of {block_bytes} bytes, the larger logical block of the two volumes"
+    )]
+    CopyUnaligned {
+        /// The source.
+        name: String,
+        /// Which number it is.
+        what: &'static str,
+        /// The number.
+        bytes: u64,
+        /// What it has to be a multiple of.
+        block_bytes: u64,
+    },
+    /// What is to be copied is nothing, or not within the source.
+    #[error(
+        "volume {name} has {size_bytes} bytes: there are no {length_bytes} bytes to copy from byte {from_bytes} on"
+    )]
+    CopyRange {
+        /// The source.
+        name: String,
+        /// The first byte asked for.
+        from_bytes: u64,
+        /// The bytes asked for.
+        length_bytes: u64,
+        /// The source's size.
+        size_bytes: u64,
+    },
+    /// What is to be copied does not fit into the target.
+    #[error(
+        "volume {name} has {size_bytes} bytes; to take what is copied it must have at least {needed_bytes}"
+    )]
+    CopyTooSmall {
+        /// The target.
+        name: String,
+        /// Its size.
+        size_bytes: u64,
+        /// The size it must have.
+        needed_bytes: u64,
+    },
+    /// A range would be copied to where it is.
+    #[error("volume {name} has that range there already: it would be copied onto itself")]
+    CopyOntoItself {
+        /// The volume.
+        name: String,
+    },
+    /// As many copies run as may.
+    #[error("{COPIES_MAX} copies are running, the most there can be")]
+    TooManyCopies {
+        /// The target.
+        name: String,
+    },
+    /// A copy writes to the volume.
+    #[error("copy {copy} of volume {source_name} writes into volume {name}")]
+    CopiedInto {
+        /// The target.
+        name: String,
+        /// The copy.
+        copy: VolumeId,
+        /// What it copies.
+        source_name: String,
     },
     /// The name of a group breaks the rules for names.
     #[error(transparent)]

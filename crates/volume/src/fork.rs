@@ -185,6 +185,7 @@ impl Volumes {
         }
         target.require_replaceable()?;
         self.require_changeable(target)?;
+        self.require_no_copy_into(target, 0)?;
         if target.block_bytes() != source.block_bytes() {
             return Err(VolumeError::OtherBlock {
                 name: target.name(),

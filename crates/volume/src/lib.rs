@@ -7,6 +7,7 @@
 
 mod change;
 mod check;
+mod copy;
 mod device;
 mod error;
 mod folder;
@@ -26,6 +27,7 @@ mod volumes;
 
 pub use change::VolumeChange;
 pub use check::check_volumes;
+pub use copy::{COPIES_MAX, COPY_OBJECT, CopyRecord, CopySpec, RangeCopy, Settled, hidden_volumes};
 pub use device::{BlockDevice, DeviceError, Provisioning};
 pub use error::VolumeError;
 pub use folder::{FOLDER_LEN_MAX, Folder};

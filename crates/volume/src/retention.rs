@@ -122,6 +122,7 @@ impl Volumes {
         let until_ms = until_ms(clock, time)?;
         let mut changed = Vec::new();
         for volume in snapshots {
+            self.require_no_copy_into(volume, 0)?;
             let before = volume.record();
             if before.origin.as_ref().is_none_or(|origin| origin.kind != OriginKind::Snapshot) {
                 return Err(VolumeError::NoSnapshot { name: before.name });
@@ -230,10 +231,11 @@ impl Volumes {
         Ok(())
     }
 
-    /// Refuses to delete immutable snapshots, and volumes of which there are such.
+    /// Refuses to delete immutable snapshots, volumes of which there are such, and what is copied into.
     pub(crate) fn require_deletable(&self, volumes: &[Arc<Volume>]) -> Result<(), VolumeError> {
         for volume in volumes {
             self.require_changeable(volume)?;
+            self.require_no_copy_into(volume, 0)?;
             let of_it = |snapshot: &Arc<Volume>| {
                 let origin = snapshot.record().origin;
                 origin.is_some_and(|o| o.source == volume.id() && o.kind == OriginKind::Snapshot)

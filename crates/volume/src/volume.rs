@@ -175,7 +175,7 @@ impl Volume {
     }
 
     /// Lets a writer in, unless what it knew has been replaced while it waited.
-    async fn enter(&self) -> Result<Pass<'_>, DeviceError> {
+    pub(crate) async fn enter(&self) -> Result<Pass<'_>, DeviceError> {
         let contents = self.contents();
         let pass = self.gate.enter().await;
         match self.contents() == contents {
@@ -200,7 +200,7 @@ impl Volume {
         self.slot.get().map_err(|reason| DeviceError::Offline { volume: self.name(), reason })
     }
 
-    fn writable_pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
+    pub(crate) fn writable_pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
         let pool = self.pool_for(range)?;
         match self.is_read_only() {
             true => Err(DeviceError::ReadOnly { volume: self.name() }),
@@ -208,7 +208,7 @@ impl Volume {
         }
     }
 
-    fn device_error(&self, at: ByteRange, error: PoolError) -> DeviceError {
+    pub(crate) fn device_error(&self, at: ByteRange, error: PoolError) -> DeviceError {
         let volume = self.name();
         match error {
             PoolError::NoSpace => DeviceError::NoSpace { volume },

@@ -2,6 +2,7 @@
 
 use crate::{
     BlockDevice, Folder, PoolSlot, Tags, Volume, VolumeError, check_name, check_tags,
+    copy::{Copies, read_copies},
     group::Groups,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
     retention::RetentionClock,
@@ -71,6 +72,8 @@ pub struct Volumes {
     slot: Arc<PoolSlot>,
     known: Mutex<BTreeMap<VolumeId, Arc<Volume>>>,
     pub(crate) groups: Mutex<Groups>,
+    /// Copies of ranges that are not ended.
+    pub(crate) copies: Mutex<Copies>,
     /// The clock by which snapshots are immutable; none while no snapshot is.
     pub(crate) retention: Mutex<Option<RetentionClock>>,
     pub(crate) changes: AsyncMutex,
@@ -79,8 +82,9 @@ pub struct Volumes {
 impl Volumes {
     /// No volumes yet: [`Volumes::restore`] finds them once a pool is open.
     pub fn new(world: Arc<dyn World>, slot: Arc<PoolSlot>) -> Self {
-        let (known, groups, changes) = (Mutex::default(), Mutex::default(), AsyncMutex::new());
-        Self { world, slot, known, groups, retention: Mutex::default(), changes }
+        let (known, groups, copies) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (retention, changes) = (Mutex::default(), AsyncMutex::new());
+        Self { world, slot, known, groups, copies, retention, changes }
     }
 
     /// Takes over what the catalog of a newly opened pool says. Volumes known before stay the objects they are.
@@ -91,7 +95,7 @@ impl Volumes {
             .into_iter()
             .map(|(key, value)| VolumeRecord::decode(&key, &value, tags.get(&key).map(Vec::as_slice)))
             .collect::<Result<Vec<_>, _>>()?;
-        let groups = Groups::read(pool)?;
+        let (groups, copies) = (Groups::read(pool)?, read_copies(pool)?);
         self.restore_clock(pool, records.iter().any(|record| record.retain_until_ms.is_some()))?;
         let mut known = self.known.lock();
         let mut before = std::mem::take(&mut *known);
@@ -113,6 +117,7 @@ impl Volumes {
         before.values().for_each(|volume| volume.mark_deleted());
         restored.removed.extend(before.into_values());
         *self.groups.lock() = groups;
+        *self.copies.lock() = copies;
         Ok(restored)
     }
 

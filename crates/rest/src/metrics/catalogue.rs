@@ -94,6 +94,14 @@ static ARRAY: Table<Figures> = Table {
             |f| some(f.reserve.as_ref().map_or(0, |reserve| reserve.offline_volumes.len() as u64)),
         ),
         Row::gauge("quoin_schedules", "Schedules of snapshots.", |f| some(f.schedules as u64)),
+        Row::gauge("quoin_running_copies", "Copies of ranges that have not ended.", |f| {
+            some(f.copies.running as u64)
+        }),
+        Row::counter(
+            "quoin_copied_bytes_total",
+            "What copies of ranges gave to volumes since the process started.",
+            |f| some(f.copies.copied_bytes),
+        ),
         Row::gauge("quoin_hosts", "Hosts.", |f| some(f.objects.hosts as u64)),
         Row::gauge("quoin_mappings", "Mappings of a volume to a host.", |f| some(f.objects.mappings as u64)),
     ],

@@ -1,5 +1,6 @@
 //! The resources.
 
+mod copy;
 mod export;
 mod folder;
 mod group;
@@ -41,6 +42,9 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(snapshot::promote))
         .routes(routes!(snapshot::retain))
         .routes(routes!(snapshot::clone))
+        .routes(routes!(copy::create))
+        .routes(routes!(copy::list))
+        .routes(routes!(copy::show, copy::cancel))
         .routes(routes!(reserve::show, reserve::set, reserve::delete))
         .routes(routes!(schedule::list, schedule::create))
         .routes(routes!(schedule::show, schedule::change, schedule::delete))

@@ -1,0 +1,367 @@
+//! Copies of ranges, as management sees them: begun, followed, cancelled, and ended whatever came of them.
+//!
+//! A copy is a task from its beginning to its end. If the pool goes offline before the end, the end is made up for when it
+//! is open again. A copy that the catalog has and this process did not begin was interrupted: it is ended, and people are
+//! told to begin it again, since hosts may have written to its target.
+
+use crate::{Array, ArrayError, ForkError, snapshots::shortened};
+use parking_lot::Mutex;
+use quoin_api::{self as api, CopyState, Severity};
+use quoin_pool::Transaction;
+use quoin_volume::{BlockDevice, CopyRecord, CopySpec, RangeCopy};
+use quoin_world::{Nanos, Thread};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use uuid::Uuid;
+
+/// So many copies that ended are told of.
+const ENDED_KEPT: usize = 32;
+/// How often who cancels a copy looks whether it has ended.
+const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// What came of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    Failed(String),
+    Cancelled,
+}
+
+/// How far a copy is beyond copying.
+#[derive(Default)]
+struct Course {
+    /// Known once it copies no more.
+    outcome: Option<Outcome>,
+    /// When it stopped copying.
+    stopped: Option<Nanos>,
+    /// When it ended, in milliseconds since the Unix epoch.
+    ended_ms: Option<u64>,
+    /// Its task runs.
+    busy: bool,
+}
+
+/// A copy that began, or was found in the catalog.
+struct Job {
+    record: CopyRecord,
+    began: Nanos,
+    done_bytes: AtomicU64,
+    cancelled: AtomicBool,
+    course: Mutex<Course>,
+}
+
+/// The copies that are told of, oldest first.
+#[derive(Default)]
+pub(crate) struct Copies {
+    jobs: VecDeque<Arc<Job>>,
+    copied_bytes: u64,
+}
+
+/// Copies in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyFigures {
+    /// Copies that have not ended.
+    pub running: usize,
+    /// Bytes copied since the process started.
+    pub copied_bytes: u64,
+}
+
+impl Copies {
+    fn find(&self, id: u32) -> Option<&Arc<Job>> {
+        self.jobs.iter().find(|job| job.record.id.0 == id)
+    }
+
+    fn add(&mut self, job: Job) -> Arc<Job> {
+        let job = Arc::new(job);
+        self.jobs.push_back(job.clone());
+        job
+    }
+
+    fn figures(&self) -> CopyFigures {
+        let running = self.jobs.iter().filter(|job| !job.state().is_ended()).count();
+        CopyFigures { running, copied_bytes: self.copied_bytes }
+    }
+
+    /// Forgets the oldest of those that ended, if they are too many.
+    fn forget_some(&mut self) {
+        let ended = self.jobs.iter().filter(|job| job.state().is_ended()).count();
+        let mut surplus = ended.saturating_sub(ENDED_KEPT);
+        self.jobs.retain(|job| {
+            let goes = surplus > 0 && job.state().is_ended();
+            surplus -= usize::from(goes);
+            !goes
+        });
+    }
+}
+
+impl Job {
+    fn new(record: CopyRecord, began: Nanos) -> Self {
+        let course = Mutex::new(Course { busy: true, ..Course::default() });
+        Self { record, began, done_bytes: AtomicU64::new(0), cancelled: AtomicBool::new(false), course }
+    }
+
+    fn done_bytes(&self) -> u64 {
+        self.done_bytes.load(Ordering::Acquire)
+    }
+
+    fn state(&self) -> CopyState {
+        let course = self.course.lock();
+        match &course.outcome {
+            None => CopyState::Running,
+            Some(_) if course.ended_ms.is_none() => CopyState::Finishing,
+            Some(Outcome::Done) => CopyState::Done,
+            Some(Outcome::Failed(_)) => CopyState::Failed,
+            Some(Outcome::Cancelled) => CopyState::Cancelled,
+        }
+    }
+
+    /// What is told at its end; that it failed is told at once.
+    fn end_told(&self) -> Option<String> {
+        let course = self.course.lock();
+        match &course.outcome {
+            Some(Outcome::Done) => {
+                let seconds = course.stopped.map_or(0.0, |stopped| stopped.since(self.began).as_secs_f64());
+                Some(format!("{}, in {seconds:.1} s", told(self, "is done")))
+            }
+            Some(Outcome::Cancelled) => Some(format!("{} and stay", told(self, "was cancelled"))),
+            _ => None,
+        }
+    }
+
+    /// Takes up the end of a copy that nobody is at; false if there is nothing to do.
+    fn take_up(&self) -> bool {
+        let mut course = self.course.lock();
+        let due = course.outcome.is_some() && course.ended_ms.is_none() && !course.busy;
+        course.busy |= due;
+        due
+    }
+}
+
+impl Array {
+    /// Begins to copy a range of a volume into another, or into itself.
+    pub async fn copy_volume(
+        self: &Arc<Self>,
+        source: &str,
+        request: api::CopyCreate,
+    ) -> Result<api::VolumeCopy, ArrayError> {
+        let api::CopyCreate { target, from_bytes, to_bytes, length_bytes, force } = request;
+        let _turn = self.changes.lock().await;
+        let (source, target) = (self.volume(source)?, self.volume(&target)?);
+        let users = self.users_of(&target);
+        if !users.is_empty() && !force {
+            return Err(ForkError::InUse { volumes: vec![target.name()], users }.into());
+        }
+        let mut kept = None;
+        let stage = |record: &CopyRecord| {
+            let CopyRecord { id, source, from_bytes, to_bytes, length_bytes, .. } = record;
+            let mut text = format!(
+                "copy {id} begun: {length_bytes} bytes of volume {source} from byte {from_bytes} on, to byte {to_bytes}"
+            );
+            if !users.is_empty() {
+                text = shortened(&format!("{text}, by force: {}", users.join("; ")));
+            }
+            let (tx, staged) = self.events.stage(Transaction::new(), Some((object(record), text)));
+            kept = Some(staged);
+            tx
+        };
+        let spec = CopySpec { source, target, from_bytes, to_bytes, length_bytes };
+        let copy =
+            self.volumes.begin_copy(spec, stage).await.map_err(ArrayError::not("volume not copied"))?;
+        if let Some(staged) = kept {
+            self.events.saved(staged);
+        }
+        let job = self.copies.lock().add(Job::new(copy.record().clone(), self.world.now()));
+        let (array, task) = (self.clone(), job.clone());
+        self.spawn_for(&job, async move { array.run_copy(&task, copy).await });
+        Ok(self.copy_view(&job))
+    }
+
+    /// The copies that run, and the last that ended, oldest first.
+    pub fn list_copies(&self) -> Result<Vec<api::VolumeCopy>, ArrayError> {
+        self.require_catalog()?;
+        let jobs: Vec<_> = self.copies.lock().jobs.iter().cloned().collect();
+        Ok(jobs.iter().map(|job| self.copy_view(job)).collect())
+    }
+
+    /// One copy.
+    pub fn show_copy(&self, id: u32) -> Result<api::VolumeCopy, ArrayError> {
+        let job = self.copy_job(id)?;
+        Ok(self.copy_view(&job))
+    }
+
+    /// Cancels a copy, and waits until it has ended. What is copied stays.
+    pub async fn cancel_copy(&self, id: u32) -> Result<(), ArrayError> {
+        let job = self.copy_job(id)?;
+        if let state @ (CopyState::Done | CopyState::Failed | CopyState::Cancelled) = job.state() {
+            return Err(ArrayError::CopyEnded { id, state });
+        }
+        job.cancelled.store(true, Ordering::Release);
+        while !job.state().is_ended() {
+            // While the pool is offline a copy does not end.
+            self.pool()?;
+            self.world.sleep(CANCEL_LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn copy_figures(&self) -> CopyFigures {
+        self.copies.lock().figures()
+    }
+
+    fn copy_job(&self, id: u32) -> Result<Arc<Job>, ArrayError> {
+        self.require_catalog()?;
+        self.copies.lock().find(id).cloned().ok_or(ArrayError::NoCopy { id })
+    }
+
+    /// Runs a task of a copy on a data thread of its own, as far as there are such.
+    fn spawn_for(&self, job: &Job, task: impl Future<Output = ()> + Send + 'static) {
+        let thread = job.record.id.0 as usize % self.world.data_threads();
+        self.world.spawn(Thread::Data(thread), Box::pin(task));
+    }
+
+    /// Copies all there is to copy, and ends the copy.
+    async fn run_copy(self: &Arc<Self>, job: &Job, copy: RangeCopy) {
+        let outcome = self.copy_all(job, &copy).await;
+        // The next start tells that it was interrupted.
+        if self.stopping.load(Ordering::Acquire) && outcome != Outcome::Done {
+            return;
+        }
+        if let Outcome::Failed(why) = &outcome {
+            let text = format!("{} and stay; {why}", told(job, "failed"));
+            self.events.record(Severity::Error, object(&job.record), text);
+        }
+        {
+            let mut course = job.course.lock();
+            (course.outcome, course.stopped) = (Some(outcome), Some(self.world.now()));
+        }
+        self.finish_copy(job).await;
+    }
+
+    async fn copy_all(&self, job: &Job, copy: &RangeCopy) -> Outcome {
+        if let Err(error) = copy.settle().await {
+            return Outcome::Failed(error.to_string());
+        }
+        loop {
+            let done = job.done_bytes();
+            if done >= job.record.length_bytes {
+                return Outcome::Done;
+            }
+            if job.cancelled.load(Ordering::Acquire) || self.stopping.load(Ordering::Acquire) {
+                return Outcome::Cancelled;
+            }
+            match copy.step(done).await {
+                Ok(bytes) => {
+                    job.done_bytes.store(done + bytes, Ordering::Release);
+                    self.copies.lock().copied_bytes += bytes;
+                }
+                Err(error) => return Outcome::Failed(error.to_string()),
+            }
+            self.world.yield_now().await;
+        }
+    }
+
+    /// Ends a copy that copies no more, if the pool is there.
+    async fn finish_copy(&self, job: &Job) {
+        if let Err(error) = self.end_copy(job).await {
+            tracing::debug!(%error, "a copy is ended when the pool is open again");
+        }
+        job.course.lock().busy = false;
+    }
+
+    async fn end_copy(&self, job: &Job) -> Result<(), ArrayError> {
+        let id = job.record.id;
+        let is_known = || self.volumes.copies().iter().any(|copy| copy.id == id);
+        let settled = self.volumes.settle_copies().await?;
+        let _turn = self.changes.lock().await;
+        // It may have been ended by a transaction whose outcome nobody was told.
+        if is_known() {
+            let own = job.end_told().map(|text| (object(&job.record), text));
+            let (tx, staged) = self.events.stage(Transaction::new(), own);
+            self.volumes.end_copy(id, &settled, tx).await?;
+            self.events.saved(staged);
+        }
+        job.course.lock().ended_ms = Some(self.world.wall_clock_ms());
+        self.copies.lock().forget_some();
+        Ok(())
+    }
+
+    /// Ends copies that nobody is at: those that were interrupted, and those whose end did not succeed.
+    pub(crate) async fn tend_copies(self: &Arc<Self>) {
+        let _turn = self.changes.lock().await;
+        for record in self.volumes.copies() {
+            if self.copies.lock().find(record.id.0).is_none() {
+                self.note_interrupted(record);
+            }
+        }
+        let due: Vec<_> = self.copies.lock().jobs.iter().filter(|job| job.take_up()).cloned().collect();
+        for job in due {
+            let (array, task) = (self.clone(), job.clone());
+            self.spawn_for(&job, async move { array.finish_copy(&task).await });
+        }
+    }
+
+    fn note_interrupted(&self, record: CopyRecord) {
+        let CopyRecord { id, source, length_bytes, .. } = &record;
+        let text = format!(
+            "copy {id} of volume {source} was interrupted: an unknown part of its {length_bytes} bytes is copied; begin \
+             it again"
+        );
+        self.events.record(Severity::Warning, object(&record), text);
+        let now = self.world.now();
+        let job = Job::new(record, now);
+        let why = "it was interrupted, and an unknown part is copied: begin it again";
+        let outcome = Some(Outcome::Failed(why.to_owned()));
+        *job.course.lock() = Course { outcome, stopped: Some(now), ..Course::default() };
+        self.copies.lock().add(job);
+    }
+
+    fn copy_view(&self, job: &Job) -> api::VolumeCopy {
+        let CopyRecord { source, source_uuid, target, target_uuid, .. } = &job.record;
+        let CopyRecord { id, from_bytes, to_bytes, length_bytes, started_ms, .. } = job.record;
+        let volumes = self.volumes.list();
+        let named = |uuid: &Uuid, name: &String| {
+            let volume = volumes.iter().find(|volume| volume.uuid() == *uuid);
+            volume.map_or_else(|| name.clone(), |volume| volume.name())
+        };
+        let (state, done_bytes) = (job.state(), job.done_bytes());
+        let course = job.course.lock();
+        let elapsed_s = course.stopped.unwrap_or_else(|| self.world.now()).since(job.began).as_secs_f64();
+        let can_tell = done_bytes > 0 && (course.stopped.is_some() || elapsed_s >= 1.0);
+        let rate = can_tell.then(|| done_bytes as f64 / elapsed_s.max(0.001));
+        let left = length_bytes.saturating_sub(done_bytes) as f64;
+        api::VolumeCopy {
+            id: id.0,
+            source: named(source_uuid, source),
+            target: named(target_uuid, target),
+            from_bytes,
+            to_bytes,
+            length_bytes,
+            done_bytes,
+            state,
+            bytes_per_s: rate.map(|rate| rate as u64),
+            remaining_s: rate.filter(|_| state == CopyState::Running).map(|rate| (left / rate).ceil() as u64),
+            started_ms,
+            ended_ms: course.ended_ms,
+            error: match &course.outcome {
+                Some(Outcome::Failed(why)) => Some(why.clone()),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// What events of a copy are about.
+fn object(record: &CopyRecord) -> String {
+    format!("volume {}", record.target)
+}
+
+/// What became of a copy, and how far it came.
+fn told(job: &Job, what: &str) -> String {
+    let CopyRecord { id, source, length_bytes, .. } = &job.record;
+    format!("copy {id} of volume {source} {what}: {} of {length_bytes} bytes are copied", job.done_bytes())
+}

@@ -1,0 +1,276 @@
+//! Copies of ranges on simulated drives: what they hold, what they keep from happening, and what is left after a crash.
+
+use quoin_base::{ByteRange, MIB};
+use quoin_drive::{Roles, inspect_set, open_set};
+use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
+use quoin_volume::{
+    BlockDevice, COPIES_MAX, CopySpec, DeviceError, Folder, ForkSpec, OriginKind, PoolSlot, RangeCopy,
+    Replacement, Tags, Volume, VolumeChange, VolumeError, VolumeSpec, Volumes, check_volumes, hidden_volumes,
+};
+use quoin_world::{Disk, Slice};
+use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
+use std::{future::Future, sync::Arc, time::Duration};
+
+const BLOCK: u64 = 8192;
+const SIZE: u64 = MIB;
+
+struct Rig {
+    world: Arc<SimWorld>,
+    disk: Arc<SimDisk>,
+    slot: Arc<PoolSlot>,
+    volumes: Arc<Volumes>,
+}
+
+impl Rig {
+    fn new(seed: u64) -> Self {
+        let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
+        let disk = world.disk("d0", 32 * MIB);
+        let slot = Arc::new(PoolSlot::empty("not open yet"));
+        let volumes = Arc::new(Volumes::new(world.clone(), slot.clone()));
+        let rig = Self { world, disk, slot, volumes };
+        let disks = vec![(rig.disk.clone() as Arc<dyn Disk>, Roles { journal: true, data: true })];
+        let options = FormatOptions {
+            pool_name: "test".into(),
+            slab_bytes: 256 << 10,
+            row_bytes: 64 << 10,
+            journal_bytes: Some(2 * MIB),
+        };
+        let world = rig.world.clone();
+        rig.run(async move { format(&*world, disks, options).await }).unwrap();
+        rig.open();
+        rig
+    }
+
+    fn run<T: Send + 'static>(&self, main: impl Future<Output = T> + Send + 'static) -> T {
+        self.world.run(main).unwrap()
+    }
+
+    fn open(&self) {
+        let options = PoolOptions {
+            buffer_bytes: 2 * MIB,
+            metadata_bytes: MIB,
+            dirty_bytes: 256 << 10,
+            cache_bytes: 0,
+            destage_after: Duration::from_millis(50),
+            checkpoint_after: Duration::from_millis(500),
+        };
+        let (world, disk) = (self.world.clone(), self.disk.clone() as Arc<dyn Disk>);
+        let opened =
+            self.run(async move { Pool::open(world, open_set(vec![disk]).await.unwrap(), options).await });
+        let pool = opened.unwrap();
+        drop(self.volumes.restore(&pool).unwrap());
+        self.slot.fill(pool);
+    }
+
+    /// What the offline check finds wrong, and how many hidden volumes there are.
+    fn check(&self) -> (Vec<String>, usize) {
+        let disk = self.disk.clone() as Arc<dyn Disk>;
+        let mut report =
+            self.run(async move { check(inspect_set(vec![disk]).await.unwrap()).await }).unwrap();
+        check_volumes(&mut report);
+        let problems = report.problems.iter().map(ToString::to_string).collect();
+        (problems, hidden_volumes(&report.objects).len())
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.slot.clear("the end");
+        self.world.end();
+    }
+}
+
+async fn create(volumes: &Volumes, name: &str) -> Arc<Volume> {
+    let (tags, folder) = (Tags::new(), Folder::default());
+    let spec =
+        VolumeSpec { name: name.into(), size_bytes: SIZE, block_bytes: 512, thick: false, tags, folder };
+    volumes.create(spec, Transaction::new()).await.unwrap()
+}
+
+async fn snapshot(volumes: &Volumes, source: &Arc<Volume>, name: &str) -> Arc<Volume> {
+    let (kind, tags) = (OriginKind::Snapshot, Tags::new());
+    let source = source.clone();
+    let spec = ForkSpec { source, name: name.into(), kind, thick: false, tags, set: None, retain: None };
+    volumes.fork(vec![spec], Transaction::new()).await.unwrap().remove(0)
+}
+
+fn content(tag: u64, block: u64) -> Vec<u8> {
+    (tag << 32 | block).to_le_bytes().repeat(BLOCK as usize / 8)
+}
+
+async fn fill(volume: &Volume, tag: u64, blocks: std::ops::Range<u64>) {
+    for block in blocks {
+        volume.write(block * BLOCK, vec![Slice::copy_of(&content(tag, block))]).await.unwrap();
+    }
+}
+
+async fn holds(volume: &Volume, block: u64, tag: u64, of: u64) -> bool {
+    let slices = volume.read(ByteRange::new(block * BLOCK, BLOCK)).await.unwrap();
+    slices.iter().flat_map(|slice| slice.to_vec()).collect::<Vec<_>>() == content(tag, of)
+}
+
+fn blocks(source: &Arc<Volume>, target: &Arc<Volume>, from: u64, to: u64, count: u64) -> CopySpec {
+    let (source, target) = (source.clone(), target.clone());
+    let (from_bytes, to_bytes, length_bytes) = (from * BLOCK, to * BLOCK, Some(count * BLOCK));
+    CopySpec { source, target, from_bytes, to_bytes, length_bytes }
+}
+
+async fn begin(volumes: &Volumes, spec: CopySpec) -> Result<RangeCopy, VolumeError> {
+    volumes.begin_copy(spec, |_| Transaction::new()).await
+}
+
+async fn end(volumes: &Volumes, copy: &RangeCopy) {
+    let settled = volumes.settle_copies().await.unwrap();
+    volumes.end_copy(copy.record().id, &settled, Transaction::new()).await.unwrap();
+}
+
+async fn copy_all(copy: &RangeCopy) -> Result<(), DeviceError> {
+    copy.settle().await?;
+    let mut done = 0;
+    while done < copy.record().length_bytes {
+        done += copy.step(done).await?;
+    }
+    assert_eq!(done, copy.record().length_bytes);
+    Ok(())
+}
+
+#[test]
+fn what_is_copied_is_what_the_source_held_also_within_one_volume() {
+    let rig = Rig::new(1);
+    let volumes = rig.volumes.clone();
+    rig.run(async move {
+        let (v1, v2) = (create(&volumes, "v1").await, create(&volumes, "v2").await);
+        fill(&v1, 1, 0..16).await;
+        let into = begin(&volumes, blocks(&v1, &v2, 4, 8, 12)).await.unwrap();
+        let within = begin(&volumes, blocks(&v1, &v1, 0, 2, 14)).await.unwrap();
+        fill(&v1, 2, 4..6).await;
+        assert_eq!((volumes.list().len(), volumes.copies().len()), (2, 2));
+        copy_all(&into).await.unwrap();
+        copy_all(&within).await.unwrap();
+        for block in 0..12 {
+            assert!(holds(&v2, 8 + block, 1, 4 + block).await, "block {block}");
+        }
+        for block in 0..14 {
+            assert!(holds(&v1, 2 + block, 1, block).await, "block {block}");
+        }
+        // The source may go.
+        let both = [into, within];
+        end(&volumes, &both[1]).await;
+        volumes.delete(&[v1], Transaction::new()).await.unwrap();
+        end(&volumes, &both[0]).await;
+        assert!(holds(&v2, 8, 1, 4).await && volumes.copies().is_empty());
+        volumes.delete(&[v2], Transaction::new()).await.unwrap();
+    });
+    let pool = rig.slot.clear("it is closed").unwrap();
+    rig.run(async move { pool.close().await }).unwrap();
+    assert_eq!(rig.check(), (vec![], 0));
+}
+
+#[test]
+fn nothing_takes_a_target_away_and_there_are_no_more_copies_than_may_be() {
+    let rig = Rig::new(2);
+    let volumes = rig.volumes.clone();
+    rig.run(async move {
+        let (v1, v2) = (create(&volumes, "v1").await, create(&volumes, "v2").await);
+        let s1 = snapshot(&volumes, &v2, "s1").await;
+        let mut copies = Vec::new();
+        for n in 0..COPIES_MAX as u64 - 1 {
+            copies.push(begin(&volumes, blocks(&v1, &v2, 0, 4 * n, 4)).await.unwrap());
+        }
+        copies.push(begin(&volumes, blocks(&v1, &s1, 0, 0, 4)).await.unwrap());
+        let more = begin(&volumes, blocks(&v1, &v2, 0, 0, 4)).await.err();
+        assert!(matches!(more, Some(VolumeError::TooManyCopies { .. })), "{more:?}");
+        let end_of_last = 4 * (COPIES_MAX as u64 - 1) * BLOCK;
+        let change = |size_bytes, template| {
+            volumes.change(
+                "v2",
+                VolumeChange { size_bytes, template, force: true, ..VolumeChange::default() },
+                Transaction::new(),
+            )
+        };
+        let restore = Replacement { target: v2.clone(), source: v1.clone(), refreshes: false };
+        let year = Duration::from_secs(365 * 86_400);
+        for refused in [
+            volumes.delete(&[v1.clone(), v2.clone()], Transaction::new()).await.err(),
+            change(Some(end_of_last - 512), None).await.err(),
+            change(None, Some(true)).await.err(),
+            volumes.hold(vec![restore]).await.err(),
+            volumes.retain(std::slice::from_ref(&s1), year, Transaction::new()).await.err(),
+        ] {
+            assert!(matches!(refused, Some(VolumeError::CopiedInto { .. })), "{refused:?}");
+        }
+        assert!(volumes.is_copied_into(&v2) && !volumes.is_copied_into(&v1));
+        change(Some(end_of_last), None).await.unwrap();
+        for copy in &copies {
+            end(&volumes, copy).await;
+        }
+        change(None, Some(true)).await.unwrap();
+        let template = begin(&volumes, blocks(&v1, &v2, 0, 0, 4)).await.err();
+        assert!(matches!(template, Some(VolumeError::IsTemplate { .. })), "{template:?}");
+        volumes.delete(&[v1, v2, s1], Transaction::new()).await.unwrap();
+    });
+}
+
+#[test]
+fn after_a_crash_a_copy_is_there_to_be_ended_and_not_to_be_gone_on_with() {
+    let rig = Rig::new(3);
+    let volumes = rig.volumes.clone();
+    let copy = rig.run(async move {
+        let (v1, v2) = (create(&volumes, "v1").await, create(&volumes, "v2").await);
+        fill(&v1, 1, 0..64).await;
+        let copy = begin(&volumes, blocks(&v1, &v2, 0, 0, 64)).await.unwrap();
+        copy.settle().await.unwrap();
+        copy.step(0).await.unwrap();
+        copy
+    });
+    rig.slot.clear("a crash");
+    rig.world.crash();
+    let (problems, hidden) = rig.check();
+    assert!(hidden == 1 && problems.is_empty(), "{problems:?}");
+    rig.open();
+    let volumes = rig.volumes.clone();
+    rig.run(async move {
+        let v2 = volumes.get("v2").unwrap();
+        assert_eq!((volumes.list().len(), volumes.copies()), (2, vec![copy.record().clone()]));
+        for refused in [copy.settle().await, copy.step(0).await.map(drop)] {
+            assert!(matches!(refused, Err(DeviceError::Offline { .. })), "{refused:?}");
+        }
+        let refused = volumes.delete(std::slice::from_ref(&v2), Transaction::new()).await;
+        assert!(matches!(refused, Err(VolumeError::CopiedInto { .. })), "{refused:?}");
+        end(&volumes, &copy).await;
+        assert!(holds(&v2, 0, 1, 0).await, "what was copied stays");
+        volumes.delete(&[v2], Transaction::new()).await.unwrap();
+    });
+    let pool = rig.slot.clear("it is closed").unwrap();
+    rig.run(async move { pool.close().await }).unwrap();
+    assert_eq!(rig.check(), (vec![], 0));
+}
+
+#[test]
+fn damage_is_told_of_the_source_and_of_its_byte() {
+    let rig = Rig::new(4);
+    let volumes = rig.volumes.clone();
+    rig.run(async move {
+        let v1 = create(&volumes, "v1").await;
+        create(&volumes, "v2").await;
+        fill(&v1, 1, 0..16).await;
+    });
+    let pool = rig.slot.clear("it is closed").unwrap();
+    rig.run(async move { pool.close().await }).unwrap();
+    let begin_of_9 = &content(1, 9)[..512];
+    for at in (0..32 * MIB).step_by(4096).filter(|at| rig.disk.peek(*at, 512) == begin_of_9) {
+        rig.disk.poke(at + 100, &[7]);
+    }
+    rig.open();
+    let volumes = rig.volumes.clone();
+    rig.run(async move {
+        let (v1, v2) = (volumes.get("v1").unwrap(), volumes.get("v2").unwrap());
+        // Moved by half a block, so that it has to be read.
+        let spec = CopySpec { to_bytes: 4096, ..blocks(&v1, &v2, 0, 0, 16) };
+        let copy = begin(&volumes, spec).await.unwrap();
+        let failed = copy_all(&copy).await;
+        let Err(DeviceError::Medium { volume, offset, .. }) = &failed else { panic!("{failed:?}") };
+        assert_eq!((volume.as_str(), *offset), ("v1", 9 * BLOCK));
+        end(&volumes, &copy).await;
+    });
+}
