@@ -11,15 +11,17 @@ pub struct PoolSpace {
     pub provisioned_bytes: u64,
     /// What hosts wrote and did not unmap: what the volumes map, each by itself.
     pub written_bytes: u64,
-    /// What that takes on the drives, each block once, with what is being given back.
+    /// What that takes on the drives, each block once: the next three, less what range copies hold once more.
     pub unique_bytes: u64,
-    /// Of it, what one volume alone wrote since it was last snapped, cloned or restored.
+    /// What was written in one volume, or copied there, since it was last snapped, cloned or restored.
     pub own_bytes: u64,
-    /// Of it, what volumes, snapshots and clones share, or hold from a common past.
+    /// What volumes, snapshots and clones share, or hold from a common past.
     pub shared_bytes: u64,
-    /// Of it, what was deleted or replaced, and is being given back.
+    /// What was deleted or replaced, and is being given back.
     pub removing_bytes: u64,
-    /// What comes back if all snapshots are deleted.
+    /// What range copies hold once more, and takes no space: of a block in *n* such places, *n* − 1.
+    pub copied_bytes: u64,
+    /// What comes back at least if all snapshots are deleted.
     pub held_by_snapshots_bytes: u64,
     /// Acknowledged and not destaged yet.
     pub buffered_bytes: u64,
@@ -31,7 +33,7 @@ pub struct PoolSpace {
     pub thin_savings_bytes: u64,
     /// Provisioned to written, as x in x:1; null while nothing is written.
     pub thin_ratio: Option<f64>,
-    /// What sharing between volumes, snapshots and clones saves: written more often than it lies on the drives.
+    /// What sharing between volumes, snapshots, clones and by range copies saves: written more often than it lies on the drives.
     pub sharing_savings_bytes: u64,
     /// Written to unique, as x in x:1; null while nothing is written.
     pub sharing_ratio: Option<f64>,
@@ -56,7 +58,8 @@ pub struct VolumeSpace {
     pub provisioned_bytes: u64,
     /// What hosts wrote and did not unmap, each volume by itself.
     pub written_bytes: u64,
-    /// Of it, what was written since the volume was last snapped, cloned or restored: no other has it.
+    /// Of it, what was written, or copied there, since the volume was last snapped, cloned or restored: no snapshot or clone
+    /// has it.
     pub own_bytes: u64,
     /// Of it, what it has from before that: others may have it too.
     pub shared_bytes: u64,
@@ -66,13 +69,13 @@ pub struct VolumeSpace {
     pub thin_savings_bytes: u64,
     /// Provisioned to written, as x in x:1; null while nothing is written.
     pub thin_ratio: Option<f64>,
-    /// What comes back if all their snapshots are deleted, and nothing else.
+    /// What comes back at least if all their snapshots are deleted, and nothing else.
     pub held_by_snapshots_bytes: u64,
     /// What comes back for certain if just these are deleted now.
     pub freed_min_bytes: u64,
     /// The most that comes back: if all that share with them are deleted before.
     pub freed_max_bytes: u64,
-    /// True when nothing is being given back in the pool, so that `freed_min_bytes` is exact. Otherwise it may count what
-    /// comes back anyway.
+    /// True when nothing is being given back in the pool, so that `freed_min_bytes` is exact where no range copies share
+    /// what is freed. Otherwise it may count what comes back anyway.
     pub settled: bool,
 }

@@ -25,6 +25,7 @@ impl Array {
             own_bytes: space.own_bytes,
             shared_bytes: space.shared_bytes,
             removing_bytes: space.removing_bytes,
+            copied_bytes: space.copied_bytes,
             held_by_snapshots_bytes: self.held_by_snapshots(&pool, |_| true),
             buffered_bytes: stats.buffered_bytes,
             metadata_bytes: stats.metadata_bytes,

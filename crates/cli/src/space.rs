@@ -65,6 +65,7 @@ fn pool_text(space: &PoolSpace) -> String {
         ("  of one volume", size_text(space.own_bytes)),
         ("  shared", size_text(space.shared_bytes)),
         ("  being removed", size_text(space.removing_bytes)),
+        ("  less copied", size_text(space.copied_bytes)),
         ("held by snapshots", size_text(space.held_by_snapshots_bytes)),
         ("not destaged", size_text(space.buffered_bytes)),
         ("thin savings", saved(space.thin_savings_bytes, space.thin_ratio)),
