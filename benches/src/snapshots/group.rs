@@ -125,7 +125,8 @@ fn case(options: &Options, bytes: u64, blocks: u64) -> Result<Outcome> {
     serving.create_host()?;
     let mut units = Vec::new();
     for number in 0..options.volumes {
-        let (filled, mapped) = if number == 0 { (written, blocks) } else { (small / BLOCK_BYTES, small / BLOCK_BYTES) };
+        let (filled, mapped) =
+            if number == 0 { (written, blocks) } else { (small / BLOCK_BYTES, small / BLOCK_BYTES) };
         let at = volume(&serving, &name(number), bytes, number + 1, filled * BLOCK_BYTES)?;
         map_more(&serving, &name(number), filled, mapped)?;
         units.push((at, mapped));
@@ -305,8 +306,7 @@ mod tests {
     fn a_write_counts_where_it_was_on_its_way() {
         let zero = Instant::now();
         let at = |ms: u64| zero + Duration::from_millis(ms);
-        let window =
-            |kind, from| Window { kind, from: at(from), to: at(from + 10), command: Duration::ZERO };
+        let window = |kind, from| Window { kind, from: at(from), to: at(from + 10), command: Duration::ZERO };
         let windows = [window(Kind::With, 10), window(Kind::Without, 30), window(Kind::With, 50)];
         let writes =
             [(0, 5), (8, 12), (19, 40), (45, 46), (55, 56), (59, 70)].map(|(from, to)| (at(from), at(to)));
