@@ -100,11 +100,11 @@ impl Space {
         };
         let PoolSpace { written_bytes, unique_bytes, copied_bytes, own_bytes, .. } = report.space;
         let PoolSpace { shared_bytes, removing_bytes, settled, .. } = report.space;
-        // What copies hold for themselves is nobody's volume.
-        let hidden = hidden_walked(report);
-        let held: u64 = hidden.iter().map(|id| report.volume_space[id].written_bytes).sum();
+        let passed_over = passed_over(report);
+        let held: u64 = passed_over.iter().map(|id| report.volume_space[id].written_bytes).sum();
         let written_bytes = written_bytes.saturating_sub(held);
-        let volumes = report.volume_space.iter().filter(|(id, _)| !hidden.contains(id)).map(volume).collect();
+        let listed = report.volume_space.iter().filter(|(id, _)| !passed_over.contains(id));
+        let volumes = listed.map(volume).collect();
         Self {
             written_bytes,
             unique_bytes,
@@ -118,10 +118,11 @@ impl Space {
     }
 }
 
-/// The hidden volumes of copies, of those that were walked.
-fn hidden_walked(report: &CheckReport) -> BTreeSet<VolumeId> {
+/// Of the volumes that were walked, the hidden ones of copies, and those that will be gone once the journal is replayed.
+fn passed_over(report: &CheckReport) -> BTreeSet<VolumeId> {
     let hidden = hidden_volumes(&report.objects);
-    hidden.into_iter().filter(|id| report.volume_space.contains_key(id)).collect()
+    let walked = report.volume_space.keys().copied();
+    walked.filter(|id| hidden.contains(id) || !report.volume_ids.contains(id)).collect()
 }
 
 /// What the catalog calls a volume.
@@ -147,7 +148,7 @@ impl From<&CheckReport> for Checked {
             problems: listed(&report.problems),
             more_problems: report.more_problems,
             notes: listed(&report.notes),
-            volumes: report.volumes.saturating_sub(hidden_walked(report).len() as u64),
+            volumes: report.volumes.saturating_sub(passed_over(report).len() as u64),
             segments: report.segments,
             pages: report.pages,
             blocks: report.blocks,
