@@ -11,18 +11,16 @@
 //!    a whole in each pool block (I2), so what is seen of one sector tells about the others of its block.
 //! 4. An outdated entry stays allowed for reads that began before it was outdated.
 
+mod copy;
+mod story;
+
 use crate::stamp::{self, Value};
-use quoin_base::{ByteRange, SECTOR_BYTES};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-};
+use quoin_base::SECTOR_BYTES;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Sectors of a pool block.
 const BLOCK_SECTORS: u32 = 16;
 const NEVER: u32 = u32::MAX;
-/// Operations told of an offending sector.
-const TOLD: usize = 24;
 
 /// Names an operation; also the value of the sectors it writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -223,29 +221,6 @@ impl History {
     pub(crate) fn begin(&mut self, volume: u32, window: usize, first: u32, sectors: u32, zero: bool) -> OpId {
         let value = if zero { 0 } else { self.ops.len() as u32 };
         self.begin_with(volume, window, first, sectors, value)
-    }
-
-    /// A range of a volume begins to get what the same range of another holds, which nobody changes. `None` if that is
-    /// not certain.
-    pub(crate) fn begin_copy(
-        &mut self,
-        source: u32,
-        target: u32,
-        window: usize,
-        first: u32,
-        sectors: u32,
-    ) -> Option<Vec<OpId>> {
-        let copied = &self.volumes.get(&source)?.windows[window].1[first as usize..][..sectors as usize];
-        let value =
-            |sector: &Sector| sector.entries.is_empty().then(|| self.ops[sector.settled as usize].value);
-        let values: Vec<Value> = copied.iter().map(value).collect::<Option<_>>()?;
-        let mut at = first;
-        let mut ids = Vec::new();
-        for run in values.chunk_by(|a, b| a == b) {
-            ids.push(self.begin_with(target, window, at, run.len() as u32, run[0]));
-            at += run.len() as u32;
-        }
-        Some(ids)
     }
 
     fn begin_with(&mut self, volume: u32, window: usize, first: u32, sectors: u32, value: Value) -> OpId {
@@ -575,36 +550,6 @@ impl History {
             }
         }
         ranges
-    }
-
-    /// What is known about a sector: its entries and its last operations.
-    fn story(&mut self, volume: u32, window: usize, at: u32, begun: u32, problem: &str) -> String {
-        let base = self.windows(volume)[window].first;
-        let byte = ByteRange::new((base + u64::from(at)) * SECTOR_BYTES, SECTOR_BYTES).offset;
-        let mut out = format!(
-            "volume {volume}, byte {byte} (window {window}, sector {at}), read begun at {begun}: {problem}\n"
-        );
-        for entry in &self.sector(volume, window, at).entries {
-            let _ = writeln!(out, "  entry {entry:?}");
-        }
-        let ops = self.ops.iter().enumerate().filter(|(_, op)| {
-            op.volume == volume && op.window == window && (op.first..op.first + op.sectors).contains(&at)
-        });
-        let told: Vec<_> = ops.collect();
-        for (id, op) in told.iter().skip(told.len().saturating_sub(TOLD)) {
-            let ended = if op.ended == NEVER { "…".to_owned() } else { op.ended.to_string() };
-            let _ = writeln!(
-                out,
-                "  boot {} #{id} {} sectors {}+{} from {} to {ended} {:?}",
-                op.boot,
-                if op.value == 0 { "zero " } else { "write" },
-                op.first,
-                op.sectors,
-                op.begun,
-                op.end
-            );
-        }
-        out
     }
 }
 
