@@ -2,6 +2,7 @@
 
 use crate::process::{Process, free_port, run, wait_until};
 use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
@@ -129,6 +130,12 @@ impl Array {
         })?;
         self.process = Some(process);
         Ok(started.elapsed())
+    }
+
+    /// Lets it do nothing more, until it is killed.
+    pub(crate) fn halt(&self) -> Result<()> {
+        self.process.as_ref().context("the array is not running")?.signal(Signal::STOP);
+        Ok(())
     }
 
     /// `kill -9`. Nothing of the array runs on return.

@@ -220,6 +220,8 @@ impl Trial {
         let Some((mode, drives)) = self.plan.power_cut.zip(self.drives.as_ref()) else {
             return self.array.kill();
         };
+        // It is not to tell anybody that its drives are gone: with the power it goes too.
+        self.array.halt()?;
         let cut = drives.shelf().power_cut(mode, self.rng.random())?;
         self.array.kill()?;
         drives.shelf().restore();
