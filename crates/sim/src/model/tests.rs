@@ -1,3 +1,5 @@
+//! What the model lets a read return, and what it does not.
+
 use super::{History, OpId, Window};
 use crate::stamp;
 
