@@ -1,9 +1,9 @@
 //! Random reads and overwrites of a volume that has a snapshot, of the snapshot, and of the end of a long chain of
 //! snapshots of snapshots, each of which was written to, against volumes that have none.
 //!
-//! All are of the same size and lie on one array; they are measured in turn, in another order each round. Of two
-//! volumes without snapshots one is what all are compared with, measured anew right before each of them, and the other
-//! tells how far figures of the same vary.
+//! All are of the same size and lie on one array; they are measured in turn, in another order each round. Each has a
+//! plain volume of its own that is measured right before it, so that no volume is more at home in the read cache than what
+//! it is compared with. Two plain volumes compared with each other tell how far figures of the same vary.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use crate::stats::median;
 
 const LEAST_IOPS: f64 = 0.95;
 const MOST_CPU: f64 = 1.1;
-/// What is asked for again until it comes from the read cache.
-const CACHED_BYTES: u64 = 64 << 20;
+/// What is asked for again until it comes from the read cache: little enough that it stays there of all volumes.
+const CACHED_BYTES: u64 = 16 << 20;
 
 /// How deep, how large, how long.
 #[derive(Debug, Args)]
@@ -88,6 +88,13 @@ impl Access {
     }
 }
 
+/// What is measured, and the plain volume that it is compared with.
+struct Object {
+    of: &'static str,
+    at: At,
+    plain: At,
+}
+
 /// Medians of one object under one access.
 #[derive(Debug, Serialize)]
 struct Line {
@@ -97,6 +104,8 @@ struct Line {
     cpu_us: f64,
     p50_us: f64,
     p99_us: f64,
+    /// The share of blocks that came from the read cache, of reads.
+    hit_ratio: Option<f64>,
     /// Medians over the rounds of what it was relative to the plain volume right before it.
     iops_ratio: f64,
     cpu_ratio: f64,
@@ -108,12 +117,13 @@ struct Sample {
     cpu_us: f64,
     p50_us: f64,
     p99_us: f64,
+    hit_ratio: f64,
 }
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
     ensure!(options.rounds > 0 && options.depth > 0, "--rounds and --depth must be above 0");
-    // Five volumes, of which three are overwritten while something else holds their former content.
-    let room = options.size * 8 + u64::from(options.depth) * options.between * BLOCK_BYTES;
+    // Seven volumes, of which two are overwritten while something else holds their former content; and some to spare.
+    let room = options.size * 11 + u64::from(options.depth) * options.between * BLOCK_BYTES;
     let bench = Bench::create(&options.common, room)?;
     let serving = bench.array.serve_within(Some(options.memory))?;
     serving.create_host()?;
@@ -122,7 +132,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let is_wanted = |access: &Access| options.access.is_empty() || options.access.contains(access);
     for access in Access::ALL.into_iter().filter(is_wanted) {
         if access == Access::Overwrites {
-            objects.iter().try_for_each(|(_, at)| overwrite_all(at))?;
+            for object in &objects {
+                overwrite_all(&object.plain)?;
+                overwrite_all(&object.at)?;
+            }
         }
         rest(&serving)?;
         lines.append(&mut measure(options, &serving, &objects, access)?);
@@ -131,13 +144,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     tell(&options.common, figures(&lines), &lines, &bars)
 }
 
-/// Makes and fills all that is measured: the volume to compare with first.
-fn create(options: &Options, serving: &Serving<'_>) -> Result<Vec<(&'static str, At)>> {
+/// Makes and fills all that is measured.
+fn create(options: &Options, serving: &Serving<'_>) -> Result<Vec<Object>> {
     let make = |name: &str, lun: u16| volume(serving, name, options.size, lun, options.size);
-    let (plain, again, source) = (make("plain", 1)?, make("again", 2)?, make("source", 3)?);
-    make("chain0", 4)?;
+    let (again, source) = (make("again", 1)?, make("source", 2)?);
+    make("chain0", 3)?;
     serving.tell(&["snapshot", "create", "source", "snapshot"])?;
-    let snapshot = serving.show("snapshot", 5)?;
+    let snapshot = serving.show("snapshot", 4)?;
     let mut end = None;
     for link in 1..=options.depth {
         let (from, to) = (format!("chain{}", link - 1), format!("chain{link}"));
@@ -157,13 +170,9 @@ fn create(options: &Options, serving: &Serving<'_>) -> Result<Vec<(&'static str,
         end = Some(at);
     }
     let end = end.expect("a chain has a link");
-    Ok(vec![
-        ("plain", plain),
-        ("plain again", again),
-        ("source", source),
-        ("snapshot", snapshot),
-        ("end of chain", end),
-    ])
+    let named = [("plain again", again), ("source", source), ("snapshot", snapshot), ("end of chain", end)];
+    let with_plain = |(of, at), lun| Ok(Object { of, at, plain: make(&format!("plain{lun}"), lun)? });
+    named.into_iter().zip(5..).map(|(named, lun)| with_plain(named, lun)).collect()
 }
 
 /// Overwrites each block once, so that none is touched for the first time any more.
@@ -177,24 +186,21 @@ fn overwrite_all(at: &At) -> Result<()> {
 fn measure(
     options: &Options,
     serving: &Serving<'_>,
-    objects: &[(&'static str, At)],
+    objects: &[Object],
     access: Access,
 ) -> Result<Vec<Line>> {
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); objects.len()];
     // Of each, what the plain volume did right before it.
-    let mut plain: Vec<Vec<Sample>> = vec![Vec::new(); objects.len()];
-    let others = objects.len() - 1;
+    let mut plain = samples.clone();
     for round in 0..options.rounds {
-        for turn in 0..others {
-            let object = 1 + (turn + round) % others;
-            let seed = (round * others + turn) as u64 * 2 + 1;
-            plain[object].push(sample(options, serving, &objects[0].1, access, seed)?);
-            samples[object].push(sample(options, serving, &objects[object].1, access, seed + 1)?);
+        for turn in 0..objects.len() {
+            let which = (turn + round) % objects.len();
+            let seed = (round * objects.len() + turn) as u64 * 2 + 1;
+            plain[which].push(sample(options, serving, &objects[which].plain, access, seed)?);
+            samples[which].push(sample(options, serving, &objects[which].at, access, seed + 1)?);
         }
     }
-    samples[0] = plain.concat();
-    plain[0].clone_from(&samples[0]);
-    let line = |(of, (samples, plain)): (&'static str, (&Vec<Sample>, &Vec<Sample>))| {
+    let line = |of, samples: &[Sample], plain: &[Sample]| {
         let of_all = |value: fn(&Sample) -> f64| median(samples.iter().map(value));
         let ratio = |value: fn(&Sample) -> f64| {
             median(samples.iter().zip(plain).map(|(sample, plain)| value(sample) / value(plain)))
@@ -206,15 +212,22 @@ fn measure(
             cpu_us: of_all(|sample| sample.cpu_us),
             p50_us: of_all(|sample| sample.p50_us),
             p99_us: of_all(|sample| sample.p99_us),
+            hit_ratio: (!access.writes()).then(|| of_all(|sample| sample.hit_ratio)),
             iops_ratio: ratio(|sample| sample.iops),
             cpu_ratio: ratio(|sample| sample.cpu_us),
         }
     };
-    Ok(objects.iter().map(|(of, _)| *of).zip(samples.iter().zip(&plain)).map(line).collect())
+    let all_plain = plain.concat();
+    let mut lines = vec![line("plain", &all_plain, &all_plain)];
+    lines.extend(
+        objects.iter().zip(&samples).zip(&plain).map(|((o, samples), plain)| line(o.of, samples, plain)),
+    );
+    Ok(lines)
 }
 
 /// One run.
 fn sample(options: &Options, serving: &Serving<'_>, at: &At, access: Access, seed: u64) -> Result<Sample> {
+    let before = serving.engine()?;
     let report = load::run(&Spec {
         at: at.clone(),
         rw: if access.writes() { Pattern::Randwrite } else { Pattern::Randread },
@@ -234,6 +247,7 @@ fn sample(options: &Options, serving: &Serving<'_>, at: &At, access: Access, see
         more: Vec::new(),
         target_pid: Some(serving.process.pid()),
     })?;
+    let done = serving.engine()?.since(&before);
     if access.writes() {
         // What one left to be destaged would be the next one's burden.
         std::thread::sleep(Duration::from_millis(500));
@@ -244,11 +258,12 @@ fn sample(options: &Options, serving: &Serving<'_>, at: &At, access: Access, see
         cpu_us: report.target.map_or(0.0, |target| target.cpu.us_per_io),
         p50_us: report.total.latency_us.p50,
         p99_us: report.total.latency_us.p99,
+        hit_ratio: done.hit_ratio().unwrap_or(0.0),
     })
 }
 
 fn figures(lines: &[Line]) -> comfy_table::Table {
-    let mut table = table(&["access", "of", "IOPS", "p50", "p99", "CPU", "IOPS ×", "CPU ×"]);
+    let mut table = table(&["access", "of", "IOPS", "p50", "p99", "CPU", "hits", "IOPS ×", "CPU ×"]);
     for line in lines {
         table.add_row([
             line.access.name().to_owned(),
@@ -257,6 +272,7 @@ fn figures(lines: &[Line]) -> comfy_table::Table {
             format!("{:.0}", line.p50_us),
             format!("{:.0}", line.p99_us),
             format!("{:.1}", line.cpu_us),
+            line.hit_ratio.map_or(String::new(), |hits| format!("{:.1} %", hits * 100.0)),
             format!("{:.2}", line.iops_ratio),
             format!("{:.2}", line.cpu_ratio),
         ]);

@@ -26,6 +26,8 @@ const GROUP: &str = "bench";
 const SMALL_BLOCKS: u64 = 4096;
 /// How much longer than without snapshots the longest write may take.
 const LONGEST_MS: f64 = 5.0;
+/// Longer than a write takes that nothing holds up. Drives stall by themselves: windows without snapshots tell how often.
+const STALL: Duration = Duration::from_millis(10);
 /// Medians closer than this are the same.
 const SAME: f64 = 0.05;
 
@@ -76,6 +78,8 @@ struct Windows {
     latency_us: Percentiles,
     /// The median of each window's longest.
     longest_median_us: f64,
+    /// Windows with a write longer than [`STALL`].
+    stalled: usize,
 }
 
 /// What one case came to.
@@ -242,6 +246,7 @@ fn summary(windows: &[Window], writes: &[(Instant, Instant)], kind: Kind) -> Win
         writes: all.len(),
         latency_us: Percentiles::of(&all),
         longest_median_us: median(longest.iter().map(|longest| longest.as_secs_f64() * 1e6)),
+        stalled: longest.iter().filter(|longest| **longest > STALL).count(),
     }
 }
 
@@ -255,6 +260,7 @@ fn figures(outcomes: &[Outcome]) -> comfy_table::Table {
         "p99",
         "longest of a window, median",
         "longest",
+        "windows above 10 ms",
         "command ms",
     ]);
     for outcome in outcomes {
@@ -270,6 +276,7 @@ fn figures(outcomes: &[Outcome]) -> comfy_table::Table {
                 format!("{:.0}", us.p99),
                 format!("{:.0}", windows.longest_median_us),
                 format!("{:.0}", us.max),
+                windows.stalled.to_string(),
                 if what == "with" { format!("{:.0}", outcome.command_ms) } else { String::new() },
             ]);
         }
@@ -314,6 +321,7 @@ mod tests {
         assert_eq!((with.windows, with.writes), (2, 4));
         assert!((with.latency_us.max - 21_000.0).abs() < 50.0, "{}", with.latency_us.max);
         assert!((with.longest_median_us - 16_000.0).abs() < 50.0);
+        assert_eq!(with.stalled, 2);
         let without = summary(&windows, &writes, Kind::Without);
         assert_eq!(without.writes, 1, "a long write counts in each kind of window it touches");
     }

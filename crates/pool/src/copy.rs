@@ -109,7 +109,8 @@ impl Pool {
         most: u64,
     ) -> Result<u64, PoolError> {
         let len = range.len.min(most);
-        let data = self.read(source, ByteRange::new(from, len)).await?;
+        let read = self.read(source, ByteRange::new(from, len)).await;
+        let data = read.map_err(|error| unreadable(source, from, error))?;
         self.write(target, range.offset, data).await?;
         Ok(len)
     }
@@ -124,7 +125,9 @@ impl Pool {
     ) -> Result<u64, PoolError> {
         let block_bytes = self.buffer.block_bytes;
         let end = first + range.len / block_bytes;
-        let found = self.leaf_of(map.volume.id, first).await?;
+        let source = map.volume.id;
+        let found = self.leaf_of(source, first).await;
+        let found = found.map_err(|error| unreadable(source, first * block_bytes, error))?;
         let (start, leaf) = match found {
             Some((start, leaf)) if start <= first => (start, leaf),
             hole => {
@@ -275,6 +278,16 @@ impl Pool {
             Err(PoolError::Corrupt { .. }) => Ok(None),
             found => found,
         }
+    }
+}
+
+/// Metadata that is damaged below what is copied from is told of that, not of the target.
+fn unreadable(source: VolumeId, offset: u64, error: PoolError) -> PoolError {
+    match error {
+        PoolError::Corrupt { .. } => {
+            PoolError::Medium { volume: source, offset, reason: error.to_string(), unread: false }
+        }
+        error => error,
     }
 }
 

@@ -1,7 +1,7 @@
 //! `quoin check`: walks everything on the drives of an array that is not running.
 
 use crate::{bay::PathBay, data::DataDir};
-use quoin_array::{Bay, check_catalog};
+use quoin_array::check_catalog;
 use quoin_base::VolumeId;
 use quoin_cli::{Failure, Global, Output};
 use quoin_config::Config;
@@ -36,10 +36,9 @@ pub(crate) fn run(global: &Global) -> Result<(), Failure> {
 fn walk(data: &DataDir, config: &Config) -> Result<CheckReport, Failure> {
     let which = format!("array {}", config.name);
     let failed = |why: String, next: &str| Failure::new("not checked", &which, why, next);
-    let bay = PathBay(data.drive_paths(config));
-    let opened = bay.paths().iter().map(|path| bay.open(path)).collect::<Result<Vec<_>, _>>();
-    let disks =
-        opened.map_err(|why| failed(why, "stop the array if it runs, and bring back all its drives"))?;
+    let disks = PathBay(data.drive_paths(config)).open_all().map_err(|error| {
+        failed(error.to_string(), "stop the array if it runs, and bring back all its drives")
+    })?;
     let world =
         LinuxWorld::start(1).map_err(|error| failed(error.to_string(), "see what the message asks for"))?;
     let walked = block_on(world.run_on(Thread::Data(0), async move {

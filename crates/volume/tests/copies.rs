@@ -246,8 +246,8 @@ fn after_a_crash_a_copy_is_there_to_be_ended_and_not_to_be_gone_on_with() {
     assert_eq!(rig.check(), (vec![], 0));
 }
 
-#[test]
-fn damage_is_told_of_the_source_and_of_its_byte() {
+/// A pool of two volumes, of which v1 has something in its first 16 blocks, closed.
+fn filled() -> Rig {
     let rig = Rig::new(4);
     let volumes = rig.volumes.clone();
     rig.run(async move {
@@ -257,20 +257,52 @@ fn damage_is_told_of_the_source_and_of_its_byte() {
     });
     let pool = rig.slot.clear("it is closed").unwrap();
     rig.run(async move { pool.close().await }).unwrap();
-    let begin_of_9 = &content(1, 9)[..512];
-    for at in (0..32 * MIB).step_by(4096).filter(|at| rig.disk.peek(*at, 512) == begin_of_9) {
-        rig.disk.poke(at + 100, &[7]);
-    }
+    rig
+}
+
+/// Copies these blocks of v1 to this byte of v2, and tells of which byte of v1 it says that it cannot be read.
+fn damaged_byte(rig: &Rig, blocks_of_v1: std::ops::Range<u64>, to_bytes: u64) -> u64 {
     rig.open();
     let volumes = rig.volumes.clone();
     rig.run(async move {
         let (v1, v2) = (volumes.get("v1").unwrap(), volumes.get("v2").unwrap());
-        // Moved by half a block, so that it has to be read.
-        let spec = CopySpec { to_bytes: 4096, ..blocks(&v1, &v2, 0, 0, 16) };
+        let count = blocks_of_v1.end - blocks_of_v1.start;
+        let spec = CopySpec { to_bytes, ..blocks(&v1, &v2, blocks_of_v1.start, 0, count) };
         let copy = begin(&volumes, spec).await.unwrap();
         let failed = copy_all(&copy).await;
         let Err(DeviceError::Medium { volume, offset, .. }) = &failed else { panic!("{failed:?}") };
-        assert_eq!((volume.as_str(), *offset), ("v1", 9 * BLOCK));
+        assert_eq!(volume, "v1");
         end(&volumes, &copy).await;
-    });
+        *offset
+    })
+}
+
+#[test]
+fn damage_is_told_of_the_source_and_of_its_byte() {
+    let rig = filled();
+    let begin_of_9 = &content(1, 9)[..512];
+    for at in (0..32 * MIB).step_by(4096).filter(|at| rig.disk.peek(*at, 512) == begin_of_9) {
+        rig.disk.poke(at + 100, &[7]);
+    }
+    // Moved by half a block, so that it has to be read.
+    assert_eq!(damaged_byte(&rig, 0..16, 4096), 9 * BLOCK);
+}
+
+#[test]
+fn a_damaged_map_is_told_of_the_source() {
+    for to_bytes in [0, 4096] {
+        let rig = filled();
+        let is_leaf = |page: &[u8]| {
+            let is_set = |entry: &[u8]| entry.iter().any(|byte| *byte != 0);
+            let mut entries = page.chunks(8);
+            entries.by_ref().take(16).all(is_set) && !entries.any(is_set)
+        };
+        let leaves: Vec<_> =
+            (0..32 * MIB).step_by(4096).filter(|at| is_leaf(&rig.disk.peek(*at, 4096))).collect();
+        assert!(!leaves.is_empty());
+        for at in leaves {
+            rig.disk.poke(at + 100, &[7]);
+        }
+        assert_eq!(damaged_byte(&rig, 2..16, to_bytes), 2 * BLOCK);
+    }
 }
