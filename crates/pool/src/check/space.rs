@@ -1,5 +1,5 @@
-//! The check of what is reported of space: who reaches each block is found by walking every map from its root, and what
-//! follows from that is compared with what is reckoned from the counts.
+//! The check of what is reported of space: who reaches each block is found by walking all maps from their roots, each
+//! node once for all that share it, and what follows from that is compared with what is reckoned from the counts.
 
 use super::{CheckReport, Walk};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     space_report::VolumeSpace,
     tree::node,
 };
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use quoin_base::{LayerId, VolumeId};
 use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Which maps hold each reference to a block, as a sum of their layers' marks. What makes a reference is where it is and
 /// what it says: the layer that owns it and the block.
 type Reached = HashMap<(u64, ThinEntry), u64, FxBuildHasher>;
+
+/// The nodes of one level that maps lead to, by number: the first block each maps, and which maps lead there, as
+/// [`Reached`] has it.
+type Nodes = BTreeMap<u64, (u64, u64)>;
 
 /// Stands for a layer in sums that tell sets of layers from each other.
 fn mark(layer: LayerId) -> u64 {
@@ -85,12 +89,12 @@ impl Walk<'_> {
         let opened = self.opened;
         let layers = &opened.catalog.layers;
         let standing = Standing::of(layers);
-        let mut reached_by = Reached::default();
-        let mut written = BTreeMap::new();
-        for layer in layers.iter().filter(|layer| standing.stands(layer)) {
-            let blocks = self.reach(standing.root(layer), mark(layer.id), &mut reached_by).await;
-            written.insert(layer.id, blocks);
-        }
+        let stand = || layers.iter().filter(|layer| standing.stands(layer));
+        let roots = stand().map(|layer| (standing.root(layer), mark(layer.id)));
+        let (reached_by, mapped) = self.reach(roots).await;
+        let mapped_by = |entry: ThinEntry| entry.block().and_then(|root| mapped.get(&root)).copied();
+        let written: BTreeMap<_, _> =
+            stand().map(|layer| (layer.id, mapped_by(standing.root(layer)).unwrap_or(0))).collect();
         let mut sets: HashMap<u64, u64, FxBuildHasher> = HashMap::default();
         for set in reached_by.into_values() {
             *sets.entry(set).or_default() += 1;
@@ -130,31 +134,56 @@ impl Walk<'_> {
         self.report.space = space;
     }
 
-    /// Adds `mark` to every reference to a block that a map holds; how many those are.
-    async fn reach(&self, root: ThinEntry, mark: u64, reached_by: &mut Reached) -> u64 {
-        let (mut blocks, mut todo) = (0, vec![(root, TREE_LEVELS - 1, 0)]);
-        let mut seen = HashSet::<u64, FxBuildHasher>::default();
-        while let Some((entry, level, first)) = todo.pop() {
-            // Two ways to a node were reported with the layers.
-            let Some(number) = entry.block().filter(|number| seen.insert(*number)) else { continue };
-            // What cannot be read was reported with the page map.
-            let Ok(Some(page)) = self.opened.pages.get(node(number)).await else { continue };
-            for slot in 0..TREE_FAN_OUT {
-                let (child, at) =
-                    (ThinEntry(page.get(slot as usize)), first + slot * TREE_FAN_OUT.pow(level));
-                match child.block() {
-                    None => {}
-                    Some(_) if level > 0 => todo.push((child, level - 1, at)),
-                    Some(_) => {
-                        blocks += 1;
-                        let set = reached_by.entry((at, child)).or_default();
-                        *set = set.wrapping_add(mark);
-                    }
-                }
-            }
+    /// Which maps hold each reference to a block, and how many blocks each node maps. A map is where it begins, and its mark.
+    async fn reach(
+        &self,
+        maps: impl Iterator<Item = (ThinEntry, u64)>,
+    ) -> (Reached, HashMap<u64, u64, FxBuildHasher>) {
+        let (mut reached_by, mut mapped) = (Reached::default(), HashMap::default());
+        let mut inner = Vec::new();
+        let mut nodes = Nodes::new();
+        for (root, mark) in maps {
+            lead_to(&mut nodes, root, 0, mark);
         }
-        blocks
+        for level in (0..TREE_LEVELS).rev() {
+            let mut below = Nodes::new();
+            for (number, (first, marks)) in nodes {
+                // What cannot be read was reported with the page map.
+                let Ok(Some(page)) = self.opened.pages.get(node(number)).await else { continue };
+                let entries = (0..TREE_FAN_OUT).map(|slot| (slot, ThinEntry(page.get(slot as usize))));
+                let used = entries.filter(|(_, entry)| entry.block().is_some());
+                if level > 0 {
+                    let children: Vec<_> = used.collect();
+                    for (slot, entry) in &children {
+                        lead_to(&mut below, *entry, first + slot * TREE_FAN_OUT.pow(level), marks);
+                    }
+                    inner.push((number, children));
+                    continue;
+                }
+                let mut blocks = 0;
+                for (slot, entry) in used {
+                    blocks += 1;
+                    let set = reached_by.entry((first + slot, entry)).or_default();
+                    *set = set.wrapping_add(marks);
+                }
+                mapped.insert(number, blocks);
+            }
+            nodes = below;
+        }
+        for (number, children) in inner.into_iter().rev() {
+            let mapped_by = |entry: ThinEntry| entry.block().and_then(|child| mapped.get(&child)).copied();
+            let blocks = children.into_iter().filter_map(|(_, entry)| mapped_by(entry)).sum();
+            mapped.insert(number, blocks);
+        }
+        (reached_by, mapped)
     }
+}
+
+/// Notes that maps lead to a node. Two ways of one map to a node were reported with the layers.
+fn lead_to(nodes: &mut Nodes, entry: ThinEntry, first: u64, marks: u64) {
+    let Some(number) = entry.block() else { return };
+    let (_, sum) = nodes.entry(number).or_insert((first, 0));
+    *sum = sum.wrapping_add(marks);
 }
 
 /// What is not what it will be, and is counted where it was.

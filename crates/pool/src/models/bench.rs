@@ -129,10 +129,10 @@ impl World for ModelWorld {
     }
 }
 
-fn on<T: 'static>(thread: Thread, task: impl Future<Output = T> + Send + 'static) -> future::JoinHandle<T>
-where
-    T: Send,
-{
+fn on<T: Send + 'static>(
+    thread: Thread,
+    task: impl Future<Output = T> + Send + 'static,
+) -> future::JoinHandle<T> {
     future::spawn(async move {
         current::set_label_for_task(current::me(), On(thread));
         task.await
