@@ -12,7 +12,6 @@ mod device;
 mod error;
 mod folder;
 mod fork;
-mod gate;
 mod group;
 mod instruments;
 mod name;

@@ -2,15 +2,13 @@
 
 use crate::{
     BlockDevice, DeviceError, Folder, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds,
-    VolumeError,
-    gate::{Gate, Pass},
-    record::VolumeRecord,
+    VolumeError, record::VolumeRecord,
 };
 use parking_lot::RwLock;
 use quoin_base::{ByteRange, Extent, VolumeId};
 use quoin_drive::DriveError;
 use quoin_pool::{Pool, PoolError, VolumeStats};
-use quoin_world::{AsyncMutex, Slice};
+use quoin_world::{AsyncMutex, Gate, GatePass, Slice};
 use std::{
     fmt,
     sync::{
@@ -175,7 +173,7 @@ impl Volume {
     }
 
     /// Lets a writer in, unless what it knew has been replaced while it waited.
-    pub(crate) async fn enter(&self) -> Result<Pass<'_>, DeviceError> {
+    pub(crate) async fn enter(&self) -> Result<GatePass<'_>, DeviceError> {
         let contents = self.contents();
         let pass = self.gate.enter().await;
         match self.contents() == contents {

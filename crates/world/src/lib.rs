@@ -11,12 +11,14 @@
 mod buf;
 mod completion;
 mod disk;
+mod gate;
 mod lock;
 mod sync;
 
 pub use buf::{BUF_ALIGN_BYTES, Buf, Slice, limit_spare_bytes};
 pub use completion::{Completer, Completion};
 pub use disk::{Disk, DiskError, DiskInstruments, DiskOp};
+pub use gate::{Gate, GatePass};
 pub use lock::{Mutex, MutexGuard, RwLock, atomic};
 pub use sync::{AsyncMutex, AsyncMutexGuard, Event, OneShot, OneShotSender, one_shot};
 
@@ -30,7 +32,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub enum Thread {
     /// The data thread of this index: front-end connections, and the journal lane of the same index.
     Data(usize),
-    /// The thread for destage, checkpoint, cleaning and other work that yields to hosts.
+    /// The thread for destage, checkpoint, cleaning, management and other work that yields to hosts.
     Background,
 }
 

@@ -1,6 +1,6 @@
 //! The waiting primitives between threads, every switch between them drawn by a model checker.
 
-use quoin_world::{AsyncMutex, Buf, Completion, DiskError, Event, atomic::*, one_shot};
+use quoin_world::{AsyncMutex, Buf, Completion, DiskError, Event, Gate, atomic::*, one_shot};
 use shuttle::{future::block_on, thread};
 use std::{
     pin::pin,
@@ -115,5 +115,33 @@ fn a_lock_is_held_by_one_and_gets_to_everyone() {
             }
         }
         holders.into_iter().for_each(|holder| holder.join().unwrap());
+    });
+}
+
+#[test]
+fn nobody_is_inside_a_closed_gate_and_everyone_gets_in() {
+    explore(|| {
+        let shared = Arc::new((Gate::default(), AtomicU64::new(0)));
+        let visitors = [(); 2].map(|()| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    block_on(async {
+                        let _pass = shared.0.enter().await;
+                        shared.1.fetch_add(1, Ordering::SeqCst);
+                        shuttle::future::yield_now().await;
+                        shared.1.fetch_sub(1, Ordering::SeqCst);
+                    });
+                }
+            })
+        });
+        for _ in 0..2 {
+            block_on(shared.0.close());
+            assert_eq!(shared.1.load(Ordering::SeqCst), 0, "someone is inside");
+            thread::yield_now();
+            assert_eq!(shared.1.load(Ordering::SeqCst), 0, "someone went in");
+            shared.0.open();
+        }
+        visitors.into_iter().for_each(|visitor| visitor.join().unwrap());
     });
 }

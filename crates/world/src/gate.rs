@@ -1,23 +1,25 @@
-//! Keeps writers out of a volume while its content is replaced.
-//!
-//! Promise: between [`Gate::close`] and [`Gate::open`] nobody is inside; who comes meanwhile waits.
+//! A gate that keeps everyone out while something is changed that they use.
 
-use quoin_world::{
+use crate::{
     Event,
     atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
 };
 
+/// Many may be inside at once; who closes it has them all outside.
+///
+/// Promise: from the end of [`Gate::close`] to [`Gate::open`] nobody is inside; who comes meanwhile waits. One closes it
+/// at a time.
 #[derive(Default)]
-pub(crate) struct Gate {
+pub struct Gate {
     inside: AtomicU64,
     closed: AtomicBool,
     changed: Event,
 }
 
 /// Someone inside, until it is dropped.
-pub(crate) struct Pass<'a>(&'a Gate);
+pub struct GatePass<'a>(&'a Gate);
 
-impl Drop for Pass<'_> {
+impl Drop for GatePass<'_> {
     fn drop(&mut self) {
         // Whoever closes looks at `inside` after `closed` is set, so one of the two sees the other.
         if self.0.inside.fetch_sub(1, SeqCst) == 1 && self.0.closed.load(SeqCst) {
@@ -27,10 +29,11 @@ impl Drop for Pass<'_> {
 }
 
 impl Gate {
-    pub(crate) async fn enter(&self) -> Pass<'_> {
+    /// Waits while it is closed, then goes in.
+    pub async fn enter(&self) -> GatePass<'_> {
         loop {
             self.inside.fetch_add(1, SeqCst);
-            let pass = Pass(self);
+            let pass = GatePass(self);
             if !self.closed.load(SeqCst) {
                 return pass;
             }
@@ -39,13 +42,14 @@ impl Gate {
         }
     }
 
-    /// Returns when the last one has left.
-    pub(crate) async fn close(&self) {
+    /// Lets nobody in any more, and returns when the last one has left.
+    pub async fn close(&self) {
         self.closed.store(true, SeqCst);
         self.changed.until(|| (self.inside.load(SeqCst) == 0).then_some(())).await;
     }
 
-    pub(crate) fn open(&self) {
+    /// Lets everyone in again.
+    pub fn open(&self) {
         self.closed.store(false, SeqCst);
         self.changed.notify();
     }
