@@ -192,3 +192,34 @@ fn what_was_copied_from_a_thick_volume_can_still_be_overwritten() {
     });
     rig.check();
 }
+
+#[test]
+fn a_full_pool_copies_over_what_is_there_and_takes_no_more() {
+    let rig = Rig::new(5, 2, 16 * MIB);
+    let pool = rig.open();
+    rig.run(|world| async move {
+        let (a, b) = (create(&pool).await, create(&pool).await);
+        write(&pool, a, 0..32).await;
+        write(&pool, b, 0..32).await;
+        let from = settled_fork(&pool, a).await;
+        let mut filled = 32;
+        while pool.write(a, filled * BLOCK, vec![pattern(filled, BLOCK as usize)]).await.is_ok() {
+            filled += 1;
+        }
+        // Where nothing was, it is refused, and leaves nothing behind. What a copy replaces makes room for it.
+        let refused = pool.copy_some(from, 0, b, ByteRange::new(1024 * BLOCK, 16 * BLOCK)).await;
+        assert!(matches!(refused, Err(PoolError::NoSpace)), "{refused:?}");
+        assert_eq!(read(&pool, b, 1024 * BLOCK, 16 * BLOCK).await, vec![0; 16 * BLOCK as usize]);
+        copy(&pool, from, 0, b, ByteRange::new(16 * BLOCK, 16 * BLOCK)).await;
+        let expected = read(&pool, from, 0, 16 * BLOCK).await;
+        assert_eq!(read(&pool, b, 16 * BLOCK, 16 * BLOCK).await, expected);
+        // Once there is space it goes through.
+        pool.unmap(a, ByteRange::new(32 * BLOCK, 64 * BLOCK)).await.unwrap();
+        settle(&*world, &pool).await;
+        copy(&pool, from, 0, b, ByteRange::new(1024 * BLOCK, 16 * BLOCK)).await;
+        assert_eq!(read(&pool, b, 1024 * BLOCK, 16 * BLOCK).await, expected);
+        end(&pool, from).await;
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
