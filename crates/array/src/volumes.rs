@@ -87,7 +87,7 @@ impl Array {
                 tracing::debug!(%error, "the space of shrunk volumes is given back when the pool is open again");
             }
         };
-        self.world.spawn(Thread::Data(0), Box::pin(task));
+        self.world.spawn(Thread::Background, Box::pin(task));
     }
 
     /// Deletes a volume; if hosts see it, only when `unmap` says that they shall lose it.

@@ -143,7 +143,7 @@ async fn serve(
     let bay = PathBay(data.drive_paths(config));
     let sessions = SessionMemory::new(memory.sessions_bytes);
     let array = Array::new(world.clone(), Box::new(bay), target.clone(), options);
-    let ended = world.run_on(Thread::Data(0), array.clone().run());
+    let ended = world.run_on(Thread::Background, array.clone().run());
     let front = front_end(world, &array, target, sessions.clone());
     let iscsi = into_tokio(iscsi).map_err(broken)?;
     let accepting = tokio::spawn({

@@ -41,7 +41,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Runs a change on a thread of the array, to its end even if the client goes away meanwhile.
+    /// Runs a change on the array's background thread, where no connection of a host waits for it, to its end even if the
+    /// client goes away meanwhile.
     pub(crate) async fn change<T, F>(&self, change: impl FnOnce(Arc<Array>) -> F) -> Result<T, Failure>
     where
         T: Send + 'static,
@@ -49,7 +50,7 @@ impl Server {
     {
         let (sender, receiver) = one_shot();
         let work = change(self.array.clone());
-        self.world.spawn(Thread::Data(0), Box::pin(async move { sender.send(work.await) }));
+        self.world.spawn(Thread::Background, Box::pin(async move { sender.send(work.await) }));
         match receiver.await {
             Some(outcome) => Ok(outcome?),
             None => Err(Failure::new(Problem::new(
