@@ -54,6 +54,9 @@ pub struct GroupSet {
     /// Its snapshots.
     #[schema(example = json!(["db1-data.20261120-133801", "db1-log.20261120-133801"]))]
     pub snapshots: Vec<String>,
+    /// Until when all of them are immutable, by the wall clock as it is now and if the array runs until then; null if
+    /// one is not.
+    pub retain_until_ms: Option<u64>,
     /// Why it cannot be restored or refreshed as a whole; null if it can.
     pub incomplete: Option<String>,
 }

@@ -85,6 +85,10 @@ pub struct CloneCreate {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(example = json!({ "app": "test" }))]
     pub tags: BTreeMap<String, String>,
+    /// The folder it begins in, its source's if not given; empty for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "test/sql", max_length = 127)]
+    pub folder: Option<String>,
 }
 
 /// A volume to become what a snapshot is.

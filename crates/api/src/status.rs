@@ -268,6 +268,10 @@ pub struct Engine {
     pub stalls_for_hardening: u64,
     /// The longest a write took.
     pub longest_write_ms: f64,
+    /// Snapshots, clones, restores and refreshes since the pool was opened; those of one moment count once.
+    pub forks: u64,
+    /// The longest that one of them held writes.
+    pub longest_fork_ms: f64,
     /// Bytes written to journal and segments for each byte that hosts wrote; 0 before the first.
     pub write_amplification: f64,
     /// Blocks destaged.

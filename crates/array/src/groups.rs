@@ -129,6 +129,21 @@ impl Array {
         Ok(self.set_view(&self.set(&group, set)?))
     }
 
+    /// Makes all snapshots of a set immutable, or for longer than they are; all or none.
+    pub async fn retain_group_snapshot(
+        &self,
+        name: &str,
+        set: &str,
+        request: api::SnapshotRetain,
+    ) -> Result<api::GroupSet, ArrayError> {
+        let _turn = self.changes.lock().await;
+        let group = self.group(name)?;
+        let set = self.set(&group, set)?;
+        let text = format!("set {} immutable from now on, for {} s", set.name, request.retain_s);
+        self.retain(&set.snapshots, &request, (format!("group {name}"), text)).await?;
+        Ok(self.set_view(&set))
+    }
+
     /// Deletes a set of snapshots; if hosts see any, only when `unmap` says that they shall lose it.
     pub async fn delete_group_snapshot(&self, name: &str, set: &str, unmap: bool) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
@@ -253,6 +268,7 @@ impl Array {
             name: set.name.clone(),
             taken_ms: set.taken_ms,
             snapshots: set.snapshots.iter().map(|snapshot| snapshot.name()).collect(),
+            retain_until_ms: set.snapshots.iter().map(|s| self.volumes.retained_until_ms(s)).min().flatten(),
             incomplete,
         }
     }

@@ -18,19 +18,28 @@ impl Array {
         name: &str,
         request: api::SnapshotRetain,
     ) -> Result<api::Volume, ArrayError> {
-        let api::SnapshotRetain { retain_s, force } = request;
         let _turn = self.changes.lock().await;
         let volume = self.volume(name)?;
-        if !volume.is_read_only() && !force {
-            self.require_no_writers(&volume)?;
-        }
-        let time = Duration::from_secs(retain_s);
-        let own = (format!("volume {name}"), format!("immutable from now on, for {retain_s} s"));
-        let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
-        let snapshots = std::slice::from_ref(&volume);
-        self.volumes.retain(snapshots, time, tx).await.map_err(ArrayError::not("snapshot not retained"))?;
-        self.events.saved(staged);
+        let own = (format!("volume {name}"), format!("immutable from now on, for {} s", request.retain_s));
+        self.retain(std::slice::from_ref(&volume), &request, own).await?;
         Ok(self.volume_view(&volume))
+    }
+
+    /// Makes snapshots immutable, all or none. Called with `changes` held.
+    pub(crate) async fn retain(
+        &self,
+        snapshots: &[Arc<Volume>],
+        request: &api::SnapshotRetain,
+        own: (String, String),
+    ) -> Result<(), ArrayError> {
+        for volume in snapshots.iter().filter(|volume| !volume.is_read_only() && !request.force) {
+            self.require_no_writers(volume)?;
+        }
+        let time = Duration::from_secs(request.retain_s);
+        let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
+        self.volumes.retain(snapshots, time, tx).await.map_err(ArrayError::not("not retained"))?;
+        self.events.saved(staged);
+        Ok(())
     }
 
     /// How the retention clock is; `None` while nothing is immutable.

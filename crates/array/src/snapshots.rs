@@ -4,7 +4,7 @@ use crate::{Array, ArrayError, ForkError};
 use quoin_api::{self as api, Utc};
 use quoin_pool::Transaction;
 use quoin_volume::{
-    BlockDevice, ForkSpec, NAME_LEN_MAX, Origin, OriginKind, Replacement, Tags, Volume, VolumeError,
+    BlockDevice, Folder, ForkSpec, NAME_LEN_MAX, Origin, OriginKind, Replacement, Tags, Volume, VolumeError,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -38,10 +38,12 @@ impl Array {
         source: &str,
         request: api::CloneCreate,
     ) -> Result<api::Volume, ArrayError> {
-        let api::CloneCreate { name, thick, tags } = request;
+        let api::CloneCreate { name, thick, tags, folder } = request;
+        let folder = folder.map(|path| Folder::parse(&path)).transpose();
+        let folder = folder.map_err(ArrayError::not("clone not made"))?;
         let _turn = self.changes.lock().await;
         let source = self.volume(source)?;
-        let spec = ForkSpec { kind: OriginKind::Clone, thick, tags, ..snapshot_spec(source, name) };
+        let spec = ForkSpec { kind: OriginKind::Clone, thick, tags, folder, ..snapshot_spec(source, name) };
         self.fork_one(spec).await
     }
 
@@ -275,7 +277,7 @@ pub(crate) fn shortened(text: &str) -> String {
 /// A snapshot, thin and without tags.
 pub(crate) fn snapshot_spec(source: Arc<Volume>, name: String) -> ForkSpec {
     let (kind, tags) = (OriginKind::Snapshot, Tags::new());
-    ForkSpec { source, name, kind, thick: false, tags, set: None, retain: None }
+    ForkSpec { source, name, kind, thick: false, tags, folder: None, set: None, retain: None }
 }
 
 /// `VOLUME.SUFFIX`, of a volume's name as much as fits.

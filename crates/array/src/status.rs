@@ -153,6 +153,8 @@ fn engine(stats: &PoolStats, buffer_limit_bytes: u64) -> api::Engine {
         stalls_for_space: stats.stalls_for_space,
         stalls_for_hardening: stats.stalls_for_hardening,
         longest_write_ms: milliseconds(stats.longest_write),
+        forks: stats.forks,
+        longest_fork_ms: milliseconds(stats.longest_fork),
         write_amplification: stats.write_amplification(),
         destaged_blocks: stats.destaged_blocks,
         destaged_bytes: stats.destaged_bytes,

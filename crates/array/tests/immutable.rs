@@ -92,9 +92,25 @@ fn a_time_passes_while_the_array_runs_and_then_all_is_as_before() {
         assert_eq!(array.status().retention.unwrap().immutable_snapshots, 2);
         day.pass(HOUR + HOUR / 2).await;
         assert_eq!(array.status().retention.unwrap().immutable_snapshots, 1);
+        // A set has a time once each of its snapshots has one; it only gets longer.
+        let retain = |retain_s| SnapshotRetain { retain_s, force: false };
+        let until = |set: quoin_api::GroupSet| set.retain_until_ms;
+        assert_eq!(until(array.show_group("g").unwrap().sets[0].clone()), None);
+        let longer = until(array.retain_group_snapshot("g", "set", retain(600)).await.unwrap()).unwrap();
+        assert_eq!(
+            kind(&array.retain_group_snapshot("g", "set", retain(60)).await.unwrap_err()),
+            "immutable"
+        );
+        assert_eq!(array.show_volume("v1.set").unwrap().retain_until_ms, Some(longer));
+        assert_eq!(kind(&array.delete_group_snapshot("g", "set", true).await.unwrap_err()), "immutable");
+        assert_eq!(
+            kind(&array.retain_group_snapshot("g", "other", retain(600)).await.unwrap_err()),
+            "not-found"
+        );
+        day.pass(Duration::from_secs(602)).await;
         array.delete_group_snapshot("g", "set", false).await.unwrap();
         assert!(is_kept(array).await);
-        day.pass(HOUR / 2 + Duration::from_secs(2)).await;
+        day.pass(HOUR / 2 - Duration::from_secs(600)).await;
         assert_eq!(array.status().retention, None);
         let volume = array.volume("s1").unwrap();
         volume.write(0, vec![Slice::copy_of(&[1; 512])]).await.unwrap();

@@ -68,8 +68,15 @@ fn snapshots_of_any_depth_hold_what_was_and_are_restored_refreshed_promoted_and_
         // Snapshots are written, and have snapshots and clones themselves.
         write(&array.volume("s1").unwrap(), 8 * MIB, 10).await.unwrap();
         array.create_snapshot(snapshot("s1", "s1.s")).await.unwrap();
-        let clone = CloneCreate { name: "c1".into(), thick: true, tags: Default::default() };
-        let c1 = array.clone_volume("s1.s", clone).await.unwrap();
+        let clone = |folder: &str| CloneCreate {
+            name: "c1".into(),
+            thick: true,
+            tags: Default::default(),
+            folder: Some(folder.into()),
+        };
+        array.clone_volume("s1.s", clone("no folder")).await.unwrap_err();
+        let c1 = array.clone_volume("s1.s", clone("test/sql")).await.unwrap();
+        assert_eq!(c1.folder, "test/sql");
         assert_eq!(
             (c1.thick, c1.reserved_bytes, c1.origin.unwrap().kind),
             (true, Some(size_bytes), OriginKind::Clone)

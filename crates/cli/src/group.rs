@@ -7,7 +7,10 @@ use crate::{
     time::{Age, parse_age, utc_text},
 };
 use clap::Subcommand;
-use quoin_api::{Group, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate};
+use quoin_api::{
+    Group, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate,
+    SnapshotRetain,
+};
 
 /// Commands about consistency groups.
 #[derive(Subcommand, Debug)]
@@ -105,6 +108,23 @@ pub enum GroupCommand {
         #[arg(long)]
         force: bool,
     },
+    /// Make a set of snapshots immutable, or for longer than it is
+    #[command(
+        after_help = "All of its snapshots or none; what that means for each is told by quoin snapshot retain \
+                      --help.\n\nExamples:\n  quoin --data /srv/a group retain-snapshot db1 before-upgrade --for 30d"
+    )]
+    RetainSnapshot {
+        /// The group
+        name: String,
+        /// The set
+        set: String,
+        /// For this time from now on, such as 12h, 7d or 4w
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_age)]
+        time: Age,
+        /// Do so though clients are connected that may write to the snapshots
+        #[arg(long)]
+        force: bool,
+    },
     /// Delete a set of snapshots
     #[command(after_help = "Examples:\n  quoin --data /srv/a group delete-snapshot db1 before-upgrade\n  \
                             quoin --data /srv/a group delete-snapshot db1 test --unmap   # though hosts see them")]
@@ -153,6 +173,11 @@ pub(crate) fn run(client: &Client, output: &Output, command: GroupCommand) -> Re
             let set: GroupSet = client.post(&path, &GroupRefresh { force })?;
             output.show(&set, |set| sets(std::slice::from_ref(set)));
         }
+        GroupCommand::RetainSnapshot { name, set, time, force } => {
+            let path = format!("{}/retain", set_path(&name, &set));
+            let set: GroupSet = client.post(&path, &SnapshotRetain { retain_s: time.seconds(), force })?;
+            output.show(&set, |set| sets(std::slice::from_ref(set)));
+        }
         GroupCommand::DeleteSnapshot { name, set, unmap } => {
             client.delete(&format!("{}?unmap={unmap}", set_path(&name, &set)))?;
             output.say(&format!("set {set} of group {name} deleted"));
@@ -181,10 +206,15 @@ fn many(groups: &[Group]) -> String {
 fn sets(sets: &[GroupSet]) -> String {
     let row = |s: &GroupSet| {
         let whole = s.incomplete.clone().map_or_else(|| "yes".to_owned(), |why| format!("no: {why}"));
-        vec![s.name.clone(), utc_text(s.taken_ms), s.snapshots.join(", "), whole]
+        let until = s.retain_until_ms.map_or_else(|| "-".to_owned(), utc_text);
+        vec![s.name.clone(), utc_text(s.taken_ms), s.snapshots.join(", "), until, whole]
     };
     let empty = "no snapshots; take some: quoin group snapshot GROUP";
-    table(&["set", "taken (utc)", "snapshots", "whole"], sets.iter().map(row).collect(), empty)
+    table(
+        &["set", "taken (utc)", "snapshots", "immutable until (utc)", "whole"],
+        sets.iter().map(row).collect(),
+        empty,
+    )
 }
 
 fn one(group: &Group) -> String {

@@ -64,7 +64,8 @@ pub enum VolumeCommand {
                             independently: either can be deleted first. To make it what its source is later on: \
                             quoin snapshot refresh.\n\nExamples:\n  \
                             quoin --data /srv/a volume clone v1 v1-test\n  \
-                            quoin --data /srv/a volume clone v1.before-upgrade v1-old --tag why=compare"
+                            quoin --data /srv/a volume clone v1.before-upgrade v1-old --tag why=compare\n  \
+                            quoin --data /srv/a volume clone golden test7 --folder test"
     )]
     Clone {
         /// A volume, snapshot or clone
@@ -78,6 +79,9 @@ pub enum VolumeCommand {
         /// Note something about it; repeatable
         #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
         tags: Vec<(String, String)>,
+        /// Put it in a folder instead of its source's; / for none
+        #[arg(long, value_name = "PATH")]
+        folder: Option<String>,
     },
     /// Copy a range of a volume into another, or into itself
     #[command(after_help = COPY_EXAMPLES)]
@@ -208,8 +212,8 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
             show(client, output, &filters.path(), |all: &Vec<Volume>| view::volumes(all))
         }
         VolumeCommand::Show { name } => show(client, output, &path(&name), view::volume),
-        VolumeCommand::Clone { source, new_name, thick, tags } => {
-            let request = CloneCreate { name: new_name, thick, tags: tags.into_iter().collect() };
+        VolumeCommand::Clone { source, new_name, thick, tags, folder } => {
+            let request = CloneCreate { name: new_name, thick, tags: tags.into_iter().collect(), folder };
             let clone: Volume = client.post(&format!("{}/clone", path(&source)), &request)?;
             output.show(&clone, view::volume);
             Ok(())

@@ -285,10 +285,12 @@ impl Pool {
         let lane = self.journal.lane(&*self.world);
         let (mut sequence, mut forked) = (Sequence(0), Vec::new());
         let batch = lane.append(payload.len(), 1, |_, _| {
+            let from = self.world.now();
             let held = begin();
             sequence = self.journal.take_sequence();
             if transaction.forks() {
                 forked = self.apply(transaction, sequence);
+                self.counters.forked(self.world.now().since(from));
             }
             drop(held);
             let mut header: RecordHeader = zeroed();

@@ -14,6 +14,8 @@ pub(crate) struct Counters {
     pub unmapped_bytes: AtomicU64,
     pub copied_bytes: AtomicU64,
     pub throttled: AtomicU64,
+    pub forks: AtomicU64,
+    pub longest_fork_nanos: AtomicU64,
     pub refused_full: AtomicU64,
     pub commits: AtomicU64,
     pub destaged_blocks: AtomicU64,
@@ -30,6 +32,12 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Counts a transaction with forks, which held all writers for so long.
+    pub(crate) fn forked(&self, held: Duration) {
+        self.forks.fetch_add(1, Ordering::Relaxed);
+        self.longest_fork_nanos.fetch_max(held.as_nanos() as u64, Ordering::Relaxed);
+    }
+
     /// What hosts have done so far: it changes while they do something.
     pub(crate) fn host_operations(&self) -> u64 {
         self.writes.load(Ordering::Relaxed) + self.reads.load(Ordering::Relaxed)
@@ -140,6 +148,10 @@ pub struct PoolStats {
     pub stalls_for_hardening: u64,
     /// The longest a write took.
     pub longest_write: Duration,
+    /// Snapshots, clones, restores; those of one moment are one.
+    pub forks: u64,
+    /// The longest that one of them held writes.
+    pub longest_fork: Duration,
     /// Blocks destaged.
     pub destaged_blocks: u64,
     /// Written to segments by destage.
@@ -263,6 +275,8 @@ impl Pool {
             stalls_for_space: stalls.space,
             stalls_for_hardening: stalls.hardening,
             longest_write: stalls.longest,
+            forks: get(&c.forks),
+            longest_fork: Duration::from_nanos(get(&c.longest_fork_nanos)),
             destaged_blocks: get(&c.destaged_blocks),
             destaged_bytes: get(&c.destaged_bytes),
             cleaned_bytes: get(&c.cleaned_bytes),

@@ -4,8 +4,8 @@
 //! stays who it is; its size becomes that of what it is replaced by.
 
 use crate::{
-    BlockDevice, Origin, OriginKind, SetOf, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
-    record::VolumeRecord, retention::until_ms, volumes::refused,
+    BlockDevice, Folder, Origin, OriginKind, SetOf, Tags, Volume, VolumeError, Volumes, check_name,
+    check_tags, record::VolumeRecord, retention::until_ms, volumes::refused,
 };
 use quoin_pool::{PoolError, Transaction};
 use std::{
@@ -27,6 +27,8 @@ pub struct ForkSpec {
     pub thick: bool,
     /// What people note about it.
     pub tags: Tags,
+    /// The folder it begins in; its source's if not given.
+    pub folder: Option<Folder>,
     /// The set that it is a part of.
     pub set: Option<SetOf>,
     /// Of a snapshot: it is immutable for this time.
@@ -75,7 +77,7 @@ impl Volumes {
             let (with_mark, started) = self.start_clock(tx);
             (tx, clock) = (with_mark, Some(started));
         }
-        for ForkSpec { source, name, kind, thick, tags, set, retain } in specs {
+        for ForkSpec { source, name, kind, thick, tags, folder, set, retain } in specs {
             check_name(&name)?;
             check_tags(&tags)?;
             self.require_free(&name)?;
@@ -93,6 +95,7 @@ impl Volumes {
                 created_ms: now_ms,
                 thick,
                 tags,
+                folder: folder.unwrap_or_else(|| from.folder.clone()),
                 origin: Some(origin),
                 template: false,
                 retain_until_ms: clock.zip(retain).map(|(clock, time)| until_ms(clock, time)).transpose()?,

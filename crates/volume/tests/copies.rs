@@ -90,7 +90,16 @@ async fn create(volumes: &Volumes, name: &str) -> Arc<Volume> {
 async fn snapshot(volumes: &Volumes, source: &Arc<Volume>, name: &str) -> Arc<Volume> {
     let (kind, tags) = (OriginKind::Snapshot, Tags::new());
     let source = source.clone();
-    let spec = ForkSpec { source, name: name.into(), kind, thick: false, tags, set: None, retain: None };
+    let spec = ForkSpec {
+        source,
+        name: name.into(),
+        kind,
+        thick: false,
+        tags,
+        folder: None,
+        set: None,
+        retain: None,
+    };
     volumes.fork(vec![spec], Transaction::new()).await.unwrap().remove(0)
 }
 

@@ -363,6 +363,16 @@ static POOL: Table<PoolStats> = Table {
             |p| Some(p.longest_write.as_secs_f64()),
         ),
         Row::counter(
+            "quoin_pool_forks_total",
+            "Snapshots, clones, restores and refreshes; those of one moment count once.",
+            |p| some(p.forks),
+        ),
+        Row::gauge(
+            "quoin_pool_longest_fork_seconds",
+            "The longest that one of them held writes since the pool was opened.",
+            |p| Some(p.longest_fork.as_secs_f64()),
+        ),
+        Row::counter(
             "quoin_pool_metadata_hits_total",
             "Metadata pages that were looked for and found in RAM.",
             |p| some(p.metadata_hits),

@@ -11,7 +11,10 @@ use axum::{
     http::StatusCode,
     response::Json,
 };
-use quoin_api::{Group, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate};
+use quoin_api::{
+    Group, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate,
+    SnapshotRetain,
+};
 
 /// All consistency groups, by name
 #[utoipa::path(get, operation_id = "list_groups", path = "/groups", tag = "groups", responses((status = 200, body = [Group]), ReadProblems))]
@@ -128,6 +131,21 @@ pub(crate) async fn refresh(
     Body(request): Body<GroupRefresh>,
 ) -> Result<Json<GroupSet>, Failure> {
     Ok(Json(server.change(async move |array| array.refresh_group(&name, &set, request).await).await?))
+}
+
+/// Make a set of snapshots immutable, or for longer than it is
+#[utoipa::path(
+    post, operation_id = "retain_group_snapshot", path = "/groups/{name}/sets/{set}/retain", tag = "groups",
+    request_body = SnapshotRetain,
+    params(("name" = String, Path, description = "The group"), ("set" = String, Path, description = "The set")),
+    responses((status = 200, description = "Immutable", body = GroupSet), ChangeProblems)
+)]
+pub(crate) async fn retain(
+    State(server): State<Server>,
+    Path((name, set)): Path<(String, String)>,
+    Body(request): Body<SnapshotRetain>,
+) -> Result<Json<GroupSet>, Failure> {
+    Ok(Json(server.change(async move |array| array.retain_group_snapshot(&name, &set, request).await).await?))
 }
 
 /// Delete a set of snapshots

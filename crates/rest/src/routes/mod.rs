@@ -57,6 +57,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(group::delete_set))
         .routes(routes!(group::restore))
         .routes(routes!(group::refresh))
+        .routes(routes!(group::retain))
         .routes(routes!(scrub::show, scrub::change))
         .routes(routes!(scrub::start))
         .routes(routes!(scrub::stop))
