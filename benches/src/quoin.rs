@@ -253,6 +253,12 @@ impl Serving<'_> {
         self.array.status()
     }
 
+    /// The longest that a fork held writes since the array was started.
+    pub(crate) fn longest_fork_ms(&self) -> Result<f64> {
+        let held = &self.status()?["engine"]["longest_fork_ms"];
+        held.as_f64().context("`quoin status -o json` has no number engine.longest_fork_ms")
+    }
+
     /// Runs a command of the array's; returns what it printed.
     pub(crate) fn tell(&self, args: &[&str]) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.array.run(args)?.1).into_owned())
@@ -266,7 +272,12 @@ impl Serving<'_> {
     /// Maps a volume, or what came of one, to the generator; returns how it is reached.
     pub(crate) fn show(&self, volume: &str, lun: u16) -> Result<At> {
         self.tell(&["map", volume, "--host", "bench", "--lun", &lun.to_string()])?;
-        Ok(At { lun, ..self.at() })
+        Ok(self.lun(lun))
+    }
+
+    /// Where and as whom the generator logs in for what is mapped to it as this LUN.
+    pub(crate) fn lun(&self, lun: u16) -> At {
+        At { lun, ..self.at() }
     }
 
     /// Makes a volume and maps it as LUN 1 to the generator; returns what was run.

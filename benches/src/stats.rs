@@ -99,6 +99,30 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
+/// How likely it is that chance alone puts so many or more of what happened in both kinds of trials into the first
+/// kind: Fisher's exact test, one-sided.
+pub(crate) fn chance_of_more(
+    happened: usize,
+    trials: usize,
+    happened_else: usize,
+    trials_else: usize,
+) -> f64 {
+    let ln_choose = |of: usize, some: usize| {
+        (0..some).map(|k| ((of - k) as f64).ln() - ((some - k) as f64).ln()).sum::<f64>()
+    };
+    let (all_happened, all) = (happened + happened_else, trials + trials_else);
+    let exactly = |here: usize| {
+        let rest = all_happened - here;
+        match rest <= trials_else {
+            true => {
+                (ln_choose(trials, here) + ln_choose(trials_else, rest) - ln_choose(all, all_happened)).exp()
+            }
+            false => 0.0,
+        }
+    };
+    (happened..=all_happened.min(trials)).map(exactly).sum::<f64>().min(1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +146,17 @@ mod tests {
         }
         assert!(one.writes(8192, 2.0).latency_us.max > 99e6, "what is off the scale counts as its end");
         assert_eq!(Latencies::new().total(8192, 1.0).latency_us.p50, 0.0);
+    }
+
+    #[test]
+    fn what_chance_does() {
+        let near =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-4, "{found}, not {expected}");
+        near(chance_of_more(0, 50, 3, 50), 1.0);
+        near(chance_of_more(3, 4, 1, 4), 17.0 / 70.0);
+        near(chance_of_more(5, 50, 0, 50), 0.028_14);
+        near(chance_of_more(1, 1, 0, 1), 0.5);
+        near(chance_of_more(0, 50, 0, 50), 1.0);
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! Random reads and overwrites of a volume that has a snapshot, of the snapshot, and of the end of a long chain of
 //! snapshots of snapshots, each of which was written to, against volumes that have none.
 //!
-//! All are of the same size and lie on one array; they are measured in turn, in another order each round. Each has a
-//! plain volume of its own that is measured right before it, so that no volume is more at home in the read cache than what
-//! it is compared with. Two plain volumes compared with each other tell how far figures of the same vary.
+//! All are of the same size and lie on one array. Each has a plain volume of its own that is measured right before or
+//! right after it, so that no volume is more at home in the read cache than what it is compared with. Two plain volumes
+//! compared with each other tell how far figures of the same vary.
+//!
+//! What else makes one volume faster than another changes from round to round: another pair goes first, and of each
+//! pair the other, which is then served by the other of two threads. Where cached blocks happen to lie in RAM matters,
+//! too: for reads of them the array is started anew each round. For all else it runs on, after a run that does not count.
 
 use std::time::Duration;
 
@@ -23,6 +27,8 @@ const LEAST_IOPS: f64 = 0.95;
 const MOST_CPU: f64 = 1.1;
 /// What is asked for again until it comes from the read cache: little enough that it stays there of all volumes.
 const CACHED_BYTES: u64 = 16 << 20;
+/// Where the end of the chain is seen.
+const CHAIN_LUN: u16 = 100;
 
 /// How deep, how large, how long.
 #[derive(Debug, Args)]
@@ -88,11 +94,11 @@ impl Access {
     }
 }
 
-/// What is measured, and the plain volume that it is compared with.
+/// What is measured, and the plain volume that it is compared with, by their LUNs.
 struct Object {
     of: &'static str,
-    at: At,
-    plain: At,
+    lun: u16,
+    plain: u16,
 }
 
 /// Medians of one object under one access.
@@ -106,7 +112,7 @@ struct Line {
     p99_us: f64,
     /// The share of blocks that came from the read cache, of reads.
     hit_ratio: Option<f64>,
-    /// Medians over the rounds of what it was relative to the plain volume right before it.
+    /// Medians over the rounds of what it was relative to the plain volume right before or after it.
     iops_ratio: f64,
     cpu_ratio: f64,
 }
@@ -125,39 +131,44 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     // Seven volumes, of which two are overwritten while something else holds their former content; and some to spare.
     let room = options.size * 11 + u64::from(options.depth) * options.between * BLOCK_BYTES;
     let bench = Bench::create(&options.common, room)?;
-    let serving = bench.array.serve_within(Some(options.memory))?;
-    serving.create_host()?;
-    let objects = create(options, &serving)?;
+    let objects = create(options, &start(options, &bench)?)?;
     let mut lines = Vec::new();
     let is_wanted = |access: &Access| options.access.is_empty() || options.access.contains(access);
     for access in Access::ALL.into_iter().filter(is_wanted) {
         if access == Access::Overwrites {
-            for object in &objects {
-                overwrite_all(&object.plain)?;
-                overwrite_all(&object.at)?;
+            eprintln!("overwriting all volumes once");
+            let serving = start(options, &bench)?;
+            for lun in objects.iter().flat_map(|object| [object.plain, object.lun]) {
+                overwrite_all(&serving.lun(lun))?;
             }
         }
-        rest(&serving)?;
-        lines.append(&mut measure(options, &serving, &objects, access)?);
+        lines.append(&mut measure(options, &bench, &objects, access)?);
     }
     let bars: Vec<Bar> = lines.iter().filter(|line| line.access.has_bar()).flat_map(bars).collect();
     tell(&options.common, figures(&lines), &lines, &bars)
 }
 
+fn start<'a>(options: &Options, bench: &'a Bench) -> Result<Serving<'a>> {
+    let serving = bench.array.serve_within(Some(options.memory))?;
+    rest(&serving)?;
+    Ok(serving)
+}
+
 /// Makes and fills all that is measured.
 fn create(options: &Options, serving: &Serving<'_>) -> Result<Vec<Object>> {
+    eprintln!("writing volumes, and a chain of {} links", options.depth);
+    serving.create_host()?;
     let make = |name: &str, lun: u16| volume(serving, name, options.size, lun, options.size);
-    let (again, source) = (make("again", 1)?, make("source", 2)?);
+    make("again", 1)?;
+    make("source", 2)?;
     make("chain0", 3)?;
     serving.tell(&["snapshot", "create", "source", "snapshot"])?;
-    let snapshot = serving.show("snapshot", 4)?;
-    let mut end = None;
+    serving.show("snapshot", 4)?;
     for link in 1..=options.depth {
         let (from, to) = (format!("chain{}", link - 1), format!("chain{link}"));
         serving.tell(&["snapshot", "create", &from, &to])?;
-        let lun = 100 + (link % 800) as u16;
-        let at = serving.show(&to, lun)?;
-        let mut disk = Disk::open(&at.endpoint(), lun)?;
+        let at = serving.show(&to, CHAIN_LUN)?;
+        let mut disk = Disk::open(&at.endpoint(), CHAIN_LUN)?;
         let (mut rng, mut data) = (Rng::new(u64::from(link)), vec![0; BLOCK_BYTES as usize]);
         for _ in 0..options.between {
             rng.fill(&mut data[..64]);
@@ -167,12 +178,13 @@ fn create(options: &Options, serving: &Serving<'_>) -> Result<Vec<Object>> {
         if link < options.depth {
             serving.tell(&["unmap", &to, "--host", "bench"])?;
         }
-        end = Some(at);
     }
-    let end = end.expect("a chain has a link");
-    let named = [("plain again", again), ("source", source), ("snapshot", snapshot), ("end of chain", end)];
-    let with_plain = |(of, at), lun| Ok(Object { of, at, plain: make(&format!("plain{lun}"), lun)? });
-    named.into_iter().zip(5..).map(|(named, lun)| with_plain(named, lun)).collect()
+    let named = [("plain again", 1), ("source", 2), ("snapshot", 4), ("end of chain", CHAIN_LUN)];
+    let with_plain = |((of, lun), plain)| {
+        make(&format!("plain{plain}"), plain)?;
+        Ok(Object { of, lun, plain })
+    };
+    named.into_iter().zip(5..).map(with_plain).collect()
 }
 
 /// Overwrites each block once, so that none is touched for the first time any more.
@@ -183,21 +195,41 @@ fn overwrite_all(at: &At) -> Result<()> {
     connection.logout()
 }
 
-fn measure(
-    options: &Options,
-    serving: &Serving<'_>,
-    objects: &[Object],
-    access: Access,
-) -> Result<Vec<Line>> {
+fn measure(options: &Options, bench: &Bench, objects: &[Object], access: Access) -> Result<Vec<Line>> {
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); objects.len()];
-    // Of each, what the plain volume did right before it.
+    // Of each, what the plain volume did right before or after it.
     let mut plain = samples.clone();
+    let mut serving = start(options, bench)?;
+    sample(options, &serving, &serving.lun(objects[0].plain), access, 0)?;
     for round in 0..options.rounds {
+        if access == Access::CachedReads {
+            drop(serving);
+            serving = start(options, bench)?;
+        }
         for turn in 0..objects.len() {
             let which = (turn + round) % objects.len();
+            let Object { lun, plain: plain_lun, .. } = objects[which];
             let seed = (round * objects.len() + turn) as u64 * 2 + 1;
-            plain[which].push(sample(options, serving, &objects[which].plain, access, seed)?);
-            samples[which].push(sample(options, serving, &objects[which].at, access, seed + 1)?);
+            let mut pair = [(plain_lun, &mut plain[which]), (lun, &mut samples[which])];
+            // Who is first in a round is so with either of its pair first, in turn.
+            if (round + round / objects.len()) % 2 == 1 {
+                pair.reverse();
+            }
+            for ((lun, samples), seed) in pair.into_iter().zip(seed..) {
+                samples.push(sample(options, &serving, &serving.lun(lun), access, seed)?);
+            }
+            let (own, plain) = (samples[which][round], plain[which][round]);
+            eprintln!(
+                "{}, round {} of {}: {:<14} {:>7.0} IOPS {:>5.1} µs CPU, {:.2} and {:.2} × plain",
+                access.name(),
+                round + 1,
+                options.rounds,
+                objects[which].of,
+                own.iops,
+                own.cpu_us,
+                own.iops / plain.iops,
+                own.cpu_us / plain.cpu_us
+            );
         }
     }
     let line = |of, samples: &[Sample], plain: &[Sample]| {
@@ -235,7 +267,7 @@ fn sample(options: &Options, serving: &Serving<'_>, at: &At, access: Access, see
         depth: options.in_flight,
         mix: 0,
         seconds: options.seconds,
-        warmup: 1.0,
+        warmup: if access == Access::CachedReads { 0.25 } else { 1.0 },
         sessions: 1,
         working_set: (access == Access::CachedReads).then_some(CACHED_BYTES.min(options.size)),
         fill: false,
