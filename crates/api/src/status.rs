@@ -268,7 +268,8 @@ pub struct Engine {
     pub stalls_for_hardening: u64,
     /// The longest a write took.
     pub longest_write_ms: f64,
-    /// Snapshots, clones, restores and refreshes since the pool was opened; those of one moment count once.
+    /// Snapshots, clones, restores, refreshes and beginnings of range copies since the pool was opened; those of one
+    /// moment count once.
     pub forks: u64,
     /// The longest that one of them held writes.
     pub longest_fork_ms: f64,

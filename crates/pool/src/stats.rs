@@ -148,7 +148,7 @@ pub struct PoolStats {
     pub stalls_for_hardening: u64,
     /// The longest a write took.
     pub longest_write: Duration,
-    /// Snapshots, clones, restores; those of one moment are one.
+    /// Transactions that forked volumes: those of one moment are one.
     pub forks: u64,
     /// The longest that one of them held writes.
     pub longest_fork: Duration,

@@ -97,6 +97,7 @@ fn a_restore_and_a_refresh_take_over_the_content_and_give_back_the_old() {
                 && holds(&pool, a, 4, 104).await
         );
         settle(&*world, &pool).await;
+        assert_eq!(pool.stats().forks, 3, "what is of one moment counts once");
         // 16 of each, one of a since the restore, two of b with what was there before.
         assert_eq!(pool.stats().live_bytes, (16 + 1 + 16) * BLOCK);
         assert!(matches!(

@@ -84,7 +84,7 @@ impl Lab {
         };
         let bay = LabBay { paths: paths(self.directory.path()), broken: self.broken.clone() };
         let array = Array::new(self.world.clone(), Box::new(bay), Target::new(IQN), options);
-        self.runs.lock().unwrap().push(self.world.run_on(Thread::Data(0), array.clone().run()));
+        self.runs.lock().unwrap().push(self.world.run_on(Thread::Background, array.clone().run()));
         array
     }
 
@@ -100,7 +100,7 @@ impl Lab {
         array: &Arc<Array>,
         work: impl FnOnce(Arc<Array>) -> F,
     ) -> T {
-        block_on(self.world.run_on(Thread::Data(0), work(array.clone()))).unwrap()
+        block_on(self.world.run_on(Thread::Background, work(array.clone()))).unwrap()
     }
 
     /// From now on one drive fails all that is asked of it, and cannot be opened.

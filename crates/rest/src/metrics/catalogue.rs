@@ -364,12 +364,12 @@ static POOL: Table<PoolStats> = Table {
         ),
         Row::counter(
             "quoin_pool_forks_total",
-            "Snapshots, clones, restores and refreshes; those of one moment count once.",
+            "Snapshots, clones, restores, refreshes and beginnings of range copies; those of one moment count once.",
             |p| some(p.forks),
         ),
         Row::gauge(
             "quoin_pool_longest_fork_seconds",
-            "The longest that one of them held writes since the pool was opened.",
+            "The longest that a snapshot, or another fork, held writes since the pool was opened.",
             |p| Some(p.longest_fork.as_secs_f64()),
         ),
         Row::counter(

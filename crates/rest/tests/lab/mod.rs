@@ -86,7 +86,7 @@ impl Lab {
         };
         let bay = Box::new(OneDrive(path.display().to_string()));
         let array = Array::new(world.clone(), bay, Target::new(&iqn), options);
-        let run = world.run_on(Thread::Data(0), array.clone().run());
+        let run = world.run_on(Thread::Background, array.clone().run());
         let deadline = Instant::now() + Duration::from_secs(60);
         while !array.status().ready {
             assert!(Instant::now() < deadline, "{:?}", array.status());
