@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(ca-certificates curl gcc libc6-dev)
 if [ "${1:?build or test}" = test ]; then
-    packages+=(e2fsprogs fio fuse3 libiscsi-bin libnbd-bin postgresql prometheus python3-libnbd qemu-block-extra qemu-utils)
+    packages+=(e2fsprogs fio fuse3 libiscsi-bin libnbd-bin postgresql prometheus python3-libnbd python3-venv qemu-block-extra qemu-utils)
     packages+=(tgt util-linux)
     # The other side of the comparison over NBD.
     packages+=(nbdkit)

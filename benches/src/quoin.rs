@@ -271,7 +271,7 @@ impl Serving<'_> {
 
     /// Maps a volume, or what came of one, to the generator; returns how it is reached.
     pub(crate) fn show(&self, volume: &str, lun: u16) -> Result<At> {
-        self.tell(&["map", volume, "--host", "bench", "--lun", &lun.to_string()])?;
+        self.tell(&["map", volume, "--host", "bench", "--lun", &lun.to_string(), "--writable"])?;
         Ok(self.lun(lun))
     }
 

@@ -176,7 +176,7 @@ fn create(options: &Options, serving: &Serving<'_>) -> Result<Vec<Object>> {
         }
         disk.close()?;
         if link < options.depth {
-            serving.tell(&["unmap", &to, "--host", "bench"])?;
+            serving.tell(&["unmap", &to, "--host", "bench", "--force"])?;
         }
     }
     let named = [("plain again", 1), ("source", 2), ("snapshot", 4), ("end of chain", CHAIN_LUN)];

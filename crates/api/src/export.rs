@@ -1,5 +1,6 @@
 //! Exports: volumes shown to NBD clients.
 
+use crate::Access;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -17,7 +18,12 @@ pub struct ExportCreate {
     pub name: Option<String>,
     /// Clients may only read.
     #[serde(default)]
+    #[schema(default = false)]
     pub read_only: bool,
+    /// Clients may write, also to a snapshot that is read-only for others.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub writable: bool,
     /// Networks clients may come from. None: this machine only, or any network if `tls_clients` says who may come.
     #[serde(default)]
     #[schema(example = json!(["10.0.0.0/8"]))]
@@ -38,8 +44,10 @@ pub struct Export {
     /// The volume.
     #[schema(example = "v1")]
     pub volume: String,
-    /// Clients may only read.
+    /// Clients may only read, as things are now.
     pub read_only: bool,
+    /// What the export says that clients may do.
+    pub access: Access,
     /// Networks clients may come from.
     #[schema(example = json!(["10.0.0.0/8"]))]
     pub allow: Vec<String>,

@@ -17,6 +17,16 @@ pub struct GroupCreate {
     pub volumes: Vec<String>,
 }
 
+/// What to change of a consistency group. What is not given stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupChange {
+    /// Another name. Its sets of snapshots keep theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "db2", min_length = 1, max_length = 63, pattern = "^[a-z0-9][a-z0-9._-]*$")]
+    pub name: Option<String>,
+}
+
 /// A volume to put into a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +67,8 @@ pub struct GroupSet {
     /// Until when all of them are immutable, by the wall clock as it is now and if the array runs until then; null if
     /// one is not.
     pub retain_until_ms: Option<u64>,
+    /// When the first of its snapshots was modified after it was taken; null if all hold what was taken.
+    pub modified_ms: Option<u64>,
     /// Why it cannot be restored or refreshed as a whole; null if it can.
     pub incomplete: Option<String>,
 }
@@ -74,6 +86,10 @@ pub struct GroupSnapshotCreate {
         pattern = "^[a-z0-9][a-z0-9._-]*$"
     )]
     pub name: Option<String>,
+    /// Let hosts write to its snapshots; without this they are read-only for them.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub writable: bool,
     /// Make its snapshots immutable for so many seconds: until then nobody deletes or changes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 604800u64, minimum = 1, maximum = 3162240000u64)]
@@ -93,7 +109,7 @@ pub struct GroupRestore {
         pattern = "^[a-z0-9][a-z0-9._-]*$"
     )]
     pub keep: Option<String>,
-    /// Do so though hosts that see the volumes are logged in.
+    /// Do so though hosts that see the volumes are logged in, and though snapshots of the set were modified.
     #[serde(default)]
     #[schema(default = false)]
     pub force: bool,

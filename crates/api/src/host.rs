@@ -2,6 +2,7 @@
 
 use crate::{Chap, ChapSet};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use utoipa::ToSchema;
 
 /// A host to create.
@@ -23,6 +24,10 @@ pub struct HostCreate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostChange {
+    /// Another name. Its sessions go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "h2", min_length = 1, max_length = 63, pattern = "^[a-z0-9][a-z0-9._-]*$")]
+    pub name: Option<String>,
     /// The iSCSI names it logs in with, at least one, instead of those it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1)]
@@ -33,6 +38,10 @@ pub struct HostChange {
     /// It logs in by its name alone from now on.
     #[serde(default)]
     pub remove_chap: bool,
+    /// Take initiators away though they are logged in and see volumes.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub force: bool,
 }
 
 /// A host: a set of initiators that see the same volumes.
@@ -81,7 +90,47 @@ pub struct MappingCreate {
     pub lun: Option<u16>,
     /// The host may read, but not write.
     #[serde(default)]
+    #[schema(default = false)]
     pub read_only: bool,
+    /// The host may write, also to a snapshot that is read-only for others.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub writable: bool,
+}
+
+/// What a host or client may do with a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// Read, and write unless the volume is read-only, as snapshots are.
+    #[default]
+    Default,
+    /// Read and write, also if the volume is read-only for others. Nobody writes to a template or an immutable snapshot.
+    ReadWrite,
+    /// Read.
+    ReadOnly,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "default",
+            Self::ReadWrite => "read-write",
+            Self::ReadOnly => "read-only",
+        })
+    }
+}
+
+/// What to change of a mapping or an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AccessUpdate {
+    /// What may be done from now on. Whoever is logged in stays so, and is told.
+    pub access: Access,
+    /// Make it read-only though somebody is connected who may write.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub force: bool,
 }
 
 /// A volume shown to a host.
@@ -96,8 +145,10 @@ pub struct Mapping {
     /// The logical unit number.
     #[schema(example = 1)]
     pub lun: u16,
-    /// The host may read, but not write.
+    /// The host may read, but not write, as things are now.
     pub read_only: bool,
+    /// What the mapping says that the host may do.
+    pub access: Access,
 }
 
 /// A session of an initiator.

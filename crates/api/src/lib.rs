@@ -11,6 +11,7 @@ mod export;
 mod folder;
 mod group;
 mod host;
+mod job;
 mod problem;
 mod reserve;
 mod retention;
@@ -25,11 +26,16 @@ mod volume;
 
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
 pub use copy::{CopyCreate, CopyState, VolumeCopy};
-pub use event::{Event, Severity};
+pub use event::{Actor, Event, EventKind, FieldChange, Severity};
 pub use export::{Export, ExportClient, ExportCreate};
 pub use folder::{Folder, VolumeKind};
-pub use group::{Group, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate};
-pub use host::{Host, HostChange, HostCreate, HostMapping, Mapping, MappingCreate, Session};
+pub use group::{
+    Group, GroupChange, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate,
+};
+pub use host::{
+    Access, AccessUpdate, Host, HostChange, HostCreate, HostMapping, Mapping, MappingCreate, Session,
+};
+pub use job::{Job, JobKind, JobState};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use reserve::{Reserve, ReservePolicy, ReserveSet};
 pub use retention::{Retention, SnapshotRetain};
@@ -41,9 +47,17 @@ pub use scrub::{
 pub use snapshot::{CloneCreate, Origin, OriginKind, SnapshotCreate, SnapshotRefresh, SnapshotRestore};
 pub use space::{PoolSpace, VolumeSpace};
 pub use stats::{Latency, LatencyBucket, OperationStats, Stats, VolumeStats};
-pub use status::{Capacity, Drive, Engine, GivingBack, Objects, Recovery, SpaceLevel, State, Status};
+pub use status::{
+    Capacity, Drive, DriveAnswers, Engine, GivingBack, Objects, Recovery, SpaceLevel, State, Status,
+};
 pub use time::Utc;
-pub use volume::{Volume, VolumeCreate, VolumeMapping, VolumeUpdate};
+pub use volume::{Deletion, Volume, VolumeCreate, VolumeMapping, VolumeUpdate};
 
 /// The path under which every resource of this version lives.
 pub const BASE_PATH: &str = "/api/v1";
+
+/// The header in which a client states the command line behind a request, for the event log. No secrets belong there.
+pub const COMMAND_HEADER: &str = "quoin-command";
+
+/// The header in which a client states the user and machine behind a request, as `user@machine`, for the event log.
+pub const USER_HEADER: &str = "quoin-user";

@@ -64,6 +64,10 @@ pub struct SnapshotCreate {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(example = json!({ "why": "upgrade" }))]
     pub tags: BTreeMap<String, String>,
+    /// Let hosts write to it; without this it is read-only for them.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub writable: bool,
     /// Make it immutable for so many seconds: until then nobody deletes or changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 604800u64, minimum = 1, maximum = 3162240000u64)]
@@ -108,7 +112,7 @@ pub struct SnapshotRestore {
         pattern = "^[a-z0-9][a-z0-9._-]*$"
     )]
     pub keep: Option<String>,
-    /// Do so though hosts that see the volume are logged in.
+    /// Do so though hosts that see the volume are logged in, and though the snapshot was modified after it was taken.
     #[serde(default)]
     #[schema(default = false)]
     pub force: bool,
@@ -122,7 +126,7 @@ pub struct SnapshotRefresh {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "v1")]
     pub from: Option<String>,
-    /// Do so though hosts that see the snapshot or clone are logged in.
+    /// Do so though hosts that see the snapshot or clone are logged in, and though it becomes what a modified snapshot is.
     #[serde(default)]
     #[schema(default = false)]
     pub force: bool,

@@ -23,6 +23,8 @@ pub struct PoolSpace {
     pub copied_bytes: u64,
     /// What comes back at least if all snapshots are deleted.
     pub held_by_snapshots_bytes: u64,
+    /// At most so much stays taken because metadata that led to it was damaged: nothing can free it.
+    pub lost_at_most_bytes: u64,
     /// Acknowledged and not destaged yet.
     pub buffered_bytes: u64,
     /// Taken by metadata.

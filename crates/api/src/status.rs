@@ -15,6 +15,8 @@ pub enum State {
     Starting,
     /// Volumes are served.
     Online,
+    /// A drive does not answer; I/O that needs it waits. Either it answers again or the pool goes offline.
+    Stalled,
     /// The pool is not open; management goes on, and opening it is tried again every few seconds.
     Offline,
     /// A clean stop is under way.
@@ -26,6 +28,7 @@ impl fmt::Display for State {
         f.write_str(match self {
             Self::Starting => "starting",
             Self::Online => "online",
+            Self::Stalled => "stalled",
             Self::Offline => "offline",
             Self::Stopping => "stopping",
         })
@@ -39,6 +42,8 @@ pub struct Status {
     pub ready: bool,
     /// The state behind it.
     pub state: State,
+    /// Since when it is in this state, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
     /// Why it is not ready; null when it is.
     pub reason: Option<String>,
     /// The array's name.
@@ -56,16 +61,16 @@ pub struct Status {
     pub version: String,
     /// Seconds since the process started.
     pub uptime_s: u64,
-    /// How many objects there are.
-    pub objects: Objects,
+    /// How many objects there are; null until the pool was open once.
+    pub objects: Option<Objects>,
     /// Space; null while the pool is offline.
     pub capacity: Option<Capacity>,
     /// What was deleted and is being given back; null while the pool is offline.
     pub giving_back: Option<GivingBack>,
-    /// How the clock is by which immutable snapshots are kept; null while nothing is immutable.
+    /// How the clock is by which immutable snapshots are kept; null while nothing is immutable or the pool is offline.
     pub retention: Option<Retention>,
-    /// Scrubs, and data that cannot be read.
-    pub integrity: Integrity,
+    /// Scrubs, and data that cannot be read; null while the pool is offline.
+    pub integrity: Option<Integrity>,
     /// What the last opening of the pool had to do; null while it is offline.
     pub recovery: Option<Recovery>,
     /// What the engine did since the pool was opened; null while it is offline.
@@ -161,11 +166,36 @@ pub struct GivingBack {
     pub remaining_s: Option<u64>,
 }
 
+/// Whether the operations of a drive end in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DriveAnswers {
+    /// They do.
+    #[default]
+    InTime,
+    /// The oldest has been under way for longer than it should.
+    Suspect,
+    /// The drive failed because the oldest took too long; it is used again when all have ended.
+    Failed,
+}
+
 /// A drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Drive {
-    /// Its path.
+    /// Its path, as the configuration has it.
     pub path: String,
+    /// Where it was found by its label, as its path does not lead to it; null when it does.
+    pub found_at: Option<String>,
+    /// The file or device that the path leads to; null while it is not open, and when that is the path itself.
+    pub device: Option<String>,
+    /// Whether its operations end in time.
+    pub answers: DriveAnswers,
+    /// The file system under it is full: writes of hosts fail until there is room.
+    pub no_room: bool,
+    /// Operations under way, those that were given up included.
+    pub unfinished: u64,
+    /// Operations given up since the process started, because the drive did not answer in time.
+    pub timeouts: u64,
     /// True when it is open and has not failed.
     pub online: bool,
     /// Why it is not online; null when it is.

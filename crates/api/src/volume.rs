@@ -3,7 +3,7 @@
 use crate::{Origin, VolumeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 /// A volume to create.
@@ -46,8 +46,8 @@ pub struct VolumeUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 8589934592u64, minimum = 512, maximum = 70368744177664u64, multiple_of = 512)]
     pub size_bytes: Option<u64>,
-    /// Shrink it though it holds data beyond its new end, which is lost; make it a template though clients are connected
-    /// that may write to it. Without this either is refused.
+    /// Shrink it though it holds data beyond its new end, which is lost, or though hosts that see it are logged in; make it
+    /// a template or read-only though clients are connected that may write to it. Without this each is refused.
     #[serde(default)]
     #[schema(default = false)]
     pub force: bool,
@@ -65,6 +65,25 @@ pub struct VolumeUpdate {
     /// Whether it is there to be cloned, and nobody writes to it: hosts are told that it is write-protected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<bool>,
+    /// Whether hosts may write to it by default. Snapshots are made without. A mapping or export that says read-write lets
+    /// its host write all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writable: Option<bool>,
+}
+
+/// How a volume, snapshot or set is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Deletion {
+    /// Take away its mappings and exports too; without it, one that has any is not deleted.
+    #[serde(default)]
+    #[param(required = false)]
+    pub unmap: bool,
+    /// Do so though hosts that see it are logged in, or though it is one of a consistency group.
+    #[serde(default)]
+    #[param(required = false)]
+    pub force: bool,
 }
 
 fn default_block_bytes() -> u32 {
@@ -104,6 +123,11 @@ pub struct Volume {
     pub folder: String,
     /// What sort of volume it is.
     pub kind: VolumeKind,
+    /// Whether hosts may write to it, unless their mapping or export says otherwise.
+    pub writable: bool,
+    /// Of a snapshot: when it was modified first after it was taken; null if it holds what was taken. Also null for what is
+    /// no snapshot.
+    pub modified_ms: Option<u64>,
     /// Until when it is immutable, if the array runs until then; null if it is not.
     pub retain_until_ms: Option<u64>,
     /// When it was created.

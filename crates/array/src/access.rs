@@ -25,6 +25,7 @@ const MAPPINGS_PER_HOST: usize = 1000;
 struct Shown {
     volume: VolumeId,
     read_only: bool,
+    writable: bool,
 }
 
 /// Hosts and mappings.
@@ -65,6 +66,7 @@ impl Access {
             lun: *lun,
             volume: shown.volume,
             read_only: shown.read_only,
+            writable: shown.writable,
         })
     }
 
@@ -99,6 +101,14 @@ impl Access {
     /// What a host becomes by a change, or why not.
     pub(crate) fn plan_change(&self, name: &str, change: &HostChange) -> Result<HostRecord, ArrayError> {
         let mut host = self.host(name)?.clone();
+        if let Some(new_name) = change.name.as_ref().filter(|new_name| *new_name != name) {
+            check_name(new_name)?;
+            if let Some(existing) = self.hosts.get(new_name) {
+                let initiators = existing.initiators.clone();
+                return Err(ArrayError::HostExists { name: new_name.clone(), initiators });
+            }
+            host.name.clone_from(new_name);
+        }
         if let Some(initiators) = &change.initiators {
             host.initiators = self.plan_initiators(name, initiators)?;
         }
@@ -136,7 +146,6 @@ impl Access {
         volume: VolumeId,
         host: &str,
         lun: Option<u16>,
-        read_only: bool,
         volume_named: impl Fn(VolumeId) -> String,
     ) -> Result<MappingRecord, ArrayError> {
         let host = self.host(host)?.name.clone();
@@ -160,7 +169,7 @@ impl Access {
                 None => return Err(ArrayError::LunsUsedUp { host }),
             },
         };
-        Ok(MappingRecord { host, lun, volume, read_only })
+        Ok(MappingRecord { host, lun, volume, read_only: false, writable: false })
     }
 
     pub(crate) fn add_host(&mut self, host: HostRecord) {
@@ -172,8 +181,8 @@ impl Access {
     }
 
     pub(crate) fn add_mapping(&mut self, mapping: MappingRecord) {
-        let MappingRecord { host, lun, volume, read_only } = mapping;
-        self.mappings.insert((host, lun), Shown { volume, read_only });
+        let MappingRecord { host, lun, volume, read_only, writable } = mapping;
+        self.mappings.insert((host, lun), Shown { volume, read_only, writable });
     }
 
     pub(crate) fn remove_mapping(&mut self, mapping: &MappingRecord) {
@@ -248,30 +257,28 @@ mod tests {
     #[test]
     fn luns_are_given_lowest_first_and_only_once() {
         let mut access = with_host();
-        let first = access.plan_mapping(V1, "h1", None, false, named).unwrap();
+        let first = access.plan_mapping(V1, "h1", None, named).unwrap();
         assert_eq!(first.lun, 0);
         access.add_mapping(first.clone());
-        let error = access.plan_mapping(V1, "h1", Some(3), false, named).unwrap_err();
+        let error = access.plan_mapping(V1, "h1", Some(3), named).unwrap_err();
         assert!(matches!(error, ArrayError::MappedAlready { lun: 0, .. }));
-        let error = access.plan_mapping(V2, "h1", Some(0), false, named).unwrap_err();
+        let error = access.plan_mapping(V2, "h1", Some(0), named).unwrap_err();
         assert!(matches!(error, ArrayError::LunTaken { volume, .. } if volume == "v1"));
-        let error = access.plan_mapping(V2, "h1", Some(16384), false, named).unwrap_err();
+        let error = access.plan_mapping(V2, "h1", Some(16384), named).unwrap_err();
         assert!(matches!(error, ArrayError::LunOutOfRange { lun: 16384 }));
-        assert!(matches!(access.plan_mapping(V2, "h9", None, false, named), Err(ArrayError::NoHost { .. })));
-        assert_eq!(access.plan_mapping(V2, "h1", None, false, named).unwrap().lun, 1);
+        assert!(matches!(access.plan_mapping(V2, "h9", None, named), Err(ArrayError::NoHost { .. })));
+        assert_eq!(access.plan_mapping(V2, "h1", None, named).unwrap().lun, 1);
         access.remove_mapping(&first);
-        assert_eq!(access.plan_mapping(V2, "h1", None, false, named).unwrap().lun, 0);
+        assert_eq!(access.plan_mapping(V2, "h1", None, named).unwrap().lun, 0);
         for n in 0..1000 {
             access.add_mapping(MappingRecord {
                 host: "h1".into(),
                 lun: n,
                 volume: VolumeId(100 + u32::from(n)),
                 read_only: false,
+                writable: false,
             });
         }
-        assert!(matches!(
-            access.plan_mapping(V2, "h1", None, false, named),
-            Err(ArrayError::LunsUsedUp { .. })
-        ));
+        assert!(matches!(access.plan_mapping(V2, "h1", None, named), Err(ArrayError::LunsUsedUp { .. })));
     }
 }

@@ -6,13 +6,13 @@ use crate::{
     access::Access,
     clock::ClockWatch,
     copy::Copies,
-    events::{EventSelection, Events},
+    drives::Drives,
+    events::{EventSelection, Events, Retention, Told},
     giving_back::GivingBack,
     nbd::Exported,
     schedules::Schedules,
     scrub::Scrubs,
     snapshot_reserve::ReserveWatch,
-    supervise::Drives,
 };
 use parking_lot::Mutex;
 use quoin_api::Event;
@@ -23,7 +23,7 @@ use quoin_volume::{PoolSlot, Volume, VolumeError, Volumes};
 use quoin_world::{AsyncMutex, Event as Wake, Nanos, World};
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 /// What an array is told at its start.
@@ -71,6 +71,12 @@ pub struct Array {
     pub(crate) started: Nanos,
     /// Opening the pool was tried to its end at least once.
     pub(crate) attempted: AtomicBool,
+    /// Since when the pool is open, or is not, by the wall clock.
+    pub(crate) state_since_ms: AtomicU64,
+    /// Runs of schedules since the process started.
+    pub(crate) schedule_runs: AtomicU64,
+    /// Of them, those that failed.
+    pub(crate) schedule_failures: AtomicU64,
     /// The catalog was read at least once.
     pub(crate) restored: AtomicBool,
     pub(crate) stopping: AtomicBool,
@@ -86,12 +92,12 @@ impl Array {
         options: ArrayOptions,
     ) -> Arc<Self> {
         let slot = Arc::new(PoolSlot::empty("the pool is being opened"));
-        Arc::new(Self {
+        Arc::new_cyclic(|array| Self {
             volumes: Volumes::new(world.clone(), slot.clone()),
             access: Mutex::default(),
             exported: Mutex::default(),
             exports: Arc::default(),
-            events: Events::new(world.clone()),
+            events: Events::new(world.clone(), bay.notes()),
             schedules: Mutex::default(),
             space: Mutex::new(SpaceWatch::new(options.space)),
             giving_back: Mutex::default(),
@@ -99,10 +105,13 @@ impl Array {
             reserve: Mutex::default(),
             scrubs: Mutex::default(),
             copies: Mutex::default(),
-            drives: Mutex::new(Drives::new(bay.paths())),
+            drives: Mutex::new(Drives::new(&*bay, &world, array)),
             changes: AsyncMutex::new(),
             started: world.now(),
             attempted: AtomicBool::new(false),
+            state_since_ms: AtomicU64::new(world.wall_clock_ms()),
+            schedule_runs: AtomicU64::new(0),
+            schedule_failures: AtomicU64::new(0),
             restored: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             wake: Wake::new(),
@@ -116,7 +125,12 @@ impl Array {
 
     /// The newest events of those that `selection` asks for, newest first.
     pub fn events(&self, selection: EventSelection) -> Vec<Event> {
-        self.events.newest(selection)
+        self.events.newest(&selection)
+    }
+
+    /// Sets how many events are kept. To be called before the array runs.
+    pub fn set_event_retention(&self, retention: Retention) {
+        self.events.set_retention(retention);
     }
 
     /// The target that serves its volumes.
@@ -138,15 +152,10 @@ impl Array {
         self.slot.get().map_err(|reason| VolumeError::Offline { reason }.into())
     }
 
-    /// Commits a change together with the event that tells of it. Called with `changes` held.
-    pub(crate) async fn commit(
-        &self,
-        tx: Transaction,
-        object: impl Into<String>,
-        text: impl Into<String>,
-    ) -> Result<(), ArrayError> {
+    /// Commits a change together with what is told of it. Called with `changes` held.
+    pub(crate) async fn commit_told(&self, tx: Transaction, told: Told) -> Result<(), ArrayError> {
         let pool = self.pool()?;
-        let (tx, staged) = self.events.stage(tx, Some((object.into(), text.into())));
+        let (tx, staged) = self.events.stage_told(tx, told);
         pool.commit(tx).await?;
         self.events.saved(staged);
         Ok(())

@@ -1,12 +1,56 @@
 //! Where the array's drives come from.
 
-use quoin_world::Disk;
+use crate::Notes;
+use quoin_base::{DriveIndex, PoolId};
+use quoin_drive::Patience;
+use quoin_world::{Disk, OneShot, one_shot};
 use std::sync::Arc;
+
+/// What became of opening a drive; `None` if another process has it.
+pub type Opening = OneShot<Result<Option<Arc<dyn Disk>>, String>>;
+/// Paths of drives, with their position in the pool.
+pub type Finding = OneShot<Vec<(DriveIndex, String)>>;
 
 /// Opens the drives the configuration names; again after one has failed.
 pub trait Bay: Send + Sync {
     /// The paths of all drives, in the order of the configuration.
     fn paths(&self) -> Vec<String>;
+
     /// Opens the drive at `path`, or says why it cannot be opened.
     fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String>;
+
+    /// The same, but `None` if another process has the drive: one that was killed has it for a moment longer.
+    fn open_unless_in_use(&self, path: &str) -> Result<Option<Arc<dyn Disk>>, String> {
+        self.open(path).map(Some)
+    }
+
+    /// Where events wait while the pool is offline; without it, the end of the process loses them.
+    fn notes(&self) -> Option<Arc<dyn Notes>> {
+        None
+    }
+
+    /// The same, by a thread that may be kept waiting by a drive that does not answer.
+    fn begin_open(&self, path: &str) -> Opening {
+        let (sender, opening) = one_shot();
+        sender.send(self.open_unless_in_use(path));
+        opening
+    }
+
+    /// Looks for drives of the pool, by their labels, where the configured paths lead and beside them. `taken` are
+    /// paths of drives that are open.
+    fn begin_search(&self, _pool: PoolId, _taken: &[String]) -> Finding {
+        let (sender, finding) = one_shot();
+        sender.send(Vec::new());
+        finding
+    }
+
+    /// What a path leads to, if that is another path.
+    fn device(&self, _path: &str) -> Option<String> {
+        None
+    }
+
+    /// How long operations of drives may take.
+    fn patience(&self) -> Patience {
+        Patience::default()
+    }
 }

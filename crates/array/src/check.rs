@@ -2,9 +2,10 @@
 
 use crate::{
     ArrayError,
+    events::log_problem,
     record::{
-        EVENT_OBJECT, EXPORT_OBJECT, EventRecord, ExportRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT,
-        MappingRecord, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT, decode, event_key, mapping_key,
+        EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT,
+        MappingRecord, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT, decode, mapping_key,
     },
     schedules::ScheduleRecord,
     scrub::scrub_problem,
@@ -66,8 +67,7 @@ pub fn check_catalog(report: &mut CheckReport) {
                 if !report.volume_ids.contains(&export.volume) {
                     found.push((what(), format!("the pool has no volume {}", export.volume)));
                 }
-                if let Err(error) = ExportRules::new(export.read_only, &export.networks, &export.tls_clients)
-                {
+                if let Err(error) = ExportRules::new(&export.networks, &export.tls_clients) {
                     found.push((what(), error.to_string()));
                 }
             }
@@ -85,13 +85,9 @@ pub fn check_catalog(report: &mut CheckReport) {
             found.push(("the snapshot reserve".to_owned(), why(error)));
         }
     }
-    for (key, value) in objects(report, EVENT_OBJECT) {
-        match decode::<EventRecord>(key, value) {
-            Err(error) => found.push((format!("event {key}"), why(error))),
-            Ok(event) if event_key(event.number) != *key => {
-                found.push((format!("event {key}"), format!("it says number {}", event.number)));
-            }
-            Ok(_) => {}
+    for kind in [EVENT_OBJECT, EVENT_LOG_OBJECT] {
+        for (key, value) in objects(report, kind) {
+            found.extend(log_problem(kind, key, value).map(|problem| (format!("event {key}"), problem)));
         }
     }
     for (key, value) in objects(report, SCRUB_OBJECT) {
@@ -147,7 +143,13 @@ mod tests {
     }
 
     fn mapping(host: &str, lun: u16, volume: u32) -> Vec<u8> {
-        encode(&MappingRecord { host: host.into(), lun, volume: VolumeId(volume), read_only: false })
+        encode(&MappingRecord {
+            host: host.into(),
+            lun,
+            volume: VolumeId(volume),
+            read_only: false,
+            writable: false,
+        })
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl ClockWatch {
                 ),
             )),
             (true, None) => {
-                told.push((Severity::Info, "the system's clock is not behind any more".to_owned()));
+                told.push((Severity::Info, "the system clock is no longer behind".to_owned()));
             }
             _ => {}
         }

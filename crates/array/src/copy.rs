@@ -4,7 +4,7 @@
 //! is open again. A copy that the catalog has and this process did not begin was interrupted: it is ended, and people are
 //! told to begin it again, since hosts may have written to its target.
 
-use crate::{Array, ArrayError, ForkError, snapshots::shortened};
+use crate::{Array, ArrayError, snapshots::shortened};
 use parking_lot::Mutex;
 use quoin_api::{self as api, CopyState, Severity};
 use quoin_pool::Transaction;
@@ -152,19 +152,14 @@ impl Array {
         let api::CopyCreate { target, from_bytes, to_bytes, length_bytes, force } = request;
         let _turn = self.changes.lock().await;
         let (source, target) = (self.volume(source)?, self.volume(&target)?);
-        let users = self.users_of(&target);
-        if !users.is_empty() && !force {
-            return Err(ForkError::InUse { volumes: vec![target.name()], users }.into());
-        }
+        let forced = self.require_no_users("volume not copied", std::slice::from_ref(&target), force)?;
         let mut kept = None;
         let stage = |record: &CopyRecord| {
             let CopyRecord { id, source, from_bytes, to_bytes, length_bytes, .. } = record;
-            let mut text = format!(
-                "copy {id} begun: {length_bytes} bytes of volume {source} from byte {from_bytes} on, to byte {to_bytes}"
-            );
-            if !users.is_empty() {
-                text = shortened(&format!("{text}, by force: {}", users.join("; ")));
-            }
+            let text = shortened(&format!(
+                "copy {id} begun: {length_bytes} bytes of volume {source} from byte {from_bytes} on, to byte \
+                 {to_bytes}{forced}"
+            ));
             let (tx, staged) = self.events.stage(Transaction::new(), Some((object(record), text)));
             kept = Some(staged);
             tx
@@ -312,13 +307,13 @@ impl Array {
     fn note_interrupted(&self, record: CopyRecord) {
         let CopyRecord { id, source, length_bytes, .. } = &record;
         let text = format!(
-            "copy {id} of volume {source} was interrupted: an unknown part of its {length_bytes} bytes is copied; begin \
+            "copy {id} of volume {source} was interrupted: an unknown part of its {length_bytes} bytes was copied; start \
              it again"
         );
         self.events.record(Severity::Warning, object(&record), text);
         let now = self.world.now();
         let job = Job::new(record, now);
-        let why = "it was interrupted, and an unknown part is copied: begin it again";
+        let why = "it was interrupted, and an unknown part was copied; start it again";
         let outcome = Some(Outcome::Failed(why.to_owned()));
         *job.course.lock() = Course { outcome, stopped: Some(now), ..Course::default() };
         self.copies.lock().add(job);

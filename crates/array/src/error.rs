@@ -2,7 +2,7 @@
 
 use crate::volume_problem::volume_problem;
 use crate::{ExportError, ForkError, ScheduleError};
-use quoin_api::{CopyState, Problem};
+use quoin_api::{CopyState, JobKind, JobState, Problem};
 use quoin_pool::PoolError;
 use quoin_volume::{BadName, VolumeError};
 use thiserror::Error;
@@ -40,13 +40,13 @@ pub enum ArrayError {
     #[error(transparent)]
     Name(#[from] BadName),
     /// No host has the name.
-    #[error("there is no host {name}")]
+    #[error("host {name} does not exist")]
     NoHost {
         /// The name asked for.
         name: String,
     },
     /// The name is taken.
-    #[error("a host {name} exists already, with {}", initiators.join(", "))]
+    #[error("host {name} already exists, with {}", initiators.join(", "))]
     HostExists {
         /// The name.
         name: String,
@@ -90,28 +90,54 @@ pub enum ArrayError {
         host: String,
     },
     /// The host still sees volumes.
-    #[error("host {host} sees {}", volumes.join(", "))]
+    #[error("host {host} has these volumes mapped: {}", volumes.join(", "))]
     HostMapped {
         /// The host.
         host: String,
         /// The volumes it sees.
         volumes: Vec<String>,
     },
+    /// The host's mappings do not fit one transaction.
+    #[error("host {host} has {mappings} mappings, more than can be changed at once")]
+    TooManyToRename {
+        /// The host.
+        host: String,
+        /// How many mappings it has.
+        mappings: usize,
+    },
     /// The volume is still seen by hosts.
-    #[error("volume {volume} is seen by {}", hosts.join(", "))]
+    #[error("volume {volume} is mapped to {}", hosts.join(", "))]
     VolumeMapped {
         /// The volume.
         volume: String,
         /// The hosts that see it.
         hosts: Vec<String>,
     },
-    /// Somebody is connected who may write to what shall become a template.
-    #[error("volume {volume} can be written to by {}", writers.join(", "))]
-    Writers {
+    /// Somebody is connected from under whom something would be taken or changed.
+    #[error("{which} is in use: {}", users.join("; "))]
+    InUse {
+        /// What was not done.
+        title: &'static str,
+        /// The object.
+        which: String,
+        /// Who is connected, from where, and what they see.
+        users: Vec<String>,
+    },
+    /// The volume is one of a consistency group.
+    #[error("volume {volume} is in consistency group {group}, whose sets would not fit the group any more")]
+    GroupMember {
         /// The volume.
         volume: String,
-        /// Who is connected.
-        writers: Vec<String>,
+        /// The group.
+        group: String,
+    },
+    /// A request that asks for two opposite things.
+    #[error("{which} cannot be shown both read-only and writable")]
+    ReadOnlyAndWritable {
+        /// What was not done.
+        title: &'static str,
+        /// The object.
+        which: String,
     },
     /// The logical unit number is too high.
     #[error("LUN {lun} is out of range")]
@@ -120,7 +146,7 @@ pub enum ArrayError {
         lun: u16,
     },
     /// The logical unit number is in use.
-    #[error("host {host} sees volume {volume} as LUN {lun}")]
+    #[error("LUN {lun} of host {host} is volume {volume}")]
     LunTaken {
         /// The host.
         host: String,
@@ -130,13 +156,13 @@ pub enum ArrayError {
         volume: String,
     },
     /// The host sees as many volumes as it can.
-    #[error("host {host} sees 1000 volumes, the most it can")]
+    #[error("host {host} has 1000 mappings, the maximum")]
     LunsUsedUp {
         /// The host.
         host: String,
     },
     /// The host sees the volume already.
-    #[error("host {host} sees volume {volume} already, as LUN {lun}")]
+    #[error("host {host} already has volume {volume}, as LUN {lun}")]
     MappedAlready {
         /// The volume.
         volume: String,
@@ -146,7 +172,7 @@ pub enum ArrayError {
         lun: u16,
     },
     /// The host does not see the volume.
-    #[error("host {host} does not see volume {volume}")]
+    #[error("volume {volume} is not mapped to host {host}")]
     NotMapped {
         /// The volume.
         volume: String,
@@ -154,19 +180,41 @@ pub enum ArrayError {
         host: String,
     },
     /// A scrub runs already.
-    #[error("a scrub is running already")]
+    #[error("a scrub is already running")]
     ScrubRunning,
     /// No scrub runs.
     #[error("no scrub is running")]
     NoScrub,
+    /// No job has the identifier.
+    #[error("there is no job {id}, or it ended a while ago")]
+    NoJob {
+        /// The identifier asked for.
+        id: String,
+    },
+    /// The job has ended.
+    #[error("job {id} has ended: it is {state}")]
+    JobEnded {
+        /// The job.
+        id: String,
+        /// How it ended.
+        state: JobState,
+    },
+    /// The job does what cannot be left half done.
+    #[error("a {kind} job cannot be cancelled")]
+    JobGoesOn {
+        /// The job.
+        id: String,
+        /// What it does.
+        kind: JobKind,
+    },
     /// No copy has the number, or it ended too long ago.
-    #[error("there is no copy {id}, or it ended long ago")]
+    #[error("there is no copy {id}; the array lists running copies and the last 32 that ended")]
     NoCopy {
         /// The number asked for.
         id: u32,
     },
     /// The copy has ended.
-    #[error("copy {id} has ended: it is {state}")]
+    #[error("copy {id} has already ended: {state}")]
     CopyEnded {
         /// The copy.
         id: u32,
@@ -225,101 +273,130 @@ impl ArrayError {
                 "running",
                 "scrub not started",
                 "the pool".to_owned(),
-                "see how far it is: quoin scrub status; or stop it: quoin scrub stop".to_owned(),
+                "show its progress: quoin scrub status; or stop it: quoin scrub stop".to_owned(),
             ),
             Self::NoScrub => conflict(
                 "not-running",
                 "scrub not stopped",
                 "the pool".to_owned(),
-                "see what the last one found: quoin scrub status".to_owned(),
+                "show the result of the last scrub: quoin scrub status".to_owned(),
             ),
-            Self::NoCopy { id } => missing(format!("copy {id}"), "see which there are: quoin volume copies"),
+            Self::NoJob { id } => missing(format!("job {id}"), "list the jobs: quoin job list"),
+            Self::JobEnded { id, .. } => conflict(
+                "not-running",
+                "job not cancelled",
+                format!("job {id}"),
+                format!("see its outcome: quoin job show {id}"),
+            ),
+            Self::JobGoesOn { id, .. } => conflict(
+                "not-cancellable",
+                "job not cancelled",
+                format!("job {id}"),
+                format!("follow it to its end: quoin job watch {id}"),
+            ),
+            Self::NoCopy { id } => missing(format!("copy {id}"), "list them: quoin volume copies"),
             Self::CopyEnded { id, .. } => conflict(
                 "not-running",
                 "copy not cancelled",
                 format!("copy {id}"),
-                format!("see what came of it: quoin volume copies {id}"),
+                format!("show its result: quoin volume copies {id}"),
             ),
             Self::Name(bad) => {
                 invalid("host not created", format!("host {:?}", bad.name), "choose another name")
             }
-            Self::NoHost { name } => missing(format!("host {name}"), "see which there are: quoin host list"),
+            Self::NoHost { name } => missing(format!("host {name}"), "list them: quoin host list"),
             Self::HostExists { name, .. } => conflict(
                 "exists",
                 "host not created",
                 format!("host {name}"),
-                format!("choose another name, or delete the one that exists: quoin host delete {name}"),
+                "choose another name".to_owned(),
             ),
             Self::NoInitiator { host } => invalid(
                 "host not created",
                 format!("host {host}"),
-                "name at least one: --initiator iqn.2026-11.test:h1",
+                "give at least one, such as --initiator iqn.2026-11.test:h1",
             ),
             Self::Initiator { initiator, .. } => invalid(
                 "host not created",
                 format!("initiator {initiator:?}"),
-                "give the name the host logs in with, such as iqn.1993-08.org.debian:01:abcdef; on Linux it is \
+                "give the initiator name of the host, such as iqn.1993-08.org.debian:01:abcdef; on Linux it is \
                  in /etc/iscsi/initiatorname.iscsi",
             ),
             Self::InitiatorTaken { initiator, host } => conflict(
                 "initiator-taken",
                 "host not created",
                 format!("initiator {initiator}"),
-                format!("map volumes to host {host} instead, or delete that host first"),
+                format!("map volumes to host {host} instead, or give that host other initiators first"),
             ),
             Self::Chap { host, .. } => invalid(
                 "credentials not set",
                 format!("host {host}"),
-                "give each direction a random secret of its own, of 12 to 16 characters if any initiator is to take it",
+                "use a different random secret for each direction; 12 to 16 characters work with every initiator",
             ),
             Self::ChapSetAndRemoved { host } => {
-                invalid("host not changed", format!("host {host}"), "say one of the two")
+                invalid("host not changed", format!("host {host}"), "give only one of the two")
             }
+            Self::TooManyToRename { host, .. } => conflict(
+                "too-many",
+                "host not renamed",
+                format!("host {host}"),
+                "unmap volumes from it until it has 250 at most, rename it, and map them again".to_owned(),
+            ),
             Self::HostMapped { host, .. } => conflict(
                 "in-use",
                 "host not deleted",
                 format!("host {host}"),
-                format!("unmap them first, or say so: quoin host delete {host} --unmap"),
+                format!("unmap them first, or use: quoin host delete {host} --unmap"),
             ),
             Self::VolumeMapped { volume, .. } => conflict(
                 "in-use",
                 "volume not deleted",
                 format!("volume {volume}"),
-                format!("unmap it first, or say so: quoin volume delete {volume} --unmap"),
+                format!("unmap it first, or use: quoin volume delete {volume} --unmap"),
             ),
-            Self::Writers { volume, .. } => conflict(
+            Self::InUse { title, which, .. } => conflict(
                 "in-use",
-                "volume not made a template",
-                format!("volume {volume}"),
-                "log them out or unmap it first; or add --force: their writes fail from then on".to_owned(),
+                title,
+                which.clone(),
+                "unmount it there and log out first; or add --force, and the hosts' I/O may fail".to_owned(),
             ),
+            Self::GroupMember { volume, group } => conflict(
+                "in-group",
+                "volume not deleted",
+                format!("volume {volume}"),
+                format!(
+                    "take it out of the group first: quoin group remove {group} {volume}; or add --force"
+                ),
+            ),
+            Self::ReadOnlyAndWritable { title, which } => {
+                invalid(title, which.clone(), "give only one of the two")
+            }
             Self::LunOutOfRange { lun } => {
-                invalid("volume not mapped", format!("LUN {lun}"), "choose a LUN from 0 to 16383, or none")
+                invalid("volume not mapped", format!("LUN {lun}"), "choose a LUN from 0 to 16383, or omit it")
             }
             Self::LunTaken { host, lun, .. } => conflict(
                 "lun-taken",
                 "volume not mapped",
                 format!("LUN {lun} of host {host}"),
-                "choose another LUN, or none to be given the lowest that is free".to_owned(),
+                "choose another LUN, or omit it to get the lowest free one".to_owned(),
             ),
             Self::LunsUsedUp { host } => conflict(
                 "luns-used-up",
                 "volume not mapped",
                 format!("host {host}"),
-                "unmap a volume it needs no more".to_owned(),
+                "unmap a volume that it no longer needs".to_owned(),
             ),
             Self::MappedAlready { volume, host, .. } => conflict(
                 "exists",
                 "volume not mapped",
                 format!("volume {volume}, host {host}"),
                 format!(
-                    "nothing, or unmap it first to give it another LUN: quoin unmap {volume} --host {host}"
+                    "nothing needs to be done; to change what the host may do: quoin mapping set {volume} --host {host}"
                 ),
             ),
-            Self::NotMapped { volume, host } => missing(
-                format!("mapping of volume {volume} to host {host}"),
-                "see which there are: quoin mappings",
-            ),
+            Self::NotMapped { volume, host } => {
+                missing(format!("mapping of volume {volume} to host {host}"), "list them: quoin mappings")
+            }
         }
     }
 }
@@ -332,7 +409,7 @@ pub(crate) fn unreadable(key: &str, why: String) -> Problem {
         "catalog not readable",
         format!("object {key}"),
         why,
-        "start the version of Quoin that wrote it, and run quoin check offline",
+        "start the Quoin version that wrote it; or stop the array and run quoin check",
     )
 }
 
@@ -348,7 +425,7 @@ pub(crate) fn offline(reason: &str) -> Problem {
         "pool offline",
         "the pool",
         reason,
-        "bring its drives back; it is opened again by itself. See quoin status and quoin events",
+        "attach its drives; the array then reopens the pool. See quoin status and quoin events",
     )
 }
 
@@ -370,7 +447,7 @@ pub(crate) fn pool_problem(error: &PoolError) -> Problem {
             "change not made",
             "the pool",
             error.to_string(),
-            "see quoin status and the log; stop the array and run quoin check",
+            "see quoin status and the log; or stop the array and run quoin check",
         ),
     }
 }
@@ -386,7 +463,7 @@ mod tests {
         assert_eq!((problem.status, problem.kind.as_str()), (409, "urn:quoin:problem:in-use"));
         assert_eq!(
             problem.to_string(),
-            "volume not deleted: volume v1 is seen by h1, h2\n  next: unmap it first, or say so: \
+            "volume not deleted: volume v1 is mapped to h1, h2\n  next: unmap it first, or use: \
              quoin volume delete v1 --unmap"
         );
         let problem = ArrayError::NoHost { name: "h9".into() }.problem();

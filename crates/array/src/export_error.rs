@@ -12,13 +12,13 @@ pub enum ExportError {
     #[error(transparent)]
     Name(BadName),
     /// No export has the name.
-    #[error("there is no export {name}")]
+    #[error("export {name} does not exist")]
     NotFound {
         /// The name asked for.
         name: String,
     },
     /// The name is taken.
-    #[error("an export {name} exists already, of volume {volume}")]
+    #[error("export {name} already exists; it exports volume {volume}")]
     Exists {
         /// The name.
         name: String,
@@ -26,7 +26,7 @@ pub enum ExportError {
         volume: String,
     },
     /// There are as many as there may be.
-    #[error("there are {limit} exports, as many as there may be")]
+    #[error("there are {limit} exports, the maximum")]
     TooMany {
         /// The export asked for.
         name: String,
@@ -62,13 +62,11 @@ impl ExportError {
                 Problem::new("invalid", 422, created, which, why, "choose another name")
             }
             Self::NotFound { name } => {
-                let next = "see which there are: quoin export list";
+                let next = "list them: quoin export list";
                 Problem::new("not-found", 404, "no such export", format!("export {name}"), why, next)
             }
             Self::Exists { name, .. } => {
-                let next =
-                    format!("choose another name, or delete the one that exists: quoin export delete {name}");
-                Problem::new("exists", 409, created, format!("export {name}"), why, next)
+                Problem::new("exists", 409, created, format!("export {name}"), why, "choose another name")
             }
             Self::TooMany { name, .. } => {
                 let next = "delete exports that nobody needs: quoin export list";
@@ -78,8 +76,7 @@ impl ExportError {
                 Problem::new("invalid", 422, created, format!("export {name}"), why, bad.next())
             }
             Self::VolumeExported { volume, .. } => {
-                let next =
-                    format!("delete the export first, or say so: quoin volume delete {volume} --unmap");
+                let next = format!("delete the export first, or use: quoin volume delete {volume} --unmap");
                 Problem::new("in-use", 409, "volume not deleted", format!("volume {volume}"), why, next)
             }
         }

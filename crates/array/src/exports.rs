@@ -1,8 +1,8 @@
 //! The target shows what the mappings say.
 
-use crate::{Array, access::Access};
+use crate::{Array, access::Access, permit::permit};
 use quoin_api as api;
-use quoin_target::{Access as Permit, Lun, TargetError};
+use quoin_target::{Lun, TargetError};
 use quoin_volume::BlockDevice;
 
 impl Array {
@@ -58,7 +58,7 @@ impl Array {
                 .mappings_of_host(&host.name)
                 .into_iter()
                 .filter_map(|mapping| {
-                    let access = if mapping.read_only { Permit::ReadOnly } else { Permit::ReadWrite };
+                    let access = permit(mapping.access());
                     Some((Lun::new(mapping.lun)?, self.volumes.by_id(mapping.volume)?, access))
                 })
                 .collect();

@@ -1,12 +1,13 @@
 //! The array in numbers, for monitoring: one look at what every layer counts.
 
-use crate::{Array, CopyFigures, volumes::kind};
+use crate::{Array, CopyFigures, EventCounts, drives::DriveSlot, space::used_percent, volumes::kind};
 use quoin_api as api;
 use quoin_base::metrics::LatencySnapshot;
-use quoin_drive::{Drive, DriveCounters};
+use quoin_drive::{Answers, DriveCounters};
 use quoin_pool::{PoolOptions, PoolState, PoolStats, RecoveryStats};
 use quoin_target::TrafficView;
 use quoin_volume::{BlockDevice, InstrumentsSnapshot, OperationSnapshot, Volume};
+use std::{collections::BTreeSet, sync::atomic::Ordering};
 use uuid::Uuid;
 
 /// The array at one moment.
@@ -16,8 +17,18 @@ pub struct Figures {
     pub version: String,
     /// True when the pool is open and online.
     pub online: bool,
-    /// How many objects there are.
-    pub objects: api::Objects,
+    /// How many objects there are; `None` until the pool was open once.
+    pub objects: Option<api::Objects>,
+    /// What is taken of the usable space; 0 while the pool is offline.
+    pub used_ratio: f64,
+    /// Events since the process started.
+    pub events: EventCounts,
+    /// Runs of schedules since the process started.
+    pub schedule_runs: u64,
+    /// Of them, those that failed.
+    pub schedule_failures: u64,
+    /// When the next complete scrub was or is due; `None` if none is scheduled.
+    pub scrub_due_ms: Option<u64>,
     /// What the engine holds and did since the pool was opened; `None` while it is offline.
     pub pool: Option<PoolStats>,
     /// The clock by which immutable snapshots are kept; `None` while nothing is immutable.
@@ -32,8 +43,8 @@ pub struct Figures {
     pub recovery: Option<RecoveryStats>,
     /// How the pool is opened: its budgets of RAM.
     pub options: PoolOptions,
-    /// Scrubs and damage in short.
-    pub integrity: api::Integrity,
+    /// Scrubs and damage in short; `None` while the pool is offline.
+    pub integrity: Option<api::Integrity>,
     /// Volumes, oldest first.
     pub volumes: Vec<VolumeFigures>,
     /// Drives, in the order of the configuration.
@@ -53,6 +64,8 @@ pub struct VolumeFigures {
     pub folder: String,
     /// What sort of volume it is.
     pub kind: api::VolumeKind,
+    /// True if it is mapped to a host or exported.
+    pub is_shown: bool,
     /// Its size in bytes.
     pub size_bytes: u64,
     /// Bytes that take space in the pool; `None` while the pool is offline.
@@ -68,8 +81,18 @@ pub struct DriveFigures {
     pub path: String,
     /// True when it is open and has not failed.
     pub online: bool,
+    /// True when it failed, or could not be opened.
+    pub failed: bool,
     /// Its size in bytes; `None` while it is not open.
     pub size_bytes: Option<u64>,
+    /// Its oldest operation has been under way for longer than it should.
+    pub suspect: bool,
+    /// The file system under it is full.
+    pub no_room: bool,
+    /// Operations under way, those that were given up included.
+    pub unfinished: u64,
+    /// Operations given up since the process started.
+    pub timeouts: u64,
     /// What it did since it was opened.
     pub counters: DriveCounters,
     /// What its operations took since it was opened; `None` while it is not open.
@@ -95,21 +118,34 @@ impl Array {
     /// The array in numbers.
     pub fn figures(&self) -> Figures {
         let pool = self.slot.get().ok().filter(|pool| matches!(pool.state(), PoolState::Online));
+        let stats = pool.as_ref().map(|pool| pool.stats());
+        let shown: BTreeSet<_> = {
+            let mapped = self.access.lock().mappings().map(|mapping| mapping.volume).collect::<Vec<_>>();
+            let exported = self.exported.lock().values().map(|export| export.volume).collect::<Vec<_>>();
+            mapped.into_iter().chain(exported).collect()
+        };
+        let volumes = self.volumes.list();
+        let volumes = volumes.iter().map(|volume| volume_figures(volume, shown.contains(&volume.id())));
         let drives = self.drives.lock();
         Figures {
             version: self.options.version.clone(),
             online: pool.is_some(),
-            objects: self.objects(),
-            pool: pool.as_ref().map(|pool| pool.stats()),
-            retention: self.retention_view(),
+            objects: self.is_restored().then(|| self.objects()),
+            used_ratio: stats.as_ref().map_or(0.0, |stats| used_percent(stats) / 100.0),
+            pool: stats,
+            retention: self.retention_view().filter(|_| pool.is_some()),
+            events: self.events.counts(),
+            schedule_runs: self.schedule_runs.load(Ordering::Relaxed),
+            schedule_failures: self.schedule_failures.load(Ordering::Relaxed),
+            scrub_due_ms: self.scrub_due_ms().filter(|_| pool.is_some()),
             reserve: self.show_reserve().ok(),
             schedules: self.schedules.lock().len(),
             copies: self.copy_figures(),
             recovery: pool.as_ref().map(|pool| pool.recovery()),
             options: self.options.pool_options.clone(),
-            integrity: self.integrity(),
-            volumes: self.volumes.list().iter().map(|volume| volume_figures(volume)).collect(),
-            drives: drives.0.iter().map(|slot| drive_figures(&slot.path, slot.drive.as_deref())).collect(),
+            integrity: pool.is_some().then(|| self.integrity()),
+            volumes: volumes.collect(),
+            drives: drives.0.iter().map(drive_figures).collect(),
             initiators: self.target.traffic(),
         }
     }
@@ -118,26 +154,38 @@ impl Array {
     pub fn stats(&self) -> api::Stats {
         api::Stats {
             uptime_ms: self.world.now().since(self.started).as_millis() as u64,
-            volumes: self.volumes.list().iter().map(|volume| stats_of(volume_figures(volume))).collect(),
+            volumes: self
+                .volumes
+                .list()
+                .iter()
+                .map(|volume| stats_of(volume_figures(volume, true)))
+                .collect(),
         }
     }
 }
 
-fn volume_figures(volume: &Volume) -> VolumeFigures {
+fn volume_figures(volume: &Volume, is_shown: bool) -> VolumeFigures {
     VolumeFigures {
         name: volume.name(),
         uuid: volume.uuid(),
         folder: volume.folder().into(),
         kind: kind(volume),
+        is_shown,
         size_bytes: volume.size_bytes(),
         mapped_bytes: volume.mapped_bytes(),
         asked: volume.instruments().map(|instruments| instruments.snapshot()).unwrap_or_default(),
     }
 }
 
-fn drive_figures(path: &str, drive: Option<&Drive>) -> DriveFigures {
+fn drive_figures(slot: &DriveSlot) -> DriveFigures {
+    let drive = slot.drive.as_deref();
     DriveFigures {
-        path: path.to_owned(),
+        path: slot.path.clone(),
+        failed: slot.fault.is_some() || drive.is_some_and(|drive| drive.is_failed()),
+        suspect: slot.watch.answers() != Answers::InTime,
+        no_room: slot.no_room,
+        unfinished: slot.watch.under_way() as u64,
+        timeouts: slot.watch.timeouts(),
         online: drive.is_some_and(|drive| !drive.is_failed()),
         size_bytes: drive.map(|drive| drive.label().len_bytes),
         counters: drive.map(|drive| drive.counters()).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Folders of volumes, and templates.
+//! Folders of volumes.
 
 use crate::{Array, ArrayError};
 use quoin_api as api;
@@ -11,25 +11,6 @@ impl Array {
         self.require_catalog()?;
         let of_volume = |volume: &Volume| (volume.folder(), volume.size_bytes(), volume.mapped_bytes());
         Ok(folders(self.volumes.list().iter().map(|volume| of_volume(volume))))
-    }
-
-    /// Refuses to make a volume a template while somebody is connected who may write to it.
-    pub(crate) fn require_no_writers(&self, volume: &Volume) -> Result<(), ArrayError> {
-        let mappings = self.access.lock().mappings_of_volume(volume.id());
-        let sessions = self.target.sessions();
-        let is_there = |host: &str| sessions.iter().any(|session| session.host.as_deref() == Some(host));
-        let hosts = mappings.into_iter().filter(|mapping| !mapping.read_only && is_there(&mapping.host));
-        let exports = self.exports_of(volume.id()).into_iter().filter(|name| {
-            self.exports.get(name).is_some_and(|e| !e.rules().read_only && !e.clients().is_empty())
-        });
-        let writers: Vec<_> = hosts
-            .map(|mapping| format!("host {}", mapping.host))
-            .chain(exports.map(|name| format!("clients of export {name}")))
-            .collect();
-        match writers.is_empty() {
-            true => Ok(()),
-            false => Err(ArrayError::Writers { volume: volume.name(), writers }),
-        }
     }
 }
 

@@ -7,13 +7,13 @@ use thiserror::Error;
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ForkError {
     /// Neither a snapshot nor a clone.
-    #[error("volume {name} is neither a snapshot nor a clone: it comes from no other volume")]
+    #[error("volume {name} is neither a snapshot nor a clone")]
     NotForked {
         /// The volume.
         name: String,
     },
     /// The volume it came from was deleted.
-    #[error("the volume it comes from, {source_name}, was deleted")]
+    #[error("its source volume {source_name} was deleted")]
     SourceDeleted {
         /// The snapshot or clone.
         name: String,
@@ -22,16 +22,14 @@ pub enum ForkError {
         /// Whether it was to be refreshed; else it was to be restored.
         refresh: bool,
     },
-    /// Hosts would have what they see changed under them.
-    #[error("hosts are using {}: {}", volumes.join(", "), users.join("; "))]
-    InUse {
-        /// The volumes whose content was to be replaced.
-        volumes: Vec<String>,
-        /// Who uses them.
-        users: Vec<String>,
+    /// What a volume was to become is not what was taken.
+    #[error("{}, so it does not hold what was taken", modified.join("; "))]
+    Modified {
+        /// The snapshots, and when each was modified.
+        modified: Vec<String>,
     },
     /// One of a set is not refreshed by itself.
-    #[error("snapshot {name} is one of set {set} of group {group}, all of one moment")]
+    #[error("snapshot {name} belongs to set {set} of group {group}")]
     OneOfSet {
         /// The snapshot.
         name: String,
@@ -49,7 +47,7 @@ pub enum ForkError {
         set: String,
     },
     /// The name of the set is taken.
-    #[error("group {group} has a set {set} already")]
+    #[error("group {group} already has a set {set}")]
     SetExists {
         /// The group.
         group: String,
@@ -57,7 +55,7 @@ pub enum ForkError {
         set: String,
     },
     /// The set and the group do not have the same volumes.
-    #[error("set {set} of group {group} is not whole: {why}")]
+    #[error("set {set} does not match group {group}: {why}")]
     NotWhole {
         /// The group.
         group: String,
@@ -73,7 +71,7 @@ pub enum ForkError {
         group: String,
     },
     /// Hosts still see snapshots of a set.
-    #[error("hosts see snapshots of set {set} of group {group}: {}", seen.join(", "))]
+    #[error("snapshots of set {set} of group {group} are mapped: {}", seen.join(", "))]
     SetMapped {
         /// The group.
         group: String,
@@ -98,37 +96,35 @@ impl ForkError {
                 "no such snapshot",
                 format!("volume {name}"),
                 why,
-                "see which there are: quoin snapshot list",
+                "list them: quoin snapshot list",
             ),
             Self::SourceDeleted { name, refresh: true, .. } => conflict(
                 "no-source",
                 "not refreshed",
                 format!("volume {name}"),
-                format!("name another volume to become what it is: quoin snapshot refresh {name} --from VOLUME"),
+                format!("refresh it from another volume: quoin snapshot refresh {name} --from VOLUME"),
             ),
             Self::SourceDeleted { name, source_name, .. } => conflict(
                 "no-source",
                 "not restored",
                 format!("snapshot {name}"),
                 format!(
-                    "restore another volume from it: quoin snapshot restore {name} --to VOLUME; or make a new one of \
+                    "restore another volume from it: quoin snapshot restore {name} --to VOLUME; or clone \
                      it: quoin volume clone {name} {source_name}"
                 ),
             ),
-            Self::InUse { volumes, .. } => conflict(
-                "in-use",
+            Self::Modified { modified } => conflict(
+                "modified",
                 "content not replaced",
-                format!("volume {}", volumes.join(", ")),
-                "unmount what is on them and log out, since their file systems would change under the hosts; or add \
-                 --force"
-                    .to_owned(),
+                modified.join(", "),
+                "choose another snapshot; or add --force to take it with what was written to it".to_owned(),
             ),
             Self::OneOfSet { name, group, set } => conflict(
                 "in-set",
                 "not refreshed",
                 format!("snapshot {name}"),
                 format!(
-                    "refresh the whole set: quoin group refresh {group} {set}; or take it out of the set: \
+                    "refresh the whole set: quoin group refresh {group} {set}; or detach the snapshot from the set: \
                      quoin snapshot promote {name}"
                 ),
             ),
@@ -138,19 +134,19 @@ impl ForkError {
                 "no such set",
                 format!("set {set} of group {group}"),
                 why,
-                format!("see which there are: quoin group show {group}"),
+                format!("list them: quoin group show {group}"),
             ),
             Self::SetExists { group, set } => conflict(
                 "exists",
                 "snapshots not taken",
                 format!("set {set} of group {group}"),
-                format!("choose another name, or delete it: quoin group delete-snapshot {group} {set}"),
+                "choose another name".to_owned(),
             ),
             Self::NotWhole { group, set, .. } => conflict(
                 "not-whole",
                 "nothing was changed",
                 format!("set {set} of group {group}"),
-                "add or remove volumes so that the group is what it was, or restore single volumes: quoin snapshot \
+                "add or remove volumes until the group matches the set, or restore single volumes: quoin snapshot \
                  restore NAME"
                     .to_owned(),
             ),
@@ -164,7 +160,7 @@ impl ForkError {
                 "in-use",
                 "snapshots not deleted",
                 format!("set {set} of group {group}"),
-                format!("unmap them first, or say so: quoin group delete-snapshot {group} {set} --unmap"),
+                format!("unmap them first, or use: quoin group delete-snapshot {group} {set} --unmap"),
             ),
         }
     }

@@ -44,6 +44,17 @@ impl Array {
         Ok(self.group_view(&self.group(name)?))
     }
 
+    /// Changes a group.
+    pub async fn change_group(&self, name: &str, change: api::GroupChange) -> Result<api::Group, ArrayError> {
+        let Some(new_name) = change.name else { return self.show_group(name) };
+        let _turn = self.changes.lock().await;
+        let (tx, staged) = self.stage_group(name, &format!("renamed to {new_name}"));
+        let renamed = self.volumes.rename_group(name, &new_name, tx).await;
+        let group = renamed.map_err(ArrayError::not("group not changed"))?;
+        self.events.saved(staged);
+        Ok(self.group_view(&group))
+    }
+
     /// Puts a volume into a group.
     pub async fn add_to_group(&self, name: &str, volume: &str) -> Result<api::Group, ArrayError> {
         let _turn = self.changes.lock().await;
@@ -84,7 +95,8 @@ impl Array {
         let set = request.name.unwrap_or_else(|| self.free_set(&group));
         let retain = request.retain_s.map(Duration::from_secs);
         let specs = self.plan_set(&group, &set)?;
-        let specs: Vec<_> = specs.into_iter().map(|spec| ForkSpec { retain, ..spec }).collect();
+        let protected = !request.writable;
+        let specs: Vec<_> = specs.into_iter().map(|spec| ForkSpec { retain, protected, ..spec }).collect();
         let text = format!("set {set} taken: snapshots of {} volumes", specs.len());
         let (tx, staged) = self.stage_group(name, &text);
         self.volumes.fork(specs, tx).await.map_err(ArrayError::not("snapshots not taken"))?;
@@ -139,16 +151,24 @@ impl Array {
         let _turn = self.changes.lock().await;
         let group = self.group(name)?;
         let set = self.set(&group, set)?;
-        let text = format!("set {} immutable from now on, for {} s", set.name, request.retain_s);
+        let text = format!("set {} made immutable for {} s", set.name, request.retain_s);
         self.retain(&set.snapshots, &request, (format!("group {name}"), text)).await?;
         Ok(self.set_view(&set))
     }
 
-    /// Deletes a set of snapshots; if hosts see any, only when `unmap` says that they shall lose it.
-    pub async fn delete_group_snapshot(&self, name: &str, set: &str, unmap: bool) -> Result<(), ArrayError> {
+    /// Deletes a set of snapshots; if hosts see any, only when `unmap` says that they shall lose it, and if any of them is
+    /// logged in, only by force.
+    pub async fn delete_group_snapshot(
+        &self,
+        name: &str,
+        set: &str,
+        deletion: api::Deletion,
+    ) -> Result<(), ArrayError> {
+        let api::Deletion { unmap, force } = deletion;
         let _turn = self.changes.lock().await;
         let group = self.group(name)?;
         let snapshots = self.set(&group, set)?.snapshots;
+        let forced = self.require_no_users("snapshots not deleted", &snapshots, force)?;
         let mut seen = Vec::new();
         for snapshot in &snapshots {
             let mappings = self.access.lock().mappings_of_volume(snapshot.id());
@@ -156,11 +176,11 @@ impl Array {
             let exports = self.exports_of(snapshot.id());
             seen.extend(exports.iter().map(|export| format!("{} as export {export}", snapshot.name())));
         }
-        if !seen.is_empty() && !unmap {
+        if !seen.is_empty() && !unmap && !force {
             return Err(ForkError::SetMapped { group: name.to_owned(), set: set.to_owned(), seen }.into());
         }
-        let text = format!("set {set} deleted: snapshots of {} volumes", snapshots.len());
-        self.delete_all(&snapshots, (format!("group {name}"), text)).await
+        let text = format!("set {set} deleted: snapshots of {} volumes{forced}", snapshots.len());
+        self.delete_all(&snapshots, (format!("group {name}"), shortened(&text))).await
     }
 
     pub(crate) fn group(&self, name: &str) -> Result<Group, ArrayError> {
@@ -269,6 +289,7 @@ impl Array {
             taken_ms: set.taken_ms,
             snapshots: set.snapshots.iter().map(|snapshot| snapshot.name()).collect(),
             retain_until_ms: set.snapshots.iter().map(|s| self.volumes.retained_until_ms(s)).min().flatten(),
+            modified_ms: set.snapshots.iter().filter_map(|snapshot| snapshot.modified_ms()).min(),
             incomplete,
         }
     }

@@ -3,11 +3,17 @@
 use crate::{
     Array, ArrayError,
     chap::ChapRecord,
+    events::Told,
+    guard::require_unused,
     mappings::without,
-    record::{HOST_OBJECT, HostRecord, encode},
+    record::{HOST_OBJECT, HostRecord, MAPPING_OBJECT, MappingRecord, encode, mapping_key},
+    snapshots::shortened,
 };
-use quoin_api::{self as api, Severity};
+use quoin_api as api;
 use quoin_pool::Transaction;
+
+/// What the mappings of a host that is renamed may take of its catalog transaction.
+const RENAMED_BYTES_MAX: usize = 44 << 10;
 
 impl Array {
     /// Creates a host.
@@ -23,39 +29,71 @@ impl Array {
         let tx = Transaction::new().put(HOST_OBJECT, &host.name, encode(&host));
         let chap = if host.chap.is_some() { ", logging in by CHAP" } else { "" };
         let text = format!("created, with {}{chap}", host.initiators.join(", "));
-        self.commit(tx, format!("host {}", host.name), text).await?;
+        let own = Told::new(format!("host {}", host.name), text)
+            .with("initiators", &host.initiators)
+            .with("chap", host.chap.as_ref().map(ChapRecord::view));
+        self.commit_told(tx, own).await?;
         let view = self.host_view(&host);
         self.change_access(|access| access.add_host(host));
         Ok(view)
     }
 
-    /// Changes a host. Sessions that are logged in stay.
+    /// Changes a host. Initiators that are logged in and see volumes are taken away only by force.
     pub async fn change_host(&self, name: &str, change: api::HostChange) -> Result<api::Host, ArrayError> {
         let _turn = self.changes.lock().await;
         self.require_catalog()?;
-        let host = self.access.lock().plan_change(name, &change)?;
-        let tx = Transaction::new().put(HOST_OBJECT, &host.name, encode(&host));
+        let (before, host, mappings) = {
+            let access = self.access.lock();
+            let host = access.plan_change(name, &change)?;
+            (access.host(name)?.clone(), host, access.mappings_of_host(name))
+        };
+        let stays = |own: &&String| host.initiators.contains(own);
+        let leaving: Vec<_> = before.initiators.iter().filter(|own| !stays(own)).cloned().collect();
+        let users = self.users_as(&leaving, &mappings);
+        let forced = require_unused("host not changed", format!("host {name}"), users, change.force)?;
+        let renamed = host.name != name;
+        let moved =
+            || mappings.iter().map(|mapping| MappingRecord { host: host.name.clone(), ..mapping.clone() });
+        let mut tx = Transaction::new();
+        if renamed {
+            let records: Vec<_> = moved().collect();
+            let bytes: usize = records.iter().map(|record| 4 * name.len() + encode(record).len()).sum();
+            if bytes > RENAMED_BYTES_MAX {
+                let (host, mappings) = (name.to_owned(), mappings.len());
+                return Err(ArrayError::TooManyToRename { host, mappings });
+            }
+            tx = without(&mappings).delete(HOST_OBJECT, name);
+            for record in records {
+                tx = tx.put(MAPPING_OBJECT, &mapping_key(&record.host, record.lun), encode(&record));
+            }
+        }
+        let tx = tx.put(HOST_OBJECT, &host.name, encode(&host));
         let mut said = Vec::new();
+        said.extend(renamed.then(|| format!("renamed to {}", host.name)));
         said.extend(change.initiators.map(|_| format!("initiators are {}", host.initiators.join(", "))));
         said.extend(change.chap.map(|_| "CHAP set".to_owned()));
         said.extend(change.remove_chap.then(|| "CHAP removed".to_owned()));
         let text = if said.is_empty() { "changed in nothing".to_owned() } else { said.join(", ") };
-        self.commit(tx, format!("host {name}"), text).await?;
-        let view = self.host_view(&host);
-        self.change_access(|access| access.add_host(host));
-        Ok(view)
-    }
-
-    /// Records that an initiator at `address` did not prove who it is, `failures` times in a row.
-    pub fn authentication_failed(&self, initiator: Option<&str>, address: &str, why: &str, failures: u32) {
-        let host = initiator.and_then(|name| self.access.lock().host_of(name).map(|host| host.name.clone()));
-        let object = match (host, initiator) {
-            (Some(host), _) => format!("host {host}"),
-            (None, Some(initiator)) => format!("initiator {initiator}"),
-            (None, None) => "an initiator".to_owned(),
-        };
-        let text = format!("login from {address} refused: {why}; refused in a row: {failures}");
-        self.events.record(Severity::Warning, object, text);
+        let chap = |host: &HostRecord| host.chap.as_ref().map(ChapRecord::view);
+        let own = Told::new(format!("host {name}"), shortened(&format!("{text}{forced}")))
+            .change("name", before.name.clone(), host.name.clone())
+            .change("initiators", before.initiators.clone(), host.initiators.clone())
+            .change("chap", chap(&before), chap(&host));
+        self.commit_told(tx, own).await?;
+        if renamed && let Err(error) = self.target.rename_host(name, &host.name) {
+            // The host is not shown, as one whose secret cannot be used: the new name is shown as the old one was.
+            tracing::warn!(%error, "host renamed that the target does not show");
+        }
+        let records: Vec<_> = moved().collect();
+        self.change_access(|access| {
+            if renamed {
+                mappings.iter().for_each(|mapping| access.remove_mapping(mapping));
+                access.remove_host(name);
+                records.into_iter().for_each(|record| access.add_mapping(record));
+            }
+            access.add_host(host.clone());
+        });
+        Ok(self.host_view(&host))
     }
 
     /// All hosts, by name.
@@ -72,21 +110,27 @@ impl Array {
         Ok(self.host_view(&host))
     }
 
-    /// Deletes a host; if it sees volumes, only when `unmap` says that it shall lose them.
-    pub async fn delete_host(&self, name: &str, unmap: bool) -> Result<(), ArrayError> {
+    /// Deletes a host; if it sees volumes, only when `unmap` says that it shall lose them, and if it is logged in too, only
+    /// by force.
+    pub async fn delete_host(&self, name: &str, unmap: bool, force: bool) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
         self.require_catalog()?;
-        let mappings = {
+        let (host, mappings) = {
             let access = self.access.lock();
-            access.host(name)?;
-            access.mappings_of_host(name)
+            (access.host(name)?.clone(), access.mappings_of_host(name))
         };
-        if !mappings.is_empty() && !unmap {
+        let users = mappings.iter().flat_map(|mapping| self.users_through(mapping)).collect();
+        let forced = require_unused("host not deleted", format!("host {name}"), users, force)?;
+        if !mappings.is_empty() && !unmap && !force {
             let volumes = mappings.iter().map(|mapping| self.volume_name(mapping.volume)).collect();
             return Err(ArrayError::HostMapped { host: name.to_owned(), volumes });
         }
         let tx = without(&mappings).delete(HOST_OBJECT, name);
-        self.commit(tx, format!("host {name}"), "deleted").await?;
+        let volumes: Vec<_> = mappings.iter().map(|mapping| self.volume_name(mapping.volume)).collect();
+        let own = Told::new(format!("host {name}"), shortened(&format!("deleted{forced}")))
+            .without("initiators", &host.initiators)
+            .without("volumes", volumes);
+        self.commit_told(tx, own).await?;
         self.change_access(|access| {
             mappings.iter().for_each(|mapping| access.remove_mapping(mapping));
             access.remove_host(name);

@@ -13,6 +13,7 @@ mod chap;
 mod check;
 mod clock;
 mod copy;
+mod drives;
 mod error;
 mod events;
 mod export_error;
@@ -22,10 +23,13 @@ mod folders;
 mod fork_error;
 mod giving_back;
 mod groups;
+mod guard;
 mod hosts;
 mod initiator;
+mod jobs;
 mod mappings;
 mod nbd;
+mod permit;
 mod record;
 mod retention;
 mod schedule_error;
@@ -43,20 +47,23 @@ mod volume_problem;
 mod volumes;
 
 pub use array::{Array, ArrayOptions};
-pub use bay::Bay;
+pub use bay::{Bay, Finding, Opening};
 pub use check::check_catalog;
 pub use copy::CopyFigures;
 pub use error::ArrayError;
-pub use events::{EventSelection, KEPT as EVENTS_KEPT};
+pub use events::{
+    Acting, EventClass, EventCounts, EventSelection, Keep, Notes, Refusal, Retention, acting, current_actor,
+};
 pub use export_error::ExportError;
 pub use figures::{DriveFigures, DriveLatencies, Figures, VolumeFigures};
 pub use fork_error::ForkError;
 pub use initiator::is_target_name;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
-    EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
+    EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, RESERVE_OBJECT,
+    SCHEDULE_OBJECT, SCRUB_OBJECT,
 };
 pub use schedule_error::ScheduleError;
-pub use selection::VolumeSelection;
+pub use selection::{VolumeSelection, matches};
 pub use snapshots::SnapshotSelection;
 pub use space::SpacePercents;

@@ -2,7 +2,11 @@
 
 use crate::{
     Array, ArrayError,
+    events::Told,
+    guard::require_unused,
+    permit::told,
     record::{MAPPING_OBJECT, MappingRecord, encode, mapping_key},
+    snapshots::shortened,
 };
 use quoin_api as api;
 use quoin_base::VolumeId;
@@ -15,31 +19,76 @@ impl Array {
         let _turn = self.changes.lock().await;
         let volume = self.volume(&request.volume)?;
         let named = |id| self.volume_name(id);
-        let api::MappingCreate { host, lun, read_only, .. } = &request;
-        let mapping = self.access.lock().plan_mapping(volume.id(), host, *lun, *read_only, named)?;
+        let api::MappingCreate { host, lun, read_only, writable, .. } = &request;
+        let access =
+            chosen_access("volume not mapped", format!("volume {}", request.volume), *read_only, *writable)?;
+        let mapping = self.access.lock().plan_mapping(volume.id(), host, *lun, named)?.with_access(access);
         let key = mapping_key(&mapping.host, mapping.lun);
         let tx = Transaction::new().put(MAPPING_OBJECT, &key, encode(&mapping));
-        let how = if mapping.read_only { ", for reading only" } else { "" };
+        let how = match access {
+            api::Access::Default => String::new(),
+            access => format!(", {}", told(access)),
+        };
         let text = format!("mapped to host {} as LUN {}{how}", mapping.host, mapping.lun);
-        self.commit(tx, format!("volume {}", request.volume), text).await?;
+        let own = Told::new(format!("volume {}", request.volume), text)
+            .with("host", &mapping.host)
+            .with("lun", mapping.lun)
+            .with("access", access);
+        self.commit_told(tx, own).await?;
         let view = self.mapping_view(&mapping);
         self.change_access(|access| access.add_mapping(mapping));
         Ok(view)
     }
 
-    /// Takes a volume away from a host.
-    pub async fn unmap(&self, host: &str, volume: &str) -> Result<(), ArrayError> {
+    /// Changes what a host may do with a volume that it sees. Its sessions stay, and are told.
+    pub async fn set_mapping(
+        &self,
+        host: &str,
+        volume: &str,
+        update: api::AccessUpdate,
+    ) -> Result<api::Mapping, ArrayError> {
         let _turn = self.changes.lock().await;
-        let id = self.volume(volume)?.id();
-        let mapping = {
-            let access = self.access.lock();
-            let host = access.host(host)?.name.clone();
-            let theirs = access.mappings_of_host(&host).into_iter().find(|mapping| mapping.volume == id);
-            theirs.ok_or_else(|| ArrayError::NotMapped { volume: volume.to_owned(), host })?
+        let before = self.mapping(host, volume)?;
+        let mapping = before.clone().with_access(update.access);
+        if mapping == before {
+            return Ok(self.mapping_view(&mapping));
+        }
+        let device = self.volume(volume)?;
+        let is_read_only = |mapping: &MappingRecord| self.is_read_only_with(&device, mapping.access());
+        let writers = match is_read_only(&mapping) && !is_read_only(&before) {
+            true => self.users_through(&before),
+            false => Vec::new(),
         };
+        let title = "mapping not made read-only";
+        let forced = require_unused(title, format!("volume {volume}"), writers, update.force)?;
+        let key = mapping_key(&mapping.host, mapping.lun);
+        let tx = Transaction::new().put(MAPPING_OBJECT, &key, encode(&mapping));
+        let (was, is) = (told(before.access()), told(mapping.access()));
+        let text = format!("host {} may use it {is}, not {was} any more{forced}", mapping.host);
+        let own = Told::new(format!("volume {volume}"), shortened(&text)).change(
+            "access",
+            before.access(),
+            mapping.access(),
+        );
+        self.commit_told(tx, own).await?;
+        let view = self.mapping_view(&mapping);
+        self.change_access(|access| access.add_mapping(mapping));
+        Ok(view)
+    }
+
+    /// Takes a volume away from a host; if the host is logged in, only by force.
+    pub async fn unmap(&self, host: &str, volume: &str, force: bool) -> Result<(), ArrayError> {
+        let _turn = self.changes.lock().await;
+        let mapping = self.mapping(host, volume)?;
+        let users = self.users_through(&mapping);
+        let forced = require_unused("volume not unmapped", format!("volume {volume}"), users, force)?;
         let tx = without(std::slice::from_ref(&mapping));
-        let text = format!("unmapped from host {}, where it was LUN {}", mapping.host, mapping.lun);
-        self.commit(tx, format!("volume {volume}"), text).await?;
+        let text = format!("unmapped from host {}, where it was LUN {}{forced}", mapping.host, mapping.lun);
+        let own = Told::new(format!("volume {volume}"), shortened(&text))
+            .without("host", &mapping.host)
+            .without("lun", mapping.lun)
+            .without("access", mapping.access());
+        self.commit_told(tx, own).await?;
         self.change_access(|access| access.remove_mapping(&mapping));
         Ok(())
     }
@@ -51,13 +100,39 @@ impl Array {
         Ok(mappings.iter().map(|mapping| self.mapping_view(mapping)).collect())
     }
 
+    /// The mapping of a volume to a host.
+    fn mapping(&self, host: &str, volume: &str) -> Result<MappingRecord, ArrayError> {
+        let id = self.volume(volume)?.id();
+        let access = self.access.lock();
+        let host = access.host(host)?.name.clone();
+        let found = access.mappings_of_host(&host).into_iter().find(|mapping| mapping.volume == id);
+        found.ok_or_else(|| ArrayError::NotMapped { volume: volume.to_owned(), host })
+    }
+
     pub(crate) fn volume_name(&self, id: VolumeId) -> String {
         self.volumes.by_id(id).map_or_else(|| format!("(id {id})"), |volume| volume.name())
     }
 
     fn mapping_view(&self, mapping: &MappingRecord) -> api::Mapping {
-        let volume = self.volume_name(mapping.volume);
-        api::Mapping { volume, host: mapping.host.clone(), lun: mapping.lun, read_only: mapping.read_only }
+        let (volume, access) = (self.volume_name(mapping.volume), mapping.access());
+        let device = self.volumes.by_id(mapping.volume);
+        let read_only = device.is_some_and(|device| self.is_read_only_with(&device, access));
+        api::Mapping { volume, host: mapping.host.clone(), lun: mapping.lun, read_only, access }
+    }
+}
+
+/// What two flags of a request ask for.
+pub(crate) fn chosen_access(
+    title: &'static str,
+    which: String,
+    read_only: bool,
+    writable: bool,
+) -> Result<api::Access, ArrayError> {
+    match (read_only, writable) {
+        (true, true) => Err(ArrayError::ReadOnlyAndWritable { title, which }),
+        (true, false) => Ok(api::Access::ReadOnly),
+        (false, true) => Ok(api::Access::ReadWrite),
+        (false, false) => Ok(api::Access::Default),
     }
 }
 

@@ -2,7 +2,12 @@
 
 use crate::{
     Array, ArrayError, ExportError,
+    events::Told,
+    guard::require_unused,
+    mappings::chosen_access,
+    permit,
     record::{EXPORT_OBJECT, ExportRecord, decode, encode},
+    snapshots::shortened,
 };
 use quoin_api as api;
 use quoin_base::VolumeId;
@@ -19,7 +24,7 @@ pub(crate) type Exported = BTreeMap<String, ExportRecord>;
 
 impl ExportRecord {
     fn rules(&self) -> Result<ExportRules, ExportError> {
-        ExportRules::new(self.read_only, &self.networks, &self.tls_clients)
+        ExportRules::new(&self.networks, &self.tls_clients)
             .map_err(|why| ExportError::Rule { name: self.name.clone(), why })
     }
 }
@@ -61,20 +66,29 @@ impl Array {
                 return Err(ExportError::TooMany { name, limit: EXPORTS_MAX }.into());
             }
         }
-        let mut record = ExportRecord {
+        let which = format!("export {name}");
+        let access = chosen_access("export not created", which, request.read_only, request.writable)?;
+        let record = ExportRecord {
             name: name.clone(),
             volume: volume.id(),
-            read_only: request.read_only,
+            read_only: false,
+            writable: false,
             networks: request.allow,
             tls_clients: request.tls_clients,
             created_ms: self.world.wall_clock_ms(),
         };
+        let mut record = record.with_access(access);
         let rules = record.rules()?;
         record.networks = rules.networks.iter().map(ToString::to_string).collect();
         record.tls_clients = rules.tls_clients.iter().cloned().collect();
         let tx = Transaction::new().put(EXPORT_OBJECT, &name, encode(&record));
         let text = format!("created: volume {}, {}", request.volume, told(&record));
-        self.commit(tx, format!("export {name}"), text).await?;
+        let own = Told::new(format!("export {name}"), text)
+            .with("volume", &request.volume)
+            .with("access", record.access())
+            .with("allow", &record.networks)
+            .with("tls_clients", &record.tls_clients);
+        self.commit_told(tx, own).await?;
         let view = self.export_view(&record);
         self.change_exports(|exported| drop(exported.insert(name, record)));
         Ok(view)
@@ -95,15 +109,65 @@ impl Array {
         Ok(self.export_view(&record))
     }
 
-    /// Takes an export away; its clients are disconnected.
-    pub async fn delete_export(&self, name: &str) -> Result<(), ArrayError> {
+    /// Changes what clients of an export may do. Those that are connected stay so; they are not told, since NBD has no way
+    /// to.
+    pub async fn set_export(&self, name: &str, update: api::AccessUpdate) -> Result<api::Export, ArrayError> {
+        let _turn = self.changes.lock().await;
+        self.show_export(name)?;
+        let Some(before) = self.exported.lock().get(name).cloned() else {
+            return Err(ExportError::NotFound { name: name.to_owned() }.into());
+        };
+        let record = before.clone().with_access(update.access);
+        if record == before {
+            return Ok(self.export_view(&record));
+        }
+        let volume = self.volumes.by_id(record.volume);
+        let is_read_only =
+            |access| volume.as_ref().is_none_or(|volume| self.is_read_only_with(volume, access));
+        let writers = match is_read_only(record.access()) && !is_read_only(before.access()) {
+            true => self.clients_of(name),
+            false => Vec::new(),
+        };
+        let forced =
+            require_unused("export not made read-only", format!("export {name}"), writers, update.force)?;
+        let tx = Transaction::new().put(EXPORT_OBJECT, name, encode(&record));
+        let text = format!(
+            "{}, not {} any more{forced}",
+            permit::told(record.access()),
+            permit::told(before.access())
+        );
+        let own = Told::new(format!("export {name}"), shortened(&text)).change(
+            "access",
+            before.access(),
+            record.access(),
+        );
+        self.commit_told(tx, own).await?;
+        let view = self.export_view(&record);
+        self.change_exports(|exported| drop(exported.insert(name.to_owned(), record)));
+        Ok(view)
+    }
+
+    /// Takes an export away; if clients are connected, only by force, and they are disconnected.
+    pub async fn delete_export(&self, name: &str, force: bool) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
         let view = self.show_export(name)?;
+        let clients = self.clients_of(name);
+        let forced = require_unused("export not deleted", format!("export {name}"), clients, force)?;
         let tx = without_exports(Transaction::new(), &[name.to_owned()]);
-        self.commit(tx, format!("export {name}"), format!("deleted; it showed volume {}", view.volume))
-            .await?;
+        let text = shortened(&format!("deleted; it showed volume {}{forced}", view.volume));
+        let own = Told::new(format!("export {name}"), text)
+            .without("volume", &view.volume)
+            .without("access", view.access)
+            .without("allow", &view.allow)
+            .without("tls_clients", &view.tls_clients);
+        self.commit_told(tx, own).await?;
         self.change_exports(|exported| drop(exported.remove(name)));
         Ok(())
+    }
+
+    /// What an export says that clients may do.
+    pub(crate) fn export_access(&self, name: &str) -> Option<api::Access> {
+        self.exported.lock().get(name).map(ExportRecord::access)
     }
 
     /// The names under which a volume is exported.
@@ -119,7 +183,9 @@ impl Array {
         self.exports.retain(|name| exported.contains_key(name));
         for record in exported.values() {
             match (self.volumes.by_id(record.volume), record.rules()) {
-                (Some(volume), Ok(rules)) => self.exports.set(&record.name, volume, rules),
+                (Some(volume), Ok(rules)) => {
+                    self.exports.set(&record.name, volume, rules, permit::permit(record.access()));
+                }
                 // What is not understood is shown to nobody.
                 _ => self.exports.retain(|name| name != record.name),
             }
@@ -137,7 +203,11 @@ impl Array {
         api::Export {
             name: record.name.clone(),
             volume: self.volume_name(record.volume),
-            read_only: record.read_only,
+            read_only: self
+                .volumes
+                .by_id(record.volume)
+                .is_some_and(|volume| self.is_read_only_with(&volume, record.access())),
+            access: record.access(),
             allow: record.networks.clone(),
             tls_clients: record.tls_clients.clone(),
             created_ms: record.created_ms,
@@ -147,7 +217,7 @@ impl Array {
 }
 
 fn told(record: &ExportRecord) -> String {
-    let access = if record.read_only { "read-only" } else { "read-write" };
+    let access = permit::told(record.access());
     let from = match (record.networks.as_slice(), record.tls_clients.as_slice()) {
         ([], []) => "this machine".to_owned(),
         (networks, []) => networks.join(", "),

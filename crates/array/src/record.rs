@@ -3,7 +3,6 @@
 //! Hosts and exports are keyed by name, mappings by host name and LUN, events by number.
 
 use crate::{ArrayError, chap::ChapRecord};
-use quoin_api::Severity;
 use quoin_base::VolumeId;
 use quoin_pool::ObjectKind;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -14,6 +13,8 @@ pub const HOST_OBJECT: ObjectKind = ObjectKind(2);
 pub const MAPPING_OBJECT: ObjectKind = ObjectKind(3);
 /// The kind of catalog object that holds an event.
 pub const EVENT_OBJECT: ObjectKind = ObjectKind(5);
+/// The kind of catalog object that holds how far the numbers of events are.
+pub const EVENT_LOG_OBJECT: ObjectKind = ObjectKind(30);
 
 /// The kind of catalog object that holds an export.
 pub const EXPORT_OBJECT: ObjectKind = ObjectKind(6);
@@ -53,6 +54,8 @@ pub(crate) struct MappingRecord {
     pub(crate) volume: VolumeId,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) read_only: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) writable: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,18 +63,11 @@ pub(crate) struct ExportRecord {
     pub(crate) name: String,
     pub(crate) volume: VolumeId,
     pub(crate) read_only: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) writable: bool,
     pub(crate) networks: Vec<String>,
     pub(crate) tls_clients: Vec<String>,
     pub(crate) created_ms: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct EventRecord {
-    pub(crate) number: u64,
-    pub(crate) at_ms: u64,
-    pub(crate) severity: Severity,
-    pub(crate) object: String,
-    pub(crate) text: String,
 }
 
 pub(crate) fn mapping_key(host: &str, lun: u16) -> String {
@@ -102,7 +98,13 @@ mod tests {
 
     #[test]
     fn records_keep_their_form() {
-        let mapping = MappingRecord { host: "h1".into(), lun: 7, volume: VolumeId(3), read_only: false };
+        let mapping = MappingRecord {
+            host: "h1".into(),
+            lun: 7,
+            volume: VolumeId(3),
+            read_only: false,
+            writable: false,
+        };
         let bytes = encode(&mapping);
         assert_eq!(String::from_utf8_lossy(&bytes), r#"{"version":1,"host":"h1","lun":7,"volume":3}"#);
         assert_eq!(decode::<MappingRecord>("k", &bytes).unwrap(), mapping);
@@ -110,6 +112,8 @@ mod tests {
         let bytes = encode(&mapping);
         assert!(String::from_utf8_lossy(&bytes).ends_with(r#","volume":3,"read_only":true}"#));
         assert_eq!(decode::<MappingRecord>("k", &bytes).unwrap(), mapping);
+        let writable = encode(&MappingRecord { read_only: false, writable: true, ..mapping });
+        assert!(String::from_utf8_lossy(&writable).ends_with(r#","volume":3,"writable":true}"#));
         let newer = r#"{"version":2,"host":"h1","lun":7,"volume":3}"#;
         let error = decode::<MappingRecord>("h1/00007", newer.as_bytes()).unwrap_err().to_string();
         assert!(error.contains("h1/00007") && error.contains("version 2"), "{error}");

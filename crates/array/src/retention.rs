@@ -3,6 +3,7 @@
 use crate::{
     Array, ArrayError,
     clock::{after_a_pause, set_back_ms},
+    events::Told,
 };
 use quoin_api::{self as api, Severity, Utc};
 use quoin_pool::Transaction;
@@ -20,7 +21,12 @@ impl Array {
     ) -> Result<api::Volume, ArrayError> {
         let _turn = self.changes.lock().await;
         let volume = self.volume(name)?;
-        let own = (format!("volume {name}"), format!("immutable from now on, for {} s", request.retain_s));
+        let text = format!("made immutable for {} s", request.retain_s);
+        let own = Told::new(format!("volume {name}"), text).change(
+            "retain_until_ms",
+            self.volumes.retained_until_ms(&volume),
+            self.until_ms(request.retain_s),
+        );
         self.retain(std::slice::from_ref(&volume), &request, own).await?;
         Ok(self.volume_view(&volume))
     }
@@ -30,16 +36,21 @@ impl Array {
         &self,
         snapshots: &[Arc<Volume>],
         request: &api::SnapshotRetain,
-        own: (String, String),
+        own: impl Into<Told>,
     ) -> Result<(), ArrayError> {
-        for volume in snapshots.iter().filter(|volume| !volume.is_read_only() && !request.force) {
-            self.require_no_writers(volume)?;
-        }
+        let forced = self.require_no_writers("snapshot not made immutable", snapshots, request.force)?;
         let time = Duration::from_secs(request.retain_s);
-        let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
+        let (tx, staged) = self.events.stage_told(Transaction::new(), own.into().and(&forced));
         self.volumes.retain(snapshots, time, tx).await.map_err(ArrayError::not("not retained"))?;
         self.events.saved(staged);
         Ok(())
+    }
+
+    /// When what is immutable from now on for so long is so no more, by the clock that holds then.
+    fn until_ms(&self, retain_s: u64) -> u64 {
+        let now_ms =
+            self.volumes.retention().map_or_else(|| self.world.wall_clock_ms(), |state| state.clock_ms);
+        now_ms.saturating_add(retain_s.saturating_mul(1000))
     }
 
     /// How the retention clock is; `None` while nothing is immutable.
@@ -90,7 +101,7 @@ impl Array {
         let mut kept = None;
         let stage = |over: &[Arc<Volume>]| {
             let names: Vec<_> = over.iter().map(|volume| volume.name()).collect();
-            let text = format!("not immutable any more, their time is over: {}", names.join(", "));
+            let text = format!("no longer immutable, their retention has ended: {}", names.join(", "));
             let (tx, staged) = self.events.stage(Transaction::new(), Some(("snapshots".to_owned(), text)));
             kept = Some(staged);
             tx
@@ -105,7 +116,11 @@ impl Array {
     /// Writes the mark, so that the next start goes on from now.
     pub(crate) async fn stop_retention(&self) {
         if let Err(error) = self.volumes.mark_retention(true).await {
-            self.events.record(Severity::Notice, WHAT, format!("its mark was not written: {error}"));
+            self.events.record(
+                Severity::Notice,
+                WHAT,
+                format!("the retention clock's mark was not written: {error}"),
+            );
         }
     }
 }

@@ -19,19 +19,19 @@ pub enum ScheduleError {
         why: String,
     },
     /// The name is taken.
-    #[error("a schedule {name} exists already")]
+    #[error("schedule {name} already exists")]
     Exists {
         /// The name.
         name: String,
     },
     /// No schedule has the name.
-    #[error("there is no schedule {name}")]
+    #[error("schedule {name} does not exist")]
     NotFound {
         /// The name asked for.
         name: String,
     },
     /// What it is of was deleted.
-    #[error("what schedule {name} takes snapshots of was deleted")]
+    #[error("the volume or group of schedule {name} was deleted")]
     SourceDeleted {
         /// The schedule.
         name: String,
@@ -54,23 +54,18 @@ impl ScheduleError {
                 "schedule not created",
                 which(name),
                 why,
-                "say it as in: quoin schedule create nightly --volume v1 --every hourly:24,daily:7 --at 02:30",
+                "give it as in: quoin schedule create nightly --volume v1 --every hourly:24,daily:7 --at 02:30",
             ),
-            Self::Exists { name } => Problem::new(
-                "exists",
-                409,
-                "schedule not created",
-                which(name),
-                why,
-                format!("choose another name, or delete the one that exists: quoin schedule delete {name}"),
-            ),
+            Self::Exists { name } => {
+                Problem::new("exists", 409, "schedule not created", which(name), why, "choose another name")
+            }
             Self::NotFound { name } => Problem::new(
                 "not-found",
                 404,
                 "no such schedule",
                 which(name),
                 why,
-                "see which there are: quoin schedule list",
+                "list them: quoin schedule list",
             ),
             Self::SourceDeleted { name } => Problem::new(
                 "gone",

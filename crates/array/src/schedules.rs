@@ -6,6 +6,7 @@
 
 use crate::{
     Array, ArrayError, ScheduleError,
+    events::Told,
     record::{SCHEDULE_OBJECT, decode, encode},
     snapshots::{snapshot_spec, suffixed},
     timetable::{at_text, last_due_ms, next_due_ms, parse_at, rules_problem},
@@ -13,11 +14,11 @@ use crate::{
 use quoin_api::{self as api, Every, Rule, Severity, Utc};
 use quoin_base::VolumeId;
 use quoin_pool::{Pool, Transaction};
-use quoin_volume::{BlockDevice, ForkSpec, Tags, Volume, check_name};
+use quoin_volume::{BlockDevice, ForkSpec, RETAIN_MAX, Tags, Volume, check_name};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 use uuid::Uuid;
@@ -107,15 +108,14 @@ impl Array {
         if let Some(why) = rules_problem(&rules) {
             return Err(bad(why).into());
         }
-        if retain_s == Some(0) {
-            return Err(
-                bad("0 seconds are not a time for which a snapshot can be immutable".to_owned()).into()
-            );
+        if let Some(seconds) = retain_s.filter(|seconds| !(1..=RETAIN_MAX.as_secs()).contains(seconds)) {
+            let why = format!("a snapshot cannot be immutable for {seconds} seconds");
+            return Err(bad(format!("{why}: that is 1 second to 100 years")).into());
         }
         let (source, of) = match (volume, group) {
             (Some(volume), None) => (Source::Volume(self.volume(&volume)?.id()), format!("volume {volume}")),
             (None, Some(group)) => (Source::Group(self.group(&group)?.id), format!("group {group}")),
-            _ => return Err(bad("it is of one volume or one group".to_owned()).into()),
+            _ => return Err(bad("give either a volume or a group".to_owned()).into()),
         };
         {
             let schedules = self.schedules.lock();
@@ -123,7 +123,7 @@ impl Array {
                 return Err(ScheduleError::Exists { name }.into());
             }
             if schedules.len() >= SCHEDULES_MAX {
-                return Err(bad(format!("there are {SCHEDULES_MAX} already, the most there can be")).into());
+                return Err(bad(format!("there are {SCHEDULES_MAX} schedules, the maximum")).into());
             }
         }
         let (served_ms, created_ms) = (BTreeMap::new(), self.world.wall_clock_ms());
@@ -187,7 +187,10 @@ impl Array {
         let _turn = self.changes.lock().await;
         let record = self.schedule(name)?;
         let tx = Transaction::new().delete(SCHEDULE_OBJECT, &record.name);
-        self.commit(tx, format!("schedule {name}"), "deleted; its snapshots stay").await?;
+        let own = Told::new(format!("schedule {name}"), "deleted; its snapshots stay")
+            .without("rules", &record.rules)
+            .without("paused", record.paused);
+        self.commit_told(tx, own).await?;
         self.schedules.lock().remove(name);
         Ok(())
     }
@@ -223,6 +226,7 @@ impl Array {
         rule: Rule,
         by_hand: bool,
     ) -> Result<ScheduleRecord, ArrayError> {
+        self.schedule_runs.fetch_add(1, Ordering::Relaxed);
         let now_ms = self.world.wall_clock_ms();
         let stamp = format!("{}-{}", rule.every, Utc::of_ms(now_ms).stamp());
         let tags = [record.name.as_str(), rule.every.name()];
@@ -287,7 +291,8 @@ impl Array {
         }
         let object = format!("schedule {}", record.name);
         if !kept.is_empty() {
-            let text = format!("more than {} {} snapshots stay: {}", rule.keep, rule.every, kept.join("; "));
+            let text =
+                format!("more than {} {} snapshots are kept: {}", rule.keep, rule.every, kept.join("; "));
             self.events.record(Severity::Notice, object.clone(), text);
         }
         for few in deleted.chunks(DELETED_AT_ONCE) {
@@ -295,7 +300,7 @@ impl Array {
             let text =
                 format!("beyond the {} {} to keep, deleted: {}", rule.keep, rule.every, names.join(", "));
             if let Err(error) = self.delete_all(few, (object.clone(), text)).await {
-                let text = format!("snapshots that are too many were not deleted: {error}");
+                let text = format!("surplus snapshots were not deleted: {error}");
                 self.events.record(Severity::Warning, object.clone(), text);
             }
         }
@@ -314,6 +319,7 @@ impl Array {
 
     /// Says that a moment went by without a snapshot, and goes on with the next; a schedule without a source rests.
     async fn not_served(&self, name: &str, rule: Rule, error: &ArrayError) {
+        self.schedule_failures.fetch_add(1, Ordering::Relaxed);
         let Ok(mut record) = self.schedule(name) else { return };
         let object = format!("schedule {name}");
         record.paused = matches!(error, ArrayError::Schedule(ScheduleError::SourceDeleted { .. }));
@@ -339,7 +345,12 @@ impl Array {
         record: ScheduleRecord,
         told: String,
     ) -> Result<api::Schedule, ArrayError> {
-        self.commit(record.put(Transaction::new()), format!("schedule {}", record.name), told).await?;
+        let before = self.schedules.lock().get(&record.name).cloned();
+        let own = Told::new(format!("schedule {}", record.name), told)
+            .change("rules", before.as_ref().map(|b| b.rules.clone()), Some(&record.rules))
+            .change("paused", before.as_ref().map(|b| b.paused), Some(record.paused))
+            .change("retain_s", before.as_ref().and_then(|b| b.retain_s), record.retain_s);
+        self.commit_told(record.put(Transaction::new()), own).await?;
         let view = self.schedule_view(&record);
         self.schedules.lock().insert(record.name.clone(), record);
         Ok(view)

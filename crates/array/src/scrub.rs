@@ -3,6 +3,8 @@
 //! All of it is one object of the pool's catalog, so that it outlives restarts: a scrub that was under way goes on where
 //! it was saved last. Damage is listed, whoever met it, until it is overwritten or unmapped.
 
+mod due;
+
 use crate::{
     Array, ArrayError,
     record::{SCRUB_OBJECT, decode, encode},
@@ -200,7 +202,7 @@ impl Array {
             return Err(ArrayError::ScrubRunning);
         }
         self.begin_scrub(&pool, None);
-        self.events.record(Severity::Info, self.pool_name(), "a scrub began, as asked");
+        self.events.record(Severity::Info, self.pool_name(), "scrub started by request");
         self.save_scrubs(&pool).await?;
         self.scrub_status().await
     }
@@ -239,7 +241,7 @@ impl Array {
             }
             *changed = true;
             let Record { schedule, at, rate_bytes_s, .. } = record;
-            format!("scrubs are set: {schedule} at {at} UTC, {rate_bytes_s} bytes a second at most")
+            format!("scrub settings changed: {schedule} at {at} UTC, at most {rate_bytes_s} bytes per second")
         };
         self.events.record(Severity::Info, self.pool_name(), text);
         self.save_scrubs(&pool).await?;
@@ -340,7 +342,7 @@ impl Array {
             self.begin_scrub(pool, begun);
         } else if is_due && !is_running {
             self.begin_scrub(pool, None);
-            self.events.record(Severity::Info, self.pool_name(), "a scrub began, as scheduled");
+            self.events.record(Severity::Info, self.pool_name(), "scrub started by schedule");
         }
         let now = self.world.now();
         let is_time = {
@@ -462,7 +464,7 @@ impl Array {
             }
         }
         if told > MOST_EVENTS {
-            let text = format!("{} more ranges cannot be read: see quoin scrub status", told - MOST_EVENTS);
+            let text = format!("{} more ranges cannot be read; see quoin scrub status", told - MOST_EVENTS);
             self.events.record(Severity::Error, self.pool_name(), text);
         }
     }

@@ -7,10 +7,11 @@ use std::cmp::Ordering;
 /// The filters there are, for whoever names one that is not.
 const FIELDS: &str = "name, folder, tag, kind, source, host, sort or limit";
 /// What a list may be sorted by.
-const SORTS: [(&str, Sort); 5] = [
+const SORTS: [(&str, Sort); 6] = [
     ("name", |a, b| a.name.cmp(&b.name)),
     ("folder", |a, b| a.folder.cmp(&b.folder)),
     ("size", |a, b| a.size_bytes.cmp(&b.size_bytes)),
+    ("allocated", |a, b| a.mapped_bytes.cmp(&b.mapped_bytes)),
     ("mapped", |a, b| a.mapped_bytes.cmp(&b.mapped_bytes)),
     ("created", |a, b| a.created_ms.cmp(&b.created_ms)),
 ];
@@ -108,7 +109,7 @@ impl VolumeSelection {
 }
 
 /// Whether a name is what a pattern describes, in which '*' stands for any characters and '?' for one.
-fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut seen) = (0, 0);
     // The last '*' met, and where in the name what it stands for ends.
@@ -151,6 +152,8 @@ mod tests {
             tags: BTreeMap::from([("app".to_owned(), tag.to_owned())]),
             folder: folder.into(),
             kind: if name.starts_with("gold") { VolumeKind::Template } else { VolumeKind::Volume },
+            writable: true,
+            modified_ms: None,
             retain_until_ms: None,
             created_ms: 0,
             origin: name.strip_prefix("pg-").map(|_| Origin {

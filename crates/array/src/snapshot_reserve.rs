@@ -5,6 +5,7 @@
 
 use crate::{
     Array, ArrayError,
+    events::Told,
     record::{RESERVE_OBJECT, decode, encode},
     schedules::{Moment, moment_of},
 };
@@ -126,7 +127,16 @@ impl Array {
                 (Transaction::new().put(RESERVE_OBJECT, KEY, encode(record)), told)
             }
         };
-        self.commit(tx, "snapshot reserve", told).await?;
+        let before = self.reserve.lock().record.clone();
+        let own = Told::new("snapshot reserve", told)
+            .change(
+                "percent",
+                before.as_ref().and_then(|r| r.percent),
+                record.as_ref().and_then(|r| r.percent),
+            )
+            .change("bytes", before.as_ref().and_then(|r| r.bytes), record.as_ref().and_then(|r| r.bytes))
+            .change("policy", before.as_ref().map(|r| r.policy), record.as_ref().map(|r| r.policy));
+        self.commit_told(tx, own).await?;
         *self.reserve.lock() = ReserveWatch { record, ..ReserveWatch::default() };
         self.look_at_reserve(&pool, &pool.stats());
         self.show_reserve()
@@ -149,7 +159,7 @@ impl Array {
             watch.stuck = false;
         }
         drop(watch);
-        let share = format!("snapshots hold {held} of the {limit} bytes they may");
+        let share = format!("snapshots hold {held} bytes of the {limit} bytes of the reserve");
         let told = match level {
             _ if level == before => None,
             Level::Full if record.policy == ReservePolicy::OfflineVolume => Some((
@@ -198,7 +208,8 @@ impl Array {
                 continue;
             }
             let names: Vec<_> = snapshots.iter().map(|volume| volume.name()).collect();
-            let text = format!("snapshots hold too much: deleted the oldest, {}", names.join(", "));
+            let text =
+                format!("snapshots held more than the reserve; deleted the oldest: {}", names.join(", "));
             match self.delete_all(&snapshots, (object.to_owned(), text)).await {
                 Ok(()) => return,
                 Err(error) => tracing::debug!(%error, "a snapshot beyond the reserve was not deleted"),

@@ -1,6 +1,6 @@
 //! Snapshots and clones, as management sees them: taken, restored from, refreshed, promoted, deleted.
 
-use crate::{Array, ArrayError, ForkError};
+use crate::{Array, ArrayError, ForkError, events::Told, retention::utc_text};
 use quoin_api::{self as api, Utc};
 use quoin_pool::Transaction;
 use quoin_volume::{
@@ -23,12 +23,12 @@ impl Array {
         self: &Arc<Self>,
         request: api::SnapshotCreate,
     ) -> Result<api::Volume, ArrayError> {
-        let api::SnapshotCreate { volume, name, tags, retain_s } = request;
+        let api::SnapshotCreate { volume, name, tags, writable, retain_s } = request;
         let _turn = self.changes.lock().await;
         let source = self.volume(&volume)?;
         let name = name.unwrap_or_else(|| self.free_name(&volume));
         let retain = retain_s.map(Duration::from_secs);
-        let spec = ForkSpec { tags, retain, ..snapshot_spec(source, name) };
+        let spec = ForkSpec { tags, retain, protected: !writable, ..snapshot_spec(source, name) };
         self.fork_one(spec).await
     }
 
@@ -43,7 +43,8 @@ impl Array {
         let folder = folder.map_err(ArrayError::not("clone not made"))?;
         let _turn = self.changes.lock().await;
         let source = self.volume(source)?;
-        let spec = ForkSpec { kind: OriginKind::Clone, thick, tags, folder, ..snapshot_spec(source, name) };
+        let (kind, protected) = (OriginKind::Clone, false);
+        let spec = ForkSpec { kind, thick, tags, folder, protected, ..snapshot_spec(source, name) };
         self.fork_one(spec).await
     }
 
@@ -55,8 +56,12 @@ impl Array {
         let kept =
             spec.retain.map(|time| format!(", immutable for {} s", time.as_secs())).unwrap_or_default();
         let text = format!("{made} of volume {}{kept}", spec.source.name());
-        let own = (format!("volume {}", spec.name), text);
-        let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
+        let own = Told::new(format!("volume {}", spec.name), text)
+            .with("source", spec.source.name())
+            .with("size_bytes", spec.source.size_bytes())
+            .with("retain_s", spec.retain.map(|time| time.as_secs()))
+            .with("tags", &spec.tags);
+        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
         let made = self.volumes.fork(vec![spec], tx).await.map_err(ArrayError::not(title))?;
         self.events.saved(staged);
         self.trim_volumes();
@@ -135,17 +140,17 @@ impl Array {
     pub async fn promote_snapshot(&self, name: &str) -> Result<api::Volume, ArrayError> {
         let _turn = self.changes.lock().await;
         let (volume, origin) = self.forked(name)?;
-        let text = format!("promoted: it comes from volume {} no more", self.source_name(&origin));
+        let text = format!("promoted: no longer linked to volume {}", self.source_name(&origin));
         let (tx, staged) = self.events.stage(Transaction::new(), Some((format!("volume {name}"), text)));
         self.volumes.promote(&volume, tx).await.map_err(ArrayError::not("not promoted"))?;
         self.events.saved(staged);
         Ok(self.volume_view(&volume))
     }
 
-    /// Deletes a snapshot or clone; if hosts see it, only when `unmap` says that they shall lose it.
-    pub async fn delete_snapshot(&self, name: &str, unmap: bool) -> Result<(), ArrayError> {
+    /// Deletes a snapshot or clone; see [`Array::delete_volume`].
+    pub async fn delete_snapshot(&self, name: &str, deletion: api::Deletion) -> Result<(), ArrayError> {
         self.forked(name)?;
-        self.delete_volume(name, unmap).await
+        self.delete_volume(name, deletion).await
     }
 
     /// Replaces the content of volumes; before it, and without a write in between, makes the snapshots of `keep`.
@@ -158,24 +163,25 @@ impl Array {
         force: bool,
     ) -> Result<(), ArrayError> {
         let title = "content not replaced";
-        let users: Vec<_> = replacements.iter().flat_map(|r| self.users_of(&r.target)).collect();
-        if !users.is_empty() && !force {
-            let volumes = replacements.iter().map(|r| r.target.name()).collect();
-            return Err(ForkError::InUse { volumes, users }.into());
-        }
         let targets: Vec<_> = replacements.iter().map(|r| r.target.clone()).collect();
+        let modified: Vec<_> = replacements.iter().filter_map(|r| told_modified(&r.source)).collect();
+        if !modified.is_empty() && !force {
+            return Err(ForkError::Modified { modified }.into());
+        }
+        let forced = self.require_no_users(title, &targets, force)?;
         let held = self.volumes.hold(replacements).await.map_err(ArrayError::not(title))?;
         if !keep.is_empty() {
             let kept = keep.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>().join(", ");
-            let text = format!("what it was before it is replaced is kept as {kept}");
+            let text = format!("the content before the restore is kept as {kept}");
             let (tx, staged) = self.events.stage(Transaction::new(), Some((own.0.clone(), text)));
             self.volumes.fork(keep, tx).await.map_err(ArrayError::not(title))?;
             self.events.saved(staged);
         }
         let (object, mut text) = own;
-        if !users.is_empty() {
-            text = shortened(&format!("{text}, by force: {}", users.join("; ")));
+        if !modified.is_empty() {
+            text = format!("{text}, though {}", modified.join("; "));
         }
+        let text = shortened(&format!("{text}{forced}"));
         let (tx, staged) = self.events.stage(Transaction::new(), Some((object, text)));
         let outcome = self.volumes.replace(&held, tx).await;
         drop(held);
@@ -185,31 +191,6 @@ impl Array {
         self.events.saved(staged);
         self.trim_volumes();
         Ok(())
-    }
-
-    /// Who is logged in and sees a volume.
-    pub(crate) fn users_of(&self, volume: &Volume) -> Vec<String> {
-        let mappings = self.access.lock().mappings_of_volume(volume.id());
-        let mut users = Vec::new();
-        for session in self.target.sessions() {
-            let seen = mappings.iter().find(|mapping| Some(&mapping.host) == session.host.as_ref());
-            if let Some(seen) = seen {
-                let (host, lun) = (&seen.host, seen.lun);
-                users.push(format!(
-                    "host {host} sees {} as LUN {lun}, logged in as {} from {}",
-                    volume.name(),
-                    session.initiator,
-                    session.address
-                ));
-            }
-        }
-        for name in self.exports_of(volume.id()) {
-            let clients = self.exports.get(&name).map(|export| export.clients()).unwrap_or_default();
-            users.extend(
-                clients.iter().map(|client| format!("NBD client {} of export {name}", client.address)),
-            );
-        }
-        users
     }
 
     /// The snapshot or clone of this name, and where it comes from.
@@ -266,6 +247,12 @@ impl Array {
     }
 }
 
+/// That a snapshot was modified after it was taken, and when.
+fn told_modified(snapshot: &Volume) -> Option<String> {
+    let at_ms = snapshot.modified_ms()?;
+    Some(format!("snapshot {} was modified on {}", snapshot.name(), utc_text(at_ms)))
+}
+
 /// As much of a text as an event needs.
 pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(500) {
@@ -274,10 +261,11 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-/// A snapshot, thin and without tags.
+/// A snapshot, thin, read-only and without tags.
 pub(crate) fn snapshot_spec(source: Arc<Volume>, name: String) -> ForkSpec {
     let (kind, tags) = (OriginKind::Snapshot, Tags::new());
-    ForkSpec { source, name, kind, thick: false, tags, folder: None, set: None, retain: None }
+    let (folder, set, protected, retain) = (None, None, true, None);
+    ForkSpec { source, name, kind, thick: false, tags, folder, set, protected, retain }
 }
 
 /// `VOLUME.SUFFIX`, of a volume's name as much as fits.

@@ -1,7 +1,8 @@
 //! Watches how full the pool is: says when a threshold is reached, and when there is space again.
 //!
 //! A level is left only when use has fallen well below its threshold, so that use that moves about one does not make an
-//! event each time.
+//! event each time. What the last process left in the journal is charged as if it were new until it is destaged; after an
+//! opening it counts for nothing until then, so that no restart of a pool that is well filled says that it is full.
 
 use crate::Array;
 use quoin_api::{Severity, SpaceLevel};
@@ -47,6 +48,8 @@ pub(crate) struct SpaceWatch {
     percents: SpacePercents,
     level: SpaceLevel,
     refused_writes: u64,
+    /// What was in the journal when the pool was opened and may not be destaged yet, as charged.
+    replayed_bytes: u64,
 }
 
 /// Bytes that are used by host data, on drives or on the way there, or kept for volumes.
@@ -61,7 +64,12 @@ pub(crate) fn used_percent(stats: &PoolStats) -> f64 {
 
 impl SpaceWatch {
     pub(crate) fn new(percents: SpacePercents) -> Self {
-        Self { percents, level: SpaceLevel::Normal, refused_writes: 0 }
+        Self { percents, level: SpaceLevel::Normal, refused_writes: 0, replayed_bytes: 0 }
+    }
+
+    /// The pool was opened.
+    pub(crate) fn opened(&mut self, stats: &PoolStats) {
+        self.replayed_bytes = stats.buffered_bytes;
     }
 
     pub(crate) fn level(&self) -> SpaceLevel {
@@ -77,12 +85,15 @@ impl SpaceWatch {
     /// Looks at the pool; what changed since it was looked at before.
     pub(crate) fn look(&mut self, stats: &PoolStats) -> Option<Found> {
         let before = self.level;
+        // Once less is buffered, it is no more than that of what was replayed.
+        self.replayed_bytes = self.replayed_bytes.min(stats.buffered_bytes);
+        let stats = &PoolStats { buffered_bytes: stats.buffered_bytes - self.replayed_bytes, ..*stats };
         let level = self.level_of(stats);
         // Another instance of the pool counts anew.
         self.refused_writes = stats.refused_writes;
         self.level = level;
         let share = format!(
-            "{:.0} % of the space for host data is used or kept, {} of {} bytes",
+            "{:.0} % of the space for host data is used or reserved, {} of {} bytes",
             used_percent(stats),
             taken_bytes(stats),
             stats.usable_bytes
@@ -91,19 +102,19 @@ impl SpaceWatch {
             _ if level == before => return None,
             SpaceLevel::Full => {
                 let text = format!(
-                    "full: {share}; writes that need space fail until there is some: delete or unmap"
+                    "full: {share}; writes that need space fail until space is freed: delete or unmap"
                 );
                 (Severity::Critical, text)
             }
             _ if before == SpaceLevel::Full => {
-                (Severity::Notice, format!("space is back, writes are taken again: {share}"))
+                (Severity::Notice, format!("space is available again, writes succeed: {share}"))
             }
             SpaceLevel::Warning => {
-                let text = format!("the threshold of {} % is reached: {share}", self.percents.warning);
+                let text = format!("threshold of {} % reached: {share}", self.percents.warning);
                 (Severity::Warning, text)
             }
             SpaceLevel::Notice if level > before => {
-                let text = format!("the threshold of {} % is reached: {share}", self.percents.notice);
+                let text = format!("threshold of {} % reached: {share}", self.percents.notice);
                 (Severity::Notice, text)
             }
             SpaceLevel::Notice => {
@@ -206,6 +217,27 @@ mod tests {
         assert_eq!(watch.thresholds_bytes(&stats(0, 0)), [60 << 30, 80 << 30, 100 << 30]);
     }
 
+    /// A pool that is 70 % full and has another 40 % in its journal, most of it over what is there.
+    #[test]
+    fn a_restart_does_not_say_that_the_pool_is_full() {
+        let mut watch = SpaceWatch::new(SpacePercents { notice: 75, warning: 90 });
+        let replayed = PoolStats { buffered_bytes: 40 << 30, ..stats(70, 0) };
+        assert!(watch.look(&replayed).is_some_and(|found| found.severity == Severity::Critical));
+        let mut watch = SpaceWatch::new(SpacePercents { notice: 75, warning: 90 });
+        watch.opened(&replayed);
+        let told: Vec<_> = [40, 30, 45, 20, 3, 0]
+            .iter()
+            .filter_map(|buffered| watch.look(&PoolStats { buffered_bytes: buffered << 30, ..stats(70, 0) }))
+            .collect();
+        let said: Vec<_> = told.iter().map(|found| (found.severity, found.is_rise)).collect();
+        // What hosts wrote after the opening counts.
+        assert_eq!(said, [(Severity::Notice, true), (Severity::Info, false)]);
+        // So does a write that is refused.
+        watch.opened(&replayed);
+        let refused = PoolStats { refused_writes: 1, ..replayed };
+        assert!(watch.look(&refused).is_some_and(|found| found.severity == Severity::Critical));
+    }
+
     #[test]
     fn what_is_kept_for_thick_volumes_counts_and_a_new_pool_object_counts_refusals_anew() {
         let mut watch = SpaceWatch::new(SpacePercents { notice: 50, warning: 90 });
@@ -213,7 +245,7 @@ mod tests {
         let found = watch.look(&kept).unwrap();
         assert_eq!((found.severity, watch.level()), (Severity::Critical, SpaceLevel::Full), "{}", found.text);
         let found = watch.look(&PoolStats { refused_writes: 0, ..kept }).unwrap();
-        assert!(found.text.starts_with("space is back") && found.text.contains("51 %"), "{}", found.text);
+        assert!(found.text.starts_with("space is available again") && found.text.contains("51 %"), "{}", found.text);
         assert_eq!(watch.level(), SpaceLevel::Notice);
     }
 }

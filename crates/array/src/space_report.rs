@@ -27,6 +27,7 @@ impl Array {
             removing_bytes: space.removing_bytes,
             copied_bytes: space.copied_bytes,
             held_by_snapshots_bytes: self.held_by_snapshots(&pool, |_| true),
+            lost_at_most_bytes: pool.lost_space_bytes(),
             buffered_bytes: stats.buffered_bytes,
             metadata_bytes: stats.metadata_bytes,
             metadata_percent: if all == 0 { 0.0 } else { stats.metadata_bytes as f64 * 100.0 / all as f64 },

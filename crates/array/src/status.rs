@@ -1,7 +1,8 @@
 //! How the array is, in figures.
 
-use crate::{Array, space::used_percent, supervise::DriveSlot};
+use crate::{Array, drives::DriveSlot, space::used_percent};
 use quoin_api as api;
+use quoin_drive::Answers;
 use quoin_pool::{Pool, PoolState, PoolStats};
 use quoin_volume::{BlockDevice, OriginKind, Volume};
 use std::{
@@ -13,7 +14,7 @@ impl Array {
     /// How the array is.
     pub fn status(&self) -> api::Status {
         let pool = self.slot.get();
-        let reason = match &pool {
+        let mut reason = match &pool {
             Ok(pool) => match pool.state() {
                 PoolState::Online => None,
                 PoolState::Offline { reason } => Some(reason),
@@ -22,6 +23,9 @@ impl Array {
         };
         let state = if self.stopping.load(Ordering::Acquire) {
             api::State::Stopping
+        } else if let (None, Some(why)) = (&reason, self.stalled_drives()) {
+            reason = Some(why);
+            api::State::Stalled
         } else if reason.is_none() {
             api::State::Online
         } else if self.attempted.load(Ordering::Acquire) {
@@ -29,12 +33,14 @@ impl Array {
         } else {
             api::State::Starting
         };
-        let pool = pool.ok().filter(|_| reason.is_none());
+        let is_open = reason.is_none() || state == api::State::Stalled;
+        let pool = pool.ok().filter(|_| is_open);
         let stats = pool.as_ref().map(|pool| pool.stats());
         let volumes = self.volumes.list();
         api::Status {
             ready: state == api::State::Online,
             state,
+            since_ms: self.state_since_ms.load(Ordering::Acquire),
             reason,
             name: self.options.name.clone(),
             pool: self.options.pool.0,
@@ -43,11 +49,11 @@ impl Array {
             nbd: self.options.nbd.clone(),
             version: self.options.version.clone(),
             uptime_s: self.world.now().since(self.started).as_secs(),
-            objects: self.objects(),
+            objects: self.is_restored().then(|| self.objects()),
             capacity: stats.as_ref().map(|stats| capacity(stats, &volumes, self.space.lock().level())),
             giving_back: stats.as_ref().map(|stats| self.giving_back.lock().view(stats)),
-            retention: self.retention_view(),
-            integrity: self.integrity(),
+            retention: self.retention_view().filter(|_| pool.is_some()),
+            integrity: pool.is_some().then(|| self.integrity()),
             recovery: pool.as_deref().map(recovery),
             engine: stats.as_ref().map(|stats| engine(stats, self.options.pool_options.buffer_bytes)),
             drives: self.drives.lock().0.iter().map(drive).collect(),
@@ -78,6 +84,16 @@ fn drive(slot: &DriveSlot) -> api::Drive {
     let counters = slot.drive.as_ref().map(|drive| drive.counters()).unwrap_or_default();
     api::Drive {
         path: slot.path.clone(),
+        found_at: slot.found_at.clone(),
+        device: slot.device.clone(),
+        answers: match slot.watch.answers() {
+            Answers::InTime => api::DriveAnswers::InTime,
+            Answers::Suspect(_) => api::DriveAnswers::Suspect,
+            Answers::Failed(_) => api::DriveAnswers::Failed,
+        },
+        no_room: slot.no_room,
+        unfinished: slot.watch.under_way() as u64,
+        timeouts: slot.watch.timeouts(),
         online: slot.drive.as_ref().is_some_and(|drive| !drive.is_failed()),
         reason: slot.fault.clone(),
         size_bytes: label.as_ref().map(|label| label.len_bytes),

@@ -5,7 +5,6 @@ use crate::{
 };
 use futures_util::future::select;
 use quoin_api::Severity;
-use quoin_drive::{Drive, open_set};
 use quoin_pool::{Pool, PoolError, PoolState, Transaction};
 use std::{
     pin::pin,
@@ -21,62 +20,53 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// How often it is tried in the long run.
 const RETRY_EVERY: Duration = Duration::from_secs(3);
 
+/// So long it is no news that a drive is in use by another process: one that was killed lets go of its drives a moment
+/// after it has ended.
+const IN_USE_FOR: Duration = Duration::from_secs(5);
+
+/// Why the pool was not opened.
+pub(crate) struct NotOpened {
+    pub(crate) reason: String,
+    /// All that is in the way is that another process uses drives.
+    pub(crate) in_use: bool,
+}
+
+impl From<String> for NotOpened {
+    fn from(reason: String) -> Self {
+        Self { reason, in_use: false }
+    }
+}
+
+/// How many places that were damaged without loss get an event of their own when a pool is opened.
+const MOST_MENDED_EVENTS: usize = 8;
+
 /// How often, and how many times, it is looked whether the drives of a closed pool are let go.
 const LET_GO_LOOK_EVERY: Duration = Duration::from_millis(20);
 const LET_GO_LOOKS: u32 = 250;
-
-/// The drives of the configuration, and how each was when it was last opened.
-pub(crate) struct Drives(pub(crate) Vec<DriveSlot>);
-
-pub(crate) struct DriveSlot {
-    pub(crate) path: String,
-    /// The drive, held only while its pool is open: whoever holds it holds its lock.
-    pub(crate) drive: Option<Arc<Drive>>,
-    /// Why it could not be opened, or how it failed.
-    pub(crate) fault: Option<String>,
-}
-
-impl Drives {
-    pub(crate) fn new(paths: Vec<String>) -> Self {
-        Self(paths.into_iter().map(|path| DriveSlot { path, drive: None, fault: None }).collect())
-    }
-
-    fn set(&mut self, path: &str, drive: Option<Arc<Drive>>, fault: Option<String>) {
-        for slot in self.0.iter_mut().filter(|slot| slot.path == path) {
-            (slot.drive, slot.fault) = (drive.clone(), fault.clone());
-        }
-    }
-
-    /// True when nobody else holds any of the drives.
-    fn all_let_go(&self) -> bool {
-        self.0.iter().filter_map(|slot| slot.drive.as_ref()).all(|drive| Arc::strong_count(drive) == 1)
-    }
-
-    /// Lets go of all drives, remembering which had failed.
-    fn release(&mut self, reason: &str) {
-        for slot in &mut self.0 {
-            if slot.drive.take().is_some_and(|drive| drive.is_failed()) {
-                slot.fault = Some(reason.to_owned());
-            }
-        }
-    }
-}
 
 impl Array {
     /// Opens the pool and keeps it open until [`Array::stop`] is called; then closes it, so that the next start
     /// has nothing to recover. Runs on a data thread.
     pub async fn run(self: Arc<Self>) {
         let mut retry = RETRY_FIRST;
+        let mut in_use_since = None;
         while !self.stopping.load(Ordering::Acquire) {
             let pause = match self.slot.get() {
                 Ok(pool) => {
                     self.look_at(pool).await;
-                    retry = RETRY_FIRST;
+                    (retry, in_use_since) = (RETRY_FIRST, None);
                     LOOK_EVERY
                 }
                 Err(before) => match self.open().await {
                     Ok(()) => LOOK_EVERY,
-                    Err(reason) => {
+                    Err(NotOpened { in_use: true, .. })
+                        if self.world.now().since(*in_use_since.get_or_insert(self.world.now()))
+                            < IN_USE_FOR =>
+                    {
+                        RETRY_FIRST
+                    }
+                    Err(NotOpened { reason, in_use }) => {
+                        in_use_since = in_use_since.filter(|_| in_use);
                         self.stay_offline(&before, reason);
                         let pause = retry;
                         retry = (pause * 2).min(RETRY_EVERY);
@@ -84,14 +74,16 @@ impl Array {
                     }
                 },
             };
+            self.events.tend();
             let stopped = self.wake.until(|| self.stopping.load(Ordering::Acquire).then_some(()));
             select(self.world.sleep(pause), pin!(stopped)).await;
         }
         self.close().await;
     }
 
-    /// Makes [`Array::run`] close the pool and return.
+    /// Makes [`Array::run`] close the pool and return. Drives that do not answer are not waited for.
     pub fn stop(&self) {
+        self.hurry_drives();
         self.stopping.store(true, Ordering::Release);
         self.wake.notify();
     }
@@ -100,6 +92,7 @@ impl Array {
         match pool.state() {
             PoolState::Online => {
                 let stats = pool.stats();
+                self.look_at_room(&pool.drives_without_room());
                 self.watch_space(&stats);
                 self.giving_back.lock().look(self.world.now(), &stats);
                 self.keep_retention().await;
@@ -112,8 +105,11 @@ impl Array {
                 self.save_events(&pool).await;
             }
             PoolState::Offline { reason } => {
-                let text = format!("offline: {reason}; it is opened again when its drives are back");
+                let text = format!(
+                    "offline: {reason}. Hosts get errors. The array reopens the pool when its drives answer."
+                );
                 self.events.record(Severity::Critical, self.pool_name(), text);
+                self.state_changed();
                 if let Err(error) = self.close_pool(pool, &reason).await {
                     tracing::debug!(%error, "the pool that failed did not close cleanly");
                 }
@@ -123,54 +119,43 @@ impl Array {
 
     fn stay_offline(&self, before: &str, reason: String) {
         if before != reason {
-            let text = format!("cannot be opened: {reason}; this is tried again every few seconds");
+            let text = format!("cannot be opened: {reason}. The array tries again every few seconds.");
             self.events.record(Severity::Critical, self.pool_name(), text);
             self.slot.clear(reason);
         }
-        self.attempted.store(true, Ordering::Release);
+        if !self.attempted.swap(true, Ordering::AcqRel) {
+            self.state_changed();
+        }
     }
 
-    async fn open(self: &Arc<Self>) -> Result<(), String> {
-        let mut disks = Vec::new();
-        let mut faults = Vec::new();
-        for path in self.bay.paths() {
-            match self.bay.open(&path) {
-                Ok(disk) => {
-                    self.drives.lock().set(&path, None, None);
-                    disks.push((path, disk));
-                }
-                Err(fault) => {
-                    self.drives.lock().set(&path, None, Some(fault.clone()));
-                    faults.push(fault);
-                }
-            }
+    fn state_changed(&self) {
+        self.state_since_ms.store(self.world.wall_clock_ms(), Ordering::Release);
+    }
+
+    async fn open(self: &Arc<Self>) -> Result<(), NotOpened> {
+        let opened = self.open_pool().await;
+        if let Err(NotOpened { reason, .. }) = &opened {
+            // Whoever holds a drive holds its lock: the next attempt could not open it.
+            self.drives.lock().release(reason);
         }
-        if !faults.is_empty() {
-            return Err(faults.join("; "));
-        }
-        let drives = open_set(disks.iter().map(|(_, disk)| disk.clone()).collect())
-            .await
-            .map_err(|e| e.to_string())?;
-        let strange = drives.iter().find(|drive| drive.label().pool != self.options.pool);
-        if let Some(drive) = strange {
-            let (name, other, own) = (drive.name(), drive.label().pool, self.options.pool);
-            return Err(format!("drive {name} belongs to pool {other}, not to this array's, {own}"));
-        }
-        let pool = Pool::open(self.world.clone(), drives.clone(), self.options.pool_options.clone())
+        opened
+    }
+
+    async fn open_pool(self: &Arc<Self>) -> Result<(), NotOpened> {
+        let drives = self.open_drives().await?;
+        let pool = Pool::open(self.world.clone(), drives, self.options.pool_options.clone())
             .await
             .map_err(|e| e.to_string())?;
         if let Err(error) = self.restore(&pool).await {
             drop(pool.close().await);
-            return Err(error);
-        }
-        for drive in drives {
-            if let Some((path, _)) = disks.iter().find(|(_, disk)| disk.name() == drive.name()) {
-                self.drives.lock().set(path, Some(drive), None);
-            }
+            return Err(error.into());
         }
         self.events.record(Severity::Info, self.pool_name(), "online");
+        self.state_changed();
+        self.tell_mended(pool.mended());
         self.note_pause();
         // Before initiators are let in: what they see then does not change at once.
+        self.space.lock().opened(&pool.stats());
         self.watch_space(&pool.stats());
         self.attempted.store(true, Ordering::Release);
         self.tend_copies().await;
@@ -179,10 +164,22 @@ impl Array {
         Ok(())
     }
 
+    /// Says what was damaged without loss.
+    fn tell_mended(&self, mended: &[String]) {
+        for text in mended.iter().take(MOST_MENDED_EVENTS) {
+            self.events.record(Severity::Warning, self.pool_name(), text.as_str());
+        }
+        if mended.len() > MOST_MENDED_EVENTS {
+            let more = mended.len() - MOST_MENDED_EVENTS;
+            let text = format!("{more} more places were damaged without loss: the log names them");
+            self.events.record(Severity::Warning, self.pool_name(), text);
+        }
+    }
+
     /// Takes over what the catalog says, and serves it.
     async fn restore(&self, pool: &Arc<Pool>) -> Result<(), String> {
         let _turn = self.changes.lock().await;
-        self.events.restore(pool).map_err(|e| e.to_string())?;
+        self.events.restore(pool);
         let access = Access::read(pool).map_err(|e| e.to_string())?;
         let exported = read_exports(pool).map_err(|e| e.to_string())?;
         let schedules = read_schedules(pool).map_err(|e| e.to_string())?;
@@ -212,10 +209,15 @@ impl Array {
     }
 
     async fn close(&self) {
-        let Ok(pool) = self.slot.get() else { return };
+        self.events.tell_refusals(true);
         self.events.record(Severity::Info, "array", "stopped as asked");
+        let Ok(pool) = self.slot.get() else {
+            self.events.close();
+            return;
+        };
         self.stop_retention().await;
         self.save_events(&pool).await;
+        self.events.close();
         if let Err(error) = self.close_pool(pool, "the array stops").await {
             tracing::error!(%error, "the pool was not closed cleanly; the next start recovers it");
         }

@@ -1,6 +1,9 @@
 //! Volumes, as management sees them.
 
-use crate::{Array, ArrayError, ExportError, mappings::without, nbd::without_exports};
+use crate::{
+    Array, ArrayError, ExportError, events::Told, guard::require_unused, mappings::without,
+    nbd::without_exports,
+};
 use quoin_api as api;
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, Folder, OriginKind, Volume, VolumeChange, VolumeSpec};
@@ -16,8 +19,13 @@ impl Array {
         let spec = VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder };
         let kind = if thick { "thick" } else { "thin" };
         let text = format!("created, {kind}, {size_bytes} bytes in blocks of {block_bytes}");
-        let own = (format!("volume {}", spec.name), text);
-        let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
+        let own = Told::new(format!("volume {}", spec.name), text)
+            .with("size_bytes", size_bytes)
+            .with("block_bytes", block_bytes)
+            .with("thick", thick)
+            .with("folder", spec.folder.to_string())
+            .with("tags", &spec.tags);
+        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
         let volume = self.volumes.create(spec, tx).await?;
         self.events.saved(staged);
         Ok(self.volume_view(&volume))
@@ -48,10 +56,20 @@ impl Array {
     ) -> Result<api::Volume, ArrayError> {
         let _turn = self.changes.lock().await;
         let volume = self.volume(name)?;
-        let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags, folder, template } = request;
+        let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags, folder, template, writable } =
+            request;
         let folder = folder.map(|path| Folder::parse(&path)).transpose().map_err(ArrayError::VolumeChange)?;
-        if template == Some(true) && !volume.is_template() && !force {
-            self.require_no_writers(&volume)?;
+        let one = std::slice::from_ref(&volume);
+        let mut forced = String::new();
+        if template == Some(true) && !volume.is_template() {
+            forced = self.require_no_writers("volume not made a template", one, force)?;
+        }
+        if writable == Some(false) && !volume.is_protected() {
+            let writers = self.writers_by_default(&volume);
+            forced = require_unused("volume not made read-only", format!("volume {name}"), writers, force)?;
+        }
+        if size_bytes.is_some_and(|size| size < volume.size_bytes()) {
+            forced = self.require_no_users("volume not shrunk", one, force)?;
         }
         let tags = tags.map(|changes| {
             let mut tags = volume.tags();
@@ -63,13 +81,15 @@ impl Array {
             }
             tags
         });
-        let change = VolumeChange { name: new_name, size_bytes, force, thick, tags, folder, template };
+        let protected = writable.map(|writable| !writable);
+        let change =
+            VolumeChange { name: new_name, size_bytes, force, thick, tags, folder, template, protected };
         let told = told(&volume, &change);
         if told.is_empty() {
             return Ok(self.volume_view(&volume));
         }
-        let own = (format!("volume {name}"), told.join("; "));
-        let (tx, staged) = self.events.stage(Transaction::new(), Some(own));
+        let own = fields(Told::new(format!("volume {name}"), told.join("; ")), &volume, &change).and(&forced);
+        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
         let volume = self.volumes.change(name, change, tx).await.map_err(ArrayError::VolumeChange)?;
         self.events.saved(staged);
         self.trim_volumes();
@@ -90,10 +110,17 @@ impl Array {
         self.world.spawn(Thread::Background, Box::pin(task));
     }
 
-    /// Deletes a volume; if hosts see it, only when `unmap` says that they shall lose it.
-    pub async fn delete_volume(&self, name: &str, unmap: bool) -> Result<(), ArrayError> {
+    /// Deletes a volume; if hosts see it, only when `unmap` says that they shall lose it, and if any of them is logged in, or
+    /// it is one of a consistency group, only by force.
+    pub async fn delete_volume(&self, name: &str, deletion: api::Deletion) -> Result<(), ArrayError> {
+        let api::Deletion { unmap, force } = deletion;
         let _turn = self.changes.lock().await;
         let volume = self.volume(name)?;
+        let forced = self.require_no_users("volume not deleted", std::slice::from_ref(&volume), force)?;
+        if let Some(group) = self.volumes.group_of(volume.id()).filter(|_| !force) {
+            return Err(ArrayError::GroupMember { volume: name.to_owned(), group: group.name });
+        }
+        let unmap = unmap || force;
         let mappings = self.access.lock().mappings_of_volume(volume.id());
         if !mappings.is_empty() && !unmap {
             let hosts = mappings.into_iter().map(|mapping| mapping.host).collect();
@@ -103,21 +130,29 @@ impl Array {
         if !exports.is_empty() && !unmap {
             return Err(ExportError::VolumeExported { volume: name.to_owned(), exports }.into());
         }
-        self.delete_all(&[volume], (format!("volume {name}"), "deleted".to_owned())).await
+        let own = Told::new(format!("volume {name}"), "deleted")
+            .and(&forced)
+            .without("uuid", volume.uuid())
+            .without("size_bytes", volume.size_bytes())
+            .without("folder", volume.folder().to_string())
+            .without("tags", volume.tags())
+            .without("mappings", mappings.iter().map(|m| format!("{}:{}", m.host, m.lun)).collect::<Vec<_>>())
+            .without("exports", exports);
+        self.delete_all(&[volume], own).await
     }
 
     /// Deletes volumes, and takes them away from whoever sees them. Called with `changes` held.
     pub(crate) async fn delete_all(
         &self,
         volumes: &[Arc<Volume>],
-        own: (String, String),
+        own: impl Into<Told>,
     ) -> Result<(), ArrayError> {
         let mappings: Vec<_> = {
             let access = self.access.lock();
             volumes.iter().flat_map(|volume| access.mappings_of_volume(volume.id())).collect()
         };
         let exports: Vec<_> = volumes.iter().flat_map(|volume| self.exports_of(volume.id())).collect();
-        let (tx, staged) = self.events.stage(without_exports(without(&mappings), &exports), Some(own));
+        let (tx, staged) = self.events.stage_told(without_exports(without(&mappings), &exports), own.into());
         self.volumes.delete(volumes, tx).await.map_err(ArrayError::not("volume not deleted"))?;
         self.events.saved(staged);
         self.change_access(|access| mappings.iter().for_each(|mapping| access.remove_mapping(mapping)));
@@ -141,6 +176,8 @@ impl Array {
             tags: volume.tags(),
             folder: volume.folder().into(),
             kind: kind(volume),
+            writable: !volume.is_protected() && !volume.is_read_only(),
+            modified_ms: volume.modified_ms(),
             retain_until_ms: self.volumes.retained_until_ms(volume),
             created_ms: volume.created_ms(),
             origin: volume.origin().map(|origin| self.origin_view(&origin)),
@@ -163,6 +200,22 @@ pub(crate) fn kind(volume: &Volume) -> api::VolumeKind {
     }
 }
 
+/// What a change changes, field by field.
+fn fields(told: Told, volume: &Volume, change: &VolumeChange) -> Told {
+    let VolumeChange { name, size_bytes, thick, tags, folder, template, protected, .. } = change;
+    told.change("name", volume.name(), name.clone().unwrap_or_else(|| volume.name()))
+        .change("size_bytes", volume.size_bytes(), size_bytes.unwrap_or(volume.size_bytes()))
+        .change("thick", volume.is_thick(), thick.unwrap_or(volume.is_thick()))
+        .change("tags", volume.tags(), tags.clone().unwrap_or_else(|| volume.tags()))
+        .change(
+            "folder",
+            volume.folder().to_string(),
+            folder.clone().unwrap_or_else(|| volume.folder()).to_string(),
+        )
+        .change("template", volume.is_template(), template.unwrap_or(volume.is_template()))
+        .change("writable", !volume.is_protected(), !protected.unwrap_or(volume.is_protected()))
+}
+
 /// What a change changes, for the event.
 fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
     let mut told = Vec::new();
@@ -173,7 +226,7 @@ fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
     match change.size_bytes {
         Some(size) if size > before => told.push(format!("grown from {before} to {size} bytes")),
         Some(size) if size < before && change.force => {
-            told.push(format!("shrunk from {before} to {size} bytes, by force"));
+            told.push(format!("shrunk from {before} to {size} bytes with --force"));
         }
         Some(size) if size < before => told.push(format!("shrunk from {before} to {size} bytes")),
         _ => {}
@@ -185,17 +238,24 @@ fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
     }
     if let Some(folder) = change.folder.as_ref().filter(|folder| **folder != volume.folder()) {
         told.push(if folder.is_top() {
-            "taken out of its folder".to_owned()
+            "removed from its folder".to_owned()
         } else {
-            format!("put in folder {folder}")
+            format!("moved to folder {folder}")
         });
     }
     match change.template {
         Some(true) if !volume.is_template() => {
             let how = if change.force { ", by force" } else { "" };
-            told.push(format!("made a template{how}: nobody writes to it any more"));
+            told.push(format!("made a template{how}: it is write-protected"));
         }
-        Some(false) if volume.is_template() => told.push("made a volume, no template any more".to_owned()),
+        Some(false) if volume.is_template() => {
+            told.push("made an ordinary volume, no longer a template".to_owned())
+        }
+        _ => {}
+    }
+    match change.protected {
+        Some(true) if !volume.is_protected() => told.push("made read-only".to_owned()),
+        Some(false) if volume.is_protected() => told.push("made writable".to_owned()),
         _ => {}
     }
     if let Some(tags) = change.tags.as_ref().filter(|tags| **tags != volume.tags()) {

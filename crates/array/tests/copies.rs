@@ -4,7 +4,7 @@ mod lab;
 
 use lab::{Lab, create};
 use quoin_api::{
-    CopyCreate, CopyState, HostCreate, MappingCreate, Severity, SnapshotCreate, State, VolumeCopy,
+    CopyCreate, CopyState, Deletion, HostCreate, MappingCreate, Severity, SnapshotCreate, State, VolumeCopy,
     VolumeCreate, VolumeUpdate,
 };
 use quoin_array::{Array, ArrayError, EventSelection};
@@ -152,6 +152,7 @@ fn what_cannot_be_copied_is_refused_and_the_refusal_says_what_would_do() {
             volume: "v1".into(),
             name: Some("kept".into()),
             tags: Default::default(),
+            writable: false,
             retain_s: Some(3600),
         };
         array.create_snapshot(kept).await.unwrap();
@@ -177,7 +178,7 @@ fn what_cannot_be_copied_is_refused_and_the_refusal_says_what_would_do() {
             (copy("v1"), "itself", "copied onto itself"),
             (copy("gold"), "template", "gold is a template"),
             (copy("kept"), "immutable", "kept is immutable"),
-            (copy("none"), "not-found", "no volume none"),
+            (copy("none"), "not-found", "volume none does not exist"),
         ] {
             let refused = array.copy_volume("v1", request).await.unwrap_err();
             assert_eq!(kind(&refused), expected, "{refused}");
@@ -191,7 +192,13 @@ fn what_cannot_be_copied_is_refused_and_the_refusal_says_what_would_do() {
         let iqn = "iqn.2026-11.test:h1".to_owned();
         let host = HostCreate { name: "h1".into(), initiators: vec![iqn.clone()], chap: None };
         array.create_host(host).await.unwrap();
-        let mapping = MappingCreate { volume: "v2".into(), host: "h1".into(), lun: None, read_only: false };
+        let mapping = MappingCreate {
+            volume: "v2".into(),
+            host: "h1".into(),
+            lun: None,
+            read_only: false,
+            writable: false,
+        };
         array.map(mapping).await.unwrap();
         let name = NexusName { initiator: iqn, isid: [1; 6] };
         let nexus = array.target().connect(name, "10.0.0.7:4711".into(), 0).await;
@@ -224,7 +231,7 @@ fn a_copy_goes_on_under_the_writes_of_hosts_and_renames_until_it_is_cancelled_or
             written
         });
         let begun = array.copy_volume("v1", copy("v2")).await.unwrap();
-        let refused = array.delete_volume("v2", false).await.unwrap_err();
+        let refused = array.delete_volume("v2", Deletion::default()).await.unwrap_err();
         assert_eq!(kind(&refused), "copied-into");
         assert!(refused.to_string().contains("of volume v1 writes into volume v2"), "{refused}");
         let cancel = format!("quoin volume copy-cancel {}", begun.id);
@@ -239,9 +246,9 @@ fn a_copy_goes_on_under_the_writes_of_hosts_and_renames_until_it_is_cancelled_or
         assert!(told(&array, Severity::Info, &format!("copy {other} of volume old was cancelled: ")));
         let again = array.cancel_copy(other).await.unwrap_err();
         assert_eq!((kind(&again).as_str(), again.problem().status), ("not-running", 409));
-        array.delete_volume("v3", false).await.unwrap();
+        array.delete_volume("v3", Deletion::default()).await.unwrap();
 
-        array.delete_volume("old", false).await.unwrap();
+        array.delete_volume("old", Deletion::default()).await.unwrap();
         let done = ended(&array, &*world, begun.id).await;
         assert_eq!((done.state, done.source.as_str()), (CopyState::Done, "v1"));
         stop.store(true, Ordering::Relaxed);
@@ -251,7 +258,7 @@ fn a_copy_goes_on_under_the_writes_of_hosts_and_renames_until_it_is_cancelled_or
             let block = ByteRange::new(offset, BLOCK);
             assert!(holds(&v2, block, 1, offset).await || holds(&v2, block, 9, offset).await, "{offset}");
         }
-        array.delete_volume("v2", false).await.unwrap();
+        array.delete_volume("v2", Deletion::default()).await.unwrap();
     });
     lab.until(|| array.status().capacity.is_some_and(|capacity| capacity.used_bytes == 0));
     lab.stop(array);
@@ -274,8 +281,8 @@ fn a_copy_that_a_stop_interrupts_is_ended_at_the_next_start_and_is_not_gone_on_w
     assert!(copy.error.unwrap().contains("interrupted"));
     assert!(told(&array, Severity::Warning, &format!("copy {id} of volume v1 was interrupted")));
     lab.on_array(&array, async |array| {
-        array.delete_volume("v2", false).await.unwrap();
-        array.delete_volume("v1", false).await.unwrap();
+        array.delete_volume("v2", Deletion::default()).await.unwrap();
+        array.delete_volume("v1", Deletion::default()).await.unwrap();
     });
     // Nothing is left of it.
     lab.until(|| array.status().capacity.is_some_and(|capacity| capacity.used_bytes == 0));
@@ -304,7 +311,7 @@ fn a_copy_fails_with_the_pool_and_is_ended_when_that_is_back() {
     lab.on_array(&array, async |array| {
         let copy = array.copy_volume("v1", copy("v2")).await.unwrap();
         array.cancel_copy(copy.id).await.unwrap();
-        array.delete_volume("v2", false).await.unwrap();
+        array.delete_volume("v2", Deletion::default()).await.unwrap();
     });
     lab.stop(array);
 }

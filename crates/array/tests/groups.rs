@@ -4,7 +4,7 @@ mod lab;
 
 use lab::{Lab, create};
 use quoin_api::{
-    GroupCreate, GroupRefresh, GroupRestore, GroupSnapshotCreate, SnapshotCreate, SnapshotRefresh,
+    Deletion, GroupCreate, GroupRefresh, GroupRestore, GroupSnapshotCreate, SnapshotCreate, SnapshotRefresh,
     VolumeCreate, VolumeUpdate,
 };
 use quoin_array::{Array, ArrayError, SnapshotSelection};
@@ -32,7 +32,7 @@ async fn group(array: &Array, name: &str, volumes: &[&str]) {
 }
 
 fn set(name: &str) -> GroupSnapshotCreate {
-    GroupSnapshotCreate { name: Some(name.into()), retain_s: None }
+    GroupSnapshotCreate { name: Some(name.into()), writable: false, retain_s: None }
 }
 
 fn kind(error: &ArrayError) -> String {
@@ -75,7 +75,9 @@ fn a_set_is_of_one_moment_under_writes_and_a_group_is_restored_to_one() {
             assert_eq!((tag(&array, "data").await, tag(&array, "log").await), (in_data, in_log));
             let kept =
                 (tag(&array, &format!("data.k{round}")).await, tag(&array, &format!("log.k{round}")).await);
-            assert!(kept == (last - 1, last - 1) || kept == (last - 1, last), "{kept:?} {last}");
+            // Before the first number of the round, both are what the round before restored.
+            let first = last == round * 1_000_000 + 1 && kept.0 < round * 1_000_000;
+            assert!(first || kept == (last - 1, last - 1) || kept == (last - 1, last), "{kept:?} {last}");
         });
     }
     lab.on_array(&array, async |array| {
@@ -83,7 +85,7 @@ fn a_set_is_of_one_moment_under_writes_and_a_group_is_restored_to_one() {
         assert_eq!((view.sets.len(), view.volumes.len()), (30, 2));
         let of_group = SnapshotSelection { of: None, group: Some("db".into()) };
         assert_eq!(array.list_snapshots(&of_group).unwrap().len(), 60);
-        array.delete_group_snapshot("db", "k3", false).await.unwrap();
+        array.delete_group_snapshot("db", "k3", Deletion::default()).await.unwrap();
         assert_eq!(array.list_snapshots(&of_group).unwrap().len(), 58);
     });
     lab.stop(array);
@@ -98,11 +100,16 @@ fn a_set_that_does_not_fit_its_group_is_not_restored_and_says_why() {
         let taken = array.snapshot_group("db", set("s1")).await.unwrap();
         assert_eq!(taken.incomplete, None);
         // A set without a name finds one, also if single snapshots have taken the obvious one.
-        let of_data =
-            SnapshotCreate { volume: "data".into(), name: None, tags: BTreeMap::new(), retain_s: None };
+        let of_data = SnapshotCreate {
+            volume: "data".into(),
+            name: None,
+            tags: BTreeMap::new(),
+            writable: false,
+            retain_s: None,
+        };
         array.create_snapshot(of_data).await.unwrap();
         let unnamed = array.snapshot_group("db", GroupSnapshotCreate::default()).await.unwrap();
-        array.delete_group_snapshot("db", &unnamed.name, false).await.unwrap();
+        array.delete_group_snapshot("db", &unnamed.name, Deletion::default()).await.unwrap();
         assert_eq!(kind(&array.snapshot_group("db", set("s1")).await.unwrap_err()), "exists");
         let alone = array.refresh_snapshot("data.s1", SnapshotRefresh::default()).await.unwrap_err();
         assert_eq!(kind(&alone), "in-set");
@@ -124,13 +131,13 @@ fn a_set_that_does_not_fit_its_group_is_not_restored_and_says_why() {
             |name: &str, volume: &str| GroupCreate { name: name.into(), volumes: vec![volume.into()] };
         let taken = array.create_group(create_group("db2", "data")).await.unwrap_err();
         assert_eq!(kind(&taken), "in-group");
-        assert!(taken.to_string().contains("volume data is in group db already"), "{taken}");
+        assert!(taken.to_string().contains("volume data is already in group db"), "{taken}");
         assert!(array.show_group("db2").is_err());
         assert_eq!(kind(&array.create_group(create_group("db", "log")).await.unwrap_err()), "exists");
         assert_eq!(kind(&array.create_group(create_group("db2", "none")).await.unwrap_err()), "not-found");
         assert_eq!(kind(&array.remove_from_group("db", "log").await.unwrap_err()), "not-found");
         // A volume that is deleted leaves its group; a group that is deleted leaves its volumes and snapshots.
-        array.delete_volume("data", false).await.unwrap();
+        array.delete_volume("data", Deletion { force: true, ..Deletion::default() }).await.unwrap();
         assert!(array.show_group("db").unwrap().volumes.is_empty());
         assert_eq!(kind(&array.snapshot_group("db", set("s3")).await.unwrap_err()), "empty");
         array.delete_group("db").await.unwrap();
@@ -174,7 +181,7 @@ fn the_largest_group_fits() {
         array.restore_group(&of, &to, GroupRestore { keep, force: false }).await.unwrap();
         let restored = array.show_volume(&name(63)).unwrap();
         assert_eq!((restored.size_bytes, restored.tags), (64 * 1024 * GIB, tags));
-        array.delete_group_snapshot(&of, &to, false).await.unwrap();
+        array.delete_group_snapshot(&of, &to, Deletion::default()).await.unwrap();
     });
     lab.stop(array);
     let array = lab.start();

@@ -3,7 +3,7 @@
 mod years;
 
 use quoin_api::{
-    GroupCreate, GroupSnapshotCreate, Severity, SnapshotCreate, SnapshotRefresh, SnapshotRestore,
+    Deletion, GroupCreate, GroupSnapshotCreate, Severity, SnapshotCreate, SnapshotRefresh, SnapshotRestore,
     SnapshotRetain, VolumeUpdate,
 };
 use quoin_array::{Array, ArrayError, EventSelection};
@@ -17,7 +17,13 @@ fn kind(error: &ArrayError) -> String {
 }
 
 fn snapshot(name: &str, retain_s: Option<u64>) -> SnapshotCreate {
-    SnapshotCreate { volume: "v1".into(), name: Some(name.into()), tags: BTreeMap::new(), retain_s }
+    SnapshotCreate {
+        volume: "v1".into(),
+        name: Some(name.into()),
+        tags: BTreeMap::new(),
+        writable: false,
+        retain_s,
+    }
 }
 
 async fn retain(array: &Array, name: &str, time: Duration) -> Result<quoin_api::Volume, ArrayError> {
@@ -30,7 +36,7 @@ async fn with_snapshot(day: &Day, time: Duration) {
 }
 
 async fn is_kept(array: &Arc<Array>) -> bool {
-    match array.delete_snapshot("s1", true).await {
+    match array.delete_snapshot("s1", Deletion { unmap: true, ..Deletion::default() }).await {
         Ok(()) => false,
         Err(error) => {
             assert_eq!(kind(&error), "immutable");
@@ -47,9 +53,9 @@ fn nobody_changes_or_deletes_what_is_immutable() {
         with_snapshot(&day, DAY).await;
         array.create_snapshot(snapshot("s2", None)).await.unwrap();
         let mut refused = vec![
-            array.delete_snapshot("s1", true).await.unwrap_err(),
-            array.delete_volume("s1", true).await.unwrap_err(),
-            array.delete_volume("v1", true).await.unwrap_err(),
+            array.delete_snapshot("s1", Deletion { unmap: true, ..Deletion::default() }).await.unwrap_err(),
+            array.delete_volume("s1", Deletion { unmap: true, ..Deletion::default() }).await.unwrap_err(),
+            array.delete_volume("v1", Deletion { unmap: true, ..Deletion::default() }).await.unwrap_err(),
             array.promote_snapshot("s1").await.unwrap_err(),
             retain(array, "s1", HOUR).await.unwrap_err(),
         ];
@@ -75,7 +81,7 @@ fn nobody_changes_or_deletes_what_is_immutable() {
         array.change_volume("s1", name).await.unwrap();
         let longer = retain(array, "s3", 2 * DAY).await.unwrap();
         assert!(longer.retain_until_ms > array.show_volume("s2").unwrap().retain_until_ms);
-        array.delete_snapshot("s2", false).await.unwrap();
+        array.delete_snapshot("s2", Deletion::default()).await.unwrap();
     });
 }
 
@@ -87,7 +93,7 @@ fn a_time_passes_while_the_array_runs_and_then_all_is_as_before() {
         with_snapshot(&day, 2 * HOUR).await;
         let group = GroupCreate { name: "g".into(), volumes: vec!["v1".into()] };
         array.create_group(group).await.unwrap();
-        let set = GroupSnapshotCreate { name: Some("set".into()), retain_s: Some(3600) };
+        let set = GroupSnapshotCreate { name: Some("set".into()), writable: false, retain_s: Some(3600) };
         array.snapshot_group("g", set).await.unwrap();
         assert_eq!(array.status().retention.unwrap().immutable_snapshots, 2);
         day.pass(HOUR + HOUR / 2).await;
@@ -102,21 +108,33 @@ fn a_time_passes_while_the_array_runs_and_then_all_is_as_before() {
             "immutable"
         );
         assert_eq!(array.show_volume("v1.set").unwrap().retain_until_ms, Some(longer));
-        assert_eq!(kind(&array.delete_group_snapshot("g", "set", true).await.unwrap_err()), "immutable");
+        assert_eq!(
+            kind(
+                &array
+                    .delete_group_snapshot("g", "set", Deletion { unmap: true, ..Deletion::default() })
+                    .await
+                    .unwrap_err()
+            ),
+            "immutable"
+        );
         assert_eq!(
             kind(&array.retain_group_snapshot("g", "other", retain(600)).await.unwrap_err()),
             "not-found"
         );
         day.pass(Duration::from_secs(602)).await;
-        array.delete_group_snapshot("g", "set", false).await.unwrap();
+        array.delete_group_snapshot("g", "set", Deletion::default()).await.unwrap();
         assert!(is_kept(array).await);
         day.pass(HOUR / 2 - Duration::from_secs(600)).await;
         assert_eq!(array.status().retention, None);
         let volume = array.volume("s1").unwrap();
         volume.write(0, vec![Slice::copy_of(&[1; 512])]).await.unwrap();
-        assert!(day.told().iter().any(|told| told.contains("their time is over: s1")), "{:?}", day.told());
+        assert!(
+            day.told().iter().any(|told| told.contains("their retention has ended: s1")),
+            "{:?}",
+            day.told()
+        );
         assert!(!is_kept(array).await);
-        array.delete_volume("v1", false).await.unwrap();
+        array.delete_volume("v1", Deletion { force: true, ..Deletion::default() }).await.unwrap();
     });
 }
 

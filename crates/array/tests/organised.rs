@@ -44,8 +44,8 @@ fn volumes_are_filed_and_found_again() {
     let folders: Vec<_> = before.iter().map(|f| (f.path.as_str(), f.volumes, f.volumes_below)).collect();
     assert_eq!(folders, [("/", 1, 3), ("prod", 1, 2), ("prod/sql", 1, 1)]);
     let told = array.events(quoin_array::EventSelection { limit: 2, ..Default::default() });
-    assert_eq!(told[0].text, "taken out of its folder");
-    assert_eq!(told[1].text, "put in folder test/web");
+    assert_eq!(told[0].text, "removed from its folder");
+    assert_eq!(told[1].text, "moved to folder test/web");
     lab.stop(array);
     let array = lab.start();
     assert_eq!(array.list_folders().unwrap(), before);
@@ -69,14 +69,20 @@ fn nobody_writes_to_a_template() {
         write(&volume, 1).await.unwrap();
         let initiators = vec![INITIATOR.to_owned()];
         array.create_host(HostCreate { name: "h1".into(), initiators, chap: None }).await.unwrap();
-        let map = MappingCreate { volume: "gold".into(), host: "h1".into(), lun: Some(1), read_only: false };
+        let map = MappingCreate {
+            volume: "gold".into(),
+            host: "h1".into(),
+            lun: Some(1),
+            read_only: false,
+            writable: false,
+        };
         array.map(map).await.unwrap();
 
         let name = NexusName { initiator: INITIATOR.into(), isid: [0; 6] };
         let session = array.target().connect(name, "127.0.0.1:9".into(), 0).await;
         let refused = array.change_volume("gold", template(true)).await.unwrap_err();
         assert_eq!(kind(&refused), "in-use");
-        assert!(refused.to_string().contains("written to by host h1"), "{refused}");
+        assert!(refused.to_string().contains("gold is in use: host h1 sees gold as LUN 1"), "{refused}");
         write(&volume, 2).await.unwrap();
         drop(session);
         let made = array.change_volume("gold", template(true)).await.unwrap();
@@ -118,7 +124,13 @@ fn a_template_is_made_by_force_under_a_writer() {
         array.create_volume(create("gold")).await.unwrap();
         let initiators = vec![INITIATOR.to_owned()];
         array.create_host(HostCreate { name: "h1".into(), initiators, chap: None }).await.unwrap();
-        let map = MappingCreate { volume: "gold".into(), host: "h1".into(), lun: None, read_only: false };
+        let map = MappingCreate {
+            volume: "gold".into(),
+            host: "h1".into(),
+            lun: None,
+            read_only: false,
+            writable: false,
+        };
         array.map(map).await.unwrap();
         let name = NexusName { initiator: INITIATOR.into(), isid: [0; 6] };
         let _session = array.target().connect(name, "127.0.0.1:9".into(), 0).await;

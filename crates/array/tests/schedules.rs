@@ -3,7 +3,7 @@
 mod years;
 
 use quoin_api::{
-    Every, GroupCreate, HostCreate, MappingCreate, ReservePolicy, ReserveSet, Rule, ScheduleCreate,
+    Deletion, Every, GroupCreate, HostCreate, MappingCreate, ReservePolicy, ReserveSet, Rule, ScheduleCreate,
     ScheduleUpdate, SnapshotCreate, Volume, VolumeUpdate,
 };
 use quoin_array::{Array, ArrayError};
@@ -124,7 +124,13 @@ fn what_is_immutable_in_use_or_untagged_stays() {
         array.change_volume(&names[0], update).await.unwrap();
         let initiators = vec!["iqn.2026-11.test:h1".to_owned()];
         array.create_host(HostCreate { name: "h1".into(), initiators, chap: None }).await.unwrap();
-        let map = MappingCreate { volume: names[1].clone(), host: "h1".into(), lun: None, read_only: true };
+        let map = MappingCreate {
+            volume: names[1].clone(),
+            host: "h1".into(),
+            lun: None,
+            read_only: true,
+            writable: false,
+        };
         array.map(map).await.unwrap();
         array.update_schedule("s", ScheduleUpdate { paused: Some(true) }).await.unwrap();
         day.pass(9 * HOUR).await;
@@ -201,7 +207,10 @@ async fn fill(array: &Array, byte: u8) -> Result<(), DeviceError> {
 
 async fn snapshot(array: &Arc<Array>, name: &str, retain_s: Option<u64>) {
     let (tags, name) = (BTreeMap::new(), Some(name.to_owned()));
-    array.create_snapshot(SnapshotCreate { volume: "v1".into(), name, tags, retain_s }).await.unwrap();
+    array
+        .create_snapshot(SnapshotCreate { volume: "v1".into(), name, tags, writable: false, retain_s })
+        .await
+        .unwrap();
 }
 
 fn reserve(mib: u64, policy: ReservePolicy) -> ReserveSet {
@@ -234,7 +243,7 @@ fn the_oldest_go_when_snapshots_hold_too_much() {
                 && array.show_volume("kept").is_ok()
         );
         let told = day.told();
-        assert!(told.iter().any(|told| told.contains("deleted the oldest, old")), "{told:?}");
+        assert!(told.iter().any(|told| told.contains("deleted the oldest: old")), "{told:?}");
 
         array.set_reserve(Some(reserve(8, ReservePolicy::DeleteOldest))).await.unwrap();
         day.pass(5 * MINUTE).await;
@@ -275,7 +284,7 @@ fn volumes_stop_when_their_snapshots_hold_too_much() {
         fill(array, 3).await.unwrap();
         array.set_reserve(Some(reserve(16, ReservePolicy::OfflineVolume))).await.unwrap();
         assert!(fill(array, 4).await.is_err());
-        array.delete_snapshot("s", false).await.unwrap();
+        array.delete_snapshot("s", Deletion::default()).await.unwrap();
         day.pass(MINUTE).await;
         fill(array, 4).await.unwrap();
     });

@@ -4,8 +4,8 @@ mod lab;
 
 use lab::{Lab, create};
 use quoin_api::{
-    CloneCreate, ExportCreate, HostCreate, MappingCreate, OriginKind, SnapshotCreate, SnapshotRefresh,
-    SnapshotRestore, VolumeCreate, VolumeUpdate,
+    CloneCreate, Deletion, ExportCreate, HostCreate, MappingCreate, OriginKind, SnapshotCreate,
+    SnapshotRefresh, SnapshotRestore, VolumeCreate, VolumeUpdate,
 };
 use quoin_array::{Array, ArrayError, SnapshotSelection};
 use quoin_base::{ByteRange, MIB};
@@ -35,6 +35,7 @@ fn snapshot(volume: &str, name: &str) -> SnapshotCreate {
         volume: volume.into(),
         name: Some(name.into()),
         tags: Default::default(),
+        writable: false,
         retain_s: None,
     }
 }
@@ -92,11 +93,11 @@ fn snapshots_of_any_depth_hold_what_was_and_are_restored_refreshed_promoted_and_
         );
         assert!(one.name.starts_with("v1.20") && one.name.len() == 18, "{}", one.name);
         assert_ne!(one.name, two.name);
-        array.delete_snapshot(&one.name, false).await.unwrap();
-        array.delete_volume(&two.name, false).await.unwrap();
+        array.delete_snapshot(&one.name, Deletion::default()).await.unwrap();
+        array.delete_volume(&two.name, Deletion::default()).await.unwrap();
 
         let v1_before = array.show_volume("v1").unwrap();
-        let after = array.restore_snapshot("s1", restore(None, Some("v1.kept"), false)).await.unwrap();
+        let after = array.restore_snapshot("s1", restore(None, Some("v1.kept"), true)).await.unwrap();
         assert_eq!((after.uuid, after.name, after.origin), (v1_before.uuid, v1_before.name, None));
         assert_eq!((tag_of(&array, "v1").await, tag_of(&array, "v1.kept").await), (1, 2));
         array
@@ -115,15 +116,15 @@ fn snapshots_of_any_depth_hold_what_was_and_are_restored_refreshed_promoted_and_
         };
         assert_eq!(names(of("v1")), ["s1", "v1.kept"]);
         assert_eq!(names(SnapshotSelection::default()), ["s1", "s1.s", "v1.kept"]);
-        array.delete_volume("v1", false).await.unwrap();
-        array.delete_volume("s1", false).await.unwrap();
+        array.delete_volume("v1", Deletion::default()).await.unwrap();
+        array.delete_volume("s1", Deletion::default()).await.unwrap();
         assert_eq!((tag_of(&array, "s1.s").await, tag_of(&array, "v1.kept").await), (1, 2));
         let kept = array.show_snapshot("v1.kept").unwrap().origin.unwrap();
         assert_eq!((kept.source.as_str(), kept.source_deleted), ("v1", true));
         let gone = array.restore_snapshot("v1.kept", restore(None, None, false)).await.unwrap_err();
         assert_eq!(kind(&gone), "no-source");
         assert!(
-            gone.to_string().contains("v1, was deleted") && gone.problem().next.contains("--to"),
+            gone.to_string().contains("source volume v1 was deleted") && gone.problem().next.contains("--to"),
             "{gone}"
         );
         let gone = array.refresh_snapshot("v1.kept", SnapshotRefresh::default()).await.unwrap_err();
@@ -139,7 +140,7 @@ fn snapshots_of_any_depth_hold_what_was_and_are_restored_refreshed_promoted_and_
         let origin = array.show_snapshot("s1.s").unwrap().origin.unwrap();
         assert_eq!((origin.source.as_str(), origin.source_deleted), ("s1", true));
         for name in ["v1.kept", "c1", "s1.s"] {
-            array.delete_volume(name, false).await.unwrap();
+            array.delete_volume(name, Deletion::default()).await.unwrap();
         }
     });
     lab.until(|| {
@@ -155,8 +156,13 @@ async fn mapped(array: &Arc<Array>, volume: &str, lun: u16) {
         let host = HostCreate { name: "h1".into(), initiators: vec![IQN.into()], chap: None };
         array.create_host(host).await.unwrap();
     }
-    let mapping =
-        MappingCreate { volume: volume.into(), host: "h1".into(), lun: Some(lun), read_only: false };
+    let mapping = MappingCreate {
+        volume: volume.into(),
+        host: "h1".into(),
+        lun: Some(lun),
+        read_only: false,
+        writable: false,
+    };
     array.map(mapping).await.unwrap();
 }
 
@@ -277,6 +283,7 @@ fn an_nbd_client_is_cut_off_and_finds_the_export_again() {
             volume: "v1".into(),
             name: None,
             read_only: false,
+            writable: false,
             allow: vec![],
             tls_clients: vec![],
         };
@@ -364,10 +371,10 @@ fn hundreds_of_snapshots_each_hold_their_moment_and_go_in_any_order() {
                 array.restore_snapshot(&name, restore(None, None, false)).await.unwrap();
                 assert_eq!(tag_of(&array, "v1").await, n);
             }
-            array.delete_snapshot(&name, false).await.unwrap();
+            array.delete_snapshot(&name, Deletion::default()).await.unwrap();
         }
-        assert_eq!(array.status().objects.snapshots, 0);
-        array.delete_volume("v1", false).await.unwrap();
+        assert_eq!(array.status().objects.unwrap().snapshots, 0);
+        array.delete_volume("v1", Deletion::default()).await.unwrap();
     });
     lab.until(|| array.status().capacity.is_some_and(|capacity| capacity.used_bytes == 0));
     lab.stop(array);

@@ -122,8 +122,13 @@ fn a_new_name_and_tags_change_nothing_else() {
         array.create_volume(create("v2")).await.unwrap();
         let initiators = vec!["iqn.2026-11.test:h1".to_owned()];
         array.create_host(HostCreate { name: "h1".into(), initiators, chap: None }).await.unwrap();
-        let mapping =
-            MappingCreate { volume: "v1".into(), host: "h1".into(), lun: Some(3), read_only: false };
+        let mapping = MappingCreate {
+            volume: "v1".into(),
+            host: "h1".into(),
+            lun: Some(3),
+            read_only: false,
+            writable: false,
+        };
         array.map(mapping).await.unwrap();
 
         let rename = |name: &str| VolumeUpdate { name: Some(name.into()), ..VolumeUpdate::default() };

@@ -30,6 +30,17 @@ impl ByteRange {
         self.offset.is_multiple_of(unit) && self.len.is_multiple_of(unit)
     }
 
+    /// The smallest range around it whose ends are multiples of `unit`.
+    pub fn widened(&self, unit: u64) -> ByteRange {
+        let start = self.offset / unit * unit;
+        ByteRange::new(start, self.end().next_multiple_of(unit) - start)
+    }
+
+    /// True when they have a byte in common.
+    pub fn overlaps(&self, other: &ByteRange) -> bool {
+        self.offset < other.end() && other.offset < self.end()
+    }
+
     /// Cuts the range at every multiple of `unit`, in order.
     pub fn split(self, unit: u64) -> impl Iterator<Item = ByteRange> {
         let end = self.end();
@@ -75,5 +86,15 @@ mod tests {
         let pieces: Vec<_> = ByteRange::new(5, 20).split(8).map(|r| (r.offset, r.len)).collect();
         assert_eq!(pieces, [(5, 3), (8, 8), (16, 8), (24, 1)]);
         assert_eq!(ByteRange::new(8, 0).split(8).count(), 0);
+    }
+
+    #[test]
+    fn ranges_are_widened_to_whole_units_and_overlap_where_both_are() {
+        assert_eq!(ByteRange::new(5, 20).widened(8), ByteRange::new(0, 32));
+        assert_eq!(ByteRange::new(8, 16).widened(8), ByteRange::new(8, 16));
+        let range = ByteRange::new(8, 8);
+        for (offset, len, overlaps) in [(0, 8, false), (0, 9, true), (15, 1, true), (16, 8, false)] {
+            assert_eq!(range.overlaps(&ByteRange::new(offset, len)), overlaps, "{offset}+{len}");
+        }
     }
 }

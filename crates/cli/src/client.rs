@@ -1,11 +1,11 @@
 //! Requests to the management interface.
 
-use crate::{Failure, command::Global};
-use quoin_api::{BASE_PATH, Problem};
+use crate::{Failure, command::Global, stated::Stated};
+use quoin_api::{BASE_PATH, COMMAND_HEADER, Problem, USER_HEADER};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{env, fmt::Write, fs, path::PathBuf, time::Duration};
 use ureq::{
-    Agent, Body, Error,
+    Agent, Body, Error, RequestBuilder,
     http::{Response, StatusCode},
 };
 
@@ -21,6 +21,7 @@ pub struct Client {
     agent: Agent,
     base: String,
     token: String,
+    stated: Stated,
 }
 
 impl Client {
@@ -40,7 +41,7 @@ impl Client {
                         "array not reached",
                         path.display().to_string(),
                         format!("cannot read {}, which a running array writes: {error}", path.display()),
-                        "start it: quoin serve --data DIR; or check the directory given by --data",
+                        "start the array: quoin serve --data DIR; or check the directory given by --data",
                     )
                 })?
             }
@@ -68,37 +69,46 @@ impl Client {
             agent: config.build().into(),
             base: format!("{scheme}{address}{BASE_PATH}"),
             token: format!("Bearer {}", token.trim()),
+            stated: Stated::now(),
         })
     }
 
     /// Reads a resource.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        let request = self.agent.get(format!("{}{path}", self.base)).header("Authorization", &self.token);
+        let request = self.signed(self.agent.get(format!("{}{path}", self.base)));
         self.decode(self.checked(request.call())?)
     }
 
     /// Creates something.
     pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
-        let request = self.agent.post(format!("{}{path}", self.base)).header("Authorization", &self.token);
+        let request = self.signed(self.agent.post(format!("{}{path}", self.base)));
         self.decode(self.checked(request.send_json(body))?)
     }
 
     /// Sets something.
     pub fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
-        let request = self.agent.put(format!("{}{path}", self.base)).header("Authorization", &self.token);
+        let request = self.signed(self.agent.put(format!("{}{path}", self.base)));
         self.decode(self.checked(request.send_json(body))?)
     }
 
     /// Changes something.
     pub fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
-        let request = self.agent.patch(format!("{}{path}", self.base)).header("Authorization", &self.token);
+        let request = self.signed(self.agent.patch(format!("{}{path}", self.base)));
         self.decode(self.checked(request.send_json(body))?)
     }
 
     /// Deletes something.
     pub fn delete(&self, path: &str) -> Result<(), Failure> {
-        let request = self.agent.delete(format!("{}{path}", self.base)).header("Authorization", &self.token);
+        let request = self.signed(self.agent.delete(format!("{}{path}", self.base)));
         self.checked(request.call()).map(drop)
+    }
+
+    /// Says who asks: with what right, and for the event log, by which command and as whom.
+    fn signed<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        request
+            .header("Authorization", &self.token)
+            .header(COMMAND_HEADER, &self.stated.command)
+            .header(USER_HEADER, &self.stated.user)
     }
 
     fn checked(&self, outcome: Result<Response<Body>, Error>) -> Result<Response<Body>, Failure> {
@@ -115,7 +125,7 @@ impl Client {
     fn decode<T: DeserializeOwned>(&self, mut response: Response<Body>) -> Result<T, Failure> {
         let status = response.status();
         response.body_mut().read_json().map_err(|error| {
-            self.strange(&format!("the answer of {} is not understood: {error}", self.base), status)
+            self.strange(&format!("cannot parse the answer of {}: {error}", self.base), status)
         })
     }
 
@@ -125,13 +135,13 @@ impl Client {
             "array not reached",
             &self.base,
             why,
-            "see whether it runs (quoin serve) and listens there; QUOIN_API overrides the address",
+            "check that the array runs (quoin serve) and listens there; QUOIN_API overrides the address",
         )
     }
 
     fn strange(&self, why: &str, status: StatusCode) -> Failure {
-        let next = "see whether a Quoin array of this version listens there";
-        Failure::new(format!("not understood (HTTP {})", status.as_u16()), &self.base, why, next)
+        let next = "check that a Quoin array of this version listens there";
+        Failure::new(format!("unexpected answer (HTTP {})", status.as_u16()), &self.base, why, next)
     }
 }
 
@@ -140,7 +150,7 @@ fn in_data(global: &Global, file: &str, variable: &str) -> Result<PathBuf, Failu
         Some(data) => Ok(data.join(file)),
         None => Err(Failure::usage(
             "no array named",
-            "neither --data nor its environment variables say which array is meant",
+            "neither --data nor an environment variable selects an array",
             format!("give --data DIR, or set {variable}"),
         )),
     }

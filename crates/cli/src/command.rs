@@ -7,28 +7,34 @@ use crate::{
     export::{self, ExportCommand},
     folder::{self, FolderCommand},
     group::{self, GroupCommand},
+    job::{self, JobCommand},
+    mapping::{self, MappingCommand},
     schedule::{self, ScheduleCommand},
     scrub::{ScrubCommand, scrub},
     secret::ChapOptions,
     snapshot::{self, SnapshotCommand},
     space::{EXAMPLES as SPACE_EXAMPLES, SpaceArgs, space},
+    time::utc_text,
     top::{EXAMPLES as TOP_EXAMPLES, TopArgs, top},
     view,
     volume::{VolumeCommand, volume},
 };
 use clap::{Args, Subcommand};
-use quoin_api::{Host, HostChange, HostCreate, Mapping, MappingCreate, Session, Status};
+use quoin_api::{Host, HostChange, HostCreate, Mapping, MappingCreate, Status};
 use std::path::PathBuf;
 
 /// Options of every command.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// The array's data directory, made by quoin init
+    /// The data directory of the array, as given to quoin init
     #[arg(long, global = true, value_name = "DIR", env = "QUOIN_DATA")]
     pub data: Option<PathBuf>,
-    /// How results are shown
+    /// Output format
     #[arg(short, long, global = true, value_enum, default_value_t)]
     pub output: Format,
+    /// Leave out the names of columns in tables and CSV
+    #[arg(long, global = true)]
+    pub no_headers: bool,
 }
 
 /// Commands to a running array.
@@ -40,36 +46,43 @@ pub enum Command {
     /// Take, list, show, restore, refresh and delete snapshots
     #[command(subcommand, visible_alias = "snapshots")]
     Snapshot(SnapshotCommand),
-    /// Create, change and list consistency groups, and take, restore and delete snapshots of all their volumes
+    /// Manage consistency groups and snapshots of all their volumes
     #[command(subcommand, visible_alias = "groups")]
     Group(GroupCommand),
-    /// Create, list, show, run, pause and delete schedules: snapshots by the clock
+    /// Manage schedules that take snapshots
     #[command(subcommand, visible_alias = "schedules")]
     Schedule(ScheduleCommand),
-    /// List the folders that volumes are in
+    /// List, show, follow and cancel jobs: work in the background
+    #[command(subcommand, visible_alias = "jobs")]
+    Job(JobCommand),
+    /// List folders
     #[command(subcommand, visible_alias = "folders")]
     Folder(FolderCommand),
     /// Create, list, show and delete hosts
     #[command(subcommand, visible_alias = "hosts")]
     Host(HostCommand),
-    /// Show a volume to a host
+    /// Map a volume to a host
     #[command(after_help = "Examples:\n  quoin --data /srv/a map v1 --host h1 --lun 1\n  \
-                            quoin --data /srv/a map v2 --host h1        # the lowest LUN that is free\n  \
-                            quoin --data /srv/a map v1 --host h2 --read-only")]
+                            quoin --data /srv/a map v2 --host h1        # uses the lowest free LUN\n  \
+                            quoin --data /srv/a map v1 --host h2 --read-only\n  \
+                            quoin --data /srv/a map v1.before-upgrade --host h2 --writable")]
     Map {
         /// The volume
         volume: String,
         /// The host
         #[arg(long)]
         host: String,
-        /// The logical unit number [default: the lowest that is free]
+        /// The logical unit number [default: the lowest free one]
         #[arg(long)]
         lun: Option<u16>,
-        /// Let the host read, but not write
-        #[arg(long)]
+        /// Map the volume read-only
+        #[arg(long, conflicts_with = "writable")]
         read_only: bool,
+        /// Let the host write, even to a snapshot that is read-only for other hosts
+        #[arg(long)]
+        writable: bool,
     },
-    /// Take a volume away from a host
+    /// Unmap a volume from a host
     #[command(after_help = "Examples:\n  quoin --data /srv/a unmap v1 --host h1")]
     Unmap {
         /// The volume
@@ -77,32 +90,38 @@ pub enum Command {
         /// The host
         #[arg(long)]
         host: String,
+        /// Unmap although the host is logged in
+        #[arg(long)]
+        force: bool,
     },
-    /// List which host sees which volume
+    /// List LUN mappings, and make them read-only or writable
+    #[command(subcommand)]
+    Mapping(MappingCommand),
+    /// List LUN mappings
     #[command(
         after_help = "Examples:\n  quoin --data /srv/a mappings\n  quoin --data /srv/a mappings -o json"
     )]
     Mappings,
-    /// Create, list, show and delete exports: volumes shown to NBD clients
+    /// Create, list, show and delete NBD exports
     #[command(subcommand, visible_alias = "exports")]
     Export(ExportCommand),
-    /// List sessions
+    /// List iSCSI sessions
     #[command(subcommand, visible_alias = "sessions")]
     Session(SessionCommand),
-    /// Show how the array is
+    /// Show the state of the array; the exit code is 1 while it does not serve its volumes
     #[command(after_help = "Examples:\n  quoin --data /srv/a status\n  \
                             quoin --data /srv/a status -o json | jq .ready")]
     Status,
-    /// Show what the pool's space is used for, what is saved, and what a deletion frees
+    /// Show how the pool's space is used, what is saved and what a deletion frees
     #[command(after_help = SPACE_EXAMPLES)]
     Space(SpaceArgs),
-    /// Verify all that lies on the drives: begin, end, follow and schedule scrubs
+    /// Start, stop, watch and schedule scrubs, which verify everything on the drives
     #[command(subcommand)]
     Scrub(ScrubCommand),
-    /// Show what hosts do to the array, refreshed in place
+    /// Show live host I/O rates and latencies
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
-    /// Show what happened, newest first
+    /// Show events, newest first
     #[command(after_help = EVENTS_EXAMPLES)]
     Events(EventsArgs),
 }
@@ -120,13 +139,13 @@ pub enum HostCommand {
     Create {
         /// Its name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
         name: String,
-        /// An iSCSI name it logs in with; repeatable
+        /// iSCSI name of an initiator of this host; repeatable
         #[arg(long = "initiator", required = true, value_name = "IQN")]
         initiators: Vec<String>,
         #[command(flatten)]
         chap: ChapOptions,
     },
-    /// Change a host; sessions that are logged in stay
+    /// Change a host
     #[command(
         after_help = "Examples:\n  quoin --data /srv/a host set h1 --chap-user h1 --chap-secret-file h1.secret\n  \
                             quoin --data /srv/a host set h1 --chap-user h1 --chap-secret-file h1.secret \\\n      \
@@ -137,14 +156,25 @@ pub enum HostCommand {
     Set {
         /// The host
         name: String,
-        /// An iSCSI name it logs in with, instead of those it has; repeatable
+        /// iSCSI name of an initiator; replaces the present ones; repeatable
         #[arg(long = "initiator", value_name = "IQN")]
         initiators: Option<Vec<String>>,
         #[command(flatten)]
         chap: ChapOptions,
-        /// Let it log in by its name alone
+        /// Remove CHAP: the initiator name alone is enough to log in
         #[arg(long, conflicts_with = "chap_user")]
         no_chap: bool,
+        /// Remove initiators although they are logged in
+        #[arg(long, requires = "initiators")]
+        force: bool,
+    },
+    /// Rename a host; its sessions are not interrupted
+    #[command(after_help = "Examples:\n  quoin --data /srv/a host rename h1 db-host1")]
+    Rename {
+        /// The host
+        name: String,
+        /// Its new name
+        new_name: String,
     },
     /// List all hosts
     #[command(after_help = "Examples:\n  quoin --data /srv/a host list")]
@@ -155,22 +185,26 @@ pub enum HostCommand {
         /// The host
         name: String,
     },
-    /// Delete a host
-    #[command(after_help = "Examples:\n  quoin --data /srv/a host delete h1\n  \
-                            quoin --data /srv/a host delete h1 --unmap   # though it sees volumes")]
+    /// Delete hosts
+    #[command(after_help = "Examples:\n  quoin --data /srv/a host delete h1 h2\n  \
+                            quoin --data /srv/a host delete h1 --unmap   # also removes its mappings")]
     Delete {
-        /// The host
-        name: String,
-        /// Take away the volumes it sees
+        /// The hosts
+        #[arg(id = "name", value_name = "NAME", required = true)]
+        names: Vec<String>,
+        /// Remove the hosts' mappings too
         #[arg(long)]
         unmap: bool,
+        /// Delete although the host is logged in
+        #[arg(long)]
+        force: bool,
     },
 }
 
 /// Commands about sessions.
 #[derive(Subcommand, Debug)]
 pub enum SessionCommand {
-    /// List who is logged in
+    /// List logged-in initiators
     #[command(after_help = "Examples:\n  quoin --data /srv/a session list")]
     List,
 }
@@ -178,36 +212,53 @@ pub enum SessionCommand {
 /// Runs a command against the running array.
 pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
     let client = Client::new(global)?;
-    let output = Output { format: global.output };
+    let output = Output { format: global.output, headers: !global.no_headers };
     match command {
         Command::Volume(command) => volume(&client, &output, command),
         Command::Snapshot(command) => snapshot::run(&client, &output, command),
         Command::Group(command) => group::run(&client, &output, command),
         Command::Schedule(command) => schedule::run(&client, &output, command),
+        Command::Job(command) => job::run(&client, &output, command),
         Command::Folder(command) => folder::run(&client, &output, command),
         Command::Host(command) => host(&client, &output, command),
-        Command::Map { volume, host, lun, read_only } => {
-            let request = MappingCreate { volume, host, lun, read_only };
+        Command::Map { volume, host, lun, read_only, writable } => {
+            let request = MappingCreate { volume, host, lun, read_only, writable };
             let mapping: Mapping = client.post("/mappings", &request)?;
             output.show(&mapping, |mapping| view::mappings(std::slice::from_ref(mapping)));
             Ok(())
         }
-        Command::Unmap { volume, host } => {
-            client.delete(&format!("/mappings/{}/{}", segment(&host), segment(&volume)))?;
+        Command::Mapping(command) => mapping::run(&client, &output, command),
+        Command::Unmap { volume, host, force } => {
+            client.delete(&format!("/mappings/{}/{}?force={force}", segment(&host), segment(&volume)))?;
             output.say(&format!("volume {volume} unmapped from host {host}"));
             Ok(())
         }
-        Command::Mappings => show(&client, &output, "/mappings", |all: &Vec<Mapping>| view::mappings(all)),
+        Command::Mappings => list(&client, &output, "/mappings", view::mappings),
         Command::Export(command) => export::run(&client, &output, command),
-        Command::Session(SessionCommand::List) => {
-            show(&client, &output, "/sessions", |all: &Vec<Session>| view::sessions(all))
-        }
-        Command::Status => show(&client, &output, "/status", |status: &Status| view::status(status)),
+        Command::Session(SessionCommand::List) => list(&client, &output, "/sessions", view::sessions),
+        Command::Status => status(&client, &output),
         Command::Space(args) => space(&client, &output, args),
         Command::Scrub(command) => scrub(&client, &output, command),
         Command::Top(args) => top(&client, &output, &args),
         Command::Events(args) => events(&client, &output, args),
     }
+}
+
+/// Shows how the array is; fails if it does not serve its volumes.
+fn status(client: &Client, output: &Output) -> Result<(), Failure> {
+    let status: Status = client.get("/status")?;
+    output.show(&status, view::status);
+    if status.ready {
+        return Ok(());
+    }
+    let since = utc_text(status.since_ms);
+    let reason = status.reason.as_deref().unwrap_or("it is being opened or closed");
+    Err(Failure::new(
+        format!("volumes are not served: the pool is {}", status.state),
+        format!("array {}", status.name),
+        format!("{reason} (since {since})"),
+        "the array opens the pool as soon as it can; quoin events tells what happened",
+    ))
 }
 
 fn host(client: &Client, output: &Output, command: HostCommand) -> Result<(), Failure> {
@@ -218,26 +269,33 @@ fn host(client: &Client, output: &Output, command: HostCommand) -> Result<(), Fa
             output.show(&host, view::host);
             Ok(())
         }
-        HostCommand::Set { name, initiators, chap, no_chap } => {
-            let change = HostChange { initiators, chap: chap.read()?, remove_chap: no_chap };
+        HostCommand::Set { name, initiators, chap, no_chap, force } => {
+            let chap = chap.read()?;
+            let change = HostChange { name: None, initiators, chap, remove_chap: no_chap, force };
             if change == HostChange::default() {
                 return Err(Failure::usage(
                     "host not changed",
-                    "nothing was said of what shall change",
-                    "name it: --initiator, --chap-user with --chap-secret-file, or --no-chap",
+                    "no change was given",
+                    "give at least one of --initiator, --chap-user with --chap-secret-file, or --no-chap",
                 ));
             }
             let host: Host = client.patch(&format!("/hosts/{}", segment(&name)), &change)?;
             output.show(&host, view::host);
             Ok(())
         }
-        HostCommand::List => show(client, output, "/hosts", |all: &Vec<Host>| view::hosts(all)),
-        HostCommand::Show { name } => show(client, output, &format!("/hosts/{}", segment(&name)), view::host),
-        HostCommand::Delete { name, unmap } => {
-            client.delete(&format!("/hosts/{}?unmap={unmap}", segment(&name)))?;
-            output.say(&format!("host {name} deleted"));
+        HostCommand::Rename { name, new_name } => {
+            let change = HostChange { name: Some(new_name), ..HostChange::default() };
+            let host: Host = client.patch(&format!("/hosts/{}", segment(&name)), &change)?;
+            output.show(&host, view::host);
             Ok(())
         }
+        HostCommand::List => list(client, output, "/hosts", view::hosts),
+        HostCommand::Show { name } => show(client, output, &format!("/hosts/{}", segment(&name)), view::host),
+        HostCommand::Delete { names, unmap, force } => each(&names, |name| {
+            client.delete(&format!("/hosts/{}?unmap={unmap}&force={force}", segment(name)))?;
+            output.say(&format!("host {name} deleted"));
+            Ok(())
+        }),
     }
 }
 
@@ -248,5 +306,33 @@ pub(crate) fn show<T: serde::Serialize + serde::de::DeserializeOwned>(
     text: impl FnOnce(&T) -> String,
 ) -> Result<(), Failure> {
     output.show(&client.get::<T>(path)?, text);
+    Ok(())
+}
+
+/// Shows a list, which `path` names with its filters.
+pub(crate) fn list<T: serde::Serialize + serde::de::DeserializeOwned>(
+    client: &Client,
+    output: &Output,
+    path: &str,
+    text: impl FnOnce(&[T]) -> String,
+) -> Result<(), Failure> {
+    let filters = path.split_once('?').map_or("", |(_, filters)| filters);
+    output.list(&client.get::<Vec<T>>(path)?, filters, text);
+    Ok(())
+}
+
+/// Does something to each of these, the others too when one fails. Fails as the first one does, after the failures before
+/// the last have been told.
+pub(crate) fn each(
+    names: &[String],
+    mut work: impl FnMut(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut failures = names.iter().filter_map(|name| work(name).err()).peekable();
+    while let Some(failure) = failures.next() {
+        if failures.peek().is_none() {
+            return Err(failure);
+        }
+        eprintln!("{failure}");
+    }
     Ok(())
 }

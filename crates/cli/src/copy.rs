@@ -3,7 +3,7 @@
 use crate::{
     Failure, Output, Size,
     client::{Client, segment},
-    command::show,
+    command::{list, show},
     output::{pairs, table},
     parse_size, size_text,
     time::{duration_text, utc_text},
@@ -25,22 +25,21 @@ use std::{
 const LOOK_FIRST: Duration = Duration::from_millis(20);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-pub(crate) const COPY_EXAMPLES: &str = "What is copied is what SRC holds when the copy begins, whoever writes to it \
-    meanwhile. DST exists and is large enough; hosts that see it find other content there, as if it had been written. \
-    Offsets and length are sizes, and multiples of the logical blocks of both volumes. Blocks are shared, not \
-    duplicated, where both places lie alike on blocks of 8 KiB. A copy that a crash interrupts is not gone on \
-    with.\n\nExamples:\n  \
+pub(crate) const COPY_EXAMPLES: &str = "The copy takes the content of SRC at the moment it starts; later writes to SRC are not copied. DST must exist and be \
+    large enough; for its hosts the copied range changes as if another host had written it. Offsets and length are \
+    sizes, and multiples of the logical block size of both volumes. Ranges with the same alignment to 8 KiB share their \
+    blocks instead of duplicating them. A copy that a crash interrupts is not resumed; start it again.\n\nExamples:\n  \
     quoin --data /srv/a volume copy v1 v2\n  \
     quoin --data /srv/a volume copy v1 v2 --from 1G --to 0 --length 512M\n  \
     quoin --data /srv/a volume copy v1 v1 --to 4G --length 1G     # within one volume\n  \
     quoin --data /srv/a volume copy v1 v2 --no-wait -o json | jq .id";
 
-pub(crate) const COPIES_EXAMPLES: &str = "Of those that ended the last 32 are listed, until the array stops.\n\n\
+pub(crate) const COPIES_EXAMPLES: &str = "The list shows running copies and the last 32 that ended since the array started.\n\n\
     Examples:\n  quoin --data /srv/a volume copies\n  quoin --data /srv/a volume copies 7\n  \
     quoin --data /srv/a volume copies -o json";
 
 pub(crate) const CANCEL_EXAMPLES: &str =
-    "What is copied already stays.\n\nExamples:\n  quoin --data /srv/a volume copy-cancel 7";
+    "Data that was already copied stays.\n\nExamples:\n  quoin --data /srv/a volume copy-cancel 7";
 
 /// Options of `quoin volume copy`.
 #[derive(Args, Debug)]
@@ -48,22 +47,22 @@ pub struct CopyArgs {
     /// The volume to copy from
     #[arg(id = "volume", value_name = "SRC")]
     source: String,
-    /// The volume to copy into; SRC may be it
+    /// The volume to copy to; may be SRC
     #[arg(id = "name", value_name = "DST")]
     target: String,
     /// The first byte to copy
     #[arg(long, value_name = "OFFSET", value_parser = parse_size, default_value = "0")]
     from: Size,
-    /// Where in DST that goes
+    /// The first byte of the range in DST
     #[arg(long, value_name = "OFFSET", value_parser = parse_size, default_value = "0")]
     to: Size,
-    /// How much [default: all the rest of SRC]
+    /// Length of the range [default: to the end of SRC]
     #[arg(long, value_name = "LEN", value_parser = parse_size)]
     length: Option<Size>,
-    /// Copy though hosts that see DST are logged in
+    /// Copy although hosts with access to DST are logged in
     #[arg(long)]
     force: bool,
-    /// Begin it and do not wait for its end
+    /// Start the copy and do not wait for it
     #[arg(long)]
     no_wait: bool,
 }
@@ -77,10 +76,10 @@ pub(crate) fn copy(client: &Client, output: &Output, args: CopyArgs) -> Result<(
     output.show(&copy, copy_text);
     match copy.state {
         CopyState::Failed | CopyState::Cancelled => Err(Failure::new(
-            "not all was copied",
+            "copy not completed",
             format!("copy {}", copy.id),
             copy.error.unwrap_or_else(|| format!("copy {} was cancelled", copy.id)),
-            "what is copied stays; begin it again",
+            "data that was already copied stays; start the copy again",
         )),
         _ => Ok(()),
     }
@@ -89,7 +88,7 @@ pub(crate) fn copy(client: &Client, output: &Output, args: CopyArgs) -> Result<(
 pub(crate) fn copies(client: &Client, output: &Output, id: Option<u32>) -> Result<(), Failure> {
     match id {
         Some(id) => show(client, output, &path(id), copy_text),
-        None => show(client, output, "/copies", |all: &Vec<VolumeCopy>| copies_text(all)),
+        None => list(client, output, "/copies", copies_text),
     }
 }
 
@@ -123,10 +122,10 @@ fn wait(client: &Client, begun: VolumeCopy) -> Result<VolumeCopy, Failure> {
 }
 
 fn goes_on(id: u32) -> Failure {
-    let why = format!("copy {id} goes on");
+    let why = format!("you interrupted the wait; copy {id} continues");
     let next =
-        format!("see how far it is: quoin volume copies {id}; or cancel it: quoin volume copy-cancel {id}");
-    Failure::new("not waited for", format!("copy {id}"), why, next)
+        format!("show its progress: quoin volume copies {id}; cancel it: quoin volume copy-cancel {id}");
+    Failure::new("copy still running", format!("copy {id}"), why, next)
 }
 
 /// A line on the terminal that is written over; it is gone when this is dropped.
@@ -183,10 +182,10 @@ fn copy_text(copy: &VolumeCopy) -> String {
         ("state", copy.state.to_string()),
         ("done", format!("{} ({} bytes)", done(copy), copy.done_bytes)),
         ("rate", optional(rate(copy))),
-        ("started", format!("{} UTC", utc_text(copy.started_ms))),
+        ("started", utc_text(copy.started_ms)),
     ];
     rows.extend(copy.remaining_s.map(|s| ("left", duration_text(s))));
-    rows.extend(copy.ended_ms.map(|ms| ("ended", format!("{} UTC", utc_text(ms)))));
+    rows.extend(copy.ended_ms.map(|ms| ("ended", utc_text(ms))));
     rows.extend(copy.error.clone().map(|why| ("error", why)));
     pairs(rows)
 }

@@ -1,13 +1,13 @@
 //! `quoin folder`: the folders that volumes are in.
 
-use crate::{Failure, Output, client::Client, command::show, output::table, size_text, view::optional_size};
+use crate::{Failure, Output, client::Client, command::list, output::table, size_text, view::optional_size};
 use clap::Subcommand;
 use quoin_api::Folder;
 
-/// Commands about folders.
+/// Commands for folders.
 #[derive(Subcommand, Debug)]
 pub enum FolderCommand {
-    /// List all folders, with what is in them and below them
+    /// List folders with the volumes in and below them
     #[command(
         after_help = "A folder is there as long as a volume is in it or below it: volumes are put in one with \
                             quoin volume create … --folder PATH and quoin volume set … --folder PATH.\n\nExamples:\n  \
@@ -20,7 +20,7 @@ pub enum FolderCommand {
 /// Runs a command about folders.
 pub(crate) fn run(client: &Client, output: &Output, command: FolderCommand) -> Result<(), Failure> {
     match command {
-        FolderCommand::List => show(client, output, "/folders", |all: &Vec<Folder>| tree(all)),
+        FolderCommand::List => list(client, output, "/folders", tree),
     }
 }
 
@@ -40,7 +40,7 @@ fn tree(folders: &[Folder]) -> String {
             optional_size(folder.mapped_bytes),
         ]
     };
-    let header = ["folder", "volumes", "with below", "size", "mapped"];
+    let header = ["folder", "volumes", "with below", "size", "allocated"];
     table(&header, folders.iter().map(row).collect(), "no folders")
 }
 
@@ -59,7 +59,7 @@ mod tests {
         };
         assert_eq!(
             tree(&[folder("/", 0), folder("prod", 1), folder("prod/sql", 2), folder("test", 0)]),
-            "FOLDER   VOLUMES  WITH BELOW  SIZE     MAPPED\n\
+            "FOLDER   VOLUMES  WITH BELOW  SIZE     ALLOCATED\n\
              /        0        3           1.0 GiB  -\n  \
              prod   1        3           1.0 GiB  -\n    \
              sql  2        3           1.0 GiB  -\n  \

@@ -3,19 +3,20 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
+    command::{each, list},
     output::{pairs, table},
     time::{Age, parse_age, utc_text},
 };
 use clap::Subcommand;
 use quoin_api::{
-    Group, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate,
+    Group, GroupChange, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate,
     SnapshotRetain,
 };
 
-/// Commands about consistency groups.
+/// Commands for consistency groups.
 #[derive(Subcommand, Debug)]
 pub enum GroupCommand {
-    /// Create a consistency group: volumes whose snapshots are of one moment
+    /// Create a consistency group: snapshots of its volumes are taken at one moment
     #[command(
         after_help = "Put the volumes of one database into one group: data, log, and what else it needs to start. A volume \
                       is in at most one group, a group has at most 64 volumes.\n\nExamples:\n  \
@@ -24,7 +25,7 @@ pub enum GroupCommand {
     Create {
         /// Its name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
         name: String,
-        /// A volume of it; repeatable
+        /// A volume of the group; repeatable
         #[arg(long = "volume", id = "volume", value_name = "VOLUME")]
         volumes: Vec<String>,
     },
@@ -37,9 +38,17 @@ pub enum GroupCommand {
         /// The group
         name: String,
     },
-    /// Put a volume into a group
+    /// Rename a group; its sets of snapshots keep their names
+    #[command(after_help = "Examples:\n  quoin --data /srv/a group rename db1 orders")]
+    Rename {
+        /// The group
+        name: String,
+        /// Its new name
+        new_name: String,
+    },
+    /// Add a volume to a group
     #[command(
-        after_help = "Sets taken before do not have it: they cannot be restored as a whole any more.\n\nExamples:\n  \
+        after_help = "Older sets do not contain this volume, so they can no longer be restored as a whole.\n\nExamples:\n  \
                             quoin --data /srv/a group add db1 db1-temp"
     )]
     Add {
@@ -48,7 +57,7 @@ pub enum GroupCommand {
         /// The volume
         volume: String,
     },
-    /// Take a volume out of a group
+    /// Remove a volume from a group
     #[command(after_help = "Examples:\n  quoin --data /srv/a group remove db1 db1-temp")]
     Remove {
         /// The group
@@ -56,13 +65,14 @@ pub enum GroupCommand {
         /// The volume
         volume: String,
     },
-    /// Delete a group; its volumes and their snapshots stay
+    /// Delete groups; their volumes and their snapshots stay
     #[command(after_help = "Examples:\n  quoin --data /srv/a group delete db1")]
     Delete {
-        /// The group
-        name: String,
+        /// The groups
+        #[arg(id = "name", value_name = "NAME", required = true)]
+        names: Vec<String>,
     },
-    /// Take snapshots of all volumes of a group, as of one moment
+    /// Take a set of snapshots of all volumes of a group at one moment
     #[command(
         after_help = "They hold every write that was acknowledged before, and no write without those it could depend on: \
                       what a power failure would have left. Each is called VOLUME.SET.\n\nExamples:\n  \
@@ -72,13 +82,16 @@ pub enum GroupCommand {
     Snapshot {
         /// The group
         name: String,
-        /// What the set is called [default: date and time in UTC]
+        /// Name of the set [default: date and time in UTC]
         new_set: Option<String>,
-        /// Make them immutable for this time: nobody deletes or changes them until then
+        /// Let hosts write to the snapshots
+        #[arg(long, conflicts_with = "retain")]
+        writable: bool,
+        /// Make the set immutable: it cannot be deleted or changed for this time
         #[arg(long, value_name = "TIME", value_parser = parse_age)]
         retain: Option<Age>,
     },
-    /// Make all volumes of a group what a set of snapshots is
+    /// Restore all volumes of a group from a set of snapshots
     #[command(
         after_help = "The volumes keep their names, identities and LUNs, and take the sizes they had. What was written to \
                       them since is lost unless --keep names a set for it. Unmount them and log their hosts out \
@@ -90,52 +103,55 @@ pub enum GroupCommand {
         name: String,
         /// The set
         set: String,
-        /// Take a set of snapshots of this name of what the volumes are now
+        /// Save the present content of the volumes in a set of this name first
         #[arg(long, value_name = "NEW_SET")]
         keep: Option<String>,
-        /// Do so though hosts that see the volumes are logged in
+        /// Restore although hosts with access to the volumes are logged in, or snapshots of the set are modified
         #[arg(long)]
         force: bool,
     },
-    /// Make a set of snapshots what the volumes of the group are now
+    /// Refresh a set of snapshots from the volumes of the group
     #[command(after_help = "Examples:\n  quoin --data /srv/a group refresh db1 test")]
     Refresh {
         /// The group
         name: String,
         /// The set
         set: String,
-        /// Do so though hosts that see the snapshots are logged in
+        /// Refresh although hosts with access to the snapshots are logged in
         #[arg(long)]
         force: bool,
     },
-    /// Make a set of snapshots immutable, or for longer than it is
+    /// Make a set of snapshots immutable, or extend its retention
     #[command(
-        after_help = "All of its snapshots or none; what that means for each is told by quoin snapshot retain \
-                      --help.\n\nExamples:\n  quoin --data /srv/a group retain-snapshot db1 before-upgrade --for 30d"
+        after_help = "Applies to all snapshots of the set or to none. quoin snapshot retain --help explains \
+                      immutability.\n\nExamples:\n  quoin --data /srv/a group retain-snapshot db1 before-upgrade --for 30d"
     )]
     RetainSnapshot {
         /// The group
         name: String,
         /// The set
         set: String,
-        /// For this time from now on, such as 12h, 7d or 4w
+        /// Retention from now on, such as 12h, 7d or 4w
         #[arg(long = "for", value_name = "TIME", value_parser = parse_age)]
         time: Age,
-        /// Do so though clients are connected that may write to the snapshots
+        /// Continue although clients with write access are connected
         #[arg(long)]
         force: bool,
     },
     /// Delete a set of snapshots
     #[command(after_help = "Examples:\n  quoin --data /srv/a group delete-snapshot db1 before-upgrade\n  \
-                            quoin --data /srv/a group delete-snapshot db1 test --unmap   # though hosts see them")]
+                            quoin --data /srv/a group delete-snapshot db1 test --unmap   # also removes their mappings")]
     DeleteSnapshot {
         /// The group
         name: String,
         /// The set
         set: String,
-        /// Take the snapshots away from the hosts that see them
+        /// Remove the mappings of the snapshots too
         #[arg(long)]
         unmap: bool,
+        /// Delete although hosts with access to the snapshots are logged in
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -144,8 +160,12 @@ pub(crate) fn run(client: &Client, output: &Output, command: GroupCommand) -> Re
         GroupCommand::Create { name, volumes } => {
             output.show(&client.post::<Group>("/groups", &GroupCreate { name, volumes })?, one);
         }
-        GroupCommand::List => output.show(&client.get::<Vec<Group>>("/groups")?, |all| many(all)),
+        GroupCommand::List => list(client, output, "/groups", many)?,
         GroupCommand::Show { name } => output.show(&client.get::<Group>(&path(&name))?, one),
+        GroupCommand::Rename { name, new_name } => {
+            let change = GroupChange { name: Some(new_name) };
+            output.show(&client.patch::<Group>(&path(&name), &change)?, one);
+        }
         GroupCommand::Add { name, volume } => {
             let path = format!("{}/volumes", path(&name));
             output.show(&client.post::<Group>(&path, &GroupMember { volume })?, one);
@@ -154,13 +174,15 @@ pub(crate) fn run(client: &Client, output: &Output, command: GroupCommand) -> Re
             client.delete(&format!("{}/volumes/{}", path(&name), segment(&volume)))?;
             output.say(&format!("volume {volume} removed from group {name}"));
         }
-        GroupCommand::Delete { name } => {
-            client.delete(&path(&name))?;
+        GroupCommand::Delete { names } => each(&names, |name| {
+            client.delete(&path(name))?;
             output.say(&format!("group {name} deleted; its volumes and their snapshots stay"));
-        }
-        GroupCommand::Snapshot { name, new_set, retain } => {
+            Ok(())
+        })?,
+        GroupCommand::Snapshot { name, new_set, writable, retain } => {
             let path = format!("{}/sets", path(&name));
-            let request = GroupSnapshotCreate { name: new_set, retain_s: retain.map(Age::seconds) };
+            let retain_s = retain.map(Age::seconds);
+            let request = GroupSnapshotCreate { name: new_set, writable, retain_s };
             let set: GroupSet = client.post(&path, &request)?;
             output.show(&set, |set| sets(std::slice::from_ref(set)));
         }
@@ -178,8 +200,8 @@ pub(crate) fn run(client: &Client, output: &Output, command: GroupCommand) -> Re
             let set: GroupSet = client.post(&path, &SnapshotRetain { retain_s: time.seconds(), force })?;
             output.show(&set, |set| sets(std::slice::from_ref(set)));
         }
-        GroupCommand::DeleteSnapshot { name, set, unmap } => {
-            client.delete(&format!("{}?unmap={unmap}", set_path(&name, &set)))?;
+        GroupCommand::DeleteSnapshot { name, set, unmap, force } => {
+            client.delete(&format!("{}?unmap={unmap}&force={force}", set_path(&name, &set)))?;
             output.say(&format!("set {set} of group {name} deleted"));
         }
     }
@@ -200,18 +222,19 @@ fn many(groups: &[Group]) -> String {
         vec![g.name.clone(), g.volumes.join(", "), g.sets.len().to_string(), newest]
     };
     let empty = "no groups; create one: quoin group create NAME --volume V --volume W";
-    table(&["name", "volumes", "sets", "newest (utc)"], groups.iter().map(row).collect(), empty)
+    table(&["name", "volumes", "sets", "newest"], groups.iter().map(row).collect(), empty)
 }
 
 fn sets(sets: &[GroupSet]) -> String {
     let row = |s: &GroupSet| {
         let whole = s.incomplete.clone().map_or_else(|| "yes".to_owned(), |why| format!("no: {why}"));
         let until = s.retain_until_ms.map_or_else(|| "-".to_owned(), utc_text);
-        vec![s.name.clone(), utc_text(s.taken_ms), s.snapshots.join(", "), until, whole]
+        let modified = crate::view::modified(s.modified_ms);
+        vec![s.name.clone(), utc_text(s.taken_ms), modified, s.snapshots.join(", "), until, whole]
     };
     let empty = "no snapshots; take some: quoin group snapshot GROUP";
     table(
-        &["set", "taken (utc)", "snapshots", "immutable until (utc)", "whole"],
+        &["set", "taken", "modified", "snapshots", "immutable until", "whole"],
         sets.iter().map(row).collect(),
         empty,
     )
@@ -222,7 +245,7 @@ fn one(group: &Group) -> String {
     let about = pairs(vec![
         ("group", group.name.clone()),
         ("volumes", volumes),
-        ("created", format!("{} UTC", utc_text(group.created_ms))),
+        ("created", utc_text(group.created_ms)),
     ]);
     format!("{about}\n\n{}", sets(&group.sets))
 }

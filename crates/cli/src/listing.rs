@@ -7,28 +7,28 @@ use quoin_api::VolumeKind;
 /// Filters of `quoin volume list`: the array applies them.
 #[derive(Args, Debug, Default)]
 pub struct ListArgs {
-    /// Only those whose name fits: '*' stands for any characters, '?' for one
+    /// Name pattern: '*' stands for any characters, '?' for one
     #[arg(long, value_name = "PATTERN")]
     name: Option<String>,
-    /// Only those in this folder or below it
+    /// Folder; includes the folders below it
     #[arg(long, value_name = "PATH")]
     folder: Option<String>,
-    /// Only those with this tag, as KEY=VALUE, or KEY for any value; repeatable, then all must be there
+    /// Tag as KEY=VALUE, or KEY for any value; repeat to require several
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Only volumes, snapshots, clones or templates; repeatable, then any of them
+    /// Kind of volume; repeat to allow several
     #[arg(long = "kind", value_name = "KIND", value_parser = VolumeKind::ALL.map(VolumeKind::name))]
     kinds: Vec<String>,
-    /// Only snapshots and clones of this volume
+    /// Snapshots and clones of this volume
     #[arg(long, value_name = "VOLUME")]
     source: Option<String>,
-    /// Only those that this host sees
+    /// Volumes mapped to this host
     #[arg(long)]
     host: Option<String>,
-    /// By name, folder, size, mapped or created; behind a '-' the largest first [default: created]
+    /// Sort by name, folder, size, allocated or created; a leading '-' reverses the order [default: created]
     #[arg(long, value_name = "FIELD", allow_hyphen_values = true)]
     sort: Option<String>,
-    /// At most so many
+    /// Show at most this many
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
 }

@@ -11,7 +11,7 @@ use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 /// How long an array has to tell names.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Objects by the word that commands and arguments have for them, and where they are listed.
-const KINDS: [(&str, &str); 8] = [
+const KINDS: [(&str, &str); 9] = [
     ("volume", "/volumes"),
     ("folder", "/folders"),
     ("snapshot", "/snapshots"),
@@ -20,6 +20,7 @@ const KINDS: [(&str, &str); 8] = [
     ("host", "/hosts"),
     ("export", "/exports"),
     ("copy", "/copies"),
+    ("job", "/jobs"),
 ];
 
 /// The same command line, in which arguments that name objects complete to the names there are: those called after
@@ -52,12 +53,13 @@ fn names(path: &str) -> Vec<CompletionCandidate> {
     struct Named {
         #[serde(alias = "path")]
         name: Option<String>,
-        /// What copies have in place of a name.
+        /// What copies and jobs have in place of a name.
         id: Option<serde_json::Value>,
     }
-    let global = Global { data: data(env::args_os()), output: Format::default() };
+    let global = Global { data: data(env::args_os()), output: Format::default(), no_headers: false };
     let named = Client::with_timeout(&global, TIMEOUT).and_then(|client| client.get::<Vec<Named>>(path));
-    let text = |Named { name, id }: Named| name.or_else(|| Some(id?.to_string()));
+    let text =
+        |Named { name, id }: Named| name.or_else(|| Some(id?.to_string().trim_matches('"').to_owned()));
     named.unwrap_or_default().into_iter().filter_map(text).map(CompletionCandidate::new).collect()
 }
 

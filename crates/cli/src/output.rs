@@ -1,4 +1,7 @@
-//! Standard output: tables for people, JSON for programs.
+//! Standard output: tables for people; JSON, YAML and CSV for programs.
+
+mod csv;
+mod yaml;
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -7,27 +10,64 @@ use std::io::{self, Write};
 /// How results are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Tables, for people.
+    /// Tables, for people
     #[default]
     Table,
-    /// JSON, for programs.
+    /// JSON, as the management interface answers
     Json,
+    /// The same as YAML
+    Yaml,
+    /// A line for each object, with what it has of single values
+    Csv,
 }
 
 /// Where results go. A reader that went away is no error.
 pub struct Output {
     /// How results are shown.
     pub format: Format,
+    /// Tables and CSV begin with the names of their columns.
+    pub headers: bool,
 }
 
 impl Output {
-    /// Shows `value`: as JSON, or as what `text` makes of it.
+    /// Shows `value`: for programs, or as what `text` makes of it.
     pub fn show<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) {
-        let text = match self.format {
-            Format::Json => serde_json::to_string_pretty(value).unwrap_or_else(|e| format!("\"{e}\"")),
-            Format::Table => text(value),
-        };
-        line(&text);
+        line(&self.for_programs(value).unwrap_or_else(|| text(value)));
+    }
+
+    /// Shows a list. An empty one leaves standard output as programs expect it; people are told on standard error, with
+    /// `text` of no items or, if there are `filters`, that nothing fits them.
+    pub fn list<T: Serialize>(&self, items: &[T], filters: &str, text: impl FnOnce(&[T]) -> String) {
+        if let Some(text) = self.for_programs(&items) {
+            // An empty list as CSV has no line at all.
+            if !text.is_empty() {
+                line(&text);
+            }
+        } else if !items.is_empty() {
+            let text = text(items);
+            line(if self.headers { &text } else { text.split_once('\n').map_or("", |(_, rows)| rows) });
+        } else if filters.is_empty() {
+            eprintln!("{}", text(items));
+        } else {
+            eprintln!("nothing fits {filters}");
+        }
+    }
+
+    /// True for tables.
+    pub(crate) fn is_for_people(&self) -> bool {
+        self.format == Format::Table
+    }
+
+    fn for_programs(&self, value: &impl Serialize) -> Option<String> {
+        let parts = || serde_json::to_value(value).unwrap_or_default();
+        match self.format {
+            Format::Table => None,
+            Format::Json => {
+                Some(serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("\"{error}\"")))
+            }
+            Format::Yaml => Some(yaml::of(&parts())),
+            Format::Csv => Some(csv::of(&parts(), self.headers)),
+        }
     }
 
     /// Says something to people; programs get nothing.

@@ -6,36 +6,36 @@ use crate::{
 use clap::{Args, ValueEnum};
 use quoin_api::{Reserve, ReservePolicy, ReserveSet};
 
-pub(crate) const EXAMPLES: &str = "What snapshots hold is reckoned from below: what is in the pool less what volumes and \
-                                   clones have mapped.\n\nExamples:\n  quoin --data /srv/a snapshot reserve\n  \
+pub(crate) const EXAMPLES: &str = "Snapshots hold at least the space in the pool that volumes and clones do not have \
+                                   mapped.\n\nExamples:\n  quoin --data /srv/a snapshot reserve\n  \
                                    quoin --data /srv/a snapshot reserve --percent 20\n  \
                                    quoin --data /srv/a snapshot reserve --size 100G --policy offline-volume\n  \
                                    quoin --data /srv/a snapshot reserve --off";
 
-/// What to do when snapshots hold more than they may.
+/// What to do when snapshots hold more than the reserve.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum Policy {
-    /// Delete the oldest, but for those that are immutable, mapped or exported
+    /// Delete the oldest snapshots, except immutable, mapped and exported ones
     #[default]
     DeleteOldest,
-    /// Volumes that have snapshots refuse all I/O until there is less again
+    /// Take volumes with snapshots offline until snapshots hold less
     OfflineVolume,
 }
 
-/// Options of `quoin snapshot reserve`; without any it is shown.
+/// Options of `quoin snapshot reserve`; without options the command shows the reserve.
 #[derive(Args, Debug)]
-#[group(id = "limit", multiple = false)]
+#[group(skip)]
 pub struct ReserveArgs {
-    /// So many percent of the space for host data
+    /// Limit in percent of the space for host data
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=100), group = "limit")]
     percent: Option<u8>,
-    /// So much
+    /// Limit as a size
     #[arg(long, value_parser = parse_size, group = "limit")]
     size: Option<Size>,
-    /// As much as there is
+    /// No limit
     #[arg(long, group = "limit")]
     off: bool,
-    /// What to do when snapshots hold more
+    /// What to do when snapshots hold more than the limit
     #[arg(long, value_enum, default_value_t)]
     policy: Policy,
 }
@@ -59,7 +59,7 @@ pub(crate) fn run(client: &Client, output: &Output, args: &ReserveArgs) -> Resul
 
 fn text(reserve: &Reserve) -> String {
     let Some(policy) = reserve.policy else {
-        return format!("snapshots hold {}, and may hold what there is", optional_size(reserve.held_bytes));
+        return format!("no snapshot reserve is set; snapshots hold {}", optional_size(reserve.held_bytes));
     };
     let limit = reserve.limit_bytes.map_or_else(|| "-".to_owned(), size_text);
     let part = reserve.percent.map(|percent| format!(", {percent} % of the pool")).unwrap_or_default();

@@ -1,8 +1,9 @@
-//! `quoin schedule`: commands about schedules of snapshots.
+//! `quoin schedule`: commands for snapshot schedules.
 
 use crate::{
     Failure, Output,
     client::{Client, segment},
+    command::{each, list},
     output::{pairs, table},
     time::{Age, duration_text, parse_age, utc_text},
 };
@@ -12,13 +13,13 @@ use quoin_api::{Every, Rule, Schedule, ScheduleCreate, ScheduleUpdate};
 /// Commands about schedules.
 #[derive(Subcommand, Debug)]
 pub enum ScheduleCommand {
-    /// Take snapshots of a volume or a group by the clock, and keep so many
+    /// Create a schedule that takes snapshots of a volume or group and keeps a number of them
     #[command(
         group = clap::ArgGroup::new("of").required(true).args(["volume", "group"]),
-        after_help = "Its snapshots are called VOLUME.hourly-YYYYMMDD-HHMMSS and so on, in UTC, and have the tags \
-                      schedule=NAME and every=hourly. The oldest beyond those to keep are deleted, but for those that are \
-                      immutable, in use, or have lost a tag. Moments that go by while the array is off count as \
-                      one.\n\nExamples:\n  \
+        after_help = "The snapshots are named VOLUME.hourly-YYYYMMDD-HHMMSS and so on, in UTC, and carry the tags \
+                      schedule=NAME and every=hourly. The schedule deletes the oldest snapshots beyond the number to keep, \
+                      except those that are immutable, in use, or without one of the tags. Runs missed while the array \
+                      was off are made up for by one snapshot.\n\nExamples:\n  \
                       quoin --data /srv/a schedule create db1 --group db1 --every hourly:24,daily:7\n  \
                       quoin --data /srv/a schedule create v1 --volume v1 --every daily:7,weekly:4 --at 02:30 --retain 7d"
     )]
@@ -31,10 +32,10 @@ pub enum ScheduleCommand {
         /// The consistency group
         #[arg(long)]
         group: Option<String>,
-        /// How often, and how many are kept: hourly:24, daily:7, weekly:4, or several with commas between them
+        /// How often, and how many to keep: hourly:24, daily:7, weekly:4, or several separated by commas
         #[arg(long, value_name = "RULES", required = true, value_delimiter = ',', value_parser = parse_rule)]
         every: Vec<Rule>,
-        /// When, in UTC; of the hourly ones the minute counts, the weekly ones are of Sundays
+        /// Time of day in UTC; hourly snapshots use the minute only, weekly ones are taken on Sundays
         #[arg(long, value_name = "HH:MM", default_value = "00:00")]
         at: String,
         /// Make each snapshot immutable for this time
@@ -51,29 +52,30 @@ pub enum ScheduleCommand {
         /// The schedule
         name: String,
     },
-    /// Take the snapshots of its first rule now
+    /// Take a snapshot now, as the schedule's first rule would
     #[command(after_help = "Examples:\n  quoin --data /srv/a schedule run db1")]
     Run {
         /// The schedule
         name: String,
     },
-    /// Let a schedule rest
+    /// Pause a schedule
     #[command(after_help = "Examples:\n  quoin --data /srv/a schedule pause db1")]
     Pause {
         /// The schedule
         name: String,
     },
-    /// Let a schedule go on; what went by is not made up for
+    /// Resume a schedule; missed runs are not made up for
     #[command(after_help = "Examples:\n  quoin --data /srv/a schedule resume db1")]
     Resume {
         /// The schedule
         name: String,
     },
-    /// Delete a schedule; its snapshots stay
+    /// Delete schedules; their snapshots stay
     #[command(after_help = "Examples:\n  quoin --data /srv/a schedule delete db1")]
     Delete {
-        /// The schedule
-        name: String,
+        /// The schedules
+        #[arg(id = "name", value_name = "NAME", required = true)]
+        names: Vec<String>,
     },
 }
 
@@ -98,17 +100,21 @@ pub(crate) fn run(client: &Client, output: &Output, command: ScheduleCommand) ->
             let request = ScheduleCreate { name, volume, group, rules: every, at, retain_s };
             output.show(&client.post::<Schedule>("/schedules", &request)?, one);
         }
-        ScheduleCommand::List => output.show(&client.get::<Vec<Schedule>>("/schedules")?, |all| many(all)),
+        ScheduleCommand::List => list(client, output, "/schedules", many)?,
         ScheduleCommand::Show { name } => output.show(&client.get::<Schedule>(&path(&name))?, one),
         ScheduleCommand::Run { name } => {
-            output.show(&client.post::<Schedule>(&format!("{}/run", path(&name)), &())?, one);
+            output.show(
+                &client.post::<Schedule>(&format!("{}/run", path(&name)), &serde_json::json!({}))?,
+                one,
+            );
         }
         ScheduleCommand::Pause { name } => pause(&name, true)?,
         ScheduleCommand::Resume { name } => pause(&name, false)?,
-        ScheduleCommand::Delete { name } => {
-            client.delete(&path(&name))?;
+        ScheduleCommand::Delete { names } => each(&names, |name| {
+            client.delete(&path(name))?;
             output.say(&format!("schedule {name} deleted; its snapshots stay"));
-        }
+            Ok(())
+        })?,
     }
     Ok(())
 }
@@ -143,7 +149,7 @@ fn many(schedules: &[Schedule]) -> String {
         vec![s.name.clone(), of(s), rules(s), s.at.clone(), s.snapshots.to_string(), last, next]
     };
     table(
-        &["name", "of", "every", "at (utc)", "snapshots", "last (utc)", "next (utc)"],
+        &["name", "of", "every", "at (utc)", "snapshots", "last", "next"],
         schedules.iter().map(row).collect(),
         "no schedules; create one: quoin schedule create NAME --volume VOLUME --every hourly:24,daily:7",
     )

@@ -1,11 +1,12 @@
-//! `quoin scrub`: verifying all that lies on the drives.
+//! `quoin scrub`: commands for scrubs, which verify everything on the drives.
 
 use crate::{
     Failure, Output, Size,
     client::Client,
     command::show,
     output::{pairs, table},
-    parse_size, size_text,
+    size::parse_rate,
+    size_text,
     time::{duration_text, utc_text},
 };
 use clap::Subcommand;
@@ -13,29 +14,28 @@ use quoin_api::{
     ScrubFindings, ScrubProgress, ScrubResult, ScrubSchedule, ScrubStatus, ScrubUpdate, TimeOfDay,
 };
 
-/// Commands about scrubs.
+/// Commands for scrubs.
 #[derive(Subcommand, Debug)]
 pub enum ScrubCommand {
-    /// Begin a scrub now
+    /// Start a scrub
     #[command(
-        after_help = "It reads all data and metadata on the drives and verifies their checksums, in the background, \
-                      no faster than set, and with most of the time left to hosts. It goes on after a \
-                      restart.\n\nExamples:\n  quoin --data /srv/a scrub start\n  \
+        after_help = "A scrub reads all data and metadata on the drives in the background and verifies their checksums. \
+                      It respects the rate limit and gives way to host I/O. It resumes after a restart.\n\nExamples:\n  quoin --data /srv/a scrub start\n  \
                       quoin --data /srv/a scrub start && quoin --data /srv/a scrub status"
     )]
     Start,
-    /// End the scrub that runs
+    /// Stop the running scrub
     #[command(after_help = "Examples:\n  quoin --data /srv/a scrub stop")]
     Stop,
-    /// Show how scrubs are set, how far one is, what the last one found, and what is damaged
+    /// Show settings, progress, the last result and the list of damage
     #[command(
         after_help = "A damaged range is listed until it is overwritten or unmapped. Reads of it fail with a medium \
-                      error; everything else reads well. Restore it from a snapshot or a backup.\n\nExamples:\n  \
+                      error; all other data is unaffected. Restore it from a snapshot or a backup.\n\nExamples:\n  \
                       quoin --data /srv/a scrub status\n  \
                       quoin --data /srv/a scrub status -o json | jq .damaged"
     )]
     Status,
-    /// Change when scrubs begin by themselves, and how fast they read
+    /// Set the schedule and the rate limit of scrubs
     #[command(
         group = clap::ArgGroup::new("what").required(true).multiple(true).args(["schedule", "at", "rate"]),
         after_help = "Examples:\n  quoin --data /srv/a scrub set --schedule weekly --at 02:00   # Sundays\n  \
@@ -43,14 +43,14 @@ pub enum ScrubCommand {
                       quoin --data /srv/a scrub set --schedule off"
     )]
     Set {
-        /// How often one begins by itself: weekly (on Sundays), daily or off
+        /// How often a scrub starts: weekly (on Sundays), daily or off
         #[arg(long, value_name = "WHEN", value_parser = parse_schedule)]
         schedule: Option<ScrubSchedule>,
-        /// At which time of the day, in UTC
+        /// Time of day in UTC
         #[arg(long, value_name = "HH:MM", value_parser = parse_time)]
         at: Option<TimeOfDay>,
-        /// The most it reads in a second; 0: as fast as it can
-        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        /// Read at most this much per second, at least 64K; 0 for no limit
+        #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
         rate: Option<Size>,
     },
 }
@@ -87,7 +87,7 @@ fn status_text(status: &ScrubStatus) -> String {
         ScrubSchedule::Weekly => format!("Sundays at {} UTC", status.at),
     };
     let rate = match status.rate_bytes_s {
-        0 => "as fast as it can".to_owned(),
+        0 => "unlimited".to_owned(),
         rate => format!("{}/s at most", size_text(rate)),
     };
     let mut rows = vec![("schedule", schedule), ("rate", rate)];
@@ -113,9 +113,9 @@ fn status_text(status: &ScrubStatus) -> String {
         ]
     };
     let header = ["damaged volume", "first byte", "bytes", "found", "what"];
-    parts.push(table(&header, status.damaged.iter().map(row).collect(), "nothing is known to be damaged"));
+    parts.push(table(&header, status.damaged.iter().map(row).collect(), "no known damage"));
     if status.more_damaged > 0 {
-        parts.push(format!("and {} ranges more", status.more_damaged));
+        parts.push(format!("and {} more ranges", status.more_damaged));
     }
     parts.join("\n\n")
 }
@@ -147,7 +147,7 @@ fn found(found: &ScrubFindings) -> String {
     let parts = [
         (found.damaged_blocks, "blocks damaged"),
         (found.damaged_pages, "metadata pages damaged"),
-        (found.repaired_pages, "of them written anew"),
+        (found.repaired_pages, "of them rewritten"),
         (found.damaged_rows, "row heads damaged"),
         (found.failed_reads, "reads failed"),
     ];

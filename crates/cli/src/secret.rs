@@ -11,16 +11,16 @@ use std::{
 /// How a host logs in.
 #[derive(Args, Clone, Debug)]
 pub struct ChapOptions {
-    /// The name under which the host proves who it is (CHAP)
+    /// CHAP user name of the host
     #[arg(long, value_name = "NAME", requires = "chap_secret_file")]
     chap_user: Option<String>,
-    /// The file with the host's secret of 12 to 255 characters; - for standard input
+    /// File with the CHAP secret of the host, 12 to 255 characters; - for standard input
     #[arg(long, value_name = "FILE", requires = "chap_user")]
     chap_secret_file: Option<PathBuf>,
-    /// The name under which the array proves who it is, if the host asks
+    /// CHAP user name of the array, for mutual CHAP
     #[arg(long, value_name = "NAME", requires = "mutual_secret_file", requires = "chap_user")]
     mutual_user: Option<String>,
-    /// The file with the array's secret, another one than the host's
+    /// File with the CHAP secret of the array, which must differ from the host's
     #[arg(long, value_name = "FILE", requires = "mutual_user")]
     mutual_secret_file: Option<PathBuf>,
 }
@@ -49,7 +49,7 @@ fn read(path: &Path) -> Result<Secret, Failure> {
             "secret not read",
             shown.to_string(),
             format!("cannot read {shown}: {error}"),
-            "name a text file that holds the secret alone, and that only you can read",
+            "give a text file that holds only the secret and that only you can read",
         )
     })?;
     Ok(Secret::new(text.lines().next().unwrap_or_default()))

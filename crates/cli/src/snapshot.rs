@@ -1,8 +1,9 @@
-//! `quoin snapshot`: commands about snapshots, and about clones in so far as they come from other volumes.
+//! `quoin snapshot`: commands for snapshots, and for clones as copies of other volumes.
 
 use crate::{
     Failure, Output,
     client::{Client, segment},
+    command::each,
     output::table,
     reserve::{self, ReserveArgs},
     size_text,
@@ -16,24 +17,28 @@ use quoin_api::{Origin, SnapshotCreate, SnapshotRefresh, SnapshotRestore, Snapsh
 /// Commands about snapshots.
 #[derive(Subcommand, Debug)]
 pub enum SnapshotCommand {
-    /// Take a snapshot of a volume, as of now
+    /// Take a snapshot of a volume
     #[command(
         after_help = "A snapshot takes no time and no space worth mentioning, whatever the volume's size. It is a volume: \
-                      it can be mapped, written, and have snapshots itself. To have several volumes of one moment, put \
+                      it can be mapped, and have snapshots itself. Hosts may only read it, unless it is created or \
+                      mapped with --writable. To have several volumes of one moment, put \
                       them into a group: quoin group --help.\n\nExamples:\n  \
                       quoin --data /srv/a snapshot create v1\n  \
                       quoin --data /srv/a snapshot create v1 v1.before-upgrade --tag why=upgrade\n  \
                       quoin --data /srv/a snapshot create v1 --retain 7d"
     )]
     Create {
-        /// The volume; a snapshot or clone may be one
+        /// The volume, snapshot or clone
         volume: String,
-        /// The snapshot's name [default: the volume's with date and time in UTC]
+        /// Name of the snapshot [default: name of the volume with date and time in UTC]
         new_name: Option<String>,
-        /// Note something about it; repeatable
+        /// Add a tag; repeatable
         #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
         tags: Vec<(String, String)>,
-        /// Make it immutable for this time: nobody deletes or changes it until then
+        /// Let hosts write to the snapshot
+        #[arg(long, conflicts_with = "retain")]
+        writable: bool,
+        /// Make it immutable: it cannot be deleted or changed for this time
         #[arg(long, value_name = "TIME", value_parser = parse_age)]
         retain: Option<Age>,
     },
@@ -42,10 +47,10 @@ pub enum SnapshotCommand {
                             quoin --data /srv/a snapshot list --of v1\n  \
                             quoin --data /srv/a snapshot list --group db1 -o json")]
     List {
-        /// Only of this volume
+        /// Only snapshots of this volume
         #[arg(long = "of", id = "volume", value_name = "VOLUME")]
         of: Option<String>,
-        /// Only of the sets of this group
+        /// Only snapshots in sets of this group
         #[arg(long)]
         group: Option<String>,
     },
@@ -55,11 +60,12 @@ pub enum SnapshotCommand {
         /// The snapshot or clone
         name: String,
     },
-    /// Make a volume what a snapshot is
+    /// Restore a volume from a snapshot
     #[command(
-        after_help = "The volume keeps its name, identity and LUNs, and takes the snapshot's size. What was written to it \
-                      since the snapshot is lost unless --keep names a snapshot for it. Unmount it and log its hosts out \
-                      first; by force, they are told that the medium may have changed, and NBD clients are cut off.\n\n\
+        after_help = "The volume keeps its name, identity and LUNs, and takes the size of the snapshot. Data written since the \
+                      snapshot is lost unless --keep saves it in a new snapshot. Unmount the volume and log its hosts out \
+                      first. With --force, logged-in hosts are told that the medium may have changed, and NBD clients \
+                      are disconnected.\n\n\
                       Examples:\n  \
                       quoin --data /srv/a snapshot restore v1.before-upgrade --keep v1.failed-upgrade\n  \
                       quoin --data /srv/a snapshot restore v1.before-upgrade --to v1-test"
@@ -67,33 +73,33 @@ pub enum SnapshotCommand {
     Restore {
         /// The snapshot or clone
         name: String,
-        /// The volume [default: the one the snapshot was taken of]
+        /// The volume to restore [default: the source of the snapshot]
         #[arg(long = "to", id = "volume", value_name = "VOLUME")]
         to: Option<String>,
-        /// Take a snapshot of this name of what the volume is now
+        /// Save the present content of the volume in a snapshot of this name first
         #[arg(long, value_name = "NEW_NAME")]
         keep: Option<String>,
-        /// Do so though hosts that see the volume are logged in
+        /// Restore although hosts with access to the volume are logged in, or the snapshot is modified
         #[arg(long)]
         force: bool,
     },
-    /// Make a snapshot or clone what its source is now
+    /// Refresh a snapshot or clone from its source
     #[command(
-        after_help = "It keeps its name, identity and LUNs; what was written to it is lost.\n\nExamples:\n  \
+        after_help = "The snapshot or clone keeps its name, identity and LUNs. Data written to it is lost.\n\nExamples:\n  \
                             quoin --data /srv/a snapshot refresh v1-test\n  \
                             quoin --data /srv/a snapshot refresh v1-test --from v1.before-upgrade"
     )]
     Refresh {
         /// The snapshot or clone
         name: String,
-        /// Another volume to become what it is, from then on its source
+        /// Refresh from this volume, which becomes the new source
         #[arg(long = "from", id = "volume", value_name = "VOLUME")]
         from: Option<String>,
-        /// Do so though hosts that see the snapshot or clone are logged in
+        /// Refresh although hosts with access to it are logged in, or the source is a modified snapshot
         #[arg(long)]
         force: bool,
     },
-    /// Make a snapshot immutable, or for longer than it is
+    /// Make a snapshot immutable, or extend its retention
     #[command(
         after_help = "Until its time is over nobody deletes, changes or writes to it, nor deletes the volume it was taken \
                       of, and the time only gets longer. It passes only while the array runs, whatever the system's \
@@ -116,38 +122,42 @@ pub enum SnapshotCommand {
         /// The snapshot or clone
         name: String,
     },
-    /// Set or show how much of the pool snapshots may hold, and what happens beyond
+    /// Set or show the snapshot reserve: how much space snapshots may hold, and what happens beyond that
     #[command(after_help = reserve::EXAMPLES)]
     Reserve(ReserveArgs),
-    /// Delete a snapshot or clone
+    /// Delete snapshots or clones
     #[command(
-        after_help = "Its source, its own snapshots and those taken before and after it stay. Its space comes back \
-                            in the background: see quoin status.\n\nExamples:\n  \
+        after_help = "Its source, its own snapshots, and older and newer snapshots stay. Its space is freed in the \
+                            background: see quoin status.\n\nExamples:\n  \
                             quoin --data /srv/a snapshot delete v1.before-upgrade\n  \
-                            quoin --data /srv/a snapshot delete v1-test --unmap   # though hosts see it"
+                            quoin --data /srv/a snapshot delete v1-test --unmap   # also removes its mappings"
     )]
     Delete {
-        /// The snapshot or clone
-        name: String,
-        /// Take it away from the hosts that see it
+        /// The snapshots or clones
+        #[arg(id = "name", value_name = "NAME", required = true)]
+        names: Vec<String>,
+        /// Remove their mappings too
         #[arg(long)]
         unmap: bool,
+        /// Delete although hosts with access to it are logged in, or it is in a consistency group
+        #[arg(long)]
+        force: bool,
     },
 }
 
 pub(crate) fn run(client: &Client, output: &Output, command: SnapshotCommand) -> Result<(), Failure> {
     match command {
-        SnapshotCommand::Create { volume, new_name, tags, retain } => {
+        SnapshotCommand::Create { volume, new_name, tags, writable, retain } => {
             let (tags, retain_s) = (tags.into_iter().collect(), retain.map(Age::seconds));
-            let request = SnapshotCreate { volume, name: new_name, tags, retain_s };
+            let request = SnapshotCreate { volume, name: new_name, tags, writable, retain_s };
             output.show(&client.post::<Volume>("/snapshots", &request)?, view::volume);
         }
         SnapshotCommand::List { of, group } => {
             let of = of.map(|of| format!("of={}", segment(&of)));
             let group = group.map(|group| format!("group={}", segment(&group)));
             let query: Vec<_> = of.into_iter().chain(group).collect();
-            let path = format!("/snapshots?{}", query.join("&"));
-            output.show(&client.get::<Vec<Volume>>(&path)?, |all| many(all));
+            let query = query.join("&");
+            output.list(&client.get::<Vec<Volume>>(&format!("/snapshots?{query}"))?, &query, many);
         }
         SnapshotCommand::Show { name } => output.show(&client.get::<Volume>(&path(&name))?, view::volume),
         SnapshotCommand::Restore { name, to, keep, force } => {
@@ -167,12 +177,13 @@ pub(crate) fn run(client: &Client, output: &Output, command: SnapshotCommand) ->
         }
         SnapshotCommand::Promote { name } => {
             let path = format!("{}/promote", path(&name));
-            output.show(&client.post::<Volume>(&path, &())?, view::volume);
+            output.show(&client.post::<Volume>(&path, &serde_json::json!({}))?, view::volume);
         }
-        SnapshotCommand::Delete { name, unmap } => {
-            client.delete(&format!("{}?unmap={unmap}", path(&name)))?;
+        SnapshotCommand::Delete { names, unmap, force } => each(&names, |name| {
+            client.delete(&format!("{}?unmap={unmap}&force={force}", path(name)))?;
             output.say(&format!("snapshot {name} deleted"));
-        }
+            Ok(())
+        })?,
     }
     Ok(())
 }
@@ -189,7 +200,7 @@ pub(crate) fn origin(origin: &Origin) -> String {
         _ => String::new(),
     };
     let (kind, source) = (origin.kind, &origin.source);
-    format!("{kind} of {source}{deleted}, as of {} UTC{set}", utc_text(origin.taken_ms))
+    format!("{kind} of {source}{deleted}, as of {}{set}", utc_text(origin.taken_ms))
 }
 
 fn many(snapshots: &[Volume]) -> String {
@@ -204,6 +215,7 @@ fn many(snapshots: &[Volume]) -> String {
             v.name.clone(),
             source,
             origin.map_or_else(|| "-".to_owned(), |of| utc_text(of.taken_ms)),
+            view::modified(v.modified_ms),
             v.retain_until_ms.map_or_else(|| "-".to_owned(), utc_text),
             size_text(v.size_bytes),
             view::optional_size(v.freed_by_delete_bytes),
@@ -212,7 +224,17 @@ fn many(snapshots: &[Volume]) -> String {
         ]
     };
     table(
-        &["name", "of", "taken (utc)", "immutable until", "size", "freed by delete", "group set", "host:lun"],
+        &[
+            "name",
+            "of",
+            "taken",
+            "modified",
+            "immutable until",
+            "size",
+            "freed by delete",
+            "group set",
+            "host:lun",
+        ],
         snapshots.iter().map(row).collect(),
         "no snapshots; take one: quoin snapshot create VOLUME",
     )

@@ -1,4 +1,4 @@
-//! `quoin space`: what the pool's space is used for.
+//! `quoin space`: how the pool's space is used.
 
 use crate::{
     Failure, Output,
@@ -10,9 +10,9 @@ use crate::{
 use clap::{Args, Subcommand};
 use quoin_api::{PoolSpace, VolumeSpace};
 
-pub(crate) const EXAMPLES: &str = "Written is what hosts wrote and did not unmap; unique is what that takes on the \
-                                   drives. What is acknowledged and not destaged yet is counted apart: it is, within \
-                                   seconds.\n\nExamples:\n  \
+pub(crate) const EXAMPLES: &str = "Written is what hosts wrote and did not unmap; unique is the space that it takes on \
+                                   the drives. Acknowledged data that is not destaged yet is counted separately; it is \
+                                   destaged within seconds.\n\nExamples:\n  \
                                    quoin --data /srv/a space\n  \
                                    quoin --data /srv/a space volume v1     # and what deleting it frees\n  \
                                    quoin --data /srv/a space group g1\n  \
@@ -28,16 +28,16 @@ pub struct SpaceArgs {
 /// Of what.
 #[derive(Subcommand, Debug)]
 enum Of {
-    /// Of the pool, as without a word
+    /// Show the pool, the default
     #[command(after_help = "Examples:\n  quoin --data /srv/a space pool")]
     Pool,
-    /// Of a volume
+    /// Show a volume
     #[command(after_help = "Examples:\n  quoin --data /srv/a space volume v1")]
     Volume {
         /// The volume
         name: String,
     },
-    /// Of the volumes of a consistency group, all together
+    /// Show all volumes of a consistency group together
     #[command(after_help = "Examples:\n  quoin --data /srv/a space group g1")]
     Group {
         /// The group
@@ -75,6 +75,9 @@ fn pool_text(space: &PoolSpace) -> String {
         ("usable", size_text(space.usable_bytes)),
         ("free", size_text(space.free_bytes)),
     ];
+    if space.lost_at_most_bytes > 0 {
+        rows.push(("lost to damage", format!("at most {}", size_text(space.lost_at_most_bytes))));
+    }
     rows.extend(transit(space.settled));
     pairs(rows)
 }
@@ -87,12 +90,12 @@ fn volume_text(space: &VolumeSpace) -> String {
         ("  its own", size_text(space.own_bytes)),
         ("  shared", size_text(space.shared_bytes)),
         ("held by snapshots", size_text(space.held_by_snapshots_bytes)),
-        ("kept, not used", size_text(space.reserved_unused_bytes)),
+        ("reserved, not used", size_text(space.reserved_unused_bytes)),
         ("thin savings", saved(space.thin_savings_bytes, space.thin_ratio)),
         (
             "a deletion frees",
             format!(
-                "{} now, at most {} if all that share with it go first",
+                "{} now, at most {} if everything that shares its blocks is deleted first",
                 size_text(space.freed_min_bytes),
                 size_text(space.freed_max_bytes)
             ),
@@ -115,6 +118,6 @@ fn ratio_text(ratio: f64) -> String {
 }
 
 fn transit(settled: bool) -> Option<(&'static str, String)> {
-    let text = "space is being given back: what deletions free may count some of it";
+    let text = "space is being freed; what a deletion frees may include some of it";
     (!settled).then(|| ("note", text.to_owned()))
 }

@@ -3,10 +3,10 @@
 use quoin_api::Utc;
 use std::time::Duration;
 
-/// `2026-11-20 13:38:01`, in UTC, of milliseconds since the Unix epoch.
+/// `2026-11-20T13:38:01Z` (ISO 8601, RFC 3339), of milliseconds since the Unix epoch.
 pub(crate) fn utc_text(ms: u64) -> String {
     let Utc { year, month, day, hour, minute, second } = Utc::of_ms(ms);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// A length of time, parsed from `90s`, `15m`, `1h`, `7d`.
@@ -52,10 +52,10 @@ mod tests {
 
     #[test]
     fn dates_are_right_at_the_edges() {
-        assert_eq!(utc_text(0), "1970-01-01 00:00:00");
-        assert_eq!(utc_text(951_782_399_000), "2000-02-28 23:59:59");
-        assert_eq!(utc_text(951_782_400_000), "2000-02-29 00:00:00");
-        assert_eq!(utc_text(1_795_181_881_000), "2026-11-20 13:38:01");
+        assert_eq!(utc_text(0), "1970-01-01T00:00:00Z");
+        assert_eq!(utc_text(951_782_399_000), "2000-02-28T23:59:59Z");
+        assert_eq!(utc_text(951_782_400_000), "2000-02-29T00:00:00Z");
+        assert_eq!(utc_text(1_795_181_881_000), "2026-11-20T13:38:01Z");
         assert_eq!(duration_text(93_784), "1d 2h");
         assert_eq!(duration_text(59), "59s");
     }

@@ -26,10 +26,10 @@ pub(crate) const EXAMPLES: &str = "Rates are means over one interval. Latency is
 /// Options of `quoin top`.
 #[derive(Args, Debug)]
 pub struct TopArgs {
-    /// Seconds between two looks
+    /// Seconds between updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
-    /// Look once, for one interval; also so if the output is no terminal
+    /// Show one interval and exit; the default if the output is not a terminal
     #[arg(long)]
     once: bool,
 }
@@ -306,7 +306,7 @@ mod tests {
     }
 
     fn sample(uptime_ms: u64, count: u64) -> Sample {
-        let status = r#"{"ready":false,"state":"offline","reason":null,"name":"a","pool":
+        let status = r#"{"ready":false,"state":"offline","since_ms":0,"reason":null,"name":"a","pool":
             "0f4e7a1c-22b9-4a6e-9d55-7d3f7f1f2a10","iqn":"iqn.2026-11.test:a","portals":[],"nbd":[],"version":"0",
             "uptime_s":1,"objects":{"volumes":1,"snapshots":0,"groups":0,"hosts":0,"mappings":0,"sessions":0,"exports":0},"capacity":null,
             "integrity":{"damaged_ranges":0},"recovery":null,"engine":null,"drives":[]}"#;

@@ -6,8 +6,8 @@ use crate::{
     time::{duration_text, utc_text},
 };
 use quoin_api::{
-    Chap, Drive, Engine, Event, GivingBack, Host, Integrity, Mapping, Retention, Session, SpaceLevel, Status,
-    Volume, VolumeKind,
+    Chap, Drive, DriveAnswers, Engine, GivingBack, Host, Integrity, Mapping, Retention, Session, SpaceLevel,
+    Status, Volume, VolumeKind,
 };
 
 pub(crate) fn optional_size(bytes: Option<u64>) -> String {
@@ -39,7 +39,7 @@ pub(crate) fn volumes(volumes: &[Volume]) -> String {
             tags(v),
         ]
     };
-    let header = ["name", "size", "mapped", "kind", "block", "host:lun", "folder", "tags"];
+    let header = ["name", "size", "allocated", "kind", "block", "host:lun", "folder", "tags"];
     table(
         &header,
         volumes.iter().map(row).collect(),
@@ -49,10 +49,17 @@ pub(crate) fn volumes(volumes: &[Volume]) -> String {
 
 fn kind(volume: &Volume) -> String {
     let space = if volume.thick { "thick" } else { "thin" };
+    let access = if volume.writable || volume.kind == VolumeKind::Template { "" } else { ", read-only" };
+    let modified = if volume.modified_ms.is_some() { ", modified" } else { "" };
     match volume.kind {
-        VolumeKind::Volume => space.to_owned(),
-        kind => format!("{space} {kind}"),
+        VolumeKind::Volume => format!("{space}{access}"),
+        kind => format!("{space} {kind}{access}{modified}"),
     }
+}
+
+/// When a snapshot was modified.
+pub(crate) fn modified(modified_ms: Option<u64>) -> String {
+    modified_ms.map_or_else(|| "no".to_owned(), utc_text)
 }
 
 fn folder(volume: &Volume) -> String {
@@ -69,12 +76,12 @@ pub(crate) fn volume(volume: &Volume) -> String {
         ("volume", volume.name.clone()),
         ("uuid", volume.uuid.to_string()),
         ("size", format!("{} ({} bytes)", size_text(volume.size_bytes), volume.size_bytes)),
-        ("mapped", optional_size(volume.mapped_bytes)),
+        ("allocated", optional_size(volume.mapped_bytes)),
         ("freed by delete", optional_size(volume.freed_by_delete_bytes)),
         ("kind", kind(volume)),
         ("reserved", optional_size(volume.reserved_bytes)),
         ("block", format!("{} bytes", volume.block_bytes)),
-        ("created", format!("{} UTC", utc_text(volume.created_ms))),
+        ("created", utc_text(volume.created_ms)),
         ("host:lun", seen_by(volume)),
         ("folder", folder(volume)),
         ("tags", tags(volume)),
@@ -82,14 +89,17 @@ pub(crate) fn volume(volume: &Volume) -> String {
     if let Some(origin) = &volume.origin {
         rows.insert(2, ("origin", crate::snapshot::origin(origin)));
     }
+    if let Some(modified_ms) = volume.modified_ms {
+        rows.push(("modified", format!("since {}: it does not hold what was taken", utc_text(modified_ms))));
+    }
     if let Some(until_ms) = volume.retain_until_ms {
-        rows.push(("immutable", format!("until {} UTC, if the array runs until then", utc_text(until_ms))));
+        rows.push(("immutable", format!("until {}, if the array keeps running", utc_text(until_ms))));
     }
     if let Some(group) = &volume.group {
         rows.push(("group", group.clone()));
     }
     if volume.trimming {
-        rows.push(("shrinking", "what lay beyond the end is being given back".to_owned()));
+        rows.push(("shrinking", "the space beyond the new end is being freed".to_owned()));
     }
     pairs(rows)
 }
@@ -114,15 +124,15 @@ pub(crate) fn host(host: &Host) -> String {
         ("initiators", host.initiators.join(", ")),
         ("login", login(host)),
         ("sessions", host.sessions.to_string()),
-        ("created", format!("{} UTC", utc_text(host.created_ms))),
+        ("created", utc_text(host.created_ms)),
         ("lun:volume", sees(host)),
     ])
 }
 
 pub(crate) fn mappings(mappings: &[Mapping]) -> String {
-    let access = |m: &Mapping| if m.read_only { "read" } else { "read, write" }.to_owned();
+    let access = |m: &Mapping| if m.read_only { "read-only" } else { "read-write" }.to_owned();
     let row = |m: &Mapping| vec![m.host.clone(), m.lun.to_string(), m.volume.clone(), access(m)];
-    let empty = "no mappings; make one: quoin map VOLUME --host HOST";
+    let empty = "no mappings; create one: quoin map VOLUME --host HOST";
     table(&["host", "lun", "volume", "access"], mappings.iter().map(row).collect(), empty)
 }
 
@@ -131,36 +141,14 @@ pub(crate) fn sessions(sessions: &[Session]) -> String {
         let host = s.host.clone().unwrap_or_else(|| "-".to_owned());
         vec![host, s.initiator.clone(), s.peer.clone(), utc_text(s.since_ms)]
     };
-    table(&["host", "initiator", "peer", "since (utc)"], sessions.iter().map(row).collect(), "no sessions")
-}
-
-pub(crate) fn events(events: &[Event]) -> String {
-    let row = |e: &Event| {
-        vec![
-            e.number.to_string(),
-            utc_text(e.at_ms),
-            e.severity.to_string(),
-            e.object.clone(),
-            e.text.clone(),
-        ]
-    };
-    let header = ["no", "time (utc)", "severity", "object", "event"];
-    table(&header, events.iter().map(row).collect(), "no events")
-}
-
-/// One event on a line of its own, whose width nothing else decides.
-pub(crate) fn event(event: &Event) -> String {
-    let Event { number, at_ms, severity, object, text } = event;
-    // A severity as text, so that the width takes effect.
-    let severity = severity.to_string();
-    format!("{number:>6}  {}  {severity:8}  {object}: {text}", utc_text(*at_ms))
+    table(&["host", "initiator", "peer", "since"], sessions.iter().map(row).collect(), "no sessions")
 }
 
 fn read_cache(engine: &Engine) -> String {
     let held = size_text(engine.cache_ram_bytes);
     let looked_up = engine.cache_hits + engine.cache_misses;
     match looked_up {
-        0 => format!("{held} held, not asked yet"),
+        0 => format!("{held} held, no lookups yet"),
         _ => format!("{held} held, {:.1} % hits", engine.cache_hits as f64 * 100.0 / looked_up as f64),
     }
 }
@@ -168,40 +156,40 @@ fn read_cache(engine: &Engine) -> String {
 fn left(giving_back: &GivingBack) -> String {
     let estimate = match (giving_back.bytes_per_s, giving_back.remaining_s) {
         (Some(rate), Some(seconds)) => {
-            format!(", {} a second, {} to go", size_text(rate), duration_text(seconds))
+            format!(", {}/s, {} left", size_text(rate), duration_text(seconds))
         }
         _ => String::new(),
     };
     match (giving_back.bytes, giving_back.entries) {
         (0, 0) => "nothing".to_owned(),
-        (0, entries) => format!("{entries} places to be looked at"),
-        (bytes, _) => format!("{} of what was deleted{estimate}", size_text(bytes)),
+        (0, entries) => format!("{entries} entries to process"),
+        (bytes, _) => format!("{} of deleted data{estimate}", size_text(bytes)),
     }
 }
 
-/// `3 snapshots; their clock shows …`.
+/// `3 snapshots; the retention clock shows …`.
 fn retention(retention: &Retention) -> String {
     let count = retention.immutable_snapshots;
     let shows = utc_text(retention.clock_ms);
     let by = duration_text(retention.behind_ms.unsigned_abs() / 1000);
     let off = match (retention.wall_clock_set_back, retention.behind_ms / 1000) {
-        (true, _) => format!(", and the system's clock is {by} behind it: IT WAS SET BACK"),
+        (true, _) => format!("; the system clock is {by} behind it: IT WAS SET BACK"),
         (false, ..10) => String::new(),
-        (false, _) => format!(", {by} behind the system's, since time off does not count"),
+        (false, _) => format!(", {by} behind the system clock, because time off does not count"),
     };
-    format!("{count} snapshot{}; their clock shows {shows} UTC{off}", if count == 1 { "" } else { "s" })
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} snapshot{plural}; the retention clock shows {shows}{off}")
 }
 
 pub(crate) fn status(status: &Status) -> String {
     let mut rows = vec![
         ("array", status.name.clone()),
         ("ready", if status.ready { "yes" } else { "no" }.to_owned()),
-        ("state", status.state.to_string()),
+        ("state", format!("{} since {}", status.state, utc_text(status.since_ms))),
     ];
     if let Some(reason) = &status.reason {
         rows.push(("reason", reason.clone()));
     }
-    let objects = &status.objects;
     rows.extend([
         ("target", status.iqn.clone()),
         ("portals", status.portals.join(", ")),
@@ -209,14 +197,21 @@ pub(crate) fn status(status: &Status) -> String {
         ("pool", status.pool.to_string()),
         ("version", status.version.clone()),
         ("up", duration_text(status.uptime_s)),
-        ("volumes", objects.volumes.to_string()),
-        ("snapshots", format!("{} of them", objects.snapshots)),
-        ("groups", objects.groups.to_string()),
-        ("hosts", objects.hosts.to_string()),
-        ("mappings", objects.mappings.to_string()),
-        ("exports", objects.exports.to_string()),
-        ("sessions", objects.sessions.to_string()),
     ]);
+    match &status.objects {
+        None => {
+            rows.push(("objects", "not known: the pool has not been open since the array started".to_owned()))
+        }
+        Some(objects) => rows.extend([
+            ("volumes", objects.volumes.to_string()),
+            ("snapshots", objects.snapshots.to_string()),
+            ("groups", objects.groups.to_string()),
+            ("hosts", objects.hosts.to_string()),
+            ("mappings", objects.mappings.to_string()),
+            ("exports", objects.exports.to_string()),
+            ("sessions", objects.sessions.to_string()),
+        ]),
+    }
     if let Some(capacity) = &status.capacity {
         let level = match capacity.level {
             SpaceLevel::Normal => "",
@@ -229,7 +224,7 @@ pub(crate) fn status(status: &Status) -> String {
             format!("{:.0} % of {}{level}", capacity.used_percent, size_text(capacity.usable_bytes)),
         ));
         rows.push(("  used", size_text(capacity.used_bytes)));
-        rows.push(("  mapped", size_text(capacity.mapped_bytes)));
+        rows.push(("  allocated", size_text(capacity.mapped_bytes)));
         let unused = size_text(capacity.reserved_unused_bytes);
         rows.push((
             "  reserved",
@@ -238,15 +233,15 @@ pub(crate) fn status(status: &Status) -> String {
         rows.push(("  free", size_text(capacity.free_bytes)));
         rows.push(("provisioned", size_text(capacity.provisioned_bytes)));
         let (metadata, reserve) = (size_text(capacity.metadata_bytes), size_text(capacity.reserve_bytes));
-        rows.push(("beside it", format!("{metadata} of metadata, {reserve} in reserve")));
+        rows.push(("overhead", format!("{metadata} of metadata, {reserve} in reserve")));
     }
     if let Some(giving_back) = &status.giving_back {
-        rows.push(("giving back", left(giving_back)));
+        rows.push(("being freed", left(giving_back)));
     }
     if let Some(retention) = &status.retention {
         rows.push(("immutable", self::retention(retention)));
     }
-    rows.push(("integrity", integrity(&status.integrity)));
+    rows.extend(status.integrity.as_ref().map(|found| ("integrity", integrity(found))));
     if let Some(engine) = &status.engine {
         rows.push(("read cache", read_cache(engine)));
     }
@@ -263,13 +258,13 @@ pub(crate) fn status(status: &Status) -> String {
 
 fn integrity(integrity: &Integrity) -> String {
     let damaged = match integrity.damaged_ranges {
-        0 => "nothing known to be damaged".to_owned(),
-        1 => "DAMAGED: 1 range of a volume cannot be read, see quoin scrub status".to_owned(),
-        ranges => format!("DAMAGED: {ranges} ranges of volumes cannot be read, see quoin scrub status"),
+        0 => "no known damage".to_owned(),
+        1 => "DAMAGED: 1 range cannot be read; see quoin scrub status".to_owned(),
+        ranges => format!("DAMAGED: {ranges} ranges cannot be read; see quoin scrub status"),
     };
     let scrub = match (integrity.scrub_percent, integrity.last_scrub_ms) {
         (Some(percent), _) => format!("scrub at {percent:.0} %"),
-        (None, Some(ended_ms)) => format!("last scrub {} UTC", utc_text(ended_ms)),
+        (None, Some(ended_ms)) => format!("last scrub {}", utc_text(ended_ms)),
         (None, None) => "no scrub yet".to_owned(),
     };
     format!("{damaged}; {scrub}")
@@ -283,17 +278,23 @@ fn figures(value: &impl serde::Serialize) -> String {
 
 fn drives(drives: &[Drive]) -> String {
     let row = |d: &Drive| {
-        let state = match &d.reason {
-            Some(reason) => format!("offline: {reason}"),
-            None => if d.online { "online" } else { "not open" }.to_owned(),
+        let state = match (&d.reason, d.answers) {
+            (Some(reason), _) => format!("offline: {reason}"),
+            (None, DriveAnswers::Suspect) => "SUSPECT: does not answer".to_owned(),
+            (None, DriveAnswers::Failed) => "FAILED: does not answer".to_owned(),
+            (None, DriveAnswers::InTime) if d.no_room => "NO ROOM: its file system is full".to_owned(),
+            (None, DriveAnswers::InTime) => if d.online { "online" } else { "not open" }.to_owned(),
         };
+        let path =
+            d.found_at.as_ref().map_or_else(|| d.path.clone(), |at| format!("{at} (not at {})", d.path));
+        let path = d.device.as_ref().map_or_else(|| path.clone(), |device| format!("{path} -> {device}"));
         let roles = match (d.journal, d.data) {
             (true, true) => "journal, data",
             (true, false) => "journal",
             (false, true) => "data",
             (false, false) => "-",
         };
-        vec![d.path.clone(), optional_size(d.size_bytes), roles.to_owned(), d.errors.to_string(), state]
+        vec![path, optional_size(d.size_bytes), roles.to_owned(), d.errors.to_string(), state]
     };
     table(&["drive", "size", "roles", "errors", "state"], drives.iter().map(row).collect(), "no drives")
 }

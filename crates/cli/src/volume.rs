@@ -1,9 +1,9 @@
-//! `quoin volume`: commands about volumes.
+//! `quoin volume`: commands for volumes.
 
 use crate::{
     Failure, Output, Size,
     client::{Client, segment},
-    command::show,
+    command::{each, list, show},
     copy::{self, CANCEL_EXAMPLES, COPIES_EXAMPLES, COPY_EXAMPLES, CopyArgs},
     listing::ListArgs,
     parse_size, size_text, view,
@@ -12,43 +12,43 @@ use clap::Subcommand;
 use quoin_api::{CloneCreate, Volume, VolumeCreate, VolumeUpdate};
 use std::collections::BTreeMap;
 
-/// Commands about volumes.
+/// Commands for volumes.
 #[derive(Subcommand, Debug)]
 pub enum VolumeCommand {
     /// Create a volume
     #[command(
-        after_help = "Sizes are whole numbers of bytes or with a unit: K, M, G, T (or KiB …) are powers of \
-                            1024, KB, MB, GB, TB powers of 1000.\n\nA thin volume takes space as it is written. \
-                            A thick one has the space of all of it kept from the beginning, so that no write to it \
-                            fails because others filled the pool.\n\nExamples:\n  \
+        after_help = "Sizes are numbers of bytes, or have a unit, as in 512M or 1.5G: K, M, G, T (or KiB …) are \
+                            powers of 1024, KB, MB, GB, TB powers of 1000.\n\nA thin volume takes space as it is written. \
+                            A thick volume reserves its whole size, so that its writes never fail because other \
+                            volumes filled the pool.\n\nExamples:\n  \
                             quoin --data /srv/a volume create v1 --size 4G\n  \
                             quoin --data /srv/a volume create v2 --size 10GiB --block-size 4096\n  \
                             quoin --data /srv/a volume create v3 --size 4G --thick --tag app=db1\n  \
                             quoin --data /srv/a volume create v4 --size 4G --folder prod/sql"
     )]
     Create {
-        /// Its name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
+        /// Name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
         name: String,
-        /// Its size
+        /// Size
         #[arg(long, value_parser = parse_size)]
         size: Size,
-        /// Its logical block in bytes: 512 or 4096
+        /// Logical block size in bytes: 512 or 4096
         #[arg(long, default_value_t = 512, value_name = "BYTES")]
         block_size: u32,
-        /// Keep space for all of it in the pool
+        /// Reserve space for the whole volume in the pool
         #[arg(long)]
         thick: bool,
-        /// Note something about it; repeatable
+        /// Add a tag; repeatable
         #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
         tags: Vec<(String, String)>,
-        /// Put it in a folder
+        /// Folder of the volume
         #[arg(long, value_name = "PATH", default_value = "")]
         folder: String,
     },
-    /// List volumes: all, or those that all filters hold of
+    /// List volumes; filters narrow the list
     #[command(after_help = "Examples:\n  quoin --data /srv/a volume list\n  \
                             quoin --data /srv/a volume list --folder prod --tag app=db1\n  \
-                            quoin --data /srv/a volume list --name 'pg-*' --sort -mapped --limit 10\n  \
+                            quoin --data /srv/a volume list --name 'pg-*' --sort -allocated --limit 10\n  \
                             quoin --data /srv/a volume list --kind template\n  \
                             quoin --data /srv/a volume list -o json")]
     List(ListArgs),
@@ -58,11 +58,11 @@ pub enum VolumeCommand {
         /// The volume
         name: String,
     },
-    /// Make a volume of what another is now, to go on from it
+    /// Clone a volume, snapshot or clone
     #[command(
-        after_help = "A clone takes no time and no space worth mentioning, whatever the source's size. Both go on \
-                            independently: either can be deleted first. To make it what its source is later on: \
-                            quoin snapshot refresh.\n\nExamples:\n  \
+        after_help = "Cloning is immediate and takes almost no space, whatever the size of the source. Source and \
+                            clone are independent, and either can be deleted first. To update the clone from its source \
+                            later: quoin snapshot refresh.\n\nExamples:\n  \
                             quoin --data /srv/a volume clone v1 v1-test\n  \
                             quoin --data /srv/a volume clone v1.before-upgrade v1-old --tag why=compare\n  \
                             quoin --data /srv/a volume clone golden test7 --folder test"
@@ -71,129 +71,139 @@ pub enum VolumeCommand {
         /// A volume, snapshot or clone
         #[arg(id = "volume", value_name = "SOURCE")]
         source: String,
-        /// The clone's name
+        /// Name of the clone
         new_name: String,
-        /// Keep space for all of it in the pool
+        /// Reserve space for the whole volume in the pool
         #[arg(long)]
         thick: bool,
-        /// Note something about it; repeatable
+        /// Add a tag; repeatable
         #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
         tags: Vec<(String, String)>,
-        /// Put it in a folder instead of its source's; / for none
+        /// Folder of the clone instead of its source's folder; / for none
         #[arg(long, value_name = "PATH")]
         folder: Option<String>,
     },
-    /// Copy a range of a volume into another, or into itself
+    /// Copy a range of a volume to another volume or within the volume
     #[command(after_help = COPY_EXAMPLES)]
     Copy(CopyArgs),
-    /// Show copies: those that run and the last that ended, or one
+    /// Show running and recently ended copies, or one copy
     #[command(after_help = COPIES_EXAMPLES)]
     Copies {
         /// The copy
         #[arg(id = "copy", value_name = "ID")]
         id: Option<u32>,
     },
-    /// Cancel a copy that runs
+    /// Cancel a running copy
     #[command(after_help = CANCEL_EXAMPLES)]
     CopyCancel {
         /// The copy
         #[arg(id = "copy", value_name = "ID")]
         id: u32,
     },
-    /// Make a volume larger, while hosts use it
+    /// Grow a volume; hosts can go on using it
     #[command(
-        after_help = "Hosts that see it are told with their next command (CAPACITY DATA HAS CHANGED). On \
-                            Linux, rescan: iscsiadm -m session --rescan\n\nExamples:\n  \
+        after_help = "Hosts get the unit attention CAPACITY DATA HAS CHANGED with their next command. On \
+                            Linux, rescan with: iscsiadm -m session --rescan\n\nExamples:\n  \
                             quoin --data /srv/a volume grow v1 --size 8G"
     )]
     Grow {
         /// The volume
         name: String,
-        /// Its new size
+        /// New size
         #[arg(long, value_parser = parse_size)]
         size: Size,
     },
-    /// Give a volume another size, larger or smaller, while hosts use it
+    /// Grow or shrink a volume; hosts can go on using it
     #[command(
-        after_help = "It is made smaller only if nothing lies beyond its new end, or by force: then that is \
-                            lost. Shrink the file system in it first.\n\nExamples:\n  \
+        after_help = "A volume with data beyond its new end, or with hosts logged in, is shrunk only with \
+                            --force, which discards that data. Shrink the file system first.\n\nExamples:\n  \
                             quoin --data /srv/a volume resize v1 --size 8G\n  \
-                            quoin --data /srv/a volume resize v1 --size 2G --force   # loses what lies beyond"
+                            quoin --data /srv/a volume resize v1 --size 2G --force   # discards data beyond 2 GiB"
     )]
     Resize {
         /// The volume
         name: String,
-        /// Its new size
+        /// New size
         #[arg(long, value_parser = parse_size)]
         size: Size,
-        /// Lose what lies beyond its new end
+        /// Discard the data beyond the new end; shrink although hosts with access are logged in
         #[arg(long)]
         force: bool,
     },
-    /// Give a volume another name; hosts do not notice
+    /// Rename a volume; hosts do not notice
     #[command(after_help = "Examples:\n  quoin --data /srv/a volume rename v1 db1")]
     Rename {
         /// The volume
         name: String,
-        /// Its new name
+        /// New name
         new_name: String,
     },
-    /// Change whether a volume is thick or a template, its tags and its folder
+    /// Change provisioning, tags, folder, template state or write protection of a volume
     #[command(
         group = clap::ArgGroup::new("what").required(true).multiple(true).
-            args(["thick", "thin", "tags", "untag", "folder", "template", "no_template"]),
-        after_help = "A template is there to be cloned: it is write-protected for all hosts, and so are its size and \
-                      content. While somebody is connected who may write to it, it is not made without \
-                      --force.\n\nExamples:\n  quoin --data /srv/a volume set v1 --thick\n  \
+            args(["thick", "thin", "tags", "untag", "folder", "template", "no_template", "read_only", "writable"]),
+        after_help = "A template is a write-protected volume to make clones of; its size and content cannot change. A \
+                      volume to which a connected client may write becomes a template or read-only only with --force.\n\nExamples:\n  quoin --data /srv/a volume set v1 --thick\n  \
                       quoin --data /srv/a volume set v1 --tag app=db1 --untag old\n  \
                       quoin --data /srv/a volume set v1 --folder prod/sql\n  \
-                      quoin --data /srv/a volume set v1 --folder /      # out of its folder\n  \
+                      quoin --data /srv/a volume set v1 --folder /      # removes it from its folder\n  \
                       quoin --data /srv/a volume set gold --template"
     )]
     Set {
         /// The volume
         name: String,
-        /// Keep space for all of it in the pool
+        /// Reserve space for the whole volume in the pool
         #[arg(long, conflicts_with = "thin")]
         thick: bool,
-        /// Keep no space for it beyond what it uses
+        /// Release the reservation: the volume takes only the space that it uses
         #[arg(long)]
         thin: bool,
-        /// Note something about it; repeatable
+        /// Add a tag; repeatable
         #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
         tags: Vec<(String, String)>,
-        /// Take a tag away; repeatable
+        /// Remove a tag; repeatable
         #[arg(long, value_name = "KEY")]
         untag: Vec<String>,
-        /// Put it in a folder; / takes it out of the one it is in
+        /// Move the volume to this folder; / removes it from its folder
         #[arg(long, value_name = "PATH")]
         folder: Option<String>,
-        /// Make it a template: nobody writes to it
+        /// Make the volume a template, which is write-protected
         #[arg(long, conflicts_with = "no_template")]
         template: bool,
-        /// Make a template a volume again
+        /// Make a template an ordinary volume again
         #[arg(long)]
         no_template: bool,
-        /// Make it a template though clients are connected that may write to it
-        #[arg(long, requires = "template")]
+        /// Hosts may only read it, except through a mapping or export that is writable
+        #[arg(long, conflicts_with = "writable")]
+        read_only: bool,
+        /// Hosts may write to it, even if it is a snapshot
+        #[arg(long)]
+        writable: bool,
+        /// Make it a template or read-only although connected clients may write to it
+        #[arg(long)]
         force: bool,
     },
-    /// Delete a volume and all data in it
-    #[command(after_help = "Examples:\n  quoin --data /srv/a volume delete v1\n  \
-                            quoin --data /srv/a volume delete v1 --unmap   # though hosts see it")]
+    /// Delete volumes and all data in them
+    #[command(after_help = "Each outcome is reported; a failure does not stop the others.\n\n\
+                            Examples:\n  quoin --data /srv/a volume delete v1 v2\n  \
+                            quoin --data /srv/a volume delete v1 --unmap   # also removes its mappings")]
     Delete {
-        /// The volume
-        name: String,
-        /// Take it away from the hosts that see it
+        /// The volumes
+        #[arg(id = "name", value_name = "NAME", required = true)]
+        names: Vec<String>,
+        /// Remove their mappings too
         #[arg(long)]
         unmap: bool,
+        /// Delete although hosts with access to it are logged in, or it is in a consistency group
+        #[arg(long)]
+        force: bool,
     },
 }
 
 pub(crate) fn parse_tag(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is not a tag; write KEY=VALUE, such as app=db1")),
+        _ => Err(format!("{text:?} is not a tag; use KEY=VALUE, such as app=db1")),
     }
 }
 
@@ -208,9 +218,7 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
             output.show(&volume, view::volume);
             Ok(())
         }
-        VolumeCommand::List(filters) => {
-            show(client, output, &filters.path(), |all: &Vec<Volume>| view::volumes(all))
-        }
+        VolumeCommand::List(filters) => list(client, output, &filters.path(), view::volumes),
         VolumeCommand::Show { name } => show(client, output, &path(&name), view::volume),
         VolumeCommand::Clone { source, new_name, thick, tags, folder } => {
             let request = CloneCreate { name: new_name, thick, tags: tags.into_iter().collect(), folder };
@@ -225,10 +233,10 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
             let before: Volume = client.get(&path(&name))?;
             if size.0 < before.size_bytes {
                 let why = format!(
-                    "volume {name} has {} already, more than asked for",
+                    "volume {name} is {} already, which is more than the new size",
                     size_text(before.size_bytes)
                 );
-                let next = format!("to make it smaller: quoin volume resize {name} --size SIZE");
+                let next = format!("to shrink it: quoin volume resize {name} --size SIZE");
                 return Err(Failure::usage("volume not grown", why, next));
             }
             change(
@@ -245,7 +253,19 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
         VolumeCommand::Rename { name, new_name } => {
             change(client, output, &name, VolumeUpdate { name: Some(new_name), ..VolumeUpdate::default() })
         }
-        VolumeCommand::Set { name, thick, thin, tags, untag, folder, template, no_template, force } => {
+        VolumeCommand::Set {
+            name,
+            thick,
+            thin,
+            tags,
+            untag,
+            folder,
+            template,
+            no_template,
+            read_only,
+            writable,
+            force,
+        } => {
             let set = tags.into_iter().map(|(key, value)| (key, Some(value)));
             let tags: BTreeMap<_, _> = untag.into_iter().map(|key| (key, None)).chain(set).collect();
             let update = VolumeUpdate {
@@ -253,16 +273,17 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
                 tags: (!tags.is_empty()).then_some(tags),
                 folder,
                 template: (template || no_template).then_some(template),
+                writable: (read_only || writable).then_some(writable),
                 force,
                 ..VolumeUpdate::default()
             };
             change(client, output, &name, update)
         }
-        VolumeCommand::Delete { name, unmap } => {
-            client.delete(&format!("{}?unmap={unmap}", path(&name)))?;
+        VolumeCommand::Delete { names, unmap, force } => each(&names, |name| {
+            client.delete(&format!("{}?unmap={unmap}&force={force}", path(name)))?;
             output.say(&format!("volume {name} deleted"));
             Ok(())
-        }
+        }),
     }
 }
 

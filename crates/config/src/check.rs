@@ -186,10 +186,11 @@ mod tests {
     /// What serde would take and the list does not have would be refused before serde sees it.
     #[test]
     fn every_field_that_is_read_is_in_the_list() {
-        use crate::{ServeConfig, SpaceConfig};
+        use crate::{EventsConfig, ServeConfig, SpaceConfig};
         let fields = [
             ("serve", toml::from_str::<ServeConfig>("none = 1").unwrap_err()),
             ("space", toml::from_str::<SpaceConfig>("none = 1").unwrap_err()),
+            ("events", toml::from_str::<EventsConfig>("none = 1").unwrap_err()),
         ];
         for (name, error) in fields {
             let section = SECTIONS.iter().find(|section| section.name == name).unwrap();

@@ -168,6 +168,21 @@ pub const SECTIONS: &[Section] = &[
                 default: "a quarter of the machine's RAM, at most 4 GiB",
                 example: "\"2GiB\"",
             },
+            Key {
+                name: "drive_suspect_s",
+                about: "A drive whose oldest operation has been under way for so many seconds is suspect.",
+                kind: Kind::Number(1, 3600),
+                default: "5, or drive_fail_s if that is less",
+                example: "5",
+            },
+            Key {
+                name: "drive_fail_s",
+                about: "After so many seconds it has failed, and the pool goes offline until it answers. Less than the time \
+                        after which hosts give up a command, usually 30. Not less than drive_suspect_s.",
+                kind: Kind::Number(1, 3600),
+                default: "20, or drive_suspect_s if that is more",
+                example: "20",
+            },
         ],
     },
     Section {
@@ -192,6 +207,7 @@ pub const SECTIONS: &[Section] = &[
             },
         ],
     },
+    crate::events::SECTION,
     Section {
         name: "drive",
         is_array: true,

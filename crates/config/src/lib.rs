@@ -8,6 +8,7 @@
 //! Does not: open files, or look whether what is named exists.
 
 mod check;
+mod events;
 mod keys;
 mod read;
 mod size;
@@ -15,6 +16,7 @@ mod text;
 mod tls;
 
 pub use check::Fault;
+pub use events::EventsConfig;
 pub use keys::{Key, Kind, SECTIONS, Section};
 pub use read::{ReadConfig, read};
 pub use size::ByteSize;
@@ -28,6 +30,9 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 /// Where notice and warning are in order if the file does not say.
 const NOTICE_PERCENT: u8 = 60;
 const WARNING_PERCENT: u8 = 80;
+/// After how many seconds a drive that does not answer is suspect, and has failed, if the file does not say.
+const SUSPECT_S: u32 = 5;
+const FAIL_S: u32 = 20;
 
 /// `quoin.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +50,9 @@ pub struct Config {
     /// When the pool's space is worth a word.
     #[serde(default)]
     pub space: SpaceConfig,
+    /// How many events are kept.
+    #[serde(default)]
+    pub events: EventsConfig,
     /// The drives; their order does not matter.
     #[serde(rename = "drive")]
     pub drives: Vec<DriveConfig>,
@@ -87,6 +95,26 @@ pub struct ServeConfig {
     /// RAM for all that grows with use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<ByteSize>,
+    /// After how many seconds a drive that does not answer is suspect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drive_suspect_s: Option<u32>,
+    /// After how many seconds it has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drive_fail_s: Option<u32>,
+}
+
+impl ServeConfig {
+    /// After how many seconds a drive that does not answer is suspect, and has failed. `suspect` and `fail` go before
+    /// what the file says. `None` if the second is less than the first.
+    pub fn drive_seconds(&self, suspect: Option<u32>, fail: Option<u32>) -> Option<(u32, u32)> {
+        let (suspect, fail) = match (suspect.or(self.drive_suspect_s), fail.or(self.drive_fail_s)) {
+            (Some(suspect), Some(fail)) => (suspect, fail),
+            (Some(suspect), None) => (suspect, suspect.max(FAIL_S)),
+            (None, Some(fail)) => (fail.min(SUSPECT_S), fail),
+            (None, None) => (SUSPECT_S, FAIL_S),
+        };
+        (suspect <= fail).then_some((suspect, fail))
+    }
 }
 
 /// Thresholds of the pool's space.

@@ -4,8 +4,9 @@
 //! 1. At least one intact copy of the label is on the drive at any time after [`Drive::format`]; a rewrite
 //!    touches the other copy only when the first is durable.
 //! 2. The epoch in the label never goes down.
-//! 3. When [`Drive::raise_epoch`] returns, no write begun under a lower epoch is in flight any more.
-//! 4. Once a write or flush has failed or was abandoned, none is submitted again.
+//! 3. When [`Drive::raise_epoch`] succeeds, no write begun under a lower epoch is in flight any more.
+//! 4. Once a write or flush has failed or was abandoned, or any operation timed out, none is submitted again.
+//!    A write that found no room on the file system under the drive is no such failure: whoever asked for it knows.
 
 use crate::{
     DriveError, LABEL_OFFSETS, Label, Probe, ROOT_BYTES, ROOT_OFFSETS, SLABS_START_BYTES,
@@ -20,6 +21,7 @@ use quoin_world::{
 use std::{
     collections::VecDeque,
     future::Future,
+    io::ErrorKind,
     sync::{Arc, OnceLock},
 };
 
@@ -78,6 +80,8 @@ struct State {
     name: String,
     label: Mutex<Label>,
     failed: OnceLock<String>,
+    /// What was written anew when it was opened.
+    mended: Mutex<Vec<String>>,
     flights: Mutex<Flights>,
     landed: Event,
     counters: Counters,
@@ -114,17 +118,30 @@ impl Drive {
         Ok(Self::new(disk, label))
     }
 
-    /// Opens a drive by its newest intact label and mends the other copy if it differs. Refuses a disk that
-    /// is blank, foreign, of another format version or not of the size it was initialised with.
+    /// Opens a drive by its newest intact label and mends the other copy if it differs or cannot be read. Refuses
+    /// a disk that is blank, foreign, of another format version or not of the size it was initialised with.
     pub async fn open(disk: Arc<dyn Disk>) -> Result<Arc<Drive>, DriveError> {
         let drive = Self::inspect(disk).await?;
         let label = drive.label();
-        for (copy, content) in read_copies(&drive.disk).await?.into_iter().enumerate() {
-            if !matches!(content, Copy::Valid(l) if *l == label) {
-                write_label(&drive.disk, copy, &label).await?;
+        for (copy, content) in read_copies(&drive.disk).await.into_iter().enumerate() {
+            if matches!(&content, Copy::Valid(l) if **l == label) {
+                continue;
+            }
+            write_label(&drive.disk, copy, &label).await?;
+            // An interrupted change leaves an older label behind: no damage.
+            if let Some(why) = problem(&content) {
+                let offset = LABEL_OFFSETS[copy];
+                let told =
+                    format!("the label at byte {offset}: {why}; it was written anew from the other copy");
+                drive.state.mended.lock().push(told);
             }
         }
         Ok(drive)
+    }
+
+    /// What [`Drive::open`] wrote anew because it was damaged or could not be read, in words.
+    pub fn mended(&self) -> Vec<String> {
+        self.state.mended.lock().clone()
     }
 
     /// Opens a drive as [`Drive::open`] does, but changes nothing: to look at it.
@@ -144,15 +161,9 @@ impl Drive {
 
     /// What is wrong with the copies of its label, by their offset; empty if both are intact. One of an earlier
     /// generation is intact: an interrupted change leaves it behind.
-    pub async fn label_damage(&self) -> Result<Vec<(u64, String)>, DriveError> {
-        let copies = LABEL_OFFSETS.into_iter().zip(read_copies(&self.disk).await?);
-        let damage = copies.filter_map(|(offset, copy)| match copy {
-            Copy::Valid(_) => None,
-            Copy::Absent => Some((offset, "it is gone".to_owned())),
-            Copy::Damaged(why) => Some((offset, why)),
-            Copy::OtherVersion(version) => Some((offset, format!("it is of format {version}"))),
-        });
-        Ok(damage.collect())
+    pub async fn label_damage(&self) -> Vec<(u64, String)> {
+        let copies = LABEL_OFFSETS.into_iter().zip(read_copies(&self.disk).await);
+        copies.filter_map(|(offset, copy)| problem(&copy).map(|why| (offset, why))).collect()
     }
 
     fn new(disk: Arc<dyn Disk>, label: Label) -> Arc<Drive> {
@@ -166,6 +177,7 @@ impl Drive {
                 name: disk.name().to_owned(),
                 label: Mutex::new(label),
                 failed: OnceLock::new(),
+                mended: Mutex::default(),
                 flights: Mutex::new(flights),
                 landed: Event::new(),
                 counters: Counters::default(),
@@ -251,18 +263,22 @@ impl Drive {
         }
         let state = &self.state;
         state.landed.until(|| (state.flights.lock().older == 0).then_some(())).await;
-        Ok(())
+        // What was given up may be in flight still, but then the drive has failed.
+        match state.failed.get() {
+            Some(cause) => Err(DriveError::Failed { drive: self.name().to_owned(), cause: cause.clone() }),
+            None => Ok(()),
+        }
     }
 
-    /// Both root slots, whatever is in them.
-    pub async fn read_roots(&self) -> Result<[Box<[u8; ROOT_BYTES]>; 2], DriveError> {
+    /// Both root slots, whatever is in them, or why one cannot be read.
+    pub async fn read_roots(&self) -> [Result<Box<[u8; ROOT_BYTES]>, DriveError>; 2] {
         let [first, second] = ROOT_OFFSETS.map(|offset| self.read_at(offset, ROOT_BYTES));
         let boxed = |buf: Buf| {
             let mut root = Box::new([0; ROOT_BYTES]);
             root.copy_from_slice(&buf);
             root
         };
-        Ok([boxed(first.await?), boxed(second.await?)])
+        [first.await.map(boxed), second.await.map(boxed)]
     }
 
     /// Writes root slot `slot`, 0 or 1, durably. `bytes` must be [`ROOT_BYTES`] long.
@@ -318,6 +334,8 @@ impl Drive {
                     state.counters.reads.fetch_add(1, Relaxed);
                     state.counters.read_bytes.fetch_add(len as u64, Relaxed);
                 }
+                // Nothing will be heard of the writes under way either.
+                Err(error @ DiskError::TimedOut { .. }) => state.fail(error.to_string()),
                 Err(_) => {
                     state.counters.errors.fetch_add(1, Relaxed);
                 }
@@ -386,6 +404,12 @@ impl Flight {
                 count(&self.state.counters);
                 Ok(())
             }
+            Err(DiskError::Io { operation: "write", source, .. })
+                if source.kind() == ErrorKind::StorageFull =>
+            {
+                self.state.counters.errors.fetch_add(1, Relaxed);
+                Err(DriveError::NoRoom { drive: self.state.name.clone() })
+            }
             Err(error) => {
                 self.state.fail(error.to_string());
                 Err(error.into())
@@ -416,6 +440,17 @@ impl State {
     fn fail(&self, cause: String) {
         self.counters.errors.fetch_add(1, Relaxed);
         let _ = self.failed.set(cause);
+    }
+}
+
+/// What is wrong with a copy of the label.
+fn problem(copy: &Copy) -> Option<String> {
+    match copy {
+        Copy::Valid(_) => None,
+        Copy::Absent => Some("it is gone".to_owned()),
+        Copy::Damaged(why) => Some(why.clone()),
+        Copy::OtherVersion(version) => Some(format!("it is of format {version}")),
+        Copy::Unreadable(error) => Some(format!("it cannot be read ({error})")),
     }
 }
 

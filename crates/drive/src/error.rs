@@ -20,6 +20,22 @@ pub enum DriveError {
         /// What failed first.
         cause: String,
     },
+    /// It has not finished what an earlier opening asked of it.
+    #[error(
+        "drive {drive} has not finished {operations} operations of before; it is used again as soon as it has"
+    )]
+    Owes {
+        /// The drive.
+        drive: String,
+        /// How many operations are under way.
+        operations: usize,
+    },
+    /// The file system under it is full. The drive has not failed; what the range holds is old, new or a mixture.
+    #[error("drive {drive} has no room: the file system under it is full; make room there")]
+    NoRoom {
+        /// The drive.
+        drive: String,
+    },
     /// There is no label on it.
     #[error("drive {drive} is blank; initialise it first")]
     Blank {
@@ -27,7 +43,7 @@ pub enum DriveError {
         drive: String,
     },
     /// It holds something else.
-    #[error("drive {drive} holds {what}, not a part of a Quoin pool; it was left as it is")]
+    #[error("drive {drive} holds {what}, not part of a Quoin pool; it was not changed")]
     Foreign {
         /// The drive.
         drive: String,

@@ -4,7 +4,7 @@
 //! is recognised and refused rather than taken for a damaged one.
 
 use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, crc64};
-use quoin_world::{Buf, Slice};
+use quoin_world::{Buf, DiskError, Slice};
 use uuid::Uuid;
 use zerocopy::{
     FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned,
@@ -113,9 +113,19 @@ pub(crate) enum Copy {
     OtherVersion(u32),
     Damaged(String),
     Absent,
+    /// The drive failed to read it.
+    Unreadable(DiskError),
 }
 
 impl Label {
+    /// The label in these bytes, if they are an intact copy of one. For looking at drives that nobody has opened.
+    pub fn in_bytes(bytes: &[u8; LABEL_BYTES]) -> Option<Label> {
+        match Self::decode(bytes) {
+            Copy::Valid(label) => Some(*label),
+            Copy::OtherVersion(_) | Copy::Damaged(_) | Copy::Absent | Copy::Unreadable(_) => None,
+        }
+    }
+
     /// Whole slabs in a drive of this label.
     pub fn slabs(&self) -> u32 {
         let slabs = self.len_bytes.saturating_sub(SLABS_START_BYTES) / u64::from(self.slab_bytes.max(1));

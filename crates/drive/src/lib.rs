@@ -9,16 +9,18 @@
 //! Promises: a drive that is blank, foreign, resized, stale or of another format version is never taken for
 //! one of the pool, and the refusal says which it is; a label survives a power failure during its rewrite;
 //! an epoch on a drive only grows; after a failed write or flush nothing more is written until the drive is
-//! opened again.
+//! opened again; with a [`DriveWatch`], every operation ends in time, whether the disk answers or not.
 //!
 //! Does not: know what is in a root slot or a slab, keep checksums of data, retry. Assumes of the disk: one
 //! process has it open, and a write is torn at nothing smaller than 512 bytes.
 
+pub mod bugs;
 mod drive;
 mod error;
 mod label;
 mod probe;
 mod set;
+mod watch;
 
 pub use drive::{Drive, DriveCounters};
 pub use error::DriveError;
@@ -28,6 +30,7 @@ pub use label::{
 };
 pub use probe::{Probe, probe};
 pub use set::{inspect_set, open_set, raise_set};
+pub use watch::{Answers, DriveWatch, Patience};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! What is on a disk: nothing, a drive of Quoin's, or something else.
 
 use crate::{DriveError, FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSETS, Label, SLABS_START_BYTES, label::Copy};
-use quoin_world::{Buf, Disk, DiskOp};
+use quoin_world::{Buf, Disk, DiskError, DiskOp};
 use std::sync::Arc;
 
 /// How much of the disk's end is looked at, and wiped when it is initialised: partition tables and RAID
@@ -23,8 +23,8 @@ pub enum Probe {
 /// errors.
 pub async fn probe(disk: &Arc<dyn Disk>) -> Result<Probe, DriveError> {
     require_len(disk, SLABS_START_BYTES + TAIL_BYTES)?;
-    let copies = read_copies(disk).await?;
-    let mut damage = None;
+    let copies = read_copies(disk).await;
+    let mut damage: Option<DriveError> = None;
     let mut newest: Option<Label> = None;
     for copy in copies {
         match copy {
@@ -33,6 +33,10 @@ pub async fn probe(disk: &Arc<dyn Disk>) -> Result<Probe, DriveError> {
             }
             Copy::Valid(_) | Copy::Absent => {}
             Copy::Damaged(why) => damage = Some(DriveError::LabelDamaged { drive: disk.name().into(), why }),
+            // Nobody may take a drive for blank or foreign whose label could not be read.
+            Copy::Unreadable(error) => {
+                damage.get_or_insert(DriveError::Disk(error));
+            }
             Copy::OtherVersion(found) => {
                 return Err(DriveError::FormatVersion {
                     drive: disk.name().into(),
@@ -50,10 +54,14 @@ pub async fn probe(disk: &Arc<dyn Disk>) -> Result<Probe, DriveError> {
 }
 
 /// Both copies of the label.
-pub(crate) async fn read_copies(disk: &Arc<dyn Disk>) -> Result<[Copy; 2], DriveError> {
+pub(crate) async fn read_copies(disk: &Arc<dyn Disk>) -> [Copy; 2] {
     let [first, second] =
         LABEL_OFFSETS.map(|offset| disk.submit(DiskOp::Read { offset, buf: Buf::zeroed(LABEL_BYTES) }));
-    Ok([Label::decode(&first.await?), Label::decode(&second.await?)])
+    let copy = |read: Result<Buf, DiskError>| match read {
+        Ok(bytes) => Label::decode(&bytes),
+        Err(error) => Copy::Unreadable(error),
+    };
+    [copy(first.await), copy(second.await)]
 }
 
 pub(crate) fn require_len(disk: &Arc<dyn Disk>, needed: u64) -> Result<(), DriveError> {

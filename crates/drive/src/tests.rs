@@ -99,7 +99,7 @@ fn what_is_written_is_read_back_after_a_power_cut() {
     let (slab, first, roots) = world
         .run(async move {
             let reads = (d.read_slab(4, 4096, 12288).await, d.read_slab(0, 0, 512).await);
-            (reads.0.unwrap(), reads.1.unwrap(), d.read_roots().await.unwrap())
+            (reads.0.unwrap(), reads.1.unwrap(), d.read_roots().await.map(Result::unwrap))
         })
         .unwrap();
     assert!(slab[..4096].iter().all(|&b| b == 1) && slab[4096..].iter().all(|&b| b == 2) && first[0] == 3);
@@ -154,7 +154,7 @@ fn a_drive_that_is_not_ours_is_told_apart() {
         (probed.unwrap().unwrap(), refusal(open(&world, &disk)))
     };
     let foreign = |what: &str| {
-        let refused = format!("drive d holds {what}, not a part of a Quoin pool; it was left as it is");
+        let refused = format!("drive d holds {what}, not part of a Quoin pool; it was not changed");
         (Probe::Foreign(what.into()), refused)
     };
     assert_eq!(seen(0, b""), (Probe::Blank, "drive d is blank; initialise it first".into()));
@@ -198,6 +198,39 @@ fn one_damaged_copy_of_the_label_is_mended_and_two_are_refused() {
     }
     LABEL_OFFSETS.iter().for_each(|&at| disks[0].poke(at + 200, b"x"));
     assert!(refusal(open(&world, &disks[0])).contains("no copy of its label is intact"));
+}
+
+#[test]
+fn one_unreadable_copy_of_the_label_is_written_anew_and_two_are_named() {
+    let (world, disks) = pool(17, 1);
+    let unreadable = |only| FaultPlan { read_error: 1.0, only: Some(only), ..FaultPlan::default() };
+    for copy in LABEL_OFFSETS {
+        disks[0].set_faults(unreadable(ByteRange::new(copy, 512)));
+        let before = disks[0].peek(copy, LABEL_BYTES);
+        let looked = world.run(Drive::inspect(dynamic(&disks[0]))).unwrap().unwrap();
+        let damage = world.run(async move { looked.label_damage().await }).unwrap();
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        assert!(damage[0].0 == copy && damage[0].1.contains("cannot be read"), "{damage:?}");
+        disks[0].poke(copy, &[0; LABEL_BYTES]);
+        let drive = open(&world, &disks[0]).unwrap();
+        assert_eq!(disks[0].peek(copy, LABEL_BYTES), before, "it was not written anew");
+        let mended = drive.mended();
+        assert!(
+            mended.len() == 1 && mended[0].starts_with(&format!("the label at byte {copy}")),
+            "{mended:?}"
+        );
+    }
+    disks[0].set_faults(FaultPlan::default());
+    assert_eq!(open(&world, &disks[0]).unwrap().mended(), [""; 0]);
+    // Both: nobody may think that the drive is blank.
+    disks[0].set_faults(unreadable(ByteRange::new(0, 128 << 10)));
+    let refused = refusal(open(&world, &disks[0]));
+    assert!(refused.contains("d0: read of 4096 bytes at"), "{refused}");
+    let probed = world.run({
+        let disk = dynamic(&disks[0]);
+        async move { probe(&disk).await }
+    });
+    assert!(probed.unwrap().is_err());
 }
 
 #[test]

@@ -55,12 +55,22 @@ pub enum Command {
         /// The delay in milliseconds
         delay_ms: u64,
     },
+    /// Answer no operation of a drive until it is healed; then all that was asked of it is done
+    Hang {
+        /// File name of the drive
+        drive: String,
+    },
+    /// Fail writes of a drive with ENOSPC where they need space on the medium
+    Full {
+        /// File name of the drive
+        drive: String,
+    },
     /// Acknowledge flushes and durable writes of a drive without making anything durable
     IgnoreFlushes {
         /// File name of the drive
         drive: String,
     },
-    /// Take back fail, slow and ignore-flushes
+    /// Take back fail, slow, hang, full and ignore-flushes
     Heal {
         /// File name of the drive
         drive: String,

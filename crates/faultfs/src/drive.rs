@@ -4,7 +4,7 @@ use crate::{
     CutMode, FaultFsError, Op, SECTOR_BYTES,
     cache::{Cache, Content, Held},
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rand::{Rng, RngExt};
 use rustix::fs::FallocateFlags;
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,7 @@ pub(crate) struct Drive {
     path: PathBuf,
     cache_limit_bytes: u64,
     state: Mutex<State>,
+    healed: Condvar,
 }
 
 #[derive(Debug)]
@@ -71,6 +72,9 @@ pub(crate) struct State {
     powered: bool,
     failing: BTreeSet<Op>,
     slow: Duration,
+    hangs: bool,
+    /// Nothing more is allocated on the medium.
+    full: bool,
     ignores_flushes: bool,
     reads: u64,
     writes: u64,
@@ -93,13 +97,21 @@ impl Drive {
             powered: true,
             failing: BTreeSet::new(),
             slow: Duration::ZERO,
+            hangs: false,
+            full: false,
             ignores_flushes: false,
             reads: 0,
             writes: 0,
             flushes: 0,
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { name, path: path.to_owned(), cache_limit_bytes, state: Mutex::new(state) })
+        Ok(Self {
+            name,
+            path: path.to_owned(),
+            cache_limit_bytes,
+            state: Mutex::new(state),
+            healed: Condvar::new(),
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -108,6 +120,24 @@ impl Drive {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Takes back what is planted in it.
+    pub(crate) fn heal(&self) {
+        self.lock().heal();
+        self.healed.notify_all();
+    }
+
+    pub(crate) fn hangs(&self) -> bool {
+        self.lock().hangs
+    }
+
+    /// Returns once the drive does not hang.
+    pub(crate) fn wait_until_healed(&self) {
+        let mut state = self.lock();
+        while state.hangs {
+            self.healed.wait(&mut state);
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -139,6 +169,10 @@ impl Drive {
     pub(crate) fn write(&self, handle: Cycle, offset: u64, data: Vec<u8>, durable: bool) -> io::Result<()> {
         let mut state = self.lock();
         state.admit(handle, Op::Write)?;
+        let end = offset + data.len() as u64;
+        if state.full && !state.is_allocated(offset, end)? {
+            return Err(rustix::io::Errno::NOSPC.into());
+        }
         state.writes += 1;
         let held = Held { offset, content: Content::Bytes(data), durable: durable && !state.ignores_flushes };
         if state.backing.metadata()?.size() < held.end() {
@@ -316,6 +350,23 @@ impl State {
         self.slow = delay;
     }
 
+    pub(crate) fn hang(&mut self) {
+        self.hangs = true;
+    }
+
+    /// Lets no write allocate anything on the medium from now on.
+    pub(crate) fn fill(&mut self) -> io::Result<()> {
+        self.shrink_to_nothing()?;
+        self.full = true;
+        Ok(())
+    }
+
+    /// Whether all of the range is allocated on the medium.
+    fn is_allocated(&self, offset: u64, end: u64) -> io::Result<bool> {
+        let hole = rustix::fs::seek(&self.backing, rustix::fs::SeekFrom::Hole(offset))?;
+        Ok(hole >= end)
+    }
+
     pub(crate) fn ignore_flushes(&mut self) {
         self.ignores_flushes = true;
     }
@@ -323,6 +374,8 @@ impl State {
     pub(crate) fn heal(&mut self) {
         self.failing.clear();
         self.slow = Duration::ZERO;
+        self.hangs = false;
+        self.full = false;
         self.ignores_flushes = false;
     }
 

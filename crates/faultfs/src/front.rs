@@ -108,10 +108,16 @@ impl Front {
         Ok(attributes(inode_of(number), &drive.metadata()?))
     }
 
-    /// Runs an operation of a drive, on a thread of its own if the drive is slow.
+    /// Runs an operation of a drive, on a thread of its own if the drive is slow or hangs.
     fn run(&self, inode: INodeNo, operation: impl FnOnce(io::Result<&Drive>) + Send + 'static) {
         match self.drive(inode) {
             Err(error) => operation(Err(error)),
+            Ok(drive) if drive.hangs() => {
+                std::thread::spawn(move || {
+                    drive.wait_until_healed();
+                    operation(Ok(&drive));
+                });
+            }
             Ok(drive) => match drive.delay() {
                 Duration::ZERO => operation(Ok(&drive)),
                 delay => {

@@ -137,8 +137,13 @@ impl Shelf {
             Command::Slow { drive, delay_ms } => {
                 self.named(drive)?.lock().slow(Duration::from_millis(*delay_ms))
             }
+            Command::Hang { drive } => self.named(drive)?.lock().hang(),
+            Command::Full { drive } => {
+                let drive = self.named(drive)?;
+                drive.lock().fill().map_err(|source| backing_failed(&drive, source))?;
+            }
             Command::IgnoreFlushes { drive } => self.named(drive)?.lock().ignore_flushes(),
-            Command::Heal { drive } => self.named(drive)?.lock().heal(),
+            Command::Heal { drive } => self.named(drive)?.heal(),
             Command::Corrupt { drive, offset, len, seed } => {
                 let drive = self.named(drive)?;
                 let mut rng = ChaCha8Rng::seed_from_u64(*seed);

@@ -15,6 +15,9 @@ use std::{
 const LEN: u64 = 1 << 20;
 const EIO: i32 = 5;
 
+#[repr(align(4096))]
+struct Page([u8; 4096]);
+
 struct Bench {
     mounted: Option<Mounted>,
     dir: tempfile::TempDir,
@@ -191,4 +194,36 @@ fn commands_come_over_a_socket() {
     assert_eq!(status["drives"][0]["held_bytes"], 4096);
     let refused = quoin_faultfs::ask(&socket, &Command::Heal { drive: "d9".to_owned() }).expect_err("no d9");
     assert!(refused.to_string().contains("no drive called d9; there are: d0"), "{refused}");
+}
+
+#[test]
+fn a_drive_that_hangs_answers_when_it_is_healed() {
+    let bench = Bench::new();
+    let file = bench.open().expect("opened");
+    bench.tell(Command::Hang { drive: "d0".to_owned() });
+    let (done, ended) = std::sync::mpsc::channel();
+    let written = std::thread::spawn(move || {
+        let page = Page([7; 4096]);
+        let outcome = file.write_all_at(&page.0, 0);
+        done.send(()).expect("somebody waits");
+        outcome
+    });
+    let waited = ended.recv_timeout(std::time::Duration::from_millis(300));
+    assert!(waited.is_err(), "it answered");
+    bench.tell(Command::Heal { drive: "d0".to_owned() });
+    written.join().expect("no panic").expect("written after all");
+}
+
+#[test]
+fn a_full_medium_refuses_what_it_must_allocate_and_takes_the_rest() {
+    let bench = Bench::new();
+    let file = bench.open().expect("opened");
+    let page = Page([7; 4096]);
+    file.write_all_at(&page.0, 0).expect("written");
+    bench.tell(Command::Full { drive: "d0".to_owned() });
+    file.write_all_at(&page.0, 0).expect("written over");
+    let refused = file.write_all_at(&page.0, 65536).expect_err("no space");
+    assert_eq!(refused.raw_os_error(), Some(28));
+    bench.tell(Command::Heal { drive: "d0".to_owned() });
+    file.write_all_at(&page.0, 65536).expect("written after all");
 }

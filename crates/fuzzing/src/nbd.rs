@@ -9,7 +9,7 @@ use quoin_nbd::{
         SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, SimpleReply, chunk, command, option, reply,
     },
 };
-use quoin_target::{ExportRules, Exports};
+use quoin_target::{Access, ExportRules, Exports};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -66,8 +66,8 @@ fn run(bytes: &[u8]) {
 async fn converse(mode: u8, script: &[u8]) -> io::Result<()> {
     let volume = Arc::new(Ram::new(if mode & LARGE_BLOCKS != 0 { 4096 } else { 512 }));
     let exports = Arc::new(Exports::default());
-    let rules = ExportRules { read_only: mode & READ_ONLY != 0, ..ExportRules::default() };
-    exports.set("v", volume.clone(), rules);
+    let access = if mode & READ_ONLY != 0 { Access::ReadOnly } else { Access::Default };
+    exports.set("v", volume.clone(), ExportRules::default(), access);
     let server = NbdServer::new(exports, None, Options::default());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

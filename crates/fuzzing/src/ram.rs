@@ -2,7 +2,7 @@
 
 use quoin_base::{ByteRange, Extent};
 use quoin_volume::{BlockDevice, DeviceError};
-use quoin_world::{Mutex, Slice};
+use quoin_world::{Buf, Mutex, Slice};
 use uuid::Uuid;
 
 /// Its size in logical blocks: small, so that any number is soon out of range.
@@ -25,6 +25,10 @@ impl Ram {
     /// Promises of its callers are checked: ranges inside, whole blocks.
     fn part<T>(&self, range: ByteRange, use_it: impl FnOnce(&mut [u8]) -> T) -> Result<T, DeviceError> {
         assert!(range.is_aligned(self.block_bytes.into()), "{range:?} is not whole blocks");
+        self.bytes(range, use_it)
+    }
+
+    fn bytes<T>(&self, range: ByteRange, use_it: impl FnOnce(&mut [u8]) -> T) -> Result<T, DeviceError> {
         let mut bytes = self.bytes.lock();
         let size_bytes = bytes.len() as u64;
         if range.end() > size_bytes {
@@ -63,6 +67,10 @@ impl BlockDevice for Ram {
         }
         let data: Vec<u8> = data.iter().flat_map(|slice| slice.to_vec()).collect();
         self.part(ByteRange::new(offset, data.len() as u64), |bytes| bytes.copy_from_slice(&data))
+    }
+
+    async fn write_bytes(&self, offset: u64, data: Buf) -> Result<(), DeviceError> {
+        self.bytes(ByteRange::new(offset, data.len() as u64), |bytes| bytes.copy_from_slice(&data))
     }
 
     async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {

@@ -3,11 +3,10 @@
 
 use crate::{gather::Gathering, order::Attribute};
 use quoin_scsi::Reply;
-use quoin_target::{Lun, Request};
+use quoin_target::{Clock, Lun, Request};
 use quoin_volume::BlockDevice;
-use quoin_world::{OneShot, OneShotSender, Slice};
-use std::rc::Rc;
-use tokio::time::Instant;
+use quoin_world::{Nanos, OneShot, OneShotSender, Slice};
+use std::{rc::Rc, time::Duration};
 
 /// Everything the initiator said of a command except its CDB.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +24,7 @@ pub(crate) struct Head {
     /// Counts up with the commands of the session.
     pub(crate) number: u64,
     /// When it came: one moment for all that came with one read of the socket.
-    pub(crate) received: Instant,
+    pub(crate) received: Nanos,
 }
 
 impl Head {
@@ -71,7 +70,13 @@ pub(crate) enum Work<D> {
         request: Request<D>,
         data: Vec<Slice>,
         in_bytes: u32,
-        received: Instant,
+        received: Nanos,
+    },
+    /// Answer a command that does not run, once what was aborted on its unit before has ended.
+    Answer {
+        itt: u32,
+        reply: Reply,
+        ended: OneShot<()>,
     },
     /// Answer a task management request once everything it aborted has ended.
     Abort {
@@ -83,16 +88,22 @@ pub(crate) enum Work<D> {
 
 /// What came of [`Work`].
 pub(crate) enum Finished {
-    Command { itt: u32, reply: Reply },
+    Command { itt: u32, reply: Reply, latency: Duration },
+    Answer { itt: u32, reply: Reply },
     Abort { itt: u32, close: bool },
 }
 
-pub(crate) async fn perform<D: BlockDevice>(work: Work<D>) -> Finished {
+pub(crate) async fn perform<D: BlockDevice>(work: Work<D>, clock: &dyn Clock) -> Finished {
     match work {
         Work::Command { itt, request, data, in_bytes, received } => {
             let reply = request.run(data, in_bytes.into()).await;
-            request.count(&reply, received.elapsed());
-            Finished::Command { itt, reply }
+            let latency = clock.now().since(received);
+            request.count(&reply, latency);
+            Finished::Command { itt, reply, latency }
+        }
+        Work::Answer { itt, reply, ended } => {
+            ended.await;
+            Finished::Answer { itt, reply }
         }
         Work::Abort { itt, ended, close } => {
             for end in ended {

@@ -14,9 +14,9 @@ use crate::{
     transmit::Transmit,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use quoin_target::{Credentials, NexusName, Notice, Notices};
+use quoin_target::{Credentials, NexusName, Notice, Notices, within};
 use quoin_volume::BlockDevice;
-use quoin_world::Slice;
+use quoin_world::{Slice, Task};
 use std::{
     future::{Future, pending, poll_fn},
     net::SocketAddr,
@@ -24,19 +24,16 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
-use tokio::{
-    net::TcpStream,
-    time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout},
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Times [`Options::ping_after`](crate::Options::ping_after) that nothing may be heard of a peer.
 const SILENT_TICKS: u32 = 3;
 /// Longest data segment of a login request we take.
 const MAX_LOGIN_DATA_BYTES: usize = 64 * 1024;
 
-pub(crate) struct Connection<'a, D: BlockDevice> {
+pub(crate) struct Connection<'a, D: BlockDevice, S> {
     pub(crate) server: &'a IscsiServer<D>,
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: S,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) receive: Receive,
@@ -50,15 +47,15 @@ pub(crate) struct Connection<'a, D: BlockDevice> {
     pub(crate) quiet_ticks: u32,
 }
 
-impl<'a, D: BlockDevice> Connection<'a, D> {
+impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S> {
     /// Serves the connection until it ends, and what it started has ended.
     pub(crate) async fn run(mut self) -> Result<(), IscsiError> {
-        let limit = self.server.options.login_timeout;
+        let (limit, clock) = (self.server.options.login_timeout, &*self.server.options.clock);
         let mut shutdown = self.server.shutdown.subscribe();
         let login = tokio::select! {
             biased;
             _ = shutdown.wait_for(|stop| *stop) => return Err(IscsiError::ShutDown),
-            login = timeout(limit, self.login()) => login.unwrap_or(Err(IscsiError::LoginTimeout(limit))),
+            login = within(clock, limit, self.login()) => login.unwrap_or(Err(IscsiError::LoginTimeout(limit))),
         };
         let mut session = match login {
             Ok(session) => session,
@@ -70,6 +67,7 @@ impl<'a, D: BlockDevice> Connection<'a, D> {
         self.pending = None;
         self.server.metrics.logins.fetch_add(1, Ordering::Relaxed);
         let mut running = FuturesUnordered::new();
+        let perform = |work| perform(work, clock);
         let outcome = self.serve(&mut session, &mut running, perform).await;
         match &outcome {
             Err(IscsiError::Silent(_)) => session.counted.silent += 1,
@@ -91,7 +89,9 @@ impl<'a, D: BlockDevice> Connection<'a, D> {
         let server = self.server;
         let mut login = Login::new(server.target.port().clone()).before(server);
         let wait = self.pending.as_ref().map_or(Duration::ZERO, Pending::wait);
-        sleep(wait.min(server.options.login_timeout / 2)).await;
+        if !wait.is_zero() {
+            server.options.clock.sleep(wait.min(server.options.login_timeout / 2)).await;
+        }
         loop {
             let (request, data) = self.login_request().await?;
             match login.receive(&request, &data) {
@@ -224,25 +224,28 @@ impl<'a, D: BlockDevice> Connection<'a, D> {
     ) -> Result<(), IscsiError> {
         let notices = session.nexus.as_ref().map(|nexus| nexus.notices());
         let quiet_limit = self.server.options.ping_after;
-        let mut ticks = interval_at(Instant::now() + quiet_limit, quiet_limit);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let clock = &*self.server.options.clock;
+        let mut tick = clock.sleep(quiet_limit);
         let mut shutdown = self.server.shutdown.subscribe();
-        let mut deadline = None;
+        let mut deadline: Option<Task> = None;
         loop {
             tokio::select! {
                 biased;
                 over = poll_fn(|cx| self.poll_io(session, running, start, cx)) => return over,
                 notice = next_notice(notices.as_ref()) => session.notice(notice),
-                _ = ticks.tick() => self.tick(session)?,
+                () = &mut tick => {
+                    tick = clock.sleep(quiet_limit);
+                    self.tick(session)?;
+                }
                 _ = shutdown.wait_for(|stop| *stop), if deadline.is_none() => {
                     let limit = self.server.options.logout_time;
-                    deadline = Some(Instant::now() + limit);
+                    deadline = Some(clock.sleep(limit));
                     match notices {
                         Some(_) => session.request_logout(limit),
                         None => return Ok(()),
                     }
                 }
-                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                () = over(&mut deadline), if deadline.is_some() => {
                     session.announce_drop();
                     let sent = poll_fn(|cx| Poll::Ready(session.out.poll_flush(&mut self.stream, cx))).await;
                     tracing::debug!(peer = %self.peer, told = sent.is_ready(), "initiator did not log out");
@@ -323,7 +326,7 @@ impl<'a, D: BlockDevice> Connection<'a, D> {
                 0 => return Poll::Ready(Err(IscsiError::Closed)),
                 _ => {
                     self.heard = true;
-                    session.now = Instant::now();
+                    session.now = self.server.options.clock.now();
                 }
             }
         }
@@ -339,6 +342,14 @@ impl<D: BlockDevice> Authority for IscsiServer<D> {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&(self.options.random_u64)().to_le_bytes()[..chunk.len()]);
         }
+    }
+}
+
+/// Waits for a moment that was set, if one was.
+async fn over(deadline: &mut Option<Task>) {
+    match deadline {
+        Some(deadline) => deadline.await,
+        None => pending().await,
     }
 }
 

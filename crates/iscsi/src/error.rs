@@ -17,7 +17,7 @@ pub enum IscsiError {
     #[error("connection dropped: {0}")]
     Framing(#[from] FramingError),
     /// The initiator broke the protocol.
-    #[error("connection dropped, the initiator broke the protocol: {0}")]
+    #[error("connection dropped: protocol error by the initiator: {0}")]
     Protocol(&'static str),
     /// The login was refused.
     #[error("login of {initiator} refused with status {status}: {why}")]
@@ -33,7 +33,7 @@ pub enum IscsiError {
     #[error("connection dropped: not logged in after {0:?}")]
     LoginTimeout(Duration),
     /// The initiator answers no pings.
-    #[error("connection dropped: nothing heard for {0:?}, pings included")]
+    #[error("connection dropped: the initiator sent nothing for {0:?} and answered no ping")]
     Silent(Duration),
     /// The initiator does not do its part.
     #[error("connection dropped: the initiator stalls, for {limit:?} {what}")]
@@ -44,7 +44,7 @@ pub enum IscsiError {
         limit: Duration,
     },
     /// The server shuts down.
-    #[error("connection dropped: the array shuts down")]
+    #[error("connection dropped: the array is shutting down")]
     ShutDown,
     /// The initiator logged in anew under the same name.
     #[error("session replaced by a new login of the same initiator")]

@@ -5,13 +5,14 @@
 //! remembered of addresses is bounded and forgotten after [`FORGET_AFTER`].
 
 use parking_lot::Mutex;
+use quoin_target::Clock;
+use quoin_world::Nanos;
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
-use tokio::time::Instant;
 
 /// Refused logins that cost nothing: a person mistypes.
 const FREE_FAILURES: u32 = 3;
@@ -37,17 +38,10 @@ pub struct LoginFailure {
     pub failures: u32,
 }
 
-impl LoginFailure {
-    /// True for the first and then ever rarer ones of an address, so that a flood of them is not a flood of events.
-    pub fn is_telling(&self) -> bool {
-        self.failures.is_power_of_two()
-    }
-}
-
 #[derive(Clone, Copy)]
 struct Failures {
     count: u32,
-    last: Instant,
+    last: Nanos,
 }
 
 #[derive(Default)]
@@ -60,6 +54,7 @@ pub(crate) struct Guard {
     state: Mutex<State>,
     max_pending: usize,
     max_pending_of_address: usize,
+    clock: Arc<dyn Clock>,
 }
 
 /// A connection that has not logged in yet.
@@ -69,8 +64,8 @@ pub(crate) struct Pending {
 }
 
 impl Guard {
-    pub(crate) fn new(max_pending: usize, max_pending_of_address: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), max_pending, max_pending_of_address })
+    pub(crate) fn new(max_pending: usize, max_pending_of_address: usize, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), max_pending, max_pending_of_address, clock })
     }
 
     /// Lets a new connection in; `None` if too many have not logged in yet.
@@ -89,9 +84,10 @@ impl Guard {
 impl Pending {
     /// How long its first answer is held back.
     pub(crate) fn wait(&self) -> Duration {
+        let now = self.guard.clock.now();
         let state = self.guard.state.lock();
         match state.failed.get(&self.address) {
-            Some(failures) if failures.last.elapsed() < FORGET_AFTER && failures.count > FREE_FAILURES => {
+            Some(failures) if now.since(failures.last) < FORGET_AFTER && failures.count > FREE_FAILURES => {
                 let doublings = (failures.count - FREE_FAILURES - 1).min(16);
                 FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT)
             }
@@ -101,7 +97,7 @@ impl Pending {
 
     /// Its login was refused. Returns how many were in a row.
     pub(crate) fn failed(&self) -> u32 {
-        let now = Instant::now();
+        let now = self.guard.clock.now();
         let mut state = self.guard.state.lock();
         if state.failed.len() >= MAX_ADDRESSES && !state.failed.contains_key(&self.address) {
             let oldest =
@@ -109,7 +105,7 @@ impl Pending {
             oldest.map(|address| state.failed.remove(&address));
         }
         let failures = state.failed.entry(self.address).or_insert(Failures { count: 0, last: now });
-        if failures.last.elapsed() >= FORGET_AFTER {
+        if now.since(failures.last) >= FORGET_AFTER {
             failures.count = 0;
         }
         *failures = Failures { count: failures.count.saturating_add(1), last: now };
@@ -137,6 +133,11 @@ impl Drop for Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quoin_target::RuntimeClock;
+
+    fn guard(max_pending: usize, max_pending_of_address: usize) -> Arc<Guard> {
+        Guard::new(max_pending, max_pending_of_address, Arc::new(RuntimeClock::default()))
+    }
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([127, 0, 0, last])
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn connections_that_have_not_logged_in_are_bounded() {
-        let guard = Guard::new(3, 2);
+        let guard = guard(3, 2);
         let first = guard.admit(address(1)).unwrap();
         let _second = guard.admit(address(1)).unwrap();
         assert!(guard.admit(address(1)).is_none());
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn who_fails_again_and_again_waits() {
-        let guard = Guard::new(9, 9);
+        let guard = guard(9, 9);
         let one = guard.admit(address(1)).unwrap();
         let waits: Vec<_> = (1..=12)
             .map(|count| {
@@ -174,20 +175,12 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let guard = Guard::new(9, 9);
+        let guard = guard(9, 9);
         for n in 0..MAX_ADDRESSES as u32 + 10 {
             guard.admit(IpAddr::from(n.to_be_bytes())).unwrap().failed();
         }
         let state = guard.state.lock();
         assert_eq!(state.failed.len(), MAX_ADDRESSES);
         assert!(!state.failed.contains_key(&IpAddr::from(0u32.to_be_bytes())));
-    }
-
-    #[test]
-    fn a_flood_is_told_of_ever_more_rarely() {
-        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-        let told = (1..=1000)
-            .filter(|&failures| LoginFailure { initiator: None, peer, why: "", failures }.is_telling());
-        assert_eq!(told.count(), 10);
     }
 }

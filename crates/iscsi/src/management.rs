@@ -1,13 +1,15 @@
 //! Task management (RFC 7143 §11.5): aborts and resets.
 //!
 //! A task that is still gathering data or waits for its turn is dropped; one that the device has runs to its end
-//! unanswered, and the management response waits for that end.
+//! unanswered, and the management response waits for that end. So does, in a session whose unit another one reset, the
+//! unit attention that tells of it.
 
 use crate::{
-    command::{Stage, Work},
+    command::{Stage, Task, Work},
     pdu::{Bhs, FINAL, TaskRequest, TaskResponse, opcode},
     session::{End, RejectReason, Session},
 };
+use quoin_scsi::Reply;
 use quoin_target::Lun;
 use quoin_volume::BlockDevice;
 use quoin_world::{OneShot, OneShotSender, one_shot};
@@ -115,6 +117,21 @@ impl<D: BlockDevice> Session<D> {
         let luns = nexus.luns_of(unit);
         let tasks = self.tasks_of(&luns);
         self.mute(tasks, done);
+    }
+
+    /// Answers a task that does not run. Its answer may be the first that tells of a reset of its unit: whatever the reset
+    /// ended has ended before.
+    pub(crate) fn answer_in_turn(&mut self, itt: u32, reply: Reply) {
+        let unit = self.tasks.get(&itt).and_then(|task| task.head.unit);
+        let is_ending = |task: &Task<D>| task.head.unit == unit && !task.aborted.is_empty();
+        let ending: Vec<_> =
+            self.tasks.iter().filter(|(_, task)| is_ending(task)).map(|(itt, _)| *itt).collect();
+        if ending.is_empty() {
+            return self.finish_task(itt, reply);
+        }
+        let (sender, ended) = one_shot();
+        self.mute(ending, sender);
+        self.started.push(Work::Answer { itt, reply, ended });
     }
 
     pub(crate) fn task_aborted(&mut self, itt: u32, close: bool) {

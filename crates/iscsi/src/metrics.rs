@@ -46,6 +46,10 @@ counters! {
     commands,
     /// SCSI commands answered with another status than GOOD.
     failures,
+    /// SCSI commands that were run and answered.
+    answered,
+    /// From their arrival to their answers' being queued, all of them together, in nanoseconds.
+    latency_ns,
     /// Bytes of data sent to initiators.
     read_bytes,
     /// Bytes of data received from initiators.

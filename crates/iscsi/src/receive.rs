@@ -6,10 +6,7 @@ use std::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
-use tokio::{
-    io::{AsyncRead, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, ReadBuf};
 
 /// Room for one PDU of the longest kind (header, longest AHS, digests) and a good part of the next ones.
 const BUFFER_BYTES: usize = crate::params::MAX_RECV_DATA_BYTES as usize + 128 * 1024;
@@ -64,7 +61,7 @@ impl Receive {
     /// Reads what there is, as far as a turn goes; ready with 0 at the end of the stream.
     pub(crate) fn poll_fill(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut (impl AsyncRead + Unpin),
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         if self.start == self.end {

@@ -1,14 +1,13 @@
 //! The server: accepts connections, hands them out, serves each where it was taken to.
 
 use crate::{
-    IscsiError,
     connection::Connection,
     guard::{Guard, LoginFailure, Pending},
     handles::Handles,
     metrics::{Metrics, MetricsSnapshot},
     receive::Receive,
 };
-use quoin_target::{SessionMemory, Target};
+use quoin_target::{Clock, RuntimeClock, SessionMemory, Target};
 use quoin_volume::BlockDevice;
 use std::{
     fmt, io,
@@ -20,6 +19,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::watch,
 };
@@ -44,6 +44,8 @@ pub struct Options {
     pub ping_after: Duration,
     /// Time that initiators have to log out when the server shuts down; told to them in whole seconds.
     pub logout_time: Duration,
+    /// What timeouts and latencies go by.
+    pub clock: Arc<dyn Clock>,
     /// Milliseconds since the Unix epoch, for the list of sessions.
     pub wall_clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     /// 64 bits that nobody can foresee, for challenges.
@@ -66,6 +68,7 @@ impl Options {
             login_timeout: Duration::from_secs(30),
             ping_after: Duration::from_secs(15),
             logout_time: Duration::from_secs(3),
+            clock: Arc::new(RuntimeClock::default()),
             wall_clock_ms: Box::new(|| 0),
         }
     }
@@ -103,7 +106,11 @@ impl<D: BlockDevice> IscsiServer<D> {
         Arc::new(Self {
             target,
             handles: Handles::default(),
-            guard: Guard::new(options.max_pending_logins, options.max_pending_logins_of_address),
+            guard: Guard::new(
+                options.max_pending_logins,
+                options.max_pending_logins_of_address,
+                options.clock.clone(),
+            ),
             options,
             metrics: Metrics::default(),
             shutdown: watch::Sender::new(false),
@@ -122,7 +129,11 @@ impl<D: BlockDevice> IscsiServer<D> {
                 _ = shutdown.wait_for(|stop| *stop) => return,
             };
             match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
-                Ok((stream, peer)) => self.admit(stream, peer, &mut hand_over),
+                Ok((stream, peer)) => {
+                    if let Some(accepted) = self.admit(Some(stream), peer) {
+                        hand_over(accepted);
+                    }
+                }
                 Err(error) => {
                     // Out of descriptors, or the peer has gone already: neither is mended by trying at once.
                     tracing::warn!(%error, "connection not accepted");
@@ -132,26 +143,34 @@ impl<D: BlockDevice> IscsiServer<D> {
         }
     }
 
-    fn admit(
+    /// Serves a connection to its end over a stream of bytes that is no socket of this process, as one that
+    /// [`IscsiServer::accept`] accepted from `peer` at `local`. To be called on the data thread that it is to live on.
+    pub async fn serve_over(
         self: &Arc<Self>,
-        stream: std::net::TcpStream,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
         peer: SocketAddr,
-        hand_over: &mut impl FnMut(Accepted<D>),
+        local: SocketAddr,
     ) {
+        if let Some(accepted) = self.admit(None, peer) {
+            accepted.run(stream, local).await;
+        }
+    }
+
+    fn admit(self: &Arc<Self>, stream: Option<std::net::TcpStream>, peer: SocketAddr) -> Option<Accepted<D>> {
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
         let open = self.open.fetch_add(1, Ordering::AcqRel);
         let pending = self.guard.admit(peer.ip());
         let refused = pending.is_none() || open >= self.options.max_connections;
-        let accepted = Accepted { server: self.clone(), stream: Some(stream), peer, pending };
+        let accepted = Accepted { server: self.clone(), stream, peer, pending };
         if refused {
             let before = self.metrics.connections_refused.fetch_add(1, Ordering::Relaxed);
             // A flood of connections must not be one of lines, too.
             if (before + 1).is_power_of_two() {
                 tracing::warn!(%peer, open, refused = before + 1, "connection refused: too many are open or log in");
             }
-            return;
+            return None;
         }
-        hand_over(accepted);
+        Some(accepted)
     }
 
     /// Stops accepting and asks every initiator to log out; those that do not within [`Options::logout_time`] are
@@ -185,30 +204,42 @@ impl<D: BlockDevice> Accepted<D> {
 
     /// Serves the connection to its end. To be called on the data thread that it is to live on.
     pub async fn serve(mut self) {
-        let Some(stream) = self.stream.take() else { return };
         let peer = self.peer;
-        match serve(&self.server, stream, peer, self.pending.take()).await {
+        match self.stream.take().map(into_runtime) {
+            Some(Ok((stream, local))) => self.run(stream, local).await,
+            Some(Err(error)) => tracing::info!(%peer, %error, "connection ended"),
+            None => {}
+        }
+    }
+
+    async fn run(mut self, stream: impl AsyncRead + AsyncWrite + Unpin, local: SocketAddr) {
+        let (server, peer, pending) = (&*self.server, self.peer, self.pending.take());
+        let (receive, handle) = (Receive::new(), None);
+        let connection = Connection {
+            server,
+            stream,
+            peer,
+            local,
+            receive,
+            pending,
+            handle,
+            heard: false,
+            quiet_ticks: 0,
+        };
+        match connection.run().await {
             Ok(()) => tracing::info!(%peer, "initiator logged out"),
             Err(error) => tracing::info!(%peer, %error, "connection ended"),
         }
     }
 }
 
-async fn serve<D: BlockDevice>(
-    server: &IscsiServer<D>,
-    stream: std::net::TcpStream,
-    peer: SocketAddr,
-    pending: Option<Pending>,
-) -> Result<(), IscsiError> {
-    let stream: io::Result<TcpStream> =
-        stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
-    let stream = stream?;
+/// Takes a socket over on the thread that serves it; also its own address.
+fn into_runtime(stream: std::net::TcpStream) -> io::Result<(TcpStream, SocketAddr)> {
+    stream.set_nonblocking(true)?;
+    let stream = TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
     let local = stream.local_addr()?;
-    let (receive, handle) = (Receive::new(), None);
-    Connection { server, stream, peer, local, receive, pending, handle, heard: false, quiet_ticks: 0 }
-        .run()
-        .await
+    Ok((stream, local))
 }
 
 impl<D: BlockDevice> Drop for Accepted<D> {

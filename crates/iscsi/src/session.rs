@@ -21,9 +21,8 @@ use crate::{
 use quoin_scsi::Reply;
 use quoin_target::{Done, Nexus, Notice, SessionShare};
 use quoin_volume::BlockDevice;
-use quoin_world::Slice;
+use quoin_world::{Nanos, Slice};
 use std::collections::{BTreeMap, VecDeque};
-use tokio::time::Instant;
 use zerocopy::IntoBytes;
 
 /// Commands a session may have outstanding.
@@ -90,7 +89,7 @@ pub(crate) struct Session<D: BlockDevice> {
     end: Option<End>,
     pub(crate) counted: MetricsSnapshot,
     /// When what is being taken came.
-    pub(crate) now: Instant,
+    pub(crate) now: Nanos,
     /// Commands outstanding when it last told what it did.
     told_outstanding: usize,
 }
@@ -128,7 +127,7 @@ impl<D: BlockDevice> Session<D> {
             text: Vec::new(),
             end: None,
             counted: MetricsSnapshot::default(),
-            now: Instant::now(),
+            now: Nanos::default(),
             told_outstanding: 0,
         }
     }
@@ -162,6 +161,8 @@ impl<D: BlockDevice> Session<D> {
                 errors: self.counted.failures,
                 read_bytes: self.counted.read_bytes,
                 written_bytes: self.counted.written_bytes,
+                answered: self.counted.answered,
+                latency_ns: self.counted.latency_ns,
                 outstanding: outstanding as i64 - self.told_outstanding as i64,
             });
             self.told_outstanding = outstanding;
@@ -309,14 +310,19 @@ impl<D: BlockDevice> Session<D> {
         let Stage::Gathering(gathering) = std::mem::replace(&mut task.stage, Stage::Running) else { return };
         match gathering.finish(&task.head) {
             Ready::Run(work) => self.start_in_turn(itt, work),
-            Ready::Answer(reply) => self.finish_task(itt, reply),
+            Ready::Answer(reply) => self.answer_in_turn(itt, reply),
         }
     }
 
     /// Takes what some work came to.
     pub(crate) fn complete(&mut self, finished: Finished) {
         match finished {
-            Finished::Command { itt, reply } => self.finish_task(itt, reply),
+            Finished::Command { itt, reply, latency } => {
+                self.counted.answered += 1;
+                self.counted.latency_ns += latency.as_nanos() as u64;
+                self.finish_task(itt, reply);
+            }
+            Finished::Answer { itt, reply } => self.finish_task(itt, reply),
             Finished::Abort { itt, close } => self.task_aborted(itt, close),
         }
         self.pump();
@@ -338,7 +344,7 @@ impl<D: BlockDevice> Session<D> {
         Some(task)
     }
 
-    fn finish_task(&mut self, itt: u32, reply: Reply) {
+    pub(crate) fn finish_task(&mut self, itt: u32, reply: Reply) {
         if let Some(task) = self.remove_task(itt).filter(|task| task.aborted.is_empty()) {
             self.respond(&task.head, reply);
         }

@@ -12,7 +12,7 @@ use std::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
-use tokio::{io::AsyncWrite, net::TcpStream};
+use tokio::io::AsyncWrite;
 use zerocopy::IntoBytes;
 
 /// Parts given to one write.
@@ -108,7 +108,7 @@ impl Transmit {
     /// Sends what the socket takes; ready when all is sent.
     pub(crate) fn poll_flush(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut (impl AsyncWrite + Unpin),
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         while !self.parts.is_empty() {

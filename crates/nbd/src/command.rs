@@ -1,14 +1,11 @@
 //! Carrying out what requests ask for. A command given to the device is never cancelled.
 
-use crate::{
-    gate::Gate,
-    operation::{Failure, Operation},
-};
+use crate::operation::{Failure, Operation};
 use quoin_base::{ByteRange, Extent, MIB};
+use quoin_target::Clock;
 use quoin_volume::{self as volume, BlockDevice, DeviceError};
-use quoin_world::{Buf, Slice};
+use quoin_world::{Buf, Nanos, Slice};
 use std::{rc::Rc, sync::Arc, time::Duration};
-use tokio::time::Instant;
 
 /// Extents told in one block status.
 const MAX_EXTENTS: usize = 1024;
@@ -18,7 +15,6 @@ const UNMAP_BYTES: u64 = 256 * MIB;
 /// The volume a connection works on.
 pub(crate) struct Unit<D> {
     pub(crate) device: Arc<D>,
-    pub(crate) gate: Arc<Gate>,
     /// The content that the client was shown.
     pub(crate) contents: u64,
 }
@@ -30,7 +26,7 @@ pub(crate) struct Work<D> {
     /// What to write.
     pub(crate) data: Buf,
     /// When the last of it arrived.
-    pub(crate) received: Instant,
+    pub(crate) received: Nanos,
     pub(crate) unit: Rc<Unit<D>>,
 }
 
@@ -47,7 +43,7 @@ pub(crate) enum Outcome {
     Extents(Vec<Extent>),
 }
 
-pub(crate) async fn perform<D: BlockDevice>(work: Work<D>) -> Finished {
+pub(crate) async fn perform<D: BlockDevice>(work: Work<D>, clock: &dyn Clock) -> Finished {
     let Work { cookie, operation, data, received, unit } = work;
     let outcome = match operation {
         Operation::Read { range, .. } => unit.read(range).await.map(Outcome::Data),
@@ -59,7 +55,7 @@ pub(crate) async fn perform<D: BlockDevice>(work: Work<D>) -> Finished {
         // Whatever was answered is hardened already.
         Operation::Flush | Operation::Disconnect => Ok(Outcome::Done),
     };
-    unit.count(operation, outcome.is_ok(), received.elapsed());
+    unit.count(operation, outcome.is_ok(), clock.now().since(received));
     Finished { cookie, operation, outcome }
 }
 
@@ -78,12 +74,6 @@ fn cut(range: ByteRange, block_bytes: u64) -> Cut {
         middle: ByteRange::new(head_end, tail_start - head_end),
         tail: ByteRange::new(tail_start, range.end() - tail_start),
     }
-}
-
-/// The whole blocks that a range touches.
-fn widened(range: ByteRange, block_bytes: u64) -> ByteRange {
-    let start = range.offset / block_bytes * block_bytes;
-    ByteRange::new(start, range.end().next_multiple_of(block_bytes) - start)
 }
 
 /// Leaves of the slices, which begin at `at`, what lies in `range`.
@@ -126,7 +116,7 @@ impl<D: BlockDevice> Unit<D> {
     }
 
     async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, Failure> {
-        let wide = widened(range, self.block_bytes());
+        let wide = range.widened(self.block_bytes());
         if range.is_empty() {
             return Ok(Vec::new());
         }
@@ -139,34 +129,12 @@ impl<D: BlockDevice> Unit<D> {
         if range.is_empty() {
             return Ok(());
         }
-        if range.is_aligned(self.block_bytes()) {
-            let _sharing = self.gate.share().await;
-            self.require_same_content()?;
-            return Ok(self.device.write(range.offset, vec![data.into_slice()]).await?);
-        }
-        let _alone = self.gate.alone().await;
-        let wide = widened(range, self.block_bytes());
-        let mut whole = Buf::unfilled(wide.len as usize);
-        for edge in self.edges(range) {
-            let mut at = (edge.offset - wide.offset) as usize;
-            for slice in self.device.read(edge).await? {
-                whole.as_mut_slice()[at..at + slice.len()].copy_from_slice(&slice);
-                at += slice.len();
-            }
-        }
-        let at = (range.offset - wide.offset) as usize;
-        whole.as_mut_slice()[at..at + data.len()].copy_from_slice(&data);
         self.require_same_content()?;
-        Ok(self.device.write(wide.offset, vec![whole.into_slice()]).await?)
-    }
-
-    /// The blocks that a range covers in part: none, one or two.
-    fn edges(&self, range: ByteRange) -> Vec<ByteRange> {
-        let Cut { head, tail, .. } = cut(range, self.block_bytes());
-        let parts = [head, tail].into_iter().filter(|part| !part.is_empty());
-        let mut edges: Vec<_> = parts.map(|part| widened(part, self.block_bytes())).collect();
-        edges.dedup();
-        edges
+        match range.is_aligned(self.block_bytes()) {
+            true => self.device.write(range.offset, vec![data.into_slice()]).await?,
+            false => self.device.write_bytes(range.offset, data).await?,
+        }
+        Ok(())
     }
 
     /// Makes a range read as zeroes. The pool stores no zeroes, so this is as quick as it is for a trim, and what
@@ -186,7 +154,6 @@ impl<D: BlockDevice> Unit<D> {
 
     async fn unmap(&self, range: ByteRange) -> Result<(), Failure> {
         for piece in range.split(UNMAP_BYTES) {
-            let _sharing = self.gate.share().await;
             self.require_same_content()?;
             self.device.unmap(piece).await?;
         }
@@ -203,7 +170,7 @@ impl<D: BlockDevice> Unit<D> {
 
     async fn allocation(&self, range: ByteRange, one: bool) -> Result<Vec<Extent>, Failure> {
         let limit = if one { 1 } else { MAX_EXTENTS };
-        let wide = widened(range, self.block_bytes());
+        let wide = range.widened(self.block_bytes());
         let mut extents = self.device.allocation(wide, limit).await?;
         for extent in &mut extents {
             let (start, end) = (extent.range.offset.max(range.offset), extent.range.end().min(range.end()));
@@ -228,7 +195,6 @@ mod tests {
         assert_eq!(pairs(500, 1024), [(500, 12), (512, 512 + 488 - 488), (1024, 500)]);
         assert_eq!(pairs(10, 20), [(10, 20), (30, 0), (30, 0)]);
         assert_eq!(pairs(510, 4), [(510, 2), (512, 0), (512, 2)]);
-        assert_eq!(widened(ByteRange::new(510, 4), 512), ByteRange::new(0, 1024));
         let slices = vec![Slice::copy_of(&[1; 512]), Slice::copy_of(&[2; 512])];
         let lengths: Vec<_> =
             clipped(slices, 0, ByteRange::new(500, 20)).iter().map(|s| (s[0], s.len())).collect();

@@ -1,7 +1,7 @@
 //! One connection, from its first byte to its last, on one data thread.
 
 use crate::{
-    NbdError, NbdServer,
+    NbdError, NbdServer, Refused,
     command::{Finished, Unit, Work, perform},
     handshake::{Agreed, Directory, Found, Negotiation, Offer, Progress, Step, TlsMode},
     receive::Receive,
@@ -10,8 +10,9 @@ use crate::{
     tls::names,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use quoin_target::{Client, ClientAddress, Connected, Export, ExportClient, Exports, Shown};
+use quoin_target::{Client, ClientAddress, Connected, Export, ExportClient, Exports, Shown, within};
 use quoin_volume::BlockDevice;
+use quoin_world::Task;
 use std::{
     future::{Future, pending, poll_fn},
     io,
@@ -19,10 +20,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{
-    io::AsyncWriteExt,
-    time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout},
-};
+use tokio::io::AsyncWriteExt;
 use zerocopy::IntoBytes;
 
 /// How long a client is told that the array shuts down before its connection is closed.
@@ -35,9 +33,23 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 4;
 
 /// The exports as one client sees them.
-struct View<'a, D> {
+struct View<'a, D: BlockDevice> {
     exports: &'a Exports<D>,
     client: &'a Client,
+    server: &'a NbdServer<D>,
+    peer: &'a str,
+}
+
+impl<D: BlockDevice> View<'_, D> {
+    fn refused(&self, export: &str, why: &str) {
+        tracing::info!(export, client = ?self.client, why, "export refused");
+        (self.server.options.refused)(Refused {
+            peer: self.peer.to_owned(),
+            export: Some(export.to_owned()),
+            tls_name: self.client.tls_names.first().cloned(),
+            why: why.to_owned(),
+        });
+    }
 }
 
 impl<D: BlockDevice> Directory for View<'_, D> {
@@ -50,19 +62,25 @@ impl<D: BlockDevice> Directory for View<'_, D> {
     }
 
     fn find(&self, name: &str) -> Found<Arc<Export<D>>> {
-        let Some(export) = self.exports.get(name) else { return Found::Nothing };
+        let Some(export) = self.exports.get(name) else {
+            self.refused(name, "there is no such export");
+            return Found::Nothing;
+        };
         match export.rules().shown_to(self.client) {
             Shown::No => {
-                tracing::info!(export = name, client = ?self.client, "export not shown to a client that asked for it");
+                self.refused(name, "the export is not shown to this client");
                 Found::Nothing
             }
-            Shown::WithCertificate => Found::NeedsCertificate,
+            Shown::WithCertificate => {
+                self.refused(name, "the export requires another client certificate, or one at all");
+                Found::NeedsCertificate
+            }
             Shown::Yes => {
                 let device = export.device();
                 let offer = Offer {
                     size_bytes: device.size_bytes(),
                     block_bytes: device.block_bytes(),
-                    read_only: export.rules().read_only || device.is_read_only(),
+                    read_only: export.is_read_only(),
                     description: format!("Quoin volume {}", device.name()),
                 };
                 Found::Export(offer, export)
@@ -81,13 +99,18 @@ pub(crate) struct Connection<'a, D: BlockDevice> {
 impl<D: BlockDevice> Connection<'_, D> {
     /// Serves the connection until it ends, and what it started has ended.
     pub(crate) async fn run(mut self, plain: Plain, negotiated: impl FnOnce()) -> Result<(), NbdError> {
-        let limit = self.server.options.handshake_timeout;
-        let negotiation = timeout(limit, self.negotiate(plain)).await;
+        let (limit, clock) = (self.server.options.handshake_timeout, &*self.server.options.clock);
+        let negotiation = within(clock, limit, self.negotiate(plain)).await;
         negotiated();
         let agreed = match negotiation.unwrap_or(Err(NbdError::HandshakeTimeout(limit))) {
             Ok(agreed) => agreed,
             Err(error) => {
                 self.server.metrics.negotiations_failed.increment();
+                // Looking at what there is and leaving is no attempt at anything.
+                if !matches!(error, NbdError::Closed) {
+                    let (peer, why) = (self.peer.to_owned(), error.to_string());
+                    (self.server.options.refused)(Refused { peer, export: None, tls_name: None, why });
+                }
                 return Err(error);
             }
         };
@@ -96,13 +119,13 @@ impl<D: BlockDevice> Connection<'_, D> {
         let export = agreed.export.clone();
         let connected = self.connected(&export, &socket, &client);
         let device = export.device().clone();
-        let unit = Unit { gate: self.server.gate(device.uuid()), contents: export.contents(), device };
-        let mut session =
-            Session::new(unit, export.rules().read_only, &agreed, self.server.options.memory.share());
+        let unit = Unit { contents: export.contents(), device };
+        let mut session = Session::new(unit, export.clone(), &agreed, self.server.options.memory.share());
         let mut running = FuturesUnordered::new();
+        let perform = |work| perform(work, clock);
         let outcome = self.serve(&mut socket, &export, &mut session, &mut running, perform).await;
         if outcome.is_ok() {
-            drop(timeout(CLOSE_LIMIT, socket.close()).await);
+            within(clock, CLOSE_LIMIT, socket.close()).await;
         }
         // The socket goes first; what was started runs to its end.
         drop(socket);
@@ -141,7 +164,8 @@ impl<D: BlockDevice> Connection<'_, D> {
         send(&mut socket, Negotiation::greeting().as_bytes()).await?;
         loop {
             let mut answer = Vec::new();
-            let view = View { exports: &self.server.exports, client: &client };
+            let (exports, peer) = (&self.server.exports, self.peer);
+            let view = View { exports, client: &client, server: self.server, peer };
             let progress = negotiation.receive(self.receive.bytes(), &view, &mut answer)?;
             let Progress::Took(len, step) = progress else {
                 match self.receive.fill(&mut socket).await {
@@ -190,17 +214,18 @@ impl<D: BlockDevice> Connection<'_, D> {
         start: impl Fn(Work<D>) -> F + Copy,
     ) -> Result<(), NbdError> {
         let every = self.server.options.stall_timeout / LOOKS;
-        let mut ticks = interval_at(Instant::now() + every, every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let clock = &*self.server.options.clock;
+        let mut tick = clock.sleep(every);
         let mut shutdown = self.server.shutdown.subscribe();
-        let mut deadlines = None;
+        let (mut grace, mut limit): (Option<Task>, Option<Task>) = (None, None);
         let (mut before, mut quiet) = (0, 0);
         loop {
             tokio::select! {
                 biased;
                 over = poll_fn(|cx| self.poll_io(socket, session, running, start, cx)) => return over,
                 () = export.revoked() => return Err(NbdError::Revoked),
-                _ = ticks.tick() => {
+                () = &mut tick => {
+                    tick = clock.sleep(every);
                     let now = self.receive.received() + session.out.sent();
                     let waits = session.out.queued_bytes() > 0 || session.is_amid(&self.receive) && running.is_empty();
                     quiet = if waits && now == before { quiet + 1 } else { 0 };
@@ -209,14 +234,12 @@ impl<D: BlockDevice> Connection<'_, D> {
                         return Err(NbdError::Stalled(every * quiet));
                     }
                 }
-                _ = shutdown.wait_for(|stop| *stop), if deadlines.is_none() => {
+                _ = shutdown.wait_for(|stop| *stop), if limit.is_none() => {
                     session.stopping = true;
-                    deadlines = Some((Instant::now() + SHUTDOWN_GRACE, Instant::now() + SHUTDOWN_LIMIT));
+                    (grace, limit) = (Some(clock.sleep(SHUTDOWN_GRACE)), Some(clock.sleep(SHUTDOWN_LIMIT)));
                 }
-                () = until(deadlines.map(|(grace, _)| grace)), if session.is_idle() && deadlines.is_some() => {
-                    return Ok(());
-                }
-                () = until(deadlines.map(|(_, limit)| limit)), if deadlines.is_some() => return Ok(()),
+                () = over(&mut grace), if session.is_idle() && grace.is_some() => return Ok(()),
+                () = over(&mut limit), if limit.is_some() => return Ok(()),
             }
         }
     }
@@ -251,7 +274,7 @@ impl<D: BlockDevice> Connection<'_, D> {
             }
             match self.receive.poll_fill(socket, session.payload(), cx) {
                 Poll::Ready(Ok(direct)) => {
-                    session.received = Instant::now();
+                    session.received = self.server.options.clock.now();
                     session.payload_filled(direct);
                 }
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -264,9 +287,10 @@ impl<D: BlockDevice> Connection<'_, D> {
     }
 }
 
-async fn until(deadline: Option<Instant>) {
+/// Waits for a moment that was set, if one was.
+async fn over(deadline: &mut Option<Task>) {
     match deadline {
-        Some(deadline) => sleep_until(deadline).await,
+        Some(deadline) => deadline.await,
         None => pending().await,
     }
 }

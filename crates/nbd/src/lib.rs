@@ -13,7 +13,6 @@
 mod command;
 mod connection;
 mod error;
-mod gate;
 pub mod handshake;
 mod metrics;
 pub mod operation;
@@ -29,5 +28,6 @@ pub mod wire;
 pub use error::NbdError;
 pub use handshake::TlsMode;
 pub use metrics::{Metrics, MetricsSnapshot};
-pub use server::{Accepted, Listener, NbdServer, Options};
+pub use server::{Accepted, Listener, NbdServer, Options, Refused};
+pub use socket::ByteStream;
 pub use tls::{Tls, TlsError};

@@ -3,21 +3,18 @@
 use crate::{
     NbdError,
     connection::Connection,
-    gate::Gate,
     handshake::TlsMode,
     metrics::{Metrics, MetricsSnapshot},
     receive::Receive,
-    socket,
+    socket::{self, ByteStream},
     tls::Tls,
 };
-use parking_lot::Mutex;
-use quoin_target::{ClientAddress, Exports, SessionMemory};
+use quoin_target::{ClientAddress, Clock, Exports, RuntimeClock, SessionMemory};
 use quoin_volume::BlockDevice;
 use std::{
-    collections::BTreeMap,
     fmt, io,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -26,7 +23,19 @@ use tokio::{
     net::{TcpListener, UnixListener},
     sync::watch,
 };
-use uuid::Uuid;
+
+/// A client that was refused, for those who look after the array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Where the client came from.
+    pub peer: String,
+    /// The export it asked for, if it came to that.
+    pub export: Option<String>,
+    /// The first name of its TLS certificate.
+    pub tls_name: Option<String>,
+    /// Why it was refused.
+    pub why: String,
+}
 
 /// How the server behaves.
 pub struct Options {
@@ -42,8 +51,13 @@ pub struct Options {
     /// Time without progress after which a client that stopped in the middle of a request, or does not take its
     /// replies, is dropped.
     pub stall_timeout: Duration,
+    /// What timeouts and latencies go by.
+    pub clock: Arc<dyn Clock>,
     /// Milliseconds since the Unix epoch, for the list of clients.
     pub wall_clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Told of each client that was refused: an export it may not see, a certificate that is missing or wrong, a
+    /// negotiation that broke the protocol or took too long.
+    pub refused: Box<dyn Fn(Refused) + Send + Sync>,
 }
 
 impl Default for Options {
@@ -54,7 +68,9 @@ impl Default for Options {
             memory: SessionMemory::new(512 << 20),
             handshake_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(60),
+            clock: Arc::new(RuntimeClock::default()),
             wall_clock_ms: Box::new(|| 0),
+            refused: Box::new(drop),
         }
     }
 }
@@ -66,8 +82,6 @@ pub struct NbdServer<D: BlockDevice> {
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
     pub(crate) shutdown: watch::Sender<bool>,
-    /// The gates of volumes that are being served, by identity.
-    gates: Mutex<BTreeMap<Uuid, Weak<Gate>>>,
     open: AtomicUsize,
     negotiating: AtomicUsize,
     closed: watch::Sender<()>,
@@ -128,7 +142,6 @@ impl<D: BlockDevice> NbdServer<D> {
             options,
             metrics: Metrics::default(),
             shutdown: watch::Sender::new(false),
-            gates: Mutex::default(),
             open: AtomicUsize::new(0),
             negotiating: AtomicUsize::new(0),
             closed: watch::Sender::new(()),
@@ -173,6 +186,16 @@ impl<D: BlockDevice> NbdServer<D> {
         Some(accepted)
     }
 
+    /// Serves a connection to its end over a stream of bytes that is no socket of this process, as one that
+    /// [`NbdServer::accept`] accepted from `address`. To be called on the data thread that it is to live on.
+    pub async fn serve_over(self: &Arc<Self>, stream: impl ByteStream, address: ClientAddress, peer: &str) {
+        if let Some(accepted) =
+            self.admit((socket::Connected::Other(Box::new(stream)), address, peer.to_owned()))
+        {
+            accepted.serve().await;
+        }
+    }
+
     /// Stops accepting and refuses further requests; connections end when what they started has, or after a few
     /// seconds. Resolves when the last one is closed and what it started has ended.
     pub async fn shutdown(&self) {
@@ -187,18 +210,6 @@ impl<D: BlockDevice> NbdServer<D> {
     /// Counters.
     pub fn metrics(&self) -> MetricsSnapshot {
         self.metrics.snapshot()
-    }
-
-    /// The gate that all connections to a volume have in common.
-    pub(crate) fn gate(&self, volume: Uuid) -> Arc<Gate> {
-        let mut gates = self.gates.lock();
-        if let Some(gate) = gates.get(&volume).and_then(Weak::upgrade) {
-            return gate;
-        }
-        gates.retain(|_, gate| gate.strong_count() > 0);
-        let gate = Arc::new(Gate::default());
-        gates.insert(volume, Arc::downgrade(&gate));
-        gate
     }
 }
 

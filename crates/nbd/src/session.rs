@@ -15,11 +15,10 @@ use crate::{
     wire::{BadMagic, BlockDescriptor, Errno, ErrorPayload, OffsetHole, Request, chunk, state},
 };
 use quoin_base::{ByteRange, Extent};
-use quoin_target::SessionShare;
+use quoin_target::{Export, SessionShare};
 use quoin_volume::BlockDevice;
-use quoin_world::{Buf, Slice};
-use std::{collections::VecDeque, mem, rc::Rc};
-use tokio::time::Instant;
+use quoin_world::{Buf, Nanos, Slice};
+use std::{collections::VecDeque, mem, rc::Rc, sync::Arc};
 use zerocopy::{IntoBytes, big_endian::U64};
 
 /// Requests a session may have outstanding.
@@ -60,7 +59,8 @@ enum Stage {
 
 pub(crate) struct Session<D> {
     unit: Rc<Unit<D>>,
-    read_only: bool,
+    /// What the client may do, which may change while it is connected.
+    export: Arc<Export<D>>,
     structured: bool,
     allocation: bool,
     constrained: bool,
@@ -75,14 +75,19 @@ pub(crate) struct Session<D> {
     pub(crate) stopping: bool,
     pub(crate) counted: MetricsSnapshot,
     /// When the last bytes arrived.
-    pub(crate) received: Instant,
+    pub(crate) received: Nanos,
 }
 
 impl<D: BlockDevice> Session<D> {
-    pub(crate) fn new<E>(unit: Unit<D>, read_only: bool, agreed: &Agreed<E>, share: SessionShare) -> Self {
+    pub(crate) fn new<E>(
+        unit: Unit<D>,
+        export: Arc<Export<D>>,
+        agreed: &Agreed<E>,
+        share: SessionShare,
+    ) -> Self {
         Self {
             unit: Rc::new(unit),
-            read_only,
+            export,
             structured: agreed.structured,
             allocation: agreed.allocation,
             constrained: agreed.constrained,
@@ -95,7 +100,7 @@ impl<D: BlockDevice> Session<D> {
             disconnected: false,
             stopping: false,
             counted: MetricsSnapshot::default(),
-            received: Instant::now(),
+            received: Nanos::default(),
         }
     }
 
@@ -209,7 +214,7 @@ impl<D: BlockDevice> Session<D> {
         let terms = Terms {
             size_bytes: self.unit.device.size_bytes(),
             block_bytes: self.unit.device.block_bytes(),
-            read_only: self.read_only || self.unit.device.is_read_only(),
+            read_only: self.export.is_read_only(),
             structured: self.structured,
             allocation: self.allocation,
             constrained: self.constrained,

@@ -19,17 +19,23 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;
 const UNACKNOWLEDGED_MS: u32 = 60_000;
 
+/// A stream of bytes that a connection can be served over.
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> ByteStream for S {}
+
 /// A connected socket on its way to the thread that serves it.
-#[derive(Debug)]
 pub(crate) enum Connected {
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
+    Other(Box<dyn ByteStream>),
 }
 
 /// A socket.
 pub(crate) enum Plain {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Other(Box<dyn ByteStream>),
 }
 
 /// A socket, perhaps with TLS over it.
@@ -56,6 +62,7 @@ impl Connected {
                 stream.set_nonblocking(true)?;
                 Ok(Plain::Unix(UnixStream::from_std(stream)?))
             }
+            Self::Other(stream) => Ok(Plain::Other(stream)),
         }
     }
 }
@@ -65,8 +72,31 @@ macro_rules! each {
         match $plain {
             Plain::Tcp($stream) => $do,
             Plain::Unix($stream) => $do,
+            Plain::Other($stream) => $do,
         }
     };
+}
+
+/// Reads from a socket into both buffers with one system call. A read that brought less than there was room for took
+/// all there was: the next one waits for more, without asking the kernel first.
+macro_rules! read_socket {
+    ($stream:expr, $cx:expr, $first:expr, $second:expr) => {{
+        let room = $first.len() + $second.len();
+        let mut buffers = [IoSliceMut::new($first), IoSliceMut::new($second)];
+        loop {
+            ready!($stream.poll_read_ready($cx))?;
+            match $stream.try_read_vectored(&mut buffers) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => {
+                    if outcome.as_ref().is_ok_and(|read| (1..room).contains(read)) {
+                        let empty = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+                        let _ = $stream.try_io(Interest::READABLE, empty);
+                    }
+                    break Poll::Ready(outcome);
+                }
+            }
+        }
+    }};
 }
 
 impl Plain {
@@ -77,27 +107,15 @@ impl Plain {
         first: &mut [u8],
         second: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let room = first.len() + second.len();
-        let mut buffers = [IoSliceMut::new(first), IoSliceMut::new(second)];
-        loop {
-            ready!(each!(&*self, stream => stream.poll_read_ready(cx)))?;
-            match each!(&*self, stream => stream.try_read_vectored(&mut buffers)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                outcome => {
-                    if outcome.as_ref().is_ok_and(|read| (1..room).contains(read)) {
-                        self.drained();
-                    }
-                    return Poll::Ready(outcome);
-                }
+        match self {
+            Self::Tcp(stream) => read_socket!(stream, cx, first, second),
+            Self::Unix(stream) => read_socket!(stream, cx, first, second),
+            Self::Other(stream) => {
+                let mut buffer = ReadBuf::new(if first.is_empty() { second } else { first });
+                ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+                Poll::Ready(Ok(buffer.filled().len()))
             }
         }
-    }
-
-    /// A read that brought less than there was room for took all there was: the next one waits for more, without
-    /// asking the kernel first.
-    fn drained(&self) {
-        let empty = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-        let _ = each!(self, stream => stream.try_io(Interest::READABLE, empty));
     }
 }
 

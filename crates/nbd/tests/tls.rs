@@ -4,7 +4,7 @@
 mod support;
 
 use quoin_nbd::{Options, Tls, TlsMode};
-use quoin_target::ExportRules;
+use quoin_target::{Access, ExportRules};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use std::{
@@ -130,7 +130,7 @@ fn exports_are_shown_to_the_names_that_certificates_bear() {
     let server = certificates.server(TlsMode::Required, true);
     for (export, name) in [("v1", "db1.example.com"), ("v2", "db2")] {
         let rules = ExportRules { tls_clients: [name.to_owned()].into(), ..ExportRules::default() };
-        server.exports.set(export, server.device(export), rules);
+        server.exports.set(export, server.device(export), rules, Access::Default);
     }
     let other = certificates.path().join("plain-name");
     let uri = |export: &str| certificates.uri(&server, export);

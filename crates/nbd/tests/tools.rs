@@ -3,7 +3,7 @@
 #[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
 mod support;
 
-use quoin_target::ExportRules;
+use quoin_target::{Access, ExportRules};
 use serde_json::{Value, json};
 use support::{Server, VOLUME_BYTES, nbdsh, ok, patterned, run};
 
@@ -42,7 +42,7 @@ fn nbdinfo_sees_what_an_export_can_do() {
 fn only_what_is_shown_is_listed_and_opened() {
     let server = Server::start();
     let elsewhere = ExportRules { networks: vec!["192.0.2.0/24".parse().unwrap()], ..ExportRules::default() };
-    server.exports.set("v2", server.device("v2"), elsewhere);
+    server.exports.set("v2", server.device("v2"), elsewhere, Access::Default);
     let listed = info(&["--list", "--no-content", &server.uri("")]);
     let names: Vec<_> = listed["exports"].as_array().unwrap().iter().map(|e| &e["export-name"]).collect();
     assert_eq!(names, ["ro", "v1"]);

@@ -79,12 +79,18 @@ impl Pool {
                 }
             }
         }
-        let leaf = self.leaf(layer, range.offset / self.buffer.block_bytes).await?;
+        // Of what cannot be told, hosts are not to think that it reads as zeroes.
+        let (leaf, is_damaged) = match self.leaf(layer, range.offset / self.buffer.block_bytes).await {
+            Ok(leaf) => (leaf, false),
+            Err(PoolError::Corrupt { .. }) => (None, true),
+            Err(error) => return Err(error),
+        };
         let mut extents = Vec::new();
         for (piece, buffered) in range.split(self.buffer.block_bytes).zip(blocks) {
             let mapped = match buffered {
                 Buffered::Mapped => true,
                 Buffered::Unmapped => false,
+                Buffered::Ask if is_damaged => true,
                 Buffered::Ask => leaf.as_ref().is_some_and(|leaf| {
                     let slot = tree::slot(piece.offset / self.buffer.block_bytes, 0);
                     ThinEntry(leaf.get(slot)).block().is_some()

@@ -88,6 +88,10 @@ impl Committer {
                 tracing::error!(number, %error, "a block cannot be given back");
                 return Ok(false);
             }
+            Err(error) if pool.is_unreadable(&error).await => {
+                tracing::error!(number, %error, "a block cannot be given back");
+                return Ok(false);
+            }
             Err(error) => return Err(error),
         };
         let page = pool.pages.change(block_page(number)).await?;

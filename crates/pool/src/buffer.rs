@@ -8,7 +8,9 @@
 //!    at the map in between looks again.
 //! 4. A record keeps the journal's tail at or below its own sequence while an extent of it is here, and at
 //!    or below what it displaced until it is hardened itself.
-//! 5. Every block with data here is charged one pool block of space until it is evicted, unless it only replaces
+//! 5. `ram_bytes` is what is really held: the buffers that the extents of all shards keep alive, each once, and for each
+//!    extent its place in the index.
+//! 6. Every block with data here is charged one pool block of space until it is evicted, unless it only replaces
 //!    one that is mapped: then the block table is certain to give back as much as it takes.
 
 use crate::{
@@ -33,8 +35,10 @@ use std::{
     sync::Arc,
 };
 
-/// RAM that an extent whose content is elsewhere is counted with.
+/// RAM that an extent is counted with beside its data: itself, its block's places in the map and in the queue, each as
+/// sparse as it may get, and what the allocator adds.
 pub(crate) const HELD_BYTES: u64 = 256;
+const _: () = assert!(size_of::<Extent>() <= 112 && size_of::<(BlockKey, BlockBuffer)>() <= 48);
 /// Few for a model checker, which would spend its schedules on going through them.
 pub(crate) const SHARDS: usize = if cfg!(feature = "shuttle") { 4 } else { 256 };
 /// How often all shards are gone through for one batch of destage.
@@ -248,7 +252,7 @@ impl Buffer {
     ) {
         for piece in pieces {
             let data = !matches!(piece.content, Content::Zero);
-            let mut bytes = ram_bytes(&piece.content, piece.sectors) as i64;
+            let mut bytes = hold(&piece.content) as i64;
             let block = shard.blocks.entry(piece.key).or_insert_with(|| {
                 shard.queue.push_back((sequence, piece.key));
                 *shard.held.entry(piece.key.layer).or_default() += 1;
@@ -268,7 +272,7 @@ impl Buffer {
             };
             let (start, end) = (new.start, new.end());
             let full = self.sectors_per_block();
-            let mut kept = Vec::new();
+            let mut kept = Vec::with_capacity(block.extents.len() + 1);
             for old in block.extents.drain(..) {
                 if old.start >= end || old.end() <= start {
                     kept.push(old);
@@ -277,11 +281,11 @@ impl Buffer {
                 if !planted(Bug::TailPastDisplaced) {
                     new.pin = new.pin.min(old.pinned());
                 }
-                bytes -= ram_bytes(&old.content, old.sectors) as i64;
                 for part in [old.part(0, start), old.part(end, full)].into_iter().flatten() {
-                    bytes += ram_bytes(&part.content, part.sectors) as i64;
+                    bytes += hold(&part.content) as i64;
                     kept.push(part);
                 }
+                bytes -= release(&old.content) as i64;
             }
             kept.push(new);
             block.extents = kept;
@@ -349,7 +353,7 @@ impl Buffer {
         block.extents.retain(|e| {
             let keep = !taken.extents.iter().any(|t| t.sequence == e.sequence) && !planted(Bug::EvictNewer);
             if !keep {
-                bytes += ram_bytes(&e.content, e.sectors);
+                bytes += release(&e.content);
             }
             keep
         });
@@ -414,10 +418,18 @@ fn gaps(extents: &[Extent]) -> impl Iterator<Item = Range<u16>> {
     gaps.filter(|gap| !gap.is_empty())
 }
 
-/// RAM an extent is counted with.
-fn ram_bytes(content: &Content, sectors: u16) -> u64 {
+/// RAM that is held more with an extent of this content.
+fn hold(content: &Content) -> u64 {
     match content {
-        Content::Ram(_) => u64::from(sectors) * SECTOR_BYTES,
+        Content::Ram(received) => HELD_BYTES + received.hold(),
+        Content::Zero | Content::Journal(_) | Content::Shared(_) => HELD_BYTES,
+    }
+}
+
+/// RAM that is held less without it.
+fn release(content: &Content) -> u64 {
+    match content {
+        Content::Ram(received) => HELD_BYTES + received.release(),
         Content::Zero | Content::Journal(_) | Content::Shared(_) => HELD_BYTES,
     }
 }

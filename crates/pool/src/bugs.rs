@@ -87,12 +87,28 @@ pub enum Bug {
     ForgetToCount = 40,
     /// What is copied from is deleted while records that name it may yet be replayed.
     DeleteCopiedEarly = 41,
+    /// What a child listed before its parent became a part of it is not looked through.
+    KeepOldList = 51,
+    /// A root that only some drives have is not written to the others before it is served.
+    SkipMendRoots = 42,
+    /// The cleaner tells the block table where blocks are before they are written there.
+    PublishMovesEarly = 43,
+    /// The number of a page of the tree space is used again while a reader may come by.
+    EarlyPageReuse = 44,
+    /// A page of the segment table is written as it was when it got its place, not as the checkpoint leaves it.
+    FixTableEarly = 45,
+    /// An unmap goes to the journal a second time, a while after it was hardened.
+    UnmapTwice = 46,
+    /// What becomes immutable is not fenced: unmaps that are under way go on.
+    GateLeftOpen = 60,
+    /// A drive that hung is used again before the operations it was given up with are over.
+    TakeBackEarly = 61,
 }
 
 impl Bug {
-    /// Those that the simulation finds. The others are wrong orders of steps of two threads, which only the models
-    /// under a model checker see.
-    pub const ALL: [Bug; 35] = [
+    /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
+    /// models under a model checker see, or lie above the pool.
+    pub const ALL: [Bug; 42] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -128,6 +144,13 @@ impl Bug {
         Bug::BlessFlippedBits,
         Bug::ForgetToCount,
         Bug::DeleteCopiedEarly,
+        Bug::KeepOldList,
+        Bug::TakeBackEarly,
+        Bug::SkipMendRoots,
+        Bug::PublishMovesEarly,
+        Bug::EarlyPageReuse,
+        Bug::FixTableEarly,
+        Bug::UnmapTwice,
     ];
 }
 
@@ -143,19 +166,21 @@ mod planted {
     /// Plants `bug`, or none, for everything that runs on this OS thread from now on.
     pub fn plant(bug: Option<Bug>) {
         PLANTED.set(bug);
+        let below = bug.filter(|bug| *bug == Bug::TakeBackEarly);
+        quoin_drive::bugs::plant(below.map(|_| quoin_drive::bugs::Bug::TakeBackEarly));
     }
 
-    pub(crate) fn planted(bug: Bug) -> bool {
+    /// Whether `bug` is planted on this OS thread.
+    pub fn planted(bug: Bug) -> bool {
         PLANTED.get() == Some(bug)
     }
 }
 
 #[cfg(feature = "planted-bugs")]
-pub use planted::plant;
-#[cfg(feature = "planted-bugs")]
-pub(crate) use planted::planted;
+pub use planted::{plant, planted};
 
+/// Whether a bug is planted: never.
 #[cfg(not(feature = "planted-bugs"))]
-pub(crate) const fn planted(_: Bug) -> bool {
+pub const fn planted(_: Bug) -> bool {
     false
 }

@@ -8,13 +8,15 @@ use crate::{
     blocks::{BlockPlace, LOST, block_page, block_word},
     error::PoolError,
     format::{
-        BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordKind, Root,
-        RowHeader, SPACES,
+        BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordKind, RowHeader,
+        SPACES,
     },
-    journal::{read_journal, record_verifies},
+    journal::{JournalBounds, read_journal, record_verifies},
     meta::{ObjectKind, Operation, PageId, SegmentState, Transaction},
     open::{Opened, open_checkpoint, read_transaction},
     options::PoolOptions,
+    quarantine::Leaked,
+    roots::{Slot, newest, read_slots},
     space_report::{PoolSpace, VolumeSpace},
     tree::node,
 };
@@ -24,6 +26,7 @@ use quoin_base::{ByteRange, PoolId, SECTOR_BYTES, SegmentId, Sequence, VolumeId,
 use quoin_drive::Drive;
 use rustc_hash::FxBuildHasher;
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
@@ -56,6 +59,10 @@ pub struct CheckReport {
     pub problems: Vec<Problem>,
     /// What an interrupted write left behind, or damage that has a sound copy: opening the pool mends it.
     pub notes: Vec<Problem>,
+    /// What damaged pages of maps led to that is taken and cannot be reached. Counts that are too high are notes then.
+    pub(crate) leaked: Leaked,
+    /// References that layers count and that were not found.
+    pub(crate) missing_references: u64,
     /// Problems beyond the first [`MAX_PROBLEMS`], which are not listed.
     pub more_problems: u64,
     /// Volumes walked.
@@ -103,6 +110,23 @@ impl CheckReport {
         self.notes.push(Problem { what, problem: problem.into() });
     }
 
+    /// Adds what follows from pages of maps that were damaged, if any were: a note then, a problem else.
+    fn add_unless_leaked(&mut self, what: String, problem: String) {
+        match self.leaked.pages {
+            0 => self.add(what, problem),
+            _ => self.note(what, format!("{problem}; a page that led to it was damaged")),
+        }
+    }
+
+    /// Compares a count with what was found. More may be counted than can be reached once pages were damaged.
+    fn expect(&mut self, what: String, problem: impl FnOnce() -> String, counted: u64, found: u64) {
+        match counted.cmp(&found) {
+            Ordering::Equal => {}
+            Ordering::Greater => self.add_unless_leaked(what, problem()),
+            Ordering::Less => self.add(what, problem()),
+        }
+    }
+
     fn apply(&mut self, transaction: Transaction) {
         for operation in transaction.operations {
             match operation {
@@ -142,14 +166,14 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     let pool = first.label().pool;
     let mut report = CheckReport::default();
     for drive in &drives {
-        for (offset, why) in drive.label_damage().await? {
+        for (offset, why) in drive.label_damage().await {
             report.note(
                 format!("the label at {offset} of drive {}", drive.name()),
                 format!("{why}; the other copy is used"),
             );
         }
     }
-    check_roots(&drives, &mut report).await?;
+    check_roots(&drives, pool, &mut report).await;
     let opened = match open_checkpoint(drives).await {
         Ok(opened) => opened,
         Err(error @ (PoolError::Corrupt { .. } | PoolError::Unopenable(_))) => {
@@ -158,7 +182,11 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
         }
         Err(error) => return Err(error),
     };
+    report.leaked = Leaked::of(&opened.catalog.objects);
     let mut walk = Walk {
+        unreachable_references: 0,
+        unread_nodes: Vec::new(),
+        unreached: BTreeSet::new(),
         opened: &opened,
         report: &mut report,
         live: HashMap::default(),
@@ -170,6 +198,7 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     walk.orphaned_tree_pages().await;
     walk.space(block_bytes(&opened)).await;
     walk.block_table().await;
+    walk.leaks();
     walk.segments().await;
     let leaves = || opened.catalog.layers.iter().filter(|l| l.is_leaf());
     report.volume_ids = leaves().map(|l| l.volume).collect();
@@ -213,11 +242,13 @@ fn check_promises(opened: &Opened, report: &mut CheckReport) {
 /// The records that a recovery would replay, and what they would make of the catalog.
 async fn check_journal(opened: &Opened, pool: PoolId, report: &mut CheckReport) {
     let columns = &opened.io.columns;
-    let (tail, next_extent) = (Sequence(opened.root.tail.get()), opened.root.next_extent.get());
-    let replay = match read_journal(columns, pool, tail, next_extent).await {
+    let replay = match read_journal(columns, pool, JournalBounds::of(&opened.root)).await {
         Ok(replay) => replay,
         Err(error) => return report.add_error("the journal", error),
     };
+    for unread in replay.unread {
+        report.note("the journal".into(), unread);
+    }
     for record in &replay.records {
         report.records += 1;
         let what = format!("journal record {}", record.header.sequence.get());
@@ -253,32 +284,25 @@ fn block_bytes(opened: &Opened) -> u64 {
 }
 
 /// Both slots of every voter: one holds the newest root, the other the one before, or nothing yet.
-async fn check_roots(drives: &[Arc<Drive>], report: &mut CheckReport) -> Result<(), PoolError> {
-    let mut found: Vec<(String, usize, Option<Root>)> = Vec::new();
-    for drive in crate::checkpoint::voters(drives) {
-        for (slot, bytes) in drive.read_roots().await?.iter().enumerate() {
-            let blank = bytes.iter().all(|b| *b == 0);
-            let root = Root::parse(&bytes[..]).filter(|r| r.pool == *drive.label().pool.0.as_bytes());
-            if root.is_none() && !blank {
-                report.note(
-                    format!("root slot {slot} of drive {}", drive.name()),
-                    "it does not verify; a checkpoint was being written, or the drive is damaged",
-                );
-            }
-            found.push((drive.name().to_owned(), slot, root));
+async fn check_roots(drives: &[Arc<Drive>], pool: PoolId, report: &mut CheckReport) {
+    let slots = read_slots(drives, pool).await;
+    let newest = newest(slots.iter().map(|(_, _, slot)| slot));
+    for (drive, number, slot) in &slots {
+        let what = || format!("root slot {number} of drive {}", drive.name());
+        match slot {
+            Slot::Damaged => report
+                .note(what(), "it does not verify; a checkpoint was being written, or the drive is damaged"),
+            Slot::Unreadable(why) => report.note(what(), format!("it cannot be read ({why})")),
+            Slot::Root(_) | Slot::Blank => {}
+        }
+        let Some(newest) = newest.filter(|newest| newest.generation.get() as usize % 2 == *number) else {
+            continue;
+        };
+        if slot.root().is_none_or(|root| root.age() != newest.age()) {
+            let generation = newest.generation.get();
+            report.note(what(), format!("it should hold checkpoint {generation}, as another slot does"));
         }
     }
-    let newest = found.iter().filter_map(|f| f.2.map(|r| r.generation.get())).max().unwrap_or(0);
-    for (drive, slot, root) in &found {
-        let expected = (newest % 2) as usize == *slot;
-        if expected && newest > 0 && root.is_none_or(|r| r.generation.get() != newest) {
-            report.note(
-                format!("root slot {slot} of drive {drive}"),
-                format!("it should hold checkpoint {newest}, as another slot does"),
-            );
-        }
-    }
-    Ok(())
 }
 
 struct Walk<'a> {
@@ -290,6 +314,12 @@ struct Walk<'a> {
     references: HashMap<u64, u32, FxBuildHasher>,
     /// Pages of the tree space that a thin map reached.
     tree_pages: BTreeSet<u64>,
+    /// Blocks that the table has and nothing leads to.
+    unreached: BTreeSet<u64>,
+    /// Pages of the tree space that cannot be read.
+    unread_nodes: Vec<(u64, PoolError)>,
+    /// References that the block table counts and that nothing leads to.
+    unreachable_references: u64,
 }
 
 impl Walk<'_> {
@@ -319,6 +349,7 @@ impl Walk<'_> {
                             below.extend(used.map(|i| index * MAP_FAN_OUT + i));
                         }
                         Ok(_) => {}
+                        Err(error) if id == node(index) => self.unread_nodes.push((index, error)),
                         Err(error) => self.report.add_error(&format!("page {index} of {space:?}"), error),
                     }
                     self.report.pages += 1;
@@ -328,14 +359,23 @@ impl Walk<'_> {
         }
     }
 
-    /// Pages of the tree space that no layer leads to.
+    /// Pages of the tree space that cannot be read, and those that no layer leads to.
     async fn orphaned_tree_pages(&mut self) {
+        for (index, error) in std::mem::take(&mut self.unread_nodes) {
+            match self.tree_pages.contains(&index) {
+                true => self.report.add_error("a page of the tree space", error),
+                // A page that led there was damaged too.
+                false => self
+                    .report
+                    .add_unless_leaked(format!("page {index} of the tree space"), error.to_string()),
+            }
+        }
         for index in 1..self.opened.root.tree_end.get() {
             let exists = self.opened.pages.exists(node(index)).await.unwrap_or(false);
             if exists && !self.tree_pages.contains(&index) {
-                self.report.add(
+                self.report.add_unless_leaked(
                     format!("page {index} of the tree space"),
-                    "no layer leads to it; its space is leaked",
+                    "no layer leads to it; its space is leaked".into(),
                 );
             }
         }
@@ -358,12 +398,16 @@ impl Walk<'_> {
                     Some(page) => (Location(page.get(at + 2)), BlockInfo(page.get(at + 3))),
                     None => (Location(0), BlockInfo(0)),
                 };
-                if info.count() != references {
-                    self.report.add(
-                        format!("block {number}"),
-                        format!("it is counted to have {} references and has {references}", info.count()),
-                    );
+                if references == 0 && info.count() > 0 {
+                    self.unreached.insert(number);
                 }
+                self.unreachable_references += u64::from(info.count().saturating_sub(references));
+                self.report.expect(
+                    format!("block {number}"),
+                    || format!("it is counted to have {} references and has {references}", info.count()),
+                    info.count().into(),
+                    references.into(),
+                );
                 match info.count() {
                     0 => free += 1,
                     _ => used.push((number, BlockPlace { location, info })),
@@ -386,13 +430,35 @@ impl Walk<'_> {
         }
     }
 
+    /// What is known to be leaked explains every reference that nothing leads to, and no other.
+    fn leaks(&mut self) {
+        let Leaked { pages, blocks_at_most, references } = self.report.leaked;
+        if pages == 0 {
+            return;
+        }
+        let explained = references + self.report.missing_references;
+        let found = self.unreachable_references;
+        if found != explained {
+            let problem = format!(
+                "{found} references to blocks lead nowhere, and damaged pages of thin maps explain {explained}"
+            );
+            self.report.add("the block table", problem);
+        }
+        self.report.note(
+            "the thin maps".into(),
+            format!(
+                "{pages} damaged pages were given up; they led to at most {blocks_at_most} blocks, of which {found} \
+                 references stay taken for good"
+            ),
+        );
+    }
+
     /// The content of blocks, many at a time.
     async fn blocks(&mut self, used: Vec<(u64, BlockPlace)>) {
         let (lost, stored): (Vec<_>, Vec<_>) =
             used.into_iter().partition(|(_, p)| p.info.algorithm() == LOST);
         for (number, _) in lost {
-            self.report
-                .add(format!("block {number}"), "its content was lost to a drive; overwrite or unmap it");
+            self.tell_block(number, "its content was lost to a drive; overwrite or unmap it".into());
         }
         let opened = self.opened;
         let reads: Vec<_> = stored.iter().map(|(_, place)| opened.io.read(place.location)).collect();
@@ -405,11 +471,21 @@ impl Walk<'_> {
             self.report.blocks += 1;
             match read {
                 Ok(data) if crc32c(&data).0 == place.info.crc() => {}
-                Ok(_) => self
-                    .report
-                    .add(what, format!("its content in segment {segment} at {offset} does not verify")),
+                Ok(_) => self.tell_block(
+                    number,
+                    format!("its content in segment {segment} at {offset} does not verify"),
+                ),
                 Err(error) => self.report.add_error(&what, error),
             }
+        }
+    }
+
+    /// Tells of a block whose content is not there, which matters to those that reach it.
+    fn tell_block(&mut self, number: u64, problem: String) {
+        let what = format!("block {number}");
+        match self.unreached.contains(&number) {
+            true => self.report.add_unless_leaked(what, problem),
+            false => self.report.add(what, problem),
         }
     }
 

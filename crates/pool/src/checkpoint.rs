@@ -18,24 +18,13 @@ use crate::{
     },
     meta::{CatalogImage, PageId, encode_segment},
     pool::Pool,
+    roots::harden_root,
 };
-use futures_util::future::join_all;
 use quoin_base::{Sequence, crc64};
-use quoin_drive::{Drive, FORMAT_VERSION};
-use quoin_world::{Buf, Slice};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
-};
+use quoin_drive::FORMAT_VERSION;
+use quoin_world::Slice;
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 use zerocopy::IntoBytes;
-
-/// Drives that hold the root; the first of the pool.
-const VOTERS: usize = 5;
-
-/// The drives whose root slots hold the pool's root.
-pub(crate) fn voters(drives: &[Arc<Drive>]) -> &[Arc<Drive>] {
-    &drives[..drives.len().min(VOTERS)]
-}
 
 impl Committer {
     /// Makes a checkpoint of the metadata as it is.
@@ -156,6 +145,9 @@ impl Committer {
                     pool.segments.release(old, generation, &pool.readers)?;
                 }
                 places.insert(id, location);
+                if planted(Bug::FixTableEarly) {
+                    self.fix_table([&id]).await?;
+                }
             }
             // Where the last row ends is part of the segment table too.
             self.meta_rows.end_row(&pool.segments);
@@ -169,8 +161,8 @@ impl Committer {
         places: &BTreeMap<PageId, Location>,
     ) -> Result<BTreeMap<PageId, Slice>, PoolError> {
         let pool = &self.pool;
-        for id in places.keys().filter(|id| id.space == Space::Segments && id.level == 0) {
-            pool.pages.replace(*id, &pool.segments.encode_page(id.index)).await?;
+        if !planted(Bug::FixTableEarly) {
+            self.fix_table(places.keys()).await?;
         }
         let mut contents = BTreeMap::new();
         for level in 0..=MAP_LEVELS {
@@ -186,6 +178,15 @@ impl Committer {
         Ok(contents)
     }
 
+    /// Puts the segment table, as it is, into those of its pages that are among `ids`.
+    async fn fix_table(&self, ids: impl IntoIterator<Item = &PageId>) -> Result<(), PoolError> {
+        let pool = &self.pool;
+        for id in ids.into_iter().filter(|id| id.space == Space::Segments && id.level == 0) {
+            pool.pages.replace(*id, &pool.segments.encode_page(id.index)).await?;
+        }
+        Ok(())
+    }
+
     async fn write_root(&self, tail: Sequence, catalog_bytes: u64) -> Result<(), PoolError> {
         let pool = &self.pool;
         let generation = self.generation + 1;
@@ -199,7 +200,9 @@ impl Committer {
         root.blocks_end = self.blocks_end.into();
         root.blocks_free = self.blocks_free.into();
         root.catalog_bytes = catalog_bytes.into();
-        root.next_extent = pool.journal.next_extent().into();
+        let (first_extent, next_extent) = pool.journal.needed_from(tail);
+        root.first_extent = first_extent.into();
+        root.next_extent = next_extent.into();
         root.next_volume = pool.next_volume.load(Ordering::Relaxed).into();
         let table = pool.segments.table_segments();
         if table.len() > MAX_TABLE_SEGMENTS {
@@ -211,8 +214,9 @@ impl Committer {
             *slot = TableSegment { id: id.0.into(), entry: encode_segment(segment) };
         }
         root.seal();
-        let slot = if planted(Bug::SameRootSlot) { 0 } else { generation as usize % 2 };
-        harden_root(pool.io.columns.drives(), &root, slot).await
+        harden_root(pool.io.columns.drives(), &root).await?;
+        *pool.root.lock() = root;
+        Ok(())
     }
 }
 
@@ -224,13 +228,4 @@ fn new_root(pool: &Pool, generation: u64) -> Root {
     root.epoch = pool.io.columns.drives()[0].epoch().0.into();
     root.generation = generation.into();
     root
-}
-
-/// Writes the root to a slot of every voter; durable on return.
-pub(crate) async fn harden_root(drives: &[Arc<Drive>], root: &Root, slot: usize) -> Result<(), PoolError> {
-    let writes = voters(drives).iter().map(|drive| drive.write_root(slot, Buf::copy_of(root.as_bytes())));
-    for outcome in join_all(writes).await {
-        outcome?;
-    }
-    Ok(())
 }

@@ -134,9 +134,21 @@ impl Committer {
             }
         }
         let rows = self.cleaned_rows.finish(&pool.segments);
+        if planted(Bug::PublishMovesEarly) {
+            self.publish_moves(&moves).await?;
+        }
         let written = self.write_rows(rows).await?;
         pool.counters.cleaned_bytes.fetch_add(written, Ordering::Relaxed);
-        for (number, from, to) in moves {
+        if !planted(Bug::PublishMovesEarly) {
+            self.publish_moves(&moves).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the block table where blocks are now, and gives back where they were.
+    async fn publish_moves(&self, moves: &[(u64, BlockPlace, BlockPlace)]) -> Result<(), PoolError> {
+        let pool = &self.pool;
+        for &(number, from, to) in moves {
             let page = pool.pages.change(block_page(number)).await?;
             if !planted(Bug::ForgetMoves) {
                 page.set(block_word(number) + 2, to.location.0);

@@ -8,6 +8,7 @@ use crate::{
     buffer::BlockKey,
     error::PoolError,
     fork::SETTLES_AFTER,
+    freed::FreedPages,
     health::Health,
     layer::Layer,
     meta::{PageId, Stream},
@@ -135,8 +136,8 @@ pub(crate) struct Committer {
     pub(crate) tree_end: u64,
     pub(crate) tree_free: u64,
     pub(crate) tree_cursor: u64,
-    /// Page numbers of the tree space that came free, and the reader epoch of then.
-    pub(crate) left_pages: BTreeMap<u64, u64>,
+    /// Page numbers of the tree space that came free.
+    pub(crate) freed_pages: FreedPages,
     /// The layer whose list is being looked through.
     pub(crate) sifting: Option<Arc<Layer>>,
     pub(crate) blocks_end: u64,
@@ -188,7 +189,7 @@ impl Committer {
             tree_end: start.tree_end,
             tree_free: start.tree_free,
             tree_cursor: 1,
-            left_pages: BTreeMap::new(),
+            freed_pages: FreedPages::default(),
             sifting,
             blocks_end: start.blocks_end,
             blocks_free: start.blocks_free,
@@ -425,6 +426,8 @@ impl Committer {
             }
             self.reusable = generation;
             self.settling.pop_front();
+            self.freed_pages.forget_passed(&pool.readers);
+            pool.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
         }
         if pool.segments.reclaim(self.generation, &pool.readers) {
             pool.progress.notify();
@@ -440,7 +443,7 @@ impl Committer {
     /// writes of the journal would wait in the drives' queues behind them. Returns the bytes written.
     pub(crate) async fn write_rows(&self, rows: Vec<Row>) -> Result<u64, PoolError> {
         let pool = &self.pool;
-        let writes: Vec<_> = rows.into_iter().map(|row| row.write(&pool.io, pool.id)).collect();
+        let writes: Vec<_> = rows.into_iter().map(|row| row.write(pool)).collect();
         let parallel = if pool.fill(0) > SLOW_FROM { pool.io.columns.drives().len() } else { 1 };
         let mut writes = stream::iter(writes).buffer_unordered(parallel);
         let mut bytes = 0;
@@ -463,6 +466,7 @@ impl Committer {
     pub(crate) fn committed(&self) {
         let pool = &self.pool;
         pool.pages.make_room(0);
+        pool.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
         self.count_space();
         pool.counters.commits.fetch_add(1, Ordering::AcqRel);
         pool.progress.notify();

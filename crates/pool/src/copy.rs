@@ -13,6 +13,7 @@ use crate::{
     buffer::{BlockKey, Content, Extent, HELD_BYTES, Piece, REGION_BYTES},
     bugs::{Bug, planted},
     committer::Committer,
+    discard::Reached,
     error::PoolError,
     format::{BlockInfo, CopySource, RecordKind, TREE_FAN_OUT, ThinEntry},
     journal::{Batch, Entry},
@@ -20,7 +21,7 @@ use crate::{
     pool::Pool,
     stalls::Waits,
     tree::slot,
-    write::{Below, Refusal, record},
+    write::{Below, Reach, Refusal, record},
 };
 use quoin_base::{ByteRange, LayerId, SECTOR_BYTES, Sequence, VolumeId};
 use quoin_world::{Slice, atomic::Ordering};
@@ -129,9 +130,12 @@ impl Pool {
         let found = self.leaf_of(source, first).await;
         let found = found.map_err(|error| unreadable(source, first * block_bytes, error))?;
         let (start, leaf) = match found {
-            Some((start, leaf)) if start <= first => (start, leaf),
+            Some(Reached::Damaged { first: start, error, .. }) if start <= first => {
+                return Err(unreadable(source, first * block_bytes, error));
+            }
+            Some(Reached::Leaf(start, leaf)) if start <= first => (start, leaf),
             hole => {
-                let hole_end = hole.map_or(end, |(start, _)| start.min(end));
+                let hole_end = hole.map_or(end, |found| found.first().min(end));
                 let hole = ByteRange::new(range.offset, (hole_end - first) * block_bytes);
                 self.unmap(target, hole).await?;
                 return Ok(hole.len);
@@ -152,7 +156,7 @@ impl Pool {
                     let source = CopySource { layer: map.id, index: run[0] };
                     self.append_copies(&mut layer, run_range, source, &mut batches).await?;
                 } else {
-                    self.append_unmap_range(target, run_range, &mut batches).await?;
+                    self.append_unmap_range(target, run_range, Reach::Volume, &mut batches).await?;
                 }
             }
         }

@@ -1,10 +1,10 @@
 //! Making a pool: labels on its drives and an empty root.
 
 use crate::{
-    checkpoint::harden_root,
     error::PoolError,
     format::{MAX_TABLE_SEGMENTS, ROOT_MAGIC, Root, SegmentEntry, zeroed},
     options::FormatOptions,
+    roots::harden_root,
 };
 use quoin_base::{DriveId, DriveIndex, Epoch, PoolId};
 use quoin_drive::{Drive, FORMAT_VERSION, Label, Roles, SLABS_START_BYTES};
@@ -64,7 +64,7 @@ pub async fn format(
     root.next_volume = 1.into();
     root.segments = 1.into();
     root.seal();
-    harden_root(&drives, &root, 1).await?;
+    harden_root(&drives, &root).await?;
     Ok(pool)
 }
 

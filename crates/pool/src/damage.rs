@@ -88,6 +88,18 @@ impl Pool {
         PoolError::Medium { volume, offset, reason, unread: false }
     }
 
+    /// What a host is told of a read that failed. A drive that fails takes the pool offline, and the data may be sound.
+    pub(crate) fn offline_or(&self, error: PoolError) -> PoolError {
+        match error {
+            PoolError::Medium { unread: true, .. } | PoolError::Drive(_) | PoolError::Stripe(_)
+                if self.health.is_failed() =>
+            {
+                self.health.error()
+            }
+            error => error,
+        }
+    }
+
     /// What it means for a block that metadata which leads to it is damaged.
     pub(crate) fn unreachable(&self, layer: &Layer, block: u64, error: PoolError) -> PoolError {
         match error {

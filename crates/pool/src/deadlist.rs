@@ -29,7 +29,13 @@ impl Committer {
             return Ok(());
         }
         let pool = self.pool.clone();
-        let DeadList { mut head, entries } = layer.lists.lock().dead;
+        let mut list = layer.lists.lock().dead;
+        if list.head != 0
+            && let Err(why) = self.tree_page_or_damage(list.head).await?
+        {
+            self.give_up_list(layer, &mut list, &why).await?;
+        }
+        let DeadList { mut head, entries } = list;
         let mut count = match head {
             0 => DEAD_ENTRIES,
             head => self.list_page(head).await?.get(1) as usize,
@@ -57,12 +63,18 @@ impl Committer {
         page.ok_or_else(|| PoolError::page(Space::Tree, number, "a page of a deadlist is missing"))
     }
 
-    /// Takes a page of entries off a list; `None` if there is none.
-    async fn pop(&mut self, list: &mut DeadList) -> Result<Option<Vec<ThinEntry>>, PoolError> {
+    /// Takes a page of entries off a list; `None` if there is none. Of a list that is damaged nothing is left.
+    async fn pop(&mut self, layer: &Layer, list: &mut DeadList) -> Result<Option<Vec<ThinEntry>>, PoolError> {
         if list.head == 0 {
             return Ok(None);
         }
-        let page = self.list_page(list.head).await?;
+        let page = match self.tree_page_or_damage(list.head).await? {
+            Ok(page) => page,
+            Err(why) => {
+                self.give_up_list(layer, list, &why).await?;
+                return Ok(Some(Vec::new()));
+            }
+        };
         let count = (page.get(1) as usize).min(DEAD_ENTRIES);
         let entries = (0..count).map(|i| ThinEntry(page.get(2 + i))).collect();
         let next = page.get(0);
@@ -75,7 +87,7 @@ impl Committer {
     /// reach any more. False if there is nothing left.
     pub(crate) async fn sift(&mut self, layer: &Arc<Layer>) -> Result<bool, PoolError> {
         let mut list = layer.lists.lock().sifting;
-        let Some(entries) = self.pop(&mut list).await? else { return Ok(false) };
+        let Some(entries) = self.pop(layer, &mut list).await? else { return Ok(false) };
         for entry in entries {
             if self.is_mine(layer, entry) {
                 self.free(layer, entry).await?;
@@ -90,7 +102,7 @@ impl Committer {
     /// Gives back a page of a deadlist that nobody needs any more. What it lists is others'. False if there is none.
     pub(crate) async fn forget_dead(&mut self, layer: &Layer) -> Result<bool, PoolError> {
         let mut list = layer.lists.lock().dead;
-        let popped = self.pop(&mut list).await?;
+        let popped = self.pop(layer, &mut list).await?;
         let mut lists = layer.lists.lock();
         lists.dead = list;
         lists.dead_blocks.clear();

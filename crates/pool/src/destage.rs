@@ -130,6 +130,12 @@ impl Committer {
                 pool.damaged(volume, taken.key.index, &reason);
                 Composition::Lost
             }
+            // A page of metadata: what it leads to is lost when it is changed.
+            Err(error) if pool.is_unreadable(&error).await => {
+                pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
+                pool.damaged(layer.volume.id, taken.key.index, &error.to_string());
+                Composition::Lost
+            }
             Err(error) => return Err(error),
         };
         Ok(Composed { taken, layer: Some(layer), content })
@@ -208,7 +214,8 @@ impl Committer {
         if let Composition::Shared { number, .. } = composed.content {
             drop(pool.pages.get(block_page(number)).await);
         }
-        let Some(leaf) = pool.leaf(layer, index).await? else { return Ok(()) };
+        // What cannot be read is dealt with when it is changed.
+        let Ok(Some(leaf)) = pool.leaf(layer, index).await else { return Ok(()) };
         if let Some(old) = ThinEntry(leaf.get(tree::slot(index, 0))).block() {
             // A damaged one stays out of the way: see [`Committer::drop_reference`].
             drop(pool.pages.get(block_page(old)).await);
@@ -226,11 +233,10 @@ impl Committer {
         let index = composed.taken.key.index;
         let leaf = match placed {
             Some(_) => self.leaf_to_change(layer, index).await?,
-            None => match self.pool.leaf(layer, index).await? {
-                Some(leaf) if leaf.get(tree::slot(index, 0)) != 0 => {
-                    self.leaf_to_change(layer, index).await?
-                }
-                _ => return Ok(()),
+            None => match self.pool.leaf(layer, index).await {
+                Ok(Some(leaf)) if leaf.get(tree::slot(index, 0)) == 0 => return Ok(()),
+                Ok(None) => return Ok(()),
+                Ok(Some(_)) | Err(_) => self.leaf_to_change(layer, index).await?,
             },
         };
         let slot = tree::slot(index, 0);

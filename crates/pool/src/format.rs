@@ -72,7 +72,11 @@ pub(crate) struct Root {
     pub table_segments: U32,
     /// The segments that hold the segment table, which could not be found without them.
     pub table: [TableSegment; MAX_TABLE_SEGMENTS],
-    pub reserved: [u8; 208],
+    /// Journal extents of lower numbers hold nothing that replay needs; 0: not recorded.
+    pub first_extent: U64,
+    /// 1: the pool was closed, and nothing was written after this root.
+    pub closed: U32,
+    pub reserved: [u8; 196],
     pub crc: U64,
 }
 /// The most segments the segment table may be spread over.
@@ -88,7 +92,8 @@ impl Root {
     /// slab of its own; the catalog lies in segments; what is free is counted once, when it comes free, and lies below
     /// the end. Pages beyond the end of their space are refused when they are loaded.
     pub(crate) fn problem(&self, slabs: u64, slab_bytes: u64) -> Option<&'static str> {
-        let counters = [self.generation, self.tail, self.next_sequence, self.next_extent, self.epoch];
+        let counters =
+            [self.generation, self.tail, self.next_sequence, self.next_extent, self.first_extent, self.epoch];
         // Generously: it is for numbers that would take RAM without bound.
         let segments_end = 2 * slabs + 64;
         let named = self.table.iter().take(self.table_segments.get() as usize);
@@ -116,6 +121,11 @@ impl Root {
             }
             () => None,
         }
+    }
+
+    /// By which of two roots the newer one is known: a root of an earlier owner is older, whatever its generation.
+    pub(crate) fn age(&self) -> (u64, u64) {
+        (self.epoch.get(), self.generation.get())
     }
 
     pub(crate) fn seal(&mut self) {

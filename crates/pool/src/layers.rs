@@ -10,7 +10,7 @@
 use crate::{
     bugs::{Bug, planted},
     layer::{Layer, VolumeState},
-    meta::{Alias, CatalogImage, LayerImage, Operation, Transaction},
+    meta::{Alias, CatalogImage, DeadList, LayerImage, Operation, Transaction},
 };
 use quoin_base::{LayerId, Sequence, VolumeId};
 use quoin_world::atomic::{AtomicU64, Ordering};
@@ -242,6 +242,9 @@ impl Layers {
             let mut lists = child.lists.lock();
             let inherited = mem::take(&mut *parent.lists.lock());
             lists.sifting = mem::replace(&mut lists.dead, inherited.dead);
+            if planted(Bug::KeepOldList) {
+                lists.sifting = DeadList::default();
+            }
             lists.dead_blocks = inherited.dead_blocks;
         }
         for layer in self.all.values() {

@@ -5,7 +5,6 @@
 use crate::{
     buffer::{BlockKey, Buffer, Content, JournalSource, Piece},
     bugs::{Bug, planted},
-    checkpoint::voters,
     committer::{Committer, Start},
     create::POOL_BLOCK_BYTES,
     error::PoolError,
@@ -13,23 +12,27 @@ use crate::{
         CopySource, PAGE_BYTES, RecordHeader, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space,
     },
     health::Health,
-    journal::{Batch, Journal, JournalParts, JournalPlace, ReplayedRecord, read_journal},
+    journal::{Batch, Journal, JournalBounds, JournalParts, JournalPlace, ReplayedRecord, read_journal},
     layer::Layer,
     layers::Layers,
     meta::{Catalog, CatalogImage, PageId, PageStore, SegmentTable, Transaction},
     options::PoolOptions,
     pool::{Parts, Pool},
+    roots::{following, harden_root, mend_roots, newest_root},
     segment_io::SegmentIo,
     space::Space as SpaceGauge,
     stats::RecoveryStats,
 };
 use futures_util::future::join_all;
-use quoin_base::{ByteRange, PoolId, SECTOR_BYTES, Sequence, VolumeId, crc32c};
-use quoin_drive::{Drive, Label, raise_set};
+use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, VolumeId, crc32c};
+use quoin_drive::{Drive, Label, SLABS_START_BYTES, raise_set};
 use quoin_stripe::Columns;
-use quoin_world::{Buf, Thread, World};
+use quoin_world::{Thread, World};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
+
+#[cfg(test)]
+mod tests;
 
 /// Dirty metadata below which a checkpoint would hardly ever not be due.
 const LEAST_DIRTY_BYTES: u64 = 256 << 10;
@@ -110,10 +113,20 @@ impl Pool {
         let opened = open_checkpoint(drives).await?;
         let (root, columns) = (opened.root, opened.io.columns.clone());
         // What may be on one voter only is served only when it is on all.
-        mend_roots(columns.drives(), &root).await?;
+        let mut mended = columns
+            .drives()
+            .iter()
+            .flat_map(|drive| {
+                drive.mended().into_iter().map(|what| format!("drive {}: {what}", drive.name()))
+            })
+            .collect::<Vec<_>>();
+        if !planted(Bug::SkipMendRoots) {
+            mended.extend(mend_roots(columns.drives(), &root).await?);
+        }
         let checkpoint_read = world.now();
-        let tail = Sequence(root.tail.get());
-        let replay = read_journal(&columns, label.pool, tail, root.next_extent.get()).await?;
+        let replay = read_journal(&columns, label.pool, JournalBounds::of(&root)).await?;
+        mended.extend(replay.unread);
+        mended.iter().for_each(|what| tracing::warn!(pool = %label.pool_name, "{what}"));
         let journal_read = world.now();
         let lanes = world.data_threads();
         let extents = replay.extents.usage().total;
@@ -152,6 +165,8 @@ impl Pool {
             ..RecoveryStats::default()
         };
         let mut pool = Pool::new(Parts {
+            root,
+            mended,
             world: world.clone(),
             options,
             id: label.pool,
@@ -186,6 +201,7 @@ impl Pool {
         );
 
         let pool = Arc::new(pool);
+        let root = pool.begin_to_write(epoch).await?;
         journal.start(&*world);
         let start = Start {
             generation: root.generation.get(),
@@ -199,6 +215,31 @@ impl Pool {
         let committer = Committer::new(pool.clone(), start);
         world.spawn(Thread::Background, Box::pin(committer.run()));
         Ok(pool)
+    }
+
+    /// Has the newest root say that the journal goes on, before it does.
+    async fn begin_to_write(&self, epoch: Epoch) -> Result<Root, PoolError> {
+        let root = *self.root.lock();
+        if root.closed.get() == 0 {
+            return Ok(root);
+        }
+        let root = following(&root, epoch.0, false);
+        harden_root(self.io.columns.drives(), &root).await?;
+        *self.root.lock() = root;
+        Ok(root)
+    }
+
+    /// Notes with a root of its own that the pool was closed, if nothing was written after the last checkpoint.
+    pub(crate) async fn note_closed(&self) -> Result<(), PoolError> {
+        let root = *self.root.lock();
+        let drives = self.io.columns.drives();
+        if self.journal.peek_sequence() != Sequence(root.tail.get()) {
+            return Ok(());
+        }
+        let root = following(&root, drives[0].epoch().0, true);
+        harden_root(drives, &root).await?;
+        *self.root.lock() = root;
+        Ok(())
     }
 
     /// Puts records back where they were when they were acknowledged.
@@ -284,45 +325,19 @@ pub(crate) async fn read_transaction(
     let len = u64::from(record.header.payload_bytes.get());
     let page = PAGE_BYTES as u64;
     let (from, to) = (offset / page * page, (offset + len).next_multiple_of(page));
-    let bytes = columns.drive(column.drive)?.read_slab(column.slab, from, (to - from) as usize).await?;
+    let drive = columns.drive(column.drive)?;
+    let bytes = drive.read_slab(column.slab, from, (to - from) as usize).await?;
     let payload = &bytes[(offset - from) as usize..][..len as usize];
     let crcs: Vec<u32> = payload.chunks(block_bytes as usize).map(|c| crc32c(c).0).collect();
-    let what = || format!("catalog record {}", record.header.sequence.get());
+    let what = || {
+        let at = SLABS_START_BYTES + u64::from(column.slab) * u64::from(drive.label().slab_bytes) + offset;
+        format!("catalog record {} at byte {at} of drive {}", record.header.sequence.get(), drive.name())
+    };
     if crcs != *record.crcs {
         return Err(PoolError::corrupt(what(), "its checksum differs"));
     }
     let used = payload.get(..record.header.sector.get() as usize);
     Transaction::decode(used.ok_or_else(|| PoolError::corrupt(what(), "it is longer than its payload"))?)
-}
-
-/// The newest valid root on the drives.
-pub(crate) async fn newest_root(drives: &[Arc<Drive>], pool: PoolId) -> Result<Root, PoolError> {
-    let mut newest: Option<Root> = None;
-    for drive in voters(drives) {
-        for bytes in drive.read_roots().await? {
-            let Some(root) = Root::parse(&bytes[..]).filter(|r| r.pool == *pool.0.as_bytes()) else {
-                continue;
-            };
-            if newest.is_none_or(|n| n.generation.get() < root.generation.get()) {
-                newest = Some(root);
-            }
-        }
-    }
-    newest.ok_or_else(|| {
-        let names: Vec<_> = voters(drives).iter().map(|d| d.name().to_owned()).collect();
-        PoolError::Unopenable(format!("no valid root on any of {}", names.join(", ")))
-    })
-}
-
-/// Writes the root to the voters that do not have it. Those that do are not touched: theirs may be the only one.
-async fn mend_roots(drives: &[Arc<Drive>], root: &Root) -> Result<(), PoolError> {
-    let slot = root.generation.get() as usize % 2;
-    for drive in voters(drives) {
-        if drive.read_roots().await?[slot][..] != *root.as_bytes() {
-            drive.write_root(slot, Buf::copy_of(root.as_bytes())).await?;
-        }
-    }
-    Ok(())
 }
 
 /// Opens what the newest root leads to: segment table and catalog at once, the rest when it is wanted.

@@ -7,7 +7,7 @@ use crate::{
     committer::{Request, Requests},
     damage::DamageLog,
     error::PoolError,
-    format::{LAYERS_END, RecordHeader, RecordKind, zeroed},
+    format::{LAYERS_END, RecordHeader, RecordKind, Root, zeroed},
     health::{Health, PoolState},
     journal::{Batch, Entry, Journal},
     layer::Layer,
@@ -18,6 +18,7 @@ use crate::{
     readers::ReaderEpochs,
     reserve::Pledged,
     segment_io::SegmentIo,
+    shortage::Shortage,
     space::Space,
     stalls::Stalls,
     stats::{Counters, RecoveryStats},
@@ -69,6 +70,10 @@ pub struct Pool {
     pub(crate) flips: AtomicU64,
     /// Records below this sequence are in the last durable checkpoint.
     pub(crate) durable_tail: AtomicU64,
+    /// The newest durable root.
+    pub(crate) root: Mutex<Root>,
+    mended: Vec<String>,
+    pub(crate) shortage: Shortage,
 }
 
 /// A transaction between its record and its effect. Dropped in between, nobody would know whether it took
@@ -97,6 +102,9 @@ pub(crate) struct Appended {
 
 /// What [`Pool::new`] puts together.
 pub(crate) struct Parts {
+    pub root: Root,
+    /// What was damaged where nothing is lost by it, in words.
+    pub mended: Vec<String>,
     pub world: Arc<dyn World>,
     pub options: PoolOptions,
     pub id: PoolId,
@@ -118,6 +126,8 @@ impl Pool {
         let progress = parts.journal.progress.clone();
         parts.pages.limit_to(parts.options.metadata_bytes);
         Self {
+            root: Mutex::new(parts.root),
+            mended: parts.mended,
             cache: ReadCache::new(parts.options.cache_bytes, parts.buffer.block_bytes),
             world: parts.world,
             options: parts.options,
@@ -148,12 +158,19 @@ impl Pool {
             damage: DamageLog::default(),
             flips: AtomicU64::new(0),
             durable_tail: AtomicU64::new(0),
+            shortage: Shortage::default(),
         }
     }
 
     /// The pool's identity.
     pub fn id(&self) -> PoolId {
         self.id
+    }
+
+    /// What was found damaged or unreadable when it was opened, where nothing is lost by it, in words: it was written
+    /// anew from another copy, or will be when its place is used again.
+    pub fn mended(&self) -> &[String] {
+        &self.mended
     }
 
     /// What people call it.
@@ -164,6 +181,11 @@ impl Pool {
     /// Whether it serves.
     pub fn state(&self) -> PoolState {
         self.health.state()
+    }
+
+    /// Takes the pool offline, until it is opened again: one of its drives failed in a way that it cannot see.
+    pub fn take_offline(&self, reason: String) {
+        self.health.fail(reason);
     }
 
     /// Resolves once the pool is offline, to the reason.
@@ -352,10 +374,17 @@ impl Pool {
     /// Stops the pool cleanly: everything is destaged and checkpointed, so that the next opening replays
     /// nothing. Requests made meanwhile or later fail.
     pub async fn close(&self) -> Result<(), PoolError> {
+        self.shortage.close();
         let drained = self.request(Request::Drain).await;
         let _ = self.requests.make(Request::Stop).await;
         self.health.close();
         self.journal.stop().await;
+        if drained.is_ok()
+            && let Err(error) = self.note_closed().await
+        {
+            // All is durable: the next opening only looks at the journal more closely.
+            tracing::debug!(%error, "it is not noted that the pool was closed");
+        }
         drained
     }
 }

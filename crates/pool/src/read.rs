@@ -104,7 +104,7 @@ impl Pool {
             };
             drop(guard);
             if !layer.is_gone() {
-                break (layer, read?);
+                break (layer, read.map_err(|error| self.offline_or(error))?);
             }
         };
         layer.volume.read_bytes.fetch_add(range.len, Ordering::Relaxed);

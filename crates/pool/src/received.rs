@@ -5,6 +5,7 @@
 
 use crate::{
     buffer::{BlockKey, Content, JournalSource, TakenBlock},
+    held::Held,
     journal::Batch,
     pool::Pool,
 };
@@ -14,7 +15,7 @@ use quoin_world::{Buf, Slice, atomic::Ordering};
 /// What one record brought for one block.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    data: Slice,
+    data: Held,
     /// Its first sector within the block.
     start: u16,
     crc: u32,
@@ -23,8 +24,17 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    pub(crate) fn new(data: Slice, start: u16, crc: u32, payload_offset: u32) -> Self {
+    pub(crate) fn new(data: Held, start: u16, crc: u32, payload_offset: u32) -> Self {
         Self { data, start, crc, payload_offset }
+    }
+
+    /// Counts it as held by one more extent, or by one less: the RAM that is held more or less by that, in bytes.
+    pub(crate) fn hold(&self) -> u64 {
+        self.data.hold()
+    }
+
+    pub(crate) fn release(&self) -> u64 {
+        self.data.release()
     }
 
     /// Those of its bytes that are of some sectors of the block.
@@ -35,12 +45,12 @@ impl Received {
 
     /// The checksum, if it is that of the `len` bytes at hand: of all of it.
     pub(crate) fn crc_of(&self, len: usize) -> Option<u32> {
-        (len == self.data.len()).then_some(self.crc)
+        (len == self.data.bytes().len()).then_some(self.crc)
     }
 
     /// Whether it still is what was received.
     pub(crate) fn verifies(&self) -> bool {
-        crc32c(&self.data).0 == self.crc
+        crc32c(self.data.bytes()).0 == self.crc
     }
 
     /// Where the journal has it; `None` if it was not sent there.
@@ -55,17 +65,17 @@ impl Received {
         Some(JournalSource {
             place,
             record_sector: key.index * u64::from(block_sectors) + u64::from(self.start),
-            record_bytes: self.data.len() as u32,
+            record_bytes: self.data.bytes().len() as u32,
             crcs: [self.crc].into(),
         })
     }
 
     /// The same with a bit flipped, as bad RAM does it.
     fn flipped(&self, bit: usize) -> Self {
-        let mut copy = Buf::copy_of(&self.data);
+        let mut copy = Buf::copy_of(self.data.bytes());
         let byte = bit / 8 % copy.len();
         copy.as_mut_slice()[byte] ^= 1 << (bit % 8);
-        Self { data: copy.into_slice(), ..self.clone() }
+        Self { data: Held::Buffer(copy.into_slice()), ..self.clone() }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{
     error::PoolError,
     format::{DEAD_PAGE, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     layer::Layer,
+    quarantine::{LOST_NODE, Spot},
     tree::node,
 };
 use quoin_world::atomic::Ordering;
@@ -35,6 +36,7 @@ impl Committer {
         if let Some(layer) = first {
             for _ in 0..PAGES {
                 if !self.remove_page(&layer).await? {
+                    self.inherit_leaked(&layer);
                     pool.layers.write().removed(&layer);
                     pool.requests.catalog_changed();
                     break;
@@ -66,16 +68,26 @@ impl Committer {
         // The way down through nodes that the layer owns, and the slot that leads to each.
         let mut above: Option<(u64, usize)> = None;
         let mut entry = root;
+        let mut block = 0;
         for level in (0..TREE_LEVELS).rev() {
             let Some(number) = entry.block() else { break };
-            let Some(page) = pool.pages.get(node(number)).await? else { break };
+            let page = match self.tree_page_or_damage(number).await? {
+                Ok(page) => page,
+                Err(why) => {
+                    // What it leads to stays taken; it itself is given back below.
+                    self.note_damaged(layer, number, Spot { block, level }, &why).await;
+                    break;
+                }
+            };
             let mut next = None;
             for slot in 0..TREE_FAN_OUT as usize {
                 let child = ThinEntry(page.get(slot));
-                if child.block().is_none() || !self.is_mine(layer, child) {
+                if child.block().is_none() || child.block() == Some(LOST_NODE) || !self.is_mine(layer, child)
+                {
                     continue;
                 }
                 if level > 0 {
+                    block += slot as u64 * TREE_FAN_OUT.pow(level);
                     next = Some((slot, child));
                     break;
                 }

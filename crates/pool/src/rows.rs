@@ -4,11 +4,12 @@ use crate::{
     error::PoolError,
     format::{Location, PAGE_BYTES, ROW_CONTENTS, ROW_MAGIC, RowHeader, zeroed},
     meta::{Segment, SegmentTable, Stream},
+    pool::Pool,
     readers::ReaderEpochs,
-    segment_io::SegmentIo,
+    shortage::without_room,
     write::copied,
 };
-use quoin_base::{PoolId, SECTOR_BYTES, SegmentId};
+use quoin_base::{SECTOR_BYTES, SegmentId};
 use quoin_world::{Buf, Slice};
 use zerocopy::IntoBytes;
 
@@ -125,13 +126,15 @@ impl Row {
     }
 
     /// Writes the row: head, data, zeroes up to the next multiple of 4096.
-    pub(crate) async fn write(self, io: &SegmentIo, pool: PoolId) -> Result<u64, PoolError> {
+    /// A drive without room is waited for.
+    pub(crate) async fn write(self, pool: &Pool) -> Result<u64, PoolError> {
+        let io = &pool.io;
         let filled: u64 = self.data.iter().map(|d| d.len() as u64).sum();
         assert_eq!(filled + PAGE_BYTES as u64, self.len_bytes, "a row holds exactly what was placed in it");
         let len_bytes = self.len_bytes.next_multiple_of(PAGE_BYTES as u64);
         let mut head: RowHeader = zeroed();
         head.magic = ROW_MAGIC.into();
-        head.pool = *pool.0.as_bytes();
+        head.pool = *pool.id.0.as_bytes();
         head.segment = self.segment.0.into();
         head.segment_generation = self.layout.generation.into();
         head.offset = (self.offset as u32).into();
@@ -158,7 +161,18 @@ impl Row {
         let mut offset = self.offset;
         for piece in pieces(data, PIECE_BYTES) {
             let len_bytes: usize = piece.iter().map(|s| s.len()).sum();
-            io.columns.write_row(self.layout.geometry, &self.layout.columns, offset, piece).await?;
+            let mut waits = None;
+            loop {
+                let (layout, piece) = (&self.layout, piece.clone());
+                let written = io.columns.write_row(layout.geometry, &layout.columns, offset, piece).await;
+                let Err(error) = written else { break };
+                let Some(drive) = without_room(&error) else { return Err(error.into()) };
+                waits.get_or_insert_with(|| pool.lacks_room(drive));
+                if !pool.may_retry().await? {
+                    return Err(error.into());
+                }
+            }
+            drop(waits);
             offset += len_bytes as u64;
         }
         Ok(len_bytes)

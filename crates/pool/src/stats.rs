@@ -29,6 +29,8 @@ pub(crate) struct Counters {
     pub lost_blocks: AtomicU64,
     pub ram_faults: AtomicU64,
     pub uncleanable: AtomicU64,
+    /// RAM for page numbers that came free and that readers may still come by.
+    pub freed_pages_ram_bytes: AtomicU64,
 }
 
 impl Counters {
@@ -100,8 +102,10 @@ pub struct PoolStats {
     pub buffered_bytes: u64,
     /// RAM the write buffer takes.
     pub buffer_ram_bytes: u64,
-    /// RAM that metadata pages take.
+    /// RAM that metadata pages take, and page numbers that came free.
     pub metadata_ram_bytes: u64,
+    /// Of it, page numbers that came free and that readers may still come by.
+    pub freed_pages_ram_bytes: u64,
     /// RAM that the read cache takes.
     pub cache_ram_bytes: u64,
     /// Blocks that reads found in the read cache.
@@ -251,7 +255,8 @@ impl Pool {
             metadata_bytes: segments.live_meta,
             buffered_bytes: self.buffer.charged_blocks() * self.buffer.block_bytes,
             buffer_ram_bytes: self.buffer.ram_bytes(),
-            metadata_ram_bytes: self.pages.resident_bytes(),
+            metadata_ram_bytes: self.pages.resident_bytes() + get(&c.freed_pages_ram_bytes),
+            freed_pages_ram_bytes: get(&c.freed_pages_ram_bytes),
             cache_ram_bytes: self.cache.held_bytes(),
             cache_hits: self.cache.hits(),
             cache_misses: self.cache.misses(),

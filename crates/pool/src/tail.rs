@@ -2,19 +2,21 @@
 //! that depends on what is there and not on its length.
 
 use crate::{
+    discard::Reached,
     error::PoolError,
     format::{TREE_FAN_OUT, ThinEntry},
     meta::Page,
     pool::Pool,
     read::is_zero,
     tree::{MAX_BLOCKS, slot},
+    write::Reach,
 };
 use quoin_base::{ByteRange, VolumeId};
 use quoin_world::atomic::Ordering;
 
 impl Pool {
-    /// Gives a volume an end: when this returns, no write that reaches beyond `end` bytes is under way, and none is
-    /// let in. Not kept when the pool is closed. Unmapping beyond it is allowed.
+    /// Gives a volume an end: when this returns, no record of a write, unmap or copy that reaches beyond `end` bytes is
+    /// appended any more, whenever the request began. Not kept when the pool is closed.
     pub fn end_volume(&self, volume: VolumeId, end: u64) -> Result<(), PoolError> {
         let layer = self.layer(volume)?;
         layer.volume.end.store(end, Ordering::Release);
@@ -33,7 +35,8 @@ impl Pool {
             return Ok(true);
         }
         let mut at = whole / block_bytes;
-        while let Some((first, leaf)) = self.leaf_of(volume, at).await? {
+        while let Some(found) = self.leaf_of(volume, at).await? {
+            let Reached::Leaf(first, leaf) = found else { return Ok(true) };
             let mapped = |leaf: &Page, block| ThinEntry(leaf.get(slot(block, 0))).block().is_some();
             for block in (at.max(first)..first + TREE_FAN_OUT).filter(|&block| mapped(&leaf, block)) {
                 if self.buffer.is_zeroed(&*self.confirmed_layer(volume).await?, block) {
@@ -58,7 +61,7 @@ impl Pool {
     pub async fn unmap_from(&self, volume: VolumeId, from: u64) -> Result<(), PoolError> {
         let end = MAX_BLOCKS * self.buffer.block_bytes;
         if from < end {
-            self.unmap_mapped(volume, ByteRange::new(from, end - from)).await?;
+            self.unmap_mapped(volume, ByteRange::new(from, end - from), Reach::Tail).await?;
         }
         Ok(())
     }

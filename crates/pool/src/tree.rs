@@ -13,6 +13,7 @@ use crate::{
     layer::Layer,
     meta::{Page, PageId},
     pool::Pool,
+    quarantine::Spot,
 };
 use std::sync::{Arc, atomic::Ordering};
 
@@ -61,14 +62,14 @@ impl Pool {
             let Some(number) = entry.block() else { return Ok(Met::Nothing) };
             entry = ThinEntry(match self.pages.word(node(number), slot(block, level)) {
                 Some(child) => child,
-                None => match self.pages.get(node(number)).await? {
+                None => match self.tree_page(number).await? {
                     Some(page) => page.get(slot(block, level)),
                     None => return Ok(Met::Missing(number)),
                 },
             });
         }
         let Some(number) = entry.block() else { return Ok(Met::Nothing) };
-        Ok(self.pages.get(node(number)).await?.map_or(Met::Missing(number), Met::Leaf))
+        Ok(self.tree_page(number).await?.map_or(Met::Missing(number), Met::Leaf))
     }
 }
 
@@ -81,7 +82,7 @@ impl Committer {
     pub(crate) async fn leaf_to_change(&mut self, layer: &Layer, block: u64) -> Result<Arc<Page>, PoolError> {
         let pool = self.pool.clone();
         let root = ThinEntry(layer.root.load(Ordering::Acquire));
-        let own = self.own_node(layer, root).await?;
+        let own = self.own_node(layer, root, Spot { block, level: TREE_LEVELS - 1 }).await?;
         if own != root {
             layer.root.store(own.0, Ordering::Release);
         }
@@ -91,7 +92,7 @@ impl Committer {
             let page = pool.pages.get(node(number)).await?.ok_or_else(|| missing_node(layer, number))?;
             let slot = slot(block, level);
             let child = ThinEntry(page.get(slot));
-            entry = self.own_node(layer, child).await?;
+            entry = self.own_node(layer, child, Spot { block, level: level - 1 }).await?;
             if entry != child {
                 pool.pages.change(node(number)).await?.set(slot, entry.0);
             }
@@ -99,17 +100,28 @@ impl Committer {
         pool.pages.change(node(entry.block().unwrap_or(0))).await
     }
 
-    /// The node itself if it is the layer's own, else a copy of it, or a new one if there is none. Its parent is to lead
-    /// there before it is changed.
-    async fn own_node(&mut self, layer: &Layer, entry: ThinEntry) -> Result<ThinEntry, PoolError> {
+    /// The node itself if it is the layer's own, else a copy of it, or a new one if there is none; one whose entries are
+    /// lost if it is damaged. Its parent is to lead there before it is changed.
+    async fn own_node(
+        &mut self,
+        layer: &Layer,
+        entry: ThinEntry,
+        spot: Spot,
+    ) -> Result<ThinEntry, PoolError> {
         let pool = self.pool.clone();
-        if entry.block().is_some() && (self.is_mine(layer, entry) || planted(Bug::ChangeShared)) {
+        let old = match entry.block() {
+            None => None,
+            Some(number) => match self.tree_page_or_damage(number).await? {
+                Ok(page) => Some(page),
+                Err(why) => return self.replace_damaged(layer, entry, spot, &why).await,
+            },
+        };
+        if old.is_some() && (self.is_mine(layer, entry) || planted(Bug::ChangeShared)) {
             return Ok(entry);
         }
         let number = self.take_tree_page().await?;
         let page = pool.pages.change(node(number)).await?;
-        if let Some(old) = entry.block() {
-            let old = pool.pages.get(node(old)).await?.ok_or_else(|| missing_node(layer, old))?;
+        if let Some(old) = old {
             (0..PAGE_WORDS).for_each(|word| page.set(word, old.get(word)));
             self.bury(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;
         }
@@ -121,18 +133,8 @@ impl Committer {
     pub(crate) async fn drop_tree_page(&mut self, number: u64) -> Result<(), PoolError> {
         self.drop_page(node(number)).await?;
         self.tree_free += 1;
-        self.left_pages.insert(number, self.pool.readers.current());
+        self.freed_pages.insert(number, self.pool.readers.current());
         Ok(())
-    }
-
-    /// True when a page number that is not used may be used again.
-    fn may_use(&mut self, number: u64) -> bool {
-        let Some(&epoch) = self.left_pages.get(&number) else { return true };
-        let passed = self.pool.readers.passed(epoch);
-        if passed {
-            self.left_pages.remove(&number);
-        }
-        passed
     }
 
     /// A page number of the tree space that nothing uses.
@@ -142,7 +144,10 @@ impl Committer {
             while self.tree_cursor < self.tree_end {
                 let number = self.tree_cursor;
                 self.tree_cursor += 1;
-                if !pool.pages.exists(node(number)).await? && self.may_use(number) {
+                let early = planted(Bug::EarlyPageReuse);
+                if !pool.pages.exists(node(number)).await?
+                    && (self.freed_pages.may_use(number, &pool.readers) || early)
+                {
                     self.tree_free -= 1;
                     return Ok(number);
                 }

@@ -5,6 +5,7 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{RecordHeader, RecordKind, ThinEntry, zeroed},
+    held::Held,
     journal::{Batch, Entry, Room},
     layer::Layer,
     layers::Layers,
@@ -53,7 +54,17 @@ struct DataPiece {
     index: u64,
     /// First sector within the block.
     start: u16,
-    data: Slice,
+    len_bytes: u32,
+    data: Held,
+}
+
+/// Which part of a volume an unmap may reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// What lies before the volume's end, as of the moment at which each record is appended: see [`Pool::end_volume`].
+    Volume,
+    /// What was cut off too.
+    Tail,
 }
 
 /// A writer in the queue for room.
@@ -90,6 +101,9 @@ impl Pool {
         self.check_range(ByteRange::new(offset, len))?;
         if let Some(odd) = data.iter().find(|d| !d.len().is_multiple_of(SECTOR_BYTES as usize)) {
             return Err(PoolError::Refused(format!("a slice of {} bytes is not whole sectors", odd.len())));
+        }
+        if self.shortage.is_short() {
+            return Err(PoolError::NoSpace);
         }
         let mut layer = self.confirmed_layer(volume).await?;
         let (started, mut waits) = (self.world.now(), Waits::default());
@@ -132,11 +146,18 @@ impl Pool {
             return Err(PoolError::NoSpace);
         }
         if range.len > MAPPED_ONLY_FROM {
-            self.unmap_mapped(volume, range).await?;
+            self.unmap_mapped(volume, range, Reach::Volume).await?;
         } else {
             let mut batches = Vec::new();
-            self.append_unmap_range(volume, range, &mut batches).await?;
+            let appended = self.append_unmap_range(volume, range, Reach::Volume, &mut batches).await;
+            // Also what went before a refusal: nothing is left behind that is neither done nor undone.
             self.harden_all(&mut batches).await?;
+            appended?;
+            if planted(Bug::UnmapTwice) {
+                self.world.sleep(std::time::Duration::from_millis(5)).await;
+                self.append_unmap_range(volume, range, Reach::Volume, &mut batches).await?;
+                self.harden_all(&mut batches).await?;
+            }
         }
         self.counters.unmapped_bytes.fetch_add(range.len, Ordering::Relaxed);
         Ok(())
@@ -147,6 +168,7 @@ impl Pool {
         &self,
         volume: VolumeId,
         range: ByteRange,
+        reach: Reach,
         batches: &mut Vec<Arc<Batch>>,
     ) -> Result<(), PoolError> {
         for piece in range.split(REGION_BYTES) {
@@ -161,7 +183,7 @@ impl Pool {
             }
             let batch = loop {
                 let layer = self.confirmed_layer(volume).await?;
-                if let Some(batch) = self.append_unmap(&layer, piece) {
+                if let Some(batch) = self.append_unmap(&layer, piece, reach)? {
                     break batch;
                 }
             };
@@ -201,7 +223,11 @@ impl Pool {
         }
         let room = || match self.health.is_failed() {
             true => Some(Err(self.health.error())),
-            false => self.take_room(len).map(Ok),
+            // The room it would wait for does not come while a drive has none.
+            false => match self.take_room(len) {
+                None if self.shortage.is_short() => Some(Err(PoolError::NoSpace)),
+                room => room.map(Ok),
+            },
         };
         // First come, first served: who comes while others wait does not take what they wait for.
         let waits_alone = self.waiting.load(Ordering::Acquire) == 0;
@@ -288,11 +314,14 @@ impl Pool {
                     self.requests.hurry();
                     let moved = || {
                         let moved = self.counters.commits.load(Ordering::Acquire) != commits;
-                        (moved || self.health.is_failed()).then_some(())
+                        (moved || self.health.is_failed() || self.shortage.is_short()).then_some(())
                     };
                     self.progress.until(moved).await;
                     waits.space += self.world.now().since(since);
                     self.health.check()?;
+                    if self.shortage.is_short() {
+                        return Err(PoolError::NoSpace);
+                    }
                 }
             }
         }
@@ -303,7 +332,12 @@ impl Pool {
         let _guard = self.readers.enter();
         let leaf = self.leaf(layer, range.offset / block_bytes).await;
         // Of a layer that is gone nothing counts: the next attempt tells.
-        let leaf = if layer.is_gone() { None } else { leaf? };
+        let leaf = match leaf {
+            _ if layer.is_gone() => None,
+            // Nothing there is given back for what is written now.
+            Err(PoolError::Corrupt { .. }) => None,
+            leaf => leaf?,
+        };
         let mut below = Below { leaf, ..Below::default() };
         if layer.lent() == 0 {
             return Ok(below);
@@ -311,8 +345,10 @@ impl Pool {
         let Some(leaf) = &below.leaf else { return Ok(below) };
         for index in range.offset / block_bytes..range.end().div_ceil(block_bytes) {
             let Some(number) = ThinEntry(leaf.get(slot(index, 0))).block() else { continue };
-            if self.block(number).await?.is_some_and(|place| place.info.count() == 1) {
-                below.alone.insert(number);
+            match self.block(number).await {
+                Ok(Some(place)) if place.info.count() == 1 => drop(below.alone.insert(number)),
+                Ok(_) | Err(PoolError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(below)
@@ -371,13 +407,14 @@ impl Pool {
             let replaced = self.charge(&shard, layer, range, keys, below)?;
             let sequence = early.unwrap_or_else(|| self.journal.take_sequence());
             let mut at = payload_offset;
-            let inserted = pieces.iter().zip(crcs).map(|(DataPiece { index, start, data }, crc)| {
-                let received = Received::new(data.clone(), *start, *crc, at);
-                at += data.len() as u32;
-                let sectors = (data.len() as u64 / SECTOR_BYTES) as u16;
-                let content = Content::Ram(received);
-                Piece { key: layer.block(*index), start: *start, sectors, content }
-            });
+            let inserted =
+                pieces.iter().zip(crcs).map(|(DataPiece { index, start, len_bytes, data }, crc)| {
+                    let received = Received::new(data.clone(), *start, *crc, at);
+                    at += len_bytes;
+                    let sectors = (u64::from(*len_bytes) / SECTOR_BYTES) as u16;
+                    let content = Content::Ram(received);
+                    Piece { key: layer.block(*index), start: *start, sectors, content }
+                });
             self.buffer.insert(&mut shard, sequence, batch, inserted);
             self.buffer.waive(&mut shard, &replaced);
             let mut header = record(layer, range, RecordKind::Write);
@@ -388,12 +425,20 @@ impl Pool {
     }
 
     /// `None`: the volume has another layer by now.
-    fn append_unmap(&self, layer: &Arc<Layer>, range: ByteRange) -> Option<Arc<Batch>> {
+    fn append_unmap(
+        &self,
+        layer: &Arc<Layer>,
+        range: ByteRange,
+        reach: Reach,
+    ) -> Result<Option<Arc<Batch>>, PoolError> {
         let lane = self.journal.lane(&*self.world);
         let appended = lane.append(0, 0, |batch, _| {
             let mut shard = self.buffer.shard(layer.block(range.offset / self.buffer.block_bytes));
             if !layer.is_live() {
-                return Err(());
+                return Err(None);
+            }
+            if reach == Reach::Volume && !planted(Bug::GateLeftOpen) {
+                layer.check_end(range).map_err(Some)?;
             }
             let sequence = self.journal.take_sequence();
             self.buffer.insert(&mut shard, sequence, batch, self.zero_pieces(layer, range));
@@ -401,7 +446,11 @@ impl Pool {
             header.sequence = sequence.0.into();
             Ok(Entry { header, crcs: Vec::new(), payload: Vec::new() })
         });
-        appended.ok()
+        match appended {
+            Ok(batch) => Ok(Some(batch)),
+            Err(None) => Ok(None),
+            Err(Some(error)) => Err(error),
+        }
     }
 
     /// The blocks of a range and the sectors of each that it touches.
@@ -424,10 +473,12 @@ impl Pool {
             .map(|piece| {
                 let data = joined(take_front(&mut rest, piece.len as usize));
                 let crc = crc32c(&data).0;
-                // A small part of a large buffer would keep all of it in RAM.
-                let data = if data.backing_bytes() as u64 > 2 * range.len { copied(&[data]) } else { data };
+                let data = Held::new(data, range.len, block_bytes);
                 let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
-                (DataPiece { index: piece.offset / block_bytes, start, data }, crc)
+                (
+                    DataPiece { index: piece.offset / block_bytes, start, len_bytes: piece.len as u32, data },
+                    crc,
+                )
             })
             .unzip()
     }

@@ -189,6 +189,10 @@ fn a_tail_is_looked_at_and_emptied_wherever_its_content_is() {
         pool.end_volume(volume, 5 * MIB + 512).unwrap();
         let beyond = pool.write(volume, 5 * MIB, vec![pattern(1, BLOCK as usize)]).await;
         assert!(matches!(beyond, Err(PoolError::BeyondEnd { .. })), "{beyond:?}");
+        for range in [ByteRange::new(5 * MIB, BLOCK), ByteRange::new(0, 1 << 36)] {
+            let beyond = pool.unmap(volume, range).await;
+            assert!(matches!(beyond, Err(PoolError::BeyondEnd { .. })), "{range:?}: {beyond:?}");
+        }
         pool.unmap_from(volume, 5 * MIB + 512).await.unwrap();
         assert!(!pool.is_mapped_from(volume, 5 * MIB + 512).await.unwrap());
         assert_eq!(read(&pool, volume, 5 * MIB, 512).await, pattern(2, BLOCK as usize)[..512]);

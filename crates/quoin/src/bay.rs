@@ -1,11 +1,17 @@
-//! Drives by path.
+//! Drives by path, and by label where paths do not lead to them; and the notes beside them.
 
-use quoin_array::Bay;
-use quoin_world::Disk;
+use crate::notes::FileNotes;
+use quoin_array::{Bay, Finding, Notes, Opening};
+use quoin_base::{DriveIndex, PoolId};
+use quoin_drive::{LABEL_BYTES, LABEL_OFFSETS, Label, Patience};
+use quoin_world::{Disk, one_shot};
 use quoin_world_linux::{OpenError, OpenOptions, open_disk};
 use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -13,34 +19,237 @@ use std::{
 /// So long are drives waited for that are in use, and so often it is looked.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Where the system keeps links to devices that do not change with their names.
+const LINKS_OF_DEVICES: [&str; 2] = ["/dev/disk/by-id", "/dev/disk/by-path"];
+/// No more of a directory is looked at.
+const MOST_ENTRIES: usize = 4096;
 
 /// The drives of the configuration, opened through the operating system.
-pub(crate) struct PathBay(pub(crate) Vec<PathBuf>);
+pub(crate) struct PathBay {
+    paths: Vec<PathBuf>,
+    patience: Patience,
+    /// Paths that threads are at.
+    busy: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+/// The drives, and the file in which events wait while their pool is offline.
+pub(crate) struct ServingBay {
+    pub(crate) drives: PathBay,
+    pub(crate) notes: Arc<FileNotes>,
+}
+
+impl Bay for ServingBay {
+    fn paths(&self) -> Vec<String> {
+        self.drives.paths()
+    }
+
+    fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
+        self.drives.open(path)
+    }
+
+    fn open_unless_in_use(&self, path: &str) -> Result<Option<Arc<dyn Disk>>, String> {
+        self.drives.open_unless_in_use(path)
+    }
+
+    fn notes(&self) -> Option<Arc<dyn Notes>> {
+        Some(self.notes.clone())
+    }
+
+    fn begin_open(&self, path: &str) -> Opening {
+        self.drives.begin_open(path)
+    }
+
+    fn begin_search(&self, pool: PoolId, taken: &[String]) -> Finding {
+        self.drives.begin_search(pool, taken)
+    }
+
+    fn device(&self, path: &str) -> Option<String> {
+        self.drives.device(path)
+    }
+
+    fn patience(&self) -> Patience {
+        self.drives.patience()
+    }
+}
 
 impl PathBay {
-    /// Opens all drives. A process that was killed lets go of its drives a moment after it has ended.
-    pub(crate) fn open_all(&self) -> Result<Vec<Arc<dyn Disk>>, OpenError> {
-        let deadline = Instant::now() + LET_GO_WITHIN;
-        let open_one = |path: &PathBuf| loop {
-            match open(path) {
-                Err(OpenError::InUse { .. }) if Instant::now() < deadline => thread::sleep(LOOK_AGAIN),
-                opened => return opened,
-            }
-        };
-        self.0.iter().map(open_one).collect()
+    pub(crate) fn new(paths: Vec<PathBuf>, patience: Patience) -> Self {
+        Self { paths, patience, busy: Arc::default() }
     }
+
+    /// Opens all drives, those of `pool` by their labels where paths do not lead to them. A process that was killed lets
+    /// go of its drives a moment after it has ended.
+    pub(crate) fn open_all(&self, pool: PoolId) -> Result<Vec<Arc<dyn Disk>>, String> {
+        let (paths, fail_after) = (self.paths.clone(), self.patience.fail_after);
+        let (sender, outcome) = mpsc::channel();
+        thread::spawn(move || sender.send(open_all(&paths, pool)));
+        outcome.recv_timeout(fail_after + LET_GO_WITHIN).unwrap_or_else(|_| {
+            Err(format!(
+                "a drive does not answer: opening has not come to an end in {} s",
+                fail_after.as_secs()
+            ))
+        })
+    }
+
+    /// Has a thread work on `path`, unless one is at it still. False if so.
+    fn work(&self, path: &Path, work: impl FnOnce() + Send + 'static) -> bool {
+        let lock = |busy: &Mutex<BTreeSet<PathBuf>>, change: &dyn Fn(&mut BTreeSet<PathBuf>) -> bool| {
+            change(&mut busy.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        if !lock(&self.busy, &|busy| busy.insert(path.to_owned())) {
+            return false;
+        }
+        let (busy, path) = (self.busy.clone(), path.to_owned());
+        thread::spawn(move || {
+            work();
+            lock(&busy, &|busy| busy.remove(&path));
+        });
+        true
+    }
+}
+
+fn open_all(paths: &[PathBuf], pool: PoolId) -> Result<Vec<Arc<dyn Disk>>, String> {
+    let deadline = Instant::now() + LET_GO_WITHIN;
+    let open_one = |path: &PathBuf| loop {
+        match open(path) {
+            Err(OpenError::InUse { .. }) if Instant::now() < deadline => thread::sleep(LOOK_AGAIN),
+            opened => return opened.map_err(|error| error.to_string()),
+        }
+    };
+    let right: Vec<_> =
+        paths.iter().map(|path| label_at(path).is_some_and(|label| label.pool == pool)).collect();
+    let taken: Vec<_> =
+        paths.iter().zip(&right).filter(|(_, right)| **right).map(|(path, _)| path.clone()).collect();
+    let present: BTreeSet<_> =
+        taken.iter().filter_map(|path| label_at(path)).map(|label| label.index).collect();
+    let missing = paths.len() - present.len();
+    let mut found = if missing > 0 { search(paths, pool, &taken) } else { Vec::new() };
+    found.retain(|(index, _)| !present.contains(index));
+    // Only if all are found: otherwise the paths tell best what is wrong.
+    if missing > 0 && found.len() == missing && taken.len() == present.len() {
+        return taken.iter().chain(found.iter().map(|(_, path)| path)).map(open_one).collect();
+    }
+    paths.iter().map(open_one).collect()
 }
 
 fn open(path: &Path) -> Result<Arc<dyn Disk>, OpenError> {
     open_disk(path, OpenOptions { create_len: None })
 }
 
+/// `None` if another process has it.
+fn open_unless_in_use(path: &Path) -> Result<Option<Arc<dyn Disk>>, String> {
+    match open(path) {
+        Err(OpenError::InUse { .. }) => Ok(None),
+        opened => opened.map(Some).map_err(|error| error.to_string()),
+    }
+}
+
+/// The newest intact label of what a path leads to.
+fn label_at(path: &Path) -> Option<Label> {
+    let kind = fs::metadata(path).ok()?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return None;
+    }
+    let file = File::options()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
+        .open(path)
+        .ok()?;
+    let copies = LABEL_OFFSETS.into_iter().filter_map(|offset| {
+        let mut bytes = [0; LABEL_BYTES];
+        file.read_exact_at(&mut bytes, offset).ok()?;
+        Label::in_bytes(&bytes)
+    });
+    copies.max_by_key(|label| label.generation)
+}
+
+/// Drives of the pool in the directories of these paths, and where the system links to devices if any path is one's;
+/// each position once. `taken` are left out.
+fn search(paths: &[PathBuf], pool: PoolId, taken: &[PathBuf]) -> Vec<(DriveIndex, PathBuf)> {
+    let real = |path: &PathBuf| fs::canonicalize(path).ok();
+    let taken: BTreeSet<_> = taken.iter().filter_map(real).collect();
+    let mut directories: Vec<PathBuf> = Vec::new();
+    let parents = paths.iter().filter_map(|path| path.parent().map(Path::to_owned));
+    let is_device = paths.iter().any(|path| path.starts_with("/dev"));
+    let links = LINKS_OF_DEVICES.iter().map(PathBuf::from).filter(|_| is_device);
+    for directory in parents.chain(links) {
+        if !directories.contains(&directory) {
+            directories.push(directory);
+        }
+    }
+    let mut entries: Vec<PathBuf> = Vec::new();
+    for directory in directories {
+        let read = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+        let mut found: Vec<_> = read.take(MOST_ENTRIES).map(|entry| entry.path()).collect();
+        found.sort();
+        entries.extend(found);
+    }
+    let (mut seen, mut found) = (taken, Vec::<(DriveIndex, PathBuf)>::new());
+    for path in entries {
+        let Some(device) = real(&path) else { continue };
+        if !seen.insert(device) {
+            continue;
+        }
+        if let Some(label) = label_at(&path).filter(|label| label.pool == pool)
+            && found.iter().all(|(index, _)| *index != label.index)
+        {
+            found.push((label.index, path));
+        }
+    }
+    found
+}
+
 impl Bay for PathBay {
     fn paths(&self) -> Vec<String> {
-        self.0.iter().map(|path| path.display().to_string()).collect()
+        self.paths.iter().map(|path| path.display().to_string()).collect()
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
         open(path.as_ref()).map_err(|error| error.to_string())
+    }
+
+    fn open_unless_in_use(&self, path: &str) -> Result<Option<Arc<dyn Disk>>, String> {
+        open_unless_in_use(path.as_ref())
+    }
+
+    fn begin_open(&self, path: &str) -> Opening {
+        let (sender, opening) = one_shot();
+        let (begun, refused) = (path.to_owned(), path.to_owned());
+        let sender = Arc::new(Mutex::new(Some(sender)));
+        let send = |sender: &Mutex<Option<_>>, outcome| {
+            let sender: Option<quoin_world::OneShotSender<_>> =
+                sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(sender) = sender {
+                sender.send(outcome);
+            }
+        };
+        let to = sender.clone();
+        let worked = self.work(path.as_ref(), move || {
+            send(&to, open_unless_in_use(begun.as_ref()));
+        });
+        if !worked {
+            send(&sender, Err(format!("drive {refused} does not answer: opening it has not come to an end")));
+        }
+        opening
+    }
+
+    fn begin_search(&self, pool: PoolId, taken: &[String]) -> Finding {
+        let (sender, finding) = one_shot();
+        let (paths, taken) = (self.paths.clone(), taken.iter().map(PathBuf::from).collect::<Vec<_>>());
+        // Under a name that is no drive's: one search at a time.
+        self.work(Path::new(""), move || {
+            let found = search(&paths, pool, &taken);
+            sender.send(found.into_iter().map(|(index, path)| (index, path.display().to_string())).collect());
+        });
+        finding
+    }
+
+    fn device(&self, path: &str) -> Option<String> {
+        let device = fs::canonicalize(path).ok()?.display().to_string();
+        (device != path).then_some(device)
+    }
+
+    fn patience(&self) -> Patience {
+        self.patience
     }
 }

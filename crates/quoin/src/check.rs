@@ -5,30 +5,33 @@ use quoin_array::check_catalog;
 use quoin_base::VolumeId;
 use quoin_cli::{Failure, Global, Output};
 use quoin_config::Config;
-use quoin_drive::inspect_set;
+use quoin_drive::{DriveError, DriveWatch, Patience, inspect_set};
 use quoin_pool::{CheckReport, PoolSpace, check};
 use quoin_volume::{VOLUME_OBJECT, hidden_volumes};
-use quoin_world::Thread;
+use quoin_world::{Disk, Thread};
 use quoin_world_linux::{LinuxWorld, block_on};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-pub(crate) const EXAMPLES: &str = "The array must not be running. Exit code 0 says that all is well, 1 that it is \
-                                   not or that the check could not be made.\n\nExamples:\n  \
+pub(crate) const EXAMPLES: &str = "The array must not be running. Exit code 0 means no problems, 1 means problems or \
+                                   that the check could not run.\n\nExamples:\n  \
                                    quoin check --data /srv/a\n  quoin check --data /srv/a -o json";
 
 pub(crate) fn run(global: &Global) -> Result<(), Failure> {
     let data = DataDir::of(global)?;
     let config = data.read_config()?;
     let report = walk(&data, &config)?;
-    let output = Output { format: global.output };
+    let output = Output { format: global.output, headers: !global.no_headers };
     output.show(&Checked::from(&report), Checked::text);
     match report.problems.len() {
         0 => Ok(()),
         count => Err(Failure::new(
             "check failed",
             format!("array {}", config.name),
-            format!("{count} problems were found, as listed"),
-            "keep the drives as they are, and restore the data concerned from a backup",
+            format!("found {count} problems, listed above"),
+            "do not change the drives, and restore the affected data from a backup",
         )),
     }
 }
@@ -36,12 +39,19 @@ pub(crate) fn run(global: &Global) -> Result<(), Failure> {
 fn walk(data: &DataDir, config: &Config) -> Result<CheckReport, Failure> {
     let which = format!("array {}", config.name);
     let failed = |why: String, next: &str| Failure::new("not checked", &which, why, next);
-    let disks = PathBay(data.drive_paths(config)).open_all().map_err(|error| {
-        failed(error.to_string(), "stop the array if it runs, and bring back all its drives")
-    })?;
+    let bay = PathBay::new(data.drive_paths(config), Patience::default());
+    let disks = bay
+        .open_all(config.pool)
+        .map_err(|error| failed(error, "stop the array if it runs, and attach all its drives"))?;
     let world =
-        LinuxWorld::start(1).map_err(|error| failed(error.to_string(), "see what the message asks for"))?;
+        LinuxWorld::start(1).map_err(|error| failed(error.to_string(), "resolve the cause given above"))?;
+    let watches = world.clone();
+    let watched = move |disks: Vec<Arc<dyn Disk>>| -> Result<Vec<_>, DriveError> {
+        let watch = || DriveWatch::new(watches.clone(), Patience::default(), |_| ());
+        disks.into_iter().map(|disk| watch().admit(disk)).collect()
+    };
     let walked = block_on(world.run_on(Thread::Data(0), async move {
+        let disks = watched(disks).map_err(|error| error.to_string())?;
         let drives = inspect_set(disks).await.map_err(|error| error.to_string())?;
         let mut report = check(drives).await.map_err(|error| error.to_string())?;
         check_catalog(&mut report);
@@ -162,9 +172,11 @@ impl Checked {
         let Self { volumes, segments, pages, blocks, records, .. } = self;
         let mut lines: Vec<_> = self.problems.iter().map(|p| format!("{}: {}", p.what, p.problem)).collect();
         lines.extend(
-            self.notes.iter().map(|p| format!("note: {}: {}; opening the pool mends it", p.what, p.problem)),
+            self.notes
+                .iter()
+                .map(|p| format!("note: {}: {}; opening the pool repairs it", p.what, p.problem)),
         );
-        let verdict = if self.ok { "all is well" } else { "not all is well" };
+        let verdict = if self.ok { "no problems found" } else { "problems found" };
         lines.push(format!(
             "{verdict}: {volumes} volumes, {segments} segments, {pages} metadata pages, {blocks} blocks and \
              {records} journal records walked"

@@ -7,8 +7,8 @@ use crate::{
 use quoin_array::is_target_name;
 use quoin_base::{GIB, MIB, PoolId};
 use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size};
-use quoin_config::{Config, DriveConfig, ServeConfig, SpaceConfig};
-use quoin_drive::{DriveError, Probe, Roles, probe};
+use quoin_config::{Config, DriveConfig, EventsConfig, ServeConfig, SpaceConfig};
+use quoin_drive::{DriveError, DriveWatch, Patience, Probe, Roles, probe};
 use quoin_pool::FormatOptions;
 use quoin_world::{Disk, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
@@ -26,7 +26,7 @@ const LARGE_SLAB_BYTES: u32 = 64 * MIB as u32;
 #[derive(clap::Args)]
 #[command(
     group = clap::ArgGroup::new("given").required(true).multiple(true).args(["drives", "drive"]),
-    after_help = "Without --journal-drive every drive holds a part of the journal and data.\n\nExamples:\n  \
+    after_help = "Without --journal-drive, every drive holds both journal and data.\n\nExamples:\n  \
                   quoin init --data /srv/a --drives 4 --drive-size 8G\n  \
                   quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc --journal-drive /dev/nvme0n1\n\n\
                   A drive that holds something else is refused; --force overwrites it. A pool \
@@ -34,29 +34,29 @@ const LARGE_SLAB_BYTES: u32 = 64 * MIB as u32;
                   by --pool-name or typed at the terminal."
 )]
 pub(crate) struct Args {
-    /// Make so many file drives under DIR/drives
+    /// Create this many file drives under DIR/drives
     #[arg(long, value_name = "N", requires = "drive_size", conflicts_with = "drive",
           value_parser = clap::value_parser!(u16).range(1..=64))]
     drives: Option<u16>,
-    /// The size of each file drive; space is taken as it is used
+    /// Size of each file drive; the files are sparse
     #[arg(long, value_name = "SIZE", requires = "drives", value_parser = parse_size)]
     drive_size: Option<Size>,
-    /// A file or block device to use; repeatable
+    /// File or block device to use; repeatable
     #[arg(long, value_name = "PATH")]
     drive: Vec<PathBuf>,
-    /// A file or block device for the journal alone; repeatable
+    /// File or block device to use for the journal only; repeatable
     #[arg(long, value_name = "PATH")]
     journal_drive: Vec<PathBuf>,
-    /// What people call the array
+    /// Name of the array
     #[arg(long, default_value = "quoin")]
     name: String,
-    /// The target's iSCSI name [default: made from the pool's identity]
+    /// iSCSI name of the target [default: derived from the pool's identity]
     #[arg(long)]
     iqn: Option<String>,
-    /// Overwrite what the drives hold
+    /// Overwrite the present content of the drives
     #[arg(long)]
     force: bool,
-    /// The name of a pool with immutable snapshots that is overwritten; repeatable
+    /// Name of a pool with immutable snapshots to overwrite; repeatable
     #[arg(long, value_name = "NAME", requires = "force")]
     pool_name: Vec<String>,
 }
@@ -71,9 +71,9 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let data = DataDir::of(global)?;
     if data.has_config() {
         let shown = data.path().display().to_string();
-        let why = format!("{shown} holds an array already");
-        let next = "serve it: quoin serve --data DIR; or choose another directory; or remove this one first";
-        return Err(Failure::new("array not made", shown, why, next));
+        let why = format!("{shown} already holds an array");
+        let next = "serve it: quoin serve --data DIR; or choose another directory";
+        return Err(Failure::new("array not created", shown, why, next));
     }
     check_names(&args)?;
     let directory = data.file(if args.drives.is_some() { "drives" } else { "" });
@@ -86,7 +86,7 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
         new.iter().for_each(|path| drop(fs::remove_file(path)));
     }
     let config = made?;
-    Output { format: global.output }.show(&Made::of(&data, &config), Made::text);
+    Output { format: global.output, headers: !global.no_headers }.show(&Made::of(&data, &config), Made::text);
     Ok(())
 }
 
@@ -103,6 +103,7 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config,
         pool,
         serve: ServeConfig::default(),
         space: SpaceConfig::default(),
+        events: EventsConfig::default(),
         drives: candidates.iter().map(|candidate| drive_config(data, candidate)).collect::<Result<_, _>>()?,
     };
     let token = data.file(TOKEN_FILE);
@@ -116,11 +117,11 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config,
 fn check_names(args: &Args) -> Result<(), Failure> {
     if args.name.is_empty() || args.name.len() > 64 {
         let why = format!("the name {:?} has {} bytes", args.name, args.name.len());
-        return Err(Failure::usage("array not made", why, "choose a name of 1 to 64 bytes"));
+        return Err(Failure::usage("array not created", why, "choose a name of 1 to 64 bytes"));
     }
     match &args.iqn {
         Some(iqn) if !is_target_name(iqn) => Err(Failure::usage(
-            "array not made",
+            "array not created",
             format!("{iqn:?} is not a target's name"),
             "give one in lower case such as iqn.2026-11.com.example:array1",
         )),
@@ -146,8 +147,8 @@ fn candidates(data: &DataDir, args: &Args) -> Vec<Candidate> {
 fn open(candidate: &Candidate) -> Result<Arc<dyn Disk>, Failure> {
     let Candidate { path, create_len, .. } = candidate;
     open_disk(path, OpenOptions { create_len: *create_len }).map_err(|error| {
-        let next = "check that the drive is there, readable and writable, and used by nobody else";
-        Failure::new("array not made", format!("drive {}", path.display()), error.to_string(), next)
+        let next = "check that the drive exists, is readable and writable, and is not in use";
+        Failure::new("array not created", format!("drive {}", path.display()), error.to_string(), next)
     })
 }
 
@@ -174,11 +175,19 @@ fn format(
     args: &Args,
 ) -> Result<PoolId, Failure> {
     let world = LinuxWorld::start(1).map_err(|error| {
-        Failure::new("array not made", "this system", error.to_string(), "see what the message asks for")
+        Failure::new("array not created", "this system", error.to_string(), "resolve the cause given above")
     })?;
     let (force, names) = (args.force, args.pool_name.clone());
     let inner = world.clone();
     let done = world.run_on(Thread::Data(0), async move {
+        let watched = drives.into_iter().map(|(disk, roles)| {
+            let watch = DriveWatch::new(inner.clone(), Patience::default(), |_| ());
+            watch
+                .admit(disk)
+                .map(|disk| (disk, roles))
+                .map_err(|error| Failure::new("array not made", "a drive", error.to_string(), "try again"))
+        });
+        let drives = watched.collect::<Result<Vec<_>, _>>()?;
         for (disk, _) in drives.iter().filter(|_| !force) {
             refuse_what_is_there(disk.name(), probe(disk).await)?;
         }
@@ -187,15 +196,15 @@ fn format(
             require_names(&kept_pools(&disks).await, &names)?;
         }
         quoin_pool::format(&*inner, drives, options).await.map_err(|error| {
-            let next = "give drives that are large enough and work, then try again";
-            Failure::new("array not made", "the pool", error.to_string(), next)
+            let next = "check the drives and their sizes, then try again";
+            Failure::new("array not created", "the pool", error.to_string(), next)
         })
     });
     let outcome = block_on(done);
     world.shutdown();
     outcome.unwrap_or_else(|| {
         let why = "initialising was interrupted";
-        Err(Failure::new("array not made", "the pool", why, "try again, with --force"))
+        Err(Failure::new("array not created", "the pool", why, "try again, with --force"))
     })
 }
 
@@ -208,18 +217,20 @@ fn refuse_what_is_there(path: &str, found: Result<Probe, DriveError>) -> Result<
         Ok(Probe::Foreign(what)) => format!("{path} holds {what}"),
         Err(error) => error.to_string(),
     };
-    let next = "choose another drive, or add --force to lose what it holds";
-    Err(Failure::new("array not made", format!("drive {path}"), why, next))
+    let next = "choose another drive; or, to destroy what it holds, add --force";
+    Err(Failure::new("array not created", format!("drive {path}"), why, next))
 }
 
-/// File drives of our own by their name in the data directory, so that it can be moved; others by the full path.
+/// File drives of our own by their name in the data directory, so that it can be moved; others by the full path, as it
+/// was given.
 fn drive_config(data: &DataDir, candidate: &Candidate) -> Result<DriveConfig, Failure> {
     let path = match candidate.path.strip_prefix(data.path()) {
         Ok(inside) if candidate.create_len.is_some() => inside.to_owned(),
-        _ => fs::canonicalize(&candidate.path).map_err(|error| {
+        // Links stay links: what they lead to may change its name.
+        _ => std::path::absolute(&candidate.path).map_err(|error| {
             let shown = candidate.path.display().to_string();
             let why = format!("cannot tell the full path of {shown}: {error}");
-            Failure::new("array not made", shown, why, "give an absolute path")
+            Failure::new("array not created", shown, why, "give an absolute path")
         })?,
     };
     Ok(DriveConfig { path })
@@ -245,7 +256,7 @@ impl Made {
         let count = self.drives.len();
         let data = self.data.display();
         format!(
-            "array {} made on {count} drive{}, target {}\nnext: quoin serve --data {data}",
+            "array {} created on {count} drive{}, target {}\nnext: quoin serve --data {data}",
             self.name,
             if count == 1 { "" } else { "s" },
             self.iqn

@@ -4,9 +4,11 @@ mod bay;
 mod check;
 mod completions;
 mod data;
+mod files;
 mod init;
 mod memory;
 mod nbd;
+mod notes;
 mod overwrite;
 mod serve;
 mod show;
@@ -29,7 +31,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
                   quoin --data /srv/a volume create v1 --size 4G\n  \
                   quoin --data /srv/a host create h1 --initiator iqn.2026-11.test:h1\n  \
                   quoin --data /srv/a map v1 --host h1 --lun 1\n  \
-                  quoin --data /srv/a status"
+                  quoin --data /srv/a status\n\n\
+                  Exit codes: 0 done; 1 refused, failed or not reached; 2 wrong command line. A list that is empty is \
+                  no failure.\n\n\
+                  Environment:\n  \
+                  QUOIN_DATA          the data directory, as --data\n  \
+                  QUOIN_API           address of the management interface, instead of the one in DIR/run/api\n  \
+                  QUOIN_TOKEN_FILE    file with the token, instead of DIR/token\n  \
+                  QUOIN_MEMORY_LIMIT  RAM of quoin serve, as --memory-limit\n  \
+                  QUOIN_LOG           what quoin serve logs, such as info or quoin_iscsi=debug"
 )]
 struct Cli {
     #[command(flatten)]
@@ -40,16 +50,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make an array: initialise its drives and its data directory
+    /// Create an array: initialise its drives and its data directory
     Init(init::Args),
     /// Serve an array in the foreground
     Serve(serve::Args),
-    /// Check an array that is not running: walk everything on its drives
+    /// Check a stopped array: verify everything on its drives
     #[command(after_help = check::EXAMPLES)]
     Check,
-    /// Write completions for a shell
+    /// Print shell completions
     Completions(completions::Args),
-    /// Check and show what quoin.toml tells the array
+    /// Check quoin.toml and show the settings in effect
     #[command(subcommand)]
     Config(show::Command),
     #[command(flatten)]
@@ -75,8 +85,8 @@ fn main() -> ExitCode {
 
 fn tell(global: &Global, failure: &Failure) -> ExitCode {
     match global.output {
-        Format::Table => eprintln!("{failure}"),
         Format::Json => eprintln!("{}", failure.json()),
+        _ => eprintln!("{failure}"),
     }
     ExitCode::from(failure.exit_code)
 }

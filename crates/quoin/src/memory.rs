@@ -39,7 +39,7 @@ fn parse_limit(text: &str) -> Result<u64, Failure> {
     let least = PoolOptions::LEAST_MEMORY_BYTES;
     let refuse = |why: String| {
         let next = format!("write a size of at least {}, such as 2GiB", size_text(least));
-        Failure::new("not served", format!("memory_limit {text}"), why, next)
+        Failure::new("array not started", format!("memory_limit {text}"), why, next)
     };
     let bytes = parse_size(text).map_err(refuse)?.0;
     match bytes < least {

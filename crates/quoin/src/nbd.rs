@@ -1,10 +1,10 @@
 //! Serving NBD: where, and with what encryption.
 
 use crate::data::DataDir;
-use quoin_array::Array;
+use quoin_array::{Array, Refusal};
 use quoin_cli::Failure;
 use quoin_config::{ServeConfig, TlsSetting};
-use quoin_nbd::{Accepted, Listener, NbdServer, Options, Tls, TlsMode};
+use quoin_nbd::{Accepted, Listener, NbdServer, Options, Refused, Tls, TlsMode};
 use quoin_rest::FrontEnd;
 use quoin_target::SessionMemory;
 use quoin_volume::Volume;
@@ -67,7 +67,7 @@ pub(crate) struct Front {
 }
 
 fn refused(why: impl Into<String>, next: impl Into<String>) -> Failure {
-    Failure::usage("not served", why, next)
+    Failure::usage("array not started", why, next)
 }
 
 /// Opens what the command line and the configuration ask for. Called before there are other threads.
@@ -116,7 +116,7 @@ fn tls(
     };
     let tls = Tls::load(certificate, key, authorities).map_err(|error| {
         let next = "give PEM files that belong together and that this user can read";
-        Failure::new("not served", "NBD over TLS", format!("NBD over TLS: {error}"), next)
+        Failure::new("array not started", "NBD over TLS", format!("NBD over TLS: {error}"), next)
     })?;
     Ok(Some((tls, mode)))
 }
@@ -146,7 +146,7 @@ fn listen_unix(path: PathBuf) -> Result<(UnixListener, PathBuf), Failure> {
             let shown = path.display().to_string();
             let why = format!("cannot listen on {shown}: {error}");
             let next = "choose another path: --nbd-socket PATH; paths of sockets have at most 107 bytes";
-            Err(Failure::new("not served", format!("--nbd-socket {shown}"), why, next))
+            Err(Failure::new("array not started", format!("--nbd-socket {shown}"), why, next))
         }
     }
 }
@@ -165,10 +165,13 @@ impl Listening {
         world: &Arc<LinuxWorld>,
         array: &Arc<Array>,
         memory: Arc<SessionMemory>,
+        max_connections: usize,
     ) -> io::Result<Front> {
         let clock = world.clone();
         let wall_clock_ms = Box::new(move || clock.wall_clock_ms());
-        let options = Options { wall_clock_ms, memory, ..Options::default() };
+        let told = array.clone();
+        let refused = Box::new(move |refused: Refused| told.refused(refusal(refused)));
+        let options = Options { wall_clock_ms, memory, refused, max_connections, ..Options::default() };
         let server = NbdServer::new(array.exports().clone(), self.tls, options);
         let mut listeners = Vec::new();
         if let Some(tcp) = self.tcp {
@@ -228,6 +231,12 @@ impl Front {
             drop(fs::remove_file(path));
         }
     }
+}
+
+/// A refused client, as the event log tells of it.
+fn refusal(Refused { peer, export, tls_name, why }: Refused) -> Refusal {
+    let object = export.map_or_else(|| "NBD".to_owned(), |name| format!("export {name}"));
+    Refusal::of_client("nbd", object, why, tls_name, peer)
 }
 
 /// Gives each connection to the next data thread, where it stays.

@@ -44,7 +44,7 @@ pub(crate) async fn kept_pools(disks: &[Arc<dyn Disk>]) -> Vec<Kept> {
 async fn immutable_in(label: &Label, disks: Vec<Arc<dyn Disk>>) -> Result<Vec<String>, String> {
     let (here, all) = (disks.len(), usize::from(label.drives));
     if here < all {
-        return Err(format!("only {here} of its {all} drives are here to be looked at"));
+        return Err(format!("only {here} of its {all} drives can be examined"));
     }
     let drives = inspect_set(disks).await.map_err(|error| error.to_string())?;
     let objects = read_catalog(drives).await.map_err(|error| error.to_string())?;
@@ -57,9 +57,9 @@ pub(crate) fn require_names(kept: &[Kept], names: &[String]) -> Result<(), Failu
         if names.contains(name) || names.is_empty() && is_typed(name, why) {
             continue;
         }
-        let next = "choose other drives; or, to lose all that the pool holds, add --pool-name with its name";
+        let next = "choose other drives; or, to destroy all data in the pool, add --pool-name with its name";
         let why = format!("pool {name} ({pool}) {why}");
-        return Err(Failure::new("array not made", format!("pool {name}"), why, next));
+        return Err(Failure::new("array not created", format!("pool {name}"), why, next));
     }
     Ok(())
 }
@@ -69,7 +69,7 @@ fn is_typed(name: &str, why: &str) -> bool {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return false;
     }
-    let asked = write!(io::stderr(), "pool {name} {why}\ntype its name to lose all that it holds: ");
+    let asked = write!(io::stderr(), "pool {name} {why}\ntype its name to destroy all its data: ");
     let mut line = String::new();
     asked.is_ok() && io::stdin().lock().read_line(&mut line).is_ok() && line.trim_end_matches('\n') == name
 }

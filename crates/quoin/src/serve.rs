@@ -1,17 +1,20 @@
 //! `quoin serve`: serves an array in the foreground.
 
 use crate::{
-    bay::PathBay,
+    bay::{PathBay, ServingBay},
     data::DataDir,
+    files,
     memory::{self, MEMORY_LIMIT_VARIABLE},
     nbd,
+    notes::{FileNotes, NOTES_FILE},
 };
-use quoin_array::{Array, ArrayOptions};
+use quoin_array::{Array, ArrayOptions, Bay};
 use quoin_cli::{API_FILE, Failure, Global};
 use quoin_config::Config;
+use quoin_drive::Patience;
 use quoin_iscsi::{Accepted, IscsiServer};
 use quoin_pool::MemoryShares;
-use quoin_rest::{CutOff, FrontEnd, Memory, Server, Token};
+use quoin_rest::{CutOff, FrontEnd, Limits, Memory, Server, Token};
 use quoin_target::{SessionMemory, Target};
 use quoin_volume::Volume;
 use quoin_world::{Thread, World};
@@ -41,6 +44,9 @@ pub(crate) const DEFAULT_THREADS_MAX: usize = 4;
 const LOCK_FILE: &str = "run/lock";
 /// How often it is looked whether the catalog has been read, before initiators are let in.
 const RESTORED_POLL: Duration = Duration::from_millis(5);
+/// How long a stop waits for drives that do not answer, beside the time until they are suspect.
+const STALLED_STOP_WITHIN: Duration = Duration::from_secs(15);
+const STALLED_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long requests to the management interface may take to end when the array stops.
 const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
 
@@ -56,21 +62,27 @@ const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
                         --nbd-tls-key server.key --nbd-tls-client-ca ca.pem"
 )]
 pub(crate) struct Args {
-    /// Where iSCSI is served [default: 127.0.0.1:3260]
+    /// iSCSI portal address [default: 127.0.0.1:3260]
     #[arg(long, value_name = "ADDRESS:PORT")]
     iscsi: Option<SocketAddr>,
-    /// Where the management interface is served [default: 127.0.0.1:8470]
+    /// Address of the management interface [default: 127.0.0.1:8470]
     #[arg(long, value_name = "ADDRESS:PORT")]
     api: Option<SocketAddr>,
-    /// Allow --api to be an address that others reach; the interface is not encrypted
+    /// Allow --api to be an address that is not loopback; the interface is not encrypted
     #[arg(long)]
     api_remote: bool,
     /// RAM to use, such as 2GiB; at least 64MiB [default: a quarter of the system's, at most 4 GiB]
     #[arg(long, value_name = "SIZE", env = MEMORY_LIMIT_VARIABLE)]
     memory_limit: Option<String>,
-    /// Data threads [default: one a core, at most 4]
+    /// Number of data threads [default: one per core, at most 4]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    /// Seconds after which a drive that does not answer is suspect [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    drive_suspect: Option<u32>,
+    /// Seconds after which it has failed and the pool goes offline until it answers [default: 20]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    drive_fail: Option<u32>,
     #[command(flatten)]
     nbd: nbd::Args,
 }
@@ -86,7 +98,7 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let wanted = args.api.or(config.serve.api);
     if let Some(address) = wanted.filter(|address| !address.ip().is_loopback() && !args.api_remote) {
         return Err(Failure::usage(
-            "not served",
+            "array not started",
             format!("--api {address} is not a loopback address, and the interface is not encrypted"),
             "choose a port of 127.0.0.1, or add --api-remote if the network is trusted",
         ));
@@ -94,14 +106,26 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let api = listen("api", wanted, DEFAULT_API)?;
     let limit = args.memory_limit.or(config.serve.memory_limit.map(|size| size.0.to_string()));
     let memory = memory::shares(limit.as_deref())?;
+    let Some((suspect, fail)) = config.serve.drive_seconds(args.drive_suspect, args.drive_fail) else {
+        return Err(Failure::usage(
+            "not served",
+            "a drive would have failed before it is suspect",
+            "choose --drive-fail, or drive_fail_s in quoin.toml, not less than --drive-suspect",
+        ));
+    };
+    let patience = Patience {
+        suspect_after: Duration::from_secs(suspect.into()),
+        fail_after: Duration::from_secs(fail.into()),
+    };
     let nbd = nbd::listen(args.nbd, &config.serve, &data)?;
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = args.threads.or(config.serve.threads).map(NonZeroUsize::get);
     let world = LinuxWorld::start(threads.unwrap_or(cores.min(DEFAULT_THREADS_MAX))).map_err(|error| {
-        Failure::new("not served", "this system", error.to_string(), "see what the message asks for")
+        Failure::new("array not started", "this system", error.to_string(), "resolve the cause given above")
     })?;
     let listening = Listening { iscsi, nbd, api };
-    let outcome = block_on(serve(&data, &config, [token, metrics_token], &world, memory, listening));
+    let bay = PathBay::new(data.drive_paths(&config), patience);
+    let outcome = block_on(serve(&data, &config, [token, metrics_token], &world, memory, (bay, listening)));
     drop(fs::remove_file(data.file(API_FILE)));
     world.shutdown();
     outcome
@@ -120,12 +144,14 @@ async fn serve(
     [token, metrics_token]: [Token; 2],
     world: &Arc<LinuxWorld>,
     memory: MemoryShares,
-    listening: Listening,
+    (bay, listening): (PathBay, Listening),
 ) -> Result<(), Failure> {
     let Listening { iscsi, nbd, api } = listening;
+    let shares = files::share_out(config.drives.len());
     let broken = |error: io::Error| {
-        Failure::new("not served", "the process", error.to_string(), "check the limits of the system")
+        Failure::new("array not started", "the process", error.to_string(), "check the limits of the system")
     };
+    let bay_patience = bay.patience();
     let mut signals = Signals::new().map_err(broken)?;
     let portal = iscsi.local_addr().map_err(broken)?;
     let api_address = api.local_addr().map_err(broken)?;
@@ -140,11 +166,13 @@ async fn serve(
         pool_options: memory.pool_options(),
         space: config.space.percents().into(),
     };
-    let bay = PathBay(data.drive_paths(config));
+    let notes = Arc::new(FileNotes::new(data.file(NOTES_FILE)));
+    let bay = ServingBay { drives: bay, notes };
     let sessions = SessionMemory::new(memory.sessions_bytes);
     let array = Array::new(world.clone(), Box::new(bay), target.clone(), options);
+    array.set_event_retention(config.events.retention());
     let ended = world.run_on(Thread::Background, array.clone().run());
-    let front = front_end(world, &array, target, sessions.clone());
+    let front = front_end(world, &array, target, sessions.clone(), shares.iscsi);
     let iscsi = into_tokio(iscsi).map_err(broken)?;
     let accepting = tokio::spawn({
         let (front, world, array) = (front.clone(), world.clone(), array.clone());
@@ -154,7 +182,7 @@ async fn serve(
         }
     });
 
-    let nbd = nbd.serve(world, &array, sessions.clone()).map_err(broken)?;
+    let nbd = nbd.serve(world, &array, sessions.clone(), shares.nbd).map_err(broken)?;
     let (stop_api, api_stops) = oneshot::channel::<()>();
     let (counted, nbd_counts) = (front.clone(), nbd.counts());
     let server = Server {
@@ -165,7 +193,9 @@ async fn serve(
         memory: Memory { limit_bytes: memory.limit_bytes(), sessions },
         front_ends: Arc::new(move || vec![iscsi_front_end(&counted), nbd_counts()]),
     };
-    let api_served = tokio::spawn(quoin_rest::serve(api, server, async { drop(api_stops.await) }));
+    let of_address = shares.management.div_ceil(2);
+    let limits = Limits { total: shares.management, of_address, ..Limits::default() };
+    let api_served = tokio::spawn(quoin_rest::serve(api, server, limits, async { drop(api_stops.await) }));
     data.write(API_FILE, format!("{api_address}\n").as_bytes(), 0o644)?;
     tracing::info!(%portal, api = %api_address, iqn = config.iqn, "serving");
 
@@ -174,9 +204,11 @@ async fn serve(
     drop(stop_api);
     tokio::spawn(async move {
         signals.stop().await;
-        tracing::warn!("stopped at once, as asked twice; the next start recovers");
+        tracing::warn!("second signal: stopped at once; the next start recovers");
         process::exit(1);
     });
+    array.hurry_drives();
+    tokio::spawn(give_up_stalled(array.clone(), bay_patience.suspect_after));
     drop(timeout(REQUESTS_END_WITHIN, api_served).await);
     tokio::join!(front.shutdown(), nbd.shutdown());
     accepting.abort();
@@ -185,6 +217,21 @@ async fn serve(
     ended.await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Ends the process if the stop does not come to an end because drives do not answer. Only what is acknowledged
+/// is promised, and that is on the drives.
+async fn give_up_stalled(array: Arc<Array>, suspect_after: Duration) {
+    let mut left = suspect_after + STALLED_STOP_WITHIN;
+    loop {
+        sleep(STALLED_LOOK_EVERY).await;
+        let Some(why) = array.stalled_drives() else { continue };
+        left = left.saturating_sub(STALLED_LOOK_EVERY);
+        if left.is_zero() {
+            tracing::warn!(%why, "stopped without waiting any longer; the next start recovers");
+            process::exit(1);
+        }
+    }
 }
 
 /// Waits until it is known who sees which volume. Clients wait in their listener's backlog meanwhile: one that
@@ -200,22 +247,17 @@ fn front_end(
     array: &Arc<Array>,
     target: Arc<Target<Volume>>,
     memory: Arc<SessionMemory>,
+    max_connections: usize,
 ) -> Arc<IscsiServer<Volume>> {
     let (clock, random, array) = (world.clone(), world.clone(), array.clone());
     let options = quoin_iscsi::Options {
         wall_clock_ms: Box::new(move || clock.wall_clock_ms()),
         authentication_failed: Box::new(move |failure: quoin_iscsi::LoginFailure| {
-            if failure.is_telling() {
-                let peer = failure.peer.ip().to_string();
-                array.authentication_failed(
-                    failure.initiator.as_deref(),
-                    &peer,
-                    failure.why,
-                    failure.failures,
-                );
-            }
+            let peer = failure.peer.to_string();
+            array.authentication_failed(failure.initiator.as_deref(), &peer, failure.why);
         }),
         memory,
+        max_connections,
         ..quoin_iscsi::Options::new(move || random.random_u64())
     };
     IscsiServer::new(target, options)
@@ -298,7 +340,7 @@ fn lock(data: &DataDir) -> Result<fs::File, Failure> {
     file.try_lock().map_err(|_| {
         let shown = data.path().display().to_string();
         let why = format!("another process serves {shown}");
-        Failure::new("not served", shown, why, "use that one, or stop it first: it stops at SIGTERM")
+        Failure::new("array not started", shown, why, "use that array, or stop it first with SIGTERM")
     })?;
     Ok(file)
 }
@@ -314,7 +356,8 @@ pub(crate) fn listen(
             io::ErrorKind::AddrInUse => format!("another process listens on {address}"),
             _ => format!("cannot listen on {address}: {error}"),
         };
-        let next = format!("choose another: --{option} ADDRESS:PORT; ss -ltnp shows who listens where");
-        Failure::new("not served", format!("--{option} {address}"), why, next)
+        let next =
+            format!("choose another address: --{option} ADDRESS:PORT; ss -ltnp lists listening processes");
+        Failure::new("array not started", format!("--{option} {address}"), why, next)
     })
 }

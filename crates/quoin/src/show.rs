@@ -15,11 +15,11 @@ use toml::Value;
 /// Commands about the configuration.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Tell whether quoin.toml is right, and if not, which key and line is wrong
+    /// Check quoin.toml and name the key and line of a mistake
     #[command(after_help = "Examples:\n  quoin --data /srv/a config check")]
     Check,
-    /// Show which values are in effect, and where each comes from
-    #[command(after_help = "Options of quoin serve go before all of this.\n\nExamples:\n  \
+    /// Show the settings in effect and where each comes from
+    #[command(after_help = "Options of quoin serve override these settings.\n\nExamples:\n  \
                             quoin --data /srv/a config show\n  quoin --data /srv/a config show -o json")]
     Show,
 }
@@ -43,12 +43,12 @@ struct Checked {
 pub(crate) fn run(global: &Global, command: Command) -> Result<(), Failure> {
     let data = DataDir::of(global)?;
     let read = data.read_config_with_lines()?;
-    let output = Output { format: global.output };
+    let output = Output { format: global.output, headers: !global.no_headers };
     match command {
         Command::Check => {
             let file = data.file(CONFIG_FILE).display().to_string();
             let checked = Checked { ok: true, file, keys: read.lines.len() };
-            output.show(&checked, |checked| format!("{} is right: {} keys", checked.file, checked.keys));
+            output.show(&checked, |checked| format!("{} is valid: {} keys", checked.file, checked.keys));
         }
         Command::Show => output.show(&effective(&read)?, |all| {
             let row = |e: &Effective| vec![e.key.clone(), e.value.clone(), e.source.clone()];

@@ -119,9 +119,9 @@ fn what_needs_space_is_refused_all_else_goes_on_and_space_comes_back() {
     initiator.write(LARGE, end, &content(end, 5, LONGEST_BYTES)).unwrap();
 
     // A volume that is deleted gives back all it had.
-    lab.ok(&["volume", "delete", "large", "--unmap"]);
+    lab.ok(&["volume", "delete", "large", "--force"]);
     until_written(&mut initiator, OTHER, 800 << 20);
-    tells("space is back");
+    tells("space is available again");
     drop(initiator);
     serving.terminate();
     assert_eq!(lab.json(&["check"])["ok"], true);

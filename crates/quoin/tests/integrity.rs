@@ -145,7 +145,7 @@ fn a_scrub_finds_damage_hosts_get_medium_errors_for_it_alone_and_overwriting_hea
     assert_eq!(ranges(&now), [damaged("v1", 200, 1), damaged("v2", 0, 512)]);
     write(&mut host, V1, 200..201);
     drop(host);
-    lab.ok(&["unmap", "v2", "--host", "h1"]);
+    lab.ok(&["unmap", "v2", "--host", "h1", "--force"]);
     assert_eq!(ranges(&lab.json(&["scrub", "status"])), [damaged("v2", 0, 512)]);
     serving.terminate();
 

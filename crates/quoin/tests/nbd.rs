@@ -73,9 +73,9 @@ fn exports_are_made_seen_kept_and_taken_away() {
     refused(
         &lab.run(&["export", "create", "v1"]),
         1,
-        &["an export v1 exists already", "quoin export delete v1"],
+        &["export v1 already exists", "next: choose another name\n"],
     );
-    refused(&lab.run(&["export", "create", "v9"]), 1, &["no volume v9"]);
+    refused(&lab.run(&["export", "create", "v9"]), 1, &["volume v9 does not exist"]);
     let bad = lab.run(&["export", "create", "v1", "--name", "x", "--allow", "10.0.0.1/8"]);
     refused(&bad, 1, &["export x", "give 10.0.0.0/8 for all of it, or 10.0.0.1 for the one"]);
     refused(&lab.run(&["export", "create", "v1", "--name", "X"]), 1, &["export not created", "'X'"]);
@@ -94,10 +94,10 @@ fn exports_are_made_seen_kept_and_taken_away() {
     let status = lab.ready();
     assert_eq!(status["objects"]["exports"], json!(2));
     assert!(nbdinfo(&uri(&status, "v1")).is_some() && nbdinfo(&unix("ro")).is_some());
-    lab.ok(&["export", "delete", "ro"]);
+    lab.ok(&["export", "delete", "ro", "--force"]);
     assert!(nbdinfo(&unix("ro")).is_none());
-    refused(&lab.run(&["export", "show", "ro"]), 1, &["no export ro"]);
-    lab.ok(&["volume", "delete", "v1", "--unmap"]);
+    refused(&lab.run(&["export", "show", "ro"]), 1, &["export ro does not exist"]);
+    lab.ok(&["volume", "delete", "v1", "--force"]);
     assert_eq!(lab.json(&["export", "list"]), json!([]));
     assert!(nbdinfo(&uri(&status, "v1")).is_none());
     array.terminate();

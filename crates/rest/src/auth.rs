@@ -2,13 +2,18 @@
 
 use crate::{failure::Failure, server::Server};
 use axum::{
-    extract::{Request, State},
-    http::header::AUTHORIZATION,
+    extract::{ConnectInfo, Request, State},
+    http::{Method, header::AUTHORIZATION},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use quoin_api::Problem;
-use std::{fmt, hint::black_box};
+use quoin_api::{Actor, COMMAND_HEADER, Problem, USER_HEADER};
+use quoin_array::{Refusal, acting};
+use sha2::{Digest, Sha256};
+use std::{fmt, hint::black_box, net::SocketAddr, sync::Arc};
+
+/// What the event log calls the token that opens everything.
+const ADMIN: &str = "admin";
 
 /// The secret that clients show. Never printed.
 pub struct Token(String);
@@ -17,6 +22,11 @@ impl Token {
     /// A token; blanks around it do not count.
     pub fn new(text: &str) -> Self {
         Self(text.trim().to_owned())
+    }
+
+    /// Tells tokens apart without giving them away: the first 8 hexadecimal digits of the SHA-256.
+    pub(crate) fn fingerprint(&self) -> String {
+        Sha256::digest(self.0.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// True if `shown` is the token. Takes the same time whatever the first difference is.
@@ -35,9 +45,18 @@ impl fmt::Debug for Token {
 
 pub(crate) async fn require_token(State(server): State<Server>, request: Request, next: Next) -> Response {
     match shown(&request) {
-        Some(shown) if server.token.matches(shown) => next.run(request).await,
-        Some(_) => refuse("the token shown is not this array's"),
-        None => refuse("the request has no bearer token"),
+        Some(shown) if server.token.matches(shown) => {
+            // What only reads is not recorded, and needs no actor.
+            let actor = (*request.method() != Method::GET).then(|| {
+                Arc::new(Actor { token: Some(ADMIN.to_owned()), ..actor_of(&request, Some(&server.token)) })
+            });
+            acting(actor, next.run(request)).await
+        }
+        shown => {
+            let why = why_refused(shown);
+            refused(&server, &request, why);
+            refuse(why)
+        }
     }
 }
 
@@ -51,8 +70,38 @@ pub(crate) async fn require_metrics_token(
         Some(shown) if server.metrics_token.matches(shown) || server.token.matches(shown) => {
             next.run(request).await
         }
-        Some(_) => refuse_metrics("the token shown is not this array's"),
-        None => refuse_metrics("the request has no bearer token"),
+        shown => {
+            let why = why_refused(shown);
+            refused(&server, &request, why);
+            refuse_metrics(why)
+        }
+    }
+}
+
+fn why_refused(shown: Option<&str>) -> &'static str {
+    match shown {
+        Some(_) => "the token shown is not this array's",
+        None => "the request has no bearer token",
+    }
+}
+
+/// Records that somebody without a valid token was refused.
+fn refused(server: &Server, request: &Request, why: &str) {
+    let (object, actor) = ("management interface".to_owned(), actor_of(request, None));
+    server.array.refused(Refusal { protocol: "rest", object, why: why.to_owned(), actor });
+}
+
+/// Who sent a request, as far as it tells.
+fn actor_of(request: &Request, token: Option<&Token>) -> Actor {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let stated = |name: &str| Some(request.headers().get(name)?.to_str().ok()?.to_owned());
+    Actor {
+        fingerprint: token.map(Token::fingerprint),
+        address: peer.map(|ConnectInfo(address)| address.to_string()),
+        request: Some(format!("{} {}", request.method(), request.uri())),
+        command: stated(COMMAND_HEADER),
+        user: stated(USER_HEADER),
+        ..Actor::default()
     }
 }
 
@@ -101,5 +150,6 @@ mod tests {
         assert_eq!(bearer("bearer  x"), Some("x"));
         assert_eq!(bearer("Basic x"), None);
         assert_eq!(format!("{token:?}"), "Token(..)");
+        assert_eq!(Token::new("test").fingerprint(), "9f86d081");
     }
 }

@@ -1,7 +1,10 @@
-//! The OpenAPI 3.1 document.
+//! The OpenAPI 3.1 document: made from the handlers, and completed by what all of them have in common.
+
+mod rules;
 
 use crate::{failure::problem_schema, routes};
 use quoin_api::BASE_PATH;
+use serde_json::Value;
 use utoipa::{
     OpenApi,
     openapi::{
@@ -14,12 +17,13 @@ use utoipa::{
 #[openapi(info(
     title = "Quoin",
     description = "Management of a Quoin storage array. Sizes are bytes, times milliseconds since the Unix epoch. \
-                   Refusals are RFC 9457 problems that say what, which object, why and what next."
+                   Refusals are RFC 9457 problems that say what, which object, why and what next. Bodies are JSON \
+                   objects; unknown fields are refused."
 ))]
 struct Base;
 
 /// The document of every resource, as `/api/v1/openapi.json` serves it.
-pub fn document() -> Document {
+pub fn document() -> Value {
     let mut document = Document::default();
     document.info = Base::openapi().info;
     let mut document = document.nest(BASE_PATH, routes::all().into_openapi());
@@ -29,6 +33,8 @@ pub fn document() -> Document {
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(bearer).into());
     document.security = Some(vec![SecurityRequirement::new("token", Vec::<String>::new())]);
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    rules::complete(&mut document);
     document
 }
 
@@ -41,7 +47,7 @@ mod tests {
     #[test]
     fn the_document_checked_in_is_the_one_served() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
-        let served = document().to_pretty_json().unwrap() + "\n";
+        let served = serde_json::to_string_pretty(&document()).unwrap() + "\n";
         if env::var_os("UPDATE").is_some() {
             fs::write(&path, &served).unwrap();
         }

@@ -7,14 +7,21 @@
 //! tokio runtime that is not one of the array's threads.
 
 mod auth;
+mod connections;
 mod document;
 mod extract;
 mod failure;
+mod health;
+mod list;
 mod metrics;
+mod pipeline;
 mod routes;
 mod server;
+mod serving;
 
 pub use auth::Token;
+pub use connections::Limits;
 pub use document::document;
 pub use metrics::{CutOff, FrontEnd, Memory};
-pub use server::{Server, router, serve};
+pub use server::Server;
+pub use serving::serve;

@@ -5,23 +5,24 @@ use crate::{
     auth::{require_metrics_token, require_token},
     document::document,
     failure::Failure,
+    health,
     metrics::metrics,
+    pipeline::{self, Pipeline},
     routes,
+    serving::whole_request,
 };
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request},
+    extract::Request,
     http::Method,
     middleware::from_fn_with_state,
     response::{IntoResponse, Json, Response},
     routing::get,
 };
 use quoin_api::{BASE_PATH, Problem};
-use quoin_array::{Array, ArrayError};
+use quoin_array::{Array, ArrayError, acting, current_actor};
 use quoin_world::{Thread, World, one_shot};
-use std::{future::Future, io, net::TcpListener, sync::Arc};
-
-const BODY_BYTES_MAX: usize = 64 << 10;
+use std::{future::Future, sync::Arc, time::Duration};
 
 /// What the handlers work with.
 #[derive(Clone)]
@@ -49,7 +50,14 @@ impl Server {
         F: Future<Output = Result<T, ArrayError>> + Send + 'static,
     {
         let (sender, receiver) = one_shot();
-        let work = change(self.array.clone());
+        let (array, work) = (self.array.clone(), change(self.array.clone()));
+        let work = acting(current_actor(), async move {
+            let outcome = work.await;
+            if let Err(error) = &outcome {
+                array.change_refused(error);
+            }
+            outcome
+        });
         self.world.spawn(Thread::Background, Box::pin(async move { sender.send(work.await) }));
         match receiver.await {
             Some(outcome) => Ok(outcome?),
@@ -65,30 +73,27 @@ impl Server {
     }
 }
 
-/// Everything under `/api/v1`, and `/metrics`.
-pub fn router(server: Server) -> Router {
-    let api = routes::all().split_for_parts().0;
+/// Everything under `/api/v1`, `/metrics`, `/healthz` and `/readyz`.
+pub(crate) fn router(server: Server, body_within: Duration) -> Router {
     let document = Json(document());
-    Router::new()
-        .nest(BASE_PATH, api)
+    let whole = || from_fn_with_state(body_within, whole_request);
+    let metrics =
+        get(metrics).layer(whole()).layer(from_fn_with_state(server.clone(), require_metrics_token));
+    let resources = || {
+        let resources = Router::new().nest(BASE_PATH, routes::all().split_for_parts().0);
+        resources.with_state::<()>(server.clone())
+    };
+    let pipeline = Pipeline::new(resources(), server.world.clone());
+    resources()
+        .route_layer(from_fn_with_state(pipeline, pipeline::run))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
+        .layer(whole())
         .layer(from_fn_with_state(server.clone(), require_token))
-        .route("/metrics", get(metrics).layer(from_fn_with_state(server.clone(), require_metrics_token)))
+        .route("/metrics", metrics.with_state(server.clone()))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready).with_state(server))
         .route(&format!("{BASE_PATH}/openapi.json"), get(async move || document.clone()))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(server)
-}
-
-/// Serves the interface on `listener` until `stop` resolves and the requests that began are answered.
-pub async fn serve(
-    listener: TcpListener,
-    server: Server,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    axum::serve(listener, router(server)).with_graceful_shutdown(stop).await
 }
 
 async fn unknown_path(request: Request) -> Response {

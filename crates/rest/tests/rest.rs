@@ -1,5 +1,6 @@
 //! The management interface over a real array, by HTTP.
 
+#[allow(dead_code, reason = "shared by several tests")]
 mod lab;
 
 use lab::{Answer, Lab, METRICS_TOKEN};
@@ -30,7 +31,7 @@ fn a_volume_is_made_mapped_and_deleted() {
     let volume = json!({ "name": "v1", "size_bytes": 1 << 30 });
     let made = lab.post("/api/v1/volumes", &volume);
     assert_eq!((made.status, &made.body["block_bytes"]), (201, &json!(512)));
-    assert!(problem(&lab.post("/api/v1/volumes", &volume), 409, "exists").contains("v1 exists already"));
+    assert!(problem(&lab.post("/api/v1/volumes", &volume), 409, "exists").contains("v1 already exists"));
     let host = json!({ "name": "h1", "initiators": ["iqn.2026-11.test:h1"] });
     assert_eq!(lab.post("/api/v1/hosts", &host).status, 201);
     let mapped = lab.post("/api/v1/mappings", &json!({ "volume": "v1", "host": "h1" }));
@@ -38,7 +39,7 @@ fn a_volume_is_made_mapped_and_deleted() {
     assert_eq!(lab.get(VOLUME).body["mappings"], json!([{ "host": "h1", "lun": 0 }]));
     assert_eq!(lab.get("/api/v1/hosts").body[0]["mappings"], json!([{ "lun": 0, "volume": "v1" }]));
     let refused = problem(&lab.delete(VOLUME), 409, "in-use");
-    assert!(refused.contains("seen by h1") && refused.contains("--unmap"), "{refused}");
+    assert!(refused.contains("mapped to h1") && refused.contains("--unmap"), "{refused}");
     assert_eq!(lab.delete("/api/v1/mappings/h1/v1").status, 204);
     problem(&lab.delete("/api/v1/mappings/h1/v1"), 404, "not-found");
     assert_eq!(lab.delete(&format!("{VOLUME}?unmap=true")).status, 204);
@@ -65,7 +66,7 @@ fn what_is_wrong_is_refused_and_named() {
     problem(&lab.send("POST", volumes, Some("{"), Some("application/json")), 400, "not-json");
     problem(&lab.send("POST", volumes, Some("{}"), Some("text/plain")), 415, "not-json");
     let large = format!("{{\"name\":\"{}\"}}", "x".repeat(100_000));
-    problem(&lab.send("POST", volumes, Some(&large), Some("application/json")), 413, "unreadable");
+    problem(&lab.send("POST", volumes, Some(&large), Some("application/json")), 413, "too-large");
     problem(&lab.get("/api/v1/nothing"), 404, "not-found");
     problem(&lab.send("PUT", volumes, None, None), 405, "method");
     problem(&lab.get("/api/v1/events?count=1"), 422, "invalid");
@@ -76,6 +77,10 @@ fn what_is_wrong_is_refused_and_named() {
     problem(&reserve, 422, "invalid");
     let schedule = json!({ "name": "s", "volume": "v9", "rules": [{ "every": "daily", "keep": 1 }] });
     problem(&lab.post("/api/v1/schedules", &schedule), 404, "not-found");
+    assert_eq!(lab.post(volumes, &json!({ "name": "v1", "size_bytes": 1 << 20 })).status, 201);
+    let rules = json!([{ "every": "daily", "keep": 1 }]);
+    let schedule = json!({ "name": "s", "volume": "v1", "rules": rules, "retain_s": 3_162_240_001u64 });
+    assert!(problem(&lab.post("/api/v1/schedules", &schedule), 422, "invalid").contains("100 years"));
     problem(&lab.post("/api/v1/snapshots/s9/retain", &json!({ "retain_s": 60 })), 404, "not-found");
     problem(&lab.post("/api/v1/hosts", &json!({ "name": "h1", "initiators": ["h1"] })), 422, "invalid");
     problem(&lab.post("/api/v1/mappings", &json!({ "volume": "v9", "host": "h1" })), 404, "not-found");
@@ -145,6 +150,41 @@ fn lint(text: &str) -> String {
     said
 }
 
+/// Rules and dashboard name what is really there, or will be when there is something to tell.
+fn rules_and_dashboard_find_what_they_name(text: &str) {
+    let later = [
+        "quoin_scrub_progress_ratio",
+        "quoin_snapshot_reserve_bytes",
+        "quoin_retention_clock_behind_seconds",
+    ];
+    let there = |name: &str| {
+        text.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+    };
+    for file in ["prometheus/quoin-rules.yml", "grafana/quoin.json"] {
+        let path = format!("{}/../../deploy/{file}", env!("CARGO_MANIFEST_DIR"));
+        let named = std::fs::read_to_string(path).unwrap();
+        let words = named.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':');
+        let metrics = words.filter(|word| word.starts_with("quoin_") || word.starts_with("process_"));
+        for metric in metrics.filter(|metric| !later.contains(metric)) {
+            assert!(there(metric), "{file} names {metric}, which is not in:\n{text}");
+        }
+    }
+    assert!(!there("quoin_pool"), "a part of a name is none");
+}
+
+/// A snapshot has series of its own only while somebody sees it.
+fn series_of_snapshots(lab: &Lab) {
+    let made = lab.post("/api/v1/snapshots", &json!({ "volume": "v1", "name": "s1" }));
+    assert_eq!(made.status, 201);
+    let series = || lab.text("/metrics", METRICS_TOKEN).2.matches("volume=\"s1\"").count();
+    assert_eq!(series(), 0);
+    assert_eq!(lab.post("/api/v1/exports", &json!({ "volume": "s1" })).status, 201);
+    let seen = series();
+    assert!((10..=58).contains(&seen), "{seen} series; docs/metrics.md says at most 58");
+    let volume = lab.text("/metrics", METRICS_TOKEN).2.matches("volume=\"v1\"").count();
+    assert_eq!(seen, volume);
+}
+
 #[test]
 fn metrics_are_what_prometheus_expects_and_open_with_their_own_token() {
     let lab = Lab::new();
@@ -153,6 +193,12 @@ fn metrics_are_what_prometheus_expects_and_open_with_their_own_token() {
     assert_eq!((status, content_type.as_str()), (200, "text/plain; version=0.0.4"));
     for line in [
         "quoin_pool_online 1",
+        "quoin_events_total{severity=\"critical\"} 0",
+        "quoin_refusals_total{protocol=\"nbd\"} 0",
+        "quoin_schedule_failures_total 0",
+        "quoin_initiator_latency_seconds_count{host=\"\",initiator=\"\"} 0",
+        "quoin_pool_reserved_bytes 0",
+        "quoin_volume_unmaps_total{volume=\"v1\"} 0",
         "quoin_volumes 1",
         "quoin_build_info{version=\"0\"} 1",
         "quoin_volume_size_bytes{volume=\"v1\"} 1073741824",
@@ -180,7 +226,10 @@ fn metrics_are_what_prometheus_expects_and_open_with_their_own_token() {
         flushes.is_some_and(|line| !line.ends_with(" 0")),
         "{flushes:?}: opening a pool flushes its drives"
     );
+    assert!(text.contains("\nprocess_start_time_seconds "), "{text}");
     assert_eq!(lint(&text), "");
+    rules_and_dashboard_find_what_they_name(&text);
+    series_of_snapshots(&lab);
     assert_ne!(
         lint(&text.replace("quoin_volumes", "quoin_volumes_total")),
         "",
@@ -199,10 +248,23 @@ fn metrics_are_what_prometheus_expects_and_open_with_their_own_token() {
     assert_eq!((&volume["name"], &volume["read"]["count"]), (&json!("v1"), &json!(0)));
 }
 
+/// Every alert is tried by `promtool test rules` in a state in which it has to fire and in one in which it must not.
 #[test]
-fn the_alert_rules_are_valid() {
-    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/quoin-rules.yml");
-    let output = Command::new("promtool").args(["check", "rules", rules]).output();
-    let output = output.expect("promtool is installed: deploy/packages.sh test");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+fn the_alert_rules_are_valid_and_each_alert_is_tried() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus");
+    for (verb, file) in [("check", "quoin-rules.yml"), ("test", "quoin-rules-test.yml")] {
+        let output = Command::new("promtool").args([verb, "rules", file]).current_dir(directory).output();
+        let output = output.expect("promtool is installed: deploy/packages.sh test");
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{said}");
+    }
+    let read = |file: &str| std::fs::read_to_string(format!("{directory}/{file}")).unwrap();
+    let (rules, tests) = (read("quoin-rules.yml"), read("quoin-rules-test.yml"));
+    let alerts: Vec<_> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() > 20);
+    for alert in alerts {
+        for outcome in ["fires", "stays quiet"] {
+            assert!(tests.contains(&format!("name: {alert} {outcome}\n")), "{alert} {outcome}: not tried");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use crate::{
 use proptest::prelude::*;
 use quoin_base::{ByteRange, Extent};
 use quoin_volume::{BlockDevice, DeviceError, Provisioning, Thresholds};
-use quoin_world::Slice;
+use quoin_world::{Buf, Slice};
 use std::{
     pin::pin,
     sync::Mutex,
@@ -65,6 +65,9 @@ impl BlockDevice for Ram {
     }
     async fn write(&self, offset: u64, data: Vec<Slice>) -> Result<(), DeviceError> {
         let data: Vec<u8> = data.iter().flat_map(|slice| slice.to_vec()).collect();
+        self.part(ByteRange::new(offset, data.len() as u64), |bytes| bytes.copy_from_slice(&data))
+    }
+    async fn write_bytes(&self, offset: u64, data: Buf) -> Result<(), DeviceError> {
         self.part(ByteRange::new(offset, data.len() as u64), |bytes| bytes.copy_from_slice(&data))
     }
     async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {

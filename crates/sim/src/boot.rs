@@ -7,7 +7,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::VolumeId;
-use quoin_drive::{inspect_set, open_set};
+use quoin_drive::{DriveWatch, inspect_set, open_set};
 use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, check};
 use quoin_world::{Disk, Event, Thread, World};
 use quoin_world_sim::SimDisk;
@@ -25,6 +25,9 @@ use std::{
 
 /// Sectors of one verifying read.
 const READ_SECTORS: u32 = 256;
+/// How often it is tried to open a pool with a drive that hangs, and how long after each other.
+const OPENINGS: u32 = 200;
+const OPENED_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How often the space of deleted volumes is waited for.
 const PATIENCE: u32 = 100;
 
@@ -43,6 +46,9 @@ pub(crate) enum End {
 pub(crate) struct BootRun {
     pub shared: Arc<Shared>,
     pub disks: Vec<Arc<SimDisk>>,
+    pub watches: Vec<Arc<DriveWatch>>,
+    /// The disks as they may be used in this boot.
+    pub admitted: Vec<Arc<dyn Disk>>,
     pub options: PoolOptions,
     pub rng: ChaCha8Rng,
     pub clients: usize,
@@ -66,15 +72,41 @@ impl BootRun {
         }
     }
 
-    fn disks(&self) -> Vec<Arc<dyn Disk>> {
-        self.disks.iter().map(|d| d.clone() as Arc<dyn Disk>).collect()
+    /// Waits until the drives have finished all that was asked of them before.
+    async fn admit(&mut self) -> Result<(), String> {
+        let mut why = String::new();
+        for _ in 0..OPENINGS {
+            let disks = self.disks.iter().zip(&self.watches);
+            match disks.map(|(disk, watch)| watch.admit(disk.clone())).collect::<Result<Vec<_>, _>>() {
+                Ok(admitted) => {
+                    self.admitted = admitted;
+                    return Ok(());
+                }
+                Err(error) => why = error.to_string(),
+            }
+            self.shared.world.sleep(OPENED_AGAIN_AFTER).await;
+        }
+        Err(why)
     }
 
     async fn boot(&mut self) -> Result<End, String> {
+        self.admit().await?;
         if self.shared.boot.check && !self.shared.may_fail && !self.shared.damaged {
             self.check().await?;
         }
-        let pool = match self.open().await {
+        if self.faults == Faults::Hang && self.shared.may_fail {
+            self.let_a_drive_hang();
+        }
+        let mut opened = self.open().await;
+        for _ in 0..OPENINGS {
+            if self.faults != Faults::Hang || opened.is_ok() {
+                break;
+            }
+            self.shared.world.sleep(OPENED_AGAIN_AFTER).await;
+            self.admit().await?;
+            opened = self.open().await;
+        }
+        let pool = match opened {
             Ok(pool) => pool,
             Err(error) if self.shared.may_fail || self.shared.damaged => {
                 return Ok(End::NotOpened(error));
@@ -132,7 +164,7 @@ impl BootRun {
     }
 
     async fn open(&self) -> Result<Arc<Pool>, String> {
-        let drives = open_set(self.disks()).await.map_err(|e| e.to_string())?;
+        let drives = open_set(self.admitted.clone()).await.map_err(|e| e.to_string())?;
         let world = self.shared.world.clone();
         Pool::open(world, drives, self.options.clone()).await.map_err(|e| e.to_string())
     }
@@ -140,7 +172,7 @@ impl BootRun {
     /// Drives that nobody uses hold a pool without a fault. A root that was being written when the power was
     /// cut is none.
     async fn check(&self) -> Result<(), String> {
-        let drives = inspect_set(self.disks()).await.map_err(|e| e.to_string())?;
+        let drives = inspect_set(self.admitted.clone()).await.map_err(|e| e.to_string())?;
         let report = check(drives).await.map_err(|e| format!("the check failed: {e}"))?;
         self.shared.totals.lock().checks += 1;
         let problems: Vec<_> = report
@@ -218,7 +250,7 @@ impl BootRun {
             );
         }
         // After a violation or failure all of them stop; then they are waited for.
-        let wanted = |count: usize| match self.shared.stop.load(Ordering::Relaxed) {
+        let wanted = |count: usize| match self.is_over(pool) {
             true => count >= self.clients,
             false => count >= done,
         };
@@ -328,6 +360,33 @@ impl BootRun {
             Box::pin(async move {
                 world.sleep(after).await;
                 disk.fail();
+            }),
+        );
+    }
+
+    /// It hangs once for a while, now and then twice. What is stuck then takes effect one by one.
+    fn let_a_drive_hang(&mut self) {
+        let disk = self.disks[self.rng.random_range(0..self.disks.len())].clone();
+        let world = self.shared.world.clone();
+        let times = if self.rng.random_bool(0.2) { 2 } else { 1 };
+        let pauses: Vec<_> = (0..times)
+            .map(|_| {
+                let mut pause = |least: u64, most: u64| {
+                    let exponent = self.rng.random_range((least as f64).ln()..(most as f64).ln());
+                    Duration::from_micros(exponent.exp() as u64)
+                };
+                (pause(100, 60_000), pause(1_000, 6_000_000), pause(1_000, 6_000_000))
+            })
+            .collect();
+        self.shared.world.spawn(
+            Thread::Background,
+            Box::pin(async move {
+                for (after, hangs, within) in pauses {
+                    world.sleep(after).await;
+                    disk.hang();
+                    world.sleep(hangs).await;
+                    disk.resume(within);
+                }
             }),
         );
     }

@@ -16,10 +16,11 @@ pub struct Planted {
 
 /// Every planted bug that some hundred seeds find.
 ///
-/// Not so a block number that is used again too early: a read must last from before a number is freed until it is used
-/// again, and find its content whole. Thousands of seeds may miss it.
+/// Not so a number, of a block or of a page of a map, that is used again too early: a read must last from before the
+/// number is freed until it is used again, and find its content whole. Thousands of seeds may miss it.
 pub fn all() -> Vec<Planted> {
-    let bugs = Bug::ALL.into_iter().filter(|bug| *bug != Bug::EarlyNumberReuse);
+    let rare = [Bug::EarlyNumberReuse, Bug::EarlyPageReuse];
+    let bugs = Bug::ALL.into_iter().filter(|bug| !rare.contains(bug));
     bugs.map(|bug| Planted { bug, within: within(bug), choices: choices(bug) }).collect()
 }
 
@@ -36,8 +37,8 @@ fn within(bug: Bug) -> u64 {
         | Bug::ReplayTorn
         | Bug::SkipRecoveryFlush
         | Bug::VerifyLastBatchOnly => 400,
-        Bug::EarlyExtentReuse | Bug::ReplayIntoForked => 600,
-        Bug::TailPastDisplaced => 1000,
+        Bug::EarlyExtentReuse | Bug::ReplayIntoForked | Bug::PublishMovesEarly => 600,
+        Bug::TailPastDisplaced | Bug::SkipMendRoots => 1000,
         Bug::SameRootSlot => 4000,
         _ => 200,
     }
@@ -50,12 +51,23 @@ fn choices(bug: Bug) -> Choices {
         Bug::SameRootSlot => (None, Some(Load::Full)),
         // The journal must go round while one checkpoint is being made.
         Bug::EarlyExtentReuse => (Some(Faults::Slow), Some(Load::Rewrite)),
+        Bug::SkipMendRoots => (Some(Faults::Roots), None),
+        Bug::PublishMovesEarly => (Some(Faults::Slow), Some(Load::Full)),
+        // A read must be on its way down a map while one of its nodes is given back and used again.
+        Bug::EarlyPageReuse => (Some(Faults::Slow), Some(Load::Sparse)),
         // A write must wait for its batch while a checkpoint is made.
         Bug::TailPastDisplaced => (Some(Faults::Slow), None),
+        // The process must outlive the hang, and what was stuck must meet what was written since.
+        Bug::TakeBackEarly => (Some(Faults::Hang), None),
         _ => (None, None),
     };
     // With little RAM a checkpoint waits for pages, and takes longer.
-    Choices { faults, load, little_ram: bug == Bug::EarlyExtentReuse, ..Choices::default() }
+    Choices {
+        faults,
+        load,
+        little_ram: matches!(bug, Bug::EarlyExtentReuse | Bug::EarlyPageReuse),
+        ..Choices::default()
+    }
 }
 
 impl Planted {

@@ -78,7 +78,7 @@ impl Shared {
             PoolError::Medium { .. } | PoolError::Corrupt { .. } => {
                 self.damaged || (self.may_fail && doing == "read")
             }
-            PoolError::Drive(_) | PoolError::Stripe(_) => self.may_fail,
+            PoolError::Drive(_) | PoolError::Stripe(_) => self.may_fail || self.damaged,
             _ => false,
         };
         if matches!(pool.state(), PoolState::Offline { .. }) {
@@ -140,6 +140,7 @@ impl Client {
             Load::Uniform => [72, 12, 5, 2, 0, 1, 1, 7, 0, 0],
             Load::Rewrite => [78, 12, 2, 1, 0, 1, 0, 6, 1, 0],
             Load::Forks => [48, 18, 5, 2, 3, 1, 1, 6, 16, 6],
+            Load::Sparse => [48, 24, 4, 1, 4, 3, 1, 4, 14, 4],
         };
         let mut left = self.rng.random_range(0..weights.iter().sum::<u32>());
         let choice = weights.iter().position(|&w| {
@@ -193,6 +194,7 @@ impl Client {
             Load::Uniform => (rng.random_range(0..blocks) * 16, 16),
             Load::Rewrite => (rng.random_range(0..blocks.min(128)) * 16, log_uniform(rng, 64, 256) as u32),
             Load::Full => (self.cursor % blocks * 16, rng.random_range(8..=32) * 16),
+            Load::Sparse => (rng.random_range(0..blocks) * 16, rng.random_range(1..=at.sectors)),
             Load::Mixed | Load::Churn | Load::Forks => {
                 let sectors = match rng.random_bool(0.4) {
                     true => log_uniform(rng, 1, MAX_WRITE_SECTORS / 16) as u32 * 16,
@@ -312,6 +314,8 @@ impl Client {
                 self.shared.totals.lock().unmaps += 1;
                 Ok(())
             }
+            // The tail is being cut off: some of it may have been unmapped before.
+            Err(PoolError::BeyondEnd { .. }) => Ok(()),
             // Nodes of a shared map would have to be copied.
             Err(PoolError::NoSpace) => {
                 self.shared.totals.lock().refused_full += 1;

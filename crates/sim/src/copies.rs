@@ -4,6 +4,7 @@
 use crate::{
     client::{Client, read},
     forks::Forks,
+    model::Place,
     scenario::log_uniform,
 };
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId};
@@ -13,7 +14,7 @@ use rand::RngExt;
 /// Sectors of one read of what is to be copied.
 const READ_SECTORS: u32 = 256;
 
-/// A range of a fork, and the volume it goes to. Both lie at the same address: what a sector holds tells where it belongs.
+/// A range of a fork, and the volume it goes to.
 #[derive(Clone, Copy)]
 struct Copy {
     source: VolumeId,
@@ -127,7 +128,8 @@ impl Client {
         let (ids, base) = {
             let mut model = self.shared.model.lock();
             let base = model.history.windows(source.0)[window].first;
-            (model.history.begin_copy(source.0, target.0, window, first, sectors), base)
+            let place = |volume: VolumeId| Place { volume: volume.0, window, first };
+            (model.history.begin_copy(place(source), place(target), sectors), base)
         };
         let Some(ids) = ids else { return Ok(()) };
         let offset = (base + u64::from(first)) * SECTOR_BYTES;

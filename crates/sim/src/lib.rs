@@ -5,21 +5,27 @@
 //! effect. What the pool returns and the model does not allow is a violation, told with its history.
 //!
 //! Shows: I1, I2, I4, I5 and I7 of the pool on one node, over power cuts and kills at any step, recovery
-//! included, failing, dying and lying drives. Does not show: races between instructions of two threads, which
-//! the simulated world does not run in parallel; anything above the pool.
+//! included, failing, dying and lying drives. [`run_wire_seed`] does the same for whole sessions of hosts over a
+//! simulated network. Does not show: races between instructions of two threads, which the simulated world does not
+//! run in parallel.
 
 mod boot;
 #[cfg(feature = "planted-bugs")]
 pub mod bugs;
 mod client;
 mod copies;
+mod damage;
 mod forks;
 mod model;
 mod scenario;
 mod seed;
 mod stamp;
 mod totals;
+mod wire;
 
+pub use model::{History, OpId, Place, Window};
 pub use scenario::{Faults, Load};
 pub use seed::{Choices, Outcome, run_seed};
+pub use stamp::{Value, content};
 pub use totals::Totals;
+pub use wire::{WireOutcome, WireTotals, run_wire_seed};

@@ -1,5 +1,8 @@
 //! `quoin-sim`: runs seeds of the simulation, and tells what they exercised or how to replay what failed.
 
+#[path = "main/wire.rs"]
+mod wire;
+
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 use quoin_sim::{Choices, Faults, Load, Totals, run_seed};
@@ -29,6 +32,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Runs iSCSI and NBD sessions over a simulated network, with volumes and pool below them.
+    Wire(wire::WireArgs),
     /// Plants each known bug in turn and looks for the seed that finds it.
     #[cfg(feature = "planted-bugs")]
     Bugs {
@@ -58,10 +63,10 @@ struct RunArgs {
     /// Every so many seeds one is run a second time and must go the same way.
     #[arg(long, default_value_t = 10)]
     twice_every: u64,
-    /// What goes wrong with drives, for all seeds: none, slow, errors, death, silent.
+    /// What goes wrong with drives, for all seeds: none, slow, errors, death, hang, silent, rot, latent, roots.
     #[arg(long, value_parser = parse_faults)]
     faults: Option<Faults>,
-    /// What the clients do, for all seeds: mixed, hot, full, churn, uniform.
+    /// What the clients do, for all seeds: mixed, hot, full, churn, uniform, rewrite, forks, sparse.
     #[arg(long, value_parser = parse_load)]
     load: Option<Load>,
     /// Next to no RAM for metadata and read cache, for all seeds.
@@ -89,9 +94,10 @@ fn main() -> ExitCode {
     // A panic of the engine is a finding like any other, told once with its seed.
     std::panic::set_hook(Box::new(|_| {}));
     let outcome = match cli.command {
+        Some(Command::Wire(args)) => wire::run(&args),
         #[cfg(feature = "planted-bugs")]
         Some(Command::Bugs { patience, only }) => look_for_bugs(patience, only.as_deref()),
-        _ => run(&cli.run),
+        None => run(&cli.run),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,6 +13,8 @@ pub(crate) const VOLUME_END: u64 = 1 << 49;
 const SLAB_BYTES: u64 = 256 * KIB;
 /// The fewest journal extents a pool takes.
 const LEAST_EXTENTS: u64 = 16;
+/// The fewest slabs that a drive's journal takes.
+const LEAST_JOURNAL_SLABS: u64 = 4;
 const SECTORS_PER_MIB: u32 = (MIB / SECTOR_BYTES) as u32;
 
 /// What goes wrong with drives in a seed, besides power cuts.
@@ -26,8 +28,16 @@ pub enum Faults {
     Errors,
     /// A drive stops working at some moment and comes back for the next boot.
     Death,
+    /// A drive does not answer for a while, or not any more; what it was asked takes effect late.
+    Hang,
     /// Writes to data segments are lost, misdirected or have a bit flipped, and nobody is told.
     Silent,
+    /// Bits of what lies in data segments flip, metadata included, while the pool is written to.
+    Rot,
+    /// Sectors anywhere cannot be read until they are written again: labels, roots, journal, data and metadata.
+    Latent,
+    /// The roots of one drive of several are damaged between two boots: the pool must open all the same.
+    Roots,
 }
 
 /// What the clients mostly do.
@@ -47,11 +57,23 @@ pub enum Load {
     Rewrite,
     /// Snapshots, restores and deletions of volumes that are written all the time.
     Forks,
+    /// The same for volumes of which little is written in many places: maps with many nodes.
+    Sparse,
 }
 
 impl Faults {
     /// All of them.
-    pub const ALL: [Faults; 5] = [Faults::None, Faults::Slow, Faults::Errors, Faults::Death, Faults::Silent];
+    pub const ALL: [Faults; 9] = [
+        Faults::None,
+        Faults::Slow,
+        Faults::Errors,
+        Faults::Death,
+        Faults::Hang,
+        Faults::Silent,
+        Faults::Rot,
+        Faults::Latent,
+        Faults::Roots,
+    ];
 
     /// As the command line calls it.
     pub fn name(self) -> &'static str {
@@ -60,15 +82,27 @@ impl Faults {
             Faults::Slow => "slow",
             Faults::Errors => "errors",
             Faults::Death => "death",
+            Faults::Hang => "hang",
             Faults::Silent => "silent",
+            Faults::Rot => "rot",
+            Faults::Latent => "latent",
+            Faults::Roots => "roots",
         }
     }
 }
 
 impl Load {
     /// All of them.
-    pub const ALL: [Load; 7] =
-        [Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform, Load::Rewrite, Load::Forks];
+    pub const ALL: [Load; 8] = [
+        Load::Mixed,
+        Load::Hot,
+        Load::Full,
+        Load::Churn,
+        Load::Uniform,
+        Load::Rewrite,
+        Load::Forks,
+        Load::Sparse,
+    ];
 
     /// As the command line calls it.
     pub fn name(self) -> &'static str {
@@ -80,6 +114,7 @@ impl Load {
             Load::Uniform => "uniform",
             Load::Rewrite => "rewrite",
             Load::Forks => "forks",
+            Load::Sparse => "sparse",
         }
     }
 }
@@ -154,6 +189,25 @@ fn cache_bytes(seed: u64) -> u64 {
     if rng.random_bool(0.2) { 0 } else { log_uniform(&mut rng, 40 * KIB, 16 * MIB) }
 }
 
+/// What few seeds have; of a stream of its own, so that the other seeds stay what they are.
+struct Rare {
+    load: Option<Load>,
+    faults: Option<Faults>,
+    drives: Option<usize>,
+}
+
+impl Rare {
+    fn of(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(79);
+        let drives = rng.random_bool(0.06).then_some(8);
+        let load = rng.random_bool(0.12).then_some(Load::Sparse);
+        let rare = [Faults::Rot, Faults::Latent, Faults::Roots];
+        let faults = rng.random_bool(0.15).then(|| pick(&mut rng, &rare));
+        Self { load, faults, drives }
+    }
+}
+
 fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[T]) -> T {
     of[rng.random_range(0..of.len())]
 }
@@ -186,15 +240,24 @@ impl Scenario {
                 Faults::Slow,
                 Faults::Errors,
                 Faults::Death,
+                Faults::Hang,
                 Faults::Silent,
             ],
         );
-        let (load, faults) = (load.unwrap_or(drawn_load), faults.unwrap_or(drawn_faults));
+        let rare = Rare::of(seed);
+        let load = load.or(rare.load).unwrap_or(drawn_load);
+        let faults = faults.or(rare.faults).unwrap_or(drawn_faults);
         let threads = rng.random_range(1..=3);
-        let count = rng.random_range(1..=3usize);
+        let drawn_count = rng.random_range(1..=3usize);
+        let count = match faults {
+            // What is lost on one drive is on another.
+            Faults::Roots => drawn_count + 1,
+            _ => rare.drives.unwrap_or(drawn_count),
+        };
         let one_journal = count > 1 && rng.random_bool(0.4);
         let journal_drives = if one_journal { 1 } else { count as u64 };
         let journal_slabs = LEAST_EXTENTS.div_ceil(journal_drives) + rng.random_range(0..=2);
+        let journal_slabs = journal_slabs.max(LEAST_JOURNAL_SLABS);
         let journal_bytes = journal_slabs * SLAB_BYTES;
         let data_slabs = log_uniform(&mut rng, 28, if load == Load::Full { 48 } else { 72 });
         let drives = (0..count)
@@ -246,8 +309,16 @@ impl Scenario {
             }
             _ => Ending::Work,
         };
+        let ending = match self.faults {
+            // Roots that are on some drives only, and what follows if nobody writes them to the others.
+            Faults::Roots if !last && rng.random_bool(0.7) => match rng.random() {
+                true => Ending::Root(log_uniform(rng, 1, 12)),
+                false => Ending::Journal(log_uniform(rng, 1, 60)),
+            },
+            _ => ending,
+        };
         let base = match self.load {
-            Load::Mixed | Load::Churn | Load::Forks => 120,
+            Load::Mixed | Load::Churn | Load::Forks | Load::Sparse => 120,
             Load::Hot => 200,
             Load::Full => 90,
             Load::Uniform => 160,
@@ -267,6 +338,20 @@ impl Scenario {
     }
 }
 
+/// Little in many places: each has a leaf of its own, and nodes above it that it shares with few.
+fn sparse_windows(rng: &mut ChaCha8Rng) -> Vec<Window> {
+    let mut windows: Vec<Window> = Vec::new();
+    for _ in 0..rng.random_range(12..=40) {
+        let sectors = 16 * rng.random_range(1..=3);
+        let byte = log_uniform(rng, 4 * MIB, VOLUME_END) / (4 * MIB) * (4 * MIB);
+        let window = Window { first: byte.min(VOLUME_END - 4 * MIB) / SECTOR_BYTES, sectors };
+        if windows.iter().all(|w| w.first != window.first) {
+            windows.push(window);
+        }
+    }
+    windows
+}
+
 /// The parts of a new volume's address space that are used.
 pub(crate) fn windows(rng: &mut ChaCha8Rng, load: Load) -> Vec<Window> {
     let bases = [
@@ -279,12 +364,13 @@ pub(crate) fn windows(rng: &mut ChaCha8Rng, load: Load) -> Vec<Window> {
         VOLUME_END,
     ];
     let mut windows: Vec<Window> = Vec::new();
+    if load == Load::Sparse {
+        return sparse_windows(rng);
+    }
     for _ in 0..rng.random_range(1..=3) {
         let sectors = match load {
             Load::Full => rng.random_range(3..=8) * SECTORS_PER_MIB,
-            Load::Mixed | Load::Hot | Load::Churn | Load::Uniform | Load::Rewrite | Load::Forks => {
-                log_uniform(rng, 64, 4 * u64::from(SECTORS_PER_MIB)) as u32 / 16 * 16
-            }
+            _ => log_uniform(rng, 64, 4 * u64::from(SECTORS_PER_MIB)) as u32 / 16 * 16,
         };
         let base = pick(rng, &bases).min(VOLUME_END - u64::from(sectors) * SECTOR_BYTES);
         let window = Window { first: base / SECTOR_BYTES, sectors };

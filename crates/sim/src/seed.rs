@@ -3,13 +3,14 @@
 use crate::{
     boot::{BootRun, End},
     client::{Model, Shared},
+    damage::{self, data_region, root_slots},
     model::{CatalogModel, History},
     scenario::{Boot, Ending, Faults, Load, Scenario},
     totals::Totals,
 };
 use parking_lot::Mutex;
 use quoin_base::ByteRange;
-use quoin_drive::{ROOT_BYTES, ROOT_OFFSETS, SLABS_START_BYTES};
+use quoin_drive::{Answers, DriveWatch, Patience, SLABS_START_BYTES};
 use quoin_pool::{Pool, format};
 use quoin_world::{Disk, Thread, World};
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld, Stopped};
@@ -23,6 +24,10 @@ use std::{
 
 /// Steps after which a boot counts as never ending.
 const STEP_LIMIT: u64 = 4_000_000;
+
+/// Longer than any drive that does not hang takes.
+const PATIENCE: Patience =
+    Patience { suspect_after: Duration::from_millis(600), fail_after: Duration::from_millis(1200) };
 
 /// What is fixed about a seed; the seed decides the rest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,6 +65,12 @@ struct Run {
     /// Silent faults have been at work.
     damaged: bool,
     closed: bool,
+    /// The last boot left a drive that hangs, or will.
+    hangs_on: bool,
+    /// Of each disk. A new process has new ones.
+    watches: Vec<Arc<DriveWatch>>,
+    /// The pool while it is open.
+    opened: Arc<Mutex<Option<Arc<Pool>>>>,
 }
 
 /// Runs a seed.
@@ -93,7 +104,11 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome {
         rng,
         damaged: false,
         closed: false,
+        hangs_on: false,
+        watches: Vec::new(),
+        opened: Arc::default(),
     };
+    run.watch_drives();
     let violation = run.all().err();
     let (steps, disk_ops) = run.world.progress();
     let mut totals = *run.totals.lock();
@@ -142,8 +157,10 @@ impl Run {
 
     /// One boot. Returns how it ended.
     fn boot(&mut self, number: u32, boot: Boot, last: bool) -> Result<&'static str, String> {
-        let may_fail = boot.faulty && matches!(self.scenario.faults, Faults::Errors | Faults::Death);
-        self.damaged |= boot.faulty && self.scenario.faults == Faults::Silent;
+        let fails = matches!(self.scenario.faults, Faults::Errors | Faults::Death | Faults::Hang);
+        let may_fail = (boot.faulty && fails) || std::mem::take(&mut self.hangs_on);
+        let spoils = matches!(self.scenario.faults, Faults::Silent | Faults::Rot | Faults::Latent);
+        self.damaged |= boot.faulty && spoils;
         self.set_faults(boot.faulty);
         self.model.lock().history.begin_boot(number);
         let shared = Arc::new(Shared {
@@ -157,10 +174,12 @@ impl Run {
             may_fail,
             damaged: self.damaged,
         });
-        let opened: Arc<Mutex<Option<Arc<Pool>>>> = Arc::default();
+        let opened = self.opened.clone();
         let run = BootRun {
             shared,
             disks: self.disks.clone(),
+            watches: self.watches.clone(),
+            admitted: Vec::new(),
             options: self.scenario.pool.clone(),
             rng: ChaCha8Rng::seed_from_u64(self.rng.random()),
             clients: self.scenario.clients,
@@ -205,15 +224,36 @@ impl Run {
             Err(stopped) => Err(stopped.to_string()),
         };
         drop(totals);
-        self.end_boot(ended.as_ref().is_ok_and(|e| *e == "killed" || *e == "power cut"));
+        let cut = ended.as_ref().is_ok_and(|e| *e == "killed" || *e == "power cut");
+        self.end_boot(cut, number + 1 >= self.scenario.boots);
         ended
     }
 
+    fn watch_drives(&mut self) {
+        let watch = |disk: &Arc<SimDisk>| {
+            let (opened, name) = (self.opened.clone(), disk.name().to_owned());
+            DriveWatch::new(self.world.clone(), PATIENCE, move |answers| {
+                let pool = opened.lock().clone();
+                if let (Answers::Failed(_), Some(pool)) = (answers, pool) {
+                    pool.take_offline(format!("drive {name} does not answer"));
+                }
+            })
+        };
+        self.watches = self.disks.iter().map(watch).collect();
+    }
+
     /// Clears the way for the next boot.
-    fn end_boot(&mut self, cut: bool) {
-        if !cut {
-            // Whatever still sleeps belongs to a pool that was closed.
-            self.world.kill();
+    fn end_boot(&mut self, cut: bool, next_is_last: bool) {
+        // The process goes on where a drive hangs, and so does what it asked of the drive.
+        let may_go_on = !cut && !next_is_last && self.scenario.faults == Faults::Hang;
+        let goes_on = may_go_on && self.rng.random_bool(0.8);
+        self.hangs_on = goes_on;
+        if !goes_on {
+            if !cut {
+                // Whatever still sleeps belongs to a pool that was closed.
+                self.world.kill();
+            }
+            self.watch_drives();
         }
         self.world.cut_power(PowerCut::Never);
         self.disks.iter().for_each(|disk| disk.revive());
@@ -274,25 +314,18 @@ impl Run {
                     // Often enough that also blocks of which only a part is overwritten are hit.
                     let rate = 8.0 * rate;
                     (plan.lost_write, plan.misdirected_write, plan.bit_flip) = (rate, rate, rate);
-                    plan.only = Some(self.data_region(i));
+                    plan.only = Some(data_region(scenario, i));
                 }
                 _ => {}
             }
             disk.set_faults(plan);
         }
+        match scenario.faults {
+            Faults::Roots if faulty => damage::damage_roots(self.seed, &self.disks, &mut self.rng),
+            Faults::Rot | Faults::Latent if faulty => {
+                damage::spawn(&self.world, scenario, &self.disks, self.rng.random());
+            }
+            _ => {}
+        }
     }
-
-    /// Where a drive holds data segments: what is damaged there is covered by a checksum elsewhere.
-    fn data_region(&self, drive: usize) -> ByteRange {
-        let (len_bytes, roles) = self.scenario.drives[drive];
-        let journal = if roles.journal { self.scenario.format.journal_bytes.unwrap_or(0) } else { 0 };
-        let first = SLABS_START_BYTES + journal;
-        ByteRange::new(first.min(len_bytes), len_bytes.saturating_sub(first))
-    }
-}
-
-/// Where drives have their root slots.
-fn root_slots() -> ByteRange {
-    let [first, last] = ROOT_OFFSETS;
-    ByteRange::new(first, last + ROOT_BYTES as u64 - first)
 }

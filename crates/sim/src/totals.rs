@@ -118,6 +118,8 @@ totals! {
     injected_errors,
     /// Writes lost, misdirected or damaged on the way.
     injected_lies,
+    /// Places of drives that became unreadable.
+    latent_errors,
     /// Writes a power cut undid or tore.
     undone_in_power_cuts,
 }
@@ -138,6 +140,7 @@ impl Totals {
     pub(crate) fn add_injected(&mut self, injected: &Injected) {
         self.injected_errors += injected.read_errors + injected.write_errors + injected.flush_errors;
         self.injected_lies += injected.lost_writes + injected.misdirected_writes + injected.bit_flips;
+        self.latent_errors += injected.latent_errors;
         self.undone_in_power_cuts += injected.lost_in_power_cuts + injected.torn_in_power_cuts;
     }
 

@@ -10,6 +10,12 @@ pub enum TargetError {
         /// The name asked for.
         host: String,
     },
+    /// The name is taken.
+    #[error("a host {host} exists already; choose another name")]
+    HostExists {
+        /// The name asked for.
+        host: String,
+    },
     /// An initiator name may belong to one host only.
     #[error("initiator {initiator} already belongs to host {host}; remove it there first")]
     InitiatorTaken {
@@ -37,7 +43,7 @@ pub enum TargetError {
         volume: String,
     },
     /// The number is not in use.
-    #[error("host {host} has nothing mapped as LUN {lun}")]
+    #[error("host {host} has no LUN {lun}")]
     NoSuchLun {
         /// The host.
         host: String,

@@ -5,6 +5,7 @@
 //! 2. An export taken out of the registry is revoked for good; who serves it ends, and one set up anew under the same
 //!    name is another object.
 
+use crate::Access;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use quoin_volume::BlockDevice;
@@ -20,11 +21,9 @@ use std::{
 use thiserror::Error;
 use uuid::Uuid;
 
-/// What an export lets clients do, and which clients.
+/// Which clients an export is shown to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ExportRules {
-    /// Clients may only read.
-    pub read_only: bool,
     /// Networks it is shown to. None: this machine only, or any network if `tls_clients` names who may come.
     pub networks: Vec<IpNet>,
     /// Names of which a client's certificate must bear one. None: no certificate is asked for.
@@ -70,7 +69,7 @@ pub enum BadRule {
         text: String,
     },
     /// A network whose address has bits that its prefix does not cover.
-    #[error("{text} is an address within network {network}: which of them is meant is not clear")]
+    #[error("{text} is an address within network {network}; give either the address or the network")]
     HostBits {
         /// What was given.
         text: String,
@@ -78,7 +77,7 @@ pub enum BadRule {
         network: IpNet,
     },
     /// Not a name that a certificate could bear.
-    #[error("{text:?} is not a name that a certificate bears")]
+    #[error("{text:?} cannot be a name in a certificate")]
     TlsClient {
         /// What was given.
         text: String,
@@ -121,12 +120,12 @@ impl ExportRules {
     ///
     /// # Errors
     /// The first that cannot be.
-    pub fn new(read_only: bool, networks: &[String], tls_clients: &[String]) -> Result<Self, BadRule> {
+    pub fn new(networks: &[String], tls_clients: &[String]) -> Result<Self, BadRule> {
         let mut networks = networks.iter().map(|text| network(text)).collect::<Result<Vec<_>, _>>()?;
         networks.sort_unstable();
         networks.dedup();
         let tls_clients = tls_clients.iter().map(|text| tls_client(text)).collect::<Result<_, _>>()?;
-        Ok(Self { read_only, networks, tls_clients })
+        Ok(Self { networks, tls_clients })
     }
 
     /// Whether `client` may see the export.
@@ -175,6 +174,7 @@ pub struct Export<D> {
     /// The content of the volume that clients are shown; see [`BlockDevice::contents`].
     contents: u64,
     rules: ExportRules,
+    access: Mutex<Access>,
     revoked: AtomicBool,
     changed: Event,
     next_client: AtomicU64,
@@ -188,17 +188,23 @@ pub struct Connected<D> {
 }
 
 impl<D: BlockDevice> Export<D> {
-    fn new(name: String, device: Arc<D>, rules: ExportRules) -> Self {
+    fn new(name: String, device: Arc<D>, rules: ExportRules, access: Access) -> Self {
         Self {
             name,
             contents: device.contents(),
             device,
             rules,
+            access: Mutex::new(access),
             revoked: AtomicBool::new(false),
             changed: Event::new(),
             next_client: AtomicU64::new(0),
             clients: Mutex::default(),
         }
+    }
+
+    /// Whether its clients may only read, as things are now.
+    pub fn is_read_only(&self) -> bool {
+        self.access().is_read_only(&*self.device)
     }
 }
 
@@ -218,7 +224,12 @@ impl<D> Export<D> {
         self.contents
     }
 
-    /// Who may do what.
+    /// What its clients may do.
+    pub fn access(&self) -> Access {
+        *self.access.lock()
+    }
+
+    /// Which clients it is shown to.
     pub fn rules(&self) -> &ExportRules {
         &self.rules
     }
@@ -262,17 +273,18 @@ impl<D> Default for Exports<D> {
 }
 
 impl<D: BlockDevice> Exports<D> {
-    /// Shows `device` as `name`. One that is shown so already, under the same rules, stays as it is; any other
-    /// export of that name is revoked.
-    pub fn set(&self, name: &str, device: Arc<D>, rules: ExportRules) {
+    /// Shows `device` as `name`. One that is shown so already, under the same rules, keeps its clients, who may do what
+    /// `access` says from now on; any other export of that name is revoked.
+    pub fn set(&self, name: &str, device: Arc<D>, rules: ExportRules, access: Access) {
         let mut exports = self.0.lock();
         if let Some(before) = exports.get(name) {
             if before.rules == rules && before.device.uuid() == device.uuid() {
+                *before.access.lock() = access;
                 return;
             }
             before.revoke();
         }
-        exports.insert(name.to_owned(), Arc::new(Export::new(name.to_owned(), device, rules)));
+        exports.insert(name.to_owned(), Arc::new(Export::new(name.to_owned(), device, rules, access)));
     }
 
     /// Ends the connections of all clients of a device, for which there is no other way to learn that it changed. Its
@@ -281,8 +293,8 @@ impl<D: BlockDevice> Exports<D> {
         let mut exports = self.0.lock();
         for export in exports.values_mut().filter(|export| export.device.uuid() == device) {
             export.revoke();
-            let (name, rules) = (export.name.clone(), export.rules.clone());
-            *export = Arc::new(Export::new(name, export.device.clone(), rules));
+            let (name, rules, access) = (export.name.clone(), export.rules.clone(), export.access());
+            *export = Arc::new(Export::new(name, export.device.clone(), rules, access));
         }
     }
 
@@ -314,7 +326,6 @@ mod tests {
 
     fn rules(networks: &[&str], tls_clients: &[&str]) -> ExportRules {
         ExportRules {
-            read_only: false,
             networks: networks.iter().map(|network| network.parse().unwrap()).collect(),
             tls_clients: tls_clients.iter().map(|&name| name.to_owned()).collect(),
         }
@@ -349,7 +360,7 @@ mod tests {
     fn rules_are_read_as_people_write_them() {
         let rules = |networks: &[&str], clients: &[&str]| {
             let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-            ExportRules::new(false, &owned(networks), &owned(clients))
+            ExportRules::new(&owned(networks), &owned(clients))
         };
         let good = rules(&["10.0.0.0/8", "192.0.2.7", "2001:db8::/32", "192.0.2.7/32"], &["DB1"]).unwrap();
         let shown: Vec<_> = good.networks.iter().map(ToString::to_string).collect();

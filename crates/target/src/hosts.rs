@@ -166,6 +166,21 @@ impl<D: BlockDevice> Target<D> {
         Ok(())
     }
 
+    /// Gives a host another name. Its sessions and what they see stay.
+    ///
+    /// # Errors
+    /// No such host, or the new name is taken.
+    pub fn rename_host(&self, host: &str, new_name: &str) -> Result<(), TargetError> {
+        let mut state = self.state.lock();
+        if state.hosts.contains_key(new_name) {
+            return Err(TargetError::HostExists { host: new_name.to_string() });
+        }
+        let renamed = state.hosts.remove(host);
+        let renamed = renamed.ok_or_else(|| TargetError::NoSuchHost { host: host.to_string() })?;
+        state.hosts.insert(new_name.to_string(), renamed);
+        Ok(())
+    }
+
     /// Removes a host and its mappings. Its initiators see no unit from then on.
     ///
     /// # Errors

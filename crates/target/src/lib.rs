@@ -9,6 +9,7 @@
 //! Does not know the wire, nor how the maps are kept over restarts: all here is in memory. Assumes of
 //! transports: one [`Nexus`] per session, used from one thread.
 
+mod clock;
 mod credentials;
 mod error;
 mod exports;
@@ -19,6 +20,7 @@ mod nexus;
 mod traffic;
 mod unit;
 
+pub use clock::{Clock, RuntimeClock, within};
 pub use credentials::{Credentials, Login, Secret};
 pub use error::TargetError;
 pub use exports::{

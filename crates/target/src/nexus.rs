@@ -136,12 +136,13 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(device: &impl BlockDevice) -> Self {
+    fn of<D: BlockDevice>(shown: &Shown<D>) -> Self {
+        let device = &*shown.device;
         Self {
             contents: device.contents(),
             size_bytes: device.size_bytes(),
             provisioning: device.provisioning(),
-            read_only: device.is_read_only(),
+            read_only: shown.is_read_only(),
             thresholds: device.thresholds().map(|thresholds| (thresholds.changes(), thresholds.reached())),
         }
     }
@@ -149,7 +150,7 @@ impl Seen {
 
 impl<D: BlockDevice> Unit<D> {
     fn new(shown: Shown<D>) -> Self {
-        let seen = Seen::of(&*shown.device);
+        let seen = Seen::of(&shown);
         Self { shown, seen, attentions: VecDeque::from([Sense::POWER_ON_OCCURRED]) }
     }
 
@@ -165,7 +166,7 @@ impl<D: BlockDevice> Unit<D> {
 
     /// Establishes unit attentions for what has changed of the device.
     fn look(&mut self) {
-        let now = Seen::of(&*self.shown.device);
+        let now = Seen::of(&self.shown);
         if now == self.seen {
             return;
         }
@@ -179,6 +180,7 @@ impl<D: BlockDevice> Unit<D> {
         if before.provisioning != now.provisioning {
             self.attend(Sense::INQUIRY_DATA_CHANGED);
         }
+        // Write protection shows in what MODE SENSE returns.
         if before.read_only != now.read_only {
             self.attend(Sense::MODE_PARAMETERS_CHANGED);
         }
@@ -337,13 +339,7 @@ impl<D: BlockDevice> Nexus<D> {
         let mut old = std::mem::take(&mut self.units);
         for (lun, shown) in luns {
             let mut unit = match old.remove(&lun).filter(|unit| same(unit, &shown)) {
-                Some(mut unit) => {
-                    // Write protection shows in what MODE SENSE returns.
-                    if unit.shown.access != shown.access {
-                        unit.attend(Sense::MODE_PARAMETERS_CHANGED);
-                    }
-                    Unit { shown, ..unit }
-                }
+                Some(unit) => Unit { shown, ..unit },
                 None => Unit::new(shown),
             };
             if !unchanged {

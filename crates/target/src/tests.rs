@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use quoin_base::{ByteRange, Extent};
 use quoin_scsi::{Reply, Sense, Status};
 use quoin_volume::{BlockDevice, DeviceError, Instruments, Provisioning, Thresholds};
-use quoin_world::Slice;
+use quoin_world::{Buf, Slice};
 use std::{
     pin::pin,
     sync::{
@@ -80,6 +80,9 @@ impl BlockDevice for Zeroes {
     async fn write(&self, _: u64, _: Vec<Slice>) -> Result<(), DeviceError> {
         Ok(())
     }
+    async fn write_bytes(&self, _: u64, _: Buf) -> Result<(), DeviceError> {
+        Ok(())
+    }
     async fn unmap(&self, _: ByteRange) -> Result<(), DeviceError> {
         Ok(())
     }
@@ -141,7 +144,7 @@ fn refusals_name_what_is_wrong() {
         said(target.map("h", lun(0), Zeroes::new(2), Access::ReadWrite))
             .contains("LUN 0 of host h is already volume v1")
     );
-    assert!(said(target.unmap("h", lun(7))).contains("nothing mapped as LUN 7"));
+    assert!(said(target.unmap("h", lun(7))).contains("has no LUN 7"));
     assert!(said(target.set_host("i", &[HOST.into()], None)).contains("already belongs to host h"));
     assert!(said(target.set_host("i", &["host1".into()], None)).contains("not an iSCSI name"));
     assert!(said(target.remove_host("x")).contains("host x does not exist"));
@@ -417,13 +420,24 @@ fn a_command_counts_with_its_unit_and_its_initiator() {
     assert_eq!((measured.unmap.errors, measured.unmap.latency.count()), (1, 1));
     assert_eq!(measured.write.latency.count(), 0);
 
-    known.traffic().add(Done { commands: 3, errors: 1, read_bytes: 4096, written_bytes: 0, outstanding: 2 });
+    let (answered, latency_ns) = (2, 5000);
+    let done = Done {
+        commands: 3,
+        errors: 1,
+        read_bytes: 4096,
+        written_bytes: 0,
+        answered,
+        latency_ns,
+        outstanding: 2,
+    };
+    known.traffic().add(done);
     stranger.traffic().add(Done { commands: 1, ..Done::default() });
     let traffic = target.traffic();
     let of =
         |index: usize| (traffic[index].initiator.clone(), traffic[index].commands, traffic[index].sessions);
     assert_eq!(of(0), (Some(("h".to_owned(), HOST.to_owned())), 3, 1));
     assert_eq!((traffic[0].errors, traffic[0].read_bytes, traffic[0].outstanding), (1, 4096, 2));
+    assert_eq!((traffic[0].answered, traffic[0].latency), (2, Duration::from_micros(5)));
     assert_eq!(of(1), (None, 1, 1));
     target.remove_host("h").unwrap();
     assert_eq!(target.traffic().len(), 1, "nobody is known any more");

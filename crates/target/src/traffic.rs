@@ -2,7 +2,7 @@
 
 use crate::{NexusName, Target, hosts::State};
 use quoin_base::metrics::{Counter, Gauge};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// What the sessions of one initiator did since the process started.
 #[derive(Default, Debug)]
@@ -11,6 +11,8 @@ pub struct Traffic {
     errors: Counter,
     read_bytes: Counter,
     written_bytes: Counter,
+    answered: Counter,
+    latency_ns: Counter,
     outstanding: Gauge,
 }
 
@@ -25,6 +27,10 @@ pub struct Done {
     pub read_bytes: u64,
     /// Bytes received from it.
     pub written_bytes: u64,
+    /// Commands that were run and answered.
+    pub answered: u64,
+    /// From their arrival to their answers' being queued, all of them together.
+    pub latency_ns: u64,
     /// How many more commands are outstanding than were then.
     pub outstanding: i64,
 }
@@ -37,6 +43,8 @@ impl Traffic {
             (&self.errors, done.errors),
             (&self.read_bytes, done.read_bytes),
             (&self.written_bytes, done.written_bytes),
+            (&self.answered, done.answered),
+            (&self.latency_ns, done.latency_ns),
         ];
         for (counter, amount) in counted.into_iter().filter(|(_, amount)| *amount > 0) {
             counter.add(amount);
@@ -62,6 +70,10 @@ pub struct TrafficView {
     pub read_bytes: u64,
     /// Bytes received from it.
     pub written_bytes: u64,
+    /// Commands that were run and answered.
+    pub answered: u64,
+    /// From their arrival to their answers' being queued, all of them together.
+    pub latency: Duration,
     /// Commands outstanding now.
     pub outstanding: u64,
 }
@@ -111,6 +123,8 @@ impl<D> Target<D> {
                 errors: traffic.errors.value(),
                 read_bytes: traffic.read_bytes.value(),
                 written_bytes: traffic.written_bytes.value(),
+                answered: traffic.answered.value(),
+                latency: Duration::from_nanos(traffic.latency_ns.value()),
                 outstanding: u64::try_from(traffic.outstanding.value()).unwrap_or(0),
             })
             .collect()

@@ -10,11 +10,25 @@ use std::sync::{
 /// What a host may do with a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Access {
-    /// Everything.
+    /// What the device lets everybody do; see [`BlockDevice::is_read_only_by_default`].
     #[default]
+    Default,
+    /// Read and write, unless nobody may write to the device.
     ReadWrite,
     /// Read: for this host the unit is write-protected.
     ReadOnly,
+}
+
+impl Access {
+    /// Whether who has it may not write to this device.
+    pub(crate) fn is_read_only(self, device: &impl BlockDevice) -> bool {
+        let withheld = match self {
+            Self::Default => device.is_read_only_by_default(),
+            Self::ReadWrite => false,
+            Self::ReadOnly => true,
+        };
+        withheld || device.is_read_only()
+    }
 }
 
 /// The modes of a volume, one for all who see it.
@@ -65,7 +79,7 @@ pub(crate) struct Shown<D> {
 impl<D: BlockDevice> Shown<D> {
     /// Whether the host may not write: by its mapping, or because nobody may.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.access == Access::ReadOnly || self.device.is_read_only()
+        self.access.is_read_only(&*self.device)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The array under trial, and a peer in its place that shows that the trial itself is sound.
 
-use crate::process::{Process, free_port, run, wait_until};
+use crate::process::{Process, free_port, outcome, run, wait_until};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -105,7 +105,7 @@ impl Array {
 
     /// Shows a volume, or what came of one, to the trial's host.
     pub(crate) fn map(&self, name: &str, lun: u32) -> Result<()> {
-        self.tell(&["map", name, "--host", HOST, "--lun", &lun.to_string()]).map(drop)
+        self.tell(&["map", name, "--host", HOST, "--lun", &lun.to_string(), "--writable"]).map(drop)
     }
 
     /// Starts the array and returns the time until it was ready.
@@ -194,14 +194,17 @@ impl Array {
     /// All that `quoin status -o json` tells.
     pub(crate) fn status(&self) -> Result<Value> {
         match self.kind {
-            Kind::Quoin => Ok(serde_json::from_str(&self.tell(&["status", "-o", "json"])?)?),
+            // It fails when the array is not ready, and tells why all the same.
+            Kind::Quoin => {
+                Ok(serde_json::from_slice(&outcome(&self.command(&["status", "-o", "json"]))?.stdout)?)
+            }
             Kind::Tgtd => Ok(Value::Null),
         }
     }
 
     /// Hides it again.
     pub(crate) fn unmap(&self, name: &str) -> Result<()> {
-        self.tell(&["unmap", name, "--host", HOST]).map(drop)
+        self.tell(&["unmap", name, "--host", HOST, "--force"]).map(drop)
     }
 
     /// Makes the trial's host prove itself by CHAP, and the array to it. The guest's script knows the same secrets.

@@ -6,7 +6,7 @@ use std::{
     fs::File,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -105,7 +105,15 @@ impl Drop for Process {
 
 /// Runs a command to its end and returns what it printed; an error carries its complaints.
 pub(crate) fn run<S: AsRef<str>>(args: &[S]) -> Result<String> {
+    let output = outcome(args)?;
     let line = || args.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" ");
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "`{}`: {}\n{stdout}{stderr}", line(), output.status);
+    Ok(stdout.into_owned())
+}
+
+/// Runs a command to its end, whether it succeeds or not.
+pub(crate) fn outcome<S: AsRef<str>>(args: &[S]) -> Result<Output> {
     let output = Command::new(args[0].as_ref())
         .args(args[1..].iter().map(AsRef::as_ref))
         .current_dir("/")
@@ -113,11 +121,9 @@ pub(crate) fn run<S: AsRef<str>>(args: &[S]) -> Result<String> {
         .env_remove("QUOIN_API")
         .env_remove("QUOIN_TOKEN_FILE")
         .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("running {}", line()))?;
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    ensure!(output.status.success(), "`{}`: {}\n{stdout}{stderr}", line(), output.status);
-    Ok(stdout.into_owned())
+        .output();
+    output
+        .with_context(|| format!("running {}", args.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" ")))
 }
 
 /// Polls until `done` says so.

@@ -6,14 +6,17 @@
 //! emptied, and another transaction takes the note away. As long as the note is there the volume does not grow: what
 //! would come back were not zeroes. The tail is emptied in the background, and anew after a crash.
 //!
-//! Once a volume has become a template, no write to it is under way and none is let in.
+//! Once a volume has become a template, no write to it is under way and none is let in: its gate is closed while it
+//! becomes one.
 
 use crate::{
     BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
+    fence::Fence,
     record::VolumeRecord,
     volumes::{check_size, refused},
 };
 use quoin_pool::{Pool, PoolError, Transaction};
+use quoin_world::AsyncMutexGuard;
 use std::sync::{Arc, atomic::Ordering};
 
 /// What shall be changed; what is `None` stays.
@@ -33,6 +36,8 @@ pub struct VolumeChange {
     pub folder: Option<Folder>,
     /// Whether it is there to be cloned, and nobody writes to it.
     pub template: Option<bool>,
+    /// Whether hosts may only read it, unless a mapping or export lets them write.
+    pub protected: Option<bool>,
 }
 
 impl Volumes {
@@ -49,12 +54,16 @@ impl Volumes {
                 return Err(VolumeError::IsTemplate { name: record.name, what: "another size" });
             }
             self.require_changeable(volume)?;
+            if record.protected && change.protected != Some(false) {
+                return Err(VolumeError::Protected { name: record.name, what: "another size" });
+            }
             check_size(&volume.name(), size_bytes, record.block_bytes)?;
             if size_bytes < record.size_bytes {
                 self.require_no_copy_into(volume, size_bytes)?;
                 record.trim_end = record.trim_end.max(record.size_bytes);
             }
             record.size_bytes = size_bytes;
+            record.mark_modified(self.now_ms());
         }
         if let Some(tags) = &change.tags {
             check_tags(tags)?;
@@ -67,6 +76,7 @@ impl Volumes {
             self.require_no_copy_into(volume, 0)?;
         }
         record.template = change.template.unwrap_or(record.template);
+        record.protected = change.protected.unwrap_or(record.protected);
         record.thick = change.thick.unwrap_or(record.thick);
         Ok(record)
     }
@@ -79,8 +89,7 @@ impl Volumes {
         change: VolumeChange,
         with: Transaction,
     ) -> Result<Arc<Volume>, VolumeError> {
-        let _turn = self.changes.lock().await;
-        let volume = self.get(name)?;
+        let (volume, _fence, _turn) = self.turn_to_change(name, &change).await?;
         let before = volume.record();
         let mut record = self.plan(&volume, &change)?;
         let pool = self.pool()?;
@@ -124,6 +133,26 @@ impl Volumes {
         volume.update(&record);
         drop(turn);
         Ok(volume)
+    }
+
+    /// The volume and the turn to change it; if it becomes a template, without writers inside.
+    async fn turn_to_change(
+        &self,
+        name: &str,
+        change: &VolumeChange,
+    ) -> Result<(Arc<Volume>, Option<Fence>, AsyncMutexGuard<'_>), VolumeError> {
+        loop {
+            let volume = self.get(name)?;
+            // NOTE: before the turn, so that nobody else's change waits for a writer.
+            let freezes = change.template == Some(true) && !volume.is_template();
+            let fence = if freezes { Some(Fence::freeze(std::slice::from_ref(&volume)).await) } else { None };
+            let turn = self.changes.lock().await;
+            // Another may have the name by now, or it may have ceased to be a template.
+            let is_same = Arc::ptr_eq(&self.get(name)?, &volume);
+            if is_same && (fence.is_some() || change.template != Some(true) || volume.is_template()) {
+                return Ok((volume, fence, turn));
+            }
+        }
     }
 
     /// Empties what lay beyond the end of volumes that were shrunk. Returns early if the pool goes offline; then it is

@@ -116,7 +116,7 @@ impl RangeCopy {
     /// Copies some of what is left once `done` bytes are done. Hardened on return; how many bytes it was.
     pub async fn step(&self, done: u64) -> Result<u64, DeviceError> {
         let range = self.rest(done);
-        let _pass = self.target.enter().await?;
+        let _pass = self.target.enter(range).await?;
         let pool = self.pool_for(range)?;
         let from = self.record.from_bytes + done;
         pool.copy_some(self.record.id, from, self.target.id(), range).await.map_err(|e| self.told(range, e))
@@ -165,6 +165,7 @@ impl Volumes {
         let CopySpec { source, target, from_bytes, to_bytes, .. } = spec;
         target.require_replaceable()?;
         self.require_changeable(&target)?;
+        target.require_unprotected("a copy into it")?;
         if self.by_id(target.id()).is_none() {
             return Err(VolumeError::NotFound { name: target.name() });
         }
@@ -183,9 +184,14 @@ impl Volumes {
             length_bytes,
             started_ms: self.now_ms(),
         };
-        let tx = with(&record).put(COPY_OBJECT, &key(record.id), encode(&record));
+        let mut tx = with(&record).put(COPY_OBJECT, &key(record.id), encode(&record));
+        let before = target.record();
+        let mut changed = before.clone();
+        changed.mark_modified(record.started_ms);
+        tx = changed.put(tx, Some(&before));
         let begun = pool.commit(tx.fork(source.id(), record.id)).await;
         begun.map_err(|error| refused(&record.source, error))?;
+        target.update(&changed);
         self.copies.lock().insert(record.id, record.clone());
         Ok(RangeCopy { record, target, pool: Arc::downgrade(&pool) })
     }

@@ -2,7 +2,7 @@
 
 use crate::{Instruments, Thresholds};
 use quoin_base::{ByteRange, Extent};
-use quoin_world::Slice;
+use quoin_world::{Buf, Slice};
 use std::future::Future;
 use thiserror::Error;
 use uuid::Uuid;
@@ -18,7 +18,7 @@ pub enum Provisioning {
 
 /// A block device with no volatile write cache: a write or unmap that returned is hardened.
 ///
-/// Ranges are multiples of [`BlockDevice::block_bytes`]. Calls may run concurrently; of two that overlap in
+/// Ranges are multiples of [`BlockDevice::block_bytes`], except where bytes are said. Calls may run concurrently; of two that overlap in
 /// time, either may come first. Must be called on a data thread.
 pub trait BlockDevice: Send + Sync + 'static {
     /// The identity hosts see, the same for the life of the volume.
@@ -45,6 +45,10 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn is_read_only(&self) -> bool {
         false
     }
+    /// Whether hosts may only read it, unless their mapping or export says that they may write.
+    fn is_read_only_by_default(&self) -> bool {
+        false
+    }
     /// Thresholds of the space it shares with others, of which hosts are to be told; `None` if there are none, or if it
     /// does not depend on that space.
     fn thresholds(&self) -> Option<&Thresholds> {
@@ -56,6 +60,9 @@ pub trait BlockDevice: Send + Sync + 'static {
     /// bytes in memory (as [`Slice`]s of a [`quoin_world::Buf`] cut at multiples of 512 do) and is a
     /// multiple of 512 bytes long.
     fn write(&self, offset: u64, data: Vec<Slice>) -> impl Future<Output = Result<(), DeviceError>> + Send;
+    /// Writes any bytes, parts of logical blocks included. Whatever else is written to these blocks at the same time, by
+    /// whichever front end, stays; a restore or refresh comes before or after it.
+    fn write_bytes(&self, offset: u64, data: Buf) -> impl Future<Output = Result<(), DeviceError>> + Send;
     /// Makes a range read as zeroes and gives its space back.
     fn unmap(&self, range: ByteRange) -> impl Future<Output = Result<(), DeviceError>> + Send;
     /// Which parts of a range are mapped: at most `limit` extents, the first from the range's beginning on,

@@ -50,8 +50,16 @@ pub enum VolumeError {
         why: String,
     },
     /// Of a template nothing that hosts see may change.
-    #[error("volume {name} is a template: {what} would change what is cloned from it")]
+    #[error("volume {name} is a template; {what} would change its clones' source")]
     IsTemplate {
+        /// The volume.
+        name: String,
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// A volume that hosts may only read is not changed by management either.
+    #[error("volume {name} is read-only: {what} would change what it holds")]
+    Protected {
         /// The volume.
         name: String,
         /// What was asked for.
@@ -76,7 +84,7 @@ pub enum VolumeError {
         until_ms: u64,
     },
     /// The time for which a snapshot is immutable only gets longer.
-    #[error("snapshot {name} is immutable until {until_ms} ms already, which is later")]
+    #[error("snapshot {name} is already immutable until {until_ms} ms, which is later")]
     RetainedLonger {
         /// The snapshot.
         name: String,
@@ -84,13 +92,13 @@ pub enum VolumeError {
         until_ms: u64,
     },
     /// Only snapshots are made immutable.
-    #[error("volume {name} is no snapshot")]
+    #[error("volume {name} is not a snapshot")]
     NoSnapshot {
         /// The volume.
         name: String,
     },
     /// A time for which nothing can be immutable.
-    #[error("{seconds} seconds are not a time for which a snapshot can be immutable")]
+    #[error("a snapshot cannot be immutable for {seconds} seconds")]
     RetentionTime {
         /// The time asked for.
         seconds: u64,
@@ -117,7 +125,7 @@ pub enum VolumeError {
         free_bytes: u64,
     },
     /// The name is taken.
-    #[error("a volume {name} exists already, of {size_bytes} bytes, uuid {uuid}")]
+    #[error("volume {name} already exists; it has {size_bytes} bytes and the uuid {uuid}")]
     Exists {
         /// The name.
         name: String,
@@ -127,19 +135,19 @@ pub enum VolumeError {
         uuid: Uuid,
     },
     /// No volume has the name.
-    #[error("there is no volume {name}")]
+    #[error("volume {name} does not exist")]
     NotFound {
         /// The name asked for.
         name: String,
     },
     /// One name was asked for twice.
-    #[error("{name} is asked for twice")]
+    #[error("{name} is given twice")]
     NamedTwice {
         /// The name.
         name: String,
     },
     /// A volume cannot become what it is.
-    #[error("volume {name} is to become what it is itself")]
+    #[error("source and target are both volume {name}")]
     Itself {
         /// The volume.
         name: String,
@@ -200,13 +208,13 @@ pub enum VolumeError {
         needed_bytes: u64,
     },
     /// A range would be copied to where it is.
-    #[error("volume {name} has that range there already: it would be copied onto itself")]
+    #[error("the range in volume {name} would be copied onto itself")]
     CopyOntoItself {
         /// The volume.
         name: String,
     },
     /// As many copies run as may.
-    #[error("{COPIES_MAX} copies are running, the most there can be")]
+    #[error("{COPIES_MAX} copies are running, the maximum")]
     TooManyCopies {
         /// The target.
         name: String,
@@ -225,13 +233,13 @@ pub enum VolumeError {
     #[error(transparent)]
     GroupName(BadName),
     /// No group has the name.
-    #[error("there is no group {name}")]
+    #[error("group {name} does not exist")]
     NoGroup {
         /// The name asked for.
         name: String,
     },
     /// The name is taken.
-    #[error("a group {name} exists already, of {members} volumes")]
+    #[error("group {name} already exists; it has {members} volumes")]
     GroupExists {
         /// The name.
         name: String,
@@ -239,7 +247,7 @@ pub enum VolumeError {
         members: usize,
     },
     /// The volume is in a group already.
-    #[error("volume {volume} is in group {other} already")]
+    #[error("volume {volume} is already in group {other}")]
     InGroup {
         /// The volume.
         volume: String,
@@ -249,7 +257,7 @@ pub enum VolumeError {
         other: String,
     },
     /// The group has as many volumes as it can.
-    #[error("group {group} has {MEMBERS_MAX} volumes, the most it can")]
+    #[error("group {group} has {MEMBERS_MAX} volumes, the maximum")]
     GroupFull {
         /// The group.
         group: String,

@@ -5,7 +5,7 @@
 
 use crate::{
     BlockDevice, Folder, Origin, OriginKind, SetOf, Tags, Volume, VolumeError, Volumes, check_name,
-    check_tags, record::VolumeRecord, retention::until_ms, volumes::refused,
+    check_tags, fence::Fence, record::VolumeRecord, retention::until_ms, volumes::refused,
 };
 use quoin_pool::{PoolError, Transaction};
 use std::{
@@ -31,6 +31,8 @@ pub struct ForkSpec {
     pub folder: Option<Folder>,
     /// The set that it is a part of.
     pub set: Option<SetOf>,
+    /// Hosts may only read it, unless a mapping or export lets them write.
+    pub protected: bool,
     /// Of a snapshot: it is immutable for this time.
     pub retain: Option<Duration>,
 }
@@ -50,14 +52,7 @@ pub struct Replacement {
 #[must_use]
 pub struct Held {
     replacements: Vec<Replacement>,
-    /// As many of them are closed, or about to be.
-    closed: usize,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.replacements[..self.closed].iter().for_each(|replacement| replacement.target.gate.open());
-    }
+    _fence: Fence,
 }
 
 impl Volumes {
@@ -77,7 +72,7 @@ impl Volumes {
             let (with_mark, started) = self.start_clock(tx);
             (tx, clock) = (with_mark, Some(started));
         }
-        for ForkSpec { source, name, kind, thick, tags, folder, set, retain } in specs {
+        for ForkSpec { source, name, kind, thick, tags, folder, set, protected, retain } in specs {
             check_name(&name)?;
             check_tags(&tags)?;
             self.require_free(&name)?;
@@ -98,6 +93,8 @@ impl Volumes {
                 folder: folder.unwrap_or_else(|| from.folder.clone()),
                 origin: Some(origin),
                 template: false,
+                protected,
+                modified_ms: None,
                 retain_until_ms: clock.zip(retain).map(|(clock, time)| until_ms(clock, time)).transpose()?,
                 ..from
             };
@@ -118,12 +115,8 @@ impl Volumes {
     /// is dropped, those who come wait. Refuses what cannot be.
     pub async fn hold(&self, replacements: Vec<Replacement>) -> Result<Held, VolumeError> {
         replacements.iter().try_for_each(|replacement| self.check_replacement(replacement))?;
-        let mut held = Held { replacements, closed: 0 };
-        while let Some(Replacement { target, .. }) = held.replacements.get(held.closed).cloned() {
-            held.closed += 1;
-            target.gate.close().await;
-        }
-        Ok(held)
+        let targets = replacements.iter().map(|replacement| replacement.target.clone()).collect();
+        Ok(Held { replacements, _fence: Fence::close(targets).await })
     }
 
     /// Replaces the content of volumes that are held, all as of one moment; commits what is in `with` in the same
@@ -143,6 +136,10 @@ impl Volumes {
             let (before, from) = (target.record(), source.record());
             let mut record =
                 VolumeRecord { size_bytes: from.size_bytes, trim_end: from.trim_end, ..before.clone() };
+            match refreshes {
+                true => record.modified_ms = None,
+                false => record.mark_modified(now_ms),
+            }
             if let Some(origin) = record.origin.as_mut().filter(|_| *refreshes) {
                 (origin.source, origin.taken_ms) = (from.id, now_ms);
                 origin.source_name.clone_from(&from.name);
@@ -175,19 +172,22 @@ impl Volumes {
         let _turn = self.changes.lock().await;
         self.require_changeable(volume)?;
         let before = volume.record();
-        let record = VolumeRecord { origin: None, ..before.clone() };
+        let record = VolumeRecord { origin: None, protected: false, modified_ms: None, ..before.clone() };
         self.pool()?.commit(record.put(with, Some(&before))).await?;
         volume.update(&record);
         Ok(())
     }
 
     fn check_replacement(&self, replacement: &Replacement) -> Result<(), VolumeError> {
-        let Replacement { target, source, .. } = replacement;
+        let Replacement { target, source, refreshes } = replacement;
         if target.id() == source.id() {
             return Err(VolumeError::Itself { name: target.name() });
         }
         target.require_replaceable()?;
         self.require_changeable(target)?;
+        if !refreshes {
+            target.require_unprotected("other content")?;
+        }
         self.require_no_copy_into(target, 0)?;
         if target.block_bytes() != source.block_bytes() {
             return Err(VolumeError::OtherBlock {

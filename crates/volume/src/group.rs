@@ -148,6 +148,31 @@ impl Volumes {
         .await
     }
 
+    /// Gives a group another name; commits what is in `with` in the same transaction.
+    pub async fn rename_group(
+        &self,
+        name: &str,
+        new_name: &str,
+        with: Transaction,
+    ) -> Result<Group, VolumeError> {
+        check_name(new_name).map_err(VolumeError::GroupName)?;
+        self.change_groups(with, |groups| {
+            let id = groups.named(name)?.id;
+            match groups.named(new_name) {
+                Ok(existing) if existing.id != id => {
+                    let (name, members) = (new_name.to_owned(), existing.members.len());
+                    Err(VolumeError::GroupExists { name, members })
+                }
+                _ => {
+                    let group = groups.named(name)?;
+                    group.name = new_name.to_owned();
+                    Ok(group.clone())
+                }
+            }
+        })
+        .await
+    }
+
     /// Puts a volume into a group; commits what is in `with` in the same transaction.
     pub async fn join_group(
         &self,

@@ -3,7 +3,7 @@
 //! Two objects of the same key: the record, of bounded length, so that one transaction can change those of a whole group;
 //! and the tags, if it has any.
 
-use crate::{Folder, Origin, Tags, VolumeError, VolumeSpec};
+use crate::{Folder, Origin, OriginKind, Tags, VolumeError, VolumeSpec};
 use quoin_base::VolumeId;
 use quoin_pool::{ObjectKind, Transaction};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,12 @@ pub(crate) struct VolumeRecord {
     /// Nothing writes to it: it is there to be cloned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) template: bool,
+    /// Hosts may only read it, unless a mapping or export lets them write.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) protected: bool,
+    /// Of a snapshot: when it was first changed after it was taken, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) modified_ms: Option<u64>,
     /// A snapshot that is immutable until the retention clock shows this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retain_until_ms: Option<u64>,
@@ -63,6 +69,8 @@ impl VolumeRecord {
             tags,
             folder,
             template: false,
+            protected: false,
+            modified_ms: None,
             retain_until_ms: None,
             trim_end: 0,
             origin: None,
@@ -72,6 +80,18 @@ impl VolumeRecord {
     /// What the pool is to reserve for it. While its tail is not emptied, that counts too, since it is mapped.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         if self.thick { self.size_bytes.max(self.trim_end) } else { 0 }
+    }
+
+    /// Whether it is a snapshot, and not a clone or a volume in its own right.
+    pub(crate) fn is_snapshot(&self) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.kind == OriginKind::Snapshot)
+    }
+
+    /// Notes that it changes now, if it is a snapshot that has not changed since it was taken.
+    pub(crate) fn mark_modified(&mut self, now_ms: u64) {
+        if self.is_snapshot() {
+            self.modified_ms.get_or_insert(now_ms);
+        }
     }
 
     /// Whether a tail waits to be emptied.

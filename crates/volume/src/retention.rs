@@ -2,7 +2,9 @@
 //!
 //! Promises:
 //! 1. As long as a snapshot's time is not over, nothing here deletes it, replaces or changes its content, lets a host write
-//!    to it, makes its time shorter, or deletes the volume it was taken of.
+//!    to it, makes its time shorter, or deletes the volume it was taken of. A request that began before has ended, or has
+//!    been refused, when the snapshot becomes immutable: its gate is closed meanwhile, and the pool refuses each record of
+//!    a request that got in regardless.
 //! 2. That time passes by the *retention clock*: only while the pool is open, as fast as the monotonic clock, whatever the
 //!    wall clock is set to. While the pool is closed it stands still.
 //! 3. The catalog has a mark of the clock as long as a snapshot is immutable. A pool that is opened goes on from the mark:
@@ -10,6 +12,7 @@
 
 use crate::{
     BlockDevice, OriginKind, Volume, VolumeError, Volumes,
+    fence::Fence,
     record::{VOLUME_OBJECT, VolumeRecord, encode},
 };
 use quoin_pool::{ObjectKind, Pool, Transaction};
@@ -89,6 +92,13 @@ pub struct RetentionState {
     pub mark: ClockMark,
 }
 
+/// What is to become immutable: each snapshot with its record before and after.
+struct Retention<'a> {
+    tx: Transaction,
+    clock: RetentionClock,
+    changed: Vec<(&'a Arc<Volume>, VolumeRecord, VolumeRecord)>,
+}
+
 impl Volumes {
     /// How the clock is; `None` while nothing is immutable.
     pub fn retention(&self) -> Option<RetentionState> {
@@ -109,15 +119,47 @@ impl Volumes {
     }
 
     /// Makes snapshots immutable for this time from now, or longer than they are; commits what is in `with` in the same
-    /// transaction.
+    /// transaction. Waits for writers that are inside; those that come meanwhile wait, and are refused.
     pub async fn retain(
         &self,
         snapshots: &[Arc<Volume>],
         time: Duration,
         with: Transaction,
     ) -> Result<(), VolumeError> {
+        // Writers of what is refused anyway are not held up.
+        self.plan_retention(snapshots, time, Transaction::new())?;
+        // NOTE: before the turn, so that nobody else's change waits for a writer.
+        let _fence = Fence::freeze(snapshots).await;
         let _turn = self.changes.lock().await;
         let pool = self.pool()?;
+        let Retention { tx, clock, changed } = self.plan_retention(snapshots, time, with)?;
+        for (volume, ..) in &changed {
+            volume.set_immutable(true);
+            pool.end_volume(volume.id(), 0)?;
+        }
+        let outcome = pool.commit(tx).await;
+        for (volume, before, record) in changed {
+            match &outcome {
+                Ok(_) => volume.update(&record),
+                Err(_) if before.retain_until_ms.is_none() && !before.template => {
+                    volume.set_immutable(false);
+                    drop(pool.end_volume(before.id, before.size_bytes));
+                }
+                Err(_) => {}
+            }
+        }
+        outcome?;
+        self.set_clock(clock);
+        Ok(())
+    }
+
+    /// What [`Volumes::retain`] will commit, or why it cannot.
+    fn plan_retention<'a>(
+        &self,
+        snapshots: &'a [Arc<Volume>],
+        time: Duration,
+        with: Transaction,
+    ) -> Result<Retention<'a>, VolumeError> {
         let (mut tx, clock) = self.start_clock(with);
         let until_ms = until_ms(clock, time)?;
         let mut changed = Vec::new();
@@ -135,25 +177,7 @@ impl Volumes {
             tx = record.put(tx, Some(&before));
             changed.push((volume, before, record));
         }
-        for (volume, ..) in &changed {
-            volume.set_immutable(true);
-            // When this returns, no write is under way.
-            pool.end_volume(volume.id(), 0)?;
-        }
-        let outcome = pool.commit(tx).await;
-        for (volume, before, record) in changed {
-            match &outcome {
-                Ok(_) => volume.update(&record),
-                Err(_) if before.retain_until_ms.is_none() && !before.template => {
-                    volume.set_immutable(false);
-                    drop(pool.end_volume(before.id, before.size_bytes));
-                }
-                Err(_) => {}
-            }
-        }
-        outcome?;
-        self.set_clock(clock);
-        Ok(())
+        Ok(Retention { tx, clock, changed })
     }
 
     /// Makes those whose time is over volumes that can be written to and deleted again; commits what `with` makes of them

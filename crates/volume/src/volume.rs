@@ -2,15 +2,18 @@
 
 use crate::{
     BlockDevice, DeviceError, Folder, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds,
-    VolumeError, record::VolumeRecord,
+    VolumeError,
+    modified::{Marking, is_pristine},
+    record::VolumeRecord,
 };
 use parking_lot::RwLock;
-use quoin_base::{ByteRange, Extent, VolumeId};
+use quoin_base::{ByteRange, Extent, SECTOR_BYTES, VolumeId};
 use quoin_drive::DriveError;
 use quoin_pool::{Pool, PoolError, VolumeStats};
-use quoin_world::{AsyncMutex, Gate, GatePass, Slice};
+use quoin_world::{AsyncMutex, Buf, Gate, GatePass, Slice};
 use std::{
     fmt,
+    future::Future,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -25,11 +28,14 @@ pub struct Volume {
     uuid: Uuid,
     block_bytes: u32,
     record: RwLock<VolumeRecord>,
-    /// This and the next three as in the record, for every request.
+    /// This and the next five as in the record, for every request.
     size_bytes: AtomicU64,
     thick: AtomicBool,
     template: AtomicBool,
     immutable: AtomicBool,
+    protected: AtomicBool,
+    /// It is a snapshot that has not changed since it was taken.
+    pub(crate) pristine: AtomicBool,
     /// It serves nobody until somebody has done something about it.
     stopped: AtomicBool,
     deleted: AtomicBool,
@@ -41,10 +47,11 @@ pub struct Volume {
     /// How often its content was replaced by another's.
     contents: AtomicU64,
     pub(crate) gate: Gate,
+    pub(crate) marking: Marking,
 }
 
 impl Volume {
-    pub(crate) fn new(slot: Arc<PoolSlot>, record: &VolumeRecord) -> Self {
+    pub(crate) fn new(slot: Arc<PoolSlot>, marking: Marking, record: &VolumeRecord) -> Self {
         Self {
             slot,
             id: record.id,
@@ -55,6 +62,8 @@ impl Volume {
             thick: AtomicBool::new(record.thick),
             template: AtomicBool::new(record.template),
             immutable: AtomicBool::new(record.retain_until_ms.is_some()),
+            protected: AtomicBool::new(record.protected),
+            pristine: AtomicBool::new(is_pristine(record)),
             stopped: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
             instruments: Instruments::default(),
@@ -62,6 +71,7 @@ impl Volume {
             shrinks: AtomicU64::new(0),
             contents: AtomicU64::new(0),
             gate: Gate::default(),
+            marking,
         }
     }
 
@@ -72,12 +82,22 @@ impl Volume {
         self.thick.store(record.thick, Ordering::Release);
         self.set_template(record.template);
         self.set_immutable(record.retain_until_ms.is_some());
+        self.protected.store(record.protected, Ordering::Release);
+        self.pristine.store(is_pristine(record), Ordering::Release);
     }
 
     /// Refuses to replace its content.
     pub(crate) fn require_replaceable(&self) -> Result<(), VolumeError> {
         match self.is_template() {
             true => Err(VolumeError::IsTemplate { name: self.name(), what: "other content" }),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses to change what a read-only snapshot holds.
+    pub(crate) fn require_unprotected(&self, what: &'static str) -> Result<(), VolumeError> {
+        match self.is_protected() {
+            true => Err(VolumeError::Protected { name: self.name(), what }),
             false => Ok(()),
         }
     }
@@ -137,6 +157,17 @@ impl Volume {
         self.template.load(Ordering::Acquire)
     }
 
+    /// Whether hosts may only read it, unless a mapping or export lets them write.
+    pub fn is_protected(&self) -> bool {
+        self.protected.load(Ordering::Acquire)
+    }
+
+    /// When a snapshot was first changed after it was taken, in milliseconds since the Unix epoch; `None` if it holds what
+    /// was taken.
+    pub fn modified_ms(&self) -> Option<u64> {
+        self.record.read().modified_ms
+    }
+
     /// Whether it is a snapshot that is kept as it is until its time is over.
     pub fn is_immutable(&self) -> bool {
         self.immutable.load(Ordering::Acquire)
@@ -172,10 +203,22 @@ impl Volume {
         self.slot.get().ok()?.volume_stats(self.id)
     }
 
-    /// Lets a writer in, unless what it knew has been replaced while it waited.
-    pub(crate) async fn enter(&self) -> Result<GatePass<'_>, DeviceError> {
+    /// Lets a writer of `range` in, unless what it knew has been replaced while it waited.
+    pub(crate) async fn enter(&self, range: ByteRange) -> Result<GatePass<'_>, DeviceError> {
+        self.admit(self.gate.enter(range)).await
+    }
+
+    /// The same for one that reads `range` and writes it back: it has it alone.
+    pub(crate) async fn enter_alone(&self, range: ByteRange) -> Result<GatePass<'_>, DeviceError> {
+        self.admit(self.gate.enter_alone(range)).await
+    }
+
+    async fn admit<'a>(
+        &'a self,
+        entering: impl Future<Output = GatePass<'a>>,
+    ) -> Result<GatePass<'a>, DeviceError> {
         let contents = self.contents();
-        let pass = self.gate.enter().await;
+        let pass = entering.await;
         match self.contents() == contents {
             true => Ok(pass),
             false => Err(DeviceError::Replaced { volume: self.name() }),
@@ -265,6 +308,10 @@ impl BlockDevice for Volume {
         self.is_template() || self.is_immutable()
     }
 
+    fn is_read_only_by_default(&self) -> bool {
+        self.is_protected()
+    }
+
     fn thresholds(&self) -> Option<&Thresholds> {
         (!self.is_thick()).then_some(&self.slot.thresholds)
     }
@@ -276,13 +323,22 @@ impl BlockDevice for Volume {
 
     async fn write(&self, offset: u64, data: Vec<Slice>) -> Result<(), DeviceError> {
         let range = ByteRange::new(offset, data.iter().map(|slice| slice.len() as u64).sum());
-        let _pass = self.enter().await?;
+        let _pass = self.enter_to_write(range).await?;
         let pool = self.writable_pool_for(range)?;
         pool.write(self.id, offset, data).await.map_err(|e| self.device_error(range, e))
     }
 
+    async fn write_bytes(&self, offset: u64, data: Buf) -> Result<(), DeviceError> {
+        let range = ByteRange::new(offset, data.len() as u64);
+        match range.is_aligned(SECTOR_BYTES) {
+            true if range.is_empty() => Ok(()),
+            true => self.write(offset, vec![data.into_slice()]).await,
+            false => self.write_part(range, data).await,
+        }
+    }
+
     async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {
-        let _pass = self.enter().await?;
+        let _pass = self.enter_to_write(range).await?;
         let pool = self.writable_pool_for(range)?;
         pool.unmap(self.id, range).await.map_err(|e| self.device_error(range, e))?;
         self.instruments.unmapped(range.len);

@@ -4,6 +4,7 @@ use crate::{
     BlockDevice, Folder, PoolSlot, Tags, Volume, VolumeError, check_name, check_tags,
     copy::{Copies, read_copies},
     group::Groups,
+    modified::Marking,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
     retention::RetentionClock,
 };
@@ -76,14 +77,14 @@ pub struct Volumes {
     pub(crate) copies: Mutex<Copies>,
     /// The clock by which snapshots are immutable; none while no snapshot is.
     pub(crate) retention: Mutex<Option<RetentionClock>>,
-    pub(crate) changes: AsyncMutex,
+    pub(crate) changes: Arc<AsyncMutex>,
 }
 
 impl Volumes {
     /// No volumes yet: [`Volumes::restore`] finds them once a pool is open.
     pub fn new(world: Arc<dyn World>, slot: Arc<PoolSlot>) -> Self {
         let (known, groups, copies) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (retention, changes) = (Mutex::default(), AsyncMutex::new());
+        let (retention, changes) = (Mutex::default(), Arc::new(AsyncMutex::new()));
         Self { world, slot, known, groups, copies, retention, changes }
     }
 
@@ -107,7 +108,7 @@ impl Volumes {
                     volume
                 }
                 None => {
-                    let volume = Arc::new(Volume::new(self.slot.clone(), &record));
+                    let volume = Arc::new(self.object(&record));
                     restored.added.push(volume.clone());
                     volume
                 }
@@ -186,9 +187,14 @@ impl Volumes {
         }
     }
 
+    fn object(&self, record: &VolumeRecord) -> Volume {
+        let marking = Marking { world: self.world.clone(), changes: self.changes.clone() };
+        Volume::new(self.slot.clone(), marking, record)
+    }
+
     /// Takes up a volume that has come to be.
     pub(crate) fn add(&self, record: &VolumeRecord) -> Arc<Volume> {
-        let volume = Arc::new(Volume::new(self.slot.clone(), record));
+        let volume = Arc::new(self.object(record));
         self.known.lock().insert(record.id, volume.clone());
         volume
     }

@@ -1,91 +1,18 @@
 //! Copies of ranges on simulated drives: what they hold, what they keep from happening, and what is left after a crash.
 
+mod rig;
+
 use quoin_base::{ByteRange, MIB};
-use quoin_drive::{Roles, inspect_set, open_set};
-use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
+use quoin_pool::Transaction;
 use quoin_volume::{
-    BlockDevice, COPIES_MAX, CopySpec, DeviceError, Folder, ForkSpec, OriginKind, PoolSlot, RangeCopy,
-    Replacement, Tags, Volume, VolumeChange, VolumeError, VolumeSpec, Volumes, check_volumes, hidden_volumes,
+    BlockDevice, COPIES_MAX, CopySpec, DeviceError, ForkSpec, OriginKind, RangeCopy, Replacement, Tags,
+    Volume, VolumeChange, VolumeError, Volumes,
 };
-use quoin_world::{Disk, Slice};
-use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
-use std::{future::Future, sync::Arc, time::Duration};
+use quoin_world::Slice;
+use rig::{Rig, create};
+use std::{sync::Arc, time::Duration};
 
 const BLOCK: u64 = 8192;
-const SIZE: u64 = MIB;
-
-struct Rig {
-    world: Arc<SimWorld>,
-    disk: Arc<SimDisk>,
-    slot: Arc<PoolSlot>,
-    volumes: Arc<Volumes>,
-}
-
-impl Rig {
-    fn new(seed: u64) -> Self {
-        let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
-        let disk = world.disk("d0", 32 * MIB);
-        let slot = Arc::new(PoolSlot::empty("not open yet"));
-        let volumes = Arc::new(Volumes::new(world.clone(), slot.clone()));
-        let rig = Self { world, disk, slot, volumes };
-        let disks = vec![(rig.disk.clone() as Arc<dyn Disk>, Roles { journal: true, data: true })];
-        let options = FormatOptions {
-            pool_name: "test".into(),
-            slab_bytes: 256 << 10,
-            row_bytes: 64 << 10,
-            journal_bytes: Some(2 * MIB),
-        };
-        let world = rig.world.clone();
-        rig.run(async move { format(&*world, disks, options).await }).unwrap();
-        rig.open();
-        rig
-    }
-
-    fn run<T: Send + 'static>(&self, main: impl Future<Output = T> + Send + 'static) -> T {
-        self.world.run(main).unwrap()
-    }
-
-    fn open(&self) {
-        let options = PoolOptions {
-            buffer_bytes: 2 * MIB,
-            metadata_bytes: MIB,
-            dirty_bytes: 256 << 10,
-            cache_bytes: 0,
-            destage_after: Duration::from_millis(50),
-            checkpoint_after: Duration::from_millis(500),
-        };
-        let (world, disk) = (self.world.clone(), self.disk.clone() as Arc<dyn Disk>);
-        let opened =
-            self.run(async move { Pool::open(world, open_set(vec![disk]).await.unwrap(), options).await });
-        let pool = opened.unwrap();
-        drop(self.volumes.restore(&pool).unwrap());
-        self.slot.fill(pool);
-    }
-
-    /// What the offline check finds wrong, and how many hidden volumes there are.
-    fn check(&self) -> (Vec<String>, usize) {
-        let disk = self.disk.clone() as Arc<dyn Disk>;
-        let mut report =
-            self.run(async move { check(inspect_set(vec![disk]).await.unwrap()).await }).unwrap();
-        check_volumes(&mut report);
-        let problems = report.problems.iter().map(ToString::to_string).collect();
-        (problems, hidden_volumes(&report.objects).len())
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        self.slot.clear("the end");
-        self.world.end();
-    }
-}
-
-async fn create(volumes: &Volumes, name: &str) -> Arc<Volume> {
-    let (tags, folder) = (Tags::new(), Folder::default());
-    let spec =
-        VolumeSpec { name: name.into(), size_bytes: SIZE, block_bytes: 512, thick: false, tags, folder };
-    volumes.create(spec, Transaction::new()).await.unwrap()
-}
 
 async fn snapshot(volumes: &Volumes, source: &Arc<Volume>, name: &str) -> Arc<Volume> {
     let (kind, tags) = (OriginKind::Snapshot, Tags::new());
@@ -98,6 +25,7 @@ async fn snapshot(volumes: &Volumes, source: &Arc<Volume>, name: &str) -> Arc<Vo
         tags,
         folder: None,
         set: None,
+        protected: false,
         retain: None,
     };
     volumes.fork(vec![spec], Transaction::new()).await.unwrap().remove(0)

@@ -22,7 +22,7 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -32,6 +32,9 @@ const CQ_ENTRIES: u32 = 4096;
 const MAX_IO_BYTES: usize = 1 << 30;
 const MAX_IOVECS: usize = 1024;
 const MAX_RETRIES: u8 = 100;
+/// How long a thread that ends waits for operations in flight; not so long for those that were given up.
+const LEAVE_WITHIN: Duration = Duration::from_secs(10);
+const LEAVE_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 thread_local! {
     static LOCAL: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
@@ -183,10 +186,12 @@ impl Local {
         result
     }
 
-    /// Waits until the kernel is done with every buffer, then makes the thread an ordinary one.
+    /// Waits until the kernel is done with every buffer, or does not answer; then makes the thread an ordinary one.
     pub(crate) fn leave(self: Rc<Self>) {
+        let until = Instant::now() + LEAVE_WITHIN;
         while self.ring.borrow().is_busy() {
-            if self.exchange(1).is_err() {
+            let failed = self.exchange(1).is_err();
+            if failed || self.ring.borrow().only_given_up() || Instant::now() >= until {
                 // The kernel may still write to the buffers: they are never given back.
                 let slots = std::mem::take(&mut self.ring.borrow_mut().slots);
                 std::mem::forget(slots);
@@ -216,6 +221,11 @@ impl Ring {
 
     fn is_busy(&self) -> bool {
         self.in_flight > 0 || !self.backlog.is_empty()
+    }
+
+    /// True when nobody waits for any operation that is left.
+    fn only_given_up(&self) -> bool {
+        self.is_busy() && self.slots.iter().flatten().all(|operation| operation.completer.is_given_up())
     }
 
     fn add(&mut self, operation: Operation) {
@@ -263,8 +273,8 @@ impl Ring {
         loop {
             self.fill();
             if wait > 0 || !self.uring.submission().is_empty() {
-                match self.uring.submit_and_wait(wait) {
-                    Ok(_) => {}
+                match self.submit(wait) {
+                    Ok(()) => {}
                     Err(error) if is_transient(&error) => {}
                     Err(error) => return Err(error),
                 }
@@ -274,6 +284,19 @@ impl Ring {
             if wait > 0 || taken == 0 || (self.backlog.is_empty() && !sq_left) {
                 return Ok(sq_left || (!self.backlog.is_empty() && self.in_flight < CQ_ENTRIES));
             }
+        }
+    }
+
+    /// Gives the kernel what is queued and waits for `wait` completions, but not for long.
+    fn submit(&self, wait: usize) -> io::Result<()> {
+        if wait == 0 {
+            return self.uring.submit().map(drop);
+        }
+        let timeout = types::Timespec::from(LEAVE_LOOK_EVERY);
+        let args = types::SubmitArgs::new().timespec(&timeout);
+        match self.uring.submitter().submit_with_args(wait, &args) {
+            Err(error) if error.raw_os_error() == Some(libc::ETIME) => Ok(()),
+            outcome => outcome.map(drop),
         }
     }
 

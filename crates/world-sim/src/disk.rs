@@ -9,7 +9,13 @@ use quoin_base::{ByteRange, SECTOR_BYTES, crc32c};
 use quoin_world::{BUF_ALIGN_BYTES, Buf, Completer, Completion, DiskError, DiskOp, Slice};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use std::{collections::BTreeMap, io, sync::Weak};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    ops::Range,
+    sync::Weak,
+    time::Duration,
+};
 
 const BLOCK_BYTES: u32 = 512;
 
@@ -28,7 +34,13 @@ struct Inner {
     faults: FaultPlan,
     injected: Injected,
     failed: bool,
+    /// Sectors that cannot be read until they are written again.
+    unreadable: BTreeSet<u64>,
     in_flight: BTreeMap<u64, InFlight>,
+    /// Nothing completes.
+    hangs: bool,
+    /// What would have completed while it hung, by the order of submission.
+    stuck: BTreeMap<u64, InFlight>,
     rng: ChaCha8Rng,
 }
 
@@ -49,7 +61,10 @@ impl SimDisk {
             faults: FaultPlan::default(),
             injected: Injected::default(),
             failed: false,
+            unreadable: BTreeSet::new(),
             in_flight: BTreeMap::new(),
+            hangs: false,
+            stuck: BTreeMap::new(),
             rng,
         };
         Self { world, number, name: name.to_owned(), len_bytes, inner: Mutex::new(inner) }
@@ -78,6 +93,26 @@ impl SimDisk {
     /// It works again, with the content it had.
     pub fn revive(&self) {
         self.inner.lock().failed = false;
+    }
+
+    /// From now on no operation completes, those in flight included, until [`SimDisk::resume`].
+    pub fn hang(&self) {
+        self.inner.lock().hangs = true;
+    }
+
+    /// It answers again. What is stuck takes effect and completes one by one, in any order, at some moment within
+    /// `within`; what is submitted from now on does not wait for it. Called on a thread of the array.
+    pub fn resume(&self, within: Duration) {
+        let Some(world) = self.world.upgrade() else { return };
+        let mut inner = self.inner.lock();
+        inner.hangs = false;
+        let stuck = std::mem::take(&mut inner.stuck);
+        inner.injected.hung += stuck.len() as u64;
+        for operation in stuck.into_values() {
+            let latency_ns = inner.rng.random_range(0..=within.as_nanos() as u64);
+            let Some(id) = world.schedule_disk(self.number, latency_ns, None) else { return };
+            inner.in_flight.insert(id, operation);
+        }
     }
 
     /// Its content as a reader sees it now.
@@ -122,18 +157,36 @@ impl SimDisk {
         offset
     }
 
+    /// From now on no sector of `range` can be read until it is written again: a latent error.
+    pub fn spoil(&self, range: ByteRange) {
+        let mut inner = self.inner.lock();
+        inner.injected.latent_errors += 1;
+        inner.unreadable.extend(sectors(range));
+    }
+
     /// Operation `id` ends now.
     pub(crate) fn complete(&self, id: u64) {
         let (completer, outcome) = {
             let mut inner = self.inner.lock();
-            let Some(InFlight { op, mark, completer }) = inner.in_flight.remove(&id) else { return };
+            let Some(operation) = inner.in_flight.remove(&id) else { return };
+            if inner.hangs {
+                inner.stuck.insert(id, operation);
+                return;
+            }
+            let InFlight { op, mark, completer } = operation;
             let (operation, range) = describe(&op);
-            let outcome = inner.perform(op, mark, self.len_bytes).map_err(|()| DiskError::Io {
+            let has_room = operation != "write" || inner.faults.has_room(range);
+            let fault = match has_room {
+                true => io::Error::other("simulated fault"),
+                false => io::ErrorKind::StorageFull.into(),
+            };
+            let performed = if has_room { inner.perform(op, mark, self.len_bytes) } else { Err(()) };
+            let outcome = performed.map_err(|()| DiskError::Io {
                 disk: self.name.clone(),
                 operation,
                 offset: range.map_or(0, |r| r.offset),
                 len: range.map_or(0, |r| r.len),
-                source: io::Error::other("simulated fault"),
+                source: fault,
             });
             (completer, outcome)
         };
@@ -147,7 +200,9 @@ impl SimDisk {
     /// The power is cut: what was in flight may have been done, partly or not, in any order.
     pub(crate) fn cut_power(&self) {
         let mut inner = self.inner.lock();
-        let Inner { medium, in_flight, rng, injected, .. } = &mut *inner;
+        inner.hangs = false;
+        let Inner { medium, in_flight, stuck, rng, injected, .. } = &mut *inner;
+        in_flight.append(stuck);
         let mut landed: Vec<_> = std::mem::take(in_flight).into_values().collect();
         landed.shuffle(rng);
         let mut completers = Vec::new();
@@ -177,7 +232,9 @@ impl SimDisk {
     /// The host is gone: writes in flight reach the volatile cache or not, in any order.
     pub(crate) fn lose_host(&self) {
         let mut inner = self.inner.lock();
-        let Inner { medium, in_flight, rng, .. } = &mut *inner;
+        inner.hangs = false;
+        let Inner { medium, in_flight, stuck, rng, .. } = &mut *inner;
+        in_flight.append(stuck);
         let mut landed: Vec<_> = std::mem::take(in_flight).into_values().collect();
         landed.shuffle(rng);
         let mut completers = Vec::new();
@@ -195,7 +252,9 @@ impl SimDisk {
 
     /// Forgets what is in flight, as if it never reached the disk.
     pub(crate) fn abandon(&self) {
-        let abandoned = std::mem::take(&mut self.inner.lock().in_flight);
+        let mut inner = self.inner.lock();
+        let abandoned = (std::mem::take(&mut inner.in_flight), std::mem::take(&mut inner.stuck));
+        drop(inner);
         drop(abandoned);
     }
 
@@ -222,7 +281,9 @@ impl Inner {
         let concerned = self.faults.concerns(describe(&op).1);
         match op {
             DiskOp::Read { offset, mut buf } => {
-                if self.failed || self.hits(concerned, self.faults.read_error) {
+                let range = ByteRange::new(offset, buf.len() as u64);
+                let spoilt = self.unreadable.range(sectors(range)).next().is_some();
+                if self.failed || spoilt || self.hits(concerned, self.faults.read_error) {
                     self.injected.read_errors += 1;
                     return Err(());
                 }
@@ -287,6 +348,10 @@ impl Inner {
             let byte = self.rng.random_range(0..wrong.len());
             wrong.as_mut_slice()[byte] ^= 1 << self.rng.random_range(0..8);
             data[victim] = wrong.into_slice();
+        }
+        if !self.unreadable.is_empty() {
+            let written = sectors(ByteRange::new(offset, len));
+            self.unreadable.retain(|sector| !written.contains(sector));
         }
         self.medium.write(offset, data, durable);
         Ok(Buf::default())
@@ -353,6 +418,11 @@ impl Disk for SimDisk {
         inner.in_flight.insert(id, InFlight { op, mark, completer });
         completion
     }
+}
+
+/// The sectors that a range touches.
+fn sectors(range: ByteRange) -> Range<u64> {
+    range.offset / SECTOR_BYTES..range.end().div_ceil(SECTOR_BYTES)
 }
 
 fn describe(op: &DiskOp) -> (&'static str, Option<ByteRange>) {

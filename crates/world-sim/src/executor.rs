@@ -450,6 +450,23 @@ impl SimWorld {
         }
     }
 
+    pub(crate) fn weak(&self) -> Weak<SimWorld> {
+        self.me.clone()
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.state.lock().now_ns
+    }
+
+    /// Wakes a task at a moment, unless all tasks are dropped before.
+    pub(crate) fn wake_at(&self, at_ns: u64, waker: Waker) {
+        let mut state = self.state.lock();
+        if !state.dropping {
+            let number = state.number();
+            state.events.insert((at_ns, number), Event::Wake(waker));
+        }
+    }
+
     pub(crate) fn trace(&self, what: &'static str, numbers: &[u64]) {
         self.state.lock().trace.feed(what, numbers);
     }

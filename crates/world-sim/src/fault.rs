@@ -21,6 +21,8 @@ pub struct FaultPlan {
     /// Only operations that touch this range fail in any of the ways above, and misdirected writes land in it;
     /// all, and anywhere, if `None`. Flushes count as touching everything.
     pub only: Option<ByteRange>,
+    /// Writes that touch this range fail for want of space; nothing of them is written.
+    pub no_room: Option<ByteRange>,
     /// How long an operation takes.
     pub latency: RangeInclusive<Duration>,
     /// It takes up to a hundred times the longest latency instead.
@@ -38,6 +40,7 @@ impl Default for FaultPlan {
             misdirected_write: 0.0,
             bit_flip: 0.0,
             only: None,
+            no_room: None,
             latency: Duration::from_micros(20)..=Duration::from_micros(200),
             slow: 0.01,
         }
@@ -45,6 +48,14 @@ impl Default for FaultPlan {
 }
 
 impl FaultPlan {
+    /// False when a write to `range` finds no space.
+    pub(crate) fn has_room(&self, range: Option<ByteRange>) -> bool {
+        match (&self.no_room, range) {
+            (Some(full), Some(range)) => range.offset >= full.end() || full.offset >= range.end(),
+            _ => true,
+        }
+    }
+
     /// True when an operation on `range` (`None`: a flush) may fail at all.
     pub(crate) fn concerns(&self, range: Option<ByteRange>) -> bool {
         match (&self.only, range) {
@@ -67,8 +78,12 @@ pub struct Injected {
     pub lost_writes: u64,
     /// Writes done elsewhere.
     pub misdirected_writes: u64,
+    /// Operations stuck until their disk answered again.
+    pub hung: u64,
     /// Bits flipped.
     pub bit_flips: u64,
+    /// Places that became unreadable.
+    pub latent_errors: u64,
     /// Un-flushed writes lost in power cuts.
     pub lost_in_power_cuts: u64,
     /// Un-flushed writes torn in power cuts.

@@ -17,13 +17,16 @@
 //! Promises: the same seed, options and code give the same run, shown by [`SimWorld::trace_hash`]; a future
 //! is polled only as its thread, never two at once; breaking a rule of [`Disk`] panics.
 //!
-//! Does not: run threads in parallel (races between instructions of two threads are not seen), or simulate
-//! a network. Assumes of engines: all their nondeterminism comes through [`World`](quoin_world::World).
+//! Its network is pairs of streams of bytes, which delay and split what is sent, and can be cut ([`SimWorld::link`]).
+//!
+//! Does not: run threads in parallel (races between instructions of two threads are not seen). Assumes of engines:
+//! all their nondeterminism comes through [`World`](quoin_world::World).
 
 mod disk;
 mod executor;
 mod fault;
 mod medium;
+mod net;
 mod trace;
 
 use quoin_world::Disk;
@@ -32,3 +35,4 @@ pub use disk::SimDisk;
 pub use executor::{PowerCut, SimOptions, SimWorld, Stopped};
 pub use fault::{FaultPlan, Injected};
 pub use medium::Image;
+pub use net::{Cut, LinkPlan, LinkSwitch, SimStream};

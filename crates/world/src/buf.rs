@@ -6,7 +6,7 @@ use std::{
     ops::Deref,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering},
     },
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -68,18 +68,26 @@ fn pages_for(len_bytes: usize) -> (Vec<Page>, bool) {
     }
 }
 
+/// RAM that a buffer of `len_bytes` takes: whole pages, a power of two of them up to 1 MiB.
+pub fn buffer_ram_bytes(len_bytes: usize) -> usize {
+    let pages = len_bytes.div_ceil(BUF_ALIGN_BYTES);
+    BUF_ALIGN_BYTES * spare_size(pages).map_or(pages, |size| 1 << size)
+}
+
 /// An owned buffer, aligned for direct I/O.
 #[derive(Default)]
 pub struct Buf {
     pages: Vec<Page>,
     len_bytes: usize,
+    /// How many answer for its RAM: see [`Slice::hold`].
+    holders: AtomicU32,
 }
 
 impl Buf {
     /// `len_bytes` zeroes.
     pub fn zeroed(len_bytes: usize) -> Self {
         let (pages, clean) = pages_for(len_bytes);
-        let mut buf = Self { pages, len_bytes };
+        let mut buf = Self { pages, len_bytes, holders: AtomicU32::new(0) };
         if !clean {
             buf.as_mut_slice().fill(0);
         }
@@ -88,7 +96,7 @@ impl Buf {
 
     /// `len_bytes` of anything, for who fills all of them.
     pub fn unfilled(len_bytes: usize) -> Self {
-        Self { pages: pages_for(len_bytes).0, len_bytes }
+        Self { pages: pages_for(len_bytes).0, len_bytes, holders: AtomicU32::new(0) }
     }
 
     /// A copy of `bytes`.
@@ -188,6 +196,30 @@ impl Slice {
         self.buf.len()
     }
 
+    /// RAM that the whole buffer takes that it keeps alive.
+    pub fn backing_ram_bytes(&self) -> usize {
+        self.buf.pages.len() * BUF_ALIGN_BYTES
+    }
+
+    /// Notes that one more answers for the RAM of the buffer it keeps alive. Returns that RAM to the first one, and 0 to
+    /// the others: whoever adds up what it returns, and takes off what [`Slice::release`] returns, has counted each buffer
+    /// once for as long as any part of it is held.
+    pub fn hold(&self) -> usize {
+        match self.buf.holders.fetch_add(1, Ordering::Relaxed) {
+            0 => self.backing_ram_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Takes one [`Slice::hold`] back, of this or of any other slice of the buffer. Returns the buffer's RAM to the last
+    /// one, and 0 to the others.
+    pub fn release(&self) -> usize {
+        match self.buf.holders.fetch_sub(1, Ordering::Relaxed) {
+            1 => self.backing_ram_bytes(),
+            _ => 0,
+        }
+    }
+
     /// Makes it longer by `next` if that follows it in the same buffer; false if it does not.
     pub fn extend(&mut self, next: &Slice) -> bool {
         let follows = Arc::ptr_eq(&self.buf, &next.buf) && self.end == next.start;
@@ -234,6 +266,22 @@ mod tests {
         let mut start = slice.slice(0, 512);
         assert!(!start.extend(&slice.slice(1024, 512)) && !start.extend(&Slice::copy_of(&[1])));
         assert!(start.extend(&slice.slice(512, 8192)) && start.len() == 8704 && start[8192] == 7);
+    }
+
+    #[test]
+    fn ram_is_told_in_whole_buffers_and_once() {
+        for (len, ram) in
+            [(1, 4096), (4097, 8192), (12288, 16384), (1 << 20, 1 << 20), ((1 << 20) + 1, 1052672)]
+        {
+            assert_eq!(
+                (Buf::unfilled(len).into_slice().backing_ram_bytes(), buffer_ram_bytes(len)),
+                (ram, ram)
+            );
+        }
+        let whole = Buf::zeroed(12288).into_slice();
+        let parts = [0, 4096, 8192].map(|at| whole.slice(at, 4096));
+        assert_eq!(parts.each_ref().map(Slice::hold), [16384, 0, 0]);
+        assert_eq!(parts.each_ref().map(Slice::release), [0, 0, 16384]);
     }
 
     #[test]

@@ -52,6 +52,14 @@ pub enum DiskError {
         /// The cause.
         source: io::Error,
     },
+    /// The disk did not answer in time. The operation may yet take effect.
+    #[error("{disk} has not answered for {waited_s} s")]
+    TimedOut {
+        /// The disk.
+        disk: String,
+        /// How long its oldest operation has been under way, in seconds.
+        waited_s: u64,
+    },
     /// The world went away before the operation was done; whether it took effect is unknown.
     #[error("the operation was abandoned before it was done")]
     Abandoned,

@@ -15,8 +15,8 @@ mod gate;
 mod lock;
 mod sync;
 
-pub use buf::{BUF_ALIGN_BYTES, Buf, Slice, limit_spare_bytes};
-pub use completion::{Completer, Completion};
+pub use buf::{BUF_ALIGN_BYTES, Buf, Slice, buffer_ram_bytes, limit_spare_bytes};
+pub use completion::{Completer, Completion, Outstanding};
 pub use disk::{Disk, DiskError, DiskInstruments, DiskOp};
 pub use gate::{Gate, GatePass};
 pub use lock::{Mutex, MutexGuard, RwLock, atomic};

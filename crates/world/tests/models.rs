@@ -1,5 +1,6 @@
 //! The waiting primitives between threads, every switch between them drawn by a model checker.
 
+use quoin_base::ByteRange;
 use quoin_world::{AsyncMutex, Buf, Completion, DiskError, Event, Gate, atomic::*, one_shot};
 use shuttle::{future::block_on, thread};
 use std::{
@@ -9,6 +10,7 @@ use std::{
 };
 
 const TIMES: usize = 3000;
+const SOME: ByteRange = ByteRange { offset: 0, len: 512 };
 
 fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
@@ -127,7 +129,7 @@ fn nobody_is_inside_a_closed_gate_and_everyone_gets_in() {
             thread::spawn(move || {
                 for _ in 0..2 {
                     block_on(async {
-                        let _pass = shared.0.enter().await;
+                        let _pass = shared.0.enter(SOME).await;
                         shared.1.fetch_add(1, Ordering::SeqCst);
                         shuttle::future::yield_now().await;
                         shared.1.fetch_sub(1, Ordering::SeqCst);
@@ -143,5 +145,43 @@ fn nobody_is_inside_a_closed_gate_and_everyone_gets_in() {
             shared.0.open();
         }
         visitors.into_iter().for_each(|visitor| visitor.join().unwrap());
+    });
+}
+
+#[test]
+fn whoever_reads_modifies_and_writes_alone_loses_nothing() {
+    explore(|| {
+        // Two halves of one value, each counted up on its own; the gate may close in between.
+        let shared = Arc::new((Gate::default(), AtomicU64::new(0), AtomicU64::new(0)));
+        let visitors = [1_u64, 1 << 32].map(|one| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                block_on(async {
+                    let _alone = shared.0.enter_alone(SOME).await;
+                    let before = shared.1.load(Ordering::SeqCst);
+                    shuttle::future::yield_now().await;
+                    shared.1.store(before + one, Ordering::SeqCst);
+                });
+                block_on(async {
+                    let _pass = shared.0.enter(SOME).await;
+                    shared.1.fetch_add(one, Ordering::SeqCst);
+                });
+                // Beside it.
+                block_on(async { drop(shared.0.enter(ByteRange::new(512, 512)).await) });
+                shared.2.fetch_add(1, Ordering::SeqCst);
+            })
+        });
+        {
+            let mut given_up = pin!(shared.0.enter_alone(SOME));
+            let _ = given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        }
+        block_on(shared.0.close());
+        let inside = shared.1.load(Ordering::SeqCst);
+        thread::yield_now();
+        assert_eq!(shared.1.load(Ordering::SeqCst), inside, "someone went in");
+        shared.0.open();
+        visitors.into_iter().for_each(|visitor| visitor.join().unwrap());
+        assert_eq!(shared.1.load(Ordering::SeqCst), 2 << 32 | 2, "a change is lost");
+        assert_eq!(shared.2.load(Ordering::SeqCst), 2);
     });
 }

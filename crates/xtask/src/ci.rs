@@ -12,6 +12,11 @@ const SEEDS: u32 = 200;
 /// Of these, from the same first one on, again with a metadata budget far below what there is.
 const LITTLE_RAM_SEEDS: &str = "100";
 
+/// Seeds of the simulation of the array.
+const ARRAY_SEEDS: u32 = 40;
+/// Seeds of sessions over a simulated network: enough that everything was exercised.
+const WIRE_SEEDS: &str = "120";
+
 /// What to run of it.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -33,14 +38,25 @@ const STEPS: &[Step] = &[
     ("docs", || cargo_doc(&["doc", "--workspace", "--no-deps", "--locked"])),
     ("build", || cargo(&["build", "--workspace", "--locked"])),
     ("tests", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])),
+    ("OpenAPI document", || step::run(&mut Command::new("tests/openapi.sh"))),
     ("races", || races::run(&races::Options { seed: 1, times: 1 })),
     ("simulation", || program("debug", "quoin-sim", As::User, &["--seeds".to_owned(), SEEDS.to_string()])),
     ("simulation with little RAM", || {
         let args = ["--seeds", LITTLE_RAM_SEEDS, "--little-ram"].map(str::to_owned);
         program("debug", "quoin-sim", As::User, &args)
     }),
+    ("simulation of the array", || {
+        program("debug", "quoin-sim-array", As::User, &["--seeds".to_owned(), ARRAY_SEEDS.to_string()])
+    }),
+    ("simulated sessions", || {
+        program("debug", "quoin-sim", As::User, &["wire", "--seeds", WIRE_SEEDS].map(str::to_owned))
+    }),
     ("planted bugs", || {
-        cargo(&["run", "--locked", "--package", "quoin-sim", "--features", "planted-bugs", "--", "bugs"])
+        let volume = "test --locked --package quoin-volume --features planted-bugs --test immutable";
+        cargo(&volume.split(' ').collect::<Vec<_>>())?;
+        cargo(&["run", "--locked", "--package", "quoin-sim", "--features", "planted-bugs", "--", "bugs"])?;
+        let array = "run --locked --package quoin-sim-array --features planted-bugs -- --bugs";
+        cargo(&array.split(' ').collect::<Vec<_>>())
     }),
     ("raw snapshots", || {
         program("debug", "quoin-trial", As::User, &["raw-snapshots", "--rounds", "40"].map(str::to_owned))

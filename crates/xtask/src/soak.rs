@@ -58,6 +58,12 @@ const PARTS: &[Part] = &[
     Part { name: "churn", every: 2, work: |seed| simulation(seed, " --load churn") },
     Part { name: "failing drives", every: 2, work: |seed| simulation(seed, " --faults errors") },
     Part { name: "silent faults", every: 2, work: |seed| simulation(seed, " --faults silent") },
+    Part { name: "simulation of the array", every: 1, work: array },
+    Part { name: "rot", every: 2, work: |seed| simulation(seed, " --faults rot --load full") },
+    Part { name: "latent errors", every: 2, work: |seed| simulation(seed, " --faults latent") },
+    Part { name: "damaged roots", every: 4, work: |seed| simulation(seed, " --faults roots") },
+    Part { name: "sparse volumes", every: 2, work: |seed| simulation(seed, " --load sparse") },
+    Part { name: "sessions", every: 1, work: sessions },
     Part {
         name: "crashes",
         every: 1,
@@ -90,6 +96,16 @@ const PARTS: &[Part] = &[
 fn simulation(seed: u64, more: &str) -> Work {
     let first = seed.wrapping_mul(SIM_SEEDS) % (1 << 48);
     Work::Program("quoin-sim", format!("--first {first} --seeds {SIM_SEEDS}{more}"))
+}
+
+fn array(seed: u64) -> Work {
+    let first = seed.wrapping_mul(SIM_SEEDS) % (1 << 48);
+    Work::Program("quoin-sim-array", format!("--first {first} --seeds {SIM_SEEDS}"))
+}
+
+fn sessions(seed: u64) -> Work {
+    let first = seed.wrapping_mul(SIM_SEEDS) % (1 << 48);
+    Work::Program("quoin-sim", format!("wire --first {first} --seeds {SIM_SEEDS}"))
 }
 
 fn power_cuts(seed: u64, how: &str) -> Work {

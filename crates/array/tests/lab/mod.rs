@@ -17,7 +17,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -33,6 +33,8 @@ pub(crate) struct Lab {
     world: Arc<LinuxWorld>,
     pool: PoolId,
     broken: Arc<AtomicBool>,
+    /// So many times more another process has the last drive.
+    in_use: Arc<AtomicUsize>,
     runs: Mutex<Vec<quoin_world::OneShot<()>>>,
 }
 
@@ -57,7 +59,14 @@ impl Lab {
             quoin_pool::format(&*inner, disks, options).await.unwrap()
         });
         let pool = block_on(made).unwrap();
-        Self { directory, world, pool, broken: Arc::default(), runs: Mutex::default() }
+        Self {
+            directory,
+            world,
+            pool,
+            broken: Arc::default(),
+            in_use: Arc::default(),
+            runs: Mutex::default(),
+        }
     }
 
     pub(crate) fn world(&self) -> Arc<LinuxWorld> {
@@ -82,7 +91,8 @@ impl Lab {
             pool_options: PoolOptions::default(),
             space: SpacePercents::default(),
         };
-        let bay = LabBay { paths: paths(self.directory.path()), broken: self.broken.clone() };
+        let (broken, in_use) = (self.broken.clone(), self.in_use.clone());
+        let bay = LabBay { paths: paths(self.directory.path()), broken, in_use };
         let array = Array::new(self.world.clone(), Box::new(bay), Target::new(IQN), options);
         self.runs.lock().unwrap().push(self.world.run_on(Thread::Background, array.clone().run()));
         array
@@ -101,6 +111,27 @@ impl Lab {
         work: impl FnOnce(Arc<Array>) -> F,
     ) -> T {
         block_on(self.world.run_on(Thread::Background, work(array.clone()))).unwrap()
+    }
+
+    /// Opens the pool of an array that is stopped, does something to it and closes it.
+    pub(crate) fn with_pool<F: Future<Output = ()> + Send>(
+        &self,
+        work: impl FnOnce(Arc<quoin_pool::Pool>) -> F + Send + 'static,
+    ) {
+        let (world, paths) = (self.world.clone(), paths(self.directory.path()));
+        let done = self.world.run_on(Thread::Background, async move {
+            let open = |path: &String| open_disk(path.as_ref(), OpenOptions { create_len: None }).unwrap();
+            let drives = quoin_drive::open_set(paths.iter().map(open).collect()).await.unwrap();
+            let pool = quoin_pool::Pool::open(world, drives, PoolOptions::default()).await.unwrap();
+            work(pool.clone()).await;
+            pool.close().await.unwrap();
+        });
+        block_on(done).unwrap();
+    }
+
+    /// The next so many times, another process has one of the drives.
+    pub(crate) fn use_drive(&self, times: usize) {
+        self.in_use.store(times, Ordering::Relaxed);
     }
 
     /// From now on one drive fails all that is asked of it, and cannot be opened.
@@ -138,6 +169,7 @@ fn paths(directory: &Path) -> Vec<String> {
 struct LabBay {
     paths: Vec<String>,
     broken: Arc<AtomicBool>,
+    in_use: Arc<AtomicUsize>,
 }
 
 impl Bay for LabBay {
@@ -153,6 +185,15 @@ impl Bay for LabBay {
         let inner = open_disk(path.as_ref(), OpenOptions { create_len: None }).map_err(|e| e.to_string())?;
         let broken = if last { self.broken.clone() } else { Arc::default() };
         Ok(Arc::new(LabDisk { inner, broken }))
+    }
+
+    fn open_unless_in_use(&self, path: &str) -> Result<Option<Arc<dyn Disk>>, String> {
+        let last = self.paths.last().is_some_and(|last| last == path);
+        let one_less = |left: usize| left.checked_sub(1);
+        if last && self.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            return Ok(None);
+        }
+        self.open(path).map(Some)
     }
 }
 

@@ -1,5 +1,7 @@
 //! An array in the simulated world, where days pass in a moment and the wall clock is set at will.
 
+#![allow(dead_code, reason = "shared by several tests")]
+
 use quoin_api::{State, VolumeCreate};
 use quoin_array::{Array, ArrayOptions, Bay, EventSelection, SpacePercents};
 use quoin_base::{GIB, MIB, PoolId};

@@ -9,9 +9,9 @@ use crate::{
 use futures_util::FutureExt;
 use proptest::prelude::*;
 use quoin_base::{ByteRange, Extent};
-use quoin_target::{Access, Lun, NexusName, SessionMemory, Target};
+use quoin_target::{Access, Lun, NexusName, RuntimeClock, SessionMemory, Target};
 use quoin_volume::DeviceError;
-use quoin_world::Buf;
+use quoin_world::{Buf, one_shot};
 use std::{
     future::Future,
     pin::Pin,
@@ -45,6 +45,9 @@ impl BlockDevice for Hollow {
         Ok(vec![Buf::zeroed(range.len as usize).into_slice()])
     }
     async fn write(&self, _: u64, _: Vec<Slice>) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    async fn write_bytes(&self, _: u64, _: Buf) -> Result<(), DeviceError> {
         Ok(())
     }
     async fn unmap(&self, _: ByteRange) -> Result<(), DeviceError> {
@@ -320,7 +323,7 @@ impl Rig {
         for work in started {
             if let Some(task) = match &work {
                 Work::Command { itt, .. } => self.session.tasks.get(itt),
-                Work::Abort { .. } => None,
+                Work::Abort { .. } | Work::Answer { .. } => None,
             } {
                 let head = task.head;
                 let is_older =
@@ -334,7 +337,7 @@ impl Rig {
                     Attribute::HeadOfQueue | Attribute::Aca => {}
                 }
             }
-            self.running.push(Box::pin(perform(work)));
+            self.running.push(Box::pin(async move { perform(work, &RuntimeClock::default()).await }));
         }
         let held = self.session.tasks.values().filter(|task| task.is_admitted).map(|task| task.cost_bytes);
         assert_eq!(held.sum::<u64>(), self.session.memory_bytes);
@@ -388,6 +391,32 @@ impl Rig {
             self.begin();
         }
     }
+}
+
+/// A host that is told that another one reset its unit takes what was under way there for ended.
+#[test]
+fn a_reset_elsewhere_is_told_when_what_it_ended_has() {
+    let mut rig = Rig::new(true, true, 1 << 30);
+    // What is new about the unit is told first.
+    rig.command(0, 0, 0, 0, false, 0, false);
+    rig.command(0, 0, 2, 1, false, 512, false);
+    rig.begin();
+    rig.take();
+    assert_eq!((rig.answered.len(), rig.running.len()), (1, 1));
+    let (sender, mut reset) = one_shot();
+    rig.session.reset_elsewhere(Uuid::from_u128(1), sender);
+    rig.command(0, 0, 0, 0, false, 0, false);
+    rig.begin();
+    rig.take();
+    assert!(!rig.answered.contains_key(&3), "the write still runs");
+    assert_eq!((&mut reset).now_or_never(), None);
+    // The write ends; then it is told.
+    rig.work(0);
+    assert_eq!((&mut reset).now_or_never(), Some(None));
+    rig.work(0);
+    rig.take();
+    assert!(rig.answered.contains_key(&3) && !rig.answered.contains_key(&2));
+    assert_eq!(rig.session.tasks.len(), 0);
 }
 
 proptest! {

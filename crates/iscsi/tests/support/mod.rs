@@ -107,6 +107,15 @@ impl BlockDevice for RamVolume {
         Ok(())
     }
 
+    async fn write_bytes(&self, offset: u64, data: Buf) -> Result<(), DeviceError> {
+        tokio::task::yield_now().await;
+        self.change(ByteRange::new(offset, data.len() as u64), |chunk, piece| {
+            let from = (piece.offset - offset) as usize;
+            chunk.copy_from_slice(&data[from..from + chunk.len()]);
+        });
+        Ok(())
+    }
+
     async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {
         self.check(range)?;
         let whole = |piece: &ByteRange| piece.len == CHUNK_BYTES;

@@ -2,7 +2,7 @@
 
 use quoin_base::{ByteRange, Extent};
 use quoin_nbd::{Accepted, Listener, NbdServer, Options, Tls, TlsMode};
-use quoin_target::{ExportRules, Exports};
+use quoin_target::{Access, ExportRules, Exports};
 use quoin_volume::{BlockDevice, DeviceError, Instruments};
 use quoin_world::{Buf, Event, Slice};
 use std::{
@@ -146,6 +146,16 @@ impl BlockDevice for RamVolume {
         Ok(())
     }
 
+    async fn write_bytes(&self, offset: u64, data: Buf) -> Result<(), DeviceError> {
+        tokio::task::yield_now().await;
+        self.released.until(|| (!self.held.load(Ordering::Acquire)).then_some(())).await;
+        self.change(ByteRange::new(offset, data.len() as u64), |chunk, piece| {
+            let from = (piece.offset - offset) as usize;
+            chunk.copy_from_slice(&data[from..from + chunk.len()]);
+        });
+        Ok(())
+    }
+
     async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {
         self.check(range)?;
         for piece in range.split(CHUNK_BYTES) {
@@ -190,9 +200,9 @@ impl Server {
     pub fn start_with(tls: Option<(Tls, TlsMode)>, options: Options) -> Server {
         let exports = Arc::new(Exports::default());
         let v1 = RamVolume::new(1, 512);
-        exports.set("v1", v1.clone(), ExportRules::default());
-        exports.set("v2", RamVolume::new(2, 4096), ExportRules::default());
-        exports.set("ro", v1, ExportRules { read_only: true, ..ExportRules::default() });
+        exports.set("v1", v1.clone(), ExportRules::default(), Access::Default);
+        exports.set("v2", RamVolume::new(2, 4096), ExportRules::default(), Access::Default);
+        exports.set("ro", v1, ExportRules::default(), Access::ReadOnly);
         let nbd = NbdServer::new(exports.clone(), tls, options);
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("nbd.sock");

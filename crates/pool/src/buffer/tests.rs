@@ -1,11 +1,11 @@
 //! The extents of a block against an array of its sectors.
 
-use super::{BlockKey, Buffer, Content, Piece};
-use crate::{journal::Batch, received::Received};
+use super::{BlockKey, Buffer, Content, HELD_BYTES, Piece};
+use crate::{held::Held, journal::Batch, received::Received};
 use proptest::prelude::*;
 use quoin_base::{LayerId, Sequence, crc32c};
 use quoin_world::Slice;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SECTORS: u16 = 16;
 const BLOCK_BYTES: u64 = 8192;
@@ -61,14 +61,21 @@ proptest! {
         let batch = Batch::recovered();
         let mut model = [const { [None; SECTORS as usize] }; 2];
         let mut taken = Vec::new();
+        // What the data of each write takes: for the first extent that holds any of it, and for each more.
+        let mut held = BTreeMap::new();
         for (sequence, step) in (1u64..).zip(steps) {
             match step {
                 Step::Write { block, start, sectors } | Step::Unmap { block, start, sectors } => {
                     let is_write = matches!(step, Step::Write { .. });
                     let stamp = if is_write { sequence as u8 } else { 0 };
                     let data = vec![stamp; usize::from(sectors) * 512];
-                    let received = || Received::new(Slice::copy_of(&data), start, crc32c(&data).0, 0);
-                    let content = if is_write { Content::Ram(received()) } else { Content::Zero };
+                    let data = Held::new(Slice::copy_of(&data), data.len() as u64, BLOCK_BYTES);
+                    let received = Received::new(data.clone(), start, crc32c(data.bytes()).0, 0);
+                    if is_write {
+                        held.insert(sequence, (received.hold(), received.hold()));
+                        assert_eq!(received.release() + received.release(), held[&sequence].0 + held[&sequence].1);
+                    }
+                    let content = if is_write { Content::Ram(received) } else { Content::Zero };
                     let piece = Piece { key: key(block), start, sectors, content };
                     buffer.insert(&mut buffer.shard(key(block)), Sequence(sequence), &batch, [piece]);
                     let end = usize::from(start + sectors);
@@ -84,15 +91,51 @@ proptest! {
                     }
                 },
             }
-            let mut ram = 0;
+            let (mut ram, mut seen) = (0, BTreeSet::new());
             for block in [0, 1] {
                 prop_assert_eq!(&covered(&buffer, block)[..], &model[block as usize][..]);
                 let shard = buffer.shard(key(block));
-                ram += shard.extents(key(block)).unwrap_or_default().iter().map(|e| super::ram_bytes(&e.content, e.sectors)).sum::<u64>();
+                for extent in shard.extents(key(block)).unwrap_or_default() {
+                    let (first, more) = held.get(&extent.sequence.0).copied().unwrap_or_default();
+                    ram += HELD_BYTES + if seen.insert(extent.sequence) { first } else { more };
+                }
             }
             prop_assert_eq!(buffer.ram_bytes(), ram);
             let lowest = model.iter().flatten().flatten().map(|(sequence, _)| *sequence).min();
             prop_assert_eq!(buffer.tail(Sequence(1000)).0, lowest.unwrap_or(1000));
         }
     }
+}
+
+/// What a write brought for each of some whole blocks, all in one buffer.
+fn pieces(blocks: std::ops::Range<u64>) -> Vec<Piece> {
+    let len = (blocks.end - blocks.start) * BLOCK_BYTES;
+    let data = Slice::copy_of(&vec![7; len as usize]);
+    let first = blocks.start;
+    let piece = |block: u64| {
+        let data = data.slice(((block - first) * BLOCK_BYTES) as usize, BLOCK_BYTES as usize);
+        let received = Received::new(Held::new(data, len, BLOCK_BYTES), 0, 0, 0);
+        Piece { key: key(block), start: 0, sectors: SECTORS, content: Content::Ram(received) }
+    };
+    blocks.map(piece).collect()
+}
+
+#[test]
+fn a_mostly_overwritten_write_counts_for_as_long_as_its_buffer_is_kept() {
+    let (buffer, batch) = (Buffer::new(BLOCK_BYTES), Batch::recovered());
+    let insert = |sequence, blocks| {
+        buffer.insert(&mut buffer.shard(key(0)), Sequence(sequence), &batch, pieces(blocks));
+        buffer.ram_bytes()
+    };
+    let index = 128 * HELD_BYTES;
+    assert_eq!(insert(1, 0..128), index + (1 << 20));
+    for block in 0..127 {
+        let overwritten = (block + 1) * BLOCK_BYTES;
+        assert_eq!(insert(2 + block, block..block + 1), index + (1 << 20) + overwritten);
+    }
+    assert_eq!(insert(200, 127..128), index + (1 << 20));
+    for taken in buffer.take_oldest(128, Sequence(1000), &BTreeSet::new()) {
+        buffer.evict(&taken);
+    }
+    assert_eq!(buffer.ram_bytes(), 0);
 }

@@ -5,6 +5,7 @@ use super::{CheckReport, Walk};
 use crate::{
     format::{DEAD_ENTRIES, DEAD_PAGE, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     meta::{CatalogImage, DeadList, LayerImage, Page},
+    quarantine::LOST_NODE,
     tree::node,
 };
 use hashbrown::{HashMap, HashSet};
@@ -48,6 +49,8 @@ pub(super) struct LayerWalk {
     /// How many references each layer owns to each block that it owns.
     owners: HashMap<(u64, LayerId), u32, FxBuildHasher>,
     births: BTreeMap<LayerId, u64>,
+    /// Nodes that cannot be read.
+    unread: HashSet<u64, FxBuildHasher>,
     mapped: BTreeMap<LayerId, u64>,
 }
 
@@ -182,9 +185,16 @@ impl Walk<'_> {
     ) -> Result<Frame, u64> {
         let number = entry.block().unwrap_or(0);
         let what = format!("node {number} of {}", subject.name());
+        if number == LOST_NODE {
+            let why = "what was mapped there was lost with a damaged page; overwrite or unmap it";
+            self.report.add(format!("a part of the map of {}", subject.name()), why);
+            return Err(0);
+        }
         if !subject.is_own(entry) {
             let seen = walk.nodes.get(&number).filter(|seen| seen.entry == entry && seen.level == level);
-            if !subject.ancestors.contains(&subject.owner(entry)) || seen.is_none() {
+            if !subject.ancestors.contains(&subject.owner(entry))
+                || seen.is_none() && !walk.unread.contains(&number)
+            {
                 self.report.add(what.clone(), "no layer that it comes from has such a node");
             }
             if !shared.insert(number) {
@@ -200,10 +210,15 @@ impl Walk<'_> {
         match self.opened.pages.get(node(number)).await {
             Ok(Some(page)) => Ok(Frame { entry, level, page, slot: 0, mapped: 0 }),
             Ok(None) => {
+                walk.unread.insert(number);
                 self.report.add(what, "it is missing; what it maps is lost");
                 Err(0)
             }
-            Err(_) => Err(0), // reported with the page map
+            Err(_) => {
+                // Reported with the page map.
+                walk.unread.insert(number);
+                Err(0)
+            }
         }
     }
 
@@ -222,7 +237,7 @@ impl Walk<'_> {
             || !subject.ancestors.contains(&subject.owner(entry))
         {
             let why = "it is mapped, yet no layer that this one comes from owns it";
-            self.report.add(format!("block {block} of {}", subject.name()), why);
+            self.report.add_unless_leaked(format!("block {block} of {}", subject.name()), why.into());
         }
     }
 
@@ -271,13 +286,16 @@ impl Walk<'_> {
                 let times = listed.entry((number, owner)).or_default();
                 *times += 1;
                 let is_there = match is_page {
-                    true => walk.nodes.contains_key(&(number & !DEAD_PAGE)) && *times == 1,
+                    true => {
+                        let page = number & !DEAD_PAGE;
+                        (walk.nodes.contains_key(&page) || walk.unread.contains(&page)) && *times == 1
+                    }
                     false => walk.owners.get(&(number, owner)).is_some_and(|owned| owned >= times),
                 };
                 if !is_there || !subject.ancestors.contains(&owner) {
                     let why =
                         format!("it lists {number}, which no layer that this one comes from owns so often");
-                    self.report.add(what.clone(), why);
+                    self.report.add_unless_leaked(what.clone(), why);
                 }
                 if !is_page {
                     found.dead += 1;
@@ -287,14 +305,15 @@ impl Walk<'_> {
             at = page.get(0);
         }
         if left != 0 {
-            self.report.add(
+            self.report.add_unless_leaked(
                 what.clone(),
                 format!("it is counted to have {} entries, {left} too many", list.entries),
             );
         }
         if !sifting && !subject.layer.gone && blocks != subject.layer.lists.dead_blocks {
             let counted = &subject.layer.lists.dead_blocks;
-            self.report.add(what, format!("the blocks in it are counted as {counted:?} and are {blocks:?}"));
+            let problem = format!("the blocks in it are counted as {counted:?} and are {blocks:?}");
+            self.report.add_unless_leaked(what, problem);
         }
     }
 }
@@ -303,6 +322,7 @@ fn compare(report: &mut CheckReport, subject: &Subject<'_>, walk: &LayerWalk, fo
     let LayerImage { mapped_blocks, owned_blocks, gone, pending, parent, .. } = *subject.layer;
     let what = || subject.name();
     expect(report, what(), "owned blocks", owned_blocks, Some(found.owned + found.listed));
+    report.missing_references += owned_blocks.saturating_sub(found.owned + found.listed);
     if gone || pending {
         return;
     }
@@ -310,13 +330,14 @@ fn compare(report: &mut CheckReport, subject: &Subject<'_>, walk: &LayerWalk, fo
     // What the parent maps is used still, or listed.
     if let Some(&inherited) = walk.mapped.get(&parent) {
         let used = found.mapped - found.owned;
-        expect(report, what(), "dead blocks", inherited.saturating_sub(used), Some(found.dead));
+        if report.leaked.pages == 0 {
+            expect(report, what(), "dead blocks", inherited.saturating_sub(used), Some(found.dead));
+        }
     }
 }
 
 fn expect(report: &mut CheckReport, what: String, counted: &str, recorded: u64, found: Option<u64>) {
     let found = found.unwrap_or(0);
-    if recorded != found {
-        report.add(what, format!("it is recorded to have {recorded} {counted} and has {found}"));
-    }
+    let problem = || format!("it is recorded to have {recorded} {counted} and has {found}");
+    report.expect(what, problem, recorded, found);
 }

@@ -14,17 +14,17 @@ use quoin_world::{Disk, Slice};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::future::Future;
 
-const SLAB: u64 = 256 << 10;
+pub(crate) const SLAB: u64 = 256 << 10;
 
 pub(crate) struct Rig {
     pub(crate) world: Arc<SimWorld>,
-    disks: Vec<Arc<SimDisk>>,
+    pub(crate) disks: Vec<Arc<SimDisk>>,
     pub(crate) volume: VolumeId,
 }
 
 impl Rig {
     /// A pool with destaged data, metadata of every kind, and a journal that would be replayed.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let world = SimWorld::new(7, SimOptions { data_threads: 1, step_limit: 20_000_000 });
         let disks: Vec<_> = (0..2).map(|i| world.disk(&format!("d{i}"), 16 * MIB)).collect();
         let mut rig = Self { world: world.clone(), disks, volume: VolumeId(1) };
@@ -55,7 +55,7 @@ impl Rig {
         rig
     }
 
-    fn disks(&self) -> Vec<Arc<dyn Disk>> {
+    pub(crate) fn disks(&self) -> Vec<Arc<dyn Disk>> {
         self.disks.iter().map(|d| d.clone() as Arc<dyn Disk>).collect()
     }
 
@@ -64,9 +64,13 @@ impl Rig {
     }
 
     pub(crate) fn open(&self) -> Arc<Pool> {
+        self.try_open().unwrap()
+    }
+
+    pub(crate) fn try_open(&self) -> Result<Arc<Pool>, PoolError> {
         let (disks, world) = (self.disks(), self.world.clone());
         let options = PoolOptions { dirty_bytes: 256 << 10, buffer_bytes: MIB, ..PoolOptions::default() };
-        self.run(async move { Pool::open(world, open_set(disks).await.unwrap(), options).await.unwrap() })
+        self.run(async move { Pool::open(world, open_set(disks).await.unwrap(), options).await })
     }
 
     pub(crate) fn check(&self) -> CheckReport {

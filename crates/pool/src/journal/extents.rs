@@ -97,7 +97,9 @@ impl Extents {
         JournalUse { total, used: total - self.free.len() as u64, taken: self.taken }
     }
 
-    pub(crate) fn next_number(&self) -> u64 {
-        self.next_number
+    /// The lowest number of an extent that holds, or may yet get, records from `tail` on, and the next number.
+    pub(crate) fn needed_from(&self, tail: Sequence) -> (u64, u64) {
+        let needed = self.all.iter().filter(|e| e.number != 0 && !Self::is_obsolete(e, tail));
+        (needed.map(|e| e.number).min().unwrap_or(self.next_number), self.next_number)
     }
 }

@@ -12,10 +12,12 @@
 mod extents;
 mod lane;
 mod replay;
+mod unread;
 
 pub(crate) use extents::{Extents, JournalUse};
 pub(crate) use lane::{Batch, Entry, Lane};
 pub(crate) use replay::{JournalPlace, ReplayedRecord, read_journal, record_verifies};
+pub(crate) use unread::JournalBounds;
 
 use crate::{
     bugs::{Bug, planted},
@@ -205,8 +207,10 @@ impl Journal {
         self.extents.lock().freed_by(tail)
     }
 
-    pub(crate) fn next_extent(&self) -> u64 {
-        self.extents.lock().next_number()
+    /// The oldest extent that is needed with a tail at `tail`, and the next one to be begun: between them lie all that
+    /// replay needs.
+    pub(crate) fn needed_from(&self, tail: Sequence) -> (u64, u64) {
+        self.extents.lock().needed_from(tail)
     }
 
     pub(crate) fn counters(&self) -> JournalCounters {

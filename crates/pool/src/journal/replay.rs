@@ -5,8 +5,13 @@
 //! at the end, and may be torn: only of them payloads are verified, and from the first that does not verify on they
 //! were never acknowledged and are dropped whole. Anything else that does not verify is damage to records that were
 //! acknowledged, and is reported, never skipped.
+//!
+//! A page that a drive fails to read refuses the pool only if a needed record may lie there: see [`super::unread`].
 
-use super::extents::Extents;
+use super::{
+    extents::Extents,
+    unread::{JournalBounds, Unread, read_patiently, refusal, refuse_needed},
+};
 use crate::{
     buffer::REGION_BYTES,
     bugs::{Bug, planted},
@@ -19,7 +24,7 @@ use crate::{
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::{PoolId, SECTOR_BYTES, Sequence, crc32c};
-use quoin_drive::Drive;
+use quoin_drive::{Drive, DriveError};
 use quoin_stripe::{Column, Columns};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -31,6 +36,8 @@ use zerocopy::FromBytes;
 const PARALLEL: usize = 16;
 /// Bytes read first of a batch; most have their headers within.
 const FIRST_READ_BYTES: usize = 2 * PAGE_BYTES;
+/// Bytes looked through at a time behind the last batch of an extent.
+const SCAN_BYTES: u64 = 1 << 20;
 
 /// Where a record's payload lies.
 #[derive(Clone, Copy, Debug)]
@@ -91,14 +98,32 @@ pub(crate) struct Replay {
     pub batches: u64,
     /// Batches at the ends of extents that were torn, and so dropped.
     pub torn: u64,
+    /// What could not be read and is not needed, in words.
+    pub unread: Vec<String>,
 }
 
-struct ExtentContent {
-    header: ExtentHeader,
-    records: Vec<ReplayedRecord>,
-    batches: u32,
-    last: Sequence,
+/// An extent whose header is intact.
+pub(super) struct ExtentContent {
+    pub header: ExtentHeader,
+    pub records: Vec<ReplayedRecord>,
+    pub batches: u32,
+    pub last: Sequence,
     torn: bool,
+    /// Batches of which nothing tells whether they were hardened, from the first on whose payload cannot be read.
+    pub doubtful: Vec<Vec<ReplayedRecord>>,
+}
+
+/// What was found at one extent's place.
+#[derive(Default)]
+pub(super) struct Found {
+    /// `None`: the extent is free.
+    pub content: Option<ExtentContent>,
+    /// The extent's number, if anything tells it.
+    pub number: Option<u64>,
+    /// Where reading stopped because the drive failed it, if it did.
+    pub unread: Option<Unread>,
+    /// What could not be read behind the last batch.
+    pub skipped: Vec<Unread>,
 }
 
 impl ExtentContent {
@@ -107,15 +132,29 @@ impl ExtentContent {
         self.batches += 1;
         self.records.extend(records);
     }
+
+    /// Adds the batches in doubt: something tells that they were hardened.
+    pub(super) fn take_doubtful(&mut self, tail: Sequence) {
+        for records in std::mem::take(&mut self.doubtful) {
+            self.take(records);
+        }
+        self.note_last();
+        self.records.retain(|r| r.header.sequence.get() >= tail.0);
+    }
+
+    fn note_last(&mut self) {
+        let newest = self.records.iter().map(|r| Sequence(r.header.sequence.get())).max();
+        self.last = self.last.max(newest.unwrap_or_default());
+    }
 }
 
-/// Reads every record from `tail` on.
+/// Reads every record from the tail on.
 pub(crate) async fn read_journal(
     columns: &Columns,
     pool: PoolId,
-    tail: Sequence,
-    next_extent: u64,
+    bounds: JournalBounds,
 ) -> Result<Replay, PoolError> {
+    let tail = bounds.tail;
     let places: Vec<Column> = columns
         .drives()
         .iter()
@@ -125,16 +164,18 @@ pub(crate) async fn read_journal(
         })
         .collect();
     let reads: Vec<_> = places.iter().map(|place| read_extent(columns, *place, pool, tail)).collect();
-    let contents: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
-    let contents = contents.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let found: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
+    let mut found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let unread = refuse_needed(&mut found, bounds)?;
+    let numbers = found.iter().filter_map(|found| found.number).map(|number| number + 1);
+    let next_number = numbers.max().unwrap_or(1).max(bounds.next_extent);
+    let contents: Vec<_> = found.into_iter().map(|found| found.content).collect();
     check_chains(&contents, tail)?;
 
     let held: Vec<_> = contents
         .iter()
         .map(|c| c.as_ref().filter(|c| c.last >= tail).map(|c| (c.header.number.get(), c.last)))
         .collect();
-    let numbers = contents.iter().flatten().map(|c| c.header.number.get() + 1);
-    let next_number = numbers.max().unwrap_or(1).max(next_extent);
     let batches = contents.iter().flatten().map(|c| u64::from(c.batches)).sum();
     let torn = contents.iter().flatten().filter(|c| c.torn).count() as u64;
     let mut records: Vec<_> = contents.into_iter().flatten().flat_map(|c| c.records).collect();
@@ -147,6 +188,7 @@ pub(crate) async fn read_journal(
         next_sequence: Sequence(last.max(tail.0) + (1 << 20)),
         batches,
         torn,
+        unread,
     })
 }
 
@@ -186,28 +228,42 @@ async fn read_extent(
     place: Column,
     pool: PoolId,
     tail: Sequence,
-) -> Result<Option<ExtentContent>, PoolError> {
+) -> Result<Found, PoolError> {
     let drive = columns.drive(place.drive)?;
     let slab_bytes = u64::from(drive.label().slab_bytes);
-    let first = drive.read_slab(place.slab, 0, PAGE_BYTES).await?;
+    let page = read_patiently(drive, place.slab, 0, PAGE_BYTES).await;
     let ours = |h: &ExtentHeader| h.pool == *pool.0.as_bytes() && h.number.get() < COUNTERS_END;
-    let Some(header) = ExtentHeader::parse(&first).filter(ours) else {
-        return match damaged_header(drive, place, slab_bytes, tail).await? {
-            true => Err(PoolError::corrupt(
-                format!("journal extent at slab {} of drive {}", place.slab, drive.name()),
-                "its header is unreadable, yet it holds records that are needed",
-            )),
-            false => Ok(None),
-        };
+    let header = match page {
+        Ok(page) => ExtentHeader::parse(&page).filter(ours).ok_or(None),
+        Err(error) => Err(Some(error)),
+    };
+    let header = match header {
+        Ok(header) => header,
+        Err(error) => return without_header(drive, place, slab_bytes, tail, error).await,
     };
     let cursor = Cursor { drive, place, number: header.number.get(), tag: header.crc.get(), slab_bytes };
-    let mut content =
-        ExtentContent { header, records: Vec::new(), batches: 0, last: Sequence(0), torn: false };
+    let mut content = ExtentContent {
+        header,
+        records: Vec::new(),
+        batches: 0,
+        last: Sequence(0),
+        torn: false,
+        doubtful: Vec::new(),
+    };
     let mut at = PAGE_BYTES as u64;
     let mut previous_crc = header.crc.get() as u32;
+    let mut unread = None;
     // Batches that none behind them tells to be hardened.
     let mut in_doubt: VecDeque<Vec<ReplayedRecord>> = VecDeque::new();
-    while let Some(batch) = cursor.batch_at(at).await? {
+    loop {
+        let batch = match cursor.batch_at(at).await {
+            Ok(Some(batch)) => batch,
+            Ok(None) => break,
+            Err(error) => {
+                unread = Some(cursor.unread(at, error));
+                break;
+            }
+        };
         if !planted(Bug::ReplayOldLap)
             && (!cursor.owns(&batch.header)
                 || batch.header.index.get() != content.batches + in_doubt.len() as u32
@@ -228,38 +284,72 @@ async fn read_extent(
         at += u64::from(batch.header.total_bytes.get());
         in_doubt.push_back(batch.records);
     }
-    for records in in_doubt {
-        if !planted(Bug::ReplayTorn) && !cursor.verify(&records).await? {
-            content.torn = true;
-            break;
+    while let Some(records) = in_doubt.pop_front() {
+        let is_needed = records.iter().any(|r| r.header.sequence.get() >= tail.0);
+        match cursor.verify(&records).await {
+            Ok(true) => content.take(records),
+            Ok(false) if planted(Bug::ReplayTorn) => content.take(records),
+            Ok(false) => {
+                content.torn = true;
+                break;
+            }
+            // Nobody looks at what it holds.
+            Err(_) if !is_needed => content.take(records),
+            Err((offset, error)) => {
+                unread = Some(cursor.unread(offset, error));
+                content.doubtful.push(records);
+                content.doubtful.extend(in_doubt.drain(..));
+            }
         }
-        content.take(records);
     }
-    cursor.refuse_batches_beyond(at, content.batches, tail).await?;
+    let batches = content.batches + content.doubtful.len() as u32;
+    let beyond = match (cursor.beyond(at, batches, tail).await, &unread) {
+        (Err(_), Some(unread)) => return Err(refusal(Some(cursor.number), unread)),
+        (beyond, _) => beyond?,
+    };
+    if let Some(unread) = &mut unread {
+        unread.is_obsolete = content.doubtful.is_empty() && beyond.ends_obsolete;
+    }
     if content.records.iter().any(|r| r.header.sequence.get() >= COUNTERS_END) {
         return Err(PoolError::corrupt(
             format!("journal extent {} on drive {}", cursor.number, drive.name()),
             "a record has a sequence that no pool reaches",
         ));
     }
-    content.last = Sequence(content.records.iter().map(|r| r.header.sequence.get()).max().unwrap_or(0));
+    content.note_last();
     content.records.retain(|r| r.header.sequence.get() >= tail.0);
-    Ok(Some(content))
+    if let Some(unread) = &mut unread {
+        unread.is_obsolete &= content.records.is_empty();
+    }
+    Ok(Found { number: Some(cursor.number), content: Some(content), unread, skipped: beyond.skipped })
 }
 
-/// True when an extent without a readable header holds records from the tail on that were acknowledged: a batch says
-/// that the first was hardened, and the header with it. Others may be what a power failure left of writes of which the
-/// first tore at its beginning.
-async fn damaged_header(
+/// Looks into an extent whose header is damaged, or cannot be read (`error`). It is taken for free unless it holds
+/// records from the tail on that were acknowledged. If the header is damaged, a batch has to say that the first was
+/// hardened, and the header with it: others may be what a power failure left of a write that tore at its beginning.
+///
+/// The first batch of an extent follows the header, and is hardened with it. What does not begin there now was never
+/// acknowledged, or belongs to an earlier life of the extent, of which nothing was needed when it was begun anew.
+async fn without_header(
     drive: &Arc<Drive>,
     place: Column,
     slab_bytes: u64,
     tail: Sequence,
-) -> Result<bool, PoolError> {
+    error: Option<DriveError>,
+) -> Result<Found, PoolError> {
     let mut cursor = Cursor { drive, place, number: 0, tag: 0, slab_bytes };
     let (mut at, mut batches) = (PAGE_BYTES as u64, 0);
-    let (mut hardened, mut needed) = (false, false);
-    while let Some(batch) = cursor.batch_at(at).await? {
+    let (mut hardened, mut needed) = (error.is_some(), false);
+    let mut unread = None;
+    loop {
+        let batch = match cursor.batch_at(at).await {
+            Ok(Some(batch)) => batch,
+            Ok(None) => break,
+            Err(error) => {
+                unread = Some(cursor.unread(at, error));
+                break;
+            }
+        };
         if batches == 0 {
             (cursor.number, cursor.tag) = (batch.header.extent.get(), batch.header.tag.get());
         }
@@ -271,7 +361,25 @@ async fn damaged_header(
         batches += 1;
         at += u64::from(batch.header.total_bytes.get());
     }
-    Ok(needed && hardened)
+    let number = Some(cursor.number).filter(|number| *number > 0);
+    if needed && hardened {
+        return Err(match error {
+            Some(error) => refusal(number, &cursor.unread(0, error)),
+            None => PoolError::corrupt(
+                format!("journal extent at slab {} of drive {}", place.slab, drive.name()),
+                "its header is unreadable, yet it holds records that are needed",
+            ),
+        });
+    }
+    let mut skipped: Vec<_> = error.map(|error| cursor.unread(0, error)).into_iter().collect();
+    if let Some(unread) = &mut unread
+        && number.is_some()
+    {
+        let beyond = cursor.beyond(at, batches, tail).await?;
+        unread.is_obsolete = beyond.ends_obsolete && !needed;
+        skipped.extend(beyond.skipped);
+    }
+    Ok(Found { content: None, number, unread, skipped })
 }
 
 struct FoundBatch {
@@ -285,72 +393,123 @@ impl Cursor<'_> {
         header.extent.get() == self.number && header.tag.get() == self.tag
     }
 
+    fn unread(&self, offset: u64, error: DriveError) -> Unread {
+        Unread::new(self.drive, self.place, offset, &error)
+    }
+
     /// The batch at byte `at` of the extent, if its headers verify.
-    async fn batch_at(&self, at: u64) -> Result<Option<FoundBatch>, PoolError> {
+    async fn batch_at(&self, at: u64) -> Result<Option<FoundBatch>, DriveError> {
         if at + PAGE_BYTES as u64 > self.slab_bytes {
             return Ok(None);
         }
+        let slab = self.place.slab;
         let len = FIRST_READ_BYTES.min((self.slab_bytes - at) as usize);
-        let mut bytes = self.drive.read_slab(self.place.slab, at, len).await?;
+        let mut bytes = match self.drive.read_slab(slab, at, len).await {
+            Ok(bytes) => bytes,
+            // What lies behind the first page may be none of its headers.
+            Err(_) => read_patiently(self.drive, slab, at, PAGE_BYTES).await?,
+        };
         let Some(header) = plausible(&bytes, self.slab_bytes - at) else { return Ok(None) };
         let meta_bytes = header.meta_bytes.get() as usize;
         if meta_bytes > bytes.len() {
-            bytes =
-                self.drive.read_slab(self.place.slab, at, meta_bytes.next_multiple_of(PAGE_BYTES)).await?;
+            let read = read_patiently(self.drive, slab, at, meta_bytes.next_multiple_of(PAGE_BYTES)).await;
+            bytes = match read {
+                Ok(bytes) => bytes,
+                Err(_) if self.number > 0 && !self.owns(&header) => return Ok(None),
+                Err(error) => return Err(error),
+            };
         }
         Ok(decode(&bytes[..meta_bytes], header, self.place, at).map(|records| FoundBatch { header, records }))
     }
 
-    async fn verify(&self, records: &[ReplayedRecord]) -> Result<bool, PoolError> {
+    /// Whether the payloads are what their checksums say; or where one cannot be read.
+    async fn verify(&self, records: &[ReplayedRecord]) -> Result<bool, (u64, DriveError)> {
         for record in records {
-            if !payload_verifies(self.drive, record).await? {
+            let verifies = payload_verifies(self.drive, record).await;
+            if !verifies.map_err(|error| (record.place.offset, error))? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// A batch of this extent behind the place where reading stopped means that one in between is damaged, if it was
-    /// sent when that was hardened; else both may have been in flight at the end. If nothing of it is needed any more,
-    /// nor is the one in between: then a power failure may have torn the first write of the extent's next life.
-    async fn refuse_batches_beyond(&self, at: u64, batches: u32, tail: Sequence) -> Result<(), PoolError> {
+    /// Looks for batches of this extent behind the place where reading stopped. One means that one in between is damaged,
+    /// if it was sent when that was hardened; else both may have been in flight at the end. If nothing of it is needed any
+    /// more, nor is the one in between: then a power failure may have torn the first write of the extent's next life.
+    async fn beyond(&self, at: u64, batches: u32, tail: Sequence) -> Result<Beyond, PoolError> {
+        let mut beyond = Beyond::default();
+        // Where the last batch found ends.
+        let mut end = None;
+        let mut todo = Vec::new();
         let mut from = at;
         while from < self.slab_bytes {
-            let len = (1 << 20).min(self.slab_bytes - from);
-            let bytes = self.drive.read_slab(self.place.slab, from, len as usize).await?;
+            let len = SCAN_BYTES.min(self.slab_bytes - from);
+            todo.push((from, len));
+            from += len;
+        }
+        todo.reverse();
+        while let Some((from, len)) = todo.pop() {
+            let bytes = match self.drive.read_slab(self.place.slab, from, len as usize).await {
+                Ok(bytes) => bytes,
+                Err(error) if len <= PAGE_BYTES as u64 => {
+                    beyond.skipped.push(self.unread(from, error));
+                    continue;
+                }
+                Err(_) => {
+                    let half = (len / 2).next_multiple_of(PAGE_BYTES as u64);
+                    todo.push((from + half, len - half));
+                    todo.push((from, half));
+                    continue;
+                }
+            };
             for (i, page) in bytes.chunks(PAGE_BYTES).enumerate() {
                 let here = from + (i * PAGE_BYTES) as u64;
                 let Some(header) = plausible(page, self.slab_bytes - here) else { continue };
-                if !self.owns(&header) || header.hardened.get() <= batches {
+                if !self.owns(&header) {
                     continue;
                 }
-                let needed = |r: &ReplayedRecord| r.header.sequence.get() >= tail.0;
-                if self.batch_at(here).await?.is_some_and(|batch| batch.records.iter().any(needed)) {
+                let Ok(Some(batch)) = self.batch_at(here).await else { continue };
+                end = Some(here + u64::from(header.total_bytes.get()));
+                let needed = batch.records.iter().any(|r| r.header.sequence.get() >= tail.0);
+                beyond.needed |= needed;
+                if needed && header.hardened.get() > batches {
                     return Err(PoolError::corrupt(
                         format!("journal extent {} on drive {}", self.number, self.drive.name()),
                         format!("batch {batches} is unreadable, yet batch {} follows it", header.index.get()),
                     ));
                 }
             }
-            from += len;
         }
-        Ok(())
+        let is_unread = |end: u64| beyond.skipped.iter().any(|unread| unread.offset == end);
+        beyond.ends_obsolete = !beyond.needed && end.is_some_and(|end| !is_unread(end));
+        Ok(beyond)
     }
+}
+
+/// What was found behind the last batch of an extent that could be read in order.
+#[derive(Default)]
+struct Beyond {
+    /// A batch there has records from the tail on.
+    needed: bool,
+    /// There are batches, and nothing of them is needed, nor behind them. Nor is then anything before them: the
+    /// sequences of a lane grow.
+    ends_obsolete: bool,
+    skipped: Vec<Unread>,
 }
 
 /// True when a record's payload is what its checksums say.
 pub(crate) async fn record_verifies(columns: &Columns, record: &ReplayedRecord) -> Result<bool, PoolError> {
-    payload_verifies(columns.drive(record.place.column.drive)?, record).await
+    Ok(payload_verifies(columns.drive(record.place.column.drive)?, record).await?)
 }
 
-async fn payload_verifies(drive: &Arc<Drive>, record: &ReplayedRecord) -> Result<bool, PoolError> {
+async fn payload_verifies(drive: &Arc<Drive>, record: &ReplayedRecord) -> Result<bool, DriveError> {
     let (offset, len) = (record.place.offset, u64::from(record.header.payload_bytes.get()));
     if len == 0 {
         return Ok(true);
     }
     let page = PAGE_BYTES as u64;
     let (from, to) = (offset / page * page, (offset + len).next_multiple_of(page));
-    let bytes = drive.read_slab(record.place.column.slab, from, (to - from) as usize).await?;
+    let bytes = read_patiently(drive, record.place.column.slab, from, (to - from) as usize).await?;
     let payload = &bytes[(offset - from) as usize..][..len as usize];
     Ok(payload_crcs(&record.header, payload, u64::from(drive.label().block_bytes)) == *record.crcs)
 }

@@ -217,6 +217,11 @@ impl Catalog {
             .collect()
     }
 
+    /// Sets an object that is the pool's own, beside any transaction: the next checkpoint holds it.
+    pub(crate) fn put(&self, kind: ObjectKind, key: &str, value: Vec<u8>) {
+        self.objects.lock().insert((kind, key.to_owned()), value);
+    }
+
     /// Applies the object changes of a transaction.
     pub(crate) fn apply(&self, transaction: &Transaction) {
         let mut objects = self.objects.lock();

@@ -8,7 +8,7 @@ use crate::{
     layer::Layer,
     meta::PageId,
     pool::Pool,
-    tree::{node, slot},
+    tree::slot,
 };
 use hashbrown::HashSet;
 use quoin_base::{ByteRange, VolumeId};
@@ -104,7 +104,7 @@ impl Pool {
                 self.health.check()?;
             }
             let guard = self.readers.enter();
-            let page = match self.pages.get(node(number)).await {
+            let page = match self.tree_page(number).await {
                 Ok(Some(page)) => page,
                 Ok(None) => continue,
                 Err(error @ PoolError::Corrupt { .. }) => {

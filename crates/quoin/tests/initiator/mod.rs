@@ -23,6 +23,7 @@ const ATTENTION: u8 = 0x6;
 pub(crate) struct Initiator {
     stream: TcpStream,
     cmd_sn: u32,
+    block_bytes: u64,
 }
 
 impl Initiator {
@@ -30,7 +31,7 @@ impl Initiator {
         let stream = TcpStream::connect(portal).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let mut initiator = Initiator { stream, cmd_sn: 1 };
+        let mut initiator = Initiator { stream, cmd_sn: 1, block_bytes: BLOCK_BYTES };
         let request = LoginRequest {
             opcode: 0x40 | opcode::LOGIN_REQUEST,
             flags: 0x87,
@@ -45,18 +46,23 @@ impl Initiator {
         initiator
     }
 
+    /// The same, for units of this logical block.
+    pub(crate) fn with_block_bytes(self, block_bytes: u64) -> Initiator {
+        Initiator { block_bytes, ..self }
+    }
+
     pub(crate) fn write(&mut self, lun: u8, offset: u64, data: &[u8]) -> Result<(), Sense> {
-        self.execute(lun, &cdb(0x8A, offset, data.len()), data, 0).map(drop)
+        self.execute(lun, &self.cdb(0x8A, offset, data.len()), data, 0).map(drop)
     }
 
     pub(crate) fn read(&mut self, lun: u8, offset: u64, len: usize) -> Result<Vec<u8>, Sense> {
-        self.execute(lun, &cdb(0x88, offset, len), &[], len)
+        self.execute(lun, &self.cdb(0x88, offset, len), &[], len)
     }
 
     pub(crate) fn unmap(&mut self, lun: u8, offset: u64, len: u64) -> Result<(), Sense> {
         let mut list = vec![0, 22, 0, 16, 0, 0, 0, 0];
-        list.extend((offset / BLOCK_BYTES).to_be_bytes());
-        list.extend(((len / BLOCK_BYTES) as u32).to_be_bytes());
+        list.extend((offset / self.block_bytes).to_be_bytes());
+        list.extend(((len / self.block_bytes) as u32).to_be_bytes());
         list.extend([0; 4]);
         self.execute(lun, &[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], &list, 0).map(drop)
     }
@@ -144,13 +150,13 @@ impl Initiator {
         data.truncate(len);
         (bhs, data)
     }
-}
 
-/// READ (16) or WRITE (16).
-fn cdb(code: u8, offset: u64, len: usize) -> [u8; 16] {
-    let mut cdb = [0; 16];
-    cdb[0] = code;
-    cdb[2..10].copy_from_slice(&(offset / BLOCK_BYTES).to_be_bytes());
-    cdb[10..14].copy_from_slice(&((len as u64 / BLOCK_BYTES) as u32).to_be_bytes());
-    cdb
+    /// READ (16) or WRITE (16).
+    fn cdb(&self, code: u8, offset: u64, len: usize) -> [u8; 16] {
+        let mut cdb = [0; 16];
+        cdb[0] = code;
+        cdb[2..10].copy_from_slice(&(offset / self.block_bytes).to_be_bytes());
+        cdb[10..14].copy_from_slice(&((len as u64 / self.block_bytes) as u32).to_be_bytes());
+        cdb
+    }
 }

@@ -65,6 +65,16 @@ impl Lab {
         Serving(command.spawn().unwrap())
     }
 
+    /// The same, with limits of open files as prlimit takes them.
+    pub(crate) fn serve_with_files(&self, limits: &str, args: &[&str]) -> Serving {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={limits}")).arg(env!("CARGO_BIN_EXE_quoin"));
+        command.args(["serve", "--iscsi", "127.0.0.1:0", "--api", "127.0.0.1:0"]).args(args);
+        command.env("QUOIN_DATA", &self.data).stderr(Stdio::null());
+        drop(std::fs::remove_file(self.data.join("run/api")));
+        Serving(command.spawn().expect("prlimit of util-linux is needed"))
+    }
+
     /// Waits until the array is ready; its status.
     pub(crate) fn ready(&self) -> Value {
         self.until(&["status"], |status| status["ready"] == true)
@@ -84,6 +94,11 @@ impl Lab {
 }
 
 impl Serving {
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// The most RAM it has had so far, in bytes.
     pub(crate) fn peak_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
@@ -100,6 +115,19 @@ impl Serving {
     pub(crate) fn terminate(&mut self) {
         self.signal("TERM");
         assert!(self.0.wait().unwrap().success());
+    }
+
+    /// SIGTERM, and waits for any end, but not for longer than this. True if it ended.
+    pub(crate) fn stop_within(&mut self, limit: Duration) -> bool {
+        self.signal("TERM");
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline {
+            if self.0.try_wait().unwrap().is_some() {
+                return true;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        false
     }
 
     /// SIGKILL.

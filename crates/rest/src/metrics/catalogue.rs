@@ -1,13 +1,20 @@
 //! Every metric: its name, its labels, what it means, and where it is read.
 
+mod pool;
+mod watch;
+
+use self::{
+    pool::{INTEGRITY, MEMORY, POOL, RECOVERY, STALLS},
+    watch::{EVENTS, OBJECTS, REFUSED, WATCH},
+};
 use super::{
     exposition::{Exposition, Row, Table},
     process::Process,
 };
-use quoin_api::Integrity;
+use quoin_api::{Severity, VolumeKind};
 use quoin_array::{DriveFigures, Figures, VolumeFigures};
 use quoin_base::metrics::LatencySnapshot;
-use quoin_pool::{PoolOptions, PoolStats, RecoveryStats};
+use quoin_pool::PoolOptions;
 use quoin_target::{SessionMemory, TrafficView};
 use quoin_volume::OperationSnapshot;
 use std::sync::Arc;
@@ -67,13 +74,9 @@ static ARRAY: Table<Figures> = Table {
         Row::gauge("quoin_pool_online", "1 when the pool is open and serves its volumes, else 0.", |f| {
             Some(f64::from(u8::from(f.online)))
         }),
-        Row::gauge("quoin_volumes", "Volumes, snapshots and clones included.", |f| {
-            some(f.objects.volumes as u64)
-        }),
-        Row::gauge("quoin_snapshots", "Of them, snapshots.", |f| some(f.objects.snapshots as u64)),
-        Row::gauge("quoin_groups", "Consistency groups.", |f| some(f.objects.groups as u64)),
         Row::gauge("quoin_immutable_snapshots", "Snapshots that are immutable.", |f| {
-            some(f.retention.as_ref().map_or(0, |retention| retention.immutable_snapshots))
+            let immutable = f.retention.as_ref().map_or(0, |retention| retention.immutable_snapshots);
+            f.online.then_some(immutable as f64)
         }),
         Row::gauge(
             "quoin_retention_clock_behind_seconds",
@@ -90,10 +93,12 @@ static ARRAY: Table<Figures> = Table {
         }),
         Row::gauge(
             "quoin_stopped_volumes",
-            "Volumes that refuse I/O because snapshots hold more than they may.",
+            "Volumes that are offline because snapshots hold more than the snapshot reserve.",
             |f| some(f.reserve.as_ref().map_or(0, |reserve| reserve.offline_volumes.len() as u64)),
         ),
-        Row::gauge("quoin_schedules", "Schedules of snapshots.", |f| some(f.schedules as u64)),
+        Row::gauge("quoin_schedules", "Schedules of snapshots.", |f| {
+            f.objects.is_some().then_some(f.schedules as f64)
+        }),
         Row::gauge("quoin_running_copies", "Copies of ranges that have not ended.", |f| {
             some(f.copies.running as u64)
         }),
@@ -102,8 +107,6 @@ static ARRAY: Table<Figures> = Table {
             "What copies of ranges gave to volumes since the process started.",
             |f| some(f.copies.copied_bytes),
         ),
-        Row::gauge("quoin_hosts", "Hosts.", |f| some(f.objects.hosts as u64)),
-        Row::gauge("quoin_mappings", "Mappings of a volume to a host.", |f| some(f.objects.mappings as u64)),
     ],
 };
 
@@ -117,6 +120,9 @@ static PROCESS: Table<Process> = Table {
     rows: &[
         Row::counter("process_cpu_seconds_total", "CPU time of all threads of the process.", |p| {
             Some(p.cpu_seconds)
+        }),
+        Row::gauge("process_start_time_seconds", "When the process started, since the Unix epoch.", |p| {
+            p.start_seconds
         }),
         Row::gauge("process_virtual_memory_bytes", "Virtual memory of the process.", |p| p.virtual_bytes),
         Row::gauge("process_resident_memory_bytes", "Memory of the process that is in RAM.", |p| {
@@ -190,6 +196,11 @@ static INITIATOR: Table<TrafficView> = Table {
             "Sessions of an iSCSI initiator; without names, of strangers.",
             |t| some(t.sessions as u64),
         ),
+        Row::summary(
+            "quoin_initiator_latency_seconds",
+            "From the arrival of a command to its answer's being queued: sum and count.",
+            |t| Some((t.latency.as_secs_f64(), t.answered)),
+        ),
         Row::gauge("quoin_initiator_outstanding_commands", "Commands received and not answered yet.", |t| {
             some(t.outstanding)
         }),
@@ -227,6 +238,19 @@ static VOLUME_INFO: Table<()> = Table {
     )],
 };
 
+static UNMAPPED: Table<OperationSnapshot> = Table {
+    labels: &["volume"],
+    rows: &[
+        Row::counter("quoin_volume_unmaps_total", "Requests to unmap.", |o| some(o.latency.count())),
+        Row::counter(
+            "quoin_volume_unmap_errors_total",
+            "Requests to unmap that failed or were refused.",
+            |o| some(o.errors),
+        ),
+        Row::counter("quoin_volume_unmapped_bytes_total", "Data unmapped by hosts.", |o| some(o.bytes)),
+    ],
+};
+
 static OPERATION: Table<OperationSnapshot> = Table {
     labels: &["volume", "operation"],
     rows: &[
@@ -235,7 +259,7 @@ static OPERATION: Table<OperationSnapshot> = Table {
             "From the arrival of a request to its answer's being queued; its count is the number of requests.",
             |o| Some(o.latency.clone()),
         ),
-        Row::counter("quoin_volume_bytes_total", "Data read, written or unmapped.", |o| some(o.bytes)),
+        Row::counter("quoin_volume_bytes_total", "Data read or written.", |o| some(o.bytes)),
         Row::counter("quoin_volume_errors_total", "Requests that failed or were refused.", |o| {
             some(o.errors)
         }),
@@ -248,6 +272,12 @@ static DRIVE: Table<DriveFigures> = Table {
         Row::gauge("quoin_drive_online", "1 when the drive is open and has not failed, else 0.", |d| {
             Some(f64::from(u8::from(d.online)))
         }),
+        Row::gauge(
+            "quoin_drive_failed",
+            "1 when the drive failed or could not be opened, else 0. A sound drive of a pool that is offline is neither \
+             online nor failed.",
+            |d| Some(f64::from(u8::from(d.failed))),
+        ),
         Row::gauge("quoin_drive_size_bytes", "Size of the drive.", |d| {
             d.size_bytes.map(|bytes| bytes as f64)
         }),
@@ -263,6 +293,24 @@ static DRIVE: Table<DriveFigures> = Table {
         Row::counter("quoin_drive_errors_total", "Operations that failed since it was opened.", |d| {
             some(d.counters.errors)
         }),
+        Row::gauge("quoin_drive_suspect", "1 when the drive does not answer in time, else 0.", |d| {
+            Some(f64::from(u8::from(d.suspect)))
+        }),
+        Row::gauge(
+            "quoin_drive_unfinished_operations",
+            "Operations under way, those included that were given up because the drive does not answer.",
+            |d| some(d.unfinished),
+        ),
+        Row::counter(
+            "quoin_drive_timeouts_total",
+            "Operations given up because the drive did not answer in time.",
+            |d| some(d.timeouts),
+        ),
+        Row::gauge(
+            "quoin_drive_no_room",
+            "1 when the file system under the drive is full, so that writes of hosts fail, else 0.",
+            |d| Some(f64::from(u8::from(d.no_room))),
+        ),
     ],
 };
 
@@ -276,196 +324,22 @@ static DRIVE_LATENCY: Table<LatencySnapshot> = Table {
     )],
 };
 
-static POOL: Table<PoolStats> = Table {
-    labels: &[],
-    rows: &[
-        Row::gauge("quoin_pool_capacity_bytes", "What data segments could hold in all.", |p| {
-            some(p.capacity_bytes)
-        }),
-        Row::gauge(
-            "quoin_pool_usable_bytes",
-            "What host data may take: capacity less reserve and metadata.",
-            |p| some(p.usable_bytes),
-        ),
-        Row::gauge("quoin_pool_live_bytes", "Host data in segments.", |p| some(p.live_bytes)),
-        Row::gauge(
-            "quoin_pool_removing_bytes",
-            "Of it, what was deleted, or replaced by a restore or refresh, and is being given back.",
-            |p| some(p.removing_bytes),
-        ),
-        Row::gauge("quoin_pool_metadata_bytes", "Metadata in segments.", |p| some(p.metadata_bytes)),
-        Row::gauge(
-            "quoin_pool_buffered_bytes",
-            "Host data acknowledged and not destaged, as charged.",
-            |p| some(p.buffered_bytes),
-        ),
-        Row::gauge("quoin_pool_segments", "Segments in all.", |p| some(p.segments)),
-        Row::gauge("quoin_pool_free_segments", "Segments that are free.", |p| some(p.free_segments)),
-        Row::gauge("quoin_pool_journal_extents", "Journal extents in all.", |p| some(p.journal_extents)),
-        Row::gauge("quoin_pool_journal_used_extents", "Journal extents in use.", |p| {
-            some(p.journal_extents_used)
-        }),
-        Row::counter(
-            "quoin_pool_journal_laps_total",
-            "How many times the journal has been gone through.",
-            |p| some(p.journal_wraps),
-        ),
-        Row::counter("quoin_pool_journal_batches_total", "Batches hardened in the journal.", |p| {
-            some(p.journal_batches)
-        }),
-        Row::counter(
-            "quoin_pool_journal_records_total",
-            "Records in them: writes that shared a hardening, for each batch.",
-            |p| some(p.journal_records),
-        ),
-        Row::counter("quoin_pool_writes_total", "Writes of hosts.", |p| some(p.writes)),
-        Row::counter("quoin_pool_reads_total", "Reads of hosts.", |p| some(p.reads)),
-        Row::counter("quoin_pool_host_written_bytes_total", "Data written by hosts.", |p| {
-            some(p.written_bytes)
-        }),
-        Row::counter("quoin_pool_host_read_bytes_total", "Data read by hosts.", |p| some(p.read_bytes)),
-        Row::counter("quoin_pool_host_unmapped_bytes_total", "Data unmapped by hosts.", |p| {
-            some(p.unmapped_bytes)
-        }),
-        Row::counter("quoin_pool_journal_written_bytes_total", "Written to the journal.", |p| {
-            some(p.journal_bytes)
-        }),
-        Row::counter("quoin_pool_destaged_bytes_total", "Written to segments by destage.", |p| {
-            some(p.destaged_bytes)
-        }),
-        Row::counter("quoin_pool_cleaned_bytes_total", "Written to segments by the cleaner.", |p| {
-            some(p.cleaned_bytes)
-        }),
-        Row::counter("quoin_pool_checkpoint_written_bytes_total", "Written by checkpoints.", |p| {
-            some(p.checkpoint_bytes)
-        }),
-        Row::counter("quoin_pool_checkpoints_total", "Checkpoints made.", |p| some(p.checkpoints)),
-        Row::counter("quoin_pool_checkpoint_seconds_total", "Time spent in checkpoints.", |p| {
-            Some(p.checkpoint_time.as_secs_f64())
-        }),
-        Row::counter(
-            "quoin_pool_throttled_writes_total",
-            "Writes that were delayed because buffer or journal were filling up.",
-            |p| some(p.throttled_writes),
-        ),
-        Row::counter("quoin_pool_refused_writes_total", "Writes refused because the pool was full.", |p| {
-            some(p.refused_writes)
-        }),
-        Row::counter("quoin_pool_cache_hits_total", "Blocks that reads found in the read cache.", |p| {
-            some(p.cache_hits)
-        }),
-        Row::counter("quoin_pool_cache_misses_total", "Blocks that reads looked for there in vain.", |p| {
-            some(p.cache_misses)
-        }),
-        Row::gauge(
-            "quoin_pool_longest_write_seconds",
-            "The longest that a write took since the pool was opened.",
-            |p| Some(p.longest_write.as_secs_f64()),
-        ),
-        Row::counter(
-            "quoin_pool_forks_total",
-            "Snapshots, clones, restores, refreshes and beginnings of range copies; those of one moment count once.",
-            |p| some(p.forks),
-        ),
-        Row::gauge(
-            "quoin_pool_longest_fork_seconds",
-            "The longest that a snapshot, or another fork, held writes since the pool was opened.",
-            |p| Some(p.longest_fork.as_secs_f64()),
-        ),
-        Row::counter(
-            "quoin_pool_metadata_hits_total",
-            "Metadata pages that were looked for and found in RAM.",
-            |p| some(p.metadata_hits),
-        ),
-        Row::counter(
-            "quoin_pool_metadata_loads_total",
-            "Metadata pages read from drives, not found in RAM.",
-            |p| some(p.metadata_loads),
-        ),
-        Row::counter(
-            "quoin_pool_medium_errors_total",
-            "Times that a block could not be read back correctly.",
-            |p| some(p.medium_errors),
-        ),
-        Row::counter(
-            "quoin_pool_lost_blocks_total",
-            "Blocks lost: damaged below a partial write, or in RAM and in the journal.",
-            |p| some(p.lost_blocks),
-        ),
-        Row::counter(
-            "quoin_pool_ram_faults_total",
-            "Times that buffered data was found to have changed in RAM.",
-            |p| some(p.ram_faults),
-        ),
-        Row::gauge(
-            "quoin_pool_uncleanable_segments",
-            "Segments the cleaner leaves alone: it cannot read them.",
-            |p| some(p.uncleanable_segments),
-        ),
-    ],
-};
-
-static INTEGRITY: Table<Integrity> = Table {
-    labels: &[],
-    rows: &[
-        Row::gauge(
-            "quoin_integrity_damaged_ranges",
-            "Ranges of volumes that are known to be unreadable and were not overwritten since.",
-            |i| some(i.damaged_ranges),
-        ),
-        Row::gauge("quoin_scrub_progress_ratio", "How far the scrub is that runs.", |i| {
-            i.scrub_percent.map(|percent| percent / 100.0)
-        }),
-        Row::gauge(
-            "quoin_scrub_last_completed_timestamp_seconds",
-            "When the last complete scrub ended, since the Unix epoch.",
-            |i| i.last_scrub_ms.map(|ms| ms as f64 / 1000.0),
-        ),
-    ],
-};
-
-static MEMORY: Table<f64> = Table {
-    labels: &["use"],
-    rows: &[Row::gauge(
-        "quoin_memory_used_bytes",
-        "RAM in use: buffer, metadata, cache of host data, or data of sessions' commands.",
-        |bytes| Some(*bytes),
-    )],
-};
-
-static STALLS: Table<u64> = Table {
-    labels: &["cause"],
-    rows: &[Row::counter(
-        "quoin_pool_stalls_total",
-        "Writes that took longer than 50 ms, by what they waited for most: room in buffer and journal, space being given \
-         back, or the journal's hardening.",
-        |count| some(*count),
-    )],
-};
-
-static RECOVERY: Table<RecoveryStats> = Table {
-    labels: &[],
-    rows: &[
-        Row::gauge(
-            "quoin_pool_recovery_seconds",
-            "What the last opening of the pool took until it served.",
-            |r| Some(r.duration.as_secs_f64()),
-        ),
-        Row::gauge(
-            "quoin_pool_recovery_replayed_records",
-            "Journal records the last opening applied.",
-            |r| some(r.replayed_records),
-        ),
-        Row::gauge("quoin_pool_recovery_replayed_bytes", "Host data they carried.", |r| {
-            some(r.replayed_bytes)
-        }),
-    ],
-};
-
 /// Everything there is to tell.
 pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory) -> Exposition {
     let mut out = Exposition::default();
     out.add(&ARRAY, figures, &[]);
+    out.add(&WATCH, figures, &[]);
+    if let Some(objects) = &figures.objects {
+        out.add(&OBJECTS, objects, &[]);
+    }
+    for (severity, count) in Severity::ALL.iter().zip(figures.events.by_severity) {
+        out.add(&EVENTS, &count, &[&severity.to_string()]);
+    }
+    for protocol in ["rest", "iscsi", "nbd"] {
+        // From the start: an increase from nothing would be none to Prometheus.
+        let count = figures.events.refused.get(protocol).copied().unwrap_or(0);
+        out.add(&REFUSED, &count, &[protocol]);
+    }
     out.add(&INFO, &(), &[&figures.version]);
     out.add(&PROCESS, &Process::now(), &[]);
     out.add(&LIMIT, &memory.limit_bytes, &[]);
@@ -486,13 +360,17 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
         let (host, initiator) = traffic.initiator.as_ref().map_or(("", ""), |(host, name)| (host, name));
         out.add(&INITIATOR, traffic, &[host, initiator]);
     }
-    for volume in &figures.volumes {
+    // Snapshots that nobody sees do nothing: a thousand of them would be thousands of series.
+    for volume in
+        figures.volumes.iter().filter(|volume| volume.is_shown || volume.kind != VolumeKind::Snapshot)
+    {
         out.add(&VOLUME, volume, &[&volume.name]);
         out.add(&VOLUME_INFO, &(), &[&volume.name, &volume.folder, volume.kind.name()]);
         let asked = &volume.asked;
-        for (name, operation) in [("read", &asked.read), ("write", &asked.write), ("unmap", &asked.unmap)] {
+        for (name, operation) in [("read", &asked.read), ("write", &asked.write)] {
             out.add(&OPERATION, operation, &[&volume.name, name]);
         }
+        out.add(&UNMAPPED, &asked.unmap, &[&volume.name]);
     }
     for drive in &figures.drives {
         out.add(&DRIVE, drive, &[&drive.path]);
@@ -527,7 +405,9 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
     if let Some(recovery) = &figures.recovery {
         out.add(&RECOVERY, recovery, &[]);
     }
-    out.add(&INTEGRITY, &figures.integrity, &[]);
+    if let Some(integrity) = &figures.integrity {
+        out.add(&INTEGRITY, integrity, &[]);
+    }
     out
 }
 
@@ -543,10 +423,10 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Listed>)> {
     }
     vec![
         ("Process", [of(&INFO), of(&PROCESS), of(&LIMIT), of(&BUDGET), of(&MEMORY)].concat()),
-        ("Array", of(&ARRAY)),
+        ("Array", [of(&ARRAY), of(&OBJECTS), of(&WATCH), of(&EVENTS), of(&REFUSED)].concat()),
         ("Front ends", [of(&FRONT_END), of(&CUT_OFF)].concat()),
         ("Initiators", of(&INITIATOR)),
-        ("Volumes", [of(&OPERATION), of(&VOLUME), of(&VOLUME_INFO)].concat()),
+        ("Volumes", [of(&OPERATION), of(&UNMAPPED), of(&VOLUME), of(&VOLUME_INFO)].concat()),
         ("Pool", [of(&POOL), of(&STALLS), of(&RECOVERY), of(&INTEGRITY)].concat()),
         ("Drives", [of(&DRIVE_LATENCY), of(&DRIVE)].concat()),
     ]

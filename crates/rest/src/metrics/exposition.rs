@@ -16,6 +16,8 @@ pub(super) enum Kind {
     Gauge,
     /// Durations by their length, in seconds.
     Histogram,
+    /// Durations in all, in seconds, and how many.
+    Summary,
 }
 
 /// A metric: its name, which ends in its unit, and what it means.
@@ -41,6 +43,8 @@ pub(super) struct Row<T> {
 pub(super) enum Read<T> {
     Number(fn(&T) -> Option<f64>),
     Latency(fn(&T) -> Option<LatencySnapshot>),
+    /// A sum of seconds, and of how many.
+    Sum(fn(&T) -> Option<(f64, u64)>),
 }
 
 impl<T> Row<T> {
@@ -52,6 +56,15 @@ impl<T> Row<T> {
     pub(super) const fn gauge(name: &'static str, help: &'static str, read: fn(&T) -> Option<f64>) -> Self {
         let metric = Metric { name, kind: Kind::Gauge, help };
         Self { metric, read: Read::Number(read) }
+    }
+
+    pub(super) const fn summary(
+        name: &'static str,
+        help: &'static str,
+        read: fn(&T) -> Option<(f64, u64)>,
+    ) -> Self {
+        let metric = Metric { name, kind: Kind::Summary, help };
+        Self { metric, read: Read::Sum(read) }
     }
 
     pub(super) const fn histogram(
@@ -94,6 +107,10 @@ impl Exposition {
                     let Some(snapshot) = read(item) else { continue };
                     sample.set_histogram(histogram(&snapshot));
                 }
+                Read::Sum(read) => {
+                    let Some((sum, count)) = read(item) else { continue };
+                    sample.set_summary(summary(sum, count));
+                }
             }
             self.family(&row.metric).mut_metric().push(sample);
         }
@@ -108,6 +125,7 @@ impl Exposition {
                 Kind::Counter => MetricType::COUNTER,
                 Kind::Gauge => MetricType::GAUGE,
                 Kind::Histogram => MetricType::HISTOGRAM,
+                Kind::Summary => MetricType::SUMMARY,
             });
             family
         })
@@ -132,6 +150,13 @@ fn gauge(value: f64) -> proto::Gauge {
     let mut gauge = proto::Gauge::default();
     gauge.set_value(value);
     gauge
+}
+
+fn summary(sum: f64, count: u64) -> proto::Summary {
+    let mut summary = proto::Summary::default();
+    summary.set_sample_sum(sum);
+    summary.set_sample_count(count);
+    summary
 }
 
 fn histogram(snapshot: &LatencySnapshot) -> proto::Histogram {

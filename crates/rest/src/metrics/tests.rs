@@ -1,7 +1,13 @@
 //! The page of metrics, the rules and the dashboard say what the catalogue does.
 
 use super::{catalogue, exposition::Kind};
-use std::{collections::BTreeSet, env, fmt::Write, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    fmt::Write,
+    fs,
+    path::Path,
+};
 
 const HEAD: &str = include_str!("metrics.md");
 
@@ -15,6 +21,7 @@ fn document() -> String {
                 Kind::Counter => "counter",
                 Kind::Gauge => "gauge",
                 Kind::Histogram => "histogram",
+                Kind::Summary => "summary",
             };
             let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
             writeln!(text, "| `{}` | {kind} | {} | {} |", metric.name, labels.join(" "), metric.help)
@@ -45,7 +52,8 @@ fn names_are_unique_and_end_in_their_unit() {
         let name = metric.name;
         assert!(names.insert(name), "{name} is there twice");
         assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
-        assert_eq!(name.ends_with("_latency_seconds"), metric.kind == Kind::Histogram, "{name}");
+        let is_latency = matches!(metric.kind, Kind::Histogram | Kind::Summary);
+        assert_eq!(name.ends_with("_latency_seconds"), is_latency, "{name}");
         assert!(metric.help.ends_with('.'), "{name}: {}", metric.help);
     }
 }
@@ -53,12 +61,16 @@ fn names_are_unique_and_end_in_their_unit() {
 /// What the alert rules and the dashboard speak of exists.
 #[test]
 fn rules_and_dashboard_name_metrics_that_exist() {
-    let names: BTreeSet<_> = catalogue::all()
+    let names: BTreeMap<_, _> = catalogue::all()
         .into_iter()
         .flat_map(|(_, metrics)| metrics)
-        .map(|(metric, _)| metric.name)
+        .map(|(metric, _)| (metric.name, metric.kind))
         .collect();
-    for file in ["deploy/prometheus/quoin-rules.yml", "deploy/grafana/quoin.json"] {
+    for file in [
+        "deploy/prometheus/quoin-rules.yml",
+        "deploy/prometheus/quoin-rules-test.yml",
+        "deploy/grafana/quoin.json",
+    ] {
         let text =
             fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
         let mut used = 0;
@@ -66,8 +78,15 @@ fn rules_and_dashboard_name_metrics_that_exist() {
             if !word.starts_with("quoin_") && !word.starts_with("process_") {
                 continue;
             }
-            let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| word.strip_suffix(end));
-            assert!(names.contains(base.unwrap_or(word)) || names.contains(word), "{file}: {word}");
+            // What ends like a part of a histogram or summary is one.
+            let of = |ends: &[&str], kinds: &[Kind]| {
+                let base = ends.iter().find_map(|end| word.strip_suffix(end));
+                base.and_then(|base| names.get(base)).is_some_and(|kind| kinds.contains(kind))
+            };
+            let is_part = of(&["_bucket"], &[Kind::Histogram])
+                || of(&["_sum", "_count"], &[Kind::Histogram, Kind::Summary]);
+            let is_whole = names.get(word).is_some_and(|kind| matches!(kind, Kind::Counter | Kind::Gauge));
+            assert!(is_part || is_whole, "{file}: there is no metric {word}");
             used += 1;
         }
         assert!(used > 5, "{file} names {used} metrics");

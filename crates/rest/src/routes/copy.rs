@@ -1,16 +1,19 @@
 //! Copies of ranges.
 
 use crate::{
-    extract::Body,
+    extract::{Body, Path},
     failure::{ChangeProblems, Failure, ReadProblems},
+    list::{List, PageParameters},
     server::Server,
 };
 use axum::{
-    extract::{Path, State},
-    http::StatusCode,
-    response::Json,
+    extract::State,
+    http::{HeaderName, StatusCode, header::LOCATION},
+    response::{AppendHeaders, Json, Response},
 };
-use quoin_api::{CopyCreate, Problem, VolumeCopy};
+use quoin_api::{BASE_PATH, CopyCreate, CopyState, Problem, VolumeCopy};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 /// Copy a range of a volume into another, or into itself, in the background
 #[utoipa::path(
@@ -22,18 +25,39 @@ pub(crate) async fn create(
     State(server): State<Server>,
     Path(name): Path<String>,
     Body(request): Body<CopyCreate>,
-) -> Result<(StatusCode, Json<VolumeCopy>), Failure> {
+) -> Result<(StatusCode, AppendHeaders<[(HeaderName, String); 1]>, Json<VolumeCopy>), Failure> {
     let copy = server.change(async move |array| array.copy_volume(&name, request).await).await?;
-    Ok((StatusCode::ACCEPTED, Json(copy)))
+    let location = AppendHeaders([(LOCATION, format!("{BASE_PATH}/jobs/copy-{}", copy.id))]);
+    Ok((StatusCode::ACCEPTED, location, Json(copy)))
 }
 
-/// The copies that run, and the last that ended, oldest first
+/// Which copies are listed.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Filters {
+    /// Only those in this state.
+    state: Option<CopyState>,
+    /// Only those from or into this volume.
+    #[param(example = "v1")]
+    volume: Option<String>,
+}
+
+/// Running copies and the last that ended, oldest first
 #[utoipa::path(
-    get, operation_id = "list_copies", path = "/copies", tag = "copies",
+    get, operation_id = "list_copies", path = "/copies", tag = "copies", params(Filters, PageParameters),
     responses((status = 200, body = [VolumeCopy]), ReadProblems)
 )]
-pub(crate) async fn list(State(server): State<Server>) -> Result<Json<Vec<VolumeCopy>>, Failure> {
-    Ok(Json(server.array.list_copies()?))
+pub(crate) async fn list(
+    State(server): State<Server>,
+    List { filters: Filters { state, volume }, page }: List<Filters>,
+) -> Result<Response, Failure> {
+    let mut copies = server.array.list_copies()?;
+    copies.retain(|copy| {
+        state.is_none_or(|state| copy.state == state)
+            && volume.as_ref().is_none_or(|volume| [&copy.source, &copy.target].contains(&volume))
+    });
+    page.of(copies, |copy| copy.id.to_string())
 }
 
 /// One copy
@@ -67,7 +91,7 @@ pub(crate) async fn cancel(
 fn number(id: &str) -> Result<u32, Failure> {
     id.parse().map_err(|_| {
         let (which, why) = (format!("copy {id}"), format!("there is no copy {id}: copies have numbers"));
-        let next = "see which there are: quoin volume copies";
+        let next = "list them: quoin volume copies";
         Failure::new(Problem::new("not-found", 404, "no such copy", which, why, next))
     })
 }

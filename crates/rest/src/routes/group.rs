@@ -1,25 +1,83 @@
 //! Consistency groups and their sets of snapshots.
 
 use crate::{
-    extract::{Body, Query},
+    extract::{Body, Path, Query},
     failure::{ChangeProblems, Failure, ReadProblems},
-    routes::Deletion,
+    list::{List, PageParameters, fits},
+    routes::Created,
     server::Server,
 };
 use axum::{
-    extract::{Path, State},
+    extract::State,
     http::StatusCode,
-    response::Json,
+    response::{Json, Response},
 };
 use quoin_api::{
-    Group, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate,
-    SnapshotRetain,
+    Deletion, Group, GroupChange, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet,
+    GroupSnapshotCreate, Problem, SnapshotRetain,
 };
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-/// All consistency groups, by name
-#[utoipa::path(get, operation_id = "list_groups", path = "/groups", tag = "groups", responses((status = 200, body = [Group]), ReadProblems))]
-pub(crate) async fn list(State(server): State<Server>) -> Result<Json<Vec<Group>>, Failure> {
-    Ok(Json(server.array.list_groups()?))
+/// Which consistency groups are listed.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Filters {
+    /// Only those whose name fits: '*' stands for any characters, '?' for one.
+    #[param(example = "db*")]
+    name: Option<String>,
+    /// Only the one that this volume is in.
+    #[param(example = "db1-data")]
+    volume: Option<String>,
+}
+
+/// Consistency groups, by name
+#[utoipa::path(
+    get, operation_id = "list_groups", path = "/groups", tag = "groups", params(Filters, PageParameters),
+    responses((status = 200, body = [Group]), ReadProblems)
+)]
+pub(crate) async fn list(
+    State(server): State<Server>,
+    List { filters: Filters { name, volume }, page }: List<Filters>,
+) -> Result<Response, Failure> {
+    let mut groups = server.array.list_groups()?;
+    groups.retain(|group| {
+        fits(&name, &group.name) && volume.as_ref().is_none_or(|volume| group.volumes.contains(volume))
+    });
+    page.of(groups, |group| group.id.to_string())
+}
+
+/// Rename a consistency group
+#[utoipa::path(
+    patch, operation_id = "change_group", path = "/groups/{name}", tag = "groups", request_body = GroupChange,
+    params(("name" = String, Path, description = "The group")),
+    responses((status = 200, description = "Changed", body = Group), ChangeProblems)
+)]
+pub(crate) async fn change(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+    Body(request): Body<GroupChange>,
+) -> Result<Json<Group>, Failure> {
+    Ok(Json(server.change(async move |array| array.change_group(&name, request).await).await?))
+}
+
+/// One set of snapshots
+#[utoipa::path(
+    get, operation_id = "show_group_snapshot", path = "/groups/{name}/sets/{set}", tag = "groups",
+    params(("name" = String, Path, description = "The group"), ("set" = String, Path, description = "The set")),
+    responses((status = 200, body = GroupSet), ReadProblems)
+)]
+pub(crate) async fn show_set(
+    State(server): State<Server>,
+    Path((name, set)): Path<(String, String)>,
+) -> Result<Json<GroupSet>, Failure> {
+    let found = server.array.show_group(&name)?.sets.into_iter().find(|of| of.name == set);
+    found.map(Json).ok_or_else(|| {
+        let (which, why) = (format!("set {set} of group {name}"), format!("group {name} has no set {set}"));
+        let next = format!("list them: quoin group show {name}");
+        Failure::new(Problem::new("not-found", 404, "no such set", which, why, next))
+    })
 }
 
 /// Create a consistency group
@@ -30,9 +88,9 @@ pub(crate) async fn list(State(server): State<Server>) -> Result<Json<Vec<Group>
 pub(crate) async fn create(
     State(server): State<Server>,
     Body(request): Body<GroupCreate>,
-) -> Result<(StatusCode, Json<Group>), Failure> {
+) -> Result<Created<Group>, Failure> {
     let group = server.change(async move |array| array.create_group(request).await).await?;
-    Ok((StatusCode::CREATED, Json(group)))
+    Ok(Created { at: format!("/groups/{}", group.name), body: group })
 }
 
 /// One consistency group, with its sets of snapshots
@@ -98,9 +156,10 @@ pub(crate) async fn snapshot(
     State(server): State<Server>,
     Path(name): Path<String>,
     Body(request): Body<GroupSnapshotCreate>,
-) -> Result<(StatusCode, Json<GroupSet>), Failure> {
+) -> Result<Created<GroupSet>, Failure> {
+    let group = name.clone();
     let set = server.change(async move |array| array.snapshot_group(&name, request).await).await?;
-    Ok((StatusCode::CREATED, Json(set)))
+    Ok(Created { at: format!("/groups/{group}/sets/{}", set.name), body: set })
 }
 
 /// Make all volumes of a consistency group what a set of snapshots is
@@ -163,6 +222,6 @@ pub(crate) async fn delete_set(
     Path((name, set)): Path<(String, String)>,
     Query(deletion): Query<Deletion>,
 ) -> Result<StatusCode, Failure> {
-    server.change(async move |array| array.delete_group_snapshot(&name, &set, deletion.unmap).await).await?;
+    server.change(async move |array| array.delete_group_snapshot(&name, &set, deletion).await).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,22 +1,68 @@
 //! Hosts.
 
 use crate::{
-    extract::{Body, Query},
+    extract::{Body, Path, Query},
     failure::{ChangeProblems, Failure, ReadProblems},
-    routes::Deletion,
+    list::{List, PageParameters, fits},
+    routes::Created,
     server::Server,
 };
 use axum::{
-    extract::{Path, State},
+    extract::State,
     http::StatusCode,
-    response::Json,
+    response::{Json, Response},
 };
 use quoin_api::{Host, HostChange, HostCreate};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-/// All hosts, by name
-#[utoipa::path(get, operation_id = "list_hosts", path = "/hosts", tag = "hosts", responses((status = 200, body = [Host]), ReadProblems))]
-pub(crate) async fn list(State(server): State<Server>) -> Result<Json<Vec<Host>>, Failure> {
-    Ok(Json(server.array.list_hosts()?))
+/// Whether a host that sees volumes is deleted.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Deletion {
+    /// Take away its mappings too; without it, a host that has any is not deleted.
+    #[serde(default)]
+    #[param(required = false)]
+    unmap: bool,
+    /// Do so though it is logged in.
+    #[serde(default)]
+    #[param(required = false)]
+    force: bool,
+}
+
+/// Which hosts are listed.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Filters {
+    /// Only those whose name fits: '*' stands for any characters, '?' for one.
+    #[param(example = "db*")]
+    name: Option<String>,
+    /// Only the one with this initiator.
+    #[param(example = "iqn.2026-11.test:h1")]
+    initiator: Option<String>,
+    /// Only those that see this volume.
+    #[param(example = "v1")]
+    volume: Option<String>,
+}
+
+/// Hosts, by name
+#[utoipa::path(
+    get, operation_id = "list_hosts", path = "/hosts", tag = "hosts", params(Filters, PageParameters),
+    responses((status = 200, body = [Host]), ReadProblems)
+)]
+pub(crate) async fn list(
+    State(server): State<Server>,
+    List { filters: Filters { name, initiator, volume }, page }: List<Filters>,
+) -> Result<Response, Failure> {
+    let mut hosts = server.array.list_hosts()?;
+    hosts.retain(|host| {
+        fits(&name, &host.name)
+            && initiator.as_ref().is_none_or(|wanted| host.initiators.contains(&wanted.to_lowercase()))
+            && volume.as_ref().is_none_or(|wanted| host.mappings.iter().any(|m| m.volume == *wanted))
+    });
+    page.of(hosts, |host| host.name.clone())
 }
 
 /// Create a host
@@ -27,9 +73,9 @@ pub(crate) async fn list(State(server): State<Server>) -> Result<Json<Vec<Host>>
 pub(crate) async fn create(
     State(server): State<Server>,
     Body(request): Body<HostCreate>,
-) -> Result<(StatusCode, Json<Host>), Failure> {
+) -> Result<Created<Host>, Failure> {
     let host = server.change(async move |array| array.create_host(request).await).await?;
-    Ok((StatusCode::CREATED, Json(host)))
+    Ok(Created { at: format!("/hosts/{}", host.name), body: host })
 }
 
 /// One host
@@ -66,8 +112,8 @@ pub(crate) async fn change(
 pub(crate) async fn delete(
     State(server): State<Server>,
     Path(name): Path<String>,
-    Query(deletion): Query<Deletion>,
+    Query(Deletion { unmap, force }): Query<Deletion>,
 ) -> Result<StatusCode, Failure> {
-    server.change(async move |array| array.delete_host(&name, deletion.unmap).await).await?;
+    server.change(async move |array| array.delete_host(&name, unmap, force).await).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -5,6 +5,7 @@ mod export;
 mod folder;
 mod group;
 mod host;
+mod job;
 mod mapping;
 mod reserve;
 mod schedule;
@@ -15,7 +16,12 @@ mod system;
 mod volume;
 
 use crate::server::Server;
-use serde::Deserialize;
+use axum::{
+    http::{StatusCode, header::LOCATION},
+    response::{IntoResponse, Json, Response},
+};
+use quoin_api::BASE_PATH;
+use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -32,9 +38,9 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(host::list, host::create))
         .routes(routes!(host::show, host::change, host::delete))
         .routes(routes!(mapping::list, mapping::create))
-        .routes(routes!(mapping::delete))
+        .routes(routes!(mapping::show, mapping::change, mapping::delete))
         .routes(routes!(export::list, export::create))
-        .routes(routes!(export::show, export::delete))
+        .routes(routes!(export::show, export::change, export::delete))
         .routes(routes!(snapshot::list, snapshot::create))
         .routes(routes!(snapshot::show, snapshot::delete))
         .routes(routes!(snapshot::restore))
@@ -50,14 +56,16 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(schedule::show, schedule::change, schedule::delete))
         .routes(routes!(schedule::run))
         .routes(routes!(group::list, group::create))
-        .routes(routes!(group::show, group::delete))
+        .routes(routes!(group::show, group::change, group::delete))
         .routes(routes!(group::add))
         .routes(routes!(group::remove))
         .routes(routes!(group::snapshot))
-        .routes(routes!(group::delete_set))
+        .routes(routes!(group::show_set, group::delete_set))
         .routes(routes!(group::restore))
         .routes(routes!(group::refresh))
         .routes(routes!(group::retain))
+        .routes(routes!(job::list))
+        .routes(routes!(job::show, job::cancel))
         .routes(routes!(scrub::show, scrub::change))
         .routes(routes!(scrub::start))
         .routes(routes!(scrub::stop))
@@ -66,13 +74,26 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(space::group))
 }
 
-/// Whether an object that is mapped may be deleted.
+/// Whether something is done though hosts that see it are logged in.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Deletion {
-    /// Take away its mappings too; without it, an object that has any is not deleted.
+pub(crate) struct Forced {
+    /// Do so though hosts or clients that see it are logged in.
     #[serde(default)]
     #[param(required = false)]
-    unmap: bool,
+    force: bool,
+}
+
+/// Something that was made, and where it is: below the base path.
+pub(crate) struct Created<T> {
+    at: String,
+    body: T,
+}
+
+impl<T: Serialize> IntoResponse for Created<T> {
+    fn into_response(self) -> Response {
+        let location = [(LOCATION, format!("{BASE_PATH}{}", self.at))];
+        (StatusCode::CREATED, location, Json(self.body)).into_response()
+    }
 }

@@ -1,24 +1,56 @@
 //! Schedules of snapshots.
 
 use crate::{
-    extract::Body,
+    extract::{Body, Path},
     failure::{ChangeProblems, Failure, ReadProblems},
+    list::{List, PageParameters, fits},
+    routes::Created,
     server::Server,
 };
 use axum::{
-    extract::{Path, State},
+    extract::State,
     http::StatusCode,
-    response::Json,
+    response::{Json, Response},
 };
 use quoin_api::{Schedule, ScheduleCreate, ScheduleUpdate};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-/// All schedules, by name
+/// Which schedules are listed.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Filters {
+    /// Only those whose name fits: '*' stands for any characters, '?' for one.
+    #[param(example = "night*")]
+    name: Option<String>,
+    /// Only those of this volume.
+    #[param(example = "v1")]
+    volume: Option<String>,
+    /// Only those of this consistency group.
+    #[param(example = "db1")]
+    group: Option<String>,
+    /// Only those that are paused, or only those that are not.
+    paused: Option<bool>,
+}
+
+/// Schedules, by name
 #[utoipa::path(
-    get, operation_id = "list_schedules", path = "/schedules", tag = "schedules",
+    get, operation_id = "list_schedules", path = "/schedules", tag = "schedules", params(Filters, PageParameters),
     responses((status = 200, body = [Schedule]), ReadProblems)
 )]
-pub(crate) async fn list(State(server): State<Server>) -> Result<Json<Vec<Schedule>>, Failure> {
-    Ok(Json(server.array.list_schedules()?))
+pub(crate) async fn list(
+    State(server): State<Server>,
+    List { filters: Filters { name, volume, group, paused }, page }: List<Filters>,
+) -> Result<Response, Failure> {
+    let mut schedules = server.array.list_schedules()?;
+    schedules.retain(|schedule| {
+        fits(&name, &schedule.name)
+            && (volume.is_none() || schedule.volume == volume)
+            && (group.is_none() || schedule.group == group)
+            && paused.is_none_or(|paused| schedule.paused == paused)
+    });
+    page.of(schedules, |schedule| schedule.name.clone())
 }
 
 /// Create a schedule
@@ -29,9 +61,9 @@ pub(crate) async fn list(State(server): State<Server>) -> Result<Json<Vec<Schedu
 pub(crate) async fn create(
     State(server): State<Server>,
     Body(request): Body<ScheduleCreate>,
-) -> Result<(StatusCode, Json<Schedule>), Failure> {
+) -> Result<Created<Schedule>, Failure> {
     let schedule = server.change(async move |array| array.create_schedule(request).await).await?;
-    Ok((StatusCode::CREATED, Json(schedule)))
+    Ok(Created { at: format!("/schedules/{}", schedule.name), body: schedule })
 }
 
 /// One schedule

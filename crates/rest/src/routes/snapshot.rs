@@ -1,17 +1,20 @@
 //! Snapshots and clones.
 
 use crate::{
-    extract::{Body, Query},
+    extract::{Body, Path, Query},
     failure::{ChangeProblems, Failure, ReadProblems},
-    routes::Deletion,
+    list::{List, PageParameters, fits},
+    routes::Created,
     server::Server,
 };
 use axum::{
-    extract::{Path, State},
+    extract::State,
     http::StatusCode,
-    response::Json,
+    response::{Json, Response},
 };
-use quoin_api::{CloneCreate, SnapshotCreate, SnapshotRefresh, SnapshotRestore, SnapshotRetain, Volume};
+use quoin_api::{
+    CloneCreate, Deletion, SnapshotCreate, SnapshotRefresh, SnapshotRestore, SnapshotRetain, Volume,
+};
 use quoin_array::SnapshotSelection;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -21,6 +24,9 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Selection {
+    /// Only those whose name fits: '*' stands for any characters, '?' for one.
+    #[param(example = "v1.*")]
+    name: Option<String>,
     /// Only of this volume.
     #[param(example = "v1")]
     of: Option<String>,
@@ -31,14 +37,16 @@ pub(crate) struct Selection {
 
 /// All snapshots, oldest first
 #[utoipa::path(
-    get, operation_id = "list_snapshots", path = "/snapshots", tag = "snapshots", params(Selection),
+    get, operation_id = "list_snapshots", path = "/snapshots", tag = "snapshots", params(Selection, PageParameters),
     responses((status = 200, body = [Volume]), ReadProblems)
 )]
 pub(crate) async fn list(
     State(server): State<Server>,
-    Query(Selection { of, group }): Query<Selection>,
-) -> Result<Json<Vec<Volume>>, Failure> {
-    Ok(Json(server.array.list_snapshots(&SnapshotSelection { of, group })?))
+    List { filters: Selection { name, of, group }, page }: List<Selection>,
+) -> Result<Response, Failure> {
+    let mut snapshots = server.array.list_snapshots(&SnapshotSelection { of, group })?;
+    snapshots.retain(|snapshot| fits(&name, &snapshot.name));
+    page.of(snapshots, |snapshot| snapshot.uuid.to_string())
 }
 
 /// Take a snapshot of a volume
@@ -49,9 +57,9 @@ pub(crate) async fn list(
 pub(crate) async fn create(
     State(server): State<Server>,
     Body(request): Body<SnapshotCreate>,
-) -> Result<(StatusCode, Json<Volume>), Failure> {
+) -> Result<Created<Volume>, Failure> {
     let snapshot = server.change(async move |array| array.create_snapshot(request).await).await?;
-    Ok((StatusCode::CREATED, Json(snapshot)))
+    Ok(Created { at: format!("/snapshots/{}", snapshot.name), body: snapshot })
 }
 
 /// Make a clone of a volume, snapshot or clone
@@ -64,9 +72,9 @@ pub(crate) async fn clone(
     State(server): State<Server>,
     Path(name): Path<String>,
     Body(request): Body<CloneCreate>,
-) -> Result<(StatusCode, Json<Volume>), Failure> {
+) -> Result<Created<Volume>, Failure> {
     let clone = server.change(async move |array| array.clone_volume(&name, request).await).await?;
-    Ok((StatusCode::CREATED, Json(clone)))
+    Ok(Created { at: format!("/volumes/{}", clone.name), body: clone })
 }
 
 /// One snapshot or clone
@@ -148,6 +156,6 @@ pub(crate) async fn delete(
     Path(name): Path<String>,
     Query(deletion): Query<Deletion>,
 ) -> Result<StatusCode, Failure> {
-    server.change(async move |array| array.delete_snapshot(&name, deletion.unmap).await).await?;
+    server.change(async move |array| array.delete_snapshot(&name, deletion).await).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,13 +1,11 @@
 //! What the pool's space is used for.
 
 use crate::{
+    extract::Path,
     failure::{Failure, ReadProblems},
     server::Server,
 };
-use axum::{
-    extract::{Path, State},
-    response::Json,
-};
+use axum::{extract::State, response::Json};
 use quoin_api::{PoolSpace, VolumeSpace};
 
 /// What the pool's space is used for, and what is saved

@@ -1,15 +1,21 @@
 //! Status, events and sessions.
 
 use crate::{
-    extract::Query,
     failure::{Failure, ReadProblems},
+    list::{List, PageParameters},
     server::Server,
 };
-use axum::{extract::State, response::Json};
+use axum::{
+    extract::State,
+    response::{Json, Response},
+};
 use quoin_api::{Event, Session, Severity, Stats, Status};
 use quoin_array::EventSelection;
 use serde::Deserialize;
 use utoipa::IntoParams;
+
+/// So many events are shown unless a limit is given.
+const EVENTS_DEFAULT: usize = 100;
 
 /// How the array is
 #[utoipa::path(get, path = "/status", tag = "system", responses((status = 200, body = Status), ReadProblems))]
@@ -27,10 +33,6 @@ pub(crate) async fn stats(State(server): State<Server>) -> Json<Stats> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Selection {
-    /// At most so many: 100 if it is not given.
-    #[serde(default = "default_limit")]
-    #[param(required = false, minimum = 0)]
-    limit: u32,
     /// Only of this severity or a higher one.
     #[serde(default = "default_severity")]
     #[param(required = false)]
@@ -43,31 +45,63 @@ pub(crate) struct Selection {
     #[serde(default)]
     #[param(required = false, minimum = 0)]
     after: u64,
-}
-
-fn default_limit() -> u32 {
-    100
+    /// Only changes that clients made, and refusals of tokens, logins and changes.
+    #[serde(default)]
+    #[param(required = false)]
+    audit: bool,
+    /// Only those whose actor has this text in its token, name, address or user.
+    #[param(example = "ann")]
+    actor: Option<String>,
+    /// Only those about this object: with its kind, or its name alone.
+    #[param(example = "volume v1")]
+    object: Option<String>,
 }
 
 fn default_severity() -> Severity {
     Severity::Info
 }
 
-/// What happened, newest first
+/// What happened, newest first; 100 events unless `limit` says otherwise
 #[utoipa::path(
-    get, path = "/events", tag = "system", params(Selection),
+    get, path = "/events", tag = "system", params(Selection, PageParameters),
     responses((status = 200, body = [Event]), ReadProblems)
 )]
 pub(crate) async fn events(
     State(server): State<Server>,
-    Query(selection): Query<Selection>,
-) -> Result<Json<Vec<Event>>, Failure> {
-    let Selection { limit, severity, since_ms, after } = selection;
-    Ok(Json(server.array.events(EventSelection { limit: limit as usize, severity, since_ms, after })))
+    List { filters, page }: List<Selection>,
+) -> Result<Response, Failure> {
+    let Selection { severity, since_ms, after, audit, actor, object } = filters;
+    let limit = usize::MAX;
+    let selection = EventSelection { limit, severity, since_ms, after, audit, actor, object };
+    page.or_limit(EVENTS_DEFAULT).of(server.array.events(selection), |event| event.number.to_string())
+}
+
+/// Which sessions are listed.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SessionFilters {
+    /// Only those of this host.
+    #[param(example = "h1")]
+    host: Option<String>,
+    /// Only those of this initiator.
+    #[param(example = "iqn.2026-11.test:h1")]
+    initiator: Option<String>,
 }
 
 /// Who is logged in
-#[utoipa::path(get, path = "/sessions", tag = "system", responses((status = 200, body = [Session]), ReadProblems))]
-pub(crate) async fn sessions(State(server): State<Server>) -> Json<Vec<Session>> {
-    Json(server.array.list_sessions())
+#[utoipa::path(
+    get, path = "/sessions", tag = "system", params(SessionFilters, PageParameters),
+    responses((status = 200, body = [Session]), ReadProblems)
+)]
+pub(crate) async fn sessions(
+    State(server): State<Server>,
+    List { filters: SessionFilters { host, initiator }, page }: List<SessionFilters>,
+) -> Result<Response, Failure> {
+    let mut sessions = server.array.list_sessions();
+    sessions.retain(|session| {
+        (host.is_none() || session.host == host)
+            && initiator.as_ref().is_none_or(|wanted| session.initiator == wanted.to_lowercase())
+    });
+    page.of(sessions, |session| format!("{} {}", session.initiator, session.peer))
 }

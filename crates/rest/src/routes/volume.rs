@@ -1,17 +1,18 @@
 //! Volumes.
 
 use crate::{
-    extract::{Body, Query},
+    extract::{Body, Path, Query},
     failure::{ChangeProblems, Failure, ReadProblems},
-    routes::Deletion,
+    list::{List, PageParameters},
+    routes::Created,
     server::Server,
 };
 use axum::{
-    extract::{Path, State},
+    extract::State,
     http::StatusCode,
-    response::Json,
+    response::{Json, Response},
 };
-use quoin_api::{Volume, VolumeCreate, VolumeKind, VolumeUpdate};
+use quoin_api::{Deletion, Volume, VolumeCreate, VolumeKind, VolumeUpdate};
 use quoin_array::VolumeSelection;
 
 /// Volumes: all, or those that all filters hold of; oldest first, or as asked for
@@ -29,15 +30,15 @@ use quoin_array::VolumeSelection;
         ("host" = Option<String>, Query, description = "Only those that this host sees", example = "h1"),
         ("sort" = Option<String>, Query, description = "By name, folder, size, mapped or created; behind a '-' the \
             largest first", example = "-size"),
-        ("limit" = Option<u32>, Query, description = "At most so many")),
+        PageParameters),
     responses((status = 200, body = [Volume]), ReadProblems)
 )]
 pub(crate) async fn list(
     State(server): State<Server>,
-    Query(parameters): Query<Vec<(String, String)>>,
-) -> Result<Json<Vec<Volume>>, Failure> {
-    let selection = VolumeSelection::parse(&parameters).map_err(|why| Failure::query(&why))?;
-    Ok(Json(selection.of(server.array.list_volumes()?)))
+    List { filters, page }: List<Vec<(String, String)>>,
+) -> Result<Response, Failure> {
+    let selection = VolumeSelection::parse(&filters).map_err(|why| Failure::query(&why))?;
+    page.of(selection.of(server.array.list_volumes()?), |volume| volume.uuid.to_string())
 }
 
 /// Create a volume
@@ -48,9 +49,9 @@ pub(crate) async fn list(
 pub(crate) async fn create(
     State(server): State<Server>,
     Body(request): Body<VolumeCreate>,
-) -> Result<(StatusCode, Json<Volume>), Failure> {
+) -> Result<Created<Volume>, Failure> {
     let volume = server.change(async move |array| array.create_volume(request).await).await?;
-    Ok((StatusCode::CREATED, Json(volume)))
+    Ok(Created { at: format!("/volumes/{}", volume.name), body: volume })
 }
 
 /// One volume
@@ -65,7 +66,8 @@ pub(crate) async fn show(
     Ok(Json(server.array.show_volume(&name)?))
 }
 
-/// Change a volume: name, size, tags, folder, whether the pool keeps space for it, whether it is a template
+/// Change a volume: name, size, tags, folder, whether the pool keeps space for it, whether hosts may write to it, whether
+/// it is a template
 #[utoipa::path(
     patch, operation_id = "change_volume", path = "/volumes/{name}", tag = "volumes", request_body = VolumeUpdate,
     params(("name" = String, Path, description = "The volume")),
@@ -91,6 +93,6 @@ pub(crate) async fn delete(
     Path(name): Path<String>,
     Query(deletion): Query<Deletion>,
 ) -> Result<StatusCode, Failure> {
-    server.change(async move |array| array.delete_volume(&name, deletion.unmap).await).await?;
+    server.change(async move |array| array.delete_volume(&name, deletion).await).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -4,12 +4,13 @@ use quoin_array::{Array, ArrayOptions, Bay, SpacePercents};
 use quoin_base::MIB;
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
-use quoin_rest::{CutOff, FrontEnd, Memory, Server, Token, serve};
+use quoin_rest::{CutOff, FrontEnd, Limits, Memory, Server, Token, serve};
 use quoin_target::{SessionMemory, SessionShare, Target};
 use quoin_world::{Disk, OneShot, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
 use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     future,
     net::TcpListener,
     sync::Arc,
@@ -19,8 +20,17 @@ use std::{
 use tempfile::TempDir;
 use ureq::{Agent, http::Request};
 
-const TOKEN: &str = "secret";
+pub(crate) const TOKEN: &str = "secret";
 pub(crate) const METRICS_TOKEN: &str = "scraper";
+
+/// Few connections and little time, so that tests reach the limits soon.
+pub(crate) const LIMITS: Limits = Limits {
+    total: 8,
+    of_address: 8,
+    head_within: Duration::from_secs(2),
+    body_within: Duration::from_secs(1),
+    taken_within: Duration::from_secs(5),
+};
 
 /// What two front ends would tell.
 fn front_ends() -> Vec<FrontEnd> {
@@ -47,7 +57,15 @@ pub(crate) struct Lab {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) content_type: String,
+    pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Value,
+}
+
+impl Answer {
+    /// A header; empty if there is none.
+    pub(crate) fn header(&self, name: &str) -> String {
+        self.headers.get(name).cloned().unwrap_or_default()
+    }
 }
 
 struct OneDrive(String);
@@ -107,10 +125,20 @@ impl Lab {
         };
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(serve(listener, server, future::pending())).unwrap();
+            runtime.block_on(serve(listener, server, LIMITS, future::pending())).unwrap();
         });
-        let agent = Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_idle_connections(0)
+            .build()
+            .into();
         Self { base, agent, world, array, run: Some(run), _session: session, _directory: directory }
+    }
+
+    /// Where the interface is served.
+    pub(crate) fn address(&self) -> &str {
+        self.base.trim_start_matches("http://")
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -148,21 +176,35 @@ impl Lab {
         content_type: Option<&str>,
         authorization: Option<&str>,
     ) -> Answer {
-        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
-        for (name, value) in [("content-type", content_type), ("authorization", authorization)] {
-            if let Some(value) = value {
-                request = request.header(name, value);
-            }
-        }
+        let headers = [("content-type", content_type), ("authorization", authorization)];
+        let headers: Vec<_> = headers.iter().filter_map(|(name, value)| Some((*name, (*value)?))).collect();
+        self.with_headers(method, path, body, &headers)
+    }
+
+    /// A request with these headers and no others.
+    pub(crate) fn with_headers(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&str>,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let response = match body {
             Some(body) => self.agent.run(request.body(body.to_owned()).unwrap()),
             None => self.agent.run(request.body(()).unwrap()),
         };
         let mut response = response.unwrap();
-        let header = response.headers().get("content-type");
+        let headers: BTreeMap<String, String> = response
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+            .collect();
         Answer {
             status: response.status().as_u16(),
-            content_type: header.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default(),
+            content_type: headers.get("content-type").cloned().unwrap_or_default(),
+            headers,
             body: response.body_mut().read_json().unwrap_or_default(),
         }
     }

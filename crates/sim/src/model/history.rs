@@ -12,7 +12,10 @@
 //! 4. An outdated entry stays allowed for reads that began before it was outdated.
 
 mod copy;
+mod fork;
 mod story;
+
+pub use copy::Place;
 
 use crate::stamp::{self, Value};
 use quoin_base::SECTOR_BYTES;
@@ -24,13 +27,14 @@ const NEVER: u32 = u32::MAX;
 
 /// Names an operation; also the value of the sectors it writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
-pub(crate) struct OpId(u32);
+pub struct OpId(u32);
 
 /// A range of a volume that is used, in sectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Window {
-    /// A multiple of a pool block.
+pub struct Window {
+    /// The first sector, at the beginning of a pool block.
     pub first: u64,
+    /// How many there are.
     pub sectors: u32,
 }
 
@@ -92,7 +96,7 @@ struct Volume {
 }
 
 /// Histories of all sectors of all volumes.
-pub(crate) struct History {
+pub struct History {
     now: u32,
     boot: u32,
     ops: Vec<Op>,
@@ -141,7 +145,7 @@ impl Sector {
         let Some(first) = self.entries.first() else { return };
         let (value, same) =
             (first.value, |e: &Entry| e.value == first.value && e.ended != NEVER && e.outdated == NEVER);
-        if self.entries.iter().all(same) && (self.entries.len() == 1 || value == 0) {
+        if self.entries.iter().all(same) && (self.entries.len() == 1 || value.is_zeroes()) {
             // Of zeroes the one that is certain stays: one in doubt may yet turn out never to have happened.
             let last = self.entries.iter().max_by_key(|e| (!e.doubt, e.ended));
             (self.settled, self.settled_at) = last.map_or((0, 0), |e| (e.op, e.ended));
@@ -150,14 +154,21 @@ impl Sector {
     }
 }
 
+impl Default for History {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl History {
-    pub(crate) fn new() -> Self {
+    /// Nothing has happened.
+    pub fn new() -> Self {
         let never = Op {
             volume: 0,
             window: 0,
             first: 0,
             sectors: 0,
-            value: 0,
+            value: Value::ZEROES,
             begun: 0,
             ended: 0,
             boot: 0,
@@ -185,41 +196,45 @@ impl History {
         self.reads.first_key_value().map_or(self.now, |(&begun, _)| begun)
     }
 
-    pub(crate) fn begin_boot(&mut self, boot: u32) {
+    /// What begins from now on is of this boot.
+    pub fn begin_boot(&mut self, boot: u32) {
         self.boot = boot;
         self.seen_in_flight = 0;
     }
 
     /// How often a sector read in this boot was what a write in flight wrote.
-    pub(crate) fn seen_in_flight(&self) -> u64 {
+    pub fn seen_in_flight(&self) -> u64 {
         self.seen_in_flight
     }
 
     /// Volume, window and sectors of the operation begun last of those in flight.
-    pub(crate) fn last_begun(&self) -> Option<(u32, usize, u32, u32)> {
+    pub fn last_begun(&self) -> Option<(u32, usize, u32, u32)> {
         let op = self.ops[*self.pending.last()? as usize];
         Some((op.volume, op.window, op.first, op.sectors))
     }
 
-    pub(crate) fn add_volume(&mut self, volume: u32, windows: &[Window]) {
+    /// A volume of zeroes, of which these ranges are used.
+    pub fn add_volume(&mut self, volume: u32, windows: &[Window]) {
         let windows = windows.iter().map(|w| (*w, vec![Sector::default(); w.sectors as usize])).collect();
         self.volumes.insert(volume, Volume { windows, deleted: NEVER });
     }
 
-    pub(crate) fn volume_deleted(&mut self, volume: u32) {
+    /// The deletion of a volume was acknowledged.
+    pub fn volume_deleted(&mut self, volume: u32) {
         let now = self.tick();
         if let Some(volume) = self.volumes.get_mut(&volume) {
             volume.deleted = now;
         }
     }
 
-    pub(crate) fn windows(&self, volume: u32) -> Vec<Window> {
+    /// The ranges of a volume that are used.
+    pub fn windows(&self, volume: u32) -> Vec<Window> {
         self.volumes.get(&volume).map_or(Vec::new(), |v| v.windows.iter().map(|(w, _)| *w).collect())
     }
 
     /// A write or, if `zero`, an unmap or write of zeroes begins.
-    pub(crate) fn begin(&mut self, volume: u32, window: usize, first: u32, sectors: u32, zero: bool) -> OpId {
-        let value = if zero { 0 } else { self.ops.len() as u32 };
+    pub fn begin(&mut self, volume: u32, window: usize, first: u32, sectors: u32, zero: bool) -> OpId {
+        let value = if zero { Value::ZEROES } else { Value::of(self.ops.len() as u32) };
         self.begin_with(volume, window, first, sectors, value)
     }
 
@@ -256,12 +271,12 @@ impl History {
     }
 
     /// The value that the sectors a write leaves are to carry.
-    pub(crate) fn value(&self, id: OpId) -> Value {
+    pub fn value(&self, id: OpId) -> Value {
         self.ops[id.0 as usize].value
     }
 
     /// An operation was acknowledged, or failed: then it is in doubt.
-    pub(crate) fn end(&mut self, id: OpId, acknowledged: bool) {
+    pub fn end(&mut self, id: OpId, acknowledged: bool) {
         let now = self.tick();
         let oldest_read = self.oldest_read();
         self.pending.remove(&id.0);
@@ -284,15 +299,39 @@ impl History {
         }
     }
 
-    /// All that is under way is cut off.
-    pub(crate) fn crash(&mut self) {
+    /// An operation failed and surely had no effect.
+    pub fn cancel(&mut self, id: OpId) {
+        let oldest_read = self.oldest_read();
+        self.pending.remove(&id.0);
+        let op = &mut self.ops[id.0 as usize];
+        (op.ended, op.end) = (self.now, End::Failed);
+        let op = *op;
+        let Some(volume) = self.volumes.get_mut(&op.volume) else { return };
+        for sector in &mut volume.windows[op.window].1[op.first as usize..][..op.sectors as usize] {
+            // Where it was seen all the same, that is for the next read to tell.
+            sector.entries.retain(|e| e.op != id.0 || e.ended != NEVER);
+            sector.tidy(oldest_read);
+        }
+    }
+
+    /// All that is under way is cut off; forks may have taken effect or not.
+    pub fn crash(&mut self) {
         (0..self.forks.len())
             .filter(|&id| self.forks[id].under_way)
             .collect::<Vec<_>>()
             .into_iter()
             .for_each(|id| self.end_fork(id, false));
+        self.cut_off();
+    }
+
+    /// All that is under way is cut off, but for forks: of these it will be known whether they took effect.
+    pub fn cut_off(&mut self) {
         let now = self.tick();
         self.reads.clear();
+        for fork in self.forks.iter().filter(|fork| fork.under_way) {
+            *self.reads.entry(fork.begun).or_default() += 1;
+        }
+        let oldest_read = self.oldest_read();
         for id in std::mem::take(&mut self.pending) {
             let op = &mut self.ops[id as usize];
             (op.ended, op.end) = (now, End::Crashed);
@@ -302,102 +341,20 @@ impl History {
                 for entry in sector.entries.iter_mut().filter(|e| e.op == id && e.ended == NEVER) {
                     (entry.ended, entry.doubt) = (now, true);
                 }
-                sector.tidy(now);
+                sector.tidy(oldest_read);
             }
         }
     }
 
-    /// Volumes are about to be forked, each pair source and target. Targets are new or, if they are `there`, have the
-    /// same windows.
-    pub(crate) fn begin_fork(&mut self, volumes: &[(u32, u32)], there: &[u32]) -> usize {
-        let begun = self.begin_read();
-        for &(source, target) in volumes {
-            if !there.contains(&target) {
-                // An id that was given out before a crash and came to nothing is given out again.
-                self.add_volume(target, &self.windows(source));
-            }
-        }
-        let volumes = volumes.to_vec();
-        self.forks.push(Fork { volumes, begun, under_way: true, after: 0, before: NEVER });
-        self.forks.len() - 1
-    }
-
-    /// A fork surely had no effect.
-    pub(crate) fn cancel_fork(&mut self, id: usize) {
-        self.forks[id].under_way = false;
-        self.read_failed(self.forks[id].begun);
-    }
-
-    /// A fork was acknowledged; or it may have taken effect or not. A target holds what a read of the source, as long as
-    /// the fork took, may have returned.
-    pub(crate) fn end_fork(&mut self, id: usize, acknowledged: bool) {
-        let now = self.tick();
-        let Fork { volumes, begun, .. } = self.forks[id].clone();
-        for (source, target) in volumes {
-            let Some(from) = self.volumes.get(&source).map(|volume| volume.windows.clone()) else { continue };
-            let Some(to) = self.volumes.get_mut(&target) else { continue };
-            for ((_, from), (_, to)) in from.into_iter().zip(&mut to.windows) {
-                for (mut from, to) in from.into_iter().zip(to) {
-                    let was_settled = from.entries.is_empty();
-                    from.open(&self.ops).retain(|entry| entry.outdated > begun);
-                    for entry in &mut from.entries {
-                        if !was_settled {
-                            entry.before = (entry.begun, if entry.doubt { NEVER } else { entry.ended });
-                        }
-                        (entry.begun, entry.ended, entry.outdated) = (begun, now, NEVER);
-                        (entry.doubt, entry.fork) = (true, id as u32);
-                    }
-                    if acknowledged {
-                        outdate(to.open(&self.ops), now, |e| e.ended < begun);
-                        let only = from.entries.len() == 1;
-                        from.entries.iter_mut().for_each(|entry| entry.doubt = !only);
-                    }
-                    for entry in from.entries {
-                        let same = |e: &&mut Entry| e.op == entry.op && e.outdated == NEVER;
-                        match to.open(&self.ops).iter_mut().find(same) {
-                            // By which fork it came is not to be told any more.
-                            Some(there) => there.fork = 0,
-                            None => to.entries.push(entry),
-                        }
-                    }
-                }
-            }
-        }
-        self.cancel_fork(id);
-        let oldest_read = self.oldest_read();
-        let targets = self.forks[id].volumes.iter().map(|(_, target)| *target).collect::<Vec<_>>();
-        for target in targets {
-            let windows = self.volumes.get_mut(&target).into_iter().flat_map(|volume| &mut volume.windows);
-            windows.flat_map(|(_, sectors)| sectors).for_each(|sector| sector.tidy(oldest_read));
-        }
-    }
-
-    /// Seeing a write in a fork, and not others that came later, tells when the fork was. It was at one moment.
-    fn place_fork(&mut self, seen: &Entry, dying: &[Entry]) -> Result<(), String> {
-        if seen.fork == 0 {
-            return Ok(());
-        }
-        let missing = dying.iter().filter(|entry| entry.fork == seen.fork && entry.before.0 > seen.before.1);
-        let before = missing.map(|entry| entry.before.1).min().unwrap_or(NEVER);
-        let fork = &mut self.forks[seen.fork as usize];
-        (fork.after, fork.before) = (fork.after.max(seen.before.0), fork.before.min(before));
-        match fork.after < fork.before {
-            true => Ok(()),
-            false => Err(format!(
-                "a fork holds a write begun at {} and none of another that ended at {}: {fork:?}",
-                fork.after, fork.before
-            )),
-        }
-    }
-
-    pub(crate) fn begin_read(&mut self) -> u32 {
+    /// A read begins: the moment to give at its end.
+    pub fn begin_read(&mut self) -> u32 {
         let begun = self.tick();
         *self.reads.entry(begun).or_default() += 1;
         begun
     }
 
     /// A read failed.
-    pub(crate) fn read_failed(&mut self, begun: u32) {
+    pub fn read_failed(&mut self, begun: u32) {
         if let Some(count) = self.reads.get_mut(&begun) {
             *count -= 1;
             if *count == 0 {
@@ -408,7 +365,7 @@ impl History {
 
     /// A read that began at `begun` returned these bytes, slice after slice. An error tells the story of the
     /// first sector that may not be so.
-    pub(crate) fn read_returned<'a>(
+    pub fn read_returned<'a>(
         &mut self,
         begun: u32,
         volume: u32,
@@ -425,7 +382,7 @@ impl History {
         let base = content.windows[window].0.first;
         let oldest_read = self.oldest_read();
         for (at, sector) in (first..).zip(bytes.flat_map(|b| b.chunks(SECTOR_BYTES as usize))) {
-            let volume_of = |value: Value| self.ops.get(value as usize).map(|op| op.volume);
+            let volume_of = |write: u32| self.ops.get(write as usize).map(|op| op.volume);
             let value = stamp::identify(sector, volume_of, base + u64::from(at));
             if let Err(problem) = value.and_then(|v| self.observe(now, begun, volume, window, at, v)) {
                 return Err(self.story(volume, window, at, begun, &problem));
@@ -472,10 +429,13 @@ impl History {
             .copied()
             .collect();
         outdate(&mut sector.entries, now, |e| e.ended < begun && e.value != value);
-        let matching: Vec<Entry> =
-            sector.entries.iter().filter(|e| e.outdated == NEVER && e.value == value).copied().collect();
+        // NOTE: also what was outdated since: zeroes that a slow read returns may be those of before.
+        let matching: Vec<Entry> = sector.entries.iter().filter(|e| fits(e)).copied().collect();
         let [seen] = matching.as_slice() else { return Ok(()) };
         let seen = *seen;
+        if seen.outdated != NEVER {
+            return Ok(());
+        }
         self.place_fork(&seen, &dying)?;
         let sector = self.sector(volume, window, at);
         for entry in sector.entries.iter_mut().filter(|e| e.is(&seen)) {
@@ -522,21 +482,22 @@ impl History {
     }
 
     /// Pool blocks of a volume that hold anything but zeroes; `None` while that is uncertain.
-    pub(crate) fn mapped_blocks(&self, volume: u32) -> Option<u64> {
+    pub fn mapped_blocks(&self, volume: u32) -> Option<u64> {
         let mut mapped = 0;
         for (_, sectors) in &self.volumes.get(&volume)?.windows {
             for block in sectors.chunks(BLOCK_SECTORS as usize) {
                 if block.iter().any(|s| !s.entries.is_empty()) {
                     return None;
                 }
-                mapped += u64::from(block.iter().any(|s| self.ops[s.settled as usize].value != 0));
+                mapped +=
+                    u64::from(block.iter().any(|s| self.ops[s.settled as usize].value != Value::ZEROES));
             }
         }
         Some(mapped)
     }
 
     /// Ranges whose content is uncertain, in sectors of a window.
-    pub(crate) fn uncertain(&self, volume: u32) -> Vec<(usize, u32, u32)> {
+    pub fn uncertain(&self, volume: u32) -> Vec<(usize, u32, u32)> {
         let mut ranges: Vec<(usize, u32, u32)> = Vec::new();
         let Some(content) = self.volumes.get(&volume) else { return ranges };
         for (window, (_, sectors)) in content.windows.iter().enumerate() {
@@ -561,7 +522,8 @@ fn outdate(entries: &mut [Entry], now: u32, which: impl Fn(&Entry) -> bool) {
 
 fn named(value: Value) -> String {
     match value {
-        0 => "zeroes".into(),
-        value => format!("write #{value}"),
+        Value::ZEROES => "zeroes".into(),
+        Value { write, moved: 0 } => format!("write #{write}"),
+        Value { write, moved } => format!("write #{write}, moved by {moved} sectors"),
     }
 }

@@ -4,9 +4,7 @@ mod catalog;
 mod history;
 
 pub(crate) use catalog::{CatalogModel, Change, OBJECT_KINDS, volume_key};
-#[cfg(test)]
-use history::OpId;
-pub(crate) use history::{History, Window};
+pub use history::{History, OpId, Place, Window};
 
 #[cfg(test)]
 mod tests;

@@ -18,13 +18,14 @@ for directory in proc sys dev; do
     $bb mount --bind /$directory /new/$directory
 done
 
-# The kernel looks for modprobe here, and programs of the guest do there.
+# The kernel looks for modprobe here, and programs of the guest do there. Both get busybox's, also where the host has
+# kmod's: busybox's depmod wrote the only index of these modules, and kmod's modprobe does not read that one.
 release=$($bb uname -r)
 $bb mkdir -p "/new/lib/modules/$release"
 $bb mount --bind "/new$($bb cat /modules/path)" "/new/lib/modules/$release"
 $bb ln -s /new/lib/modules /lib/modules
 $bb ln -s $bb /sbin/modprobe
-[ -e /new/sbin/modprobe ] || $bb ln -s /bin/busybox /new/sbin/modprobe
+$bb ln -sf /bin/busybox /new/sbin/modprobe
 
 for directory in run tmp; do
     $bb mkdir -p /new/$directory

@@ -57,7 +57,7 @@ impl Trial {
     fn snapshot(&mut self) -> Result<()> {
         let Some(source) = self.any(|_| true) else { return Ok(()) };
         let name = self.name("p");
-        self.tell(&["snapshot", "create", &source, &name])?;
+        self.tell(&["snapshot", "create", &source, &name, "--writable"])?;
         self.came_of(&source, name, Kind::Snapshot);
         Ok(())
     }
@@ -79,6 +79,8 @@ impl Trial {
         if self.rng.below(3) == 0 {
             let kept = self.name("k");
             self.tell(&["snapshot", "restore", &name, "--force", "--keep", &kept])?;
+            // It is written to, and becomes what its own snapshots are.
+            self.tell(&["volume", "set", &kept, "--writable"])?;
             self.came_of(&source, kept, Kind::Snapshot);
         } else {
             self.tell(&["snapshot", "restore", &name, "--force"])?;
@@ -114,6 +116,7 @@ impl Trial {
             self.tell(&["group", "restore", GROUP, &set, "--force", "--keep", &kept])?;
             for member in self.members.clone() {
                 let name = format!("{member}.{kept}");
+                self.tell(&["volume", "set", &name, "--writable"])?;
                 self.came_of(&member, name.clone(), Kind::Snapshot);
                 self.objects.get_mut(&name).set = Some(kept.clone());
             }
@@ -169,13 +172,13 @@ impl Trial {
 
     fn delete_object(&mut self, name: &str) -> Result<()> {
         let what = if self.objects.get(name).kind == Kind::Snapshot { "snapshot" } else { "volume" };
-        self.tell(&[what, "delete", name, "--unmap"])?;
+        self.tell(&[what, "delete", name, "--force"])?;
         self.objects.remove(name);
         Ok(())
     }
 
     fn delete_whole_set(&mut self, set: &str) -> Result<()> {
-        self.tell(&["group", "delete-snapshot", GROUP, set, "--unmap"])?;
+        self.tell(&["group", "delete-snapshot", GROUP, set, "--force"])?;
         for name in self.objects.set(set) {
             self.objects.remove(&name);
         }

@@ -234,7 +234,7 @@ impl Trial {
     fn group_snapshot_under_load(&mut self, kill: bool) -> Result<()> {
         let set = self.name("s");
         let Written { chains, base, least, most, told } =
-            self.while_writing(&["group", "snapshot", GROUP, &set], kill)?;
+            self.while_writing(&["group", "snapshot", GROUP, &set, "--writable"], kill)?;
         let members = self.members.clone();
         let found = members.iter().map(|name| self.read(name)).collect::<Result<Vec<_>>>()?;
         chains

@@ -214,6 +214,21 @@ fn each_fault_of_the_plan_happens() {
 }
 
 #[test]
+fn a_spoilt_sector_is_unreadable_until_it_is_written() {
+    let world = SimWorld::new(3, SimOptions::default());
+    let disk = world.disk("d", 1 << 20);
+    let outcome = world.run(async move {
+        write(&disk, 1, 7, true).await.unwrap();
+        disk.spoil(ByteRange::new(KIB_4 as u64 + 512, 512));
+        assert!(read(&disk, 1).await.is_err() && read(&disk, 0).await.is_ok());
+        write(&disk, 1, 8, false).await.unwrap();
+        assert_eq!(read(&disk, 1).await.unwrap()[0], 8);
+        disk.injected().latent_errors
+    });
+    assert_eq!(outcome, Ok(1));
+}
+
+#[test]
 fn operations_complete_out_of_order() {
     let world = SimWorld::new(1, SimOptions::default());
     let disk = world.disk("d", 1 << 20);

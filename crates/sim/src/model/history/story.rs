@@ -28,7 +28,7 @@ impl History {
                 out,
                 "  boot {} #{id} {} sectors {}+{} from {} to {ended} {:?}",
                 op.boot,
-                if op.value == 0 { "zero " } else { "write" },
+                if op.value.is_zeroes() { "zero " } else { "write" },
                 op.first,
                 op.sectors,
                 op.begun,

@@ -1,0 +1,312 @@
+//! The drives of the configuration: opened, watched, and found where their paths do not lead to them.
+//!
+//! A drive is known by its label, not by its path. Where a path is gone or leads to something else, the drives are
+//! looked for by label; a drive that is found elsewhere takes the place of the one that is missing.
+
+use crate::{Array, Bay, supervise::NotOpened};
+use futures_util::future::{Either, select};
+use quoin_api::Severity;
+use quoin_base::PoolId;
+use quoin_drive::{Answers, Drive, DriveError, DriveWatch, Probe, open_set, probe};
+use quoin_world::{Disk, OneShot, World};
+use std::{
+    collections::BTreeSet,
+    pin::pin,
+    sync::{Arc, Weak},
+};
+
+/// The drives of the configuration, and how each was when it was last opened.
+pub(crate) struct Drives(pub(crate) Vec<DriveSlot>);
+
+pub(crate) struct DriveSlot {
+    pub(crate) path: String,
+    /// Where it was found, if that is not its path.
+    pub(crate) found_at: Option<String>,
+    /// What its path leads to.
+    pub(crate) device: Option<String>,
+    /// The drive, held only while its pool is open: whoever holds it holds its lock.
+    pub(crate) drive: Option<Arc<Drive>>,
+    /// Why it could not be opened, or how it failed.
+    pub(crate) fault: Option<String>,
+    /// The file system under it is full.
+    pub(crate) no_room: bool,
+    /// Sees to it that its operations end in time, over all openings.
+    pub(crate) watch: Arc<DriveWatch>,
+}
+
+/// A drive of a slot that could be opened, and the path it was opened by.
+struct Opened {
+    slot: usize,
+    path: String,
+    disk: Arc<dyn Disk>,
+}
+
+impl Drives {
+    pub(crate) fn new(bay: &dyn Bay, world: &Arc<dyn World>, array: &Weak<Array>) -> Self {
+        let slot = |(number, path): (usize, String)| {
+            let array = array.clone();
+            let watch = DriveWatch::new(world.clone(), bay.patience(), move |answers| {
+                if let Some(array) = array.upgrade() {
+                    array.drive_answers(number, answers);
+                }
+            });
+            DriveSlot { path, found_at: None, device: None, drive: None, fault: None, no_room: false, watch }
+        };
+        Self(bay.paths().into_iter().enumerate().map(slot).collect())
+    }
+
+    /// True when nobody else holds any of the drives.
+    pub(crate) fn all_let_go(&self) -> bool {
+        self.0.iter().filter_map(|slot| slot.drive.as_ref()).all(|drive| Arc::strong_count(drive) == 1)
+    }
+
+    /// Lets go of all drives, remembering which had failed.
+    pub(crate) fn release(&mut self, reason: &str) {
+        for slot in &mut self.0 {
+            if slot.drive.take().is_some_and(|drive| drive.is_failed()) {
+                slot.fault = Some(reason.to_owned());
+            }
+        }
+    }
+
+    /// What is said of drives that do not answer in time; `None` if all do.
+    pub(crate) fn stalled(&self) -> Option<String> {
+        let told = self.0.iter().filter_map(|slot| match slot.watch.answers() {
+            Answers::InTime => None,
+            Answers::Suspect(waited) => {
+                Some(format!("drive {} has not answered for {} s", slot.path, waited.as_secs()))
+            }
+            Answers::Failed(_) => Some(not_finished(&slot.path)),
+        });
+        let told: Vec<_> = told.collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+}
+
+fn not_finished(path: &str) -> String {
+    format!(
+        "drive {path} does not answer and has not finished what was asked of it; it is used again as soon as it has"
+    )
+}
+
+impl Array {
+    /// Opens all drives of the pool, in the order of their positions.
+    pub(crate) async fn open_drives(&self) -> Result<Vec<Arc<Drive>>, NotOpened> {
+        let owing: Vec<_> = {
+            let drives = self.drives.lock();
+            let owing = drives.0.iter().filter(|slot| slot.watch.under_way() > 0);
+            owing.map(|slot| not_finished(&slot.path)).collect()
+        };
+        if !owing.is_empty() {
+            return Err(owing.join("; ").into());
+        }
+        let (mut opened, mut faults, mut in_use) = (Vec::new(), Vec::new(), true);
+        for (slot, path) in self.bay.paths().into_iter().enumerate() {
+            match self.open_disk(slot, &path).await {
+                Ok(disk) => {
+                    self.set_fault(slot, None);
+                    opened.push(Opened { slot, path, disk });
+                }
+                Err(fault) => {
+                    in_use &= fault.in_use;
+                    self.set_fault(slot, Some(fault.reason.clone()));
+                    faults.push(fault.reason);
+                }
+            }
+        }
+        if !faults.is_empty() && in_use {
+            return Err(NotOpened { reason: faults.join("; "), in_use });
+        }
+        let mut outcome = match faults.is_empty() {
+            true => self.open_all(&opened).await,
+            false => Err(faults.join("; ")),
+        };
+        // A drive that does not answer is not looked for elsewhere.
+        if outcome.is_err() && self.drives.lock().stalled().is_none() {
+            outcome = match self.find_missing(&mut opened).await? {
+                true => self.open_all(&opened).await,
+                false => outcome,
+            };
+        }
+        let drives = outcome.map_err(NotOpened::from)?;
+        self.note_opened(&opened, &drives);
+        Ok(drives)
+    }
+
+    async fn open_all(&self, opened: &[Opened]) -> Result<Vec<Arc<Drive>>, String> {
+        let disks = opened.iter().map(|opened| opened.disk.clone()).collect();
+        let drives = open_set(disks).await.map_err(|error| error.to_string())?;
+        match drives.iter().find(|drive| drive.label().pool != self.options.pool) {
+            Some(drive) => Err(self.of_another_pool(drive.name(), drive.label().pool)),
+            None => Ok(drives),
+        }
+    }
+
+    fn of_another_pool(&self, name: &str, pool: PoolId) -> String {
+        let own = self.options.pool;
+        format!("drive {name} belongs to pool {pool}, not to this array's, {own}")
+    }
+
+    async fn open_disk(&self, slot: usize, path: &str) -> Result<Arc<dyn Disk>, NotOpened> {
+        let disk = match self.in_time(self.bay.begin_open(path)).await {
+            Some(outcome) => outcome?.ok_or_else(|| NotOpened {
+                reason: format!("{path}: another process uses it, or it is mounted"),
+                in_use: true,
+            })?,
+            None => {
+                return Err(format!("drive {path} does not answer: opening it has not come to an end").into());
+            }
+        };
+        let watch = self.drives.lock().0[slot].watch.clone();
+        watch.admit(disk).map_err(|error| error.to_string().into())
+    }
+
+    /// What another thread does for the array; `None` if that takes longer than a drive may.
+    async fn in_time<T>(&self, outcome: OneShot<T>) -> Option<T> {
+        let patience = self.bay.patience().fail_after;
+        match select(pin!(outcome), self.world.sleep(patience)).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => None,
+        }
+    }
+
+    /// Puts drives that are found elsewhere in the place of those that are missing. True if any was found.
+    async fn find_missing(&self, opened: &mut Vec<Opened>) -> Result<bool, String> {
+        let own = self.options.pool;
+        let (mut present, mut total, mut strangers) = (BTreeSet::new(), None, Vec::new());
+        for at in (0..opened.len()).rev() {
+            let stranger = match probe(&opened[at].disk).await {
+                Ok(Probe::Quoin(label)) if label.pool == own => {
+                    total = Some(label.drives);
+                    // Of two with one position, the second may be in the place of another.
+                    match present.insert(label.index) {
+                        true => continue,
+                        false => format!("drive {} is a copy of another one", opened[at].path),
+                    }
+                }
+                Ok(Probe::Quoin(label)) => self.of_another_pool(&opened[at].path, label.pool),
+                Ok(Probe::Blank) => DriveError::Blank { drive: opened[at].path.clone() }.to_string(),
+                Ok(Probe::Foreign(what)) => {
+                    DriveError::Foreign { drive: opened[at].path.clone(), what }.to_string()
+                }
+                Err(error) => error.to_string(),
+            };
+            strangers.push((at, stranger));
+        }
+        let taken: Vec<_> = opened.iter().map(|opened| opened.path.clone()).collect();
+        let Some(mut found) = self.in_time(self.bay.begin_search(own, &taken)).await else {
+            return Ok(false);
+        };
+        found.sort();
+        found.dedup_by_key(|(index, _)| *index);
+        found.retain(|(index, _)| !present.contains(index) && total.is_none_or(|total| index.0 < total));
+        for (at, why) in &strangers {
+            let stranger = opened.remove(*at);
+            self.set_fault(stranger.slot, Some(why.clone()));
+        }
+        let slots = self.drives.lock().0.len();
+        let free = (0..slots).filter(|slot| opened.iter().all(|opened| opened.slot != *slot));
+        let free: Vec<_> = free.collect();
+        if found.len() < free.len() {
+            // What is wrong with the paths says more than what is not found.
+            let drives = self.drives.lock();
+            let why: Vec<_> = free.iter().filter_map(|slot| drives.0[*slot].fault.clone()).collect();
+            return Err(why.join("; "));
+        }
+        for (slot, (_, path)) in free.into_iter().zip(found) {
+            let disk = self.open_disk(slot, &path).await.map_err(|fault| fault.reason)?;
+            opened.push(Opened { slot, path, disk });
+        }
+        Ok(true)
+    }
+
+    fn set_fault(&self, slot: usize, fault: Option<String>) {
+        let mut drives = self.drives.lock();
+        (drives.0[slot].drive, drives.0[slot].fault) = (None, fault);
+    }
+
+    /// Notes which drive is where, and tells of those that are not where the configuration says.
+    fn note_opened(&self, opened: &[Opened], drives: &[Arc<Drive>]) {
+        let mut slots = self.drives.lock();
+        for Opened { slot, path, disk } in opened {
+            let slot = &mut slots.0[*slot];
+            let found_at = (*path != slot.path).then(|| path.clone());
+            if found_at.is_some() && found_at != slot.found_at {
+                let text = format!(
+                    "its path does not lead to it any more; it was found at {path} by its label. Correct the path in \
+                     quoin.toml"
+                );
+                self.events.record(Severity::Warning, format!("drive {}", slot.path), text);
+            }
+            slot.found_at = found_at;
+            slot.device = self.bay.device(path);
+            slot.fault = None;
+            slot.drive = drives.iter().find(|drive| drive.name() == disk.name()).cloned();
+        }
+    }
+
+    /// A drive began or ceased to answer in time.
+    fn drive_answers(&self, slot: usize, answers: Answers) {
+        let (path, before) = {
+            let mut drives = self.drives.lock();
+            let slot = &mut drives.0[slot];
+            let before = slot.fault.is_some();
+            if let Answers::Failed(waited) = answers {
+                slot.fault = Some(format!("it has not answered for {} s", waited.as_secs()));
+            }
+            (slot.path.clone(), before)
+        };
+        let (severity, text) = match answers {
+            Answers::Suspect(waited) => (
+                Severity::Warning,
+                format!("has not answered for {} s; I/O that needs it waits", waited.as_secs()),
+            ),
+            Answers::Failed(waited) => (
+                Severity::Critical,
+                format!(
+                    "has not answered for {} s and has failed; it is used again when it has finished what was asked of it",
+                    waited.as_secs()
+                ),
+            ),
+            Answers::InTime if before => {
+                (Severity::Info, "has finished what was asked of it, and is opened again".to_owned())
+            }
+            Answers::InTime => (Severity::Info, "answers again".to_owned()),
+        };
+        self.events.record(severity, format!("drive {path}"), text);
+        if let (Answers::Failed(waited), Ok(pool)) = (answers, self.slot.get()) {
+            pool.take_offline(format!("drive {path} has not answered for {} s", waited.as_secs()));
+        }
+    }
+
+    /// Tells of drives whose file systems became full, or have room again.
+    pub(crate) fn look_at_room(&self, without_room: &[String]) {
+        let mut drives = self.drives.lock();
+        for slot in &mut drives.0 {
+            let name = slot.drive.as_ref().map(|drive| drive.name());
+            let no_room = name.is_some_and(|name| without_room.iter().any(|drive| drive == name));
+            if std::mem::replace(&mut slot.no_room, no_room) == no_room {
+                continue;
+            }
+            let object = format!("drive {}", slot.path);
+            match no_room {
+                true => self.events.record(
+                    Severity::Critical,
+                    object,
+                    "the file system under it is full: writes of hosts fail until there is room; reads go on",
+                ),
+                false => self.events.record(Severity::Info, object, "has room again; writes go on"),
+            }
+        }
+    }
+
+    /// From now on drives are not waited for that do not answer: a stop is asked for.
+    pub fn hurry_drives(&self) {
+        self.drives.lock().0.iter().for_each(|slot| slot.watch.hurry());
+    }
+
+    /// What is said of drives that do not answer in time; `None` if all do.
+    pub fn stalled_drives(&self) -> Option<String> {
+        self.drives.lock().stalled()
+    }
+}

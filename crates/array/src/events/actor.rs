@@ -1,0 +1,90 @@
+//! Who is behind a change, known to everything that the change does.
+//!
+//! Management runs a request on one task, from its check to its commit. That task carries its actor, so that no function
+//! on the way has to pass it on: an event that is recorded while the task runs names the actor.
+
+use quoin_api::Actor;
+use std::{
+    cell::RefCell,
+    future::Future,
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Actor>>> = const { RefCell::new(None) };
+}
+
+/// The actor of the task that runs; `None` for what the array does by itself.
+pub fn current_actor() -> Option<Arc<Actor>> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// Runs a task on behalf of an actor.
+pub fn acting<F: Future>(actor: Option<Arc<Actor>>, task: F) -> Acting<F> {
+    Acting { actor, task: Box::pin(task) }
+}
+
+/// A task that runs on behalf of an actor.
+#[derive(Debug)]
+pub struct Acting<F> {
+    actor: Option<Arc<Actor>>,
+    task: Pin<Box<F>>,
+}
+
+/// Puts back who was there before, also when the task panics.
+struct Before(Option<Arc<Actor>>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}
+
+impl<F: Future> Future for Acting<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let actor = self.actor.clone();
+        let _before = Before(CURRENT.with_borrow_mut(|current| mem::replace(current, actor)));
+        self.task.as_mut().poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::{FutureExt, future::join};
+
+    fn name() -> Option<String> {
+        current_actor().and_then(|actor| actor.name.clone())
+    }
+
+    fn actor(name: &str) -> Option<Arc<Actor>> {
+        Some(Arc::new(Actor { name: Some(name.to_owned()), ..Actor::default() }))
+    }
+
+    /// Two tasks take turns on one thread; each sees its own actor only, and afterwards there is none.
+    #[test]
+    fn each_task_has_its_own_actor() {
+        let task = |own: &'static str| async move {
+            let before = name();
+            let mut polled = false;
+            std::future::poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                if mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            assert_eq!((before.as_deref(), name().as_deref()), (Some(own), Some(own)));
+        };
+        let mut both = Box::pin(join(acting(actor("a"), task("a")), acting(actor("b"), task("b"))));
+        while both.as_mut().now_or_never().is_none() {
+            assert_eq!(name(), None);
+        }
+        let nested = acting(actor("a"), async { acting(None, async { name() }).now_or_never() });
+        assert_eq!(nested.now_or_never(), Some(Some(None)));
+        assert_eq!(name(), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! An event as the catalog and the notes keep it, and how large one can be.
+
+use crate::record::encode;
+use quoin_api::{Actor, Event, EventKind, FieldChange, Severity};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// How long a text may be, in bytes; what is longer is cut.
+const TEXT_BYTES_MAX: usize = 1000;
+/// How long what clients state about themselves may be.
+const STATED_BYTES_MAX: usize = 256;
+/// What the changes of one event may take; those beyond are left out, and the text says so.
+const CHANGES_BYTES_MAX: usize = 1000;
+/// How long a single value may be before it is cut.
+const VALUE_BYTES_MAX: usize = 300;
+/// No event takes more than this: texts, six statements and changes, whose quotes and controls JSON may write with six bytes.
+pub(crate) const EVENT_BYTES_MAX: usize = 4 << 10;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EventRecord {
+    pub(crate) number: u64,
+    pub(crate) at_ms: u64,
+    pub(crate) severity: Severity,
+    pub(crate) object: String,
+    pub(crate) text: String,
+    #[serde(default, skip_serializing_if = "EventKind::is_event")]
+    pub(crate) kind: EventKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) actor: Option<Actor>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) changes: Vec<FieldChange>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) suppressed: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl EventRecord {
+    /// The event, cut to what one may take.
+    pub(crate) fn bounded(mut self) -> Self {
+        // Who reads the log must not be written to by whom it tells of: no line breaks, no escape sequences.
+        let tidy = |text: &mut String, most_bytes| {
+            text.retain(|c| !c.is_control());
+            cut(text, most_bytes);
+        };
+        tidy(&mut self.object, STATED_BYTES_MAX);
+        tidy(&mut self.text, TEXT_BYTES_MAX);
+        if let Some(actor) = &mut self.actor {
+            let Actor { token, fingerprint, name, address, request, command, user } = actor;
+            for stated in [token, fingerprint, name, address, request, command, user].into_iter().flatten() {
+                tidy(stated, STATED_BYTES_MAX);
+            }
+        }
+        self.changes.iter_mut().for_each(|change| {
+            cut(&mut change.field, STATED_BYTES_MAX);
+            [&mut change.before, &mut change.after].into_iter().for_each(cut_value);
+        });
+        while len_of(&self.changes) > CHANGES_BYTES_MAX || encode(&self).len() > EVENT_BYTES_MAX {
+            if self.changes.pop().is_none() {
+                // What JSON has to escape takes more than its bytes.
+                let half = self.text.len() / 2;
+                cut(&mut self.text, half);
+                if let Some(actor) = &mut self.actor {
+                    (actor.command, actor.request) = (None, None);
+                }
+            }
+        }
+        self
+    }
+
+    pub(crate) fn view(&self) -> Event {
+        let Self { number, at_ms, severity, object, text, kind, actor, changes, suppressed } = self.clone();
+        Event { number, at_ms, severity, kind, object, text, actor, changes, suppressed }
+    }
+}
+
+fn len_of(changes: &[FieldChange]) -> usize {
+    serde_json::to_vec(changes).map_or(0, |bytes| bytes.len())
+}
+
+fn cut(text: &mut String, most_bytes: usize) {
+    if text.len() > most_bytes {
+        let end = (0..=most_bytes).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
+fn cut_value(value: &mut Value) {
+    match value {
+        Value::String(text) => cut(text, VALUE_BYTES_MAX),
+        Value::Array(_) | Value::Object(_) => {
+            let mut text = value.to_string();
+            if text.len() > VALUE_BYTES_MAX {
+                cut(&mut text, VALUE_BYTES_MAX);
+                *value = Value::String(text);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(text: &str) -> EventRecord {
+        let (kind, actor, changes, suppressed) = (EventKind::Event, None, Vec::new(), 0);
+        let (number, at_ms, severity) = (7, 9, Severity::Info);
+        let (object, text) = ("volume v1".to_owned(), text.to_owned());
+        EventRecord { number, at_ms, severity, object, text, kind, actor, changes, suppressed }
+    }
+
+    #[test]
+    fn what_there_is_nothing_to_say_of_takes_no_space() {
+        let bytes = encode(&record("created"));
+        assert_eq!(
+            String::from_utf8(bytes).unwrap(),
+            r#"{"version":1,"number":7,"at_ms":9,"severity":"info","object":"volume v1","text":"created"}"#
+        );
+    }
+
+    #[test]
+    fn no_event_is_larger_than_the_most_whatever_is_in_it() {
+        for filler in ["x", "ä", "\u{1}", "\"", "\u{10FFFF}"] {
+            let long = filler.repeat(9000);
+            let some = || Some(long.clone());
+            let actor = Actor {
+                token: some(),
+                fingerprint: some(),
+                name: some(),
+                address: some(),
+                request: some(),
+                command: some(),
+                user: some(),
+            };
+            let (before, after) = (Value::String(long.clone()), Value::Array(vec![long.clone().into(); 9]));
+            let change = FieldChange { field: long.clone(), before, after };
+            let object = long.clone();
+            let changes = vec![change; 9];
+            let made = EventRecord { object, actor: Some(actor), changes, ..record(&long) }.bounded();
+            let len = encode(&made).len();
+            assert!(len <= EVENT_BYTES_MAX, "{filler:?}: {len} bytes");
+            assert!(!made.object.chars().any(char::is_control));
+        }
+        let small = EventRecord {
+            changes: vec![FieldChange { field: "size_bytes".into(), before: 1.into(), after: 2.into() }],
+            ..record("grown")
+        };
+        assert_eq!(small.clone().bounded(), small);
+    }
+}

@@ -1,0 +1,72 @@
+//! What is told of a change: in one line for people, and field by field for programs.
+
+use quoin_api::FieldChange;
+use serde::Serialize;
+use serde_json::Value;
+
+/// An event in the making.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) object: String,
+    pub(crate) text: String,
+    pub(crate) changes: Vec<FieldChange>,
+}
+
+impl Told {
+    pub(crate) fn new(object: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { object: object.into(), text: text.into(), changes: Vec::new() }
+    }
+
+    /// Says something more, as far as an event has room.
+    pub(crate) fn and(self, more: &str) -> Self {
+        let text = crate::snapshots::shortened(&format!("{}{more}", self.text));
+        Self { text, ..self }
+    }
+
+    /// Adds a field that was `before` and is `after` now, unless it stays as it was.
+    pub(crate) fn change(mut self, field: &str, before: impl Serialize, after: impl Serialize) -> Self {
+        let value = |result: serde_json::Result<Value>| result.unwrap_or_default();
+        let (before, after) = (value(serde_json::to_value(before)), value(serde_json::to_value(after)));
+        if before != after {
+            self.changes.push(FieldChange { field: field.to_owned(), before, after });
+        }
+        self
+    }
+
+    /// Adds a field of an object that is created.
+    pub(crate) fn with(self, field: &str, value: impl Serialize) -> Self {
+        self.change(field, Value::Null, value)
+    }
+
+    /// Adds a field of an object that is deleted.
+    pub(crate) fn without(self, field: &str, value: impl Serialize) -> Self {
+        self.change(field, value, Value::Null)
+    }
+}
+
+impl From<(String, String)> for Told {
+    fn from((object, text): (String, String)) -> Self {
+        Self::new(object, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changes_is_told() {
+        let told = Told::new("volume v1", "…").change("size_bytes", 1, 2).change("thick", true, true);
+        let told = told.with("name", "v1").without("tags", Vec::<String>::new());
+        let fields: Vec<_> =
+            told.changes.iter().map(|change| serde_json::to_string(change).unwrap()).collect();
+        assert_eq!(
+            fields,
+            [
+                r#"{"field":"size_bytes","before":1,"after":2}"#,
+                r#"{"field":"name","before":null,"after":"v1"}"#,
+                r#"{"field":"tags","before":[],"after":null}"#,
+            ]
+        );
+    }
+}

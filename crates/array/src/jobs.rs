@@ -1,0 +1,128 @@
+//! Jobs: range copies, scrubs, volumes that shrink and space that is being returned, under one roof.
+//!
+//! A job is a view of what does the work, which keeps what has to outlive a restart itself: there is nothing here that
+//! could say anything else.
+
+use crate::{Array, ArrayError};
+use quoin_api::{self as api, CopyState, Job, JobKind, JobState, ScrubOutcome};
+use std::sync::Arc;
+
+/// The job that returns the space of what was deleted: there is one for all.
+const RECLAIM: &str = "reclaim";
+
+/// A job of this kind at which nothing is known to be done.
+fn job(id: String, kind: JobKind, object: String) -> Job {
+    Job {
+        id,
+        kind,
+        object,
+        state: JobState::Running,
+        percent: None,
+        done_bytes: None,
+        total_bytes: None,
+        bytes_per_s: None,
+        remaining_s: None,
+        started_ms: None,
+        ended_ms: None,
+        error: None,
+        cancellable: false,
+        survives_restart: true,
+    }
+}
+
+fn of_copy(copy: api::VolumeCopy) -> Job {
+    let object = format!("volume {} to volume {}", copy.source, copy.target);
+    let state = match copy.state {
+        CopyState::Running | CopyState::Finishing => JobState::Running,
+        CopyState::Done => JobState::Done,
+        CopyState::Failed => JobState::Failed,
+        CopyState::Cancelled => JobState::Cancelled,
+    };
+    Job {
+        state,
+        percent: Some(copy.done_bytes as f64 * 100.0 / copy.length_bytes.max(1) as f64),
+        done_bytes: Some(copy.done_bytes),
+        total_bytes: Some(copy.length_bytes),
+        bytes_per_s: copy.bytes_per_s,
+        remaining_s: copy.remaining_s,
+        started_ms: Some(copy.started_ms),
+        ended_ms: copy.ended_ms,
+        error: copy.error,
+        cancellable: copy.state == CopyState::Running,
+        survives_restart: false,
+        ..job(copy_id(copy.id), JobKind::Copy, object)
+    }
+}
+
+fn copy_id(id: u32) -> String {
+    format!("copy-{id}")
+}
+
+/// The scrub that runs, and the last that ended.
+fn of_scrubs(status: &api::ScrubStatus) -> Vec<Job> {
+    let scrub = |started_ms: u64| Job {
+        started_ms: Some(started_ms),
+        ..job(format!("scrub-{started_ms}"), JobKind::Scrub, "the pool".to_owned())
+    };
+    let ended = status.last.as_ref().map(|last| Job {
+        state: match last.outcome {
+            ScrubOutcome::Completed => JobState::Done,
+            ScrubOutcome::Stopped => JobState::Cancelled,
+            ScrubOutcome::Failed => JobState::Failed,
+        },
+        percent: (last.outcome == ScrubOutcome::Completed).then_some(100.0),
+        done_bytes: Some(last.verified_bytes),
+        ended_ms: Some(last.ended_ms),
+        error: last.reason.clone(),
+        ..scrub(last.started_ms)
+    });
+    let running = status.running.as_ref().map(|running| Job {
+        percent: Some(running.percent),
+        done_bytes: Some(running.verified_bytes),
+        total_bytes: Some(running.total_bytes),
+        remaining_s: running.remaining_s,
+        cancellable: true,
+        ..scrub(running.started_ms)
+    });
+    ended.into_iter().chain(running).collect()
+}
+
+impl Array {
+    /// All jobs that run, and the last that ended.
+    pub async fn list_jobs(&self) -> Result<Vec<Job>, ArrayError> {
+        let mut jobs: Vec<_> = self.list_copies()?.into_iter().map(of_copy).collect();
+        jobs.extend(of_scrubs(&self.scrub_status().await?));
+        let shrinking = self.list_volumes()?.into_iter().filter(|volume| volume.trimming);
+        jobs.extend(shrinking.map(|volume| {
+            job(format!("shrink-{}", volume.uuid), JobKind::Shrink, format!("volume {}", volume.name))
+        }));
+        let giving_back = self.status().giving_back.filter(|left| (left.bytes, left.entries) != (0, 0));
+        jobs.extend(giving_back.map(|left| Job {
+            bytes_per_s: left.bytes_per_s,
+            remaining_s: left.remaining_s,
+            ..job(RECLAIM.to_owned(), JobKind::Reclaim, "the pool".to_owned())
+        }));
+        Ok(jobs)
+    }
+
+    /// One job.
+    pub async fn show_job(&self, id: &str) -> Result<Job, ArrayError> {
+        let found = self.list_jobs().await?.into_iter().find(|job| job.id == id);
+        found.ok_or_else(|| ArrayError::NoJob { id: id.to_owned() })
+    }
+
+    /// Cancels a job, and returns what has become of it.
+    pub async fn cancel_job(self: &Arc<Self>, id: &str) -> Result<Job, ArrayError> {
+        let job = self.show_job(id).await?;
+        let copy = id.strip_prefix("copy-").and_then(|id| id.parse().ok());
+        match (job.kind, copy) {
+            (JobKind::Copy, Some(copy)) => self.cancel_copy(copy).await?,
+            (JobKind::Scrub, _) if job.cancellable => drop(self.stop_scrub().await?),
+            (_, _) if job.state.is_ended() => {
+                return Err(ArrayError::JobEnded { id: id.to_owned(), state: job.state });
+            }
+            _ => return Err(ArrayError::JobGoesOn { id: id.to_owned(), kind: job.kind }),
+        }
+        self.show_job(id).await
+    }
+}

@@ -1,0 +1,42 @@
+//! When a complete scrub is due, for those who watch whether it came.
+
+use super::{Record, next_due};
+use crate::Array;
+
+impl Record {
+    /// When the first complete scrub after the last one was or is due. It lies in the past when it was missed, or has not
+    /// ended yet.
+    fn due_ms(&self) -> Option<u64> {
+        // What was settled without a complete scrub is not known any more; then the due time after it counts.
+        let from_ms =
+            self.completed_ms.or(self.begun.map(|begun| begun.started_ms)).unwrap_or(self.settled_ms);
+        next_due(self.schedule, self.at, from_ms)
+    }
+}
+
+impl Array {
+    pub(crate) fn scrub_due_ms(&self) -> Option<u64> {
+        self.scrubs.lock().record.as_ref().and_then(Record::due_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::DAY_MS;
+    use super::*;
+    use quoin_api::ScrubSchedule;
+
+    #[test]
+    fn a_scrub_is_due_after_the_last_complete_one_whatever_began_meanwhile() {
+        let mut record = Record { schedule: ScrubSchedule::Daily, ..Record::new(10 * DAY_MS) };
+        let at_ms = u64::from(record.at.minute) * 60_000;
+        assert_eq!(record.due_ms(), Some(10 * DAY_MS + at_ms));
+        record.completed_ms = Some(12 * DAY_MS + at_ms + 1);
+        assert_eq!(record.due_ms(), Some(13 * DAY_MS + at_ms));
+        // One that began for the 13th and did not end: still due since then.
+        record.settled_ms = 20 * DAY_MS;
+        assert_eq!(record.due_ms(), Some(13 * DAY_MS + at_ms));
+        record.schedule = ScrubSchedule::Off;
+        assert_eq!(record.due_ms(), None);
+    }
+}

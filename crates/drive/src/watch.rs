@@ -1,0 +1,282 @@
+//! Deadlines of a drive's operations.
+//!
+//! A [`DriveWatch`] outlives the openings of its drive. Every operation of an opening goes through a disk that
+//! [`DriveWatch::admit`] returns, those of probing and formatting included.
+//!
+//! 1. The drive is *suspect* while its oldest operation has been under way for [`Patience::suspect_after`].
+//! 2. After [`Patience::fail_after`] the opening has failed, for good: operations under way resolve to
+//!    [`DiskError::TimedOut`], and so does every later one, at once. The world keeps the buffers of what is under
+//!    way until it is done with them.
+//! 3. No opening begins while an operation of an earlier one is under way. So a write that a drive does late never
+//!    lands on what a later opening wrote.
+//!
+//! Time is counted in looks, not read from a clock: a process that was suspended does not take its own absence for
+//! the drive's. An operation costs one lock and no timer. The watch sleeps between looks and ends when nothing is
+//! under way; the next operation starts it again.
+
+use crate::{
+    DriveError,
+    bugs::{Bug, planted},
+};
+use quoin_world::{
+    Completion, Disk, DiskError, DiskInstruments, DiskOp, Mutex, Outstanding, Thread, World,
+    atomic::{AtomicBool, Ordering},
+};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+/// The watch looks so many times until a drive is suspect.
+const LOOKS_UNTIL_SUSPECT: u32 = 8;
+/// The bounds of the time between two looks.
+const SHORTEST_LOOK: Duration = Duration::from_millis(1);
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
+/// The watch ends after so many looks in a row that found nothing under way.
+const IDLE_LOOKS: u32 = 4;
+/// What is over is taken off the list at the latest when the list is this long.
+const SWEPT_AT: usize = 256;
+
+/// How long an operation may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Patience {
+    /// From then on its drive is suspect.
+    pub suspect_after: Duration,
+    /// From then on its drive has failed. Not less than `suspect_after`.
+    pub fail_after: Duration,
+}
+
+impl Default for Patience {
+    /// 5 and 20 seconds: hosts usually give up a command after 30.
+    fn default() -> Self {
+        Self { suspect_after: Duration::from_secs(5), fail_after: Duration::from_secs(20) }
+    }
+}
+
+/// Whether a drive answers in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answers {
+    /// It does.
+    InTime,
+    /// Its oldest operation has been under way for so long.
+    Suspect(Duration),
+    /// It failed after so long, and has not finished all operations of then.
+    Failed(Duration),
+}
+
+/// Told of each change, on the background thread. What is told does not depend on the drive and does not block.
+type Told = Box<dyn Fn(Answers) + Send + Sync>;
+
+/// Sees to it that every operation of a drive ends in time.
+pub struct DriveWatch {
+    world: Arc<dyn World>,
+    patience: Patience,
+    look_every: Duration,
+    told: Told,
+    /// Suspect is failed.
+    hurried: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    answers: Answers,
+    /// Looks so far.
+    looks: u64,
+    is_looking: bool,
+    idle_looks: u32,
+    /// Oldest first.
+    under_way: VecDeque<UnderWay>,
+    sweep_at: usize,
+    /// Of the newest opening.
+    failed: Arc<AtomicBool>,
+    timeouts: u64,
+}
+
+struct UnderWay {
+    since_look: u64,
+    operation: Outstanding,
+}
+
+/// The disk of one opening.
+struct WatchedDisk {
+    disk: Arc<dyn Disk>,
+    watch: Arc<DriveWatch>,
+    failed: Arc<AtomicBool>,
+}
+
+impl Inner {
+    fn sweep(&mut self) {
+        self.under_way.retain(|one| !one.operation.is_over());
+        self.sweep_at = (2 * self.under_way.len()).max(SWEPT_AT);
+    }
+}
+
+impl DriveWatch {
+    /// A watch of a drive that is not open yet. `told` hears of each change: it is suspect, it failed, it answers in
+    /// time again. It hears of a failure before those do who wait for operations.
+    pub fn new(
+        world: Arc<dyn World>,
+        patience: Patience,
+        told: impl Fn(Answers) + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let look_every = (patience.suspect_after / LOOKS_UNTIL_SUSPECT).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+        let inner = Inner {
+            answers: Answers::InTime,
+            looks: 0,
+            is_looking: false,
+            idle_looks: 0,
+            under_way: VecDeque::new(),
+            sweep_at: SWEPT_AT,
+            failed: Arc::new(AtomicBool::new(false)),
+            timeouts: 0,
+        };
+        let (told, hurried) = (Box::new(told), AtomicBool::new(false));
+        Arc::new(Self { world, patience, look_every, told, hurried, inner: Mutex::new(inner) })
+    }
+
+    /// Begins an opening: the disk to use. Refused while operations of an earlier opening are under way.
+    pub fn admit(self: &Arc<Self>, disk: Arc<dyn Disk>) -> Result<Arc<dyn Disk>, DriveError> {
+        let failed = Arc::new(AtomicBool::new(false));
+        let mut inner = self.inner.lock();
+        inner.sweep();
+        let operations = inner.under_way.len();
+        if operations > 0 && !planted(Bug::TakeBackEarly) {
+            return Err(DriveError::Owes { drive: disk.name().into(), operations });
+        }
+        inner.failed = failed.clone();
+        drop(inner);
+        Ok(Arc::new(WatchedDisk { disk, watch: self.clone(), failed }))
+    }
+
+    /// How many operations are under way, those that were given up included.
+    pub fn under_way(&self) -> usize {
+        let mut inner = self.inner.lock();
+        inner.sweep();
+        inner.under_way.len()
+    }
+
+    /// Whether the drive answers in time, by the last look.
+    pub fn answers(&self) -> Answers {
+        self.inner.lock().answers
+    }
+
+    /// How many operations were given up so far.
+    pub fn timeouts(&self) -> u64 {
+        self.inner.lock().timeouts
+    }
+
+    /// From now on a drive that is suspect has failed: the array stops and does not wait for it.
+    pub fn hurry(&self) {
+        self.hurried.store(true, Ordering::Release);
+    }
+
+    fn begun(self: &Arc<Self>, operation: Outstanding, failed: &AtomicBool, disk: &str) {
+        let starts = {
+            let mut inner = self.inner.lock();
+            if failed.load(Ordering::Acquire) {
+                // The drive failed while this was being submitted.
+                operation.give_up(self.timed_out(disk));
+                inner.timeouts += 1;
+            }
+            while inner.under_way.front().is_some_and(|first| first.operation.is_over()) {
+                inner.under_way.pop_front();
+            }
+            let since_look = inner.looks;
+            inner.under_way.push_back(UnderWay { since_look, operation });
+            if inner.under_way.len() >= inner.sweep_at {
+                inner.sweep();
+            }
+            !std::mem::replace(&mut inner.is_looking, true)
+        };
+        if starts {
+            self.world.spawn(Thread::Background, Box::pin(self.clone().keep_looking(disk.to_owned())));
+        }
+    }
+
+    fn timed_out(&self, disk: &str) -> DiskError {
+        let waited = match self.hurried.load(Ordering::Acquire) {
+            true => self.patience.suspect_after,
+            false => self.patience.fail_after,
+        };
+        DiskError::TimedOut { disk: disk.to_owned(), waited_s: waited.as_secs_f64().round() as u64 }
+    }
+
+    async fn keep_looking(self: Arc<Self>, disk: String) {
+        loop {
+            self.world.sleep(self.look_every).await;
+            let Some(change) = self.look() else { return };
+            let Some(answers) = change else { continue };
+            (self.told)(answers);
+            if matches!(answers, Answers::Failed(_)) {
+                self.give_up(&disk);
+            }
+        }
+    }
+
+    /// One look. `None`: nothing has been under way for a while, and the watch ends. Otherwise what has changed.
+    fn look(&self) -> Option<Option<Answers>> {
+        let mut inner = self.inner.lock();
+        inner.looks += 1;
+        inner.sweep();
+        let oldest = inner.under_way.front().map(|first| inner.looks - first.since_look);
+        // The look at which it was submitted may have been just over.
+        let waited = oldest.map_or(Duration::ZERO, |looks| self.look_every * (looks as u32 - 1));
+        inner.idle_looks = if oldest.is_some() { 0 } else { inner.idle_looks + 1 };
+        let before = inner.answers;
+        let fail_after = match self.hurried.load(Ordering::Acquire) {
+            true => self.patience.suspect_after,
+            false => self.patience.fail_after,
+        };
+        let now = match before {
+            Answers::Failed(_) if oldest.is_some() => before,
+            _ if oldest.is_some() && waited >= fail_after => Answers::Failed(waited),
+            _ if oldest.is_some() && waited >= self.patience.suspect_after => Answers::Suspect(waited),
+            _ => Answers::InTime,
+        };
+        inner.answers = now;
+        if matches!(now, Answers::Failed(_)) {
+            // Also of an opening that was refused nothing yet: what it submits from now on is refused.
+            inner.failed.store(true, Ordering::Release);
+        }
+        if inner.idle_looks >= IDLE_LOOKS {
+            inner.is_looking = false;
+            inner.idle_looks = 0;
+            return None;
+        }
+        let is_change = std::mem::discriminant(&before) != std::mem::discriminant(&now);
+        Some(is_change.then_some(now))
+    }
+
+    fn give_up(&self, disk: &str) {
+        let mut inner = self.inner.lock();
+        let given_up = inner.under_way.iter().filter(|one| one.operation.give_up(self.timed_out(disk)));
+        inner.timeouts += given_up.count() as u64;
+    }
+}
+
+impl Disk for WatchedDisk {
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.disk.len_bytes()
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.disk.block_bytes()
+    }
+
+    fn instruments(&self) -> Option<&DiskInstruments> {
+        self.disk.instruments()
+    }
+
+    fn submit(&self, op: DiskOp) -> Completion {
+        if self.failed.load(Ordering::Acquire) {
+            return Completion::ready(Err(self.watch.timed_out(self.disk.name())));
+        }
+        let completion = self.disk.submit(op);
+        self.watch.begun(completion.outstanding(), &self.failed, self.disk.name());
+        completion
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Places of the journal that a drive fails to read.
+//!
+//! Such a place refuses the pool only if a record that replay needs may lie there. It is told by other evidence that none
+//! does: the root, which knows the oldest extent that is needed and whether the pool was closed; the headers of later
+//! extents, which say what their predecessors held; and the batches that follow in the same extent. What is not needed is
+//! written again when its extent is used again.
+
+use super::replay::Found;
+use crate::{error::PoolError, format::Root};
+use quoin_base::Sequence;
+use quoin_drive::{Drive, DriveError, SLABS_START_BYTES};
+use quoin_stripe::Column;
+use quoin_world::Buf;
+use std::sync::Arc;
+
+/// How often a read is tried before its place counts as unreadable.
+const TRIES: u32 = 3;
+
+/// What a root says of the journal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JournalBounds {
+    /// Records below are in the checkpoint.
+    pub tail: Sequence,
+    /// Extents from here on were begun after the root.
+    pub next_extent: u64,
+    /// Nothing is needed of extents below; 0: not known.
+    pub first_extent: u64,
+    /// The pool was closed: nothing was written after the root.
+    pub closed: bool,
+}
+
+impl JournalBounds {
+    pub(crate) fn of(root: &Root) -> Self {
+        Self {
+            tail: Sequence(root.tail.get()),
+            next_extent: root.next_extent.get(),
+            first_extent: root.first_extent.get(),
+            closed: root.closed.get() == 1,
+        }
+    }
+}
+
+/// A page that cannot be read, or the first of several.
+#[derive(Clone, Debug)]
+pub(crate) struct Unread {
+    drive: String,
+    /// Byte of the slab.
+    pub offset: u64,
+    /// Byte of the drive.
+    drive_offset: u64,
+    error: String,
+    /// Later batches of the extent tell that nothing there is needed.
+    pub is_obsolete: bool,
+}
+
+impl Unread {
+    pub(super) fn new(drive: &Arc<Drive>, place: Column, offset: u64, error: &DriveError) -> Self {
+        let slab_bytes = u64::from(drive.label().slab_bytes);
+        let drive_offset = SLABS_START_BYTES + u64::from(place.slab) * slab_bytes + offset;
+        let (drive, error) = (drive.name().to_owned(), error.to_string());
+        Self { drive, offset, drive_offset, error, is_obsolete: false }
+    }
+}
+
+/// Reads again what the drive fails to read once.
+pub(super) async fn read_patiently(
+    drive: &Arc<Drive>,
+    slab: u32,
+    offset: u64,
+    len: usize,
+) -> Result<Buf, DriveError> {
+    let mut tries = 1;
+    loop {
+        match drive.read_slab(slab, offset, len).await {
+            Err(DriveError::Disk(_)) if tries < TRIES => tries += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Refuses what cannot be read and may be needed. Returns the rest of what cannot be read, in words.
+pub(super) fn refuse_needed(found: &mut [Found], bounds: JournalBounds) -> Result<Vec<String>, PoolError> {
+    let headers: Vec<_> = found.iter().filter_map(|f| f.content.as_ref()).map(|c| c.header).collect();
+    // A root that is older than the journal is not the one that was written when the pool was closed.
+    let goes_on = |f: &Found| {
+        f.number.is_some_and(|number| number >= bounds.next_extent)
+            || f.content.as_ref().is_some_and(|c| c.last >= bounds.tail || !c.doubtful.is_empty())
+    };
+    let closed = bounds.closed && !found.iter().any(goes_on);
+    let mut told = Vec::new();
+    for found in found {
+        if let Some(unread) = &found.unread {
+            let next =
+                headers.iter().find(|h| h.previous.get() > 0 && Some(h.previous.get()) == found.number);
+            let all_needless = closed
+                || unread.is_obsolete
+                || found.number.is_some_and(|number| number < bounds.first_extent)
+                || next.is_some_and(|next| next.previous_last.get() < bounds.tail.0);
+            let held = next.map(|next| next.previous_batches.get());
+            match &mut found.content {
+                _ if all_needless => {}
+                // The extent ends before it, or with what was read.
+                Some(content) if held == Some(content.batches + content.doubtful.len() as u32) => {
+                    content.take_doubtful(bounds.tail);
+                }
+                _ => return Err(refusal(found.number, unread)),
+            }
+        }
+        told.extend(found.unread.iter().chain(&found.skipped).map(tell));
+    }
+    Ok(told)
+}
+
+fn tell(unread: &Unread) -> String {
+    let Unread { drive, drive_offset, error, .. } = unread;
+    format!(
+        "drive {drive} fails to read its journal at byte {drive_offset} ({error}); nothing there is needed, and it is \
+         written again when that part of the journal is used"
+    )
+}
+
+pub(super) fn refusal(number: Option<u64>, unread: &Unread) -> PoolError {
+    let Unread { drive, drive_offset, error, .. } = unread;
+    let extent = number.map_or("a journal extent".to_owned(), |number| format!("journal extent {number}"));
+    PoolError::corrupt(
+        format!("{extent} at byte {drive_offset} of drive {drive}"),
+        format!(
+            "the drive fails to read it ({error}), and acknowledged writes that are nowhere else may lie there; have \
+             the drive read it, or copy the drive to another one that does, then start again"
+        ),
+    )
+}

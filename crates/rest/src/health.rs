@@ -1,0 +1,30 @@
+//! `GET /healthz` and `GET /readyz`, without a token: for those who watch the process and tell nothing but whether it
+//! lives and whether it serves.
+
+use crate::{failure::Failure, server::Server};
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use quoin_api::Problem;
+
+/// The process answers.
+pub(crate) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// The pool is open and hosts are served.
+pub(crate) async fn ready(State(server): State<Server>) -> Response {
+    match server.array.status().ready {
+        true => "ready\n".into_response(),
+        false => Failure::new(Problem::new(
+            "not-ready",
+            503,
+            "not ready",
+            "the array",
+            "the pool is not open",
+            "see quoin status; the array opens the pool as soon as its drives are there",
+        ))
+        .into_response(),
+    }
+}

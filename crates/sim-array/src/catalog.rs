@@ -1,0 +1,254 @@
+//! What administrators see, as the model and the array have it, and changes of it.
+
+use crate::model::{Model, Vol};
+use quoin_api::{OriginKind, VolumeKind};
+use quoin_array::Array;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Every object by kind and name, as text.
+pub(crate) type Objects = BTreeMap<String, String>;
+
+/// A change that is not acknowledged yet. While it is under way, no other is about the same objects.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Change {
+    pub number: u32,
+    pub what: String,
+    /// Volumes by name, before and after.
+    pub volumes: Vec<(String, Option<Vol>, Option<Vol>)>,
+    /// Groups that come or go.
+    pub groups: Vec<(String, bool)>,
+    /// The fork of the history that it is, and others it makes.
+    pub fork: Option<usize>,
+}
+
+impl Vol {
+    pub(crate) fn seen(&self) -> String {
+        let kind = match self.origin {
+            None => "volume",
+            Some((OriginKind::Snapshot, _)) => "snapshot",
+            Some((OriginKind::Clone, _)) => "clone",
+        };
+        text(
+            kind,
+            self.size_bytes,
+            self.block_bytes,
+            self.thick,
+            self.template,
+            self.immutable,
+            self.group.as_deref(),
+            self.lun,
+        )
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "the two sides of one comparison")]
+fn text(
+    kind: &str,
+    size_bytes: u64,
+    block_bytes: u32,
+    thick: bool,
+    template: bool,
+    immutable: bool,
+    group: Option<&str>,
+    lun: Option<u16>,
+) -> String {
+    format!(
+        "{kind} of {size_bytes} bytes in {block_bytes}, thick {thick}, template {template}, immutable {immutable}, \
+         group {group:?}, LUN {lun:?}"
+    )
+}
+
+/// What the array shows.
+pub(crate) fn observe(array: &Array) -> Result<Objects, String> {
+    let mut objects = Objects::new();
+    for volume in array.list_volumes().map_err(|e| e.to_string())? {
+        let kind = match volume.origin.as_ref().map(|origin| origin.kind) {
+            None => "volume",
+            Some(OriginKind::Snapshot) => "snapshot",
+            Some(OriginKind::Clone) => "clone",
+        };
+        let template = volume.kind == VolumeKind::Template;
+        let seen = text(
+            kind,
+            volume.size_bytes,
+            volume.block_bytes,
+            volume.thick,
+            template,
+            volume.retain_until_ms.is_some(),
+            volume.group.as_deref(),
+            volume.mappings.first().map(|mapping| mapping.lun),
+        );
+        objects.insert(format!("volume {}", volume.name), seen);
+    }
+    for group in array.list_groups().map_err(|e| e.to_string())? {
+        objects.insert(format!("group {}", group.name), "there".to_owned());
+    }
+    Ok(objects)
+}
+
+impl Change {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), ..Self::default() }
+    }
+
+    pub(crate) fn volume(mut self, name: &str, before: Option<Vol>, after: Option<Vol>) -> Self {
+        self.volumes.push((name.to_owned(), before, after));
+        self
+    }
+
+    pub(crate) fn group(mut self, name: &str, comes: bool) -> Self {
+        self.groups.push((name.to_owned(), comes));
+        self
+    }
+
+    pub(crate) fn fork(mut self, fork: usize) -> Self {
+        self.fork = Some(fork);
+        self
+    }
+
+    pub(crate) fn creates(&self) -> usize {
+        self.volumes.iter().filter(|(_, before, after)| before.is_none() && after.is_some()).count()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &String> {
+        self.volumes.iter().map(|(name, ..)| name).chain(self.groups.iter().map(|(name, _)| name))
+    }
+
+    /// Its objects: each before and after.
+    fn sides(&self) -> Vec<(String, Option<String>, Option<String>)> {
+        let seen = |vol: &Option<Vol>| vol.as_ref().map(Vol::seen);
+        // What it only keeps others away from is not its own: a change that follows it may be about that.
+        let volumes = self.volumes.iter().filter(|(_, before, after)| before != after);
+        let volumes =
+            volumes.map(|(name, before, after)| (format!("volume {name}"), seen(before), seen(after)));
+        let groups = self.groups.iter().map(|(name, comes)| {
+            let there = |is: bool| is.then(|| "there".to_owned());
+            (format!("group {name}"), there(!comes), there(*comes))
+        });
+        volumes.chain(groups).collect()
+    }
+}
+
+impl Model {
+    /// A change begins; its number.
+    pub(crate) fn begin(&mut self, change: Change) -> u32 {
+        let number = self.number();
+        self.busy.extend(change.names().cloned());
+        let ids: BTreeSet<u32> = change
+            .volumes
+            .iter()
+            .flat_map(|(_, before, after)| [before, after])
+            .flatten()
+            .map(|vol| vol.id)
+            .collect();
+        ids.into_iter().for_each(|id| *self.touched.entry(id).or_default() += 1);
+        self.pending.push(Change { number, ..change });
+        self.begun += 1;
+        number
+    }
+
+    fn take(&mut self, number: u32) -> Option<Change> {
+        let at = self.pending.iter().position(|change| change.number == number)?;
+        let change = self.pending.remove(at);
+        for name in change.names() {
+            self.busy.remove(name);
+        }
+        Some(change)
+    }
+
+    /// A change was acknowledged.
+    pub(crate) fn done(&mut self, number: u32) {
+        let Some(change) = self.take(number) else { return };
+        if let Some(fork) = change.fork {
+            self.history.end_fork(fork, true);
+        }
+        self.apply(&change);
+    }
+
+    /// A change was refused: it had no effect.
+    pub(crate) fn refused(&mut self, number: u32) {
+        let fork = self.take(number).and_then(|change| change.fork);
+        fork.into_iter().for_each(|fork| self.history.cancel_fork(fork));
+    }
+
+    fn apply(&mut self, change: &Change) {
+        let stay: BTreeSet<u32> =
+            change.volumes.iter().filter_map(|(.., after)| Some(after.as_ref()?.id)).collect();
+        for (name, before, _) in &change.volumes {
+            self.volumes.remove(name);
+            if let Some(gone) = before.as_ref().filter(|before| !stay.contains(&before.id)) {
+                self.history.volume_deleted(gone.id);
+                self.frozen.remove(&gone.id);
+            }
+        }
+        for (name, _, after) in &change.volumes {
+            if let Some(after) = after {
+                self.volumes.insert(name.clone(), after.clone());
+                if !after.is_frozen() {
+                    self.frozen.remove(&after.id);
+                }
+            }
+        }
+        for (name, comes) in &change.groups {
+            match comes {
+                true => drop(self.groups.insert(name.clone())),
+                false => {
+                    self.groups.remove(name);
+                    self.sets.retain(|set| set.group != *name);
+                }
+            }
+        }
+    }
+
+    /// What of the changes that a crash cut off took effect: as many as had, and as had not.
+    fn settle(&mut self, seen: &Objects) -> Result<(u64, u64), String> {
+        let (mut applied, mut dropped) = (0, 0);
+        for change in std::mem::take(&mut self.pending) {
+            let sides = change.sides();
+            let is = |key: &String, side: &Option<String>| seen.get(key) == side.as_ref();
+            let (after, before) = (
+                sides.iter().all(|(key, _, after)| is(key, after)),
+                sides.iter().all(|(key, before, _)| is(key, before)),
+            );
+            match (after, before) {
+                // A replacement by content of the same size shows in the content only.
+                (true, true) => change.fork.into_iter().for_each(|fork| self.history.end_fork(fork, false)),
+                (true, false) => {
+                    if let Some(fork) = change.fork {
+                        self.history.end_fork(fork, true);
+                    }
+                    self.apply(&change);
+                    applied += 1;
+                }
+                (false, true) => {
+                    change.fork.into_iter().for_each(|fork| self.history.cancel_fork(fork));
+                    dropped += 1;
+                }
+                (false, false) => {
+                    let shown: Vec<_> = sides
+                        .iter()
+                        .map(|(key, before, after)| {
+                            format!("\n  {key}: {:?}, before {before:?}, after {after:?}", seen.get(key))
+                        })
+                        .collect();
+                    return Err(format!("{} took effect in part:{}", change.what, shown.concat()));
+                }
+            }
+        }
+        Ok((applied, dropped))
+    }
+
+    /// Compares what the array shows with what it must show.
+    pub(crate) fn compare(&mut self, array: &Array, after_crash: bool) -> Result<(u64, u64), String> {
+        let seen = observe(array)?;
+        let settled = if after_crash { self.settle(&seen)? } else { (0, 0) };
+        let expected = self.objects();
+        for key in seen.keys().chain(expected.keys()) {
+            if seen.get(key) != expected.get(key) {
+                let (seen, expected) = (seen.get(key), expected.get(key));
+                return Err(format!("{key} is {seen:?}, and must be {expected:?}"));
+            }
+        }
+        Ok(settled)
+    }
+}

@@ -1,0 +1,85 @@
+//! Damage that drives take while they lie still: flipped bits and sectors that cannot be read any more.
+
+use crate::scenario::{Faults, Scenario, log_uniform};
+use quoin_base::ByteRange;
+use quoin_drive::{ROOT_BYTES, ROOT_OFFSETS, SLABS_START_BYTES};
+use quoin_world::{Thread, World};
+use quoin_world_sim::{SimDisk, SimWorld};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::{sync::Arc, time::Duration};
+
+/// Bits that flip, or places that become unreadable, in one boot at the most.
+const MOST_HITS: u64 = 60;
+/// The most sectors that become unreadable together.
+const MOST_SECTORS: u64 = 16;
+/// The unit in which drives lose sectors.
+const SECTOR_BYTES: u64 = 512;
+
+/// Where a drive holds data segments: what is damaged there is covered by a checksum elsewhere.
+pub(crate) fn data_region(scenario: &Scenario, drive: usize) -> ByteRange {
+    let (len_bytes, _) = scenario.drives[drive];
+    let first = SLABS_START_BYTES + journal_bytes(scenario, drive);
+    ByteRange::new(first.min(len_bytes), len_bytes.saturating_sub(first))
+}
+
+fn journal_bytes(scenario: &Scenario, drive: usize) -> u64 {
+    let (_, roles) = scenario.drives[drive];
+    if roles.journal { scenario.format.journal_bytes.unwrap_or(0) } else { 0 }
+}
+
+/// Where drives have their root slots.
+pub(crate) fn root_slots() -> ByteRange {
+    let [first, last] = ROOT_OFFSETS;
+    ByteRange::new(first, last + ROOT_BYTES as u64 - first)
+}
+
+/// Damages the roots of the one drive that this seed chose for it. The others have them, so that nothing may come of it.
+pub(crate) fn damage_roots(seed: u64, disks: &[Arc<SimDisk>], rng: &mut ChaCha8Rng) {
+    let victim = &disks[seed as usize % disks.len()];
+    for offset in ROOT_OFFSETS {
+        if rng.random_bool(0.8) {
+            victim.flip_bit(ByteRange::new(offset, ROOT_BYTES as u64));
+        }
+    }
+}
+
+/// Damages drives again and again while the pool is at work, as the seed's faults have it.
+pub(crate) fn spawn(world: &Arc<SimWorld>, scenario: &Scenario, disks: &[Arc<SimDisk>], seed: u64) {
+    let drives: Vec<_> = disks
+        .iter()
+        .enumerate()
+        .map(|(i, disk)| {
+            let data = data_region(scenario, i);
+            (disk.clone(), data, ByteRange::new(SLABS_START_BYTES, data.offset - SLABS_START_BYTES))
+        })
+        .collect();
+    let (task_world, faults) = (world.clone(), scenario.faults);
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    world.spawn(
+        Thread::Background,
+        Box::pin(async move {
+            for _ in 0..log_uniform(&mut rng, 1, MOST_HITS) {
+                task_world.sleep(Duration::from_micros(log_uniform(&mut rng, 10, 20_000))).await;
+                let (disk, data, journal) = &drives[rng.random_range(0..drives.len())];
+                if faults == Faults::Rot {
+                    if data.len > 0 {
+                        disk.flip_bit(*data);
+                    }
+                    continue;
+                }
+                let region = match rng.random_range(0..20) {
+                    0 => ByteRange::new(0, SLABS_START_BYTES),
+                    1..=3 => *journal,
+                    _ => *data,
+                };
+                let sectors = log_uniform(&mut rng, 1, MOST_SECTORS).min(region.len / SECTOR_BYTES);
+                if sectors > 0 {
+                    let first = rng.random_range(0..=region.len / SECTOR_BYTES - sectors);
+                    let range = ByteRange::new(first * SECTOR_BYTES, sectors * SECTOR_BYTES);
+                    disk.spoil(ByteRange::new(region.offset + range.offset, range.len));
+                }
+            }
+        }),
+    );
+}

@@ -1,0 +1,59 @@
+//! Writes of any bytes of a volume.
+//!
+//! The pool writes whole sectors. What a write does not cover of its first and last sector is read and written back
+//! with it. Another write to those sectors in between would be undone, so the writer has them alone meanwhile. The lock
+//! is a range of the volume's gate: every front end's writes pass it, and so does whoever replaces the volume's content.
+
+use crate::{DeviceError, Volume};
+use quoin_base::{ByteRange, SECTOR_BYTES};
+use quoin_world::Buf;
+
+/// The sectors of which a range covers a part: none, one or two.
+fn edges(range: ByteRange) -> impl Iterator<Item = ByteRange> {
+    let sector_of = |byte: u64| ByteRange::new(byte, 1).widened(SECTOR_BYTES);
+    let (first, last) = (sector_of(range.offset), sector_of(range.end().saturating_sub(1)));
+    let is_cut = move |sector: &ByteRange| sector.offset < range.offset || range.end() < sector.end();
+    [Some(first), (last != first).then_some(last)].into_iter().flatten().filter(is_cut)
+}
+
+impl Volume {
+    /// Writes a range of which the first or last sector is not covered.
+    pub(crate) async fn write_part(&self, range: ByteRange, data: Buf) -> Result<(), DeviceError> {
+        let wide = range.widened(SECTOR_BYTES);
+        let _pass = self.enter_to_write_alone(wide).await?;
+        let pool = self.writable_pool_for(range)?;
+        let failed = |error| self.device_error(range, error);
+        let mut whole = Buf::unfilled(wide.len as usize);
+        for edge in edges(range) {
+            let mut at = (edge.offset - wide.offset) as usize;
+            for slice in pool.read(self.id(), edge).await.map_err(failed)? {
+                whole.as_mut_slice()[at..at + slice.len()].copy_from_slice(&slice);
+                at += slice.len();
+            }
+        }
+        let at = (range.offset - wide.offset) as usize;
+        whole.as_mut_slice()[at..at + data.len()].copy_from_slice(&data);
+        pool.write(self.id(), wide.offset, vec![whole.into_slice()]).await.map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_are_the_sectors_that_are_not_covered() {
+        for (offset, len, expected) in [
+            (512, 1024, vec![]),
+            (100, 50, vec![0]),
+            (100, 412, vec![0]),
+            (512, 1, vec![512]),
+            (500, 30, vec![0, 512]),
+            (700, 1500, vec![512, 2048]),
+            (512, 1000, vec![1024]),
+        ] {
+            let found: Vec<_> = edges(ByteRange::new(offset, len)).map(|edge| edge.offset).collect();
+            assert_eq!(found, expected, "{offset}+{len}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Volumes on one simulated drive.
+
+#![allow(dead_code, reason = "shared by several tests")]
+
+use quoin_base::MIB;
+use quoin_drive::{Roles, inspect_set, open_set};
+use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
+use quoin_volume::{Folder, PoolSlot, Tags, Volume, VolumeSpec, Volumes, check_volumes, hidden_volumes};
+use quoin_world::Disk;
+use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
+use std::{future::Future, sync::Arc, time::Duration};
+
+/// Of a volume.
+pub(crate) const SIZE: u64 = MIB;
+
+pub(crate) struct Rig {
+    pub(crate) world: Arc<SimWorld>,
+    pub(crate) disk: Arc<SimDisk>,
+    pub(crate) slot: Arc<PoolSlot>,
+    pub(crate) volumes: Arc<Volumes>,
+}
+
+impl Rig {
+    pub(crate) fn new(seed: u64) -> Self {
+        let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
+        let disk = world.disk("d0", 32 * MIB);
+        let slot = Arc::new(PoolSlot::empty("not open yet"));
+        let volumes = Arc::new(Volumes::new(world.clone(), slot.clone()));
+        let rig = Self { world, disk, slot, volumes };
+        let disks = vec![(rig.disk.clone() as Arc<dyn Disk>, Roles { journal: true, data: true })];
+        let options = FormatOptions {
+            pool_name: "test".into(),
+            slab_bytes: 256 << 10,
+            row_bytes: 64 << 10,
+            journal_bytes: Some(2 * MIB),
+        };
+        let world = rig.world.clone();
+        rig.run(async move { format(&*world, disks, options).await }).unwrap();
+        rig.open();
+        rig
+    }
+
+    pub(crate) fn run<T: Send + 'static>(&self, main: impl Future<Output = T> + Send + 'static) -> T {
+        self.world.run(main).unwrap()
+    }
+
+    pub(crate) fn open(&self) {
+        let options = PoolOptions {
+            buffer_bytes: 2 * MIB,
+            metadata_bytes: MIB,
+            dirty_bytes: 256 << 10,
+            cache_bytes: 0,
+            destage_after: Duration::from_millis(50),
+            checkpoint_after: Duration::from_millis(500),
+        };
+        let (world, disk) = (self.world.clone(), self.disk.clone() as Arc<dyn Disk>);
+        let opened =
+            self.run(async move { Pool::open(world, open_set(vec![disk]).await.unwrap(), options).await });
+        let pool = opened.unwrap();
+        drop(self.volumes.restore(&pool).unwrap());
+        self.slot.fill(pool);
+    }
+
+    /// What the offline check finds wrong, and how many hidden volumes there are.
+    pub(crate) fn check(&self) -> (Vec<String>, usize) {
+        let disk = self.disk.clone() as Arc<dyn Disk>;
+        let mut report =
+            self.run(async move { check(inspect_set(vec![disk]).await.unwrap()).await }).unwrap();
+        check_volumes(&mut report);
+        let problems = report.problems.iter().map(ToString::to_string).collect();
+        (problems, hidden_volumes(&report.objects).len())
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.slot.clear("the end");
+        self.world.end();
+    }
+}
+
+pub(crate) async fn create(volumes: &Volumes, name: &str) -> Arc<Volume> {
+    let (tags, folder) = (Tags::new(), Folder::default());
+    let spec =
+        VolumeSpec { name: name.into(), size_bytes: SIZE, block_bytes: 512, thick: false, tags, folder };
+    volumes.create(spec, Transaction::new()).await.unwrap()
+}
