@@ -245,7 +245,11 @@ mod tests {
         let found = watch.look(&kept).unwrap();
         assert_eq!((found.severity, watch.level()), (Severity::Critical, SpaceLevel::Full), "{}", found.text);
         let found = watch.look(&PoolStats { refused_writes: 0, ..kept }).unwrap();
-        assert!(found.text.starts_with("space is available again") && found.text.contains("51 %"), "{}", found.text);
+        assert!(
+            found.text.starts_with("space is available again") && found.text.contains("51 %"),
+            "{}",
+            found.text
+        );
         assert_eq!(watch.level(), SpaceLevel::Notice);
     }
 }

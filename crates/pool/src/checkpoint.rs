@@ -39,9 +39,17 @@ impl Committer {
         pool.journal.tail_found(tail);
         self.catalog_taken();
         let catalog_bytes = self.write_catalog().await?;
+        pool.space.update_catalog(catalog_bytes);
 
         self.gather_table().await?;
         let places = self.place_dirty_pages().await?;
+        debug_assert!(
+            (places.len() * PAGE_BYTES) as u64 <= pool.space.checkpoint_bytes(),
+            "a checkpoint writes {} pages, {} of the catalog, and slabs were kept for {} bytes",
+            places.len(),
+            self.catalog_pages,
+            pool.space.checkpoint_bytes()
+        );
         let contents = self.fix_contents(&places).await?;
         let mut planned = self.meta_rows.finish(&pool.segments);
         planned.extend(self.table_rows.finish(&pool.segments));
@@ -187,10 +195,10 @@ impl Committer {
         Ok(())
     }
 
-    async fn write_root(&self, tail: Sequence, catalog_bytes: u64) -> Result<(), PoolError> {
-        let pool = &self.pool;
+    async fn write_root(&mut self, tail: Sequence, catalog_bytes: u64) -> Result<(), PoolError> {
+        let pool = self.pool.clone();
         let generation = self.generation + 1;
-        let mut root = new_root(pool, generation);
+        let mut root = new_root(&pool, generation);
         root.segments = pool.segments.count().into();
         root.tail = tail.0.into();
         root.next_sequence = pool.journal.peek_sequence().0.into();
@@ -209,6 +217,7 @@ impl Committer {
             let spread = format!("it is spread over {} segments", table.len());
             return Err(PoolError::corrupt("the segment table", spread));
         }
+        self.gathers_table = table.len() > MAX_TABLE_SEGMENTS / 2;
         root.table_segments = (table.len() as u32).into();
         for (slot, (id, segment)) in root.table.iter_mut().zip(&table) {
             *slot = TableSegment { id: id.0.into(), entry: encode_segment(segment) };

@@ -8,7 +8,7 @@ use crate::{
     bugs::{Bug, planted},
     committer::Committer,
     error::PoolError,
-    format::{BlockInfo, Location, MAX_TABLE_SEGMENTS, PAGE_BYTES, RowHeader, SEGMENTS_PER_PAGE, Space},
+    format::{BlockInfo, Location, PAGE_BYTES, RowHeader, SEGMENTS_PER_PAGE, Space},
     meta::{PageId, Segment, Stream},
 };
 use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, crc32c};
@@ -28,17 +28,18 @@ impl Committer {
         let most_live = dense_bytes - pool.segments.slack_bytes(pool.buffer.block_bytes);
         let free = pool.segments.usage().free_slabs;
         let mut room = free.saturating_sub(pool.space.checkpoint_slabs()) * dense_bytes * 7 / 8;
-        let mut meta_room = pool.options.dirty_bytes.saturating_sub(pool.pages.dirty_bytes());
         let mut but = self.not_to_clean();
         let (mut cleaned, mut moved) = (0, 0);
         while cleaned < SEGMENTS && moved < MOVED_BYTES {
             let Some((id, segment)) = pool.segments.emptiest(&but, most_live) else { break };
             let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
-            let room = if segment.stream.is_metadata() { &mut meta_room } else { &mut room };
-            if live > *room {
+            let is_metadata = segment.stream.is_metadata();
+            let left =
+                if is_metadata { pool.options.dirty_bytes.saturating_sub(self.due_bytes()) } else { room };
+            if live > left {
                 break;
             }
-            *room -= live;
+            room -= if is_metadata { 0 } else { live };
             moved += live;
             but.insert(id.0);
             cleaned += 1;
@@ -171,7 +172,7 @@ impl Committer {
     /// Keeps the segment table on few enough segments for the root to name them all, by writing it anew.
     pub(crate) async fn gather_table(&mut self) -> Result<(), PoolError> {
         let pool = self.pool.clone();
-        if pool.segments.table_segments().len() <= MAX_TABLE_SEGMENTS / 2 {
+        if !self.gathers_table {
             return Ok(());
         }
         for index in 0..u64::from(pool.segments.count()).div_ceil(SEGMENTS_PER_PAGE as u64) {

@@ -8,6 +8,7 @@ use crate::{
     buffer::BlockKey,
     error::PoolError,
     fork::SETTLES_AFTER,
+    format::PAGE_BYTES,
     freed::FreedPages,
     health::Health,
     layer::Layer,
@@ -153,10 +154,14 @@ pub(crate) struct Committer {
     pub(crate) meta_rows: RowWriter,
     pub(crate) table_rows: RowWriter,
     pub(crate) catalog_pages: u64,
+    /// The next checkpoint writes the whole segment table, for it is spread over too many segments.
+    pub(crate) gathers_table: bool,
     /// Segments the cleaner cannot walk, and their generations.
     pub(crate) uncleanable: BTreeMap<u32, u32>,
     /// Blocks that could not be completed because a drive failed to read, and how often that was tried.
     pub(crate) unread: BTreeMap<BlockKey, u32>,
+    /// Blocks that destage tried one after the other without reading one.
+    pub(crate) tried_in_vain: u64,
     /// Segments whose pages the next checkpoint moves elsewhere.
     pub(crate) cleaned_metadata: BTreeSet<u32>,
     pub(crate) last_checkpoint: Nanos,
@@ -202,8 +207,10 @@ impl Committer {
             meta_rows: RowWriter::new(Stream::Meta),
             table_rows: RowWriter::new(Stream::Table),
             catalog_pages: start.catalog_pages,
+            gathers_table: false,
             uncleanable: BTreeMap::new(),
             unread: BTreeMap::new(),
+            tried_in_vain: 0,
             cleaned_metadata: BTreeSet::new(),
             last_checkpoint,
             yielded: 0,
@@ -372,10 +379,21 @@ impl Committer {
         self.ages.front().filter(|(since, _)| now.since(*since) >= after).map(|(_, sequence)| *sequence)
     }
 
+    /// What a checkpoint would write now, beside the catalog.
+    pub(crate) fn due_bytes(&self) -> u64 {
+        let pages = self.pool.pages.due();
+        let placed = if self.gathers_table { u64::MAX } else { pages };
+        (pages + self.pool.segments.due(placed)) * PAGE_BYTES as u64
+    }
+
+    /// Whether a checkpoint has to be made before more becomes due.
+    pub(crate) fn is_much_due(&self) -> bool {
+        self.due_bytes() >= self.pool.options.dirty_bytes
+    }
+
     fn checkpoint_is_due(&mut self) -> bool {
         let pool = self.pool.clone();
-        let dirty = pool.pages.dirty_bytes();
-        if dirty >= pool.options.dirty_bytes {
+        if self.is_much_due() {
             return true;
         }
         // What was freed since the last checkpoint comes back only with the next; one checkpoint gives back what
@@ -395,7 +413,7 @@ impl Committer {
                 return true;
             }
         }
-        let changed = dirty > 0 || pool.requests.catalog_changed.load(Ordering::Acquire);
+        let changed = pool.pages.is_any_dirty() || pool.requests.catalog_changed.load(Ordering::Acquire);
         changed && pool.world.now().since(self.last_checkpoint) >= pool.options.checkpoint_after
     }
 

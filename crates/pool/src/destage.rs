@@ -7,14 +7,19 @@ use crate::{
     committer::Committer,
     compose::Whole,
     error::PoolError,
-    format::{BlockInfo, Location, ThinEntry},
+    format::{BlockInfo, Location, PAGE_BYTES, ThinEntry},
     layer::Layer,
+    space::step_bytes,
     tree,
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::{LayerId, Sequence};
 use std::sync::{Arc, atomic::Ordering};
 
+/// Pages that a block makes due: a leaf, the page of its old number and that of its new one, and as many of the map.
+const BLOCK_PAGES: u64 = 6;
+/// The same where the leaf and the node above it may have to be copied. What is above these many blocks have in common.
+const SHARED_BLOCK_PAGES: u64 = BLOCK_PAGES + 4;
 /// Blocks composed, or pages fetched, at the same time.
 const PARALLEL: usize = 32;
 /// The most blocks of one transaction.
@@ -66,21 +71,26 @@ impl Committer {
     /// Destages up to a batch of blocks that came in before `before`. False if there was none.
     pub(crate) async fn destage(&mut self, before: Sequence) -> Result<bool, PoolError> {
         let pool = self.pool.clone();
-        // A block may dirty a leaf, the page of its old number and that of its new one.
-        let batch = (pool.options.dirty_bytes / (8 * 4096)).clamp(8, BATCH_BLOCKS);
+        let pages = if pool.space.is_sharing() { SHARED_BLOCK_PAGES } else { BLOCK_PAGES };
+        let batch =
+            (step_bytes(pool.options.dirty_bytes) / (pages * PAGE_BYTES as u64)).clamp(8, BATCH_BLOCKS);
         let pending = pool.layers.read().pending.clone();
         let mut taken = pool.buffer.take_oldest(batch as usize, before, &pending);
         pool.flip_bits_of(&mut taken);
         if taken.is_empty() {
             return Ok(false);
         }
+        let tried = taken.len() as u64;
         pool.requests.not_in_a_hurry();
         self.yielded = 0;
         let composing: Vec<_> = taken.into_iter().map(|t| self.compose(t)).collect();
         let composed: Vec<_> = stream::iter(composing).buffered(PARALLEL).collect().await;
         let mut composed = composed.into_iter().collect::<Result<Vec<_>, PoolError>>()?;
         self.put_unread_back(&mut composed);
+        self.count_stuck(if composed.is_empty() { tried } else { 0 });
         if composed.is_empty() {
+            // Writers that wait for destage look again: what they wait for does not come.
+            self.committed();
             return Ok(false);
         }
         let places = self.place(&composed).await?;
@@ -167,6 +177,15 @@ impl Committer {
             pool.buffer.put_back(&block.taken);
             false
         });
+    }
+
+    /// Notes that of `tried` blocks none could be read, or with 0 that one was destaged, and tells writers whether anything
+    /// they may wait for can be. What lies in a fork on top of an unread block cannot either.
+    fn count_stuck(&mut self, tried: u64) {
+        let charged = self.pool.buffer.charged_blocks();
+        self.tried_in_vain = if tried > 0 { self.tried_in_vain + tried } else { 0 };
+        let stuck = if self.tried_in_vain >= charged { charged } else { 0 };
+        self.pool.counters.stuck_blocks.store(stuck, Ordering::Release);
     }
 
     /// Plans rows for the data, under new block numbers. In the order of `composed`; `None` for what needs no

@@ -211,6 +211,7 @@ impl Pool {
             blocks_free: root.blocks_free.get(),
             catalog_pages: root.catalog_bytes.get().div_ceil(PAGE_BYTES as u64),
         };
+        pool.space.update_catalog(root.catalog_bytes.get());
         pool.segments.quarantine_empty(start.generation + 1, &pool.readers);
         let committer = Committer::new(pool.clone(), start);
         world.spawn(Thread::Background, Box::pin(committer.run()));

@@ -27,6 +27,9 @@ impl Committer {
                     pool.requests.catalog_changed();
                     return Ok(true);
                 }
+                if self.is_much_due() {
+                    break;
+                }
             }
             self.sifting = Some(layer);
             self.committed();
@@ -39,6 +42,9 @@ impl Committer {
                     self.inherit_leaked(&layer);
                     pool.layers.write().removed(&layer);
                     pool.requests.catalog_changed();
+                    break;
+                }
+                if self.is_much_due() {
                     break;
                 }
             }

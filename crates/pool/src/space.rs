@@ -8,7 +8,8 @@
 //! 1. What is live, what is promised and not mapped yet, the metadata it may bring along, and the headroom
 //!    together stay within the limit: a reservation and a write outside any are admitted only if so.
 //! 2. A write to reserved blocks may use the promise and the headroom. The headroom holds what overwrites take
-//!    until what they displace is given back, so such a write may have to wait for destage, and never fails.
+//!    until what they displace is given back, so such a write may have to wait for destage. It fails only while a drive
+//!    cannot read journal records that destage needs, and nothing else is left to be destaged.
 //! 3. An unmapped block of a reservation is promised again from the moment the map lets go of it.
 
 use crate::{
@@ -26,7 +27,11 @@ pub(crate) struct Space {
     /// What all data segments but the reserve hold when they are filled without gaps.
     total: u64,
     reserve_slabs: u64,
-    checkpoint_slabs: u64,
+    slab_bytes: u64,
+    /// What a checkpoint may write beside the catalog.
+    checkpoint_bytes: u64,
+    /// What the catalog takes in the next checkpoint, about.
+    catalog_bytes: AtomicU64,
     block_bytes: u64,
     /// Kept for overwrites of reserved blocks, while any are reserved.
     headroom: u64,
@@ -123,8 +128,19 @@ pub(crate) enum Claim {
     Reserved,
 }
 
-/// What a checkpoint writes beside the pages that are dirty when it begins.
+/// What a checkpoint writes beside the pages that are due when it begins: what the last transaction added to the catalog,
+/// and entries of segments that it takes.
 const CHECKPOINT_MORE_BYTES: u64 = 128 << 10;
+
+/// What one step of the committer may add to `dirty_bytes`, after which a checkpoint is made.
+pub(crate) fn step_bytes(dirty_bytes: u64) -> u64 {
+    dirty_bytes / 4
+}
+
+/// Slabs that a checkpoint of so many bytes may take: two segments are begun, of pages and of the segment table.
+fn slabs_for(checkpoint_bytes: u64, slab_bytes: u64) -> u64 {
+    checkpoint_bytes.div_ceil(slab_bytes) + 2
+}
 
 /// Whether new data fits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,10 +160,8 @@ impl Space {
         filled_bytes: u64,
         options: &PoolOptions,
     ) -> Self {
-        // What one checkpoint may write: all that may be dirty, what the last transaction before it added, the
-        // page maps; and two segments that are begun, of pages and of the segment table.
-        let checkpoint_slabs = (options.dirty_bytes * 5 / 4 + CHECKPOINT_MORE_BYTES).div_ceil(slab_bytes) + 2;
-        let reserve_slabs = 2 * checkpoint_slabs + 6 + data_slabs / 32;
+        let checkpoint_bytes = options.dirty_bytes + step_bytes(options.dirty_bytes) + CHECKPOINT_MORE_BYTES;
+        let reserve_slabs = 2 * slabs_for(checkpoint_bytes, slab_bytes) + 6 + data_slabs / 32;
         let total = data_slabs.saturating_sub(reserve_slabs) * filled_bytes;
         // Two of the longest writes always have room.
         let longest = REGION_BYTES.min(slab_bytes / 4);
@@ -155,7 +169,9 @@ impl Space {
         let space = Self {
             total,
             reserve_slabs,
-            checkpoint_slabs,
+            slab_bytes,
+            checkpoint_bytes,
+            catalog_bytes: AtomicU64::new(0),
             block_bytes,
             headroom: (total / HEADROOM_PART).clamp(least, HEADROOM_MAX_BYTES.max(least)),
             limit: AtomicU64::new(0),
@@ -173,7 +189,7 @@ impl Space {
 
     /// Free slabs below which the cleaner works.
     pub(crate) fn clean_below(&self) -> u64 {
-        self.reserve_slabs.div_ceil(2) + 4
+        (self.reserve_slabs.div_ceil(2) + 4).max(self.destage_slabs() + 4)
     }
 
     /// Free slabs below which a checkpoint is made for what it gives back.
@@ -184,7 +200,19 @@ impl Space {
 
     /// Free slabs kept for checkpoints: below, only they take slabs.
     pub(crate) fn checkpoint_slabs(&self) -> u64 {
-        self.checkpoint_slabs
+        slabs_for(self.checkpoint_bytes(), self.slab_bytes)
+    }
+
+    /// The most that a checkpoint writes.
+    pub(crate) fn checkpoint_bytes(&self) -> u64 {
+        // Its pages, and the pages of the map that lead to them.
+        let catalog = self.catalog_bytes.load(Ordering::Relaxed);
+        self.checkpoint_bytes + catalog + catalog / 128
+    }
+
+    /// Takes over how long the catalog is.
+    pub(crate) fn update_catalog(&self, bytes: u64) {
+        self.catalog_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Free slabs kept for the cleaner too: below, destage waits as long as there is anything to clean.
@@ -241,6 +269,11 @@ impl Space {
         pending.saturating_add(metadata).saturating_add(self.headroom)
     }
 
+    /// Whether layers share maps.
+    pub(crate) fn is_sharing(&self) -> bool {
+        self.sharing.load(Ordering::Acquire)
+    }
+
     /// What a buffered block may take at the worst. A promise leaves no slack for what it may take beyond: then its
     /// metadata counts twice, as all metadata does.
     fn charge_bytes(&self) -> u64 {
@@ -251,11 +284,12 @@ impl Space {
     }
 
     fn charged_metadata(&self) -> u64 {
-        if self.sharing.load(Ordering::Acquire) { CHARGED_SHARED_BYTES } else { CHARGED_METADATA_BYTES }
+        if self.is_sharing() { CHARGED_SHARED_BYTES } else { CHARGED_METADATA_BYTES }
     }
 
-    /// Whether `new` blocks more fit beside the `charged` ones in the buffer, a figure taken before the call.
-    pub(crate) fn fit(&self, charged: u64, new: u64, claim: Claim) -> Fit {
+    /// Whether `new` blocks more fit beside the `charged` ones in the buffer, of which destage cannot take `stuck`: figures
+    /// taken before the call.
+    pub(crate) fn fit(&self, charged: u64, stuck: u64, new: u64, claim: Claim) -> Fit {
         let charge = self.charge_bytes();
         let (taken, new) = ((charged * charge) as i64, (new * charge) as i64);
         let room = |room: &AtomicU64| room.load(Ordering::Acquire) as i64;
@@ -264,12 +298,13 @@ impl Space {
                 let room = room(&self.free_room);
                 match () {
                     () if taken + new <= room => Fit::Fits,
-                    () if taken > 0 && new <= room => Fit::Later,
+                    () if charged > stuck && new <= room => Fit::Later,
                     () => Fit::Never,
                 }
             }
             Claim::Reserved if taken == 0 || taken + new <= room(&self.reserved_room) => Fit::Fits,
-            Claim::Reserved => Fit::Later,
+            Claim::Reserved if charged > stuck => Fit::Later,
+            Claim::Reserved => Fit::Never,
         }
     }
 

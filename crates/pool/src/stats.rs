@@ -31,6 +31,8 @@ pub(crate) struct Counters {
     pub uncleanable: AtomicU64,
     /// RAM for page numbers that came free and that readers may still come by.
     pub freed_pages_ram_bytes: AtomicU64,
+    /// Buffered blocks while none of them can be destaged, for a drive does not read the records of some; 0 as a rule.
+    pub stuck_blocks: AtomicU64,
 }
 
 impl Counters {

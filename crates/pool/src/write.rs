@@ -370,14 +370,16 @@ impl Pool {
         layer.check_end(range).map_err(Refusal::Error)?;
         let new = shard.uncharged(keys.clone());
         let mut replaced = Vec::new();
-        let mut fit = self.space.fit(self.buffer.charged_blocks(), new, layer.claim());
+        let stuck = self.counters.stuck_blocks.load(Ordering::Acquire);
+        let fit_of = |new| self.space.fit(self.buffer.charged_blocks(), stuck, new, layer.claim());
+        let mut fit = fit_of(new);
         if fit != Fit::Fits && self.space.may_replace() {
             let below = below.ok_or(Refusal::LookBelow)?;
             let layers = self.layers.read();
             replaced.extend(keys.filter(|key| below.is_replaced(shard, *key, layer, &layers)));
             fit = match new - replaced.len() as u64 {
                 0 => Fit::Fits,
-                more => self.space.fit(self.buffer.charged_blocks(), more, layer.claim()),
+                more => fit_of(more),
             };
         }
         match fit {

@@ -46,6 +46,7 @@ fn a_copy_holds_what_the_source_held_and_takes_no_blocks() {
         pool.unmap(a, ByteRange::new(100 * BLOCK, 50 * BLOCK)).await.unwrap();
         write(&pool, b, 0..40).await;
         let from = settled_fork(&pool, a).await;
+        settle(&*world, &pool).await;
         let live = pool.stats().live_bytes;
         // Elsewhere, over what is there and over a hole; parts of blocks at both ends.
         copy(&pool, from, 10 * BLOCK + 512, b, ByteRange::new(20 * BLOCK + 512, 200 * BLOCK)).await;

@@ -9,7 +9,9 @@
 //!    it, and a page read from a drive enters only if it is still the newest one.
 //! 2. A dirty page is never dropped.
 //! 3. A page whose checksum is not the one in its map entry is never handed out.
-//! 4. Who brings a page in beyond the limit drops others first that were not used lately, whoever that is: readers
+//! 4. What a checkpoint will write is known before it begins: the dirty pages and the map pages above them, which change
+//!    when those find their places.
+//! 5. Who brings a page in beyond the limit drops others first that were not used lately, whoever that is: readers
 //!    keep the limit too. Only dirty pages and those that are held exceed it.
 
 use crate::{
@@ -179,12 +181,37 @@ impl Shard {
     }
 }
 
+/// The pages of the next checkpoint.
+#[derive(Default)]
+struct Dirty {
+    pages: BTreeSet<PageId>,
+    /// Map pages that are clean until a page below them finds its place.
+    above: BTreeSet<PageId>,
+}
+
+impl Dirty {
+    fn insert(&mut self, id: PageId) {
+        self.pages.insert(id);
+        let mut next = id.parent();
+        if self.above.remove(&id) {
+            // What is above it is noted already.
+            return;
+        }
+        while let Some(id) = next
+            && !self.pages.contains(&id)
+            && self.above.insert(id)
+        {
+            next = id.parent();
+        }
+    }
+}
+
 pub(crate) struct PageStore {
     shards: Vec<Mutex<Shard>>,
     /// Location and checksum of each space's top map page.
     roots: [[AtomicU64; 2]; 4],
     io: Arc<SegmentIo>,
-    dirty: Mutex<BTreeSet<PageId>>,
+    dirty: Mutex<Dirty>,
     resident: AtomicU64,
     /// Pages that came to be since the last checkpoint, and have no place yet.
     unplaced: AtomicU64,
@@ -202,7 +229,7 @@ impl PageStore {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
             roots: roots.map(|e| [AtomicU64::new(e.location.get()), AtomicU64::new(e.crc.get())]),
             io,
-            dirty: Mutex::new(BTreeSet::new()),
+            dirty: Mutex::default(),
             resident: AtomicU64::new(0),
             unplaced: AtomicU64::new(0),
             limit: AtomicU64::new(u64::MAX),
@@ -383,7 +410,7 @@ impl PageStore {
     pub(crate) async fn drop_page(&self, id: PageId) -> Result<(), PoolError> {
         self.set_location(id, Location(0)).await?;
         self.set_crc(id, 0).await?;
-        self.dirty.lock().remove(&id);
+        self.dirty.lock().pages.remove(&id);
         let mut shard = self.shard(id).lock();
         if shard.pages.remove(&id).is_some() {
             shard.queue.retain(|other| *other != id);
@@ -399,11 +426,17 @@ impl PageStore {
 
     /// The dirty pages that are not in `but`.
     pub(crate) fn dirty_except<V>(&self, but: &std::collections::BTreeMap<PageId, V>) -> Vec<PageId> {
-        self.dirty.lock().iter().filter(|id| !but.contains_key(*id)).copied().collect()
+        self.dirty.lock().pages.iter().filter(|id| !but.contains_key(*id)).copied().collect()
     }
 
-    pub(crate) fn dirty_bytes(&self) -> u64 {
-        self.dirty.lock().len() as u64 * PAGE_BYTES as u64
+    /// How many pages a checkpoint would write now, beside those of the segment table that it makes dirty.
+    pub(crate) fn due(&self) -> u64 {
+        let dirty = self.dirty.lock();
+        (dirty.pages.len() + dirty.above.len()) as u64
+    }
+
+    pub(crate) fn is_any_dirty(&self) -> bool {
+        !self.dirty.lock().pages.is_empty()
     }
 
     /// What the next checkpoint will take beside what it replaces, about.
@@ -414,7 +447,8 @@ impl PageStore {
     /// Marks every page clean: the checkpoint that holds them is written.
     pub(crate) fn all_clean(&self) {
         self.unplaced.store(0, Ordering::Relaxed);
-        for id in std::mem::take(&mut *self.dirty.lock()) {
+        let dirty = std::mem::take(&mut *self.dirty.lock());
+        for id in dirty.pages {
             if let Some(page) = self.shard(id).lock().pages.get(&id) {
                 page.dirty.store(false, Ordering::Relaxed);
             }

@@ -365,6 +365,14 @@ impl SegmentTable {
         std::mem::take(&mut self.inner.write().dirty_pages)
     }
 
+    /// How many of its pages a checkpoint would write that finds new places for `placed` pages: each gives up a place in
+    /// some segment.
+    pub(crate) fn due(&self, placed: u64) -> u64 {
+        let inner = self.inner.read();
+        let all = inner.segments.len().div_ceil(SEGMENTS_PER_PAGE) as u64;
+        placed.saturating_add(inner.dirty_pages.len() as u64).min(all)
+    }
+
     pub(crate) fn count(&self) -> u32 {
         self.inner.read().segments.len() as u32
     }
