@@ -7,7 +7,7 @@ use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, PoolOptions, Transaction};
 use quoin_world::{Thread, World, one_shot};
 use quoin_world_sim::{FaultPlan, SimDisk};
-use rig::{Rig, SLAB, create, options, pattern, read};
+use rig::{Rig, SLAB, create, fork, options, pattern, read};
 use std::{sync::Arc, time::Duration};
 
 #[test]
@@ -185,6 +185,44 @@ async fn fill(pool: &Pool, volume: VolumeId, first: u64) -> u64 {
         }
     }
     0
+}
+
+#[test]
+fn nobody_waits_in_a_full_pool_for_what_no_drive_reads() {
+    // A write waited for ever for destage, which waited for a drive to read what a block was to be completed with.
+    let rig = Rig::new(22, 2, 16 * MIB);
+    let pool = rig.open();
+    let disks = rig.disks.clone();
+    let unreadable = ByteRange::new(MIB + 8 * u64::from(SLAB) + 4096, 16384);
+    rig.run(|world| async move {
+        let volume = create(&pool).await;
+        for block in 0..64 {
+            pool.write(volume, block * 8192, vec![pattern(block + 1, 8192)]).await.unwrap();
+        }
+        pool.drain().await.unwrap();
+        let filled = 64 + fill(&pool, volume, 64).await;
+        pool.drain().await.unwrap();
+        pool.unmap(volume, ByteRange::new((filled - 40) * 8192, 40 * 8192)).await.unwrap();
+        pool.drain().await.unwrap();
+        for disk in &disks {
+            disk.set_faults(FaultPlan { read_error: 1.0, only: Some(unreadable), ..FaultPlan::default() });
+        }
+        pool.write(volume, 0, vec![pattern(99, 4096)]).await.unwrap();
+        assert!(pool.read(volume, ByteRange::new(0, 8192)).await.is_err());
+        // What is written on top of the fork waits for what lies below it.
+        let snapshot = fork(&pool, volume).await;
+        let began = world.now();
+        let more = fill(&pool, volume, filled - 40).await;
+        assert!(more > 0 && more < 90, "{more} blocks fitted");
+        assert!(world.now().since(began) < Duration::from_secs(60));
+        assert_eq!(read(&pool, volume, 0, 4096).await, *pattern(99, 4096));
+        disks.iter().for_each(|disk| disk.set_faults(FaultPlan::default()));
+        pool.drain().await.unwrap();
+        assert_eq!(pool.stats().lost_blocks, 0);
+        assert_eq!(read(&pool, snapshot, 4096, 4096).await, pattern(1, 8192)[4096..]);
+        pool.close().await.unwrap();
+    });
+    rig.check();
 }
 
 #[test]
