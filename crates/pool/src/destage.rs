@@ -7,19 +7,14 @@ use crate::{
     committer::Committer,
     compose::Whole,
     error::PoolError,
-    format::{BlockInfo, Location, PAGE_BYTES, ThinEntry},
+    format::{BlockInfo, Location, ThinEntry},
     layer::Layer,
-    space::step_bytes,
     tree,
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::{LayerId, Sequence};
 use std::sync::{Arc, atomic::Ordering};
 
-/// Pages that a block makes due: a leaf, the page of its old number and that of its new one, and as many of the map.
-const BLOCK_PAGES: u64 = 6;
-/// The same where the leaf and the node above it may have to be copied. What is above these many blocks have in common.
-const SHARED_BLOCK_PAGES: u64 = BLOCK_PAGES + 4;
 /// Blocks composed, or pages fetched, at the same time.
 const PARALLEL: usize = 32;
 /// The most blocks of one transaction.
@@ -71,9 +66,7 @@ impl Committer {
     /// Destages up to a batch of blocks that came in before `before`. False if there was none.
     pub(crate) async fn destage(&mut self, before: Sequence) -> Result<bool, PoolError> {
         let pool = self.pool.clone();
-        let pages = if pool.space.is_sharing() { SHARED_BLOCK_PAGES } else { BLOCK_PAGES };
-        let batch =
-            (step_bytes(pool.options.dirty_bytes) / (pages * PAGE_BYTES as u64)).clamp(8, BATCH_BLOCKS);
+        let batch = pool.space.step_blocks().min(BATCH_BLOCKS);
         let pending = pool.layers.read().pending.clone();
         let mut taken = pool.buffer.take_oldest(batch as usize, before, &pending);
         pool.flip_bits_of(&mut taken);

@@ -14,7 +14,7 @@
 
 use crate::{
     buffer::REGION_BYTES,
-    format::{TREE_FAN_OUT, TREE_LEVELS},
+    format::{PAGE_BYTES, TREE_FAN_OUT, TREE_LEVELS},
     options::PoolOptions,
 };
 use quoin_base::{MIB, SECTOR_BYTES};
@@ -28,6 +28,8 @@ pub(crate) struct Space {
     total: u64,
     reserve_slabs: u64,
     slab_bytes: u64,
+    /// What one step of the committer may add to the dirty bytes after which a checkpoint is made.
+    step_bytes: u64,
     /// What a checkpoint may write beside the catalog.
     checkpoint_bytes: u64,
     /// What the catalog takes in the next checkpoint, about.
@@ -128,14 +130,17 @@ pub(crate) enum Claim {
     Reserved,
 }
 
-/// What a checkpoint writes beside the pages that are due when it begins: what the last transaction added to the catalog,
-/// and entries of segments that it takes.
+/// What a checkpoint writes beside the pages that are due when it begins: the top of the map, what the last transaction
+/// added to the catalog, and entries of segments that it takes.
 const CHECKPOINT_MORE_BYTES: u64 = 128 << 10;
 
-/// What one step of the committer may add to `dirty_bytes`, after which a checkpoint is made.
-pub(crate) fn step_bytes(dirty_bytes: u64) -> u64 {
-    dirty_bytes / 4
-}
+/// Pages that a block makes due when it is destaged: a leaf, the page of its old number and that of its new one, and as
+/// many of the map.
+const BLOCK_PAGES: u64 = 6;
+/// The same where the leaf and the node above it may have to be copied. What is above these many blocks have in common.
+const SHARED_BLOCK_PAGES: u64 = BLOCK_PAGES + 4;
+/// Blocks that one step of destage may always take.
+const LEAST_STEP_BLOCKS: u64 = 8;
 
 /// Slabs that a checkpoint of so many bytes may take: two segments are begun, of pages and of the segment table.
 fn slabs_for(checkpoint_bytes: u64, slab_bytes: u64) -> u64 {
@@ -160,7 +165,9 @@ impl Space {
         filled_bytes: u64,
         options: &PoolOptions,
     ) -> Self {
-        let checkpoint_bytes = options.dirty_bytes + step_bytes(options.dirty_bytes) + CHECKPOINT_MORE_BYTES;
+        let step_bytes = options.dirty_bytes / 4;
+        let least = LEAST_STEP_BLOCKS * SHARED_BLOCK_PAGES * PAGE_BYTES as u64;
+        let checkpoint_bytes = options.dirty_bytes + step_bytes.max(least) + CHECKPOINT_MORE_BYTES;
         let reserve_slabs = 2 * slabs_for(checkpoint_bytes, slab_bytes) + 6 + data_slabs / 32;
         let total = data_slabs.saturating_sub(reserve_slabs) * filled_bytes;
         // Two of the longest writes always have room.
@@ -170,6 +177,7 @@ impl Space {
             total,
             reserve_slabs,
             slab_bytes,
+            step_bytes,
             checkpoint_bytes,
             catalog_bytes: AtomicU64::new(0),
             block_bytes,
@@ -269,8 +277,14 @@ impl Space {
         pending.saturating_add(metadata).saturating_add(self.headroom)
     }
 
+    /// Blocks that one step of destage may take.
+    pub(crate) fn step_blocks(&self) -> u64 {
+        let pages = if self.is_sharing() { SHARED_BLOCK_PAGES } else { BLOCK_PAGES };
+        (self.step_bytes / (pages * PAGE_BYTES as u64)).max(LEAST_STEP_BLOCKS)
+    }
+
     /// Whether layers share maps.
-    pub(crate) fn is_sharing(&self) -> bool {
+    fn is_sharing(&self) -> bool {
         self.sharing.load(Ordering::Acquire)
     }
 

@@ -181,6 +181,9 @@ impl Shard {
     }
 }
 
+/// Levels of the map whose pages are counted before they are dirty. Of those above every checkpoint writes a few.
+const COUNTED_LEVELS: u8 = 2;
+
 /// The pages of the next checkpoint.
 #[derive(Default)]
 struct Dirty {
@@ -198,6 +201,7 @@ impl Dirty {
             return;
         }
         while let Some(id) = next
+            && id.level <= COUNTED_LEVELS
             && !self.pages.contains(&id)
             && self.above.insert(id)
         {
