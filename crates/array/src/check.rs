@@ -5,8 +5,9 @@ use crate::{
     events::log_problem,
     record::{
         EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT,
-        MappingRecord, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT, decode, mapping_key,
+        MappingRecord, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT, decode, mapping_key,
     },
+    requests::request_problem,
     schedules::ScheduleRecord,
     scrub::scrub_problem,
     snapshot_reserve::ReserveRecord,
@@ -89,6 +90,11 @@ pub fn check_catalog(report: &mut CheckReport) {
         for (key, value) in objects(report, kind) {
             found.extend(log_problem(kind, key, value).map(|problem| (format!("event {key}"), problem)));
         }
+    }
+    for (key, value) in objects(report, REQUEST_OBJECT) {
+        found.extend(
+            request_problem(key, value).map(|problem| (format!("the note of request {key}"), problem)),
+        );
     }
     for (key, value) in objects(report, SCRUB_OBJECT) {
         found.extend(

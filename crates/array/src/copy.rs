@@ -4,7 +4,7 @@
 //! is open again. A copy that the catalog has and this process did not begin was interrupted: it is ended, and people are
 //! told to begin it again, since hosts may have written to its target.
 
-use crate::{Array, ArrayError, snapshots::shortened};
+use crate::{Array, ArrayError, events::Told, snapshots::shortened};
 use parking_lot::Mutex;
 use quoin_api::{self as api, CopyState, Severity};
 use quoin_pool::Transaction;
@@ -160,7 +160,8 @@ impl Array {
                 "copy {id} begun: {length_bytes} bytes of volume {source} from byte {from_bytes} on, to byte \
                  {to_bytes}{forced}"
             ));
-            let (tx, staged) = self.events.stage(Transaction::new(), Some((object(record), text)));
+            let own = Told::new(object(record), text).answered_with(format!("copy {id}"));
+            let (tx, staged) = self.events.stage_told(Transaction::new(), own);
             kept = Some(staged);
             tx
         };

@@ -2,6 +2,7 @@
 
 use crate::{
     Array, ArrayError, ForkError,
+    events::Told,
     snapshots::{shortened, snapshot_spec, suffixed},
 };
 use quoin_api::{self as api, Utc};
@@ -98,7 +99,8 @@ impl Array {
         let protected = !request.writable;
         let specs: Vec<_> = specs.into_iter().map(|spec| ForkSpec { retain, protected, ..spec }).collect();
         let text = format!("set {set} taken: snapshots of {} volumes", specs.len());
-        let (tx, staged) = self.stage_group(name, &text);
+        let own = Told::new(format!("group {name}"), text).answered_with(format!("set {name}/{set}"));
+        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
         self.volumes.fork(specs, tx).await.map_err(ArrayError::not("snapshots not taken"))?;
         self.events.saved(staged);
         self.trim_volumes();
@@ -119,7 +121,7 @@ impl Array {
         let replacements =
             replacements.map(|(target, source)| Replacement { target, source, refreshes: false }).collect();
         let keep = keep.map(|keep| self.plan_set(&group, &keep)).transpose()?.unwrap_or_default();
-        let own = (format!("group {name}"), format!("restored from set {set}"));
+        let own = Told::new(format!("group {name}"), format!("restored from set {set}"));
         self.replace(replacements, keep, own, force).await?;
         Ok(self.group_view(&group))
     }
@@ -136,7 +138,8 @@ impl Array {
         let pairs = self.pairs(&self.set(&group, set)?)?.into_iter();
         let replacements =
             pairs.map(|(source, target)| Replacement { target, source, refreshes: true }).collect();
-        let own = (format!("group {name}"), format!("set {set} refreshed"));
+        let own = Told::new(format!("group {name}"), format!("set {set} refreshed"))
+            .answered_with(format!("set {name}/{set}"));
         self.replace(replacements, Vec::new(), own, request.force).await?;
         Ok(self.set_view(&self.set(&group, set)?))
     }
@@ -152,7 +155,8 @@ impl Array {
         let group = self.group(name)?;
         let set = self.set(&group, set)?;
         let text = format!("set {} made immutable for {} s", set.name, request.retain_s);
-        self.retain(&set.snapshots, &request, (format!("group {name}"), text)).await?;
+        let own = Told::new(format!("group {name}"), text).answered_with(format!("set {name}/{}", set.name));
+        self.retain(&set.snapshots, &request, own).await?;
         Ok(self.set_view(&set))
     }
 

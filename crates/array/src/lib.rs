@@ -31,6 +31,7 @@ mod mappings;
 mod nbd;
 mod permit;
 mod record;
+mod requests;
 mod retention;
 mod schedule_error;
 mod schedules;
@@ -51,8 +52,10 @@ pub use bay::{Bay, Finding, Opening};
 pub use check::check_catalog;
 pub use copy::CopyFigures;
 pub use error::ArrayError;
+pub(crate) use events::current_request;
 pub use events::{
-    Acting, EventClass, EventCounts, EventSelection, Keep, Notes, Refusal, Retention, acting, current_actor,
+    Acting, Caller, EventClass, EventCounts, EventSelection, Keep, Notes, Refusal, Retention, acting,
+    current_actor, current_caller,
 };
 pub use export_error::ExportError;
 pub use figures::{DriveFigures, DriveLatencies, Figures, VolumeFigures};
@@ -60,9 +63,11 @@ pub use fork_error::ForkError;
 pub use initiator::is_target_name;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
-    EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, RESERVE_OBJECT,
-    SCHEDULE_OBJECT, SCRUB_OBJECT,
+    EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, REQUEST_OBJECT,
+    RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
 };
+pub use requests::{CarriedOut, RequestKey};
+pub use retention::utc_text;
 pub use schedule_error::ScheduleError;
 pub use selection::{VolumeSelection, matches};
 pub use snapshots::SnapshotSelection;

@@ -31,6 +31,7 @@ impl Array {
         };
         let text = format!("mapped to host {} as LUN {}{how}", mapping.host, mapping.lun);
         let own = Told::new(format!("volume {}", request.volume), text)
+            .answered_with(format!("mapping {}/{}", mapping.host, request.volume))
             .with("host", &mapping.host)
             .with("lun", mapping.lun)
             .with("access", access);

@@ -28,6 +28,9 @@ pub const RESERVE_OBJECT: ObjectKind = ObjectKind(12);
 /// The kind of catalog object that holds how scrubs are set and what they found.
 pub const SCRUB_OBJECT: ObjectKind = ObjectKind(20);
 
+/// The kind of catalog object that notes a request that was carried out.
+pub const REQUEST_OBJECT: ObjectKind = ObjectKind(50);
+
 const VERSION: u32 = 1;
 
 /// A record around its version.

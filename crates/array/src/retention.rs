@@ -126,7 +126,7 @@ impl Array {
 }
 
 /// A moment for people, in UTC: `2026-11-20 13:38:01 UTC`.
-pub(crate) fn utc_text(ms: u64) -> String {
+pub fn utc_text(ms: u64) -> String {
     let Utc { year, month, day, hour, minute, second } = Utc::of_ms(ms);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }

@@ -56,7 +56,12 @@ impl Array {
         let kept =
             spec.retain.map(|time| format!(", immutable for {} s", time.as_secs())).unwrap_or_default();
         let text = format!("{made} of volume {}{kept}", spec.source.name());
+        let shown = match spec.kind {
+            OriginKind::Snapshot => format!("snapshot {}", spec.name),
+            OriginKind::Clone => format!("volume {}", spec.name),
+        };
         let own = Told::new(format!("volume {}", spec.name), text)
+            .answered_with(shown)
             .with("source", spec.source.name())
             .with("size_bytes", spec.source.size_bytes())
             .with("retain_s", spec.retain.map(|time| time.as_secs()))
@@ -107,7 +112,7 @@ impl Array {
         self.replace(
             vec![replacement],
             keep.into_iter().collect(),
-            (format!("volume {}", target.name()), text),
+            Told::new(format!("volume {}", target.name()), text),
             force,
         )
         .await?;
@@ -132,7 +137,7 @@ impl Array {
         };
         let text = format!("refreshed from volume {}", source.name());
         let replacement = Replacement { target: target.clone(), source, refreshes: true };
-        self.replace(vec![replacement], Vec::new(), (format!("volume {name}"), text), force).await?;
+        self.replace(vec![replacement], Vec::new(), Told::new(format!("volume {name}"), text), force).await?;
         Ok(self.volume_view(&target))
     }
 
@@ -159,7 +164,7 @@ impl Array {
         self: &Arc<Self>,
         replacements: Vec<Replacement>,
         keep: Vec<ForkSpec>,
-        own: (String, String),
+        own: Told,
         force: bool,
     ) -> Result<(), ArrayError> {
         let title = "content not replaced";
@@ -173,16 +178,16 @@ impl Array {
         if !keep.is_empty() {
             let kept = keep.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>().join(", ");
             let text = format!("the content before the restore is kept as {kept}");
-            let (tx, staged) = self.events.stage(Transaction::new(), Some((own.0.clone(), text)));
+            let first = Told::new(&own.object, text).as_first_step();
+            let (tx, staged) = self.events.stage_told(Transaction::new(), first);
             self.volumes.fork(keep, tx).await.map_err(ArrayError::not(title))?;
             self.events.saved(staged);
         }
-        let (object, mut text) = own;
-        if !modified.is_empty() {
-            text = format!("{text}, though {}", modified.join("; "));
-        }
-        let text = shortened(&format!("{text}{forced}"));
-        let (tx, staged) = self.events.stage(Transaction::new(), Some((object, text)));
+        let though = match modified.is_empty() {
+            true => String::new(),
+            false => format!(", though {}", modified.join("; ")),
+        };
+        let (tx, staged) = self.events.stage_told(Transaction::new(), own.and(&though).and(&forced));
         let outcome = self.volumes.replace(&held, tx).await;
         drop(held);
         // Also after a failure, which may leave it open what took effect.

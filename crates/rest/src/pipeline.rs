@@ -1,9 +1,10 @@
 //! What all requests to the interface have in common, around the resource that answers: entity tags, conditions, and
 //! requests that are sent again.
 //!
-//! Promises: 1. between the look that decides whether `If-Match` holds and the change it guards, no other request of this
-//! interface changes anything; 2. a request with an `Idempotency-Key` that was carried out is not carried out again while
-//! the key is known. Neither outlives the process: docs/api.md says what that means to clients.
+//! Promises: 1. between the comparison that decides whether `If-Match` holds and the change it guards, no other request to
+//! this interface changes anything, even if the client goes away meanwhile; 2. a request with an `Idempotency-Key` that was
+//! carried out is not carried out again while the key is known, over restarts and crashes too: the array notes the key in
+//! the transaction of the change.
 
 mod replay;
 mod tag;
@@ -14,14 +15,14 @@ use axum::{
     body::Body,
     extract::{Request, State},
     http::{
-        Method, StatusCode, Uri,
+        HeaderValue, Method, StatusCode, Uri,
         header::{ETAG, IF_MATCH},
     },
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use quoin_api::Problem;
-use quoin_array::{acting, current_actor};
+use quoin_array::{ArrayError, Caller, CarriedOut, RequestKey, acting, current_caller};
 use quoin_world::World;
 use replay::Replays;
 use std::sync::Arc;
@@ -33,6 +34,9 @@ pub(crate) use tag::resource;
 /// The header with a key of the client's choice.
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
+/// What came of a request that was carried out within the last day.
+type CarriedOutBefore = Box<dyn Fn(&RequestKey) -> Result<Option<CarriedOut>, ArrayError> + Send + Sync>;
+
 /// What requests share on their way to their resources.
 pub(crate) struct Pipeline {
     /// The resources themselves, to look at what a condition is about.
@@ -40,12 +44,13 @@ pub(crate) struct Pipeline {
     /// Held by changes; alone, by those that depend on a condition.
     turns: RwLock<()>,
     replays: Arc<Replays>,
+    carried_out: CarriedOutBefore,
     world: Arc<dyn World>,
 }
 
 impl Pipeline {
-    pub(crate) fn new(resources: Router, world: Arc<dyn World>) -> Arc<Self> {
-        Arc::new(Self { resources, turns: RwLock::default(), replays: Arc::default(), world })
+    pub(crate) fn new(resources: Router, carried_out: CarriedOutBefore, world: Arc<dyn World>) -> Arc<Self> {
+        Arc::new(Self { resources, turns: RwLock::default(), replays: Arc::default(), carried_out, world })
     }
 
     /// What a resource shows now.
@@ -92,6 +97,34 @@ impl Pipeline {
     }
 }
 
+impl Pipeline {
+    /// Carries out a request with a key, unless that was done before.
+    async fn once(&self, key: &HeaderValue, caller: Caller, request: Request, next: Next) -> Response {
+        let path = request.uri().path().to_owned();
+        let (request, key) = match replay::keyed(key, request).await {
+            Ok(keyed) => keyed,
+            Err(refused) => return refused,
+        };
+        let running = match self.replays.begin(&key, self.world.now()) {
+            Ok(running) => running,
+            Err(answered) => return answered,
+        };
+        match (self.carried_out)(&key) {
+            Err(error) => return Failure::from(error).into_response(),
+            Ok(Some(done)) if done.fingerprint != key.fingerprint => return replay::reused(),
+            Ok(Some(done)) => {
+                let Some(made) = replay::made(&path, &done.object) else { return replay::gone(&done) };
+                let shown = self.look(made.shown.clone()).await;
+                return made.answer(shown).unwrap_or_else(|| replay::gone(&done));
+            }
+            Ok(None) => {}
+        }
+        let caller = Caller { request: Some(Arc::new(key)), ..caller };
+        let response = acting(caller, self.change(request, next)).await;
+        running.settle(response, self.world.now()).await
+    }
+}
+
 fn unmet(path: &str, current: Option<&str>) -> Failure {
     let why = match current {
         Some(tag) => format!("it was changed meanwhile: its entity tag is {tag}"),
@@ -113,20 +146,72 @@ pub(crate) async fn run(State(pipeline): State<Arc<Pipeline>>, request: Request,
     if ![Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(request.method()) {
         return answer(request, next).await;
     }
-    let key = match request.headers().get(IDEMPOTENCY_KEY) {
-        Some(key) if request.method() == Method::POST => key.clone(),
-        _ => return pipeline.change(request, next).await,
+    let caller = current_caller();
+    // A task of its own keeps its turn to the end of the change, even if the client leaves: the change itself goes on.
+    let task = match request.headers().get(IDEMPOTENCY_KEY) {
+        Some(key) if request.method() == Method::POST => {
+            let key = key.clone();
+            tokio::spawn(async move { pipeline.once(&key, caller, request, next).await })
+        }
+        _ => tokio::spawn(acting(caller, async move { pipeline.change(request, next).await })),
     };
-    let now = pipeline.world.now();
-    let (request, fingerprint) = replay::fingerprinted(request).await;
-    let running = match pipeline.replays.begin(&key, fingerprint, now) {
-        Ok(running) => running,
-        Err(answered) => return answered,
-    };
-    // Goes on if the client leaves: when it asks again, it gets the answer to this.
-    let task = tokio::spawn(acting(current_actor(), async move {
-        let response = pipeline.change(request, next).await;
-        running.settle(response, pipeline.world.now()).await
-    }));
     task.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::{middleware::from_fn_with_state, routing::get};
+    use quoin_world_linux::LinuxWorld;
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
+    use tokio::{sync::Semaphore, time::sleep};
+
+    const PATH: &str = "/api/v1/volumes/v1";
+
+    fn patch(condition: Option<&HeaderValue>) -> Request {
+        let request = Request::builder().method(Method::PATCH).uri(PATH);
+        let request = match condition {
+            Some(condition) => request.header(IF_MATCH, condition),
+            None => request,
+        };
+        request.body(Body::empty()).unwrap()
+    }
+
+    /// A change goes on in the background although its client left. One that depends on what was read before comes after it.
+    #[test]
+    fn a_change_keeps_its_turn_though_its_client_leaves() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let world = LinuxWorld::start(1).unwrap();
+        let (changes, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let resources = || {
+            let (shown, made, gate) = (changes.clone(), changes.clone(), gate.clone());
+            let show = move || async move { format!("{{\"changes\":{}}}", shown.load(Ordering::Relaxed)) };
+            let change = move || async move {
+                let work = async move {
+                    gate.acquire().await.unwrap().forget();
+                    made.fetch_add(1, Ordering::Relaxed);
+                };
+                tokio::spawn(work).await.unwrap();
+            };
+            Router::new().route(PATH, get(show).patch(change))
+        };
+        let pipeline = Pipeline::new(resources(), Box::new(|_| Ok(None)), world.clone());
+        let mut router = resources().route_layer(from_fn_with_state(pipeline, run));
+        runtime.block_on(async {
+            let read = router.call(Request::get(PATH).body(Body::empty()).unwrap()).await.unwrap();
+            let tag = read.headers()[ETAG].clone();
+            let leaves = tokio::spawn(router.call(patch(None)));
+            sleep(Duration::from_millis(20)).await;
+            leaves.abort();
+            let second = tokio::spawn(router.call(patch(Some(&tag))));
+            sleep(Duration::from_millis(20)).await;
+            gate.add_permits(2);
+            assert_eq!(second.await.unwrap().unwrap().status(), StatusCode::PRECONDITION_FAILED);
+            assert_eq!(changes.load(Ordering::Relaxed), 1);
+        });
+        world.shutdown();
+    }
 }

@@ -20,7 +20,7 @@ use axum::{
     routing::get,
 };
 use quoin_api::{BASE_PATH, Problem};
-use quoin_array::{Array, ArrayError, acting, current_actor};
+use quoin_array::{Array, ArrayError, RequestKey, acting, current_caller};
 use quoin_world::{Thread, World, one_shot};
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ impl Server {
     {
         let (sender, receiver) = one_shot();
         let (array, work) = (self.array.clone(), change(self.array.clone()));
-        let work = acting(current_actor(), async move {
+        let work = acting(current_caller(), async move {
             let outcome = work.await;
             if let Err(error) = &outcome {
                 array.change_refused(error);
@@ -83,7 +83,9 @@ pub(crate) fn router(server: Server, body_within: Duration) -> Router {
         let resources = Router::new().nest(BASE_PATH, routes::all().split_for_parts().0);
         resources.with_state::<()>(server.clone())
     };
-    let pipeline = Pipeline::new(resources(), server.world.clone());
+    let array = server.array.clone();
+    let carried_out = Box::new(move |key: &RequestKey| array.carried_out(key));
+    let pipeline = Pipeline::new(resources(), carried_out, server.world.clone());
     resources()
         .route_layer(from_fn_with_state(pipeline, pipeline::run))
         .fallback(unknown_path)

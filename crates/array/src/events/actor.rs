@@ -1,8 +1,10 @@
-//! Who is behind a change, known to everything that the change does.
+//! Who is behind a change and by which request, known to everything that the change does.
 //!
-//! Management runs a request on one task, from its check to its commit. That task carries its actor, so that no function
-//! on the way has to pass it on: an event that is recorded while the task runs names the actor.
+//! Management runs a request on one task, from its check to its commit. That task carries its caller, so that no function
+//! on the way has to pass it on: an event that is recorded while the task runs names the actor, and the transaction of the
+//! change notes the request's key.
 
+use crate::RequestKey;
 use quoin_api::Actor;
 use std::{
     cell::RefCell,
@@ -14,32 +16,57 @@ use std::{
 };
 
 thread_local! {
-    static CURRENT: RefCell<Option<Arc<Actor>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Caller> = const { RefCell::new(Caller { actor: None, request: None }) };
+}
+
+/// On whose behalf a task runs.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// Who asked for it; `None` for what the array does by itself.
+    pub actor: Option<Arc<Actor>>,
+    /// The request that it carries out, if that has a key.
+    pub request: Option<Arc<RequestKey>>,
+}
+
+impl From<Option<Arc<Actor>>> for Caller {
+    fn from(actor: Option<Arc<Actor>>) -> Self {
+        Self { actor, request: None }
+    }
+}
+
+/// On whose behalf the task that runs does so.
+pub fn current_caller() -> Caller {
+    CURRENT.with_borrow(Clone::clone)
 }
 
 /// The actor of the task that runs; `None` for what the array does by itself.
 pub fn current_actor() -> Option<Arc<Actor>> {
-    CURRENT.with_borrow(Clone::clone)
+    CURRENT.with_borrow(|caller| caller.actor.clone())
 }
 
-/// Runs a task on behalf of an actor.
-pub fn acting<F: Future>(actor: Option<Arc<Actor>>, task: F) -> Acting<F> {
-    Acting { actor, task: Box::pin(task) }
+/// The request that the task that runs carries out, if that has a key.
+pub(crate) fn current_request() -> Option<Arc<RequestKey>> {
+    CURRENT.with_borrow(|caller| caller.request.clone())
 }
 
-/// A task that runs on behalf of an actor.
+/// Runs a task on behalf of a caller.
+pub fn acting<F: Future>(caller: impl Into<Caller>, task: F) -> Acting<F> {
+    Acting { caller: caller.into(), task: Box::pin(task) }
+}
+
+/// A task that runs on behalf of a caller.
 #[derive(Debug)]
 pub struct Acting<F> {
-    actor: Option<Arc<Actor>>,
+    caller: Caller,
     task: Pin<Box<F>>,
 }
 
 /// Puts back who was there before, also when the task panics.
-struct Before(Option<Arc<Actor>>);
+struct Before(Caller);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        CURRENT.set(self.0.take());
+        CURRENT.set(mem::take(&mut self.0));
     }
 }
 
@@ -47,8 +74,8 @@ impl<F: Future> Future for Acting<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let actor = self.actor.clone();
-        let _before = Before(CURRENT.with_borrow_mut(|current| mem::replace(current, actor)));
+        let caller = self.caller.clone();
+        let _before = Before(CURRENT.with_borrow_mut(|current| mem::replace(current, caller)));
         self.task.as_mut().poll(cx)
     }
 }
@@ -83,7 +110,7 @@ mod tests {
         while both.as_mut().now_or_never().is_none() {
             assert_eq!(name(), None);
         }
-        let nested = acting(actor("a"), async { acting(None, async { name() }).now_or_never() });
+        let nested = acting(actor("a"), async { acting(Caller::default(), async { name() }).now_or_never() });
         assert_eq!(nested.now_or_never(), Some(Some(None)));
         assert_eq!(name(), None);
     }

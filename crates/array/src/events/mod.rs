@@ -21,13 +21,17 @@ mod told;
 #[cfg(test)]
 mod tests;
 
-pub use actor::{Acting, acting, current_actor};
+pub(crate) use actor::current_request;
+pub use actor::{Acting, Caller, acting, current_actor, current_caller};
 pub use notes::Notes;
 pub use refusals::Refusal;
 pub use retention::{EventClass, Keep, Retention};
 pub(crate) use {record::EventRecord, told::Told};
 
-use crate::record::{EVENT_LOG_OBJECT, EVENT_OBJECT, decode, encode, event_key};
+use crate::{
+    record::{EVENT_LOG_OBJECT, EVENT_OBJECT, decode, encode, event_key},
+    requests::{REQUEST_BYTES_MAX, Requests, StagedRequest},
+};
 use limiter::Limiter;
 use parking_lot::Mutex;
 use quoin_api::{Event, EventKind, Severity};
@@ -55,6 +59,8 @@ pub(crate) struct Events {
     notes: Option<Arc<dyn Notes>>,
     log: Mutex<Log>,
     limiter: Mutex<Limiter>,
+    /// Requests are noted with the event of their change.
+    pub(crate) requests: Requests,
 }
 
 #[derive(Default)]
@@ -155,6 +161,7 @@ pub(crate) struct Staged {
     events: Vec<EventRecord>,
     deleted: Vec<u64>,
     unreadable: usize,
+    request: Option<StagedRequest>,
 }
 
 impl Events {
@@ -169,7 +176,13 @@ impl Events {
         while log.waiting.len() > WAITING_MAX {
             log.drop_one();
         }
-        let events = Self { world, notes, log: Mutex::new(log), limiter: Mutex::default() };
+        let events = Self {
+            world,
+            notes,
+            log: Mutex::new(log),
+            limiter: Mutex::default(),
+            requests: Requests::default(),
+        };
         events.raise_mark();
         events
     }
@@ -179,8 +192,9 @@ impl Events {
         self.log.lock().retention = retention;
     }
 
-    /// Takes over the events of a newly opened pool. Those that wait follow them.
+    /// Takes over the events of a newly opened pool, and the requests that were carried out. Events that wait follow them.
     pub(crate) fn restore(&self, pool: &Pool) {
+        self.requests.restore(pool);
         let mut log = self.log.lock();
         log.budget_bytes = log.retention.budget_bytes(pool.stats().capacity_bytes);
         log.saved.clear();
@@ -271,10 +285,15 @@ impl Events {
     }
 
     fn stage_own(&self, mut tx: Transaction, own: Option<Told>) -> (Transaction, Staged) {
-        let own = own.map(|told| self.next(Severity::Info, told));
         let now_ms = self.world.wall_clock_ms();
+        let mut request = None;
+        if let Some(told) = own.as_ref().filter(|told| !told.is_first_step) {
+            (tx, request) = self.requests.stage(tx, told.answer(), now_ms);
+        }
+        let own = own.map(|told| self.next(Severity::Info, told));
         let log = self.log.lock();
-        let mut room = STAGED_BYTES_MAX - own.as_ref().map_or(0, |event| encode(event).len());
+        let taken = own.as_ref().map_or(0, |event| encode(event).len());
+        let mut room = STAGED_BYTES_MAX - taken - request.as_ref().map_or(0, |_| REQUEST_BYTES_MAX);
         let fits = |event: &&EventRecord| {
             let len = encode(event).len();
             let fits = len <= room;
@@ -298,11 +317,14 @@ impl Events {
         for key in &log.unreadable[..unreadable] {
             tx = tx.delete(EVENT_OBJECT, key);
         }
-        (tx, Staged { events, deleted, unreadable })
+        (tx, Staged { events, deleted, unreadable, request })
     }
 
     /// The transaction of these events was committed.
     pub(crate) fn saved(&self, staged: Staged) {
+        if let Some(request) = staged.request {
+            self.requests.saved(request);
+        }
         let mut log = self.log.lock();
         for event in staged.events {
             match log.waiting.iter().position(|waiting| waiting.number == event.number) {
@@ -390,7 +412,7 @@ impl Events {
     fn next(&self, severity: Severity, told: Told) -> EventRecord {
         let actor = current_actor().map(|actor| (*actor).clone());
         let kind = if actor.is_some() { EventKind::Change } else { EventKind::Event };
-        let Told { object, text, changes } = told;
+        let Told { object, text, changes, .. } = told;
         let at_ms = self.world.wall_clock_ms();
         let number = self.log.lock().take_number();
         let record =

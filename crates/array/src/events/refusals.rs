@@ -65,7 +65,7 @@ impl Events {
     }
 
     fn wait_for_refusal(&self, told: Told, actor: Option<Actor>, suppressed: u64) {
-        let Told { object, text, changes } = told;
+        let Told { object, text, changes, .. } = told;
         let at_ms = self.world.wall_clock_ms();
         let number = self.log.lock().take_number();
         let (severity, kind) = (Severity::Warning, EventKind::Refusal);

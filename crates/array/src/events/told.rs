@@ -10,11 +10,30 @@ pub(crate) struct Told {
     pub(crate) object: String,
     pub(crate) text: String,
     pub(crate) changes: Vec<FieldChange>,
+    /// The change that was asked for follows in a transaction of its own.
+    pub(crate) is_first_step: bool,
+    /// What the request shows as its answer, if not the object.
+    answer: Option<String>,
 }
 
 impl Told {
     pub(crate) fn new(object: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { object: object.into(), text: text.into(), changes: Vec::new() }
+        Self { object: object.into(), text: text.into(), ..Self::default() }
+    }
+
+    /// Says what the answer to the request shows, with its kind, if that is not the object.
+    pub(crate) fn answered_with(self, answer: String) -> Self {
+        Self { answer: Some(answer), ..self }
+    }
+
+    /// What the answer to the request shows.
+    pub(crate) fn answer(&self) -> &str {
+        self.answer.as_ref().unwrap_or(&self.object)
+    }
+
+    /// Says that the change that was asked for follows in a transaction of its own.
+    pub(crate) fn as_first_step(self) -> Self {
+        Self { is_first_step: true, ..self }
     }
 
     /// Says something more, as far as an event has room.

@@ -1,21 +1,21 @@
 //! Requests that are sent again: what was answered to which key.
+//!
+//! This process knows its own answers and repeats them. What an earlier process carried out is known from the array's notes
+//! alone, and answered with what is there now.
 
 use crate::failure::Failure;
 use axum::{
     body::{Body, Bytes, to_bytes},
     extract::Request,
-    http::{HeaderMap, HeaderValue, StatusCode},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header::LOCATION},
     response::{IntoResponse, Response},
 };
 use parking_lot::Mutex;
-use quoin_api::Problem;
+use quoin_api::{BASE_PATH, Problem};
+use quoin_array::{CarriedOut, RequestKey, utc_text};
 use quoin_world::Nanos;
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-    time::Duration,
-};
+use sha2::{Digest, Sha256};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// How long an answer is known, and how many are: beyond that the oldest is forgotten.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
@@ -27,8 +27,7 @@ const KEY_MOST: usize = 255;
 pub(super) struct Replays(Mutex<HashMap<String, Entry>>);
 
 struct Entry {
-    /// Of the request: its path and body.
-    fingerprint: u64,
+    fingerprint: String,
     /// None while it is being carried out.
     answer: Option<Answer>,
 }
@@ -46,14 +45,98 @@ pub(super) struct Running {
     key: String,
 }
 
-/// A request, and what tells it from another one.
-pub(super) async fn fingerprinted(request: Request) -> (Request, u64) {
+/// A request with its key and what tells it from another one.
+#[allow(clippy::result_large_err, reason = "the answer is sent at once")]
+pub(super) async fn keyed(key: &HeaderValue, request: Request) -> Result<(Request, RequestKey), Response> {
+    let Some(key) = key.to_str().ok().filter(|key| is_key(key)) else {
+        let why = "it is not 1 to 255 visible ASCII characters";
+        return Err(refused(422, "invalid", why, "send a random key, such as a UUID"));
+    };
     let (parts, body) = request.into_parts();
     // The body is in memory already, within its limit.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
-    let mut hasher = DefaultHasher::new();
-    (parts.uri.path(), parts.uri.query(), &bytes[..]).hash(&mut hasher);
-    (Request::from_parts(parts, Body::from(bytes)), hasher.finish())
+    let query = parts.uri.query().unwrap_or_default();
+    let fingerprint = digest(&[parts.uri.path().as_bytes(), query.as_bytes(), &bytes]);
+    let key = RequestKey { key: digest(&[key.as_bytes()]), fingerprint };
+    Ok((Request::from_parts(parts, Body::from(bytes)), key))
+}
+
+/// The first half of the SHA-256 of texts, in hexadecimal. It is kept on the drives: it may never change.
+fn digest(texts: &[&[u8]]) -> String {
+    let mut hasher = Sha256::new();
+    for text in texts {
+        hasher.update((text.len() as u64).to_be_bytes());
+        hasher.update(text);
+    }
+    hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a request made or changed: where that is now, and how the request was answered.
+pub(super) struct Made {
+    pub(super) shown: Uri,
+    status: StatusCode,
+    location: Option<String>,
+}
+
+/// Finds what a request to `path` made or changed, as the array calls it: `volume v1`.
+pub(super) fn made(path: &str, object: &str) -> Option<Made> {
+    let (kind, name) = object.split_once(' ')?;
+    let place = match kind {
+        "volume" | "snapshot" | "host" | "export" | "group" | "schedule" | "mapping" => {
+            format!("{kind}s/{name}")
+        }
+        "set" => {
+            let (group, set) = name.split_once('/')?;
+            format!("groups/{group}/sets/{set}")
+        }
+        "copy" => format!("copies/{name}"),
+        _ => return None,
+    };
+    let shown = format!("{BASE_PATH}/{place}").parse().ok()?;
+    let parts: Vec<_> = path.strip_prefix(BASE_PATH)?.split('/').skip(1).collect();
+    let (status, location) = match parts[..] {
+        [_] | [_, _, "clone"] | ["groups", _, "sets"] => (StatusCode::CREATED, Some(place)),
+        [_, _, "copy"] => (StatusCode::ACCEPTED, Some(format!("jobs/copy-{name}"))),
+        _ => (StatusCode::OK, None),
+    };
+    let location = location.map(|place| format!("{BASE_PATH}/{place}"));
+    Some(Made { shown, status, location })
+}
+
+impl Made {
+    /// The answer to a request that was carried out before this process started, made of what is there now; `None` if that is
+    /// gone.
+    pub(super) fn answer(self, shown: Response) -> Option<Response> {
+        if !shown.status().is_success() {
+            return None;
+        }
+        let mut response = shown;
+        *response.status_mut() = self.status;
+        let location = self.location.and_then(|location| HeaderValue::from_str(&location).ok());
+        response.headers_mut().extend(location.map(|location| (LOCATION, location)));
+        replayed(&mut response);
+        Some(response)
+    }
+}
+
+fn replayed(response: &mut Response) {
+    response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+}
+
+/// The key was sent with another request.
+pub(super) fn reused() -> Response {
+    let why = "the key was sent with another request before";
+    refused(422, "key-reused", why, "send each request with a key of its own")
+}
+
+/// What the request made is not there any more.
+pub(super) fn gone(done: &CarriedOut) -> Response {
+    let why = format!(
+        "the request was carried out on {}, and {} is not there any more under this name",
+        utc_text(done.at_ms),
+        done.object
+    );
+    refused(409, "carried-out", &why, "send the request with a new key if it is to be carried out once more")
 }
 
 fn refused(status: u16, kind: &str, why: &str, next: &str) -> Response {
@@ -68,26 +151,13 @@ fn is_key(key: &str) -> bool {
 impl Replays {
     /// Begins a request, or tells what was answered to it.
     #[allow(clippy::result_large_err, reason = "the answer is sent at once")]
-    pub(super) fn begin(
-        self: &Arc<Self>,
-        key: &HeaderValue,
-        fingerprint: u64,
-        now: Nanos,
-    ) -> Result<Running, Response> {
-        let Some(key) = key.to_str().ok().filter(|key| is_key(key)) else {
-            let why = "it is not 1 to 255 visible ASCII characters";
-            return Err(refused(422, "invalid", why, "send a random key, such as a UUID"));
-        };
+    pub(super) fn begin(self: &Arc<Self>, request: &RequestKey, now: Nanos) -> Result<Running, Response> {
+        let RequestKey { key, fingerprint } = request;
         let mut entries = self.0.lock();
         let fresh = |answer: &Answer| now.since(answer.at) < KEPT_FOR;
         entries.retain(|_, entry| entry.answer.as_ref().is_none_or(fresh));
         match entries.get(key) {
-            Some(entry) if entry.fingerprint != fingerprint => Err(refused(
-                422,
-                "key-reused",
-                "the key was sent with another request before",
-                "send each request with a key of its own",
-            )),
+            Some(entry) if entry.fingerprint != *fingerprint => Err(reused()),
             Some(Entry { answer: None, .. }) => Err(refused(
                 409,
                 "in-progress",
@@ -96,8 +166,8 @@ impl Replays {
             )),
             Some(Entry { answer: Some(answer), .. }) => Err(answer.again()),
             None => {
-                entries.insert(key.to_owned(), Entry { fingerprint, answer: None });
-                Ok(Running { replays: self.clone(), key: key.to_owned() })
+                entries.insert(key.clone(), Entry { fingerprint: fingerprint.clone(), answer: None });
+                Ok(Running { replays: self.clone(), key: key.clone() })
             }
         }
     }
@@ -106,7 +176,7 @@ impl Replays {
 impl Answer {
     fn again(&self) -> Response {
         let mut response = (self.status, self.headers.clone(), self.body.clone()).into_response();
-        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+        replayed(&mut response);
         response
     }
 }
@@ -149,28 +219,76 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
+    fn key(key: &str, fingerprint: &str) -> RequestKey {
+        RequestKey { key: key.to_owned(), fingerprint: fingerprint.to_owned() }
+    }
+
     #[test]
     fn a_key_is_of_one_request_for_a_day() {
         let replays = Arc::new(Replays::default());
-        let key = HeaderValue::from_static("k1");
+        let (own, other) = (key("k1", "1"), key("k1", "2"));
         let status =
             |outcome: Result<Running, Response>| outcome.err().map(|response| response.status().as_u16());
-        let running = replays.begin(&key, 1, Nanos(0)).ok().unwrap();
-        assert_eq!(status(replays.begin(&key, 1, Nanos(0))), Some(409));
-        assert_eq!(status(replays.begin(&key, 2, Nanos(0))), Some(422));
+        let running = replays.begin(&own, Nanos(0)).ok().unwrap();
+        assert_eq!(status(replays.begin(&own, Nanos(0))), Some(409));
+        assert_eq!(status(replays.begin(&other, Nanos(0))), Some(422));
         drop(running);
-        let running = replays.begin(&key, 1, Nanos(0)).ok().unwrap();
+        let running = replays.begin(&own, Nanos(0)).ok().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let response = (StatusCode::CREATED, "made").into_response();
         runtime.block_on(running.settle(response, Nanos(5)));
-        let again = replays.begin(&key, 1, Nanos(SECOND)).err().unwrap();
+        let again = replays.begin(&own, Nanos(SECOND)).err().unwrap();
         assert_eq!(
             (again.status().as_u16(), &again.headers()["idempotency-replayed"]),
             (201, &HeaderValue::from_static("true"))
         );
-        assert_eq!(status(replays.begin(&key, 2, Nanos(SECOND))), Some(422));
-        assert!(replays.begin(&key, 2, Nanos(25 * 3600 * SECOND)).is_ok(), "the day is over");
-        assert_eq!(status(replays.begin(&HeaderValue::from_static(""), 1, Nanos(0))), Some(422));
+        assert_eq!(status(replays.begin(&other, Nanos(SECOND))), Some(422));
+        assert!(replays.begin(&other, Nanos(25 * 3600 * SECOND)).is_ok(), "the day is over");
+    }
+
+    #[test]
+    fn keys_are_visible_characters_and_requests_are_told_apart() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let keyed = |key: &'static str, uri: &str, body: &'static str| {
+            let request = Request::builder().uri(uri).body(Body::from(body)).unwrap();
+            let key = HeaderValue::from_static(key);
+            runtime
+                .block_on(keyed(&key, request))
+                .map(|(_, key)| key)
+                .map_err(|refused| refused.status().as_u16())
+        };
+        assert_eq!(keyed("", "/a", ""), Err(422));
+        let first = keyed("k", "/a", "x").unwrap();
+        assert_eq!(first.key, "42d9f8b63022a2b1a4f0869d68680ebb", "what is on drives stays valid");
+        assert_eq!(keyed("k", "/a", "x"), Ok(first.clone()));
+        for (uri, body) in [("/b", "x"), ("/a?x", ""), ("/ax", ""), ("/a", "y")] {
+            let other = keyed("k", uri, body).unwrap();
+            assert!(other.key == first.key && other.fingerprint != first.fingerprint, "{uri} {body}");
+        }
+    }
+
+    #[test]
+    fn what_a_request_made_is_found() {
+        let of = |path: &str, object: &str| {
+            let made = made(&format!("{BASE_PATH}/{path}"), object)?;
+            let below = |path: &str| path.strip_prefix("/api/v1/").unwrap().to_owned();
+            let location = made.location.as_deref().map(below).unwrap_or_default();
+            Some((below(made.shown.path()), made.status.as_u16(), location))
+        };
+        for (path, object, shown, status, location) in [
+            ("volumes", "volume v1", "volumes/v1", 201, "volumes/v1"),
+            ("snapshots", "snapshot v1.a", "snapshots/v1.a", 201, "snapshots/v1.a"),
+            ("mappings", "mapping h1/v1", "mappings/h1/v1", 201, "mappings/h1/v1"),
+            ("volumes/v1/clone", "volume v2", "volumes/v2", 201, "volumes/v2"),
+            ("groups/g1/sets", "set g1/s1", "groups/g1/sets/s1", 201, "groups/g1/sets/s1"),
+            ("volumes/v1/copy", "copy 7", "copies/7", 202, "jobs/copy-7"),
+            ("snapshots/v1.a/restore", "volume v1", "volumes/v1", 200, ""),
+            ("groups/g1/sets/s1/restore", "group g1", "groups/g1", 200, ""),
+            ("schedules/n1/run", "schedule n1", "schedules/n1", 200, ""),
+        ] {
+            assert_eq!(of(path, object), Some((shown.to_owned(), status, location.to_owned())), "{path}");
+        }
+        assert_eq!(of("scrub/start", "pool lab"), None);
     }
 
     #[test]
@@ -178,14 +296,13 @@ mod tests {
         let replays = Arc::new(Replays::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for number in 0..=KEPT_MOST as u64 {
-            let key = HeaderValue::from_str(&number.to_string()).unwrap();
-            let running = replays.begin(&key, 1, Nanos(number)).ok().unwrap();
+            let running = replays.begin(&key(&number.to_string(), "1"), Nanos(number)).ok().unwrap();
             runtime.block_on(running.settle(StatusCode::CREATED.into_response(), Nanos(number)));
         }
-        let key = HeaderValue::from_static;
-        assert!(replays.begin(&key("1"), 1, Nanos(2000)).is_err());
-        let running = replays.begin(&key("0"), 1, Nanos(2000)).ok().unwrap();
+        let (first, second) = (key("0", "1"), key("1", "1"));
+        assert!(replays.begin(&second, Nanos(2000)).is_err());
+        let running = replays.begin(&first, Nanos(2000)).ok().unwrap();
         runtime.block_on(running.settle(StatusCode::CONFLICT.into_response(), Nanos(2000)));
-        assert!(replays.begin(&key("0"), 1, Nanos(2000)).is_ok());
+        assert!(replays.begin(&first, Nanos(2000)).is_ok());
     }
 }
