@@ -61,21 +61,24 @@ pub enum Command {
     /// Create, list, show and delete hosts
     #[command(subcommand, visible_alias = "hosts")]
     Host(HostCommand),
-    /// Map a volume to a host
-    #[command(after_help = "Examples:\n  quoin --data /srv/a map v1 --host h1 --lun 1\n  \
+    /// Map volumes to a host
+    #[command(after_help = "Each outcome is reported; a failure does not stop the others.\n\n\
+                            Examples:\n  quoin --data /srv/a map v1 --host h1 --lun 1\n  \
                             quoin --data /srv/a map v2 --host h1        # uses the lowest free LUN\n  \
+                            quoin --data /srv/a map db1-data db1-log --host h1 --lun 10   # LUNs 10 and 11\n  \
                             quoin --data /srv/a map v1 --host h2 --read-only\n  \
                             quoin --data /srv/a map v1.before-upgrade --host h2 --writable")]
     Map {
-        /// The volume
-        volume: String,
+        /// The volumes
+        #[arg(id = "volume", value_name = "VOLUME", required = true)]
+        volumes: Vec<String>,
         /// The host
         #[arg(long)]
         host: String,
-        /// The logical unit number [default: the lowest free one]
+        /// The logical unit number of the first volume; the others get those that follow it [default: the lowest free ones]
         #[arg(long)]
         lun: Option<u16>,
-        /// Map the volume read-only
+        /// Map the volumes read-only
         #[arg(long, conflicts_with = "writable")]
         read_only: bool,
         /// Let the host write, even to a snapshot that is read-only for other hosts
@@ -221,11 +224,19 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         Command::Job(command) => job::run(&client, &output, command),
         Command::Folder(command) => folder::run(&client, &output, command),
         Command::Host(command) => host(&client, &output, command),
-        Command::Map { volume, host, lun, read_only, writable } => {
-            let request = MappingCreate { volume, host, lun, read_only, writable };
-            let mapping: Mapping = client.post("/mappings", &request)?;
-            output.show(&mapping, |mapping| view::mappings(std::slice::from_ref(mapping)));
-            Ok(())
+        Command::Map { volumes, host, lun, read_only, writable } => {
+            let one = |mapping: &Mapping| view::mappings(std::slice::from_ref(mapping));
+            let mut luns = lun.map(|first| first..=u16::MAX);
+            let map = |volume: &str| {
+                // A number is used up by its volume even if that is not mapped.
+                let lun = match &mut luns {
+                    Some(luns) => Some(luns.next().ok_or_else(|| no_lun(volume))?),
+                    None => None,
+                };
+                let (volume, host) = (volume.to_owned(), host.clone());
+                client.post("/mappings", &MappingCreate { volume, host, lun, read_only, writable })
+            };
+            create_each(&output, &volumes, map, one, view::mappings)
         }
         Command::Mapping(command) => mapping::run(&client, &output, command),
         Command::Unmap { volume, host, force } => {
@@ -242,6 +253,11 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         Command::Top(args) => top(&client, &output, &args),
         Command::Events(args) => events(&client, &output, args),
     }
+}
+
+fn no_lun(volume: &str) -> Failure {
+    let why = "there is no logical unit number behind 65535";
+    Failure::new("volume not mapped", format!("volume {volume}"), why, "begin with a lower --lun")
 }
 
 /// Shows how the array is; fails if it does not serve its volumes.
@@ -291,7 +307,7 @@ fn host(client: &Client, output: &Output, command: HostCommand) -> Result<(), Fa
         }
         HostCommand::List => list(client, output, "/hosts", view::hosts),
         HostCommand::Show { name } => show(client, output, &format!("/hosts/{}", segment(&name)), view::host),
-        HostCommand::Delete { names, unmap, force } => each(&names, |name| {
+        HostCommand::Delete { names, unmap, force } => each(output, &names, |name| {
             client.delete(&format!("/hosts/{}?unmap={unmap}&force={force}", segment(name)))?;
             output.say(&format!("host {name} deleted"));
             Ok(())
@@ -321,9 +337,33 @@ pub(crate) fn list<T: serde::Serialize + serde::de::DeserializeOwned>(
     Ok(())
 }
 
+/// Makes something of each of these, the others too when one fails, and shows what was made: one thing by itself, several as
+/// a list.
+pub(crate) fn create_each<T: serde::Serialize>(
+    output: &Output,
+    names: &[String],
+    mut create: impl FnMut(&str) -> Result<T, Failure>,
+    one: impl FnOnce(&T) -> String,
+    several: impl FnOnce(&[T]) -> String,
+) -> Result<(), Failure> {
+    let mut made = Vec::new();
+    let outcome = each(output, names, |name| {
+        made.push(create(name)?);
+        Ok(())
+    });
+    match (names, made.as_slice()) {
+        ([_], [made]) => output.show(made, one),
+        ([_], _) => {}
+        (_, []) if output.is_for_people() => {}
+        (_, made) => output.list(made, "", several),
+    }
+    outcome
+}
+
 /// Does something to each of these, the others too when one fails. Fails as the first one does, after the failures before
 /// the last have been told.
 pub(crate) fn each(
+    output: &Output,
     names: &[String],
     mut work: impl FnMut(&str) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -332,7 +372,7 @@ pub(crate) fn each(
         if failures.peek().is_none() {
             return Err(failure);
         }
-        eprintln!("{failure}");
+        output.complain(&failure);
     }
     Ok(())
 }

@@ -98,7 +98,7 @@ pub(crate) fn run(client: &Client, output: &Output, command: ExportCommand) -> R
             let update = AccessUpdate { access: access.access(), force };
             output.show(&client.patch::<Export>(&format!("/exports/{}", segment(&name)), &update)?, one);
         }
-        ExportCommand::Delete { names, force } => each(&names, |name| {
+        ExportCommand::Delete { names, force } => each(output, &names, |name| {
             client.delete(&format!("/exports/{}?force={force}", segment(name)))?;
             output.say(&format!("export {name} deleted"));
             Ok(())

@@ -174,7 +174,7 @@ pub(crate) fn run(client: &Client, output: &Output, command: GroupCommand) -> Re
             client.delete(&format!("{}/volumes/{}", path(&name), segment(&volume)))?;
             output.say(&format!("volume {volume} removed from group {name}"));
         }
-        GroupCommand::Delete { names } => each(&names, |name| {
+        GroupCommand::Delete { names } => each(output, &names, |name| {
             client.delete(&path(name))?;
             output.say(&format!("group {name} deleted; its volumes and their snapshots stay"));
             Ok(())

@@ -3,6 +3,7 @@
 mod csv;
 mod yaml;
 
+use crate::Failure;
 use clap::ValueEnum;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -67,6 +68,14 @@ impl Output {
             }
             Format::Yaml => Some(yaml::of(&parts())),
             Format::Csv => Some(csv::of(&parts(), self.headers)),
+        }
+    }
+
+    /// Tells of a failure on standard error: as JSON to programs that read JSON.
+    pub fn complain(&self, failure: &Failure) {
+        match self.format {
+            Format::Json => eprintln!("{}", failure.json()),
+            _ => eprintln!("{failure}"),
         }
     }
 

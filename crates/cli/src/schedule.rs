@@ -110,7 +110,7 @@ pub(crate) fn run(client: &Client, output: &Output, command: ScheduleCommand) ->
         }
         ScheduleCommand::Pause { name } => pause(&name, true)?,
         ScheduleCommand::Resume { name } => pause(&name, false)?,
-        ScheduleCommand::Delete { names } => each(&names, |name| {
+        ScheduleCommand::Delete { names } => each(output, &names, |name| {
             client.delete(&path(name))?;
             output.say(&format!("schedule {name} deleted; its snapshots stay"));
             Ok(())

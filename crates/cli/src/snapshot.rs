@@ -179,7 +179,7 @@ pub(crate) fn run(client: &Client, output: &Output, command: SnapshotCommand) ->
             let path = format!("{}/promote", path(&name));
             output.show(&client.post::<Volume>(&path, &serde_json::json!({}))?, view::volume);
         }
-        SnapshotCommand::Delete { names, unmap, force } => each(&names, |name| {
+        SnapshotCommand::Delete { names, unmap, force } => each(output, &names, |name| {
             client.delete(&format!("{}?unmap={unmap}&force={force}", path(name)))?;
             output.say(&format!("snapshot {name} deleted"));
             Ok(())

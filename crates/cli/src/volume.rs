@@ -3,7 +3,7 @@
 use crate::{
     Failure, Output, Size,
     client::{Client, segment},
-    command::{each, list, show},
+    command::{create_each, each, list, show},
     copy::{self, CANCEL_EXAMPLES, COPIES_EXAMPLES, COPY_EXAMPLES, CopyArgs},
     listing::ListArgs,
     parse_size, size_text, view,
@@ -15,21 +15,24 @@ use std::collections::BTreeMap;
 /// Commands for volumes.
 #[derive(Subcommand, Debug)]
 pub enum VolumeCommand {
-    /// Create a volume
+    /// Create volumes
     #[command(
         after_help = "Sizes are numbers of bytes, or have a unit, as in 512M or 1.5G: K, M, G, T (or KiB …) are \
                             powers of 1024, KB, MB, GB, TB powers of 1000.\n\nA thin volume takes space as it is written. \
                             A thick volume reserves its whole size, so that its writes never fail because other \
-                            volumes filled the pool.\n\nExamples:\n  \
+                            volumes filled the pool.\n\nSeveral volumes get the same size and options. Each outcome is \
+                            reported; a failure does not stop the others.\n\nExamples:\n  \
                             quoin --data /srv/a volume create v1 --size 4G\n  \
+                            quoin --data /srv/a volume create db1-data db1-log --size 100G --tag app=db1\n  \
                             quoin --data /srv/a volume create v2 --size 10GiB --block-size 4096\n  \
                             quoin --data /srv/a volume create v3 --size 4G --thick --tag app=db1\n  \
                             quoin --data /srv/a volume create v4 --size 4G --folder prod/sql"
     )]
     Create {
-        /// Name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
-        name: String,
-        /// Size
+        /// Names: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
+        #[arg(id = "name", value_name = "NAME", required = true)]
+        names: Vec<String>,
+        /// Size of each volume
         #[arg(long, value_parser = parse_size)]
         size: Size,
         /// Logical block size in bytes: 512 or 4096
@@ -210,13 +213,14 @@ pub(crate) fn parse_tag(text: &str) -> Result<(String, String), String> {
 /// Runs a command about volumes.
 pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -> Result<(), Failure> {
     match command {
-        VolumeCommand::Create { name, size, block_size, thick, tags, folder } => {
-            let tags = tags.into_iter().collect();
-            let (size_bytes, block_bytes) = (size.0, block_size);
-            let request = VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder };
-            let volume: Volume = client.post("/volumes", &request)?;
-            output.show(&volume, view::volume);
-            Ok(())
+        VolumeCommand::Create { names, size, block_size, thick, tags, folder } => {
+            let tags: BTreeMap<_, _> = tags.into_iter().collect();
+            let create = |name: &str| {
+                let (name, tags, folder) = (name.to_owned(), tags.clone(), folder.clone());
+                let (size_bytes, block_bytes) = (size.0, block_size);
+                client.post("/volumes", &VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder })
+            };
+            create_each(output, &names, create, view::volume, view::volumes)
         }
         VolumeCommand::List(filters) => list(client, output, &filters.path(), view::volumes),
         VolumeCommand::Show { name } => show(client, output, &path(&name), view::volume),
@@ -279,7 +283,7 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
             };
             change(client, output, &name, update)
         }
-        VolumeCommand::Delete { names, unmap, force } => each(&names, |name| {
+        VolumeCommand::Delete { names, unmap, force } => each(output, &names, |name| {
             client.delete(&format!("{}?unmap={unmap}&force={force}", path(name)))?;
             output.say(&format!("volume {name} deleted"));
             Ok(())

@@ -14,7 +14,7 @@ mod serve;
 mod show;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use quoin_cli::{Failure, Format, Global};
+use quoin_cli::{Failure, Global, Output};
 use std::process::ExitCode;
 
 /// The system's allocator takes a page more for each page-aligned buffer, and gives little back.
@@ -84,9 +84,6 @@ fn main() -> ExitCode {
 }
 
 fn tell(global: &Global, failure: &Failure) -> ExitCode {
-    match global.output {
-        Format::Json => eprintln!("{}", failure.json()),
-        _ => eprintln!("{failure}"),
-    }
+    Output { format: global.output, headers: !global.no_headers }.complain(failure);
     ExitCode::from(failure.exit_code)
 }

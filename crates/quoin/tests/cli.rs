@@ -349,3 +349,40 @@ fn every_command_has_help_with_examples() {
     refused(&lab.run(&["volumes"]), 2, &["Usage"]);
     refused(&lab.run_without_data(&["status"], &[]), 2, &["--data DIR"]);
 }
+
+#[test]
+fn several_objects_are_made_by_one_command() {
+    let lab = Lab::new();
+    lab.ok(&["init", "--drives", "1", "--drive-size", "512M"]);
+    let _array = lab.serve(&[]);
+    lab.ready();
+    let names = |list: &Value, field: &str| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|item| item[field].as_str().unwrap().to_owned()).collect()
+    };
+    let made = lab.json(&["volume", "create", "d1", "d2", "--size", "64M", "--tag", "app=db1", "--thick"]);
+    assert_eq!(names(&made, "name"), ["d1", "d2"]);
+    assert!(
+        made.as_array().unwrap().iter().all(|v| v["size_bytes"] == 64 << 20 && v["tags"]["app"] == "db1")
+    );
+    let some = lab.run(&["volume", "create", "d1", "d3", "--size", "64M", "-o", "json"]);
+    refused(&some, 1, &["d1 already exists"]);
+    let made: Value = serde_json::from_str(&some.stdout).unwrap();
+    assert_eq!(names(&made, "name"), ["d3"], "what could be made is a list all the same");
+    let none = lab.run(&["volume", "create", "d1", "d2", "--size", "64M"]);
+    refused(&none, 1, &["d1 already exists", "d2 already exists"]);
+    let json = lab.run(&["volume", "create", "d1", "d2", "--size", "64M", "-o", "json"]);
+    let problems = serde_json::Deserializer::from_str(&json.stderr).into_iter::<Value>();
+    let kinds: Vec<_> = problems.map(|problem| problem.unwrap()["type"].clone()).collect();
+    assert_eq!(kinds, ["urn:quoin:problem:exists", "urn:quoin:problem:exists"]);
+    assert_eq!(none.stdout, "");
+
+    lab.ok(&["host", "create", "h1", "--initiator", "iqn.2026-11.test:h1"]);
+    let mapped = lab.json(&["map", "d2", "d1", "--host", "h1", "--lun", "10"]);
+    assert_eq!(
+        (names(&mapped, "volume"), &mapped[0]["lun"], &mapped[1]["lun"]),
+        (vec!["d2".into(), "d1".into()], &json!(10), &json!(11))
+    );
+    assert_eq!(lab.json(&["map", "d3", "--host", "h1"])["lun"], 0);
+    let last = lab.run(&["map", "d1", "d2", "--host", "h1", "--lun", "65535"]);
+    refused(&last, 1, &["volume d2", "no logical unit number behind 65535"]);
+}
