@@ -185,7 +185,7 @@ pub(crate) async fn whole_request(
     response.map(|answer| Body::new(Answer { answer, _working: working.flatten() }))
 }
 
-/// An answer on its way: the connection makes no room for others before it is sent.
+/// An answer on its way: the connection makes no room for others before all of it is in the connection's buffer.
 struct Answer {
     answer: Body,
     _working: Option<Working>,

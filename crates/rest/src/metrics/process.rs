@@ -5,7 +5,11 @@ use rustix::{
     process::{Resource, getrlimit},
     time::{ClockId, clock_gettime},
 };
-use std::fs;
+use std::{fs, sync::LazyLock};
+
+/// When the process started. Read once: the kernel moves the boot with every step of the clock, and nothing else may look like
+/// a restart.
+static START_SECONDS: LazyLock<Option<f64>> = LazyLock::new(start_seconds);
 
 /// What the process takes now.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +30,7 @@ impl Process {
         let mut pages = statm.split(' ').map(|field| field.parse::<f64>().ok());
         let mut bytes = || Some(pages.next()?? * page_size() as f64);
         Self {
-            start_seconds: start_seconds(),
+            start_seconds: *START_SECONDS,
             cpu_seconds: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
             virtual_bytes: bytes(),
             resident_bytes: bytes(),

@@ -90,13 +90,32 @@ pub(super) async fn tagged(response: Response) -> Response {
     };
     if let Ok(Value::Object(mut fields)) = serde_json::from_slice(&bytes) {
         fields.retain(|name, _| !FIGURES.contains(&name.as_str()));
+        let mut shown = Value::Object(fields);
+        settle(&mut shown);
         let mut hasher = DefaultHasher::new();
-        Value::Object(fields).to_string().hash(&mut hasher);
+        shown.to_string().hash(&mut hasher);
         let tag = HeaderValue::from_str(&format!("\"{:016x}\"", hasher.finish()));
         parts.headers.extend(tag.ok().map(|tag| (ETAG, tag)));
     }
     parts.headers.insert(CONTENT_LENGTH, bytes.len().into());
     Response::from_parts(parts, bytes.into())
+}
+
+/// Leaves of the end of immutability only whether there is one: as the wall clock tells it, it moves by itself.
+fn settle(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if name == "retain_until_ms" {
+                    *value = value.is_null().into();
+                } else {
+                    settle(value);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(settle),
+        _ => {}
+    }
 }
 
 /// Whether this is what `If-Match` may say: `*`, or entity tags with commas between them (RFC 9110 §13.1.1). There may be
@@ -121,6 +140,7 @@ pub(super) fn matches(wanted: &HeaderValue, tag: Option<&HeaderValue>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn resources_are_found_by_their_path() {
@@ -133,6 +153,27 @@ mod tests {
         }
         assert!(place(&Method::POST, "/api/v1/volumes") && place(&Method::PATCH, "/api/v1/scrub"));
         assert!(!place(&Method::POST, "/api/v1/volumes/v1/copy") && !place(&Method::GET, "/api/v1/hosts"));
+    }
+
+    #[test]
+    fn only_what_somebody_changed_changes_the_tag() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let tag = |shown: Value| {
+            let response = runtime.block_on(tagged(Response::new(shown.to_string().into())));
+            response.headers()[ETAG].clone()
+        };
+        let first = tag(json!({ "name": "v1", "mapped_bytes": 1, "sets": [{ "retain_until_ms": 1000 }] }));
+        assert_eq!(
+            tag(json!({ "name": "v1", "mapped_bytes": 2, "sets": [{ "retain_until_ms": 1001 }] })),
+            first
+        );
+        for other in [
+            json!({ "name": "v2", "mapped_bytes": 1, "sets": [{ "retain_until_ms": 1000 }] }),
+            json!({ "name": "v1", "mapped_bytes": 1, "sets": [{ "retain_until_ms": null }] }),
+            json!({ "name": "v1", "mapped_bytes": 1, "sets": [] }),
+        ] {
+            assert_ne!(tag(other), first);
+        }
     }
 
     #[test]
