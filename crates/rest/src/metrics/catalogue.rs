@@ -64,14 +64,10 @@ pub struct Memory {
     pub sessions: Arc<SessionMemory>,
 }
 
-fn some(value: u64) -> Option<f64> {
-    Some(value as f64)
-}
-
 static ARRAY: Table<Figures> = Table {
     labels: &[],
     rows: &[
-        Row::gauge("quoin_pool_online", "1 when the pool is open and serves its volumes, else 0.", |f| {
+        Row::gauge("quoin_pool_online", "1 while the pool is open and serves its volumes, else 0.", |f| {
             Some(f64::from(u8::from(f.online)))
         }),
         Row::gauge("quoin_immutable_snapshots", "Snapshots that are immutable.", |f| {
@@ -80,39 +76,40 @@ static ARRAY: Table<Figures> = Table {
         }),
         Row::gauge(
             "quoin_retention_clock_behind_seconds",
-            "By how much the clock of immutable snapshots is behind the system's; below 0 the system's was set back.",
+            "By how much the retention clock is behind the system's clock. Negative: the system's clock \
+             was set back.",
             |f| f.retention.as_ref().map(|retention| retention.behind_ms as f64 / 1000.0),
         ),
         Row::gauge(
             "quoin_snapshots_held_bytes",
-            "Space that snapshots alone hold: at least so much comes back when all are deleted.",
+            "Space that only snapshots use. Deleting all of them frees at least as much.",
             |f| f.reserve.as_ref().and_then(|reserve| reserve.held_bytes).map(|bytes| bytes as f64),
         ),
-        Row::gauge("quoin_snapshot_reserve_bytes", "What snapshots may hold, if that is limited.", |f| {
-            f.reserve.as_ref().and_then(|reserve| reserve.limit_bytes).map(|bytes| bytes as f64)
-        }),
         Row::gauge(
+            "quoin_snapshot_reserve_bytes",
+            "The snapshot reserve: how much space snapshots may hold. Absent while there is no reserve.",
+            |f| f.reserve.as_ref().and_then(|reserve| reserve.limit_bytes).map(|bytes| bytes as f64),
+        ),
+        Row::level(
             "quoin_stopped_volumes",
             "Volumes that are offline because snapshots hold more than the snapshot reserve.",
-            |f| some(f.reserve.as_ref().map_or(0, |reserve| reserve.offline_volumes.len() as u64)),
+            |f| f.reserve.as_ref().map_or(0, |reserve| reserve.offline_volumes.len() as u64),
         ),
-        Row::gauge("quoin_schedules", "Schedules of snapshots.", |f| {
+        Row::gauge("quoin_schedules", "Snapshot schedules.", |f| {
             f.objects.is_some().then_some(f.schedules as f64)
         }),
-        Row::gauge("quoin_running_copies", "Copies of ranges that have not ended.", |f| {
-            some(f.copies.running as u64)
-        }),
-        Row::counter(
+        Row::level("quoin_running_copies", "Running range copies.", |f| f.copies.running as u64),
+        Row::count(
             "quoin_copied_bytes_total",
-            "What copies of ranges gave to volumes since the process started.",
-            |f| some(f.copies.copied_bytes),
+            "Data copied by range copies since the process started.",
+            |f| f.copies.copied_bytes,
         ),
     ],
 };
 
 static INFO: Table<()> = Table {
     labels: &["version"],
-    rows: &[Row::gauge("quoin_build_info", "1; the label says which version runs.", |()| Some(1.0))],
+    rows: &[Row::gauge("quoin_build_info", "Always 1; the label holds the running version.", |()| Some(1.0))],
 };
 
 static PROCESS: Table<Process> = Table {
@@ -121,28 +118,27 @@ static PROCESS: Table<Process> = Table {
         Row::counter("process_cpu_seconds_total", "CPU time of all threads of the process.", |p| {
             Some(p.cpu_seconds)
         }),
-        Row::gauge("process_start_time_seconds", "When the process started, since the Unix epoch.", |p| {
+        Row::gauge("process_start_time_seconds", "Start time of the process, since the Unix epoch.", |p| {
             p.start_seconds
         }),
         Row::gauge("process_virtual_memory_bytes", "Virtual memory of the process.", |p| p.virtual_bytes),
-        Row::gauge("process_resident_memory_bytes", "Memory of the process that is in RAM.", |p| {
-            p.resident_bytes
-        }),
-        Row::gauge("process_open_fds", "File descriptors that are open.", |p| p.open_fds),
-        Row::gauge("process_max_fds", "File descriptors that may be open.", |p| p.max_fds),
+        Row::gauge("process_resident_memory_bytes", "Resident memory of the process.", |p| p.resident_bytes),
+        Row::gauge("process_open_fds", "Open file descriptors.", |p| p.open_fds),
+        Row::gauge("process_max_fds", "Maximum number of open file descriptors.", |p| p.max_fds),
     ],
 };
 
 static LIMIT: Table<u64> = Table {
     labels: &[],
-    rows: &[Row::gauge("quoin_memory_limit_bytes", "The memory limit of the process.", |bytes| some(*bytes))],
+    rows: &[Row::level("quoin_memory_limit_bytes", "The configured memory limit.", |bytes| *bytes)],
 };
 
 static BUDGET: Table<f64> = Table {
     labels: &["use"],
     rows: &[Row::gauge(
         "quoin_memory_budget_bytes",
-        "RAM the memory limit grants for a use: buffer, metadata, cache of host data, or data of sessions' commands.",
+        "Share of the memory limit for each use: write buffer, metadata, read cache, or commands of \
+         sessions.",
         |bytes| Some(*bytes),
     )],
 };
@@ -150,71 +146,65 @@ static BUDGET: Table<f64> = Table {
 static FRONT_END: Table<FrontEnd> = Table {
     labels: &["protocol"],
     rows: &[
-        Row::counter("quoin_frontend_connections_total", "Connections accepted.", |f| some(f.connections)),
-        Row::counter(
+        Row::count("quoin_frontend_connections_total", "Accepted connections.", |f| f.connections),
+        Row::count(
             "quoin_frontend_connections_refused_total",
-            "Connections refused because there were too many.",
-            |f| some(f.connections_refused),
+            "Connections refused because the limit was reached.",
+            |f| f.connections_refused,
         ),
-        Row::counter("quoin_frontend_logins_total", "Logins or negotiations completed.", |f| some(f.logins)),
-        Row::counter(
+        Row::count("quoin_frontend_logins_total", "Completed logins (iSCSI) or negotiations (NBD).", |f| {
+            f.logins
+        }),
+        Row::count(
             "quoin_frontend_logins_failed_total",
-            "Logins or negotiations refused, given up or not completed in time.",
-            |f| some(f.logins_failed),
+            "Logins or negotiations that were refused, abandoned or not completed in time.",
+            |f| f.logins_failed,
         ),
-        Row::counter("quoin_frontend_requests_total", "Requests received.", |f| some(f.requests)),
-        Row::counter("quoin_frontend_errors_total", "Requests that failed or were refused.", |f| {
-            some(f.errors)
-        }),
-        Row::counter("quoin_frontend_read_bytes_total", "Data sent to clients.", |f| some(f.read_bytes)),
-        Row::counter("quoin_frontend_written_bytes_total", "Data received from clients.", |f| {
-            some(f.written_bytes)
-        }),
-        Row::counter(
+        Row::count("quoin_frontend_requests_total", "Received requests.", |f| f.requests),
+        Row::count("quoin_frontend_errors_total", "Requests that failed or were refused.", |f| f.errors),
+        Row::count("quoin_frontend_read_bytes_total", "Data sent to clients.", |f| f.read_bytes),
+        Row::count("quoin_frontend_written_bytes_total", "Data received from clients.", |f| f.written_bytes),
+        Row::count(
             "quoin_frontend_protocol_errors_total",
-            "Messages that broke the protocol: rejected, or damaged on the way.",
-            |f| some(f.protocol_errors),
+            "Messages that violated the protocol or were damaged in transit.",
+            |f| f.protocol_errors,
         ),
     ],
 };
 
 static CUT_OFF: Table<u64> = Table {
     labels: &["protocol", "cause"],
-    rows: &[Row::counter(
+    rows: &[Row::count(
         "quoin_frontend_cut_off_total",
-        "Connections ended because the peer was silent, or stalled: it did not take answers or did not send data that \
-         was due.",
-        |count| some(*count),
+        "Connections closed because the peer was silent, or stalled: it did not receive answers or did \
+         not send data that was due.",
+        |count| *count,
     )],
 };
 
 static INITIATOR: Table<TrafficView> = Table {
     labels: &["host", "initiator"],
     rows: &[
-        Row::gauge(
+        Row::level(
             "quoin_initiator_sessions",
-            "Sessions of an iSCSI initiator; without names, of strangers.",
-            |t| some(t.sessions as u64),
+            "iSCSI sessions of an initiator. Empty labels: initiators that belong to no host.",
+            |t| t.sessions as u64,
         ),
         Row::summary(
             "quoin_initiator_latency_seconds",
-            "From the arrival of a command to its answer's being queued: sum and count.",
+            "Time from receiving a command to queuing its answer: sum and count.",
             |t| Some((t.latency.as_secs_f64(), t.answered)),
         ),
-        Row::gauge("quoin_initiator_outstanding_commands", "Commands received and not answered yet.", |t| {
-            some(t.outstanding)
+        Row::level("quoin_initiator_outstanding_commands", "Commands received and not yet answered.", |t| {
+            t.outstanding
         }),
-        Row::counter("quoin_initiator_commands_total", "Commands received.", |t| some(t.commands)),
-        Row::counter(
-            "quoin_initiator_errors_total",
-            "Commands answered with another status than GOOD.",
-            |t| some(t.errors),
-        ),
-        Row::counter("quoin_initiator_read_bytes_total", "Data sent to the initiator.", |t| {
-            some(t.read_bytes)
+        Row::count("quoin_initiator_commands_total", "Received commands.", |t| t.commands),
+        Row::count("quoin_initiator_errors_total", "Commands answered with a status other than GOOD.", |t| {
+            t.errors
         }),
-        Row::counter("quoin_initiator_written_bytes_total", "Data received from the initiator.", |t| {
-            some(t.written_bytes)
+        Row::count("quoin_initiator_read_bytes_total", "Data sent to the initiator.", |t| t.read_bytes),
+        Row::count("quoin_initiator_written_bytes_total", "Data received from the initiator.", |t| {
+            t.written_bytes
         }),
     ],
 };
@@ -222,10 +212,12 @@ static INITIATOR: Table<TrafficView> = Table {
 static VOLUME: Table<VolumeFigures> = Table {
     labels: &["volume"],
     rows: &[
-        Row::gauge("quoin_volume_size_bytes", "Size of the volume as hosts see it.", |v| some(v.size_bytes)),
-        Row::gauge("quoin_volume_mapped_bytes", "Space the volume takes in the pool.", |v| {
-            v.mapped_bytes.map(|bytes| bytes as f64)
-        }),
+        Row::level("quoin_volume_size_bytes", "Size of the volume as hosts see it.", |v| v.size_bytes),
+        Row::gauge(
+            "quoin_volume_mapped_bytes",
+            "Space allocated to the volume, including space that it shares with other volumes.",
+            |v| v.mapped_bytes.map(|bytes| bytes as f64),
+        ),
     ],
 };
 
@@ -233,7 +225,8 @@ static VOLUME_INFO: Table<()> = Table {
     labels: &["volume", "folder", "kind"],
     rows: &[Row::gauge(
         "quoin_volume_info",
-        "1; the labels say in which folder the volume is, and whether it is a volume, a snapshot, a clone or a template.",
+        "Always 1; the labels hold the folder of the volume and its kind: volume, snapshot, clone or \
+         template.",
         |()| Some(1.0),
     )],
 };
@@ -241,13 +234,11 @@ static VOLUME_INFO: Table<()> = Table {
 static UNMAPPED: Table<OperationSnapshot> = Table {
     labels: &["volume"],
     rows: &[
-        Row::counter("quoin_volume_unmaps_total", "Requests to unmap.", |o| some(o.latency.count())),
-        Row::counter(
-            "quoin_volume_unmap_errors_total",
-            "Requests to unmap that failed or were refused.",
-            |o| some(o.errors),
-        ),
-        Row::counter("quoin_volume_unmapped_bytes_total", "Data unmapped by hosts.", |o| some(o.bytes)),
+        Row::count("quoin_volume_unmaps_total", "Unmap requests.", |o| o.latency.count()),
+        Row::count("quoin_volume_unmap_errors_total", "Unmap requests that failed or were refused.", |o| {
+            o.errors
+        }),
+        Row::count("quoin_volume_unmapped_bytes_total", "Data unmapped by hosts.", |o| o.bytes),
     ],
 };
 
@@ -256,59 +247,59 @@ static OPERATION: Table<OperationSnapshot> = Table {
     rows: &[
         Row::histogram(
             "quoin_volume_latency_seconds",
-            "From the arrival of a request to its answer's being queued; its count is the number of requests.",
+            "Time from receiving a request to queuing its answer. The count is the number of requests.",
             |o| Some(o.latency.clone()),
         ),
-        Row::counter("quoin_volume_bytes_total", "Data read or written.", |o| some(o.bytes)),
-        Row::counter("quoin_volume_errors_total", "Requests that failed or were refused.", |o| {
-            some(o.errors)
-        }),
+        Row::count("quoin_volume_bytes_total", "Data read or written.", |o| o.bytes),
+        Row::count("quoin_volume_errors_total", "Requests that failed or were refused.", |o| o.errors),
     ],
 };
 
 static DRIVE: Table<DriveFigures> = Table {
     labels: &["drive"],
     rows: &[
-        Row::gauge("quoin_drive_online", "1 when the drive is open and has not failed, else 0.", |d| {
+        Row::gauge("quoin_drive_online", "1 while the drive is open and has not failed, else 0.", |d| {
             Some(f64::from(u8::from(d.online)))
         }),
         Row::gauge(
             "quoin_drive_failed",
-            "1 when the drive failed or could not be opened, else 0. A sound drive of a pool that is offline is neither \
-             online nor failed.",
+            "1 while the drive has failed or cannot be opened, else 0. A healthy drive of an offline pool \
+             is neither online nor failed.",
             |d| Some(f64::from(u8::from(d.failed))),
         ),
         Row::gauge("quoin_drive_size_bytes", "Size of the drive.", |d| {
             d.size_bytes.map(|bytes| bytes as f64)
         }),
-        Row::gauge("quoin_drive_outstanding_operations", "Operations submitted and not completed.", |d| {
-            d.latencies.as_ref().map(|latencies| latencies.outstanding as f64)
+        Row::gauge(
+            "quoin_drive_outstanding_operations",
+            "Operations submitted and not yet completed.",
+            |d| d.latencies.as_ref().map(|latencies| latencies.outstanding as f64),
+        ),
+        Row::count("quoin_drive_read_bytes_total", "Data read since the drive was opened.", |d| {
+            d.counters.read_bytes
         }),
-        Row::counter("quoin_drive_read_bytes_total", "Data read since it was opened.", |d| {
-            some(d.counters.read_bytes)
+        Row::count("quoin_drive_written_bytes_total", "Data written since the drive was opened.", |d| {
+            d.counters.write_bytes
         }),
-        Row::counter("quoin_drive_written_bytes_total", "Data written since it was opened.", |d| {
-            some(d.counters.write_bytes)
+        Row::count("quoin_drive_errors_total", "Operations that failed since the drive was opened.", |d| {
+            d.counters.errors
         }),
-        Row::counter("quoin_drive_errors_total", "Operations that failed since it was opened.", |d| {
-            some(d.counters.errors)
-        }),
-        Row::gauge("quoin_drive_suspect", "1 when the drive does not answer in time, else 0.", |d| {
+        Row::gauge("quoin_drive_suspect", "1 while the drive does not answer in time, else 0.", |d| {
             Some(f64::from(u8::from(d.suspect)))
         }),
-        Row::gauge(
+        Row::level(
             "quoin_drive_unfinished_operations",
-            "Operations under way, those included that were given up because the drive does not answer.",
-            |d| some(d.unfinished),
+            "Operations that the drive has not completed, including those that the array gave up.",
+            |d| d.unfinished,
         ),
-        Row::counter(
+        Row::count(
             "quoin_drive_timeouts_total",
-            "Operations given up because the drive did not answer in time.",
-            |d| some(d.timeouts),
+            "Operations that the array gave up because the drive did not answer in time.",
+            |d| d.timeouts,
         ),
         Row::gauge(
             "quoin_drive_no_room",
-            "1 when the file system under the drive is full, so that writes of hosts fail, else 0.",
+            "1 while the file system under the drive is full and host writes fail, else 0.",
             |d| Some(f64::from(u8::from(d.no_room))),
         ),
     ],
@@ -318,8 +309,8 @@ static DRIVE_LATENCY: Table<LatencySnapshot> = Table {
     labels: &["drive", "operation"],
     rows: &[Row::histogram(
         "quoin_drive_latency_seconds",
-        "From an operation's submission to its completion; its count is the number of operations since the drive was \
-     opened.",
+        "Time from submitting an operation to its completion. The count is the number of operations since \
+         the drive was opened.",
         |latency| Some(latency.clone()),
     )],
 };

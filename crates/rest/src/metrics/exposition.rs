@@ -41,6 +41,8 @@ pub(super) struct Row<T> {
 }
 
 pub(super) enum Read<T> {
+    /// A whole number that is always there.
+    Whole(fn(&T) -> u64),
     Number(fn(&T) -> Option<f64>),
     Latency(fn(&T) -> Option<LatencySnapshot>),
     /// A sum of seconds, and of how many.
@@ -48,6 +50,16 @@ pub(super) enum Read<T> {
 }
 
 impl<T> Row<T> {
+    /// A counter of a whole number that is always there.
+    pub(super) const fn count(name: &'static str, help: &'static str, read: fn(&T) -> u64) -> Self {
+        Self { metric: Metric { name, kind: Kind::Counter, help }, read: Read::Whole(read) }
+    }
+
+    /// A gauge of a whole number that is always there.
+    pub(super) const fn level(name: &'static str, help: &'static str, read: fn(&T) -> u64) -> Self {
+        Self { metric: Metric { name, kind: Kind::Gauge, help }, read: Read::Whole(read) }
+    }
+
     pub(super) const fn counter(name: &'static str, help: &'static str, read: fn(&T) -> Option<f64>) -> Self {
         let metric = Metric { name, kind: Kind::Counter, help };
         Self { metric, read: Read::Number(read) }
@@ -95,13 +107,15 @@ impl Exposition {
                 pair
             });
             let mut sample = proto::Metric::from_label(pairs.collect());
+            let mut set = |value| match row.metric.kind {
+                Kind::Counter => sample.set_counter(counter(value)),
+                _ => sample.set_gauge(gauge(value)),
+            };
             match row.read {
+                Read::Whole(read) => set(read(item) as f64),
                 Read::Number(read) => {
                     let Some(value) = read(item) else { continue };
-                    match row.metric.kind {
-                        Kind::Counter => sample.set_counter(counter(value)),
-                        _ => sample.set_gauge(gauge(value)),
-                    }
+                    set(value);
                 }
                 Read::Latency(read) => {
                     let Some(snapshot) = read(item) else { continue };

@@ -58,6 +58,41 @@ fn names_are_unique_and_end_in_their_unit() {
     }
 }
 
+/// The page says how many series an object has.
+#[test]
+fn the_page_counts_the_series_of_each_object() {
+    // Buckets for each doubling, the one without bound, sum and count.
+    const HISTOGRAM: usize = 24;
+    let series = |labels: &[&[&str]]| -> usize {
+        let metrics = catalogue::all().into_iter().flat_map(|(_, metrics)| metrics);
+        let of_object = metrics.filter(|(_, own)| labels.contains(own));
+        of_object
+            .map(|(metric, own)| {
+                let of_one = match metric.kind {
+                    Kind::Histogram => HISTOGRAM,
+                    Kind::Summary => 2,
+                    Kind::Counter | Kind::Gauge => 1,
+                };
+                match own {
+                    ["volume", "operation"] => 2 * of_one,
+                    ["drive", "operation"] => 4 * of_one,
+                    _ => of_one,
+                }
+            })
+            .sum()
+    };
+    let objects: [(&str, &[&[&str]]); 3] = [
+        ("volume, clone, template", &[&["volume"], &["volume", "operation"], &["volume", "folder", "kind"]]),
+        ("drive", &[&["drive"], &["drive", "operation"]]),
+        ("initiator of a host", &[&["host", "initiator"]]),
+    ];
+    for (object, labels) in objects {
+        let line = HEAD.lines().find(|line| line.starts_with(&format!("| {object} |"))).unwrap();
+        let stated = line.split('|').nth(2).unwrap().trim().split(':').next().unwrap().parse::<usize>();
+        assert_eq!(stated, Ok(series(labels)), "{line}");
+    }
+}
+
 /// What the alert rules and the dashboard speak of exists.
 #[test]
 fn rules_and_dashboard_name_metrics_that_exist() {

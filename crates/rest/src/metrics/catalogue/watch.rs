@@ -1,22 +1,19 @@
 //! What an operator watches: objects, events, refusals, schedules and scrubs.
 
-use super::{
-    super::exposition::{Row, Table},
-    some,
-};
+use super::super::exposition::{Row, Table};
 use quoin_api::Objects;
 use quoin_array::Figures;
 
 pub(super) static OBJECTS: Table<Objects> = Table {
     labels: &[],
     rows: &[
-        Row::gauge("quoin_volumes", "Volumes, snapshots and clones included.", |o| some(o.volumes as u64)),
-        Row::gauge("quoin_snapshots", "Of them, snapshots.", |o| some(o.snapshots as u64)),
-        Row::gauge("quoin_groups", "Consistency groups.", |o| some(o.groups as u64)),
-        Row::gauge("quoin_hosts", "Hosts.", |o| some(o.hosts as u64)),
-        Row::gauge("quoin_mappings", "Mappings of a volume to a host.", |o| some(o.mappings as u64)),
-        Row::gauge("quoin_exports", "Exports of a volume to NBD clients.", |o| some(o.exports as u64)),
-        Row::gauge("quoin_sessions", "iSCSI sessions that are logged in.", |o| some(o.sessions as u64)),
+        Row::level("quoin_volumes", "Volumes, including snapshots and clones.", |o| o.volumes as u64),
+        Row::level("quoin_snapshots", "Snapshots.", |o| o.snapshots as u64),
+        Row::level("quoin_groups", "Consistency groups.", |o| o.groups as u64),
+        Row::level("quoin_hosts", "Hosts.", |o| o.hosts as u64),
+        Row::level("quoin_mappings", "Mappings of volumes to hosts.", |o| o.mappings as u64),
+        Row::level("quoin_exports", "Exports of volumes to NBD clients.", |o| o.exports as u64),
+        Row::level("quoin_sessions", "Logged-in iSCSI sessions.", |o| o.sessions as u64),
     ],
 };
 
@@ -25,21 +22,18 @@ pub(super) static WATCH: Table<Figures> = Table {
     rows: &[
         Row::gauge(
             "quoin_pool_used_ratio",
-            "Part of the usable space that is taken: data, data on the way, and what is kept for thick volumes.",
+            "Used part of the usable space, from 0 to 1: data, buffered data and reservations of thick \
+             volumes.",
             |f| f.pool.as_ref().map(|_| f.used_ratio),
         ),
-        Row::counter("quoin_schedule_runs_total", "Times that a schedule was to take snapshots.", |f| {
-            some(f.schedule_runs)
+        Row::count("quoin_schedule_runs_total", "Runs of snapshot schedules.", |f| f.schedule_runs),
+        Row::count("quoin_schedule_failures_total", "Runs of snapshot schedules that failed.", |f| {
+            f.schedule_failures
         }),
-        Row::counter(
-            "quoin_schedule_failures_total",
-            "Times that a schedule could not take its snapshots.",
-            |f| some(f.schedule_failures),
-        ),
         Row::gauge(
             "quoin_scrub_due_timestamp_seconds",
-            "When the next complete scrub was or is due, since the Unix epoch: in the past if it has not ended yet. Absent \
-             while scrubs are not scheduled.",
+            "Time by which the next complete scrub is due, since the Unix epoch; in the past while it is \
+             overdue. Absent while no scrubs are scheduled.",
             |f| f.scrub_due_ms.map(|ms| ms as f64 / 1000.0),
         ),
     ],
@@ -47,16 +41,15 @@ pub(super) static WATCH: Table<Figures> = Table {
 
 pub(super) static EVENTS: Table<u64> = Table {
     labels: &["severity"],
-    rows: &[Row::counter("quoin_events_total", "Events recorded since the process started.", |count| {
-        some(*count)
-    })],
+    rows: &[Row::count("quoin_events_total", "Events recorded since the process started.", |count| *count)],
 };
 
 pub(super) static REFUSED: Table<u64> = Table {
     labels: &["protocol"],
-    rows: &[Row::counter(
+    rows: &[Row::count(
         "quoin_refusals_total",
-        "Refused tokens and changes (rest), logins without proof (iscsi), and clients and exports (nbd).",
-        |count| some(*count),
+        "Refused access: tokens and changes (rest), failed authentication (iscsi), clients and exports \
+         (nbd).",
+        |count| *count,
     )],
 };
