@@ -7,7 +7,7 @@ use serde::{
 use std::fmt;
 use utoipa::ToSchema;
 
-/// A secret, on its way to the array. No answer holds one, and its debug form says nothing of it.
+/// A secret, on its way to the array. No answer contains one, and its debug form hides it.
 #[derive(Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(value_type = String, format = Password, min_length = 12, max_length = 255)]
 pub struct Secret(String);
@@ -46,24 +46,24 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// A name and the secret that goes with it.
+/// A name and its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChapLogin {
     /// The name.
     #[schema(example = "h1", min_length = 1, max_length = 223)]
     pub user: String,
-    /// The secret: 12 to 255 characters; some initiators take at most 16.
+    /// The secret: 12 to 255 characters. Some initiators accept at most 16.
     pub secret: Secret,
 }
 
-/// How a host logs in, to set.
+/// How a host logs in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChapSet {
-    /// What the host must prove to know.
+    /// The name and secret that the host must prove to know.
     pub host: ChapLogin,
-    /// What the array proves to know, if the host asks it to: another secret.
+    /// The name and secret that the array proves to know if the host asks for it. The secret must be another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ChapLogin>,
 }
@@ -71,10 +71,10 @@ pub struct ChapSet {
 /// How a host logs in, without the secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Chap {
-    /// The name under which the host proves who it is.
+    /// The name under which the host authenticates.
     #[schema(example = "h1")]
     pub host_user: String,
-    /// The name under which the array proves who it is; null if it does not.
+    /// The name under which the array authenticates to the host; null if it does not.
     pub array_user: Option<String>,
 }
 

@@ -4,44 +4,44 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
 
-/// A range to copy. Numbers are multiples of the larger logical block of the two volumes.
+/// A range to copy. All numbers are multiples of the larger logical block of the two volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyCreate {
-    /// The volume to copy into, which may be the source; it is large enough already.
+    /// The volume to copy into. It may be the source, and must be large enough already.
     #[schema(example = "v2")]
     pub target: String,
     /// The first byte to copy.
     #[serde(default)]
     #[schema(default = 0, example = 0)]
     pub from_bytes: u64,
-    /// Where in the target that goes.
+    /// The offset in the target.
     #[serde(default)]
     #[schema(default = 0, example = 0)]
     pub to_bytes: u64,
-    /// How many bytes; all the rest of the source if it is not given.
+    /// The number of bytes; the rest of the source if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 1073741824u64)]
     pub length_bytes: Option<u64>,
-    /// Do so though hosts that see the target are logged in.
+    /// Copy although hosts that see the target are logged in.
     #[serde(default)]
     #[schema(default = false)]
     pub force: bool,
 }
 
-/// How far a copy is.
+/// The state of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CopyState {
-    /// It copies.
+    /// The copy is running.
     Running,
-    /// It copies no more and lets go of what it held.
+    /// The copy has ended and is releasing what it held.
     Finishing,
-    /// All is copied.
+    /// Everything was copied.
     Done,
-    /// It could not go on.
+    /// The copy failed.
     Failed,
-    /// It was cancelled.
+    /// The copy was cancelled.
     Cancelled,
 }
 
@@ -67,33 +67,33 @@ impl fmt::Display for CopyState {
 /// A copy of a range.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeCopy {
-    /// Its number, never given to another.
+    /// The number of the copy. Numbers are never reused.
     #[schema(example = 7)]
     pub id: u32,
-    /// What it copies: the volume's name now, or when the copy began if it was deleted.
+    /// The source: its name now, or its name at the start of the copy if it was deleted.
     #[schema(example = "v1")]
     pub source: String,
-    /// The volume it copies into.
+    /// The target.
     #[schema(example = "v2")]
     pub target: String,
-    /// The first byte that is copied.
+    /// The first byte to copy.
     pub from_bytes: u64,
-    /// Where in the target that goes.
+    /// The offset in the target.
     pub to_bytes: u64,
-    /// How many bytes are to be copied.
+    /// The number of bytes to copy.
     pub length_bytes: u64,
-    /// How many are, from the beginning of the range on.
+    /// The number of bytes copied so far, from the start of the range.
     pub done_bytes: u64,
-    /// How far it is.
+    /// The state.
     pub state: CopyState,
-    /// The bytes copied in a second, on average; null before that can be said.
+    /// Average speed in bytes per second; null if not known yet.
     pub bytes_per_s: Option<u64>,
-    /// How long it will still take, at that pace; null unless it copies and that can be said.
+    /// Estimated remaining time; null unless the copy is running and the speed is known.
     pub remaining_s: Option<u64>,
-    /// When it began.
+    /// When the copy started.
     pub started_ms: u64,
-    /// When it ended; null if it has not.
+    /// When the copy ended; null if it has not.
     pub ended_ms: Option<u64>,
-    /// Why it could not go on; null unless that is so.
+    /// Why the copy failed; null unless it did.
     pub error: Option<String>,
 }

@@ -5,19 +5,19 @@ use serde_json::Value;
 use std::fmt;
 use utoipa::ToSchema;
 
-/// How much an event matters.
+/// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Something was done, as asked.
+    /// A requested action was done.
     Info,
-    /// Something changed by itself that is worth knowing; nothing needs to be done.
+    /// A change worth knowing; no action is needed.
     Notice,
-    /// Something needs a look; service goes on.
+    /// Something needs attention; service continues.
     Warning,
-    /// Something failed; service is hurt, or is kept up by what is left.
+    /// Something failed; service is impaired or at risk.
     Error,
-    /// Hosts are refused service until something is done.
+    /// Hosts get errors until an administrator intervenes.
     Critical,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What an event tells of.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EventKind {
@@ -47,7 +47,7 @@ pub enum EventKind {
     Event,
     /// A client of the management interface changed something.
     Change,
-    /// Somebody was refused: a wrong token, a wrong secret, a change that the array does not make.
+    /// Access was refused: a wrong token, a wrong secret, or a change that the array does not make.
     Refusal,
 }
 
@@ -71,7 +71,7 @@ pub struct Actor {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "admin")]
     pub token: Option<String>,
-    /// The first 8 hexadecimal digits of the SHA-256 of the token: tells tokens apart without giving them away.
+    /// The first 8 hexadecimal digits of the SHA-256 of the token. They identify the token without disclosing it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "9f86d081")]
     pub fingerprint: Option<String>,
@@ -114,40 +114,40 @@ impl fmt::Display for Actor {
     }
 }
 
-/// A field of an object that was changed.
+/// A changed field of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FieldChange {
-    /// Its name, as in the object's own JSON.
+    /// The name of the field, as in the object's JSON.
     #[schema(example = "size_bytes")]
     pub field: String,
-    /// What it was; null for an object that was created.
+    /// The value before; null for an object that was created.
     pub before: Value,
-    /// What it is now; null for an object that was deleted.
+    /// The value after; null for an object that was deleted.
     pub after: Value,
 }
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Grows with each event and is never given to another one. Numbers may be left out after a crash.
+    /// The number of the event. Numbers grow and are never reused; after a crash some may be skipped.
     pub number: u64,
     /// When.
     pub at_ms: u64,
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// What it tells of.
+    /// The kind.
     pub kind: EventKind,
-    /// What it is about: "volume v1".
+    /// The object: "volume v1".
     #[schema(example = "volume v1")]
     pub object: String,
     /// What happened.
     #[schema(example = "created, 4.0 GiB")]
     pub text: String,
-    /// Who did it; null when the array did it by itself.
+    /// Who did it; null if the array did it by itself.
     pub actor: Option<Actor>,
-    /// What was changed.
+    /// The changed fields.
     pub changes: Vec<FieldChange>,
-    /// How many like it were not recorded one by one, since there were too many.
+    /// The number of similar events that were not recorded individually because there were too many.
     pub suppressed: u64,
 }
 

@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
 
-/// What sort of volume it is.
+/// The kind of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum VolumeKind {
-    /// One that stands for itself.
+    /// An ordinary volume.
     #[default]
     Volume,
-    /// What another held at a moment.
+    /// The content of another volume at one moment.
     Snapshot,
-    /// A volume of its own that began as what another held.
+    /// An independent volume that began as a copy of another.
     Clone,
-    /// One that is there to be cloned, and that nobody writes to.
+    /// A write-protected volume to make clones of.
     Template,
 }
 
@@ -40,18 +40,18 @@ impl fmt::Display for VolumeKind {
     }
 }
 
-/// A folder. It is there as long as a volume is in it or below it.
+/// A folder. It exists while a volume is in it or below it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Folder {
-    /// The names of its path, joined by '/'; "/" for the top.
+    /// The path: names joined by '/'; "/" for the top.
     #[schema(example = "prod/sql")]
     pub path: String,
-    /// Volumes in it.
+    /// The number of volumes in the folder.
     pub volumes: u64,
-    /// Volumes in it and below it.
+    /// The number of volumes in the folder and below it.
     pub volumes_below: u64,
-    /// The sizes of those in it and below it, in bytes.
+    /// The total size of the volumes in the folder and below it, in bytes.
     pub size_bytes: u64,
-    /// The bytes that those in it and below it have mapped; null while the pool is offline.
+    /// The bytes allocated to these volumes; null while the pool is offline.
     pub mapped_bytes: Option<u64>,
 }

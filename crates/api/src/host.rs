@@ -12,33 +12,33 @@ pub struct HostCreate {
     /// Its name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit.
     #[schema(example = "h1", min_length = 1, max_length = 63, pattern = "^[a-z0-9][a-z0-9._-]*$")]
     pub name: String,
-    /// The iSCSI names it logs in with, at least one; each belongs to one host only.
+    /// The iSCSI names of its initiators, at least one. Each belongs to one host only.
     #[schema(example = json!(["iqn.2026-11.test:h1"]), min_items = 1)]
     pub initiators: Vec<String>,
-    /// How it logs in; by its name alone if it is not given.
+    /// How it logs in; without authentication if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<ChapSet>,
 }
 
-/// What to change of a host. What is not given stays.
+/// What to change about a host. Fields that are not given stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostChange {
-    /// Another name. Its sessions go on.
+    /// The new name. Its sessions continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "h2", min_length = 1, max_length = 63, pattern = "^[a-z0-9][a-z0-9._-]*$")]
     pub name: Option<String>,
-    /// The iSCSI names it logs in with, at least one, instead of those it has.
+    /// The iSCSI names of its initiators, at least one. They replace the current ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1)]
     pub initiators: Option<Vec<String>>,
-    /// How it logs in from now on.
+    /// The new CHAP settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<ChapSet>,
-    /// It logs in by its name alone from now on.
+    /// Remove CHAP: the host logs in without authentication.
     #[serde(default)]
     pub remove_chap: bool,
-    /// Take initiators away though they are logged in and see volumes.
+    /// Remove initiators although they are logged in and see volumes.
     #[serde(default)]
     #[schema(default = false)]
     pub force: bool,
@@ -50,20 +50,20 @@ pub struct Host {
     /// Its name.
     #[schema(example = "h1")]
     pub name: String,
-    /// The iSCSI names it logs in with.
+    /// The iSCSI names of its initiators.
     #[schema(example = json!(["iqn.2026-11.test:h1"]))]
     pub initiators: Vec<String>,
-    /// How it logs in, without the secrets; null: by its name alone.
+    /// Its CHAP settings, without secrets; null if it logs in without authentication.
     pub chap: Option<Chap>,
     /// When it was created.
     pub created_ms: u64,
-    /// Sessions it has now.
+    /// The number of its sessions.
     pub sessions: usize,
-    /// The volumes it sees, by logical unit number.
+    /// The volumes mapped to it, by logical unit number.
     pub mappings: Vec<HostMapping>,
 }
 
-/// What a host sees.
+/// A volume mapped to a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HostMapping {
     /// The logical unit number.
@@ -74,7 +74,7 @@ pub struct HostMapping {
     pub volume: String,
 }
 
-/// A volume to show to a host.
+/// A volume to map to a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MappingCreate {
@@ -84,15 +84,15 @@ pub struct MappingCreate {
     /// The host.
     #[schema(example = "h1")]
     pub host: String,
-    /// The logical unit number; the lowest that is free if it is not given.
+    /// The logical unit number; the lowest free one if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 1, maximum = 16383)]
     pub lun: Option<u16>,
-    /// The host may read, but not write.
+    /// The host may only read.
     #[serde(default)]
     #[schema(default = false)]
     pub read_only: bool,
-    /// The host may write, also to a snapshot that is read-only for others.
+    /// The host may write, even to a snapshot that is read-only by default.
     #[serde(default)]
     #[schema(default = false)]
     pub writable: bool,
@@ -102,12 +102,13 @@ pub struct MappingCreate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
-    /// Read, and write unless the volume is read-only, as snapshots are.
+    /// Read; write unless the volume is read-only, as snapshots are by default.
     #[default]
     Default,
-    /// Read and write, also if the volume is read-only for others. Nobody writes to a template or an immutable snapshot.
+    /// Read and write, even if the volume is read-only by default. Templates and immutable snapshots still reject
+    /// writes.
     ReadWrite,
-    /// Read.
+    /// Read only.
     ReadOnly,
 }
 
@@ -125,15 +126,15 @@ impl fmt::Display for Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AccessUpdate {
-    /// What may be done from now on. Whoever is logged in stays so, and is told.
+    /// The new access. Sessions stay logged in and learn of the change.
     pub access: Access,
-    /// Make it read-only though somebody is connected who may write.
+    /// Make it read-only although a connected client may write.
     #[serde(default)]
     #[schema(default = false)]
     pub force: bool,
 }
 
-/// A volume shown to a host.
+/// A mapping of a volume to a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Mapping {
     /// The volume.
@@ -145,21 +146,21 @@ pub struct Mapping {
     /// The logical unit number.
     #[schema(example = 1)]
     pub lun: u16,
-    /// The host may read, but not write, as things are now.
+    /// Whether the host may currently only read.
     pub read_only: bool,
-    /// What the mapping says that the host may do.
+    /// The access that the mapping sets.
     pub access: Access,
 }
 
-/// A session of an initiator.
+/// An iSCSI session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Session {
     /// The initiator's name.
     #[schema(example = "iqn.2026-11.test:h1")]
     pub initiator: String,
-    /// The host it belongs to; null for an initiator no host has.
+    /// The host that the initiator belongs to; null if it belongs to none.
     pub host: Option<String>,
-    /// Where its connection comes from.
+    /// The address that its connection comes from.
     #[schema(example = "127.0.0.1:40122")]
     pub peer: String,
     /// When it logged in.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
 
-/// What a job does.
+/// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
@@ -12,9 +12,9 @@ pub enum JobKind {
     Copy,
     /// Verifies everything on the drives.
     Scrub,
-    /// Releases what lay beyond the new end of a volume that was made smaller.
+    /// Releases the space beyond the new end of a volume that was shrunk.
     Shrink,
-    /// Returns the space of what was deleted to the pool.
+    /// Reclaims the space of deleted objects.
     Reclaim,
 }
 
@@ -29,17 +29,17 @@ impl fmt::Display for JobKind {
     }
 }
 
-/// How far a job is.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
-    /// It is at work.
+    /// The job is running.
     Running,
-    /// All was done.
+    /// The job is done.
     Done,
-    /// It could not go on; `error` says why.
+    /// The job failed; `error` says why.
     Failed,
-    /// Somebody cancelled it.
+    /// The job was cancelled.
     Cancelled,
 }
 
@@ -61,37 +61,37 @@ impl fmt::Display for JobState {
     }
 }
 
-/// A job.
+/// A job: work that continues in the background.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
-    /// What identifies it.
+    /// Its identifier.
     #[schema(example = "copy-7")]
     pub id: String,
     /// What it does.
     pub kind: JobKind,
-    /// What it works on.
+    /// The object that it works on.
     #[schema(example = "volume v1 to volume v2")]
     pub object: String,
-    /// How far it is.
+    /// Its state.
     pub state: JobState,
-    /// How far it is, in percent; null if that cannot be said.
+    /// Progress in percent; null if unknown.
     pub percent: Option<f64>,
-    /// The bytes that are done; null if they are not counted.
+    /// Bytes processed; null if not counted.
     pub done_bytes: Option<u64>,
-    /// The bytes there are to do; null if that is not known.
+    /// Bytes to process in total; null if unknown.
     pub total_bytes: Option<u64>,
-    /// The bytes done in a second; null before that can be said.
+    /// Speed in bytes per second; null if not known yet.
     pub bytes_per_s: Option<u64>,
-    /// How long it will still take, at that pace; null if that cannot be said.
+    /// Estimated remaining time; null if unknown.
     pub remaining_s: Option<u64>,
-    /// When it began; null if that was not recorded.
+    /// When it started; null if that was not recorded.
     pub started_ms: Option<u64>,
     /// When it ended; null while it runs.
     pub ended_ms: Option<u64>,
-    /// Why it could not go on; null unless it failed.
+    /// Why it failed; null unless it did.
     pub error: Option<String>,
-    /// True if it can be cancelled now.
+    /// Whether it can be cancelled now.
     pub cancellable: bool,
-    /// True if it goes on after the array was stopped or crashed; a job that does not, fails then.
+    /// Whether it continues after the array is stopped or crashes. Otherwise it then fails.
     pub survives_restart: bool,
 }

@@ -18,9 +18,9 @@ pub struct Problem {
     /// The HTTP status.
     #[schema(minimum = 400, maximum = 599)]
     pub status: u16,
-    /// All of it in one sentence, for people.
+    /// The whole problem in one sentence, for people.
     pub detail: String,
-    /// Which object it is about: "volume v1".
+    /// The object: "volume v1".
     pub which: String,
     /// Why.
     pub why: String,

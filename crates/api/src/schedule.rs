@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
 
-/// How often.
+/// How often a schedule takes snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Every {
-    /// Each hour, at the minute of the schedule's time.
+    /// Every hour, at the minute of the schedule's time.
     Hourly,
-    /// Each day at the schedule's time.
+    /// Every day, at the schedule's time.
     Daily,
-    /// Each Sunday at the schedule's time.
+    /// Every Sunday, at the schedule's time.
     Weekly,
 }
 
@@ -36,18 +36,18 @@ impl fmt::Display for Every {
     }
 }
 
-/// How often snapshots are taken, and how many of them are kept.
+/// How often snapshots are taken, and how many are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// How often.
     pub every: Every,
-    /// So many, the newest, are kept.
+    /// How many are kept: the newest.
     #[schema(example = 24, minimum = 1, maximum = 1000)]
     pub keep: u32,
 }
 
-/// A schedule to create, of a volume or a group.
+/// A schedule to create, for a volume or a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleCreate {
@@ -61,14 +61,14 @@ pub struct ScheduleCreate {
     /// The consistency group whose snapshots it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// How often, and how many are kept: each way once at most.
+    /// How often, and how many are kept. Each frequency may occur once.
     #[schema(min_items = 1)]
     pub rules: Vec<Rule>,
-    /// When, in UTC: hour and minute. Of the hourly ones the minute counts.
+    /// The time in UTC, hour and minute. Hourly snapshots use only the minute.
     #[serde(default = "midnight")]
     #[schema(example = "02:30", default = "00:00", pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$")]
     pub at: String,
-    /// Make each snapshot immutable for so many seconds.
+    /// Make each snapshot immutable for this many seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 604800u64, minimum = 1, maximum = 3162240000u64)]
     pub retain_s: Option<u64>,
@@ -78,11 +78,11 @@ fn midnight() -> String {
     "00:00".to_owned()
 }
 
-/// What to change about a schedule; what is missing stays as it is.
+/// What to change about a schedule. Fields that are not given stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleUpdate {
-    /// Whether it rests.
+    /// Whether the schedule is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
 }
@@ -93,25 +93,25 @@ pub struct Schedule {
     /// Its name.
     #[schema(example = "nightly")]
     pub name: String,
-    /// The volume whose snapshots it takes; null if it is of a group, or if the volume was deleted.
+    /// The volume whose snapshots it takes; null if it is for a group, or if the volume was deleted.
     pub volume: Option<String>,
-    /// The consistency group whose snapshots it takes; null if it is of a volume, or if the group was deleted.
+    /// The consistency group whose snapshots it takes; null if it is for a volume, or if the group was deleted.
     pub group: Option<String>,
     /// How often, and how many are kept.
     pub rules: Vec<Rule>,
-    /// When, in UTC.
+    /// The time in UTC.
     #[schema(example = "02:30")]
     pub at: String,
-    /// Seconds for which each snapshot is made immutable; null for not at all.
+    /// For how many seconds each snapshot is made immutable; null if it is not.
     pub retain_s: Option<u64>,
-    /// True while it rests.
+    /// Whether it is paused.
     pub paused: bool,
     /// When it was created.
     pub created_ms: u64,
-    /// When it ran last; null if it never did.
+    /// When it last ran; null if it never did.
     pub last_run_ms: Option<u64>,
-    /// When it runs next; null while it rests.
+    /// When it runs next; null while it is paused.
     pub next_run_ms: Option<u64>,
-    /// Its snapshots: those that there are, of all it took.
+    /// Those of its snapshots that still exist.
     pub snapshots: u64,
 }

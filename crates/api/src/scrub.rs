@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 use utoipa::ToSchema;
 
-/// How often a scrub begins by itself.
+/// How often scrubs start automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScrubSchedule {
@@ -71,57 +71,57 @@ impl From<TimeOfDay> for String {
     }
 }
 
-/// What to change about scrubs; what is missing stays as it is.
+/// What to change about scrubs. Fields that are not given stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScrubUpdate {
-    /// How often one begins by itself.
+    /// How often scrubs start automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScrubSchedule>,
-    /// When, in UTC.
+    /// The time at which they start, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "02:00", pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$")]
     pub at: Option<TimeOfDay>,
-    /// The most that is read in a second; 0: as fast as it can. A scrub that runs takes it over.
+    /// The highest read rate in bytes per second; 0 for no limit. It applies to a running scrub, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 52428800u64)]
     pub rate_bytes_s: Option<u64>,
 }
 
-/// How scrubs are set, what one is doing, what the last one found.
+/// The scrub settings, the running scrub, and the result of the last one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScrubStatus {
-    /// How often one begins by itself.
+    /// How often scrubs start automatically.
     pub schedule: ScrubSchedule,
-    /// When, in UTC.
+    /// The time at which they start, in UTC.
     #[schema(value_type = String, example = "02:00")]
     pub at: TimeOfDay,
-    /// The most that is read in a second; 0: as fast as it can.
+    /// The highest read rate in bytes per second; 0 for no limit.
     pub rate_bytes_s: u64,
-    /// When the next one begins by itself; null if none does.
+    /// When the next scrub starts automatically; null if none does.
     pub next_ms: Option<u64>,
-    /// The one that runs; null if none does.
+    /// The running scrub; null if none is running.
     pub running: Option<ScrubProgress>,
-    /// The last that ended; null if none has yet.
+    /// The last scrub that ended; null if there was none.
     pub last: Option<ScrubResult>,
-    /// What cannot be read, until it is overwritten or unmapped, by volume; at most 200 ranges.
+    /// Ranges of volumes that cannot be read, until they are overwritten or unmapped; at most 200.
     pub damaged: Vec<DamagedRange>,
-    /// Ranges beyond those listed.
+    /// The number of further ranges, which are not listed.
     pub more_damaged: u64,
 }
 
-/// A scrub that runs.
+/// A running scrub.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScrubProgress {
-    /// When it began.
+    /// When it started.
     pub started_ms: u64,
-    /// Read and verified so far.
+    /// Bytes read and verified so far.
     pub verified_bytes: u64,
-    /// What there is to read, about.
+    /// Bytes to read, approximately.
     pub total_bytes: u64,
-    /// How far it is.
+    /// Progress in percent.
     pub percent: f64,
-    /// How long it will still take, at the pace so far; null before that can be said.
+    /// Estimated remaining time; null if not known yet.
     pub remaining_s: Option<u64>,
     /// What it found.
     pub found: ScrubFindings,
@@ -131,11 +131,11 @@ pub struct ScrubProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScrubOutcome {
-    /// Everything was read.
+    /// The scrub read everything.
     Completed,
-    /// It was stopped as asked.
+    /// The scrub was stopped.
     Stopped,
-    /// It could not go on.
+    /// The scrub failed.
     Failed,
 }
 
@@ -152,20 +152,20 @@ impl fmt::Display for ScrubOutcome {
 /// A scrub that ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScrubResult {
-    /// When it began.
+    /// When it started.
     pub started_ms: u64,
     /// When it ended.
     pub ended_ms: u64,
-    /// How.
+    /// How it ended.
     pub outcome: ScrubOutcome,
-    /// Why it could not go on; null unless it failed.
+    /// Why it failed; null unless it did.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Read and verified.
+    /// Bytes read and verified.
     pub verified_bytes: u64,
     /// What it found.
     pub found: ScrubFindings,
-    /// What it found beside host data, in words; at most 100.
+    /// Findings other than in host data, as text; at most 100.
     pub notes: Vec<String>,
 }
 
@@ -182,9 +182,9 @@ pub struct ScrubFindings {
     pub damaged_blocks: u64,
     /// Metadata pages that could not be read correctly.
     pub damaged_pages: u64,
-    /// Row heads that cannot be read correctly: segments that the cleaner leaves alone.
+    /// Row heads that cannot be read correctly. The cleaner skips their segments.
     pub damaged_rows: u64,
-    /// Of the damaged metadata pages, those that were in RAM and were written anew.
+    /// The damaged metadata pages that were in RAM and were rewritten.
     pub repaired_pages: u64,
     /// Reads that a drive failed.
     pub failed_reads: u64,
@@ -206,12 +206,12 @@ pub struct DamagedRange {
     pub reason: String,
 }
 
-/// Scrubs and damage in short.
+/// A summary of scrubs and damage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Integrity {
-    /// Ranges of volumes that cannot be read; see the status of scrubs.
+    /// The number of ranges of volumes that cannot be read; the scrub status lists them.
     pub damaged_ranges: u64,
-    /// How far the scrub is that runs, in percent; null if none does.
+    /// Progress of the running scrub in percent; null if none is running.
     pub scrub_percent: Option<f64>,
     /// When the last complete scrub ended; null if there was none.
     pub last_scrub_ms: Option<u64>,

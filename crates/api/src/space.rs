@@ -3,54 +3,55 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What the pool's space is used for, and what is saved. Bytes; host data in whole pool blocks of 8 KiB, as it lies on the
-/// drives: what is acknowledged and not destaged yet is in `buffered_bytes`.
+/// How the pool's space is used, and how much is saved. In bytes, and whole pool blocks of 8 KiB as they are on the
+/// drives. Data that is acknowledged and not yet destaged is in `buffered_bytes`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolSpace {
-    /// The sizes of all volumes.
+    /// The total size of all volumes.
     pub provisioned_bytes: u64,
-    /// What hosts wrote and did not unmap: what the volumes map, each by itself.
+    /// What hosts wrote and did not unmap: the mapped space of all volumes, each counted by itself.
     pub written_bytes: u64,
-    /// What that takes on the drives, each block once: the next three, less what range copies hold once more.
+    /// What that takes on the drives, each block counted once: the sum of the next three fields, less
+    /// `copied_bytes`.
     pub unique_bytes: u64,
-    /// What was written in one volume, or copied there, since it was last snapped, cloned or restored.
+    /// Data written or copied to one volume since its last snapshot, clone or restore.
     pub own_bytes: u64,
-    /// What volumes, snapshots and clones share, or hold from a common past.
+    /// Data that volumes, snapshots and clones share, or have from a common past.
     pub shared_bytes: u64,
-    /// What was deleted or replaced, and is being given back.
+    /// Space of deleted or replaced data that is being reclaimed.
     pub removing_bytes: u64,
-    /// What range copies hold once more, and takes no space: of a block in *n* such places, *n* − 1.
+    /// Space that range copies save: for a block in *n* places, *n* − 1.
     pub copied_bytes: u64,
-    /// What comes back at least if all snapshots are deleted.
+    /// The space that deleting all snapshots frees, at least.
     pub held_by_snapshots_bytes: u64,
-    /// At most so much stays taken because metadata that led to it was damaged: nothing can free it.
+    /// The space that can never be freed because the metadata leading to it was damaged, at most.
     pub lost_at_most_bytes: u64,
-    /// Acknowledged and not destaged yet.
+    /// Data acknowledged and not yet destaged.
     pub buffered_bytes: u64,
-    /// Taken by metadata.
+    /// Space used by metadata.
     pub metadata_bytes: u64,
-    /// Metadata, in percent of what host data and metadata take together.
+    /// Metadata, in percent of host data and metadata together.
     pub metadata_percent: f64,
-    /// What thin provisioning saves: provisioned and not written.
+    /// Space saved by thin provisioning: provisioned, but not written.
     pub thin_savings_bytes: u64,
-    /// Provisioned to written, as x in x:1; null while nothing is written.
+    /// Ratio of provisioned to written, as x in x:1; null while nothing is written.
     pub thin_ratio: Option<f64>,
-    /// What sharing between volumes, snapshots, clones and by range copies saves: written more often than it lies on the drives.
+    /// Space saved by sharing between volumes, snapshots and clones and by range copies.
     pub sharing_savings_bytes: u64,
-    /// Written to unique, as x in x:1; null while nothing is written.
+    /// Ratio of written to unique, as x in x:1; null while nothing is written.
     pub sharing_ratio: Option<f64>,
-    /// Provisioned to unique, as x in x:1: what all savings make together; null while nothing is written.
+    /// Ratio of provisioned to unique, as x in x:1, the effect of all savings; null while nothing is written.
     pub efficiency_ratio: Option<f64>,
-    /// What host data may take.
+    /// Space for host data.
     pub usable_bytes: u64,
-    /// What writes to thin volumes can still take.
+    /// Space left for writes to thin volumes.
     pub free_bytes: u64,
-    /// True when nothing is being given back, so that what deletions free is exact.
+    /// True when nothing is being reclaimed, so that the figures of what deletions free are exact.
     pub settled: bool,
 }
 
-/// What a volume, or several together, have of the pool's space. Bytes; in whole pool blocks of 8 KiB, as they lie on the
-/// drives.
+/// How much of the pool's space a volume, or several together, use. In bytes, and whole pool blocks of 8 KiB as they
+/// are on the drives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeSpace {
     /// The volumes.
@@ -58,26 +59,26 @@ pub struct VolumeSpace {
     pub volumes: Vec<String>,
     /// Their sizes.
     pub provisioned_bytes: u64,
-    /// What hosts wrote and did not unmap, each volume by itself.
+    /// What hosts wrote and did not unmap, each volume counted by itself.
     pub written_bytes: u64,
-    /// Of it, what was written, or copied there, since the volume was last snapped, cloned or restored: no snapshot or clone
-    /// has it.
+    /// The part written or copied there since the last snapshot, clone or restore of the volume. No snapshot or clone
+    /// shares it.
     pub own_bytes: u64,
-    /// Of it, what it has from before that: others may have it too.
+    /// The part from before that. Others may share it.
     pub shared_bytes: u64,
-    /// Kept for thick volumes, and not used by them.
+    /// Space reserved for thick volumes that they do not use yet.
     pub reserved_unused_bytes: u64,
-    /// What thin provisioning saves: provisioned and not written.
+    /// Space saved by thin provisioning: provisioned, but not written.
     pub thin_savings_bytes: u64,
-    /// Provisioned to written, as x in x:1; null while nothing is written.
+    /// Ratio of provisioned to written, as x in x:1; null while nothing is written.
     pub thin_ratio: Option<f64>,
-    /// What comes back at least if all their snapshots are deleted, and nothing else.
+    /// The space freed, at least, by deleting all their snapshots and nothing else.
     pub held_by_snapshots_bytes: u64,
-    /// What comes back for certain if just these are deleted now.
+    /// The space freed for certain by deleting only these volumes now.
     pub freed_min_bytes: u64,
-    /// The most that comes back: if all that share with them are deleted before.
+    /// The most that deleting them can free: if everything that shares data with them is deleted first.
     pub freed_max_bytes: u64,
-    /// True when nothing is being given back in the pool, so that `freed_min_bytes` is exact where no range copies share
-    /// what is freed. Otherwise it may count what comes back anyway.
+    /// True when nothing is being reclaimed in the pool, so that `freed_min_bytes` is exact unless range copies share
+    /// data. Otherwise it may include space that is freed anyway.
     pub settled: bool,
 }

@@ -4,26 +4,26 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// Volumes in numbers since the process started.
+/// Counters of all volumes since the process started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
-    /// Milliseconds since the process started: the difference of two answers is the time between them.
+    /// Milliseconds since the process started. The difference between two answers is the time between them.
     pub uptime_ms: u64,
     /// Volumes, oldest first.
     pub volumes: Vec<VolumeStats>,
 }
 
-/// A volume in numbers since the process started.
+/// Counters of one volume since the process started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeStats {
     /// Its name.
     #[schema(example = "v1")]
     pub name: String,
-    /// Its identity, the same for life.
+    /// Its identity, which never changes.
     pub uuid: Uuid,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// Bytes that take space in the pool; null while the pool is offline.
+    /// Bytes allocated in the pool; null while the pool is offline.
     pub mapped_bytes: Option<u64>,
     /// Reads.
     pub read: OperationStats,
@@ -33,10 +33,10 @@ pub struct VolumeStats {
     pub unmap: OperationStats,
 }
 
-/// One kind of request of a volume.
+/// One kind of request to a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OperationStats {
-    /// Requests answered, those that failed included.
+    /// Requests answered, including those that failed.
     pub count: u64,
     /// Requests that failed or were refused.
     pub errors: u64,
@@ -46,21 +46,21 @@ pub struct OperationStats {
     pub latency: Latency,
 }
 
-/// How long requests took, from their arrival to their answer's being queued.
+/// The durations of requests, from receiving a request to queuing its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Latency {
-    /// Of all of them together, in nanoseconds.
+    /// The sum of all durations, in nanoseconds.
     pub sum_ns: u64,
-    /// Requests by duration, shortest first; durations that did not occur are left out.
+    /// Requests by duration, shortest first. Durations that did not occur are left out.
     pub buckets: Vec<LatencyBucket>,
 }
 
 /// Requests of about the same duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LatencyBucket {
-    /// The middle of their durations in nanoseconds, at most a sixteenth off; always one of the same values.
+    /// The middle of their durations in nanoseconds, accurate to a sixteenth; always one of the same values.
     pub at_ns: u64,
-    /// How many there were.
+    /// The number of requests.
     pub count: u64,
 }
 

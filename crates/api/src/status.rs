@@ -7,7 +7,7 @@ use std::fmt;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// Whether the array serves its volumes.
+/// The state of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -15,11 +15,11 @@ pub enum State {
     Starting,
     /// Volumes are served.
     Online,
-    /// A drive does not answer; I/O that needs it waits. Either it answers again or the pool goes offline.
+    /// A drive does not answer, and I/O that needs it waits. Either it answers again, or the pool goes offline.
     Stalled,
-    /// The pool is not open; management goes on, and opening it is tried again every few seconds.
+    /// The pool is not open. Management works, and the array tries to open the pool every few seconds.
     Offline,
-    /// A clean stop is under way.
+    /// The array is being stopped.
     Stopping,
 }
 
@@ -35,22 +35,22 @@ impl fmt::Display for State {
     }
 }
 
-/// How the array is.
+/// The status of the array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
-    /// True when volumes are served.
+    /// Whether volumes are served.
     pub ready: bool,
-    /// The state behind it.
+    /// The state.
     pub state: State,
-    /// Since when it is in this state, in milliseconds since the Unix epoch.
+    /// Since when the array is in this state, in milliseconds since the Unix epoch.
     pub since_ms: u64,
-    /// Why it is not ready; null when it is.
+    /// Why volumes are not served; null if they are.
     pub reason: Option<String>,
-    /// The array's name.
+    /// The name of the array.
     pub name: String,
-    /// The pool's identity, as every drive's label holds it.
+    /// The identity of the pool, which every drive's label contains.
     pub pool: Uuid,
-    /// The target's iSCSI name.
+    /// The iSCSI name of the target.
     #[schema(example = "iqn.2026-11.io.quoin:0f4e7a1c22b9")]
     pub iqn: String,
     /// Addresses at which iSCSI is served.
@@ -61,17 +61,17 @@ pub struct Status {
     pub version: String,
     /// Seconds since the process started.
     pub uptime_s: u64,
-    /// How many objects there are; null until the pool was open once.
+    /// The number of objects; null until the pool has been open once.
     pub objects: Option<Objects>,
     /// Space; null while the pool is offline.
     pub capacity: Option<Capacity>,
-    /// What was deleted and is being given back; null while the pool is offline.
+    /// Deleted data that is being reclaimed; null while the pool is offline.
     pub giving_back: Option<GivingBack>,
-    /// How the clock is by which immutable snapshots are kept; null while nothing is immutable or the pool is offline.
+    /// The clock of immutable snapshots; null while there are none or the pool is offline.
     pub retention: Option<Retention>,
-    /// Scrubs, and data that cannot be read; null while the pool is offline.
+    /// Scrubs and damaged data; null while the pool is offline.
     pub integrity: Option<Integrity>,
-    /// What the last opening of the pool had to do; null while it is offline.
+    /// What the last opening of the pool did; null while it is offline.
     pub recovery: Option<Recovery>,
     /// What the engine did since the pool was opened; null while it is offline.
     pub engine: Option<Engine>,
@@ -79,22 +79,22 @@ pub struct Status {
     pub drives: Vec<Drive>,
 }
 
-/// How many objects there are.
+/// The number of objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Objects {
-    /// Volumes, snapshots and clones included.
+    /// Volumes, including snapshots and clones.
     pub volumes: usize,
-    /// Of them, snapshots.
+    /// Snapshots.
     pub snapshots: usize,
     /// Consistency groups.
     pub groups: usize,
     /// Hosts.
     pub hosts: usize,
-    /// Mappings of a volume to a host.
+    /// Mappings of volumes to hosts.
     pub mappings: usize,
     /// Exports of volumes to NBD clients.
     pub exports: usize,
-    /// Sessions logged in.
+    /// Sessions that are logged in.
     pub sessions: usize,
 }
 
@@ -126,118 +126,118 @@ impl fmt::Display for SpaceLevel {
 /// Space in the pool, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Capacity {
-    /// What the segments of all drives could hold.
+    /// The total capacity of the segments of all drives.
     pub total_bytes: u64,
-    /// What host data may take of it: the rest is for metadata and reserve.
+    /// Space for host data. The rest is for metadata and the internal reserve.
     pub usable_bytes: u64,
-    /// What host data may not take though it is not metadata: for checkpoints, cleaning, unmapping and deleting.
+    /// The internal reserve for checkpoints, cleaning, unmapping and deleting.
     pub reserve_bytes: u64,
-    /// Taken by metadata.
+    /// Space used by metadata.
     pub metadata_bytes: u64,
-    /// Taken by host data, on drives or on the way there. What is on the way may lie over what it replaces, and is
-    /// counted in whole blocks.
+    /// Space used by host data, on drives or still buffered. Buffered data is counted in whole blocks, in addition to
+    /// the data that it replaces.
     pub used_bytes: u64,
-    /// What the volumes map on drives, all together.
+    /// Space allocated to all volumes on drives.
     pub mapped_bytes: u64,
-    /// Kept for thick volumes, whether they use it or not.
+    /// Space reserved for thick volumes, used or not.
     pub reserved_bytes: u64,
-    /// Kept for thick volumes, and not used by them.
+    /// Space reserved for thick volumes that they do not use yet.
     pub reserved_unused_bytes: u64,
-    /// What writes to thin volumes can still take.
+    /// Space left for writes to thin volumes.
     pub free_bytes: u64,
-    /// The sizes of all volumes together.
+    /// The total size of all volumes.
     pub provisioned_bytes: u64,
-    /// What is used or kept, in percent of what host data may take.
+    /// Used and reserved space, in percent of the space for host data.
     pub used_percent: f64,
-    /// How full that is, by the thresholds.
+    /// The threshold that this has reached.
     pub level: SpaceLevel,
 }
 
-/// What was deleted, or replaced by a restore or refresh, and is being given back in the background.
+/// Data that was deleted, or replaced by a restore or refresh, and is being reclaimed in the background.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GivingBack {
-    /// Bytes of data nobody else has, still to be given back. They count as used until then.
+    /// Bytes of unshared data still to be reclaimed. They count as used until then.
     pub bytes: u64,
-    /// Places still to be looked at, to find what else nobody has any more.
+    /// Map entries still to be examined to find further data that nothing uses any more.
     pub entries: u64,
-    /// How many bytes come back a second; null if nothing does, or it was not measured yet.
+    /// Bytes reclaimed per second; null if nothing is being reclaimed or it was not measured yet.
     pub bytes_per_s: Option<u64>,
-    /// In how many seconds all is back if it goes on so; null if nothing is known of it.
+    /// Estimated remaining time in seconds; null if unknown.
     pub remaining_s: Option<u64>,
 }
 
-/// Whether the operations of a drive end in time.
+/// Whether a drive completes its operations in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DriveAnswers {
-    /// They do.
+    /// It does.
     #[default]
     InTime,
-    /// The oldest has been under way for longer than it should.
+    /// Its oldest operation is taking too long.
     Suspect,
-    /// The drive failed because the oldest took too long; it is used again when all have ended.
+    /// It failed because its oldest operation took too long. It is used again when all its operations have ended.
     Failed,
 }
 
 /// A drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Drive {
-    /// Its path, as the configuration has it.
+    /// Its path in the configuration.
     pub path: String,
-    /// Where it was found by its label, as its path does not lead to it; null when it does.
+    /// The path at which it was found by its label, if the configured path does not lead to it; null otherwise.
     pub found_at: Option<String>,
-    /// The file or device that the path leads to; null while it is not open, and when that is the path itself.
+    /// The file or device that the path resolves to; null while it is not open, or if that is the path itself.
     pub device: Option<String>,
-    /// Whether its operations end in time.
+    /// Whether it completes its operations in time.
     pub answers: DriveAnswers,
-    /// The file system under it is full: writes of hosts fail until there is room.
+    /// Whether the file system under it is full. Host writes fail until there is room.
     pub no_room: bool,
-    /// Operations under way, those that were given up included.
+    /// Operations not yet completed, including those that the array gave up.
     pub unfinished: u64,
-    /// Operations given up since the process started, because the drive did not answer in time.
+    /// Operations given up since the process started because the drive did not answer in time.
     pub timeouts: u64,
-    /// True when it is open and has not failed.
+    /// Whether it is open and has not failed.
     pub online: bool,
     /// Why it is not online; null when it is.
     pub reason: Option<String>,
     /// Its size; null while it is not open.
     pub size_bytes: Option<u64>,
-    /// It holds a part of the journal.
+    /// Whether it holds a part of the journal.
     pub journal: bool,
-    /// It holds data.
+    /// Whether it holds data.
     pub data: bool,
-    /// Reads done since it was opened.
+    /// Reads since it was opened.
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Writes done since it was opened.
+    /// Writes since it was opened.
     pub writes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Flushes done since it was opened.
+    /// Flushes since it was opened.
     pub flushes: u64,
     /// Operations that failed.
     pub errors: u64,
 }
 
-/// What the last opening of the pool had to do.
+/// What the last opening of the pool did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Recovery {
-    /// From the first read to the moment the pool served.
+    /// Duration from the first read until volumes were served.
     pub duration_ms: f64,
-    /// Of it, to take the drives over.
+    /// The part for taking over the drives.
     pub takeover_ms: f64,
-    /// Of it, to read root, segment table and catalog.
+    /// The part for reading root, segment table and catalog.
     pub checkpoint_ms: f64,
-    /// Of it, to read headers and checksums of the journal.
+    /// The part for reading headers and checksums of the journal.
     pub journal_ms: f64,
-    /// Of it, to put the records back into the write buffer.
+    /// The part for putting the records back into the write buffer.
     pub replay_ms: f64,
-    /// Journal records applied.
+    /// Journal records replayed.
     pub replayed_records: u64,
-    /// Bytes of host data they carry.
+    /// Bytes of host data in them.
     pub replayed_bytes: u64,
-    /// Batches found in the journal, obsolete ones included.
+    /// Batches found in the journal, including obsolete ones.
     pub batches: u64,
     /// Batches that were torn, never acknowledged, and dropped.
     pub torn_batches: u64,
@@ -245,85 +245,85 @@ pub struct Recovery {
     pub checkpoint_generation: u64,
 }
 
-/// What the engine holds, and what it did since the pool was opened.
+/// The state of the engine, and what it did since the pool was opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Engine {
-    /// Host data acknowledged and not destaged yet.
+    /// Host data acknowledged and not yet destaged.
     pub buffered_bytes: u64,
-    /// RAM the write buffer takes.
+    /// RAM used by the write buffer.
     pub buffer_ram_bytes: u64,
-    /// RAM it may take.
+    /// RAM that the write buffer may use.
     pub buffer_limit_bytes: u64,
-    /// RAM that metadata pages take.
+    /// RAM used by metadata pages.
     pub metadata_ram_bytes: u64,
-    /// RAM that the read cache takes.
+    /// RAM used by the read cache.
     pub cache_ram_bytes: u64,
     /// Blocks that reads found in the read cache.
     pub cache_hits: u64,
-    /// Blocks that reads looked for in the read cache and did not find.
+    /// Blocks that reads did not find in the read cache.
     pub cache_misses: u64,
-    /// Segments in all.
+    /// Segments, in total.
     pub segments: u64,
-    /// Segments that are free.
+    /// Free segments.
     pub free_segments: u64,
-    /// Journal extents in all.
+    /// Journal extents, in total.
     pub journal_extents: u64,
     /// Journal extents in use.
     pub journal_extents_used: u64,
-    /// Written to the journal.
+    /// Bytes written to the journal.
     pub journal_bytes: u64,
     /// Batches written to the journal.
     pub journal_batches: u64,
-    /// How many times the journal has been gone through.
+    /// Times that the journal wrapped around.
     pub journal_wraps: u64,
     /// Host writes.
     pub writes: u64,
-    /// Written by hosts.
+    /// Bytes written by hosts.
     pub written_bytes: u64,
     /// Host reads.
     pub reads: u64,
-    /// Read by hosts.
+    /// Bytes read by hosts.
     pub read_bytes: u64,
-    /// Unmapped by hosts.
+    /// Bytes unmapped by hosts.
     pub unmapped_bytes: u64,
-    /// Writes that were delayed because buffer or journal were filling up.
+    /// Writes delayed because the buffer or the journal was filling up.
     pub throttled_writes: u64,
     /// Writes refused because the pool was full.
     pub refused_writes: u64,
-    /// Writes that took longer than 50 ms, most of it waiting for room in buffer and journal.
+    /// Writes that took longer than 50 ms and mostly waited for room in buffer and journal.
     pub stalls_for_room: u64,
-    /// Writes that took longer than 50 ms, most of it waiting for space that was being given back.
+    /// Writes that took longer than 50 ms and mostly waited for reclaimed space.
     pub stalls_for_space: u64,
-    /// Writes that took longer than 50 ms, most of it until the journal was written.
+    /// Writes that took longer than 50 ms and mostly waited for the journal to be written.
     pub stalls_for_hardening: u64,
-    /// The longest a write took.
+    /// Duration of the longest write.
     pub longest_write_ms: f64,
-    /// Snapshots, clones, restores, refreshes and beginnings of range copies since the pool was opened; those of one
-    /// moment count once.
+    /// Snapshots, clones, restores, refreshes and starts of range copies since the pool was opened. Those made
+    /// together count once.
     pub forks: u64,
-    /// The longest that one of them held writes.
+    /// The longest time that one of them held writes back.
     pub longest_fork_ms: f64,
     /// Bytes written to journal and segments for each byte that hosts wrote; 0 before the first.
     pub write_amplification: f64,
     /// Blocks destaged.
     pub destaged_blocks: u64,
-    /// Written to segments by destage.
+    /// Bytes written to segments by destage.
     pub destaged_bytes: u64,
-    /// Written to segments by the cleaner.
+    /// Bytes written to segments by the cleaner.
     pub cleaned_bytes: u64,
-    /// Checkpoints made.
+    /// Completed checkpoints.
     pub checkpoints: u64,
-    /// Written by checkpoints.
+    /// Bytes written by checkpoints.
     pub checkpoint_bytes: u64,
     /// Time spent in checkpoints.
     pub checkpoint_ms: f64,
     /// Metadata pages read from drives.
     pub metadata_loads: u64,
-    /// Blocks that could not be read back correctly, each time one was met.
+    /// Reads of blocks that failed or returned damaged data.
     pub medium_errors: u64,
-    /// Blocks lost: what lay below a partial write was unreadable, or what was buffered changed in RAM and the journal
-    /// could not help.
+    /// Lost blocks: what lay below a partial write was unreadable, or buffered data changed in RAM and the journal
+    /// could not replace it.
     pub lost_blocks: u64,
-    /// Times that buffered data was found to have changed in RAM. The journal's copy is taken instead.
+    /// Times that buffered data was found changed in RAM. The journal's copy is used instead.
     pub ram_faults: u64,
 }

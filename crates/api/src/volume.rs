@@ -16,57 +16,57 @@ pub struct VolumeCreate {
     /// Its size in bytes: a multiple of the block, at most 64 TiB.
     #[schema(example = 4294967296u64, minimum = 512, maximum = 70368744177664u64, multiple_of = 512)]
     pub size_bytes: u64,
-    /// Its logical block in bytes: 512 or 4096.
+    /// Its logical block size in bytes: 512 or 4096.
     #[serde(default = "default_block_bytes")]
     #[schema(example = 512, default = 512, minimum = 512, maximum = 4096)]
     pub block_bytes: u32,
-    /// Keep space for all of it in the pool, so that no write to it fails for lack of space.
+    /// Reserve space for all of it in the pool, so that no write to it fails for lack of space.
     #[serde(default)]
     #[schema(default = false)]
     pub thick: bool,
-    /// What people note about it: at most 32 keys and their values.
+    /// Tags: at most 32 keys with values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(example = json!({ "app": "db1" }))]
     pub tags: BTreeMap<String, String>,
-    /// Where it is kept: names as volumes have them, joined by '/', at most 127 bytes; empty for no folder.
+    /// Its folder: names like those of volumes, joined by '/', at most 127 bytes; empty for no folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(example = "prod/sql", default = "", max_length = 127)]
     pub folder: String,
 }
 
-/// What to change about a volume; what is missing stays as it is (RFC 7396).
+/// What to change about a volume. Fields that are not given stay as they are (RFC 7396).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeUpdate {
-    /// Another name.
+    /// The new name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "v2", min_length = 1, max_length = 63, pattern = "^[a-z0-9][a-z0-9._-]*$")]
     pub name: Option<String>,
-    /// Another size in bytes. Hosts that see the volume are told.
+    /// The new size in bytes. Hosts that see the volume learn of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 8589934592u64, minimum = 512, maximum = 70368744177664u64, multiple_of = 512)]
     pub size_bytes: Option<u64>,
-    /// Shrink it though it holds data beyond its new end, which is lost, or though hosts that see it are logged in; make it
-    /// a template or read-only though clients are connected that may write to it. Without this each is refused.
+    /// Shrink it although it holds data beyond its new end, which is lost, or hosts that see it are logged in; make
+    /// it a template or read-only although connected clients may write to it. Without this, each is refused.
     #[serde(default)]
     #[schema(default = false)]
     pub force: bool,
-    /// Whether the pool keeps space for all of it.
+    /// Whether the pool reserves space for all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thick: Option<bool>,
-    /// Tags to set; those whose value is null are taken away, the others stay.
+    /// Tags to set. A tag whose value is null is removed; the others stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({ "app": "db2", "old": null }))]
     pub tags: Option<BTreeMap<String, Option<String>>>,
-    /// Another folder; empty for none.
+    /// The new folder; empty for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "prod/sql")]
     pub folder: Option<String>,
-    /// Whether it is there to be cloned, and nobody writes to it: hosts are told that it is write-protected.
+    /// Whether it is a template: a write-protected volume to make clones of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<bool>,
-    /// Whether hosts may write to it by default. Snapshots are made without. A mapping or export that says read-write lets
-    /// its host write all the same.
+    /// Whether hosts may write to it by default. Snapshots start read-only. A mapping or export with read-write
+    /// access overrides this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable: Option<bool>,
 }
@@ -76,11 +76,11 @@ pub struct VolumeUpdate {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Deletion {
-    /// Take away its mappings and exports too; without it, one that has any is not deleted.
+    /// Remove its mappings and exports too. Otherwise a volume that has any is not deleted.
     #[serde(default)]
     #[param(required = false)]
     pub unmap: bool,
-    /// Do so though hosts that see it are logged in, or though it is one of a consistency group.
+    /// Delete it although hosts that see it are logged in, or it is in a consistency group.
     #[serde(default)]
     #[param(required = false)]
     pub force: bool,
@@ -96,58 +96,57 @@ pub struct Volume {
     /// Its name.
     #[schema(example = "v1")]
     pub name: String,
-    /// Its identity, the same for life; hosts see it in VPD page 83h.
+    /// Its identity, which never changes; hosts see it in VPD page 83h.
     pub uuid: Uuid,
     /// Its size in bytes.
     #[schema(example = 4294967296u64)]
     pub size_bytes: u64,
-    /// Its logical block in bytes.
+    /// Its logical block size in bytes.
     #[schema(example = 512)]
     pub block_bytes: u32,
-    /// Bytes that take space in the pool; null while the pool is offline.
+    /// Bytes allocated in the pool; null while the pool is offline.
     pub mapped_bytes: Option<u64>,
-    /// Bytes that come back if it alone is deleted: what it shares with others stays. Behind while what was deleted before
-    /// is still being given back; null while the pool is offline.
+    /// Bytes freed if only this volume is deleted; data that it shares with others stays. Too low while earlier
+    /// deletions are being reclaimed; null while the pool is offline.
     pub freed_by_delete_bytes: Option<u64>,
-    /// True when the pool keeps space for all of it.
+    /// Whether the pool reserves space for all of it.
     pub thick: bool,
-    /// Bytes kept for it, whether they are mapped or not: 0 for a thin volume; null while the pool is offline.
+    /// Bytes reserved for it, used or not: 0 for a thin volume; null while the pool is offline.
     pub reserved_bytes: Option<u64>,
-    /// True after it was shrunk, while what lay beyond its end is being given back.
+    /// True after it was shrunk, while the space beyond its end is being reclaimed.
     pub trimming: bool,
-    /// What people noted about it.
+    /// Its tags.
     #[schema(example = json!({ "app": "db1" }))]
     pub tags: BTreeMap<String, String>,
-    /// The folder it is in; empty for none.
+    /// Its folder; empty for none.
     #[schema(example = "prod/sql")]
     pub folder: String,
-    /// What sort of volume it is.
+    /// Its kind.
     pub kind: VolumeKind,
     /// Whether hosts may write to it, unless their mapping or export says otherwise.
     pub writable: bool,
-    /// Of a snapshot: when it was modified first after it was taken; null if it holds what was taken. Also null for what is
-    /// no snapshot.
+    /// For a snapshot, when it was first modified after it was taken; null if it was not, and for other volumes.
     pub modified_ms: Option<u64>,
     /// Until when it is immutable, if the array runs until then; null if it is not.
     pub retain_until_ms: Option<u64>,
     /// When it was created.
     pub created_ms: u64,
-    /// Where it comes from; null if it is neither a snapshot nor a clone.
+    /// Its origin; null if it is neither a snapshot nor a clone.
     pub origin: Option<Origin>,
-    /// The consistency group it is in; null if it is in none.
+    /// Its consistency group; null if it is in none.
     #[schema(example = "db1")]
     pub group: Option<String>,
-    /// The hosts that see it.
+    /// The hosts that it is mapped to.
     pub mappings: Vec<VolumeMapping>,
 }
 
-/// Where a volume is seen.
+/// A mapping of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeMapping {
     /// The host.
     #[schema(example = "h1")]
     pub host: String,
-    /// The logical unit number there.
+    /// The logical unit number.
     #[schema(example = 1)]
     pub lun: u16,
 }

@@ -23,10 +23,10 @@ const LIMIT_MAX: usize = 10_000;
 #[into_params(parameter_in = Query)]
 #[allow(dead_code, reason = "for the document; `Page` is what is read")]
 pub(crate) struct PageParameters {
-    /// At most so many; then the header `Link` with `rel="next"` leads to the rest.
+    /// The most items in the answer. If there are more, the header `Link` with `rel="next"` leads to the rest.
     #[param(minimum = 1, maximum = 10000, example = 100)]
     limit: Option<u32>,
-    /// What comes behind the page that ended with this; taken from `Link`.
+    /// Where the page begins; taken from `Link`.
     #[param(pattern = "^([0-9a-f]{2})+$", max_length = 1024)]
     cursor: Option<String>,
 }

@@ -40,7 +40,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     if method != "get" && tagged.is_some() {
         parameters.push(json!({
             "name": "If-Match", "in": "header", "required": false,
-            "description": "Entity tags (`ETag`) of which the object has to have one; otherwise nothing is changed",
+            "description": "Entity tags (`ETag`). Unless the object has one of them, nothing is changed",
             "schema": { "type": "string", "pattern": "^(\\*|\"[0-9a-f]{16}\"(, \"[0-9a-f]{16}\")*)$" },
             "example": "*",
         }));
@@ -48,8 +48,9 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     if method == "post" {
         parameters.push(json!({
             "name": "Idempotency-Key", "in": "header", "required": false,
-            "description": "A random key: sent again within a day with the same request, that is not carried out again, \
-                            and what was answered is answered again. Known until the array stops, the last 1000 of them.",
+            "description": "A random key. The same request with the same key within 24 hours is not carried out again and \
+                            gets the first answer; after a restart of the array, the object as it is now. The array \
+                            remembers the last 1000 keys.",
             "schema": { "type": "string", "pattern": "^[!-~]{1,255}$" },
         }));
     }
@@ -68,7 +69,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
         problem(
             responses,
             409,
-            "The item that the page before ended with is gone: read the list from its beginning",
+            "The last item of the previous page is gone: read the list from its beginning",
         );
     }
     if method == "post" {
@@ -99,7 +100,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
             "Changes when somebody changes the object, not with figures such as its used space",
         );
     }
-    header("201", "Location", "Where it is");
+    header("201", "Location", "The path of the new object");
     header("202", "Location", "The job to follow");
     header("401", "WWW-Authenticate", "How to authenticate");
 }

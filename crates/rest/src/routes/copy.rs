@@ -15,11 +15,11 @@ use quoin_api::{BASE_PATH, CopyCreate, CopyState, Problem, VolumeCopy};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-/// Copy a range of a volume into another, or into itself, in the background
+/// Copy a range of a volume to another volume or within the volume, in the background
 #[utoipa::path(
     post, operation_id = "copy_volume", path = "/volumes/{name}/copy", tag = "volumes", request_body = CopyCreate,
-    params(("name" = String, Path, description = "What to copy from")),
-    responses((status = 202, description = "Begun", body = VolumeCopy), ChangeProblems)
+    params(("name" = String, Path, description = "The source")),
+    responses((status = 202, description = "Started", body = VolumeCopy), ChangeProblems)
 )]
 pub(crate) async fn create(
     State(server): State<Server>,
@@ -36,14 +36,14 @@ pub(crate) async fn create(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Filters {
-    /// Only those in this state.
+    /// Only copies in this state.
     state: Option<CopyState>,
-    /// Only those from or into this volume.
+    /// Only copies from or to this volume.
     #[param(example = "v1")]
     volume: Option<String>,
 }
 
-/// Running copies and the last that ended, oldest first
+/// List running copies and the last that ended, oldest first
 #[utoipa::path(
     get, operation_id = "list_copies", path = "/copies", tag = "copies", params(Filters, PageParameters),
     responses((status = 200, body = [VolumeCopy]), ReadProblems)
@@ -60,7 +60,7 @@ pub(crate) async fn list(
     page.of(copies, |copy| copy.id.to_string())
 }
 
-/// One copy
+/// Show a copy
 #[utoipa::path(
     get, operation_id = "show_copy", path = "/copies/{id}", tag = "copies",
     params(("id" = u32, Path, description = "The copy")),
@@ -73,7 +73,7 @@ pub(crate) async fn show(
     Ok(Json(server.array.show_copy(number(&id)?)?))
 }
 
-/// Cancel a copy that runs; what is copied stays
+/// Cancel a running copy; what was copied stays
 #[utoipa::path(
     delete, operation_id = "cancel_copy", path = "/copies/{id}", tag = "copies",
     params(("id" = u32, Path, description = "The copy")),

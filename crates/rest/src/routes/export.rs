@@ -21,15 +21,15 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Filters {
-    /// Only those whose name fits: '*' stands for any characters, '?' for one.
+    /// Only exports whose name matches: '*' stands for any characters, '?' for one.
     #[param(example = "pg-*")]
     name: Option<String>,
-    /// Only those of this volume.
+    /// Only exports of this volume.
     #[param(example = "v1")]
     volume: Option<String>,
 }
 
-/// Exports, by name
+/// List exports, by name
 #[utoipa::path(
     get, operation_id = "list_exports", path = "/exports", tag = "exports", params(Filters, PageParameters),
     responses((status = 200, body = [Export]), ReadProblems)
@@ -45,7 +45,7 @@ pub(crate) async fn list(
     page.of(exports, |export| export.name.clone())
 }
 
-/// Show a volume to NBD clients
+/// Export a volume to NBD clients
 #[utoipa::path(
     post, operation_id = "create_export", path = "/exports", tag = "exports", request_body = ExportCreate,
     responses((status = 201, description = "Created", body = Export), ChangeProblems)
@@ -58,7 +58,7 @@ pub(crate) async fn create(
     Ok(Created { at: format!("/exports/{}", export.name), body: export })
 }
 
-/// One export
+/// Show an export
 #[utoipa::path(
     get, operation_id = "show_export", path = "/exports/{name}", tag = "exports", params(("name" = String, Path, description = "The export")),
     responses((status = 200, body = Export), ReadProblems)
@@ -70,7 +70,7 @@ pub(crate) async fn show(
     Ok(Json(server.array.show_export(&name)?))
 }
 
-/// Change what clients of an export may do; those that are connected stay so
+/// Change the access of an export; connected clients stay connected
 #[utoipa::path(
     patch, operation_id = "change_export", path = "/exports/{name}", tag = "exports",
     params(("name" = String, Path, description = "The export")), request_body = AccessUpdate,
@@ -84,7 +84,7 @@ pub(crate) async fn change(
     Ok(Json(server.change(async move |array| array.set_export(&name, update).await).await?))
 }
 
-/// Take an export away; its clients are disconnected
+/// Delete an export; its clients are disconnected
 #[utoipa::path(
     delete, operation_id = "delete_export", path = "/exports/{name}", tag = "exports",
     params(("name" = String, Path, description = "The export"), Forced),

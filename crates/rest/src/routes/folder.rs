@@ -15,12 +15,12 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Filters {
-    /// Only those whose path fits: '*' stands for any characters, '?' for one.
+    /// Only folders whose path matches: '*' stands for any characters, '?' for one.
     #[param(example = "prod*")]
     path: Option<String>,
 }
 
-/// All folders: the top first, each behind the one it lies in
+/// List all folders: the top first, each after its parent
 #[utoipa::path(
     get, operation_id = "list_folders", path = "/folders", tag = "volumes", params(Filters, PageParameters),
     responses((status = 200, body = [Folder]), ReadProblems)

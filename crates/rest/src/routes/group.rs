@@ -24,15 +24,15 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Filters {
-    /// Only those whose name fits: '*' stands for any characters, '?' for one.
+    /// Only groups whose name matches: '*' stands for any characters, '?' for one.
     #[param(example = "db*")]
     name: Option<String>,
-    /// Only the one that this volume is in.
+    /// Only the group that contains this volume.
     #[param(example = "db1-data")]
     volume: Option<String>,
 }
 
-/// Consistency groups, by name
+/// List consistency groups, by name
 #[utoipa::path(
     get, operation_id = "list_groups", path = "/groups", tag = "groups", params(Filters, PageParameters),
     responses((status = 200, body = [Group]), ReadProblems)
@@ -62,7 +62,7 @@ pub(crate) async fn change(
     Ok(Json(server.change(async move |array| array.change_group(&name, request).await).await?))
 }
 
-/// One set of snapshots
+/// Show a set of snapshots
 #[utoipa::path(
     get, operation_id = "show_group_snapshot", path = "/groups/{name}/sets/{set}", tag = "groups",
     params(("name" = String, Path, description = "The group"), ("set" = String, Path, description = "The set")),
@@ -93,7 +93,7 @@ pub(crate) async fn create(
     Ok(Created { at: format!("/groups/{}", group.name), body: group })
 }
 
-/// One consistency group, with its sets of snapshots
+/// Show a consistency group with its sets of snapshots
 #[utoipa::path(
     get, operation_id = "show_group", path = "/groups/{name}", tag = "groups", params(("name" = String, Path, description = "The group")),
     responses((status = 200, body = Group), ReadProblems)
@@ -119,7 +119,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Put a volume into a consistency group
+/// Add a volume to a consistency group
 #[utoipa::path(
     post, operation_id = "add_to_group", path = "/groups/{name}/volumes", tag = "groups", request_body = GroupMember,
     params(("name" = String, Path, description = "The group")),
@@ -133,7 +133,7 @@ pub(crate) async fn add(
     Ok(Json(server.change(async move |array| array.add_to_group(&name, &request.volume).await).await?))
 }
 
-/// Take a volume out of a consistency group
+/// Remove a volume from a consistency group
 #[utoipa::path(
     delete, operation_id = "remove_from_group", path = "/groups/{name}/volumes/{volume}", tag = "groups",
     params(("name" = String, Path, description = "The group"), ("volume" = String, Path, description = "The volume")),
@@ -146,7 +146,7 @@ pub(crate) async fn remove(
     Ok(Json(server.change(async move |array| array.remove_from_group(&name, &volume).await).await?))
 }
 
-/// Take snapshots of all volumes of a consistency group, as of one moment
+/// Take a set of snapshots of all volumes of a consistency group, as of one moment
 #[utoipa::path(
     post, operation_id = "snapshot_group", path = "/groups/{name}/sets", tag = "groups",
     request_body = GroupSnapshotCreate, params(("name" = String, Path, description = "The group")),
@@ -162,7 +162,7 @@ pub(crate) async fn snapshot(
     Ok(Created { at: format!("/groups/{group}/sets/{}", set.name), body: set })
 }
 
-/// Make all volumes of a consistency group what a set of snapshots is
+/// Restore all volumes of a consistency group from a set of snapshots
 #[utoipa::path(
     post, operation_id = "restore_group", path = "/groups/{name}/sets/{set}/restore", tag = "groups",
     request_body = GroupRestore,
@@ -177,7 +177,7 @@ pub(crate) async fn restore(
     Ok(Json(server.change(async move |array| array.restore_group(&name, &set, request).await).await?))
 }
 
-/// Make a set of snapshots what the volumes of its group are now, as of one moment
+/// Refresh a set of snapshots from the volumes of its group, as of one moment
 #[utoipa::path(
     post, operation_id = "refresh_group", path = "/groups/{name}/sets/{set}/refresh", tag = "groups",
     request_body = GroupRefresh,
@@ -192,7 +192,7 @@ pub(crate) async fn refresh(
     Ok(Json(server.change(async move |array| array.refresh_group(&name, &set, request).await).await?))
 }
 
-/// Make a set of snapshots immutable, or for longer than it is
+/// Make a set of snapshots immutable, or extend the time
 #[utoipa::path(
     post, operation_id = "retain_group_snapshot", path = "/groups/{name}/sets/{set}/retain", tag = "groups",
     request_body = SnapshotRetain,

@@ -21,11 +21,11 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Deletion {
-    /// Take away its mappings too; without it, a host that has any is not deleted.
+    /// Remove its mappings too. Otherwise a host that has any is not deleted.
     #[serde(default)]
     #[param(required = false)]
     unmap: bool,
-    /// Do so though it is logged in.
+    /// Delete it although it is logged in.
     #[serde(default)]
     #[param(required = false)]
     force: bool,
@@ -36,18 +36,18 @@ pub(crate) struct Deletion {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Filters {
-    /// Only those whose name fits: '*' stands for any characters, '?' for one.
+    /// Only hosts whose name matches: '*' stands for any characters, '?' for one.
     #[param(example = "db*")]
     name: Option<String>,
-    /// Only the one with this initiator.
+    /// Only the host with this initiator.
     #[param(example = "iqn.2026-11.test:h1")]
     initiator: Option<String>,
-    /// Only those that see this volume.
+    /// Only hosts that see this volume.
     #[param(example = "v1")]
     volume: Option<String>,
 }
 
-/// Hosts, by name
+/// List hosts, by name
 #[utoipa::path(
     get, operation_id = "list_hosts", path = "/hosts", tag = "hosts", params(Filters, PageParameters),
     responses((status = 200, body = [Host]), ReadProblems)
@@ -78,7 +78,7 @@ pub(crate) async fn create(
     Ok(Created { at: format!("/hosts/{}", host.name), body: host })
 }
 
-/// One host
+/// Show a host
 #[utoipa::path(
     get, operation_id = "show_host", path = "/hosts/{name}", tag = "hosts", params(("name" = String, Path, description = "The host")),
     responses((status = 200, body = Host), ReadProblems)

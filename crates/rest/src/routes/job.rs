@@ -19,13 +19,13 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Filters {
-    /// Only those of this kind.
+    /// Only jobs of this kind.
     kind: Option<JobKind>,
-    /// Only those in this state.
+    /// Only jobs in this state.
     state: Option<JobState>,
 }
 
-/// Jobs that run, and the last that ended
+/// List running jobs and the last that ended
 #[utoipa::path(
     get, operation_id = "list_jobs", path = "/jobs", tag = "jobs", params(Filters, PageParameters),
     responses((status = 200, body = [Job]), ReadProblems)
@@ -41,7 +41,7 @@ pub(crate) async fn list(
     page.of(jobs, |job| job.id.clone())
 }
 
-/// One job
+/// Show a job
 #[utoipa::path(
     get, operation_id = "show_job", path = "/jobs/{id}", tag = "jobs",
     params(("id" = String, Path, description = "The job")),
@@ -51,7 +51,7 @@ pub(crate) async fn show(State(server): State<Server>, Path(id): Path<String>) -
     Ok(Json(server.change(async move |array| array.show_job(&id).await).await?))
 }
 
-/// Cancel a job; what is done stays
+/// Cancel a job; what was done stays
 #[utoipa::path(
     delete, operation_id = "cancel_job", path = "/jobs/{id}", tag = "jobs",
     params(("id" = String, Path, description = "The job")),

@@ -22,10 +22,10 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Filters {
-    /// Only those of this host.
+    /// Only mappings to this host.
     #[param(example = "h1")]
     host: Option<String>,
-    /// Only those of this volume.
+    /// Only mappings of this volume.
     #[param(example = "v1")]
     volume: Option<String>,
 }
@@ -34,7 +34,7 @@ fn key(mapping: &Mapping) -> String {
     format!("{}/{}", mapping.host, mapping.lun)
 }
 
-/// Mappings, by host and LUN
+/// List mappings, by host and LUN
 #[utoipa::path(
     get, operation_id = "list_mappings", path = "/mappings", tag = "mappings", params(Filters, PageParameters),
     responses((status = 200, body = [Mapping]), ReadProblems)
@@ -51,7 +51,7 @@ pub(crate) async fn list(
     page.of(mappings, key)
 }
 
-/// One mapping
+/// Show a mapping
 #[utoipa::path(
     get, operation_id = "show_mapping", path = "/mappings/{host}/{volume}", tag = "mappings",
     params(("host" = String, Path, description = "The host"), ("volume" = String, Path, description = "The volume")),
@@ -66,7 +66,7 @@ pub(crate) async fn show(
     found.map(Json).ok_or_else(|| ArrayError::NotMapped { volume, host }.into())
 }
 
-/// Show a volume to a host
+/// Map a volume to a host
 #[utoipa::path(
     post, operation_id = "map_volume", path = "/mappings", tag = "mappings", request_body = MappingCreate,
     responses((status = 201, description = "Mapped", body = Mapping), ChangeProblems)
@@ -79,7 +79,7 @@ pub(crate) async fn create(
     Ok(Created { at: format!("/mappings/{}/{}", mapping.host, mapping.volume), body: mapping })
 }
 
-/// Change what a host may do with a volume that it sees; it stays mapped and logged in
+/// Change the access of a mapping; the host stays logged in
 #[utoipa::path(
     patch, operation_id = "change_mapping", path = "/mappings/{host}/{volume}", tag = "mappings",
     params(("host" = String, Path, description = "The host"), ("volume" = String, Path, description = "The volume")),
@@ -93,7 +93,7 @@ pub(crate) async fn change(
     Ok(Json(server.change(async move |array| array.set_mapping(&host, &volume, update).await).await?))
 }
 
-/// Take a volume away from a host
+/// Unmap a volume from a host
 #[utoipa::path(
     delete, operation_id = "unmap_volume", path = "/mappings/{host}/{volume}", tag = "mappings",
     params(("host" = String, Path, description = "The host"), ("volume" = String, Path, description = "The volume"), Forced),

@@ -74,12 +74,12 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(space::group))
 }
 
-/// Whether something is done though hosts that see it are logged in.
+/// Whether something is done although hosts that see it are logged in.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Forced {
-    /// Do so though hosts or clients that see it are logged in.
+    /// Do it although hosts or clients that see it are logged in.
     #[serde(default)]
     #[param(required = false)]
     force: bool,

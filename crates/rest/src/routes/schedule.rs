@@ -21,20 +21,20 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Filters {
-    /// Only those whose name fits: '*' stands for any characters, '?' for one.
+    /// Only schedules whose name matches: '*' stands for any characters, '?' for one.
     #[param(example = "night*")]
     name: Option<String>,
-    /// Only those of this volume.
+    /// Only schedules for this volume.
     #[param(example = "v1")]
     volume: Option<String>,
-    /// Only those of this consistency group.
+    /// Only schedules for this consistency group.
     #[param(example = "db1")]
     group: Option<String>,
-    /// Only those that are paused, or only those that are not.
+    /// Only paused schedules, or only those that are not paused.
     paused: Option<bool>,
 }
 
-/// Schedules, by name
+/// List schedules, by name
 #[utoipa::path(
     get, operation_id = "list_schedules", path = "/schedules", tag = "schedules", params(Filters, PageParameters),
     responses((status = 200, body = [Schedule]), ReadProblems)
@@ -66,7 +66,7 @@ pub(crate) async fn create(
     Ok(Created { at: format!("/schedules/{}", schedule.name), body: schedule })
 }
 
-/// One schedule
+/// Show a schedule
 #[utoipa::path(
     get, operation_id = "show_schedule", path = "/schedules/{name}", tag = "schedules",
     params(("name" = String, Path, description = "The schedule")),
@@ -79,7 +79,7 @@ pub(crate) async fn show(
     Ok(Json(server.array.show_schedule(&name)?))
 }
 
-/// Let a schedule rest, or go on
+/// Pause or resume a schedule
 #[utoipa::path(
     patch, operation_id = "change_schedule", path = "/schedules/{name}", tag = "schedules",
     request_body = ScheduleUpdate, params(("name" = String, Path, description = "The schedule")),
@@ -93,7 +93,7 @@ pub(crate) async fn change(
     Ok(Json(server.change(async move |array| array.update_schedule(&name, request).await).await?))
 }
 
-/// Take the snapshots of a schedule's first rule now
+/// Run a schedule now: take the snapshots of its first rule
 #[utoipa::path(
     post, operation_id = "run_schedule", path = "/schedules/{name}/run", tag = "schedules",
     params(("name" = String, Path, description = "The schedule")),

@@ -8,7 +8,7 @@ use crate::{
 use axum::{extract::State, response::Json};
 use quoin_api::{ScrubStatus, ScrubUpdate};
 
-/// How scrubs are set, what one is doing, what the last one found, and what is damaged
+/// Show the scrub settings, the running scrub, the result of the last one, and what is damaged
 #[utoipa::path(
     get, operation_id = "show_scrub", path = "/scrub", tag = "scrub",
     responses((status = 200, body = ScrubStatus), ReadProblems)
@@ -17,7 +17,7 @@ pub(crate) async fn show(State(server): State<Server>) -> Result<Json<ScrubStatu
     Ok(Json(server.change(async move |array| array.scrub_status().await).await?))
 }
 
-/// Change when scrubs begin by themselves, and how fast they read
+/// Change when scrubs start automatically and how fast they read
 #[utoipa::path(
     patch, operation_id = "change_scrub", path = "/scrub", tag = "scrub", request_body = ScrubUpdate,
     responses((status = 200, description = "Changed", body = ScrubStatus), ChangeProblems)
@@ -29,19 +29,19 @@ pub(crate) async fn change(
     Ok(Json(server.change(async move |array| array.change_scrubs(request).await).await?))
 }
 
-/// Begin a scrub now
+/// Start a scrub
 #[utoipa::path(
     post, operation_id = "start_scrub", path = "/scrub/start", tag = "scrub",
-    responses((status = 200, description = "Begun", body = ScrubStatus), ChangeProblems)
+    responses((status = 200, description = "Started", body = ScrubStatus), ChangeProblems)
 )]
 pub(crate) async fn start(State(server): State<Server>) -> Result<Json<ScrubStatus>, Failure> {
     Ok(Json(server.change(async move |array| array.start_scrub().await).await?))
 }
 
-/// End the scrub that runs
+/// Stop the running scrub
 #[utoipa::path(
     post, operation_id = "stop_scrub", path = "/scrub/stop", tag = "scrub",
-    responses((status = 200, description = "Ended", body = ScrubStatus), ChangeProblems)
+    responses((status = 200, description = "Stopped", body = ScrubStatus), ChangeProblems)
 )]
 pub(crate) async fn stop(State(server): State<Server>) -> Result<Json<ScrubStatus>, Failure> {
     Ok(Json(server.change(async move |array| array.stop_scrub().await).await?))

@@ -24,18 +24,18 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Selection {
-    /// Only those whose name fits: '*' stands for any characters, '?' for one.
+    /// Only snapshots whose name matches: '*' stands for any characters, '?' for one.
     #[param(example = "v1.*")]
     name: Option<String>,
-    /// Only of this volume.
+    /// Only snapshots of this volume.
     #[param(example = "v1")]
     of: Option<String>,
-    /// Only of the sets of this consistency group.
+    /// Only snapshots in the sets of this consistency group.
     #[param(example = "db1")]
     group: Option<String>,
 }
 
-/// All snapshots, oldest first
+/// List snapshots, oldest first
 #[utoipa::path(
     get, operation_id = "list_snapshots", path = "/snapshots", tag = "snapshots", params(Selection, PageParameters),
     responses((status = 200, body = [Volume]), ReadProblems)
@@ -62,10 +62,10 @@ pub(crate) async fn create(
     Ok(Created { at: format!("/snapshots/{}", snapshot.name), body: snapshot })
 }
 
-/// Make a clone of a volume, snapshot or clone
+/// Clone a volume, snapshot or clone
 #[utoipa::path(
     post, operation_id = "clone_volume", path = "/volumes/{name}/clone", tag = "volumes", request_body = CloneCreate,
-    params(("name" = String, Path, description = "What to make a clone of")),
+    params(("name" = String, Path, description = "The source")),
     responses((status = 201, description = "Made", body = Volume), ChangeProblems)
 )]
 pub(crate) async fn clone(
@@ -77,7 +77,7 @@ pub(crate) async fn clone(
     Ok(Created { at: format!("/volumes/{}", clone.name), body: clone })
 }
 
-/// One snapshot or clone
+/// Show a snapshot or clone
 #[utoipa::path(
     get, operation_id = "show_snapshot", path = "/snapshots/{name}", tag = "snapshots",
     params(("name" = String, Path, description = "The snapshot or clone")),
@@ -90,7 +90,7 @@ pub(crate) async fn show(
     Ok(Json(server.array.show_snapshot(&name)?))
 }
 
-/// Make a volume what a snapshot is; returns the volume
+/// Restore a volume from a snapshot; returns the volume
 #[utoipa::path(
     post, operation_id = "restore_snapshot", path = "/snapshots/{name}/restore", tag = "snapshots",
     request_body = SnapshotRestore, params(("name" = String, Path, description = "The snapshot or clone")),
@@ -104,7 +104,7 @@ pub(crate) async fn restore(
     Ok(Json(server.change(async move |array| array.restore_snapshot(&name, request).await).await?))
 }
 
-/// Make a snapshot or clone what its source is now
+/// Refresh a snapshot or clone from its source
 #[utoipa::path(
     post, operation_id = "refresh_snapshot", path = "/snapshots/{name}/refresh", tag = "snapshots",
     request_body = SnapshotRefresh, params(("name" = String, Path, description = "The snapshot or clone")),
@@ -118,7 +118,7 @@ pub(crate) async fn refresh(
     Ok(Json(server.change(async move |array| array.refresh_snapshot(&name, request).await).await?))
 }
 
-/// Make a snapshot or clone a volume in its own right
+/// Promote a snapshot or clone: remove the link to its source
 #[utoipa::path(
     post, operation_id = "promote_snapshot", path = "/snapshots/{name}/promote", tag = "snapshots",
     params(("name" = String, Path, description = "The snapshot or clone")),
@@ -131,7 +131,7 @@ pub(crate) async fn promote(
     Ok(Json(server.change(async move |array| array.promote_snapshot(&name).await).await?))
 }
 
-/// Make a snapshot immutable, or for longer than it is
+/// Make a snapshot immutable, or extend the time
 #[utoipa::path(
     post, operation_id = "retain_snapshot", path = "/snapshots/{name}/retain", tag = "snapshots",
     request_body = SnapshotRetain, params(("name" = String, Path, description = "The snapshot")),

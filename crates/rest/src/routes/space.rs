@@ -8,7 +8,7 @@ use crate::{
 use axum::{extract::State, response::Json};
 use quoin_api::{PoolSpace, VolumeSpace};
 
-/// What the pool's space is used for, and what is saved
+/// Show how the pool's space is used, and how much is saved
 #[utoipa::path(
     get, operation_id = "show_space", path = "/space", tag = "space",
     responses((status = 200, body = PoolSpace), ReadProblems)
@@ -17,7 +17,7 @@ pub(crate) async fn pool(State(server): State<Server>) -> Result<Json<PoolSpace>
     Ok(Json(server.array.pool_space()?))
 }
 
-/// What the volumes of a consistency group have of the pool's space, all together
+/// Show how much of the pool's space the volumes of a consistency group use together
 #[utoipa::path(
     get, operation_id = "show_group_space", path = "/groups/{name}/space", tag = "space",
     params(("name" = String, Path, description = "The group")),
@@ -30,7 +30,7 @@ pub(crate) async fn group(
     Ok(Json(server.array.group_space(&name)?))
 }
 
-/// What a volume has of the pool's space, and what deleting it frees
+/// Show how much of the pool's space a volume uses, and what deleting it frees
 #[utoipa::path(
     get, operation_id = "show_volume_space", path = "/volumes/{name}/space", tag = "space",
     params(("name" = String, Path, description = "The volume")),

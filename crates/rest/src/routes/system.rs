@@ -17,13 +17,13 @@ use utoipa::IntoParams;
 /// So many events are shown unless a limit is given.
 const EVENTS_DEFAULT: usize = 100;
 
-/// How the array is
+/// Show the status of the array
 #[utoipa::path(get, path = "/status", tag = "system", responses((status = 200, body = Status), ReadProblems))]
 pub(crate) async fn status(State(server): State<Server>) -> Json<Status> {
     Json(server.array.status())
 }
 
-/// What hosts asked of the volumes, in numbers that only grow
+/// Show counters of the volumes' requests
 #[utoipa::path(get, path = "/stats", tag = "system", responses((status = 200, body = Stats), ReadProblems))]
 pub(crate) async fn stats(State(server): State<Server>) -> Json<Stats> {
     Json(server.array.stats())
@@ -33,26 +33,26 @@ pub(crate) async fn stats(State(server): State<Server>) -> Json<Stats> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Selection {
-    /// Only of this severity or a higher one.
+    /// Only events of this severity or a higher one.
     #[serde(default = "default_severity")]
     #[param(required = false)]
     severity: Severity,
-    /// Only those that happened at this time or later, in milliseconds since the Unix epoch.
+    /// Only events at this time or later, in milliseconds since the Unix epoch.
     #[serde(default)]
     #[param(required = false, minimum = 0)]
     since_ms: u64,
-    /// Only those with a number above this one.
+    /// Only events with a number above this one.
     #[serde(default)]
     #[param(required = false, minimum = 0)]
     after: u64,
-    /// Only changes that clients made, and refusals of tokens, logins and changes.
+    /// Only changes made by clients, and refused tokens, logins and changes.
     #[serde(default)]
     #[param(required = false)]
     audit: bool,
-    /// Only those whose actor has this text in its token, name, address or user.
+    /// Only events whose actor has this text in its token, name, address or user.
     #[param(example = "ann")]
     actor: Option<String>,
-    /// Only those about this object: with its kind, or its name alone.
+    /// Only events about this object, given with its kind or by its name alone.
     #[param(example = "volume v1")]
     object: Option<String>,
 }
@@ -61,7 +61,7 @@ fn default_severity() -> Severity {
     Severity::Info
 }
 
-/// What happened, newest first; 100 events unless `limit` says otherwise
+/// List events, newest first; 100 unless `limit` says otherwise
 #[utoipa::path(
     get, path = "/events", tag = "system", params(Selection, PageParameters),
     responses((status = 200, body = [Event]), ReadProblems)
@@ -81,15 +81,15 @@ pub(crate) async fn events(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct SessionFilters {
-    /// Only those of this host.
+    /// Only sessions of this host.
     #[param(example = "h1")]
     host: Option<String>,
-    /// Only those of this initiator.
+    /// Only sessions of this initiator.
     #[param(example = "iqn.2026-11.test:h1")]
     initiator: Option<String>,
 }
 
-/// Who is logged in
+/// List iSCSI sessions
 #[utoipa::path(
     get, path = "/sessions", tag = "system", params(SessionFilters, PageParameters),
     responses((status = 200, body = [Session]), ReadProblems)

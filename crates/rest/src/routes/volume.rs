@@ -15,21 +15,20 @@ use axum::{
 use quoin_api::{Deletion, Volume, VolumeCreate, VolumeKind, VolumeUpdate};
 use quoin_array::VolumeSelection;
 
-/// Volumes: all, or those that all filters hold of; oldest first, or as asked for
+/// List the volumes that match all filters; oldest first unless sorted otherwise
 #[utoipa::path(
     get, operation_id = "list_volumes", path = "/volumes", tag = "volumes",
     params(
-        ("name" = Option<String>, Query, description = "Only those whose name fits: '*' stands for any characters, '?' \
-            for one", example = "pg-*"),
-        ("folder" = Option<String>, Query, description = "Only those in this folder or below it", example = "prod"),
+        ("name" = Option<String>, Query, description = "Only volumes whose name matches: '*' stands for any characters, \
+            '?' for one", example = "pg-*"),
+        ("folder" = Option<String>, Query, description = "Only volumes in this folder or below it", example = "prod"),
         ("tag" = Option<Vec<String>>, Query, description = "Only volumes with this tag, as KEY=VALUE, or KEY for \
-            any value; repeatable, then all must be there", example = "app=db1"),
-        ("kind" = Option<Vec<VolumeKind>>, Query, description = "Only those of this kind; repeatable, then of any of \
-            them"),
+            any value; repeatable: all must match", example = "app=db1"),
+        ("kind" = Option<Vec<VolumeKind>>, Query, description = "Only volumes of this kind; repeatable: any may match"),
         ("source" = Option<String>, Query, description = "Only snapshots and clones of this volume", example = "v1"),
-        ("host" = Option<String>, Query, description = "Only those that this host sees", example = "h1"),
-        ("sort" = Option<String>, Query, description = "By name, folder, size, mapped or created; behind a '-' the \
-            largest first", example = "-size"),
+        ("host" = Option<String>, Query, description = "Only volumes mapped to this host", example = "h1"),
+        ("sort" = Option<String>, Query, description = "By name, folder, size, allocated or created; with a '-' before \
+            it, largest first", example = "-size"),
         PageParameters),
     responses((status = 200, body = [Volume]), ReadProblems)
 )]
@@ -54,7 +53,7 @@ pub(crate) async fn create(
     Ok(Created { at: format!("/volumes/{}", volume.name), body: volume })
 }
 
-/// One volume
+/// Show a volume
 #[utoipa::path(
     get, operation_id = "show_volume", path = "/volumes/{name}", tag = "volumes", params(("name" = String, Path, description = "The volume")),
     responses((status = 200, body = Volume), ReadProblems)
@@ -66,8 +65,7 @@ pub(crate) async fn show(
     Ok(Json(server.array.show_volume(&name)?))
 }
 
-/// Change a volume: name, size, tags, folder, whether the pool keeps space for it, whether hosts may write to it, whether
-/// it is a template
+/// Change a volume: name, size, tags, folder, provisioning, write protection, or whether it is a template
 #[utoipa::path(
     patch, operation_id = "change_volume", path = "/volumes/{name}", tag = "volumes", request_body = VolumeUpdate,
     params(("name" = String, Path, description = "The volume")),
