@@ -61,6 +61,9 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
             Ok(session) => session,
             Err(error) => {
                 self.server.metrics.logins_failed.fetch_add(1, Ordering::Relaxed);
+                if let Some(why) = error.ends_login() {
+                    self.tell(LoginFailure { why, ..self.failure() });
+                }
                 return Err(error);
             }
         };
@@ -98,7 +101,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
                 Step::Answer(response, text) => self.send_login(response, text).await?,
                 Step::Refuse(response, why) => {
                     let status = LoginStatus(response.status_class, response.status_detail);
-                    self.login_failed(login.initiator(), status, why);
+                    self.login_failed(&login, status, why);
                     let initiator = login.initiator().unwrap_or("unknown").to_string();
                     self.send_login(response, Vec::new()).await?;
                     return Err(IscsiError::LoginRefused { initiator, status, why });
@@ -114,18 +117,25 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
     }
 
     /// Counts a refused login against the address it came from, and tells of it.
-    fn login_failed(&self, initiator: Option<&str>, status: LoginStatus, why: &'static str) {
-        let Some(pending) = &self.pending else { return };
-        let failure = LoginFailure {
-            initiator: initiator.map(str::to_owned),
-            peer: self.peer,
-            why,
-            failures: pending.failed(),
-        };
+    fn login_failed(&self, login: &Login, status: LoginStatus, why: &'static str) {
         if status == LoginStatus::AUTHENTICATION_FAILURE {
             self.server.metrics.authentications_failed.fetch_add(1, Ordering::Relaxed);
-            (self.server.options.authentication_failed)(failure);
         }
+        let initiator = login.initiator().map(str::to_owned);
+        let other_target = login.other_target().map(str::to_owned);
+        let failures = self.pending.as_ref().map_or(0, Pending::failed);
+        let status = Some(status);
+        self.tell(LoginFailure { initiator, other_target, why, status, failures, ..self.failure() });
+    }
+
+    /// A failure of which nothing is known but where it came from.
+    fn failure(&self) -> LoginFailure {
+        let (initiator, other_target, peer) = (None, None, self.peer);
+        LoginFailure { initiator, other_target, peer, why: "", status: None, failures: 0 }
+    }
+
+    fn tell(&self, failure: LoginFailure) {
+        (self.server.options.login_failed)(failure);
     }
 
     async fn login_request(&mut self) -> Result<(LoginRequest, Vec<u8>), IscsiError> {
@@ -177,6 +187,8 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
             },
         };
         if let Some((status, why)) = refused {
+            let initiator = Some(name.initiator.clone());
+            self.tell(LoginFailure { initiator, why, status: Some(status), ..self.failure() });
             self.send_login(login.refusal(request, status), Vec::new()).await?;
             return Err(IscsiError::LoginRefused { initiator: name.initiator, status, why });
         }
@@ -198,6 +210,11 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         self.send_login(response, text).await?;
         let (initiator, peer) = (&established.initiator, self.peer);
         tracing::info!(%initiator, %peer, kind = ?established.kind, "initiator logged in");
+        if established.kind == SessionKind::Normal && !server.target.knows(initiator) {
+            let (why, status) =
+                ("no host has this initiator, so it sees no volume", Some(LoginStatus::SUCCESS));
+            self.tell(LoginFailure { initiator: Some(initiator.clone()), why, status, ..self.failure() });
+        }
         Ok(session)
     }
 

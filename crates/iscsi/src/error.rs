@@ -50,3 +50,17 @@ pub enum IscsiError {
     #[error("session replaced by a new login of the same initiator")]
     Reinstated,
 }
+
+impl IscsiError {
+    /// Why a connection was closed before its login, if that is worth telling and was not told: looking at what there
+    /// is and leaving is what scanners and health checks do.
+    pub(crate) fn ends_login(&self) -> Option<&'static str> {
+        match self {
+            Self::Protocol(why) => Some(why),
+            Self::Framing(_) => Some("what it sent is not iSCSI"),
+            Self::LoginTimeout(_) => Some("it did not log in within the time it has for that"),
+            Self::LoginRefused { .. } | Self::Io(_) | Self::Closed | Self::ShutDown => None,
+            Self::Silent(_) | Self::Stalled { .. } | Self::Reinstated => None,
+        }
+    }
+}

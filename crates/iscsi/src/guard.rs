@@ -4,6 +4,7 @@
 //! logins are refused again and again waits ever longer for the next answer, at most [`LONGEST_WAIT`]; what is
 //! remembered of addresses is bounded and forgotten after [`FORGET_AFTER`].
 
+use crate::login::LoginStatus;
 use parking_lot::Mutex;
 use quoin_target::Clock;
 use quoin_world::Nanos;
@@ -25,16 +26,20 @@ const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// Addresses remembered. When there are more, the one that failed longest ago is forgotten.
 const MAX_ADDRESSES: usize = 4096;
 
-/// A login that was refused, for those who look after the array.
+/// A login that was refused or leads to nothing, for those who look after the array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoginFailure {
     /// The name the initiator gave, if it came to that.
     pub initiator: Option<String>,
+    /// The target it asked for, if that is not this one.
+    pub other_target: Option<String>,
     /// Where it came from.
     pub peer: SocketAddr,
-    /// Why.
+    /// Why. One of a small set of texts, which hold nothing that the initiator chose.
     pub why: &'static str,
-    /// Logins refused to this address in a row, this one included.
+    /// What the initiator was answered; `None` if its connection was closed without an answer.
+    pub status: Option<LoginStatus>,
+    /// Logins refused to this address in a row, this one included; 0 if this one does not count against it.
     pub failures: u32,
 }
 

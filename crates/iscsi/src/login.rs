@@ -14,6 +14,8 @@ use quoin_scsi::Port;
 use quoin_target::Credentials;
 use std::{collections::BTreeSet, fmt};
 
+/// Longest iSCSI name (RFC 7143 §4.2.7.1).
+const NAME_CHARS_MAX: usize = 223;
 /// Most text in one answer: what an initiator must take before it declared anything else.
 const MAX_ANSWER_BYTES: usize = 8192;
 
@@ -123,6 +125,8 @@ pub struct Login<'a> {
     initiator: Option<String>,
     kind: SessionKind,
     target_named: bool,
+    /// What it named, if that is another target.
+    other_target: Option<String>,
     params: Params,
     seen: BTreeSet<String>,
     text: Vec<u8>,
@@ -147,6 +151,7 @@ impl<'a> Login<'a> {
             initiator: None,
             kind: SessionKind::Normal,
             target_named: false,
+            other_target: None,
             params: Params::default(),
             seen: BTreeSet::new(),
             text: Vec::new(),
@@ -168,6 +173,11 @@ impl<'a> Login<'a> {
     /// The initiator's name, once it gave it.
     pub fn initiator(&self) -> Option<&str> {
         self.initiator.as_deref()
+    }
+
+    /// The target that the initiator asked for, if that is another one.
+    pub fn other_target(&self) -> Option<&str> {
+        self.other_target.as_deref()
     }
 
     /// Takes a login request and its text.
@@ -275,11 +285,12 @@ impl<'a> Login<'a> {
             return Err((LoginStatus::INITIATOR_ERROR, "it offers a key twice"));
         }
         match key {
-            "InitiatorName" if value.is_empty() || value.len() > 223 => {
+            "InitiatorName" if value.is_empty() || value.len() > NAME_CHARS_MAX => {
                 return Err((LoginStatus::INITIATOR_ERROR, "its InitiatorName is none"));
             }
             "InitiatorName" => self.initiator = Some(value.to_lowercase()),
             "TargetName" if value.to_lowercase() != self.port.target_name => {
+                self.other_target = Some(value.chars().take(NAME_CHARS_MAX).collect());
                 return Err((LoginStatus::TARGET_NOT_FOUND, "there is no target of that name"));
             }
             "TargetName" => self.target_named = true,
@@ -420,6 +431,14 @@ mod tests {
         );
         assert_eq!(status(0x8F, NAMES), LoginStatus::INITIATOR_ERROR);
         assert_eq!(status(0x84, NAMES), LoginStatus::INITIATOR_ERROR);
+    }
+
+    #[test]
+    fn another_target_is_remembered_in_part() {
+        let mut other = login();
+        let text = format!("InitiatorName=iqn.2026-11.test:h\0TargetName={}\0", "x".repeat(500));
+        assert!(matches!(other.receive(&request(0x87), text.as_bytes()), Step::Refuse(..)));
+        assert_eq!(other.other_target().map(str::len), Some(NAME_CHARS_MAX));
     }
 
     #[test]

@@ -50,8 +50,9 @@ pub struct Options {
     pub wall_clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     /// 64 bits that nobody can foresee, for challenges.
     pub random_u64: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// Told of each initiator that did not prove who it is.
-    pub authentication_failed: Box<dyn Fn(LoginFailure) + Send + Sync>,
+    /// Told of each login that was refused, and of each that no host has the initiator of. Connections that end before
+    /// their login without having broken the protocol are no login.
+    pub login_failed: Box<dyn Fn(LoginFailure) + Send + Sync>,
 }
 
 impl Options {
@@ -59,7 +60,7 @@ impl Options {
     pub fn new(random_u64: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self {
             random_u64: Box::new(random_u64),
-            authentication_failed: Box::new(drop),
+            login_failed: Box::new(drop),
             max_pending_logins: 512,
             max_pending_logins_of_address: 128,
             portals: Vec::new(),
@@ -160,14 +161,21 @@ impl<D: BlockDevice> IscsiServer<D> {
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
         let open = self.open.fetch_add(1, Ordering::AcqRel);
         let pending = self.guard.admit(peer.ip());
-        let refused = pending.is_none() || open >= self.options.max_connections;
+        let refused = match &pending {
+            None => Some("too many connections have not logged in yet"),
+            Some(_) if open >= self.options.max_connections => Some("too many connections are open"),
+            Some(_) => None,
+        };
         let accepted = Accepted { server: self.clone(), stream, peer, pending };
-        if refused {
+        if let Some(why) = refused {
             let before = self.metrics.connections_refused.fetch_add(1, Ordering::Relaxed);
             // A flood of connections must not be one of lines, too.
             if (before + 1).is_power_of_two() {
-                tracing::warn!(%peer, open, refused = before + 1, "connection refused: too many are open or log in");
+                tracing::warn!(%peer, open, refused = before + 1, "connection refused: {why}");
             }
+            let (initiator, other_target, status, failures) = (None, None, None, 0);
+            let failure = LoginFailure { initiator, other_target, peer, why, status, failures };
+            (self.options.login_failed)(failure);
             return None;
         }
         Some(accepted)

@@ -3,10 +3,19 @@
 #[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
 mod support;
 
-use quoin_iscsi::LoginFailure;
+use quoin_iscsi::{
+    LoginFailure,
+    login::LoginStatus,
+    pdu::{LoginRequest, LoginResponse, opcode},
+};
 use quoin_target::{Access, Credentials, Login, Lun, Secret, Target};
-use std::sync::{Arc, Mutex};
-use support::{INITIATOR, RamVolume, SECOND_INITIATOR, Server, TARGET, options, run};
+use std::{
+    io::Write,
+    net::TcpStream,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+use support::{INITIATOR, RamVolume, SECOND_INITIATOR, Server, TARGET, client::Client, options, run};
 
 const HOST_SECRET: &str = "host-secret-12";
 const ARRAY_SECRET: &str = "array-secret-34";
@@ -27,11 +36,25 @@ fn server(mutual: bool) -> (Server, Arc<Mutex<Vec<LoginFailure>>>) {
     }
     let told = Arc::new(Mutex::new(Vec::new()));
     let mut options = options();
-    options.authentication_failed = Box::new({
+    options.login_failed = Box::new({
         let told = told.clone();
         move |failure| told.lock().unwrap().push(failure)
     });
     (Server::with(target, options), told)
+}
+
+/// Waits until so much was told.
+#[track_caller]
+fn until(told: &Mutex<Vec<LoginFailure>>, count: usize) -> Vec<LoginFailure> {
+    let began = Instant::now();
+    loop {
+        let told = told.lock().unwrap().clone();
+        if told.len() >= count {
+            return told;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "{told:?}");
+        std::thread::yield_now();
+    }
 }
 
 /// Whether an initiator gets in: by a session to the unit, and by a discovery session.
@@ -77,4 +100,73 @@ fn the_array_proves_itself_if_it_is_asked_to() {
     let mutual = format!("?target_user=the-array&target_password={ARRAY_SECRET}");
     assert!(gets_in(&server, INITIATOR, &user, &mutual).0);
     assert!(!gets_in(&server, INITIATOR, &user, &mutual.replace("34", "35")).0, "it believes a wrong proof");
+}
+
+#[test]
+fn every_login_that_fails_is_told_with_what_is_known_of_it() {
+    let (server, told) = server(false);
+    let connect = || Client::connect(&server);
+    let ask = |version: u8, keys: &str| {
+        let mut client = connect();
+        let request = LoginRequest {
+            opcode: 0x40 | opcode::LOGIN_REQUEST,
+            flags: 0x87,
+            version_min: version,
+            version_max: version,
+            isid: [0x80, 0, 0, 0, 0, 9],
+            cmd_sn: 1.into(),
+            ..LoginRequest::default()
+        };
+        client.send(request, keys.as_bytes());
+        let response = LoginResponse::from(client.receive().0);
+        LoginStatus(response.status_class, response.status_detail)
+    };
+    let names = |initiator: &str, target: &str| format!("InitiatorName={initiator}\0TargetName={target}\0");
+    let stranger = "iqn.2026-11.test:stranger";
+    let other = "iqn.2026-11.test:other";
+    let asked = [
+        ask(0, &names(stranger, other)),
+        ask(1, &names(stranger, TARGET)),
+        ask(0, &format!("TargetName={TARGET}\0")),
+        ask(0, &names(stranger, TARGET)),
+    ];
+    use LoginStatus as Status;
+    let answers =
+        [Status::TARGET_NOT_FOUND, Status::UNSUPPORTED_VERSION, Status::MISSING_PARAMETER, Status::SUCCESS];
+    assert_eq!(asked, answers);
+    let failures = until(&told, 4);
+    assert_eq!(failures.iter().map(|f| f.status).collect::<Vec<_>>(), answers.map(Some));
+    let initiators: Vec<_> = failures.iter().map(|failure| failure.initiator.as_deref()).collect();
+    assert_eq!(initiators, [Some(stranger), None, None, Some(stranger)]);
+    assert_eq!(failures[0].other_target.as_deref(), Some(other));
+    assert!(failures[3].why.contains("no host has this initiator"), "{failures:?}");
+    assert_eq!(failures.iter().map(|failure| failure.failures).collect::<Vec<_>>(), [1, 2, 3, 0]);
+
+    // What is no login request, and a session that is not there.
+    TcpStream::connect(server.address).unwrap().write_all(&[0; 48]).unwrap();
+    let failures = until(&told, 5);
+    assert_eq!((failures[4].status, failures[4].initiator.as_deref()), (None, None));
+    connect().login_as(SECOND_INITIATOR, 1, 77, 0, "");
+    assert_eq!(until(&told, 6)[5].status, Some(Status::SESSION_DOES_NOT_EXIST));
+    // Who looks and leaves was not refused, and who gets in neither.
+    drop(connect());
+    assert!(gets_in(&server, SECOND_INITIATOR, "", "").0);
+    assert_eq!(told.lock().unwrap().len(), 6);
+}
+
+#[test]
+fn connections_that_are_too_many_are_told() {
+    let target = Target::new(TARGET);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let list = told.clone();
+    let options = quoin_iscsi::Options {
+        max_pending_logins_of_address: 1,
+        login_failed: Box::new(move |failure| list.lock().unwrap().push(failure)),
+        ..options()
+    };
+    let server = Server::with(target, options);
+    let _first = Client::connect(&server);
+    assert!(Client::connect(&server).is_closed());
+    let failures = until(&told, 1);
+    assert!(failures[0].why.contains("too many connections") && failures[0].status.is_none(), "{failures:?}");
 }

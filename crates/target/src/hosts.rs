@@ -263,6 +263,11 @@ impl<D: BlockDevice> Target<D> {
         self.state.lock().host_of(&normal(initiator)).and_then(|(_, host)| host.credentials.clone())
     }
 
+    /// True if the initiator belongs to a host. One that does not can log in, but sees no unit.
+    pub fn knows(&self, initiator: &str) -> bool {
+        self.state.lock().host_of(&normal(initiator)).is_some()
+    }
+
     /// True if a session of this name is there.
     pub fn has_session(&self, name: &NexusName) -> bool {
         let name = NexusName { initiator: normal(&name.initiator), isid: name.isid };
