@@ -14,6 +14,8 @@ use quoin_target::{Client, ClientAddress, Connected, Export, ExportClient, Expor
 use quoin_volume::BlockDevice;
 use quoin_world::Task;
 use std::{
+    cell::RefCell,
+    collections::BTreeSet,
     future::{Future, pending, poll_fn},
     io,
     sync::Arc,
@@ -38,16 +40,26 @@ struct View<'a, D: BlockDevice> {
     client: &'a Client,
     server: &'a NbdServer<D>,
     peer: &'a str,
+    /// What this client was refused already: it may ask for the same in several ways.
+    told: &'a RefCell<BTreeSet<String>>,
 }
 
+/// Exports that a client was refused are remembered up to this many; those beyond are not told of.
+const TOLD_MAX: usize = 16;
+
 impl<D: BlockDevice> View<'_, D> {
-    fn refused(&self, export: &str, why: &str) {
-        tracing::info!(export, client = ?self.client, why, "export refused");
+    fn refused(&self, export: Option<&str>, why: &'static str) {
+        let mut told = self.told.borrow_mut();
+        if told.len() >= TOLD_MAX || !told.insert(export.unwrap_or_default().to_owned()) {
+            return;
+        }
+        tracing::debug!(export, client = ?self.client, why, "client refused");
         (self.server.options.refused)(Refused {
             peer: self.peer.to_owned(),
-            export: Some(export.to_owned()),
+            export: export.map(str::to_owned),
             tls_name: self.client.tls_names.first().cloned(),
-            why: why.to_owned(),
+            why,
+            detail: None,
         });
     }
 }
@@ -63,16 +75,16 @@ impl<D: BlockDevice> Directory for View<'_, D> {
 
     fn find(&self, name: &str) -> Found<Arc<Export<D>>> {
         let Some(export) = self.exports.get(name) else {
-            self.refused(name, "there is no such export");
+            self.refused(Some(name), "there is no such export");
             return Found::Nothing;
         };
         match export.rules().shown_to(self.client) {
             Shown::No => {
-                self.refused(name, "the export is not shown to this client");
+                self.refused(Some(name), "the export is not shown to this client");
                 Found::Nothing
             }
             Shown::WithCertificate => {
-                self.refused(name, "the export requires another client certificate, or one at all");
+                self.refused(Some(name), "the export requires a client certificate of one of its names");
                 Found::NeedsCertificate
             }
             Shown::Yes => {
@@ -86,6 +98,10 @@ impl<D: BlockDevice> Directory for View<'_, D> {
                 Found::Export(offer, export)
             }
         }
+    }
+
+    fn needs_tls(&self) {
+        self.refused(None, "the client does not use TLS, which is required");
     }
 }
 
@@ -106,10 +122,10 @@ impl<D: BlockDevice> Connection<'_, D> {
             Ok(agreed) => agreed,
             Err(error) => {
                 self.server.metrics.negotiations_failed.increment();
-                // Looking at what there is and leaving is no attempt at anything.
-                if !matches!(error, NbdError::Closed) {
-                    let (peer, why) = (self.peer.to_owned(), error.to_string());
-                    (self.server.options.refused)(Refused { peer, export: None, tls_name: None, why });
+                if let Some(why) = error.ends_negotiation() {
+                    let (peer, detail) = (self.peer.to_owned(), Some(error.to_string()));
+                    let (export, tls_name) = (None, None);
+                    (self.server.options.refused)(Refused { peer, export, tls_name, why, detail });
                 }
                 return Err(error);
             }
@@ -161,11 +177,12 @@ impl<D: BlockDevice> Connection<'_, D> {
         };
         let mut socket = Socket::Plain(plain);
         let mut negotiation = Negotiation::new(tls);
+        let told = RefCell::default();
         send(&mut socket, Negotiation::greeting().as_bytes()).await?;
         loop {
             let mut answer = Vec::new();
             let (exports, peer) = (&self.server.exports, self.peer);
-            let view = View { exports, client: &client, server: self.server, peer };
+            let view = View { exports, client: &client, server: self.server, peer, told: &told };
             let progress = negotiation.receive(self.receive.bytes(), &view, &mut answer)?;
             let Progress::Took(len, step) = progress else {
                 match self.receive.fill(&mut socket).await {

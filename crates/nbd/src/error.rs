@@ -37,6 +37,19 @@ pub enum NbdError {
 }
 
 impl NbdError {
+    /// Why a negotiation failed, in short, if that is worth telling and was not told: looking at what there is and
+    /// leaving is what scanners and health checks do, and who asked for an export was told of then.
+    pub(crate) fn ends_negotiation(&self) -> Option<&'static str> {
+        match self {
+            Self::Handshake(HandshakeError::ExportName { .. }) => None,
+            Self::Handshake(_) | Self::Magic(_) => Some("what the client sent is not NBD"),
+            Self::PlainBehindStartTls => Some("the client sent plain bytes behind NBD_OPT_STARTTLS"),
+            Self::Tls(_) => Some("TLS not established"),
+            Self::HandshakeTimeout(_) => Some("negotiation took too long"),
+            Self::Io(_) | Self::Closed | Self::Stalled(_) | Self::Revoked => None,
+        }
+    }
+
     /// The client said what the protocol does not allow.
     pub(crate) fn is_breach(&self) -> bool {
         matches!(self, Self::Handshake(_) | Self::Magic(_) | Self::PlainBehindStartTls)

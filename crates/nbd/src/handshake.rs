@@ -70,6 +70,8 @@ pub trait Directory {
     fn names(&self) -> Vec<String>;
     /// The export of this name.
     fn find(&self, name: &str) -> Found<Self::Export>;
+    /// The client asked for something that it may ask for only over TLS.
+    fn needs_tls(&self) {}
 }
 
 /// What negotiation came to.
@@ -127,6 +129,9 @@ pub enum HandshakeError {
     /// The client does not understand replies to options, and sent another than `NBD_OPT_EXPORT_NAME`.
     #[error("it sent option {0}, and is too old for an answer to it")]
     NotFixed(u32),
+    /// `NBD_OPT_EXPORT_NAME` names nothing that can be a name.
+    #[error("it asked for an export whose name cannot be one: {0}")]
+    BadExportName(BadOption),
     /// `NBD_OPT_EXPORT_NAME` has no answer but yes.
     #[error("it asked for export {name:?} in a way that allows no answer but yes: {why}")]
     ExportName {
@@ -209,6 +214,7 @@ impl Negotiation {
             }
             option::STARTTLS => self.start_tls(data, &mut answer),
             _ if self.needs_tls() => {
+                directory.needs_tls();
                 answer.error(reply::ERR_TLS_REQD, "this server requires TLS");
                 Step::Next
             }
@@ -250,8 +256,9 @@ impl Negotiation {
         out: &mut Vec<u8>,
     ) -> Result<Step<D::Export>, HandshakeError> {
         let refuse = |name: &str, why| Err(HandshakeError::ExportName { name: name.to_owned(), why });
-        let Ok(name) = string(data) else { return refuse("", "the name is too long or not UTF-8") };
+        let name = string(data).map_err(HandshakeError::BadExportName)?;
         if self.needs_tls() {
+            directory.needs_tls();
             return refuse(name, "TLS is required");
         }
         match directory.find(name) {

@@ -33,8 +33,10 @@ pub struct Refused {
     pub export: Option<String>,
     /// The first name of its TLS certificate.
     pub tls_name: Option<String>,
-    /// Why it was refused.
-    pub why: String,
+    /// Why it was refused. One of a small set of texts, which hold nothing that the client chose.
+    pub why: &'static str,
+    /// What else is known of the reason.
+    pub detail: Option<String>,
 }
 
 /// How the server behaves.
@@ -55,8 +57,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Milliseconds since the Unix epoch, for the list of clients.
     pub wall_clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// Told of each client that was refused: an export it may not see, a certificate that is missing or wrong, a
-    /// negotiation that broke the protocol or took too long.
+    /// Told of each client that was refused: an export it may not see, a certificate that is missing or wrong, TLS that
+    /// it does not use, a negotiation that broke the protocol or took too long, too many connections.
     pub refused: Box<dyn Fn(Refused) + Send + Sync>,
 }
 
@@ -180,7 +182,16 @@ impl<D: BlockDevice> NbdServer<D> {
             Accepted { server: self.clone(), stream: Some(stream), address, peer, negotiating: true };
         if open >= self.options.max_connections || negotiating >= self.options.max_negotiations {
             self.metrics.connections_refused.increment();
-            tracing::warn!(peer = accepted.peer, open, negotiating, "connection refused: too many are open");
+            let why = match open >= self.options.max_connections {
+                true => "too many connections are open",
+                false => "too many clients negotiate",
+            };
+            // A flood of connections must not be one of lines, too.
+            if self.metrics.snapshot().connections_refused.is_power_of_two() {
+                tracing::warn!(peer = accepted.peer, open, negotiating, "connection refused: {why}");
+            }
+            let (peer, export, tls_name, detail) = (accepted.peer.clone(), None, None, None);
+            (self.options.refused)(Refused { peer, export, tls_name, why, detail });
             return None;
         }
         Some(accepted)

@@ -13,6 +13,7 @@ use std::{
     net::TcpStream,
     path::Path,
     process::Output,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use support::{Server, VOLUME_BYTES, ok, patterned, run};
@@ -180,4 +181,22 @@ fn files_that_do_not_fit_are_named() {
     assert!(load("server-cert.pem", "missing.pem").contains("missing.pem"));
     assert!(load("server-key.pem", "server-key.pem").contains("server-key.pem holds no certificate"));
     assert!(load("server-cert.pem", "client-key.pem").contains("do not fit"));
+}
+
+#[test]
+fn clients_that_do_not_use_tls_where_they_must_are_told_once_each() {
+    let certificates = Certificates::new();
+    let file = |name: &str| certificates.path().join(name);
+    let tls = Tls::load(&file("server-cert.pem"), &file("server-key.pem"), None).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let list = told.clone();
+    let refused = Box::new(move |refused: quoin_nbd::Refused| list.lock().unwrap().push(refused.why));
+    let server =
+        Server::start_with(Some((tls, TlsMode::Required)), Options { refused, ..Options::default() });
+    assert!(!info(&server.uri("v1")).status.success());
+    assert!(info(&certificates.uri(&server, "v1")).status.success());
+    // What the first connection of nbdinfo was refused is told before its answer is sent.
+    let told = told.lock().unwrap();
+    assert!(!told.is_empty(), "nothing told");
+    assert!(told.iter().all(|why| *why == "the client does not use TLS, which is required"), "{told:?}");
 }

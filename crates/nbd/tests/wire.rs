@@ -4,15 +4,16 @@
 mod support;
 
 use quoin_nbd::{
-    Options,
+    Options, Refused,
     wire::{Chunk, OptionReply, Request, SimpleReply, chunk, command, command_flag, option, reply},
 };
 use quoin_volume::{BlockDevice, DeviceError};
 use std::{
     io::{Read, Write},
     net::TcpStream,
+    sync::{Arc, Mutex},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use support::{Server, VOLUME_BYTES, nbdsh};
 use zerocopy::{FromBytes, IntoBytes};
@@ -477,4 +478,58 @@ fn an_export_taken_away_ends_its_connections_and_no_others() {
     let (kind, said) = client.option(option::INFO, &[&name("v2")[..], &[0, 0]].concat());
     assert_eq!(kind, reply::ERR_UNKNOWN, "{said}");
     stays.disconnect();
+}
+
+/// Waits until so many refusals were told.
+#[track_caller]
+fn until(told: &Mutex<Vec<Refused>>, count: usize) -> Vec<Refused> {
+    let began = Instant::now();
+    loop {
+        let told = told.lock().unwrap().clone();
+        if told.len() >= count {
+            return told;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{told:?}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn each_refusal_is_told_once_and_who_only_looks_is_not_refused() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let list = told.clone();
+    let refused = Box::new(move |refused| list.lock().unwrap().push(refused));
+    let server = Server::start_with(None, Options { refused, max_negotiations: 2, ..Options::default() });
+    // One client that asks for the same in three ways, and then for another.
+    let mut client = Client::connect(&server);
+    let go = |export: &str| [&name(export)[..], &[0, 0]].concat();
+    assert_eq!(client.option(option::INFO, &go("v9")).0, reply::ERR_UNKNOWN);
+    assert_eq!(client.option(option::GO, &go("v9")).0, reply::ERR_UNKNOWN);
+    assert_eq!(client.option(option::GO, &go("v8")).0, reply::ERR_UNKNOWN);
+    client.send_option(option::EXPORT_NAME, b"v9");
+    assert!(client.is_closed());
+    let why = "there is no such export";
+    let refusals = until(&told, 2);
+    let exports: Vec<_> = refusals.iter().map(|refused| refused.export.as_deref()).collect();
+    assert_eq!(exports, [Some("v9"), Some("v8")]);
+    assert!(refusals.iter().all(|refused| refused.why == why), "{refusals:?}");
+
+    // Nonsense is told of, and what it was; greeting and leaving is not.
+    drop(Client::connect(&server));
+    let mut client = Client::connect(&server);
+    client.stream.write_all(&[b'x'; 16]).unwrap();
+    let refusals = until(&told, 3);
+    assert_eq!(refusals[2].why, "what the client sent is not NBD");
+    assert!(refusals[2].detail.is_some() && refusals[2].export.is_none(), "{refusals:?}");
+    assert!(client.is_closed());
+
+    // More clients than may negotiate.
+    let began = Instant::now();
+    let mut negotiating = Vec::new();
+    while told.lock().unwrap().len() < 4 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        negotiating.push(TcpStream::connect(server.address).unwrap());
+        thread::yield_now();
+    }
+    assert_eq!(told.lock().unwrap()[3].why, "too many clients negotiate");
 }
