@@ -27,7 +27,7 @@ fn a_thousand_routine_events_push_out_no_warning_and_no_change_that_somebody_mad
     let array = lab.start();
     lab.on_array(&array, async |array| {
         acting(ann(), async { array.create_volume(create("kept")).await.unwrap() }).await;
-        array.authentication_failed(Some("iqn.2026-11.test:x"), "10.0.0.1:1", "wrong secret");
+        array.login_refused(Some("iqn.2026-11.test:x"), None, "10.0.0.1:1", "wrong secret");
         for _ in 0..500 {
             array.create_volume(create("v1")).await.unwrap();
             array.delete_volume("v1", Deletion::default()).await.unwrap();

@@ -234,9 +234,9 @@ impl Front {
 }
 
 /// A refused client, as the event log tells of it.
-fn refusal(Refused { peer, export, tls_name, why }: Refused) -> Refusal {
+fn refusal(Refused { peer, export, tls_name, why, detail }: Refused) -> Refusal {
     let object = export.map_or_else(|| "NBD".to_owned(), |name| format!("export {name}"));
-    Refusal::of_client("nbd", object, why, tls_name, peer)
+    Refusal { detail, ..Refusal::of_client("nbd", object, why, tls_name, peer) }
 }
 
 /// Gives each connection to the next data thread, where it stays.

@@ -45,7 +45,16 @@ impl FileNotes {
 
 impl Notes for FileNotes {
     fn read(&self) -> Vec<String> {
-        let bytes = fs::read(&self.path).unwrap_or_default();
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    let path = self.path.display();
+                    tracing::warn!("{path} cannot be read: {error}; events that waited in it are lost");
+                }
+                return Vec::new();
+            }
+        };
         String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
     }
 
@@ -71,6 +80,11 @@ impl Notes for FileNotes {
         let mut replace = || {
             let mut opened = options.open(&new)?;
             opened.write_all(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes())?;
+            // A file that takes the place of another before its content is durable may be empty after a power failure. The
+            // mark alone is not worth the wait: without it, numbers go on from what the pool says.
+            if lines.len() > 1 {
+                opened.sync_data()?;
+            }
             fs::rename(&new, &self.path)?;
             *file = Some(opened);
             Ok(())

@@ -252,9 +252,9 @@ fn front_end(
     let (clock, random, array) = (world.clone(), world.clone(), array.clone());
     let options = quoin_iscsi::Options {
         wall_clock_ms: Box::new(move || clock.wall_clock_ms()),
-        authentication_failed: Box::new(move |failure: quoin_iscsi::LoginFailure| {
-            let peer = failure.peer.to_string();
-            array.authentication_failed(failure.initiator.as_deref(), &peer, failure.why);
+        login_failed: Box::new(move |failure: quoin_iscsi::LoginFailure| {
+            let (initiator, target) = (failure.initiator.as_deref(), failure.other_target.as_deref());
+            array.login_refused(initiator, target, &failure.peer.to_string(), failure.why);
         }),
         memory,
         max_connections,

@@ -61,3 +61,22 @@ fn half_sent_requests_hold_up_nobody() {
     assert_eq!(flood.len(), FLOOD);
     lab.ok(&["volume", "create", "v2", "--size", "64M"]);
 }
+
+#[test]
+fn connections_beyond_the_share_of_a_front_end_are_refused_and_told() {
+    let lab = with_export();
+    let _array = lab.serve_with_files(FILES, &["--nbd", "127.0.0.1:0"]);
+    let status = lab.ready();
+    for (front, protocol) in [("portals", "initiator"), ("nbd", "NBD")] {
+        let address = status[front][0].as_str().unwrap();
+        let flood: Vec<_> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
+        lab.until(&["events", "--audit"], |all| {
+            let told = |event: &serde_json::Value| {
+                let (object, text) = (event["object"].as_str().unwrap(), event["text"].as_str().unwrap());
+                object.contains(protocol) && text.contains("too many connections are open")
+            };
+            all.as_array().unwrap().iter().any(told)
+        });
+        drop(flood);
+    }
+}

@@ -89,7 +89,7 @@ fn why_refused(shown: Option<&str>) -> &'static str {
 /// Records that somebody without a valid token was refused.
 fn refused(server: &Server, request: &Request, why: &str) {
     let (object, actor) = ("management interface".to_owned(), actor_of(request, None));
-    server.array.refused(Refusal { protocol: "rest", object, why: why.to_owned(), actor });
+    server.array.refused(Refusal { protocol: "rest", object, why: why.to_owned(), detail: None, actor });
 }
 
 /// Who sent a request, as far as it tells.

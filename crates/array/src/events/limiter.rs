@@ -2,14 +2,16 @@
 //!
 //! The first refusal of a kind from an address is told at once. Those after it are counted, and told together when a
 //! minute is over; as long as they go on, each next time is twice as long, up to an hour. Kinds and addresses that are
-//! remembered are bounded: refusals beyond are counted together, as of many addresses.
+//! remembered are bounded for each protocol, and of clients with a token apart from those without: refusals beyond are
+//! counted together, as of many addresses. So a flood over one protocol hides no refusal over another, and a flood of wrong
+//! tokens hides no change that was refused.
 
 use std::{collections::BTreeMap, time::Duration};
 
 /// How long refusals are counted before they are told together: the first time, and at most.
 const FIRST_WINDOW: Duration = Duration::from_secs(60);
 const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
-/// Kinds and addresses remembered.
+/// Kinds and addresses remembered of each protocol, of clients with a token and of those without.
 const KEYS_MAX: usize = 64;
 
 /// A refusal, as far as two of them are alike.
@@ -17,9 +19,11 @@ const KEYS_MAX: usize = 64;
 pub(crate) struct Alike {
     /// The protocol.
     pub(crate) protocol: String,
-    /// Where from, without a port.
+    /// The client proved that it may manage the array.
+    pub(crate) has_token: bool,
+    /// Where from, without what changes with each connection.
     pub(crate) address: String,
-    /// Why.
+    /// Why, without anything that a client without a token chose.
     pub(crate) why: String,
 }
 
@@ -27,6 +31,10 @@ impl Alike {
     /// What is counted of all others of the protocol together.
     fn of_many(&self) -> Self {
         Self { address: String::new(), why: String::new(), ..self.clone() }
+    }
+
+    fn is_of_many(&self) -> bool {
+        self.why.is_empty()
     }
 }
 
@@ -62,7 +70,9 @@ impl Limiter {
             return false;
         }
         let window = Window { began_ms: now_ms, length: FIRST_WINDOW, count: 0 };
-        if self.windows.len() < KEYS_MAX {
+        let share = |known: &Alike| (known.protocol == alike.protocol, known.has_token == alike.has_token);
+        let is_of_share = |known: &&Alike| share(known) == (true, true) && !known.is_of_many();
+        if self.windows.keys().filter(is_of_share).count() < KEYS_MAX {
             self.windows.insert(alike.clone(), window);
             return true;
         }
@@ -99,7 +109,8 @@ mod tests {
     use super::*;
 
     fn alike(address: &str) -> Alike {
-        Alike { protocol: "iscsi".into(), address: address.into(), why: "wrong secret".into() }
+        let (protocol, why) = ("iscsi".into(), "wrong secret".into());
+        Alike { protocol, has_token: false, address: address.into(), why }
     }
 
     /// A day of ten refused logins a second, from one address.
@@ -119,6 +130,21 @@ mod tests {
         let last: u64 = limiter.over(0, true).iter().map(|summary| summary.count).sum();
         assert_eq!(counted + last + 1, all);
         assert!((20..40).contains(&told), "{told} events");
+    }
+
+    #[test]
+    fn a_flood_over_one_protocol_hides_no_refusal_over_another() {
+        let mut limiter = Limiter::default();
+        for n in 0..1000 {
+            limiter.tells(&alike(&format!("10.0.{}.{}", n / 256, n % 256)), 0);
+        }
+        let token = |why: &str| Alike { protocol: "rest".into(), why: why.into(), ..alike("10.0.0.1") };
+        assert!(limiter.tells(&token("no token"), 0));
+        assert!(!limiter.tells(&token("no token"), 0) && limiter.tells(&token("another"), 0));
+        // Nor do many changes that a client asks for in vain hide wrong tokens.
+        let change = |n: usize| Alike { has_token: true, ..token(&format!("no such volume: v{n}")) };
+        assert_eq!((0..100).filter(|n| limiter.tells(&change(*n), 0)).count(), KEYS_MAX);
+        assert!(limiter.tells(&token("a third"), 0));
     }
 
     #[test]

@@ -34,7 +34,7 @@ use crate::{
 };
 use limiter::Limiter;
 use parking_lot::Mutex;
-use quoin_api::{Event, EventKind, Severity};
+use quoin_api::{Actor, Event, EventKind, Severity};
 use quoin_pool::{ObjectKind, Pool, Transaction};
 use quoin_world::World;
 use record::EVENT_BYTES_MAX;
@@ -51,6 +51,9 @@ const STAGED_BYTES_MAX: usize = 8 << 10;
 const _: () = assert!(STAGED_BYTES_MAX >= 2 * EVENT_BYTES_MAX, "one that waits and that of the change fit");
 /// How many events wait for a pool that is offline; beyond, the oldest of the least severity is dropped, and counted.
 const WAITING_MAX: usize = 500;
+/// How many of them may be refusals when others have to go for them: whoever tries passwords while the pool is offline
+/// pushes out nothing of what happens to it.
+const REFUSALS_WAITING_MAX: usize = 100;
 /// The key of the object that holds the mark.
 const MARK_KEY: &str = "mark";
 
@@ -183,6 +186,8 @@ impl Events {
             limiter: Mutex::default(),
             requests: Requests::default(),
         };
+        // The last line may be torn: what is added next must not become part of it.
+        events.renote();
         events.raise_mark();
         events
     }
@@ -249,8 +254,14 @@ impl Events {
         self.record_told(severity, Told::new(object, text));
     }
 
-    fn record_told(&self, severity: Severity, told: Told) {
-        let event = self.next(severity, told);
+    /// The same, with what was changed.
+    pub(crate) fn record_told(&self, severity: Severity, told: Told) {
+        self.record_by(current_actor(), severity, told);
+    }
+
+    /// The same, on behalf of whoever asked for it earlier.
+    pub(crate) fn record_by(&self, actor: Option<Arc<Actor>>, severity: Severity, told: Told) {
+        let event = self.next(actor, severity, told);
         self.wait(event);
     }
 
@@ -290,7 +301,7 @@ impl Events {
         if let Some(told) = own.as_ref().filter(|told| !told.is_first_step) {
             (tx, request) = self.requests.stage(tx, told.answer(), now_ms);
         }
-        let own = own.map(|told| self.next(Severity::Info, told));
+        let own = own.map(|told| self.next(current_actor(), Severity::Info, told));
         let log = self.log.lock();
         let taken = own.as_ref().map_or(0, |event| encode(event).len());
         let mut room = STAGED_BYTES_MAX - taken - request.as_ref().map_or(0, |_| REQUEST_BYTES_MAX);
@@ -409,24 +420,30 @@ impl Events {
         self.log.lock().counts.clone()
     }
 
-    fn next(&self, severity: Severity, told: Told) -> EventRecord {
-        let actor = current_actor().map(|actor| (*actor).clone());
+    fn next(&self, actor: Option<Arc<Actor>>, severity: Severity, told: Told) -> EventRecord {
+        let actor = actor.map(|actor| (*actor).clone());
         let kind = if actor.is_some() { EventKind::Change } else { EventKind::Event };
         let Told { object, text, changes, .. } = told;
         let at_ms = self.world.wall_clock_ms();
-        let number = self.log.lock().take_number();
+        let number = self.take_number();
         let record =
             EventRecord { number, at_ms, severity, object, text, kind, actor, changes, suppressed: 0 };
         record.bounded()
     }
+
+    /// The next number. Changes that are refused take one too, so many can be taken between two looks at the mark.
+    fn take_number(&self) -> u64 {
+        let number = {
+            let mut log = self.log.lock();
+            log.last += 1;
+            log.last
+        };
+        self.raise_mark();
+        number
+    }
 }
 
 impl Log {
-    fn take_number(&mut self) -> u64 {
-        self.last += 1;
-        self.last
-    }
-
     /// What is to be deleted when `more` are added.
     fn surplus(&self, more: &[EventRecord], now_ms: u64) -> Vec<u64> {
         let kept = |event: &EventRecord, len_bytes| {
@@ -440,9 +457,14 @@ impl Log {
         surplus.into_iter().filter(|number| self.saved.contains_key(number)).collect()
     }
 
-    /// Drops one of those that wait: the oldest of the least severity.
+    /// Drops one of those that wait: the oldest of the least severity; of refusals, the oldest once they take more than
+    /// their part.
     fn drop_one(&mut self) {
-        let least = self.waiting.iter().enumerate().min_by_key(|(at, event)| (event.severity, *at));
+        let is_refusal = |event: &EventRecord| event.kind == EventKind::Refusal;
+        let refusals = self.waiting.iter().filter(|event| is_refusal(event)).count();
+        let many = refusals > REFUSALS_WAITING_MAX;
+        let candidates = self.waiting.iter().enumerate().filter(|(_, event)| !many || is_refusal(event));
+        let least = candidates.min_by_key(|(at, event)| (event.severity, *at));
         if let Some(at) = least.map(|(at, _)| at) {
             self.waiting.remove(at);
             self.dropped += 1;

@@ -13,6 +13,8 @@ const STATED_BYTES_MAX: usize = 256;
 const CHANGES_BYTES_MAX: usize = 1000;
 /// How long a single value may be before it is cut.
 const VALUE_BYTES_MAX: usize = 300;
+/// Room for saying how many were left out.
+const LEFT_OUT_BYTES_MAX: usize = 64;
 /// No event takes more than this: texts, six statements and changes, whose quotes and controls JSON may write with six bytes.
 pub(crate) const EVENT_BYTES_MAX: usize = 4 << 10;
 
@@ -40,11 +42,6 @@ fn is_zero(number: &u64) -> bool {
 impl EventRecord {
     /// The event, cut to what one may take.
     pub(crate) fn bounded(mut self) -> Self {
-        // Who reads the log must not be written to by whom it tells of: no line breaks, no escape sequences.
-        let tidy = |text: &mut String, most_bytes| {
-            text.retain(|c| !c.is_control());
-            cut(text, most_bytes);
-        };
         tidy(&mut self.object, STATED_BYTES_MAX);
         tidy(&mut self.text, TEXT_BYTES_MAX);
         if let Some(actor) = &mut self.actor {
@@ -54,10 +51,11 @@ impl EventRecord {
             }
         }
         self.changes.iter_mut().for_each(|change| {
-            cut(&mut change.field, STATED_BYTES_MAX);
-            [&mut change.before, &mut change.after].into_iter().for_each(cut_value);
+            tidy(&mut change.field, STATED_BYTES_MAX);
+            [&mut change.before, &mut change.after].into_iter().for_each(bounded_value);
         });
-        while len_of(&self.changes) > CHANGES_BYTES_MAX || encode(&self).len() > EVENT_BYTES_MAX {
+        let changed = self.changes.len();
+        while len_of(&self.changes) > CHANGES_BYTES_MAX || self.room_bytes() < LEFT_OUT_BYTES_MAX {
             if self.changes.pop().is_none() {
                 // What JSON has to escape takes more than its bytes.
                 let half = self.text.len() / 2;
@@ -67,7 +65,15 @@ impl EventRecord {
                 }
             }
         }
+        let left_out = changed - self.changes.len();
+        if left_out > 0 {
+            self.text.push_str(&format!("; {left_out} more changed fields are not listed"));
+        }
         self
+    }
+
+    fn room_bytes(&self) -> usize {
+        EVENT_BYTES_MAX.saturating_sub(encode(self).len())
     }
 
     pub(crate) fn view(&self) -> Event {
@@ -88,17 +94,32 @@ fn cut(text: &mut String, most_bytes: usize) {
     }
 }
 
-fn cut_value(value: &mut Value) {
-    match value {
-        Value::String(text) => cut(text, VALUE_BYTES_MAX),
-        Value::Array(_) | Value::Object(_) => {
-            let mut text = value.to_string();
-            if text.len() > VALUE_BYTES_MAX {
-                cut(&mut text, VALUE_BYTES_MAX);
-                *value = Value::String(text);
-            }
+/// Who reads the log must not be written to by whom it tells of: no line breaks, no escape sequences, nothing that changes
+/// the direction of what follows.
+fn tidy(text: &mut String, most_bytes: usize) {
+    let misleads =
+        |c| matches!(c, '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    text.retain(|c| !c.is_control() && !misleads(c));
+    cut(text, most_bytes);
+}
+
+/// The value with tidy texts, and as text if it is too long.
+fn bounded_value(value: &mut Value) {
+    fn tidy_all(value: &mut Value) {
+        match value {
+            Value::String(text) => tidy(text, VALUE_BYTES_MAX),
+            Value::Array(items) => items.iter_mut().for_each(tidy_all),
+            Value::Object(fields) => fields.values_mut().for_each(tidy_all),
+            _ => {}
         }
-        _ => {}
+    }
+    tidy_all(value);
+    if let Value::Array(_) | Value::Object(_) = value {
+        let mut text = value.to_string();
+        if text.len() > VALUE_BYTES_MAX {
+            cut(&mut text, VALUE_BYTES_MAX);
+            *value = Value::String(text);
+        }
     }
 }
 
@@ -144,7 +165,18 @@ mod tests {
             let len = encode(&made).len();
             assert!(len <= EVENT_BYTES_MAX, "{filler:?}: {len} bytes");
             assert!(!made.object.chars().any(char::is_control));
+            let left_out = 9 - made.changes.len();
+            assert!(
+                left_out > 0
+                    && made.text.ends_with(&format!("; {left_out} more changed fields are not listed"))
+            );
         }
+        let misleading = "a\u{202E}b\u{2028}c\u{1b}[1m";
+        let value = serde_json::json!({ "tags": [misleading], "name": misleading });
+        let change = FieldChange { field: "tags".into(), before: value, after: misleading.into() };
+        let made = EventRecord { changes: vec![change], ..record(misleading) }.bounded();
+        let text = String::from_utf8(encode(&made)).unwrap();
+        assert!(made.text == "abc[1m" && !text.contains(['\u{202E}', '\u{2028}']) && !text.contains("001b"));
         let small = EventRecord {
             changes: vec![FieldChange { field: "size_bytes".into(), before: 1.into(), after: 2.into() }],
             ..record("grown")

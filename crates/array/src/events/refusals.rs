@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{Array, ArrayError};
 use quoin_api::{Actor, EventKind, Severity};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Somebody was refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,8 +16,11 @@ pub struct Refusal {
     pub protocol: &'static str,
     /// What it is about: `host h1`, `export v1`.
     pub object: String,
-    /// Why.
+    /// Why, in words of the array. Refusals of one address for the same reason count as alike, so nothing that a client
+    /// without a token chose belongs here.
     pub why: String,
+    /// What else there is to say; an event says it of the first of those that are alike.
+    pub detail: Option<String>,
     /// Who tried.
     pub actor: Actor,
 }
@@ -26,23 +30,27 @@ impl Refusal {
     pub fn of_client(
         protocol: &'static str,
         object: String,
-        why: String,
+        why: impl Into<String>,
         name: Option<String>,
         address: String,
     ) -> Self {
-        Self { protocol, object, why, actor: Actor { name, address: Some(address), ..Actor::default() } }
+        let actor = Actor { name, address: Some(address), ..Actor::default() };
+        Self { protocol, object, why: why.into(), detail: None, actor }
     }
 }
 
 impl Events {
     /// Counts a refusal; tells of it at once, or later together with others like it.
     pub(crate) fn refused(&self, refusal: Refusal) {
-        let Refusal { protocol, object, why, actor } = refusal;
-        let address = actor.address.as_deref().map(|address| host_of(address).to_owned());
-        let alike = Alike { protocol: protocol.to_owned(), address: address.unwrap_or_default(), why };
-        *self.log.lock().counts.refused.entry(protocol.to_owned()).or_default() += 1;
+        let Refusal { protocol, object, why, detail, actor } = refusal;
+        let address = actor.address.as_deref().map(source_of);
+        let has_token = actor.token.is_some();
+        let (protocol, address) = (protocol.to_owned(), address.unwrap_or_default());
+        let alike = Alike { protocol, has_token, address, why };
+        *self.log.lock().counts.refused.entry(alike.protocol.clone()).or_default() += 1;
         if self.limiter.lock().tells(&alike, self.world.wall_clock_ms()) {
-            let text = format!("refused: {}", alike.why);
+            let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();
+            let text = format!("refused: {}{detail}", alike.why);
             self.wait_for_refusal(Told::new(object, text), Some(actor), 0);
         }
     }
@@ -50,7 +58,7 @@ impl Events {
     /// Tells of the refusals that were only counted and whose time is over; of all when the array stops.
     pub(crate) fn tell_refusals(&self, all: bool) {
         let over = self.limiter.lock().over(self.world.wall_clock_ms(), all);
-        for Summary { alike: Alike { protocol, address, why }, count, since_ms } in over {
+        for Summary { alike: Alike { protocol, address, why, .. }, count, since_ms } in over {
             let since = crate::retention::utc_text(since_ms);
             let told = match address.is_empty() {
                 false => Told::new(protocol, format!("refused {count} more times since {since}: {why}")),
@@ -67,7 +75,7 @@ impl Events {
     fn wait_for_refusal(&self, told: Told, actor: Option<Actor>, suppressed: u64) {
         let Told { object, text, changes, .. } = told;
         let at_ms = self.world.wall_clock_ms();
-        let number = self.log.lock().take_number();
+        let number = self.take_number();
         let (severity, kind) = (Severity::Warning, EventKind::Refusal);
         let record = EventRecord { number, at_ms, severity, object, text, kind, actor, changes, suppressed };
         self.wait(record.bounded());
@@ -80,8 +88,15 @@ impl Array {
         self.events.refused(refusal);
     }
 
-    /// Records that an initiator at `address` did not prove who it is.
-    pub fn authentication_failed(&self, initiator: Option<&str>, address: &str, why: &str) {
+    /// Records that a login from `address` was refused, or that its initiator sees nothing since no host has it.
+    /// `why` has nothing in it that the initiator chose; `other_target` is what it asked for instead of this target.
+    pub fn login_refused(
+        &self,
+        initiator: Option<&str>,
+        other_target: Option<&str>,
+        address: &str,
+        why: &str,
+    ) {
         let host = initiator.and_then(|name| self.access.lock().host_of(name).map(|host| host.name.clone()));
         let object = match (host, initiator) {
             (Some(host), _) => format!("host {host}"),
@@ -89,22 +104,52 @@ impl Array {
             (None, None) => "an initiator".to_owned(),
         };
         let (name, why) = (initiator.map(str::to_owned), format!("login: {why}"));
-        self.refused(Refusal::of_client("iscsi", object, why, name, address.to_owned()));
+        let refusal = Refusal::of_client("iscsi", object, why, name, address.to_owned());
+        let detail = other_target.map(|target| format!("it asked for {target}"));
+        self.refused(Refusal { detail, ..refusal });
     }
 
     /// Records that the array does not make a change that a client of the management interface asked for.
     pub fn change_refused(&self, error: &ArrayError) {
         let Some(actor) = current_actor() else { return };
         let problem = error.problem();
-        let why = format!("{}: {}", problem.title, problem.why);
-        self.refused(Refusal { protocol: "rest", object: problem.which, why, actor: (*actor).clone() });
+        // Who has a token is told of change by change: another object is another attempt.
+        let (object, why) = (problem.which, format!("{}: {}", problem.title, problem.why));
+        let actor = (*actor).clone();
+        self.refused(Refusal { protocol: "rest", object, why, detail: None, actor });
     }
 }
 
-/// An address without its port.
-fn host_of(address: &str) -> &str {
-    match address.rsplit_once(':') {
-        Some((host, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => address,
+/// Where clients come from that are one to the limiter: an IPv4 address, an IPv6 network of 64 bits, which is what one
+/// machine has, or a user of this machine.
+fn source_of(address: &str) -> String {
+    let ip = address.parse::<SocketAddr>().map(|address| address.ip()).or_else(|_| address.parse());
+    match ip.map(|ip| ip.to_canonical()) {
+        Ok(IpAddr::V6(ip)) => {
+            let network = Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64);
+            format!("{network}/64")
+        }
+        Ok(ip) => ip.to_string(),
+        // Each process that connects to a Unix socket has another identifier.
+        Err(_) => address.split(",pid=").next().unwrap_or_default().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_one_source_however_often_it_connects() {
+        for (address, source) in [
+            ("10.0.0.7:51234", "10.0.0.7"),
+            ("10.0.0.7", "10.0.0.7"),
+            ("[::ffff:10.0.0.7]:1", "10.0.0.7"),
+            ("[2001:db8:1:2:3::4]:51234", "2001:db8:1:2::/64"),
+            ("unix:uid=1000,pid=4711", "unix:uid=1000"),
+            ("unix", "unix"),
+        ] {
+            assert_eq!(source_of(address), source);
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The log across restarts, crashes and pools that are offline.
 
 use super::*;
-use quoin_api::Actor;
 use quoin_world_sim::{SimOptions, SimWorld};
 use std::sync::Mutex as StdMutex;
 
@@ -64,6 +63,60 @@ fn events_of_a_pool_that_is_offline_survive_kills_and_numbers_go_on() {
             notes.replace(&notes::lines(Some(last), events.log.lock().waiting.iter().take(before.len())));
         }
     }
+}
+
+/// The system fails while a line is being written: it is left out, and the next one is not lost with it.
+#[test]
+fn a_torn_line_takes_no_other_with_it() {
+    let notes = Arc::new(Kept::default());
+    let whole = {
+        let events = log(&notes);
+        events.record(Severity::Critical, "pool a", "offline");
+        numbers(&events)
+    };
+    let torn = notes.0.lock().unwrap()[0][..30].to_owned();
+    notes.0.lock().unwrap().push(torn);
+    let events = log(&notes);
+    assert_eq!(numbers(&events), whole);
+    assert!(notes.read().iter().all(|line| line.ends_with('}')), "{:?}", notes.read());
+}
+
+/// A script that asks in vain a thousand times within a second takes a thousand numbers; then the process is killed.
+#[test]
+fn no_number_is_beyond_the_mark_however_many_are_taken_at_once() {
+    let notes = Arc::new(Kept::default());
+    notes.replace(&notes::lines(Some(0), []));
+    let events = log(&notes);
+    for _ in 0..2500 {
+        drop(events.stage_told(Transaction::new(), Told::new("volume v1", "created")));
+    }
+    events.record(Severity::Info, "array", "the last before the kill");
+    let last = numbers(&events)[0];
+    assert!(last > 2500);
+    let noted = notes::read(&notes.read());
+    assert!(noted.mark.is_some_and(|mark| mark >= last), "{:?} and {last}", noted.mark);
+}
+
+/// Somebody tries passwords for days while the pool is offline.
+#[test]
+fn a_flood_of_refusals_pushes_out_nothing_that_happened() {
+    let events = log(&Arc::default());
+    for n in 0..WAITING_MAX - 200 {
+        events.record(Severity::Info, "pool a", format!("{n}"));
+    }
+    for n in 0..5 * WAITING_MAX {
+        let address = Some(format!("10.0.{}.{}", n / 256, n % 256));
+        let actor = Actor { address, ..Actor::default() };
+        // Over another protocol each time, so that each of them is told.
+        let protocol: &'static str = Box::leak(n.to_string().into_boxed_str());
+        events.refused(Refusal { protocol, why: "wrong secret".into(), actor, ..Refusal::default() });
+    }
+    let all = events.newest(&EventSelection::default());
+    let refusals = all.iter().filter(|event| event.kind == EventKind::Refusal).count();
+    assert_eq!((all.len(), refusals), (WAITING_MAX, 200));
+    events.record(Severity::Info, "pool a", "one more");
+    let all = events.newest(&EventSelection::default());
+    assert_eq!(all.iter().filter(|event| event.kind == EventKind::Event).count(), WAITING_MAX - 199);
 }
 
 /// A drive that comes and goes for days, with nobody to save what is said of it.

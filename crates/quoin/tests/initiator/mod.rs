@@ -28,6 +28,23 @@ pub(crate) struct Initiator {
 
 impl Initiator {
     pub(crate) fn login(portal: &str, target: &str, name: &str) -> Initiator {
+        let (initiator, response) = Self::ask(portal, target, name);
+        assert_eq!((response.status_class, response.status_detail), (0, 0));
+        initiator
+    }
+
+    /// The same, for units of this logical block.
+    pub(crate) fn with_block_bytes(self, block_bytes: u64) -> Initiator {
+        Initiator { block_bytes, ..self }
+    }
+
+    /// Status-Class and Status-Detail of a login that need not succeed.
+    pub(crate) fn login_status(portal: &str, target: &str, name: &str) -> (u8, u8) {
+        let (_, response) = Self::ask(portal, target, name);
+        (response.status_class, response.status_detail)
+    }
+
+    fn ask(portal: &str, target: &str, name: &str) -> (Initiator, LoginResponse) {
         let stream = TcpStream::connect(portal).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -42,13 +59,7 @@ impl Initiator {
         let keys = format!("InitiatorName={name}\0TargetName={target}\0MaxRecvDataSegmentLength=262144\0");
         initiator.send(request, keys.as_bytes());
         let response = LoginResponse::from(initiator.receive().0);
-        assert_eq!((response.status_class, response.status_detail), (0, 0));
-        initiator
-    }
-
-    /// The same, for units of this logical block.
-    pub(crate) fn with_block_bytes(self, block_bytes: u64) -> Initiator {
-        Initiator { block_bytes, ..self }
+        (initiator, response)
     }
 
     pub(crate) fn write(&mut self, lun: u8, offset: u64, data: &[u8]) -> Result<(), Sense> {
