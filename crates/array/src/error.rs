@@ -39,6 +39,9 @@ pub enum ArrayError {
     /// The name of a host breaks the rules for names.
     #[error(transparent)]
     Name(#[from] BadName),
+    /// About the change of a host that exists.
+    #[error(transparent)]
+    HostChange(Box<ArrayError>),
     /// No host has the name.
     #[error("host {name} does not exist")]
     NoHost {
@@ -234,6 +237,9 @@ pub enum ArrayError {
     Pool(#[from] PoolError),
 }
 
+/// What is said of a host that cannot be as it was asked for.
+const HOST_NOT_CREATED: &str = "host not created";
+
 impl From<VolumeError> for ArrayError {
     fn from(error: VolumeError) -> Self {
         match error {
@@ -301,30 +307,32 @@ impl ArrayError {
                 format!("copy {id}"),
                 format!("show its result: quoin volume copies {id}"),
             ),
+            Self::HostChange(error) => {
+                let problem = error.problem();
+                let told = |text: &str| text.replacen(HOST_NOT_CREATED, "host not changed", 1);
+                Problem { title: told(&problem.title), detail: told(&problem.detail), ..problem }
+            }
             Self::Name(bad) => {
-                invalid("host not created", format!("host {:?}", bad.name), "choose another name")
+                invalid(HOST_NOT_CREATED, format!("host {:?}", bad.name), "choose another name")
             }
             Self::NoHost { name } => missing(format!("host {name}"), "list them: quoin host list"),
-            Self::HostExists { name, .. } => conflict(
-                "exists",
-                "host not created",
-                format!("host {name}"),
-                "choose another name".to_owned(),
-            ),
+            Self::HostExists { name, .. } => {
+                conflict("exists", HOST_NOT_CREATED, format!("host {name}"), "choose another name".to_owned())
+            }
             Self::NoInitiator { host } => invalid(
-                "host not created",
+                HOST_NOT_CREATED,
                 format!("host {host}"),
                 "give at least one, such as --initiator iqn.2026-11.test:h1",
             ),
             Self::Initiator { initiator, .. } => invalid(
-                "host not created",
+                HOST_NOT_CREATED,
                 format!("initiator {initiator:?}"),
                 "give the initiator name of the host, such as iqn.1993-08.org.debian:01:abcdef; on Linux it is \
                  in /etc/iscsi/initiatorname.iscsi",
             ),
             Self::InitiatorTaken { initiator, host } => conflict(
                 "initiator-taken",
-                "host not created",
+                HOST_NOT_CREATED,
                 format!("initiator {initiator}"),
                 format!("map volumes to host {host} instead, or give that host other initiators first"),
             ),

@@ -64,6 +64,9 @@ fn nothing_is_taken_from_under_a_live_session_but_by_force() {
 
         assert_eq!(in_use(array.unmap("h1", "v1", false).await), "volume not unmapped");
         assert_eq!(in_use(array.change_host("h1", only_other(false)).await), "host not changed");
+        let nobody = HostChange { initiators: Some(vec!["nobody".into()]), ..HostChange::default() };
+        let problem = array.change_host("h1", nobody).await.unwrap_err().problem();
+        assert_eq!((problem.status, problem.title.as_str()), (422, "host not changed"), "{problem}");
         assert_eq!(in_use(array.delete_host("h1", true, false).await), "host not deleted");
         assert_eq!(in_use(array.delete_volume("v1", unmap).await), "volume not deleted");
         assert_eq!(in_use(array.change_volume("v1", shrink(false)).await), "volume not shrunk");
