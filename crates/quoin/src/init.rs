@@ -182,10 +182,11 @@ fn format(
     let done = world.run_on(Thread::Data(0), async move {
         let watched = drives.into_iter().map(|(disk, roles)| {
             let watch = DriveWatch::new(inner.clone(), Patience::default(), |_| ());
+            let which = format!("drive {}", disk.name());
             watch
                 .admit(disk)
                 .map(|disk| (disk, roles))
-                .map_err(|error| Failure::new("array not made", "a drive", error.to_string(), "try again"))
+                .map_err(|error| Failure::new("array not created", which, error.to_string(), "try again"))
         });
         let drives = watched.collect::<Result<Vec<_>, _>>()?;
         for (disk, _) in drives.iter().filter(|_| !force) {
