@@ -4,12 +4,13 @@ use crate::{
     Failure, Format, Output,
     client::{Client, segment},
     output::{line, table},
-    time::{Age, parse_age, utc_text},
+    time::{Age, duration_text, parse_age, utc_text},
 };
 use clap::Args;
 use quoin_api::{Event, Severity};
 use serde_json::Value;
 use std::{
+    collections::BTreeSet,
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -24,8 +25,11 @@ pub(crate) const EXAMPLES: &str = "Severities, lowest first: info, notice, warni
     quoin --data /srv/a events --follow\n  \
     quoin --data /srv/a events --follow -o json    # one JSON object a line";
 
-/// How often the array is asked for what is new.
+/// How often the array is asked for what is new, and for how many events at most.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+const FOLLOW_LIMIT: u32 = 10_000;
+/// So many numbers an event may be behind others that were shown before it.
+const LATE: u64 = 200;
 
 /// Options of `quoin events`.
 #[derive(Args, Debug)]
@@ -68,42 +72,84 @@ pub(crate) fn events(client: &Client, output: &Output, args: EventsArgs) -> Resu
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.saturating_sub(age.0).as_millis() as u64
     });
-    let mut path = format!("/events?limit={limit}&severity={severity}&since_ms={since_ms}&audit={audit}");
+    let mut filters = format!("severity={severity}&since_ms={since_ms}&audit={audit}");
     for (name, value) in [("actor", &actor), ("object", &object)] {
         if let Some(value) = value {
-            path.push_str(&format!("&{name}={}", segment(value)));
+            filters.push_str(&format!("&{name}={}", segment(value)));
         }
     }
-    let mut newest: Vec<Event> = client.get(&path)?;
-    if !follow {
-        let narrowed =
-            since.is_some() || severity != Severity::Info || audit || actor.is_some() || object.is_some();
-        let filters = path.split_once('?').map_or("", |(_, filters)| filters);
-        output.list(&newest, if narrowed { filters } else { "" }, table_of);
-        return Ok(());
+    if follow {
+        return self::follow(client, output, &filters, limit);
     }
-    let mut last = 0;
+    let mut asked = Vec::new();
+    asked.extend((severity != Severity::Info).then(|| format!("severity {severity} or higher")));
+    asked.extend(since.map(|age| format!("the last {}", duration_text(age.seconds()))));
+    asked.extend(audit.then(|| "--audit".to_owned()));
+    asked.extend(actor.map(|actor| format!("actor {actor}")));
+    asked.extend(object.map(|object| format!("object {object}")));
+    let newest: Vec<Event> = client.get(&format!("/events?limit={limit}&{filters}"))?;
+    output.list(&newest, &asked.join(", "), table_of);
+    Ok(())
+}
+
+/// Shows the newest events, oldest first, and then each new one.
+fn follow(client: &Client, output: &Output, filters: &str, limit: u32) -> Result<(), Failure> {
+    let text: fn(&Event) -> String = match output.format {
+        Format::Json => |event| serde_json::to_string(event).unwrap_or_default(),
+        Format::Table => line_of,
+        Format::Yaml | Format::Csv => {
+            return Err(Failure::usage(
+                "events not followed",
+                "events that come one by one are shown as text or JSON",
+                "add -o json, or leave --follow out",
+            ));
+        }
+    };
+    let mut newest: Vec<Event> = client.get(&format!("/events?limit={limit}&{filters}"))?;
+    let mut shown = Shown::default();
+    if newest.len() == limit as usize {
+        // Those before them are not wanted.
+        shown.floor = newest.last().map_or(0, |oldest| oldest.number.saturating_sub(1));
+    }
     loop {
-        for event in newest.iter().rev() {
-            last = last.max(event.number);
-            let text = match output.format {
-                Format::Json => serde_json::to_string(event).unwrap_or_default(),
-                Format::Table => line_of(event),
-                Format::Yaml | Format::Csv => {
-                    return Err(Failure::usage(
-                        "events not followed",
-                        "events that come one by one are shown as text or JSON",
-                        "add -o json, or leave --follow out",
-                    ));
-                }
-            };
-            if !line(&text) {
+        for event in shown.new_of(newest) {
+            if !line(&text(&event)) {
                 return Ok(());
             }
         }
         thread::sleep(FOLLOW_EVERY);
-        // An array that restarts is waited for: what it recorded meanwhile is still wanted.
-        newest = client.get(&format!("{path}&after={last}")).unwrap_or_default();
+        let path = format!("/events?limit={FOLLOW_LIMIT}&after={}&{filters}", shown.after());
+        newest = match client.get(&path) {
+            // An array that restarts is waited for: what it recorded meanwhile is still wanted.
+            Err(failure) if failure.is_refusal() => return Err(failure),
+            outcome => outcome.unwrap_or_default(),
+        };
+    }
+}
+
+/// Which events were shown already. A change has its number before it is made, so its event may come a moment after
+/// those with higher numbers.
+#[derive(Default)]
+struct Shown {
+    /// Nothing up to this number is wanted.
+    floor: u64,
+    numbers: BTreeSet<u64>,
+}
+
+impl Shown {
+    /// Above which number to look for new ones.
+    fn after(&self) -> u64 {
+        let last = self.numbers.last().copied().unwrap_or(0);
+        last.saturating_sub(LATE).max(self.floor)
+    }
+
+    /// Those that were not shown, oldest first, of a list from the newest to the oldest.
+    fn new_of(&mut self, newest: Vec<Event>) -> Vec<Event> {
+        let is_new = |event: &Event| self.numbers.insert(event.number);
+        let new: Vec<_> = newest.into_iter().rev().filter(is_new).collect();
+        let after = self.after();
+        self.numbers.retain(|number| *number > after);
+        new
     }
 }
 
@@ -137,7 +183,7 @@ fn told(event: &Event) -> String {
         .changes
         .iter()
         .filter(|change| !change.before.is_null() && !change.after.is_null())
-        .filter(|change| !event.text.contains(&shown(&change.after)))
+        .filter(|change| !says(&event.text, &shown(&change.after)))
         .map(|change| format!("{} {} → {}", change.field, shown(&change.before), shown(&change.after)))
         .collect();
     let mut text = event.text.clone();
@@ -145,6 +191,15 @@ fn told(event: &Event) -> String {
         text.push_str(&format!(" ({})", changed.join(", ")));
     }
     text
+}
+
+/// Whether a text has this value in it, and not only as a part of another.
+fn says(text: &str, value: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    text.match_indices(value).any(|(at, found)| {
+        let (before, after) = (&text[..at], &text[at + found.len()..]);
+        !value.is_empty() && !before.ends_with(is_part) && !after.starts_with(is_part)
+    })
 }
 
 #[cfg(test)]
@@ -165,6 +220,38 @@ mod tests {
             "     7  1970-01-01T00:00:00Z  info      volume v1: grown (size_bytes 1 → 2)  [ann@db1 (admin, 127.0.0.1)]"
         );
         assert!(table_of(&[event]).contains("ann@db1 (admin, 127.0.0.1)"));
+    }
+
+    #[test]
+    fn a_value_is_said_only_if_it_stands_by_itself() {
+        assert!(says("mapped to host h1 as LUN 7", "7") && says("grown to 8 bytes", "8"));
+        assert!(!says("grown from 1 to 17 bytes", "7") && !says("snapshot v1.7 taken", "7"));
+        assert!(!says("anything", ""));
+    }
+
+    /// A change of number 3 took longer than what got the numbers 4 and 5.
+    #[test]
+    fn an_event_that_comes_late_is_shown_and_none_twice() {
+        let events = |numbers: &[u64]| -> Vec<Event> {
+            let one = |number| {
+                let text = format!(
+                    r#"{{"number":{number},"at_ms":0,"severity":"info","kind":"event","object":"a","text":"b",
+                        "actor":null,"suppressed":0,"changes":[]}}"#
+                );
+                serde_json::from_str(&text).unwrap()
+            };
+            numbers.iter().rev().map(|number| one(*number)).collect()
+        };
+        let mut shown = Shown { floor: 1, ..Shown::default() };
+        let mut new = |numbers: &[u64]| -> Vec<u64> {
+            let new = shown.new_of(events(numbers)).iter().map(|event| event.number).collect();
+            assert!(shown.numbers.len() as u64 <= LATE);
+            new
+        };
+        assert_eq!(new(&[2, 4, 5]), [2, 4, 5]);
+        assert_eq!(new(&[2, 3, 4, 5, 6]), [3, 6]);
+        assert_eq!(new(&(2..=900).collect::<Vec<_>>()).len(), 894);
+        assert_eq!(shown.after(), 900 - LATE);
     }
 
     #[test]

@@ -31,6 +31,11 @@ impl Failure {
 }
 
 impl Failure {
+    /// True if the array answered that it does not do what it was asked for: asking again is no use.
+    pub(crate) fn is_refusal(&self) -> bool {
+        (400..500).contains(&self.problem.status)
+    }
+
     /// The problem as JSON.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(&self.problem).unwrap_or_else(|_| self.to_string())

@@ -50,7 +50,7 @@ impl Output {
         } else if filters.is_empty() {
             eprintln!("{}", text(items));
         } else {
-            eprintln!("nothing fits {filters}");
+            eprintln!("nothing fits {}", readable(filters));
         }
     }
 
@@ -85,6 +85,25 @@ impl Output {
             line(text);
         }
     }
+}
+
+/// The filters of a query as people write them: `name=pg-*, tag=app` of `name=pg-%2A&tag=app`.
+fn readable(query: &str) -> String {
+    let mut text = Vec::new();
+    let mut bytes = query.bytes();
+    while let Some(byte) = bytes.next() {
+        let mut rest = bytes.clone();
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        match (byte, digit().zip(digit())) {
+            (b'%', Some((high, low))) => {
+                text.push((high * 16 + low) as u8);
+                bytes = rest;
+            }
+            (b'&', _) => text.extend_from_slice(b", "),
+            (byte, _) => text.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Writes one line. False if nobody reads any more.
@@ -122,6 +141,16 @@ fn aligned(rows: Vec<Vec<String>>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filters_are_told_as_they_were_given() {
+        assert_eq!(
+            readable("name=pg-%2A&tag=app%3Ddb%201&sort=-size"),
+            "name=pg-*, tag=app=db 1, sort=-size"
+        );
+        assert_eq!(readable("severity warning or higher, 50% of"), "severity warning or higher, 50% of");
+        assert_eq!(readable("%C3%A4%"), "ä%");
+    }
 
     #[test]
     fn columns_line_up() {
