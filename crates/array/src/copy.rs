@@ -4,9 +4,9 @@
 //! is open again. A copy that the catalog has and this process did not begin was interrupted: it is ended, and people are
 //! told to begin it again, since hosts may have written to its target.
 
-use crate::{Array, ArrayError, events::Told, snapshots::shortened};
+use crate::{Array, ArrayError, acting, current_actor, events::Told, snapshots::shortened};
 use parking_lot::Mutex;
-use quoin_api::{self as api, CopyState, Severity};
+use quoin_api::{self as api, Actor, CopyState, Severity};
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, CopyRecord, CopySpec, RangeCopy};
 use quoin_world::{Nanos, Thread};
@@ -44,6 +44,8 @@ struct Course {
     ended_ms: Option<u64>,
     /// Its task runs.
     busy: bool,
+    /// Who asked for it to be cancelled.
+    cancelled_by: Option<Arc<Actor>>,
 }
 
 /// A copy that began, or was found in the catalog.
@@ -120,6 +122,15 @@ impl Job {
         }
     }
 
+    /// The state it will be in once its end is recorded.
+    fn state_at_end(&self) -> CopyState {
+        match &self.course.lock().outcome {
+            Some(Outcome::Done) => CopyState::Done,
+            Some(Outcome::Cancelled) => CopyState::Cancelled,
+            Some(Outcome::Failed(_)) | None => CopyState::Failed,
+        }
+    }
+
     /// What is told at its end; that it failed is told at once.
     fn end_told(&self) -> Option<String> {
         let course = self.course.lock();
@@ -156,11 +167,17 @@ impl Array {
         let mut kept = None;
         let stage = |record: &CopyRecord| {
             let CopyRecord { id, source, from_bytes, to_bytes, length_bytes, .. } = record;
-            let text = shortened(&format!(
-                "copy {id} begun: {length_bytes} bytes of volume {source} from byte {from_bytes} on, to byte \
+            let text = format!(
+                "copy {id} started: {length_bytes} bytes of volume {source} from byte {from_bytes} on, to byte \
                  {to_bytes}{forced}"
-            ));
-            let own = Told::new(object(record), text).answered_with(format!("copy {id}"));
+            );
+            let own = Told::new(object(record), shortened(&text))
+                .answered_with(format!("copy {id}"))
+                .with("copy", id)
+                .with("source", source)
+                .with("from_bytes", from_bytes)
+                .with("to_bytes", to_bytes)
+                .with("length_bytes", length_bytes);
             let (tx, staged) = self.events.stage_told(Transaction::new(), own);
             kept = Some(staged);
             tx
@@ -196,6 +213,7 @@ impl Array {
         if let state @ (CopyState::Done | CopyState::Failed | CopyState::Cancelled) = job.state() {
             return Err(ArrayError::CopyEnded { id, state });
         }
+        job.course.lock().cancelled_by = current_actor();
         job.cancelled.store(true, Ordering::Release);
         while !job.state().is_ended() {
             // While the pool is offline a copy does not end.
@@ -263,7 +281,11 @@ impl Array {
 
     /// Ends a copy that copies no more, if the pool is there.
     async fn finish_copy(&self, job: &Job) {
-        if let Err(error) = self.end_copy(job).await {
+        let actor = {
+            let course = job.course.lock();
+            course.cancelled_by.clone().filter(|_| course.outcome == Some(Outcome::Cancelled))
+        };
+        if let Err(error) = acting(actor, self.end_copy(job)).await {
             tracing::debug!(%error, "a copy is ended when the pool is open again");
         }
         job.course.lock().busy = false;
@@ -276,8 +298,16 @@ impl Array {
         let _turn = self.changes.lock().await;
         // It may have been ended by a transaction whose outcome nobody was told.
         if is_known() {
-            let own = job.end_told().map(|text| (object(&job.record), text));
-            let (tx, staged) = self.events.stage(Transaction::new(), own);
+            let (tx, staged) = match job.end_told() {
+                Some(text) => {
+                    let own = Told::new(object(&job.record), text)
+                        .with("copy", id)
+                        .change("state", CopyState::Running, job.state_at_end())
+                        .with("done_bytes", job.done_bytes());
+                    self.events.stage_told(Transaction::new(), own)
+                }
+                None => self.events.stage(Transaction::new(), None),
+            };
             self.volumes.end_copy(id, &settled, tx).await?;
             self.events.saved(staged);
         }

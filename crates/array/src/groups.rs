@@ -2,7 +2,7 @@
 
 use crate::{
     Array, ArrayError, ForkError,
-    events::Told,
+    events::{Staged, Told},
     snapshots::{shortened, snapshot_spec, suffixed},
 };
 use quoin_api::{self as api, Utc};
@@ -27,7 +27,8 @@ impl Array {
         let api::GroupCreate { name, volumes } = request;
         let _turn = self.changes.lock().await;
         let of = if volumes.is_empty() { "no volumes yet".to_owned() } else { volumes.join(", ") };
-        let (tx, staged) = self.stage_group(&name, &format!("created, of {}", shortened(&of)));
+        let own = told_of(&name, format!("created, of {}", shortened(&of))).with("volumes", &volumes);
+        let (tx, staged) = self.stage(own);
         let title = "group not created";
         let group = self.volumes.create_group(&name, &volumes, tx).await.map_err(ArrayError::not(title))?;
         self.events.saved(staged);
@@ -49,7 +50,12 @@ impl Array {
     pub async fn change_group(&self, name: &str, change: api::GroupChange) -> Result<api::Group, ArrayError> {
         let Some(new_name) = change.name else { return self.show_group(name) };
         let _turn = self.changes.lock().await;
-        let (tx, staged) = self.stage_group(name, &format!("renamed to {new_name}"));
+        let group = self.group(name)?;
+        if new_name == name {
+            return Ok(self.group_view(&group));
+        }
+        let own = told_of(name, format!("renamed to {new_name}")).change("name", name, &new_name);
+        let (tx, staged) = self.stage(own);
         let renamed = self.volumes.rename_group(name, &new_name, tx).await;
         let group = renamed.map_err(ArrayError::not("group not changed"))?;
         self.events.saved(staged);
@@ -59,7 +65,10 @@ impl Array {
     /// Puts a volume into a group.
     pub async fn add_to_group(&self, name: &str, volume: &str) -> Result<api::Group, ArrayError> {
         let _turn = self.changes.lock().await;
-        let (tx, staged) = self.stage_group(name, &format!("volume {volume} added"));
+        let before = self.member_names(&self.group(name)?);
+        let after: Vec<_> = before.iter().cloned().chain([volume.to_owned()]).collect();
+        let own = told_of(name, format!("volume {volume} added")).change("volumes", before, after);
+        let (tx, staged) = self.stage(own);
         let joined = self.volumes.join_group(name, volume, tx).await;
         let group = joined.map_err(ArrayError::not("group not changed"))?;
         self.events.saved(staged);
@@ -69,7 +78,10 @@ impl Array {
     /// Takes a volume out of a group.
     pub async fn remove_from_group(&self, name: &str, volume: &str) -> Result<api::Group, ArrayError> {
         let _turn = self.changes.lock().await;
-        let (tx, staged) = self.stage_group(name, &format!("volume {volume} removed"));
+        let before = self.member_names(&self.group(name)?);
+        let after: Vec<_> = before.iter().filter(|member| *member != volume).cloned().collect();
+        let own = told_of(name, format!("volume {volume} removed")).change("volumes", before, after);
+        let (tx, staged) = self.stage(own);
         let left = self.volumes.leave_group(name, volume, tx).await;
         let group = left.map_err(ArrayError::not("group not changed"))?;
         self.events.saved(staged);
@@ -79,7 +91,11 @@ impl Array {
     /// Deletes a group; its volumes and their snapshots stay.
     pub async fn delete_group(&self, name: &str) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
-        let (tx, staged) = self.stage_group(name, "deleted; its volumes and their snapshots stay");
+        let group = self.group(name)?;
+        let own = told_of(name, "deleted; its volumes and their snapshots stay")
+            .without("volumes", self.member_names(&group))
+            .without("sets", self.set_names(&group));
+        let (tx, staged) = self.stage(own);
         self.volumes.delete_group(name, tx).await.map_err(ArrayError::not("group not deleted"))?;
         self.events.saved(staged);
         Ok(())
@@ -98,9 +114,15 @@ impl Array {
         let specs = self.plan_set(&group, &set)?;
         let protected = !request.writable;
         let specs: Vec<_> = specs.into_iter().map(|spec| ForkSpec { retain, protected, ..spec }).collect();
-        let text = format!("set {set} taken: snapshots of {} volumes", specs.len());
-        let own = Told::new(format!("group {name}"), text).answered_with(format!("set {name}/{set}"));
-        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
+        let kept = retain.map(|time| format!(", immutable for {} s", time.as_secs())).unwrap_or_default();
+        let text = format!("set {set} taken: snapshots of {} volumes{kept}", specs.len());
+        let own = told_of(name, text)
+            .answered_with(format!("set {name}/{set}"))
+            .with("set", &set)
+            .with("snapshots", specs.iter().map(|spec| &spec.name).collect::<Vec<_>>())
+            .with("writable", !protected)
+            .with("retain_s", request.retain_s);
+        let (tx, staged) = self.stage(own);
         self.volumes.fork(specs, tx).await.map_err(ArrayError::not("snapshots not taken"))?;
         self.events.saved(staged);
         self.trim_volumes();
@@ -121,7 +143,7 @@ impl Array {
         let replacements =
             replacements.map(|(target, source)| Replacement { target, source, refreshes: false }).collect();
         let keep = keep.map(|keep| self.plan_set(&group, &keep)).transpose()?.unwrap_or_default();
-        let own = Told::new(format!("group {name}"), format!("restored from set {set}"));
+        let own = told_of(name, format!("restored from set {set}")).with("set", set);
         self.replace(replacements, keep, own, force).await?;
         Ok(self.group_view(&group))
     }
@@ -138,8 +160,9 @@ impl Array {
         let pairs = self.pairs(&self.set(&group, set)?)?.into_iter();
         let replacements =
             pairs.map(|(source, target)| Replacement { target, source, refreshes: true }).collect();
-        let own = Told::new(format!("group {name}"), format!("set {set} refreshed"))
-            .answered_with(format!("set {name}/{set}"));
+        let own = told_of(name, format!("set {set} refreshed"))
+            .answered_with(format!("set {name}/{set}"))
+            .with("set", set);
         self.replace(replacements, Vec::new(), own, request.force).await?;
         Ok(self.set_view(&self.set(&group, set)?))
     }
@@ -155,7 +178,11 @@ impl Array {
         let group = self.group(name)?;
         let set = self.set(&group, set)?;
         let text = format!("set {} made immutable for {} s", set.name, request.retain_s);
-        let own = Told::new(format!("group {name}"), text).answered_with(format!("set {name}/{}", set.name));
+        let before = set.snapshots.iter().map(|snapshot| self.volumes.retained_until_ms(snapshot)).min();
+        let own = told_of(name, text)
+            .answered_with(format!("set {name}/{}", set.name))
+            .with("set", &set.name)
+            .change("retain_until_ms", before.flatten(), self.until_ms(request.retain_s));
         self.retain(&set.snapshots, &request, own).await?;
         Ok(self.set_view(&set))
     }
@@ -171,7 +198,7 @@ impl Array {
         let api::Deletion { unmap, force } = deletion;
         let _turn = self.changes.lock().await;
         let group = self.group(name)?;
-        let snapshots = self.set(&group, set)?.snapshots;
+        let Set { snapshots, taken_ms, .. } = self.set(&group, set)?;
         let forced = self.require_no_users("snapshots not deleted", &snapshots, force)?;
         let mut seen = Vec::new();
         for snapshot in &snapshots {
@@ -184,7 +211,12 @@ impl Array {
             return Err(ForkError::SetMapped { group: name.to_owned(), set: set.to_owned(), seen }.into());
         }
         let text = format!("set {set} deleted: snapshots of {} volumes{forced}", snapshots.len());
-        self.delete_all(&snapshots, (format!("group {name}"), shortened(&text))).await
+        let own = told_of(name, shortened(&text))
+            .without("set", set)
+            .without("taken_ms", taken_ms)
+            .without("snapshots", snapshots.iter().map(|snapshot| snapshot.name()).collect::<Vec<_>>())
+            .without("mappings_and_exports", seen);
+        self.delete_all(&snapshots, own).await
     }
 
     pub(crate) fn group(&self, name: &str) -> Result<Group, ArrayError> {
@@ -192,8 +224,12 @@ impl Array {
         Ok(self.volumes.group(name)?)
     }
 
-    fn stage_group(&self, name: &str, text: &str) -> (Transaction, crate::events::Staged) {
-        self.events.stage(Transaction::new(), Some((format!("group {name}"), text.to_owned())))
+    fn stage(&self, own: Told) -> (Transaction, Staged) {
+        self.events.stage_told(Transaction::new(), own)
+    }
+
+    fn member_names(&self, group: &Group) -> Vec<String> {
+        self.volumes.members(group).iter().map(|volume| volume.name()).collect()
     }
 
     /// The snapshots to take for a set.
@@ -277,7 +313,7 @@ impl Array {
     }
 
     fn group_view(&self, group: &Group) -> api::Group {
-        let volumes = self.volumes.members(group).iter().map(|volume| volume.name()).collect();
+        let volumes = self.member_names(group);
         let sets = self.sets(group).iter().map(|set| self.set_view(set)).collect();
         let Group { name, id, created_ms, .. } = group.clone();
         api::Group { name, id, volumes, sets, created_ms }
@@ -297,4 +333,9 @@ impl Array {
             incomplete,
         }
     }
+}
+
+/// What is told of a change of a group.
+fn told_of(group: &str, text: impl Into<String>) -> Told {
+    Told::new(format!("group {group}"), text)
 }

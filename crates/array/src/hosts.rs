@@ -44,9 +44,14 @@ impl Array {
         self.require_catalog()?;
         let (before, host, mappings) = {
             let access = self.access.lock();
-            let host = access.plan_change(name, &change)?;
+            let changed = access.plan_change(name, &change);
+            let host = changed.map_err(|error| ArrayError::HostChange(Box::new(error)))?;
             (access.host(name)?.clone(), host, access.mappings_of_host(name))
         };
+        let renews_chap = change.chap.is_some();
+        if host == before && !renews_chap {
+            return Ok(self.host_view(&host));
+        }
         let stays = |own: &&String| host.initiators.contains(own);
         let leaving: Vec<_> = before.initiators.iter().filter(|own| !stays(own)).cloned().collect();
         let users = self.users_as(&leaving, &mappings);
@@ -70,10 +75,11 @@ impl Array {
         let tx = tx.put(HOST_OBJECT, &host.name, encode(&host));
         let mut said = Vec::new();
         said.extend(renamed.then(|| format!("renamed to {}", host.name)));
-        said.extend(change.initiators.map(|_| format!("initiators are {}", host.initiators.join(", "))));
-        said.extend(change.chap.map(|_| "CHAP set".to_owned()));
-        said.extend(change.remove_chap.then(|| "CHAP removed".to_owned()));
-        let text = if said.is_empty() { "changed in nothing".to_owned() } else { said.join(", ") };
+        let listed = || format!("initiators changed to {}", host.initiators.join(", "));
+        said.extend((host.initiators != before.initiators).then(listed));
+        said.extend(renews_chap.then(|| "CHAP credentials set".to_owned()));
+        said.extend((host.chap.is_none() && before.chap.is_some()).then(|| "CHAP removed".to_owned()));
+        let text = said.join(", ");
         let chap = |host: &HostRecord| host.chap.as_ref().map(ChapRecord::view);
         let own = Told::new(format!("host {name}"), shortened(&format!("{text}{forced}")))
             .change("name", before.name.clone(), host.name.clone())
@@ -126,9 +132,13 @@ impl Array {
             return Err(ArrayError::HostMapped { host: name.to_owned(), volumes });
         }
         let tx = without(&mappings).delete(HOST_OBJECT, name);
-        let volumes: Vec<_> = mappings.iter().map(|mapping| self.volume_name(mapping.volume)).collect();
+        let volumes: Vec<_> = mappings
+            .iter()
+            .map(|mapping| format!("{} as LUN {}", self.volume_name(mapping.volume), mapping.lun))
+            .collect();
         let own = Told::new(format!("host {name}"), shortened(&format!("deleted{forced}")))
             .without("initiators", &host.initiators)
+            .without("chap", host.chap.as_ref().map(ChapRecord::view))
             .without("volumes", volumes);
         self.commit_told(tx, own).await?;
         self.change_access(|access| {

@@ -91,7 +91,7 @@ impl Array {
     /// All jobs that run, and the last that ended.
     pub async fn list_jobs(&self) -> Result<Vec<Job>, ArrayError> {
         let mut jobs: Vec<_> = self.list_copies()?.into_iter().map(of_copy).collect();
-        jobs.extend(of_scrubs(&self.scrub_status().await?));
+        jobs.extend(of_scrubs(&self.scrub_view()?));
         let shrinking = self.list_volumes()?.into_iter().filter(|volume| volume.trimming);
         jobs.extend(shrinking.map(|volume| {
             job(format!("shrink-{}", volume.uuid), JobKind::Shrink, format!("volume {}", volume.name))

@@ -47,7 +47,7 @@ impl Array {
     }
 
     /// When what is immutable from now on for so long is so no more, by the clock that holds then.
-    fn until_ms(&self, retain_s: u64) -> u64 {
+    pub(crate) fn until_ms(&self, retain_s: u64) -> u64 {
         let now_ms =
             self.volumes.retention().map_or_else(|| self.world.wall_clock_ms(), |state| state.clock_ms);
         now_ms.saturating_add(retain_s.saturating_mul(1000))

@@ -188,7 +188,10 @@ impl Array {
         let record = self.schedule(name)?;
         let tx = Transaction::new().delete(SCHEDULE_OBJECT, &record.name);
         let own = Told::new(format!("schedule {name}"), "deleted; its snapshots stay")
+            .without("source", self.source_of_schedule(&record))
             .without("rules", &record.rules)
+            .without("at", at_text(record.at_minute))
+            .without("retain_s", record.retain_s)
             .without("paused", record.paused);
         self.commit_told(tx, own).await?;
         self.schedules.lock().remove(name);
@@ -235,14 +238,16 @@ impl Array {
         let retain = record.retain_s.map(Duration::from_secs);
         let specs: Vec<_> =
             specs.into_iter().map(|spec| ForkSpec { tags: tags.clone(), retain, ..spec }).collect();
-        record.last_run_ms = Some(now_ms);
+        let last_run_ms = record.last_run_ms.replace(now_ms);
         if !by_hand {
             record.served_ms.insert(rule.every, now_ms);
         }
         let how = if by_hand { ", as asked" } else { "" };
         let text = format!("{} snapshot {named} taken{how}", rule.every);
-        let own = Some((format!("schedule {}", record.name), text));
-        let (tx, staged) = self.events.stage(record.put(Transaction::new()), own);
+        let own = Told::new(format!("schedule {}", record.name), text)
+            .with("snapshots", specs.iter().map(|spec| &spec.name).collect::<Vec<_>>())
+            .change("last_run_ms", last_run_ms, now_ms);
+        let (tx, staged) = self.events.stage_told(record.put(Transaction::new()), own);
         self.volumes.fork(specs, tx).await.map_err(ArrayError::not("snapshot not taken"))?;
         self.events.saved(staged);
         self.schedules.lock().insert(record.name.clone(), record.clone());
@@ -322,10 +327,12 @@ impl Array {
         self.schedule_failures.fetch_add(1, Ordering::Relaxed);
         let Ok(mut record) = self.schedule(name) else { return };
         let object = format!("schedule {name}");
+        let before = record.paused;
         record.paused = matches!(error, ArrayError::Schedule(ScheduleError::SourceDeleted { .. }));
         let rests = if record.paused { "; it is paused" } else { "" };
         let text = format!("{} snapshot not taken: {error}{rests}", rule.every);
-        self.events.record(Severity::Warning, object, text);
+        let told = Told::new(object, text).change("paused", before, record.paused);
+        self.events.record_told(Severity::Warning, told);
         record.served_ms.insert(rule.every, self.world.wall_clock_ms());
         if let Ok(pool) = self.pool()
             && pool.commit(record.put(Transaction::new())).await.is_ok()
@@ -346,7 +353,10 @@ impl Array {
         told: String,
     ) -> Result<api::Schedule, ArrayError> {
         let before = self.schedules.lock().get(&record.name).cloned();
+        let of = |record: &ScheduleRecord| self.source_of_schedule(record);
         let own = Told::new(format!("schedule {}", record.name), told)
+            .change("source", before.as_ref().map(of), of(&record))
+            .change("at", before.as_ref().map(|b| at_text(b.at_minute)), at_text(record.at_minute))
             .change("rules", before.as_ref().map(|b| b.rules.clone()), Some(&record.rules))
             .change("paused", before.as_ref().map(|b| b.paused), Some(record.paused))
             .change("retain_s", before.as_ref().and_then(|b| b.retain_s), record.retain_s);
@@ -354,6 +364,21 @@ impl Array {
         let view = self.schedule_view(&record);
         self.schedules.lock().insert(record.name.clone(), record);
         Ok(view)
+    }
+
+    /// What a schedule takes snapshots of, by its name now.
+    fn source_of_schedule(&self, record: &ScheduleRecord) -> String {
+        let deleted = |kind: &str| format!("{kind} (deleted)");
+        match record.source {
+            Source::Volume(id) => {
+                let volume = self.volumes.by_id(id);
+                volume.map_or_else(|| deleted("volume"), |volume| format!("volume {}", volume.name()))
+            }
+            Source::Group(id) => {
+                let group = self.volumes.group_by_id(id);
+                group.map_or_else(|| deleted("group"), |group| format!("group {}", group.name))
+            }
+        }
     }
 
     fn schedule_view(&self, record: &ScheduleRecord) -> api::Schedule {

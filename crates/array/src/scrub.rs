@@ -6,12 +6,13 @@
 mod due;
 
 use crate::{
-    Array, ArrayError,
+    Array, ArrayError, current_actor,
+    events::Told,
     record::{SCRUB_OBJECT, decode, encode},
 };
 use parking_lot::Mutex;
 use quoin_api::{
-    DamagedRange, Integrity, ScrubFindings, ScrubOutcome, ScrubProgress, ScrubResult, ScrubSchedule,
+    Actor, DamagedRange, Integrity, ScrubFindings, ScrubOutcome, ScrubProgress, ScrubResult, ScrubSchedule,
     ScrubStatus, ScrubUpdate, Severity, TimeOfDay,
 };
 use quoin_base::{ByteRange, VolumeId};
@@ -50,7 +51,7 @@ struct Record {
 }
 
 /// A scrub that has begun and not ended, as it was saved last.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Begun {
     started_ms: u64,
     space: u8,
@@ -80,6 +81,15 @@ impl Record {
             completed_ms: None,
             damaged: Vec::new(),
             more_damaged: 0,
+        }
+    }
+
+    fn set(&mut self, update: &ScrubUpdate, now_ms: u64) {
+        self.schedule = update.schedule.unwrap_or(self.schedule);
+        self.at = update.at.unwrap_or(self.at);
+        self.rate_bytes_s = update.rate_bytes_s.unwrap_or(self.rate_bytes_s);
+        if update.schedule.is_some() || update.at.is_some() {
+            self.settled_ms = now_ms;
         }
     }
 
@@ -138,6 +148,8 @@ struct Running {
     since: Nanos,
     bytes_then: u64,
     outcome: Arc<Mutex<Option<Outcome>>>,
+    /// Who asked for it to stop.
+    stopped_by: Option<Arc<Actor>>,
 }
 
 /// The scrubs of an array.
@@ -197,21 +209,37 @@ fn counts(bytes: u64, found: &ScrubFindings) -> ScrubCounts {
 impl Array {
     /// Begins a scrub.
     pub async fn start_scrub(&self) -> Result<ScrubStatus, ArrayError> {
-        let pool = self.pool()?;
-        if self.scrubs.lock().running.is_some() {
-            return Err(ArrayError::ScrubRunning);
+        {
+            let _turn = self.changes.lock().await;
+            let pool = self.pool()?;
+            let now_ms = self.world.wall_clock_ms();
+            let begun = Begun { started_ms: now_ms, ..Begun::default() };
+            let record = {
+                let scrubs = self.scrubs.lock();
+                if scrubs.running.is_some() {
+                    return Err(ArrayError::ScrubRunning);
+                }
+                let record = scrubs.record.clone().unwrap_or_else(|| Record::new(now_ms));
+                Record { begun: Some(begun), ..record }
+            };
+            let tx = Transaction::new().put(SCRUB_OBJECT, KEY, encode(&record));
+            let own =
+                Told::new(self.pool_name(), "scrub started by request").change("scrub", "idle", "running");
+            self.commit_told(tx, own).await?;
+            // NOTE: one that a schedule began meanwhile is as good.
+            self.begin_scrub(&pool, Some(begun));
         }
-        self.begin_scrub(&pool, None);
-        self.events.record(Severity::Info, self.pool_name(), "scrub started by request");
-        self.save_scrubs(&pool).await?;
         self.scrub_status().await
     }
 
     /// Ends the scrub that runs.
     pub async fn stop_scrub(&self) -> Result<ScrubStatus, ArrayError> {
         let pool = self.pool()?;
-        match &self.scrubs.lock().running {
-            Some(running) => running.scrub.stop(),
+        match &mut self.scrubs.lock().running {
+            Some(running) => {
+                running.stopped_by = current_actor();
+                running.scrub.stop();
+            }
             None => return Err(ArrayError::NoScrub),
         }
         while self.is_scrubbing() {
@@ -224,27 +252,34 @@ impl Array {
 
     /// Changes when scrubs begin and how fast they read.
     pub async fn change_scrubs(&self, update: ScrubUpdate) -> Result<ScrubStatus, ArrayError> {
-        let pool = self.pool()?;
-        let now_ms = self.world.wall_clock_ms();
-        let text = {
-            let mut scrubs = self.scrubs.lock();
-            let Scrubs { record, running, changed, .. } = &mut *scrubs;
-            let record = record.get_or_insert_with(|| Record::new(now_ms));
-            record.schedule = update.schedule.unwrap_or(record.schedule);
-            record.at = update.at.unwrap_or(record.at);
-            record.rate_bytes_s = update.rate_bytes_s.unwrap_or(record.rate_bytes_s);
-            if update.schedule.is_some() || update.at.is_some() {
-                record.settled_ms = now_ms;
+        {
+            let _turn = self.changes.lock().await;
+            self.pool()?;
+            let now_ms = self.world.wall_clock_ms();
+            let before = self.scrubs.lock().record.clone().unwrap_or_else(|| Record::new(now_ms));
+            let mut record = before.clone();
+            record.set(&update, now_ms);
+            let Record { schedule, at, rate_bytes_s, .. } = &record;
+            let rate = match rate_bytes_s {
+                0 => "without a rate limit".to_owned(),
+                rate => format!("at most {rate} bytes per second"),
+            };
+            let text = format!("scrub settings changed: {schedule} at {at} UTC, {rate}");
+            let own = Told::new(self.pool_name(), text)
+                .change("schedule", before.schedule, schedule)
+                .change("at", before.at, at)
+                .change("rate_bytes_s", before.rate_bytes_s, rate_bytes_s);
+            if !own.changes.is_empty() {
+                self.commit_told(Transaction::new().put(SCRUB_OBJECT, KEY, encode(&record)), own).await?;
+                let mut scrubs = self.scrubs.lock();
+                let Scrubs { record, running, .. } = &mut *scrubs;
+                let record = record.get_or_insert(before);
+                record.set(&update, now_ms);
+                if let Some(running) = running {
+                    running.scrub.set_rate(record.rate_bytes_s);
+                }
             }
-            if let Some(running) = running {
-                running.scrub.set_rate(record.rate_bytes_s);
-            }
-            *changed = true;
-            let Record { schedule, at, rate_bytes_s, .. } = record;
-            format!("scrub settings changed: {schedule} at {at} UTC, at most {rate_bytes_s} bytes per second")
-        };
-        self.events.record(Severity::Info, self.pool_name(), text);
-        self.save_scrubs(&pool).await?;
+        }
         self.scrub_status().await
     }
 
@@ -253,6 +288,12 @@ impl Array {
         let pool = self.pool()?;
         self.note_damage(&pool);
         self.look_at_damage(&pool).await?;
+        self.scrub_view()
+    }
+
+    /// The same, without looking again at what is damaged.
+    pub(crate) fn scrub_view(&self) -> Result<ScrubStatus, ArrayError> {
+        let pool = self.pool()?;
         let stats = pool.stats();
         let scrubs = self.scrubs.lock();
         let record = scrubs.record.clone().unwrap_or_else(|| Record::new(self.world.wall_clock_ms()));
@@ -340,8 +381,7 @@ impl Array {
         };
         if begun.is_some() {
             self.begin_scrub(pool, begun);
-        } else if is_due && !is_running {
-            self.begin_scrub(pool, None);
+        } else if is_due && !is_running && self.begin_scrub(pool, None) {
             self.events.record(Severity::Info, self.pool_name(), "scrub started by schedule");
         }
         let now = self.world.now();
@@ -362,8 +402,12 @@ impl Array {
         }
     }
 
-    fn begin_scrub(&self, pool: &Arc<Pool>, begun: Option<Begun>) {
+    /// Begins a scrub or goes on with one; false if one runs.
+    fn begin_scrub(&self, pool: &Arc<Pool>, begun: Option<Begun>) -> bool {
         let mut scrubs = self.scrubs.lock();
+        if scrubs.running.is_some() {
+            return false;
+        }
         let started_ms = begun.map_or_else(|| self.world.wall_clock_ms(), |begun| begun.started_ms);
         let position =
             begun.map_or_else(ScrubPosition::default, |b| ScrubPosition { space: b.space, page: b.page });
@@ -379,9 +423,10 @@ impl Array {
                 *end.lock() = Some(ended);
             }),
         );
-        scrubs.running =
-            Some(Running { scrub, started_ms, since: self.world.now(), bytes_then: counts.bytes, outcome });
+        let (since, bytes_then, stopped_by) = (self.world.now(), counts.bytes, None);
+        scrubs.running = Some(Running { scrub, started_ms, since, bytes_then, outcome, stopped_by });
         scrubs.note_progress();
+        true
     }
 
     /// Notes how the scrub ended, if it did; true if so.
@@ -408,6 +453,8 @@ impl Array {
             notes: running.scrub.notes(),
         };
         let (severity, text) = told(&result, counts.damage());
+        let own = Told::new(self.pool_name(), text).change("scrub", "running", outcome);
+        let actor = running.stopped_by.filter(|_| outcome == ScrubOutcome::Stopped);
         if let Some(record) = &mut scrubs.record {
             record.begun = None;
             if outcome == ScrubOutcome::Completed {
@@ -417,7 +464,7 @@ impl Array {
         }
         scrubs.changed = true;
         drop(scrubs);
-        self.events.record(severity, self.pool_name(), text);
+        self.events.record_by(actor, severity, own);
         true
     }
 

@@ -62,9 +62,12 @@ impl Array {
         };
         let own = Told::new(format!("volume {}", spec.name), text)
             .answered_with(shown)
+            .with("kind", spec.kind)
             .with("source", spec.source.name())
             .with("size_bytes", spec.source.size_bytes())
+            .with("writable", !spec.protected)
             .with("retain_s", spec.retain.map(|time| time.as_secs()))
+            .with("folder", spec.folder.as_ref().map(ToString::to_string))
             .with("tags", &spec.tags);
         let (tx, staged) = self.events.stage_told(Transaction::new(), own);
         let made = self.volumes.fork(vec![spec], tx).await.map_err(ArrayError::not(title))?;
@@ -108,14 +111,8 @@ impl Array {
         };
         let replacement = Replacement { target: target.clone(), source, refreshes: false };
         let keep = keep.map(|keep| snapshot_spec(target.clone(), keep));
-        let text = format!("restored from {name}");
-        self.replace(
-            vec![replacement],
-            keep.into_iter().collect(),
-            Told::new(format!("volume {}", target.name()), text),
-            force,
-        )
-        .await?;
+        let own = Told::new(format!("volume {}", target.name()), format!("restored from {name}"));
+        self.replace(vec![replacement], keep.into_iter().collect(), own, force).await?;
         Ok(self.volume_view(&target))
     }
 
@@ -136,8 +133,13 @@ impl Array {
             None => self.source_of(name, true)?,
         };
         let text = format!("refreshed from volume {}", source.name());
+        let own = Told::new(format!("volume {name}"), text).change(
+            "source",
+            self.source_name(&origin),
+            source.name(),
+        );
         let replacement = Replacement { target: target.clone(), source, refreshes: true };
-        self.replace(vec![replacement], Vec::new(), Told::new(format!("volume {name}"), text), force).await?;
+        self.replace(vec![replacement], Vec::new(), own, force).await?;
         Ok(self.volume_view(&target))
     }
 
@@ -145,8 +147,18 @@ impl Array {
     pub async fn promote_snapshot(&self, name: &str) -> Result<api::Volume, ArrayError> {
         let _turn = self.changes.lock().await;
         let (volume, origin) = self.forked(name)?;
-        let text = format!("promoted: no longer linked to volume {}", self.source_name(&origin));
-        let (tx, staged) = self.events.stage(Transaction::new(), Some((format!("volume {name}"), text)));
+        let source = self.source_name(&origin);
+        let set = self.set_of(&origin);
+        let own =
+            Told::new(format!("volume {name}"), format!("promoted: no longer linked to volume {source}"))
+                .change("kind", origin.kind, api::VolumeKind::Volume)
+                .without("source", source)
+                .without("taken_ms", origin.taken_ms)
+                .without("group", set.as_ref().map(|(group, _)| group))
+                .without("set", set.as_ref().map(|(_, set)| set))
+                .without("modified_ms", volume.modified_ms())
+                .change("writable", !volume.is_protected(), true);
+        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
         self.volumes.promote(&volume, tx).await.map_err(ArrayError::not("not promoted"))?;
         self.events.saved(staged);
         Ok(self.volume_view(&volume))
@@ -174,20 +186,22 @@ impl Array {
             return Err(ForkError::Modified { modified }.into());
         }
         let forced = self.require_no_users(title, &targets, force)?;
-        let held = self.volumes.hold(replacements).await.map_err(ArrayError::not(title))?;
-        if !keep.is_empty() {
-            let kept = keep.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>().join(", ");
-            let text = format!("the content before the restore is kept as {kept}");
-            let first = Told::new(&own.object, text).as_first_step();
-            let (tx, staged) = self.events.stage_told(Transaction::new(), first);
-            self.volumes.fork(keep, tx).await.map_err(ArrayError::not(title))?;
-            self.events.saved(staged);
-        }
         let though = match modified.is_empty() {
             true => String::new(),
             false => format!(", though {}", modified.join("; ")),
         };
-        let (tx, staged) = self.events.stage_told(Transaction::new(), own.and(&though).and(&forced));
+        let own = told_of_content(own.and(&though), &replacements, &keep).and(&forced);
+        let held = self.volumes.hold(replacements).await.map_err(ArrayError::not(title))?;
+        if !keep.is_empty() {
+            let kept = keep.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>().join(", ");
+            let text = shortened(&format!("the content before the restore is kept as {kept}"));
+            let names: Vec<_> = keep.iter().map(|spec| &spec.name).collect();
+            let first = Told::new(own.object.clone(), text).with("snapshots", names).as_first_step();
+            let (tx, staged) = self.events.stage_told(Transaction::new(), first);
+            self.volumes.fork(keep, tx).await.map_err(ArrayError::not(title))?;
+            self.events.saved(staged);
+        }
+        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
         let outcome = self.volumes.replace(&held, tx).await;
         drop(held);
         // Also after a failure, which may leave it open what took effect.
@@ -250,6 +264,45 @@ impl Array {
             .find(|name| self.volumes.get(name).is_err())
             .unwrap_or(name)
     }
+}
+
+/// What is told of content that is replaced: where the new one comes from, what becomes of the one before, and what
+/// changes with it.
+fn told_of_content(own: Told, replacements: &[Replacement], keep: &[ForkSpec]) -> Told {
+    let mut own = own;
+    let one_or_all = |names: Vec<String>| match <[String; 1]>::try_from(names) {
+        Ok([name]) => serde_json::Value::from(name),
+        Err(names) => names.into(),
+    };
+    let refreshes = replacements.iter().any(|replacement| replacement.refreshes);
+    let sources = one_or_all(replacements.iter().map(|r| r.source.name()).collect());
+    let taken_ms = |volume: &Volume| volume.origin().map(|origin| origin.taken_ms);
+    if refreshes {
+        let before = replacements.iter().filter_map(|r| taken_ms(&r.target)).min();
+        own = own.with("refreshed_from", sources).with("previous_taken_ms", before);
+        own = own.without("modified_ms", replacements.iter().filter_map(|r| r.target.modified_ms()).min());
+    } else {
+        let taken = replacements.iter().filter_map(|r| taken_ms(&r.source)).min();
+        let names: Vec<_> = keep.iter().map(|spec| spec.name.clone()).collect();
+        let (kept, told) = match names.is_empty() {
+            true => ("not kept".into(), "; the previous content is not kept".to_owned()),
+            false => {
+                let told = format!("; the previous content is kept as {}", names.join(", "));
+                (one_or_all(names), told)
+            }
+        };
+        own = own.with("restored_from", sources).with("taken_ms", taken).with("previous_content", kept);
+        own = own.and(&taken.map(|ms| format!("; it was taken on {}", utc_text(ms))).unwrap_or_default());
+        own = own.and(&told);
+    }
+    for Replacement { target, source, .. } in replacements {
+        let field = match replacements {
+            [_] => "size_bytes".to_owned(),
+            _ => format!("size_bytes of {}", target.name()),
+        };
+        own = own.change(&field, target.size_bytes(), source.size_bytes());
+    }
+    own
 }
 
 /// That a snapshot was modified after it was taken, and when.

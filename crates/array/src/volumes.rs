@@ -62,14 +62,14 @@ impl Array {
         let one = std::slice::from_ref(&volume);
         let mut forced = String::new();
         if template == Some(true) && !volume.is_template() {
-            forced = self.require_no_writers("volume not made a template", one, force)?;
+            forced += &self.require_no_writers("volume not made a template", one, force)?;
         }
         if writable == Some(false) && !volume.is_protected() {
             let writers = self.writers_by_default(&volume);
-            forced = require_unused("volume not made read-only", format!("volume {name}"), writers, force)?;
+            forced += &require_unused("volume not made read-only", format!("volume {name}"), writers, force)?;
         }
         if size_bytes.is_some_and(|size| size < volume.size_bytes()) {
-            forced = self.require_no_users("volume not shrunk", one, force)?;
+            forced += &self.require_no_users("volume not shrunk", one, force)?;
         }
         let tags = tags.map(|changes| {
             let mut tags = volume.tags();
@@ -133,6 +133,7 @@ impl Array {
         let own = Told::new(format!("volume {name}"), "deleted")
             .and(&forced)
             .without("uuid", volume.uuid())
+            .without("group", self.volumes.group_of(volume.id()).map(|group| group.name))
             .without("size_bytes", volume.size_bytes())
             .without("folder", volume.folder().to_string())
             .without("tags", volume.tags())
@@ -245,8 +246,7 @@ fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
     }
     match change.template {
         Some(true) if !volume.is_template() => {
-            let how = if change.force { ", by force" } else { "" };
-            told.push(format!("made a template{how}: it is write-protected"));
+            told.push("made a template, which is write-protected".to_owned());
         }
         Some(false) if volume.is_template() => {
             told.push("made an ordinary volume, no longer a template".to_owned())
