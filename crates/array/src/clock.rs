@@ -32,13 +32,13 @@ impl ClockWatch {
         if let Some((then, before_ms)) = self.last.replace((now, wall_ms)) {
             let expected_ms = before_ms + now.since(then).as_millis() as u64;
             let by = |ms: u64| format!("by {} s", ms / 1000);
-            let none = "what is immutable is kept by a clock of its own";
+            let none = "immutable snapshots are kept by a clock of their own";
             if wall_ms + TOLERANCE_MS < expected_ms {
                 let by = by(expected_ms - wall_ms);
-                told.push((Severity::Warning, format!("the system's clock was set back {by}; {none}")));
+                told.push((Severity::Warning, format!("the system clock was set back {by}; {none}")));
             } else if expected_ms + TOLERANCE_MS < wall_ms {
                 let by = by(wall_ms - expected_ms);
-                told.push((Severity::Warning, format!("the system's clock was set forward {by}; {none}")));
+                told.push((Severity::Warning, format!("the system clock was set forward {by}; {none}")));
             }
         }
         let behind = retention.and_then(set_back_ms);
@@ -46,9 +46,9 @@ impl ClockWatch {
             (false, Some(behind)) => told.push((
                 Severity::Critical,
                 format!(
-                    "the system's clock is {} s behind the time that has certainly passed since snapshots became \
-                     immutable: it was set back, or was wrong then. They are kept by a clock of their own; set the \
-                     system's clock right",
+                    "the system clock is {} s behind the time that must have passed since snapshots became immutable: it \
+                     was set back, or was wrong then. Immutable snapshots are kept by a clock of their own; correct the \
+                     system clock",
                     behind / 1000
                 ),
             )),
@@ -67,8 +67,8 @@ pub(crate) fn after_a_pause(state: &RetentionState) -> Option<(Severity, String)
     (passed_ms > 6 * TOLERANCE_MS).then(|| {
         let severity = if passed_ms > 86_400_000 { Severity::Warning } else { Severity::Notice };
         let text = format!(
-            "by the system's clock {} s have passed since the array was last seen running. That does not count for the \
-             {} immutable snapshots: they are kept as much longer",
+            "according to the system clock, the array did not run for {} s. That time does not count towards retention: \
+             the {} immutable snapshots are kept as much longer",
             passed_ms / 1000,
             state.snapshots
         );
@@ -97,12 +97,12 @@ mod tests {
             let found = watch.look(Nanos(second * 1_000_000_000), wall_s * 1000, None);
             told.extend(found.into_iter().map(|(severity, text)| (second, severity, text)));
         }
-        let told: Vec<_> = told.iter().map(|(at, severity, text)| (*at, *severity, &text[..38])).collect();
+        let told: Vec<_> = told.iter().map(|(at, severity, text)| (*at, *severity, &text[..36])).collect();
         assert_eq!(
             told,
             [
-                (4, Severity::Warning, "the system's clock was set forward by "),
-                (6, Severity::Warning, "the system's clock was set back by 399"),
+                (4, Severity::Warning, "the system clock was set forward by "),
+                (6, Severity::Warning, "the system clock was set back by 399"),
             ]
         );
     }

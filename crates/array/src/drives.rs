@@ -85,7 +85,7 @@ impl Drives {
 
 fn not_finished(path: &str) -> String {
     format!(
-        "drive {path} does not answer and has not finished what was asked of it; it is used again as soon as it has"
+        "drive {path} does not answer and has operations outstanding; the array uses it again once they have completed"
     )
 }
 
@@ -233,7 +233,7 @@ impl Array {
             let found_at = (*path != slot.path).then(|| path.clone());
             if found_at.is_some() && found_at != slot.found_at {
                 let text = format!(
-                    "its path does not lead to it any more; it was found at {path} by its label. Correct the path in \
+                    "its path no longer leads to it; the array found it at {path} by its label. Correct the path in \
                      quoin.toml"
                 );
                 self.events.record(Severity::Warning, format!("drive {}", slot.path), text);
@@ -264,12 +264,13 @@ impl Array {
             Answers::Failed(waited) => (
                 Severity::Critical,
                 format!(
-                    "has not answered for {} s and has failed; it is used again when it has finished what was asked of it",
+                    "has not answered for {} s and has failed; the array uses it again once its outstanding operations have \
+                     completed",
                     waited.as_secs()
                 ),
             ),
             Answers::InTime if before => {
-                (Severity::Info, "has finished what was asked of it, and is opened again".to_owned())
+                (Severity::Info, "has completed its outstanding operations and is reopened".to_owned())
             }
             Answers::InTime => (Severity::Info, "answers again".to_owned()),
         };
@@ -293,9 +294,9 @@ impl Array {
                 true => self.events.record(
                     Severity::Critical,
                     object,
-                    "the file system under it is full: writes of hosts fail until there is room; reads go on",
+                    "the file system under it is full: host writes fail until there is room; reads are not affected",
                 ),
-                false => self.events.record(Severity::Info, object, "has room again; writes go on"),
+                false => self.events.record(Severity::Info, object, "has room again; host writes succeed"),
             }
         }
     }

@@ -127,7 +127,7 @@ pub enum ArrayError {
         users: Vec<String>,
     },
     /// The volume is one of a consistency group.
-    #[error("volume {volume} is in consistency group {group}, whose sets would not fit the group any more")]
+    #[error("volume {volume} is in consistency group {group}, and its sets would no longer match the group")]
     GroupMember {
         /// The volume.
         volume: String,

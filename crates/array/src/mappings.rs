@@ -65,7 +65,7 @@ impl Array {
         let key = mapping_key(&mapping.host, mapping.lun);
         let tx = Transaction::new().put(MAPPING_OBJECT, &key, encode(&mapping));
         let (was, is) = (told(before.access()), told(mapping.access()));
-        let text = format!("host {} may use it {is}, not {was} any more{forced}", mapping.host);
+        let text = format!("access of host {} changed from {was} to {is}{forced}", mapping.host);
         let own = Told::new(format!("volume {volume}"), shortened(&text)).change(
             "access",
             before.access(),

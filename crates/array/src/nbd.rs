@@ -132,9 +132,9 @@ impl Array {
             require_unused("export not made read-only", format!("export {name}"), writers, update.force)?;
         let tx = Transaction::new().put(EXPORT_OBJECT, name, encode(&record));
         let text = format!(
-            "{}, not {} any more{forced}",
-            permit::told(record.access()),
-            permit::told(before.access())
+            "access changed from {} to {}{forced}",
+            permit::told(before.access()),
+            permit::told(record.access())
         );
         let own = Told::new(format!("export {name}"), shortened(&text)).change(
             "access",
@@ -154,7 +154,7 @@ impl Array {
         let clients = self.clients_of(name);
         let forced = require_unused("export not deleted", format!("export {name}"), clients, force)?;
         let tx = without_exports(Transaction::new(), &[name.to_owned()]);
-        let text = shortened(&format!("deleted; it showed volume {}{forced}", view.volume));
+        let text = shortened(&format!("deleted; it exported volume {}{forced}", view.volume));
         let own = Told::new(format!("export {name}"), text)
             .without("volume", &view.volume)
             .without("access", view.access)

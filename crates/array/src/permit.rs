@@ -30,7 +30,7 @@ pub(crate) fn permit(access: api::Access) -> Access {
 /// For the events.
 pub(crate) fn told(access: api::Access) -> &'static str {
     match access {
-        api::Access::Default => "as the volume allows",
+        api::Access::Default => "default (as the volume allows)",
         api::Access::ReadWrite => "read-write",
         api::Access::ReadOnly => "read-only",
     }

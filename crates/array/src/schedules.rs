@@ -169,7 +169,7 @@ impl Array {
         record.paused = paused;
         let now_ms = self.world.wall_clock_ms();
         record.served_ms = record.rules.iter().map(|rule| (rule.every, now_ms)).collect();
-        self.change_schedule(record, if paused { "paused" } else { "goes on" }.to_owned()).await
+        self.change_schedule(record, if paused { "paused" } else { "resumed" }.to_owned()).await
     }
 
     /// Takes the snapshots of a schedule's first rule now, whatever the clock says.
@@ -242,7 +242,7 @@ impl Array {
         if !by_hand {
             record.served_ms.insert(rule.every, now_ms);
         }
-        let how = if by_hand { ", as asked" } else { "" };
+        let how = if by_hand { ", by request" } else { "" };
         let text = format!("{} snapshot {named} taken{how}", rule.every);
         let own = Told::new(format!("schedule {}", record.name), text)
             .with("snapshots", specs.iter().map(|spec| &spec.name).collect::<Vec<_>>())
@@ -302,8 +302,12 @@ impl Array {
         }
         for few in deleted.chunks(DELETED_AT_ONCE) {
             let names: Vec<_> = few.iter().map(|volume| volume.name()).collect();
-            let text =
-                format!("beyond the {} {} to keep, deleted: {}", rule.keep, rule.every, names.join(", "));
+            let text = format!(
+                "deleted, beyond the {} {} snapshots to keep: {}",
+                rule.keep,
+                rule.every,
+                names.join(", ")
+            );
             if let Err(error) = self.delete_all(few, (object.clone(), text)).await {
                 let text = format!("surplus snapshots were not deleted: {error}");
                 self.events.record(Severity::Warning, object.clone(), text);

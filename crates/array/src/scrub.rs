@@ -578,8 +578,8 @@ fn told(result: &ScrubResult, damage: u64) -> (Severity, String) {
         text += ", nothing damaged";
     } else {
         text += &format!(
-            ", damaged: {damaged_blocks} blocks, {damaged_pages} metadata pages of which {repaired_pages} were written \
-             anew, {damaged_rows} row heads; {failed_reads} reads failed; see quoin scrub status"
+            ", damaged: {damaged_blocks} blocks, {damaged_pages} metadata pages of which {repaired_pages} were \
+             rewritten, {damaged_rows} row heads; {failed_reads} reads failed; see quoin scrub status"
         );
     }
     let severity = match result.outcome {

@@ -210,7 +210,7 @@ impl Array {
 
     async fn close(&self) {
         self.events.tell_refusals(true);
-        self.events.record(Severity::Info, "array", "stopped as asked");
+        self.events.record(Severity::Info, "array", "stopped by request");
         let Ok(pool) = self.slot.get() else {
             self.events.close();
             return;

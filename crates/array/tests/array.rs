@@ -60,7 +60,7 @@ fn everything_comes_back_after_a_restart() {
             .map(|e| format!("{}: {}", e.object, e.text))
             .collect();
         assert_eq!(events[0], "pool lab: online");
-        assert_eq!(events[1], "array: stopped as asked");
+        assert_eq!(events[1], "array: stopped by request");
         assert_eq!(events[3], "volume v1: mapped to host h1 as LUN 5");
 
         array.delete_host("h1", false, false).await.unwrap_err();

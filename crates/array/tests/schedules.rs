@@ -57,11 +57,9 @@ fn what_is_due_is_taken_and_the_oldest_are_deleted() {
         assert_eq!(stamps, expected);
         assert_eq!(snapshots(array, "daily").len(), 1);
         assert_eq!(snapshots(array, "weekly").len(), 0);
-        assert!(
-            day.told()
-                .iter()
-                .any(|told| told.contains("beyond the 3 hourly to keep, deleted: v1.hourly-20260101-0230"))
-        );
+        assert!(day.told().iter().any(|told| {
+            told.contains("deleted, beyond the 3 hourly snapshots to keep: v1.hourly-20260101-0230")
+        }));
         day.pass(4 * DAY).await;
         assert_eq!([3, 2, 1], ["hourly", "daily", "weekly"].map(|every| snapshots(array, every).len()));
         assert!(names(array, "weekly")[0].starts_with("v1.weekly-20260104-0530"));

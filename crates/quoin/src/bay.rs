@@ -93,18 +93,35 @@ impl PathBay {
 
     /// Has a thread work on `path`, unless one is at it still. False if so.
     fn work(&self, path: &Path, work: impl FnOnce() + Send + 'static) -> bool {
-        let lock = |busy: &Mutex<BTreeSet<PathBuf>>, change: &dyn Fn(&mut BTreeSet<PathBuf>) -> bool| {
-            change(&mut busy.lock().unwrap_or_else(PoisonError::into_inner))
-        };
-        if !lock(&self.busy, &|busy| busy.insert(path.to_owned())) {
-            return false;
-        }
-        let (busy, path) = (self.busy.clone(), path.to_owned());
-        thread::spawn(move || {
+        let Some(busy) = Busy::at(&self.busy, path) else { return false };
+        let started = thread::Builder::new().spawn(move || {
+            let _busy = busy;
             work();
-            lock(&busy, &|busy| busy.remove(&path));
         });
-        true
+        if let Err(error) = &started {
+            tracing::warn!(%error, "no thread to open {} with", path.display());
+        }
+        started.is_ok()
+    }
+}
+
+/// A path that a thread is at, until the thread ends in whatever way.
+struct Busy {
+    all: Arc<Mutex<BTreeSet<PathBuf>>>,
+    path: PathBuf,
+}
+
+impl Busy {
+    /// `None` if another thread is at it.
+    fn at(all: &Arc<Mutex<BTreeSet<PathBuf>>>, path: &Path) -> Option<Self> {
+        let is_first = all.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+        is_first.then(|| Self { all: all.clone(), path: path.to_owned() })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
     }
 }
 
@@ -251,5 +268,25 @@ impl Bay for PathBay {
 
     fn patience(&self) -> Patience {
         self.patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_free_again_when_its_thread_has_ended_even_by_a_panic() {
+        let bay = PathBay::new(Vec::new(), Patience::default());
+        let (release, released) = mpsc::channel::<()>();
+        assert!(bay.work(Path::new("a"), move || drop(released.recv())));
+        assert!(!bay.work(Path::new("a"), || ()), "one thread is at it");
+        assert!(bay.work(Path::new("b"), || panic!("on purpose")));
+        drop(release);
+        for path in ["a", "b"] {
+            while !bay.work(Path::new(path), || ()) {
+                thread::yield_now();
+            }
+        }
     }
 }

@@ -117,7 +117,7 @@ fn hosts_get_errors_all_is_told_the_array_stops_and_goes_on_by_itself() {
     assert_eq!(initiator.read(LUN, 0, LONGEST_BYTES).unwrap(), content(4));
     lab.until(&["events"], |events| {
         let events = events.to_string();
-        events.contains("has not answered") && events.contains("is opened again")
+        events.contains("has not answered") && events.contains("is reopened")
     });
 
     // Asked to stop while a drive hangs, it stops.

@@ -92,7 +92,7 @@ fn links_are_kept_and_drives_are_found_by_their_labels() {
     let mut serving = lab.serve(&[]);
     let status = lab.ready();
     assert_eq!(drives(&status, "found_at"), [None, Some(all.path("moved"))]);
-    lab.until(&["events"], |events| events.to_string().contains("does not lead to it any more"));
+    lab.until(&["events"], |events| events.to_string().contains("no longer leads to it"));
     assert!(lab.ok(&["volume", "list"]).contains("kept"));
     assert!(lab.ok(&["status"]).contains(&format!("(not at {b})")));
     serving.terminate();

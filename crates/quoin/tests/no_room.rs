@@ -89,7 +89,7 @@ fn writes_are_refused_reads_go_on_and_all_heals() {
         events.matches(text).count()
     };
     thread::sleep(Duration::from_secs(3));
-    assert_eq!(told("is full: writes of hosts fail"), 1);
+    assert_eq!(told("is full: host writes fail"), 1);
     assert_eq!(told("offline"), 0);
 
     // Killed like that, all that was acknowledged is there.
