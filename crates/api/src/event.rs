@@ -47,7 +47,7 @@ pub enum EventKind {
     Event,
     /// A client of the management interface changed something.
     Change,
-    /// Access was refused: a wrong token, a wrong secret, or a change that the array does not make.
+    /// The array refused something: a wrong token, an iSCSI login, an NBD connection, or a change that the array does not make.
     Refusal,
 }
 
