@@ -89,13 +89,21 @@ impl Committer {
         let mut list = layer.lists.lock().sifting;
         let Some(entries) = self.pop(layer, &mut list).await? else { return Ok(false) };
         for entry in entries {
+            if entry.0 & DEAD_PAGE == 0 {
+                let owner = self.pool.layers.read().owner(entry.birth());
+                layer.lists.lock().sifted(owner);
+            }
             if self.is_mine(layer, entry) {
                 self.free(layer, entry).await?;
             } else if !layer.is_gone() {
                 self.bury(layer, entry).await?;
             }
         }
-        layer.lists.lock().sifting = list;
+        let mut lists = layer.lists.lock();
+        lists.sifting = list;
+        if list.head == 0 {
+            lists.sifting_blocks.clear();
+        }
         Ok(true)
     }
 

@@ -63,6 +63,32 @@ pub(crate) struct Lists {
     pub dead_blocks: BTreeMap<LayerId, u64>,
     /// What was listed as dead before its parent became a part of it, and has yet to be looked through.
     pub sifting: DeadList,
+    /// How many blocks of that each layer owns, itself included: those that it owns itself nobody reaches any more.
+    pub sifting_blocks: BTreeMap<LayerId, u64>,
+}
+
+impl Lists {
+    /// How many blocks of this ancestor are not in the map any more.
+    pub(crate) fn dropped(&self, ancestor: LayerId) -> u64 {
+        let of = |blocks: &BTreeMap<LayerId, u64>| blocks.get(&ancestor).copied().unwrap_or(0);
+        of(&self.dead_blocks) + of(&self.sifting_blocks)
+    }
+
+    /// Counts what one layer owned as another's.
+    pub(crate) fn rename(&mut self, from: LayerId, to: LayerId) {
+        for blocks in [&mut self.dead_blocks, &mut self.sifting_blocks] {
+            if let Some(moved) = blocks.remove(&from) {
+                *blocks.entry(to).or_default() += moved;
+            }
+        }
+    }
+
+    /// Notes that a block of this owner was looked through.
+    pub(crate) fn sifted(&mut self, owner: LayerId) {
+        if let Some(blocks) = self.sifting_blocks.get_mut(&owner) {
+            *blocks = blocks.saturating_sub(1);
+        }
+    }
 }
 
 pub(crate) struct Layer {
@@ -170,6 +196,16 @@ impl Layer {
     /// Notes that a block that others own too is not its own any more.
     pub(crate) fn end_loan(&self) {
         self.lent_blocks.store(self.lent().saturating_sub(1), Ordering::Release);
+    }
+
+    /// Of the blocks that it owns, those that nobody reaches any more: they are being given back.
+    pub(crate) fn unreached(&self) -> u64 {
+        self.lists.lock().sifting_blocks.get(&self.id).copied().unwrap_or(0)
+    }
+
+    /// The blocks that it owns and that are reached.
+    pub(crate) fn held(&self) -> u64 {
+        self.owned_blocks.load(Ordering::Relaxed).saturating_sub(self.unreached())
     }
 
     /// A block of it.

@@ -242,16 +242,14 @@ impl Layers {
             let mut lists = child.lists.lock();
             let inherited = mem::take(&mut *parent.lists.lock());
             lists.sifting = mem::replace(&mut lists.dead, inherited.dead);
+            lists.sifting_blocks = mem::replace(&mut lists.dead_blocks, inherited.dead_blocks);
             if planted(Bug::KeepOldList) {
                 lists.sifting = DeadList::default();
+                lists.sifting_blocks.clear();
             }
-            lists.dead_blocks = inherited.dead_blocks;
         }
         for layer in self.all.values() {
-            let mut lists = layer.lists.lock();
-            if let Some(blocks) = lists.dead_blocks.remove(&parent.id) {
-                *lists.dead_blocks.entry(child.id).or_default() += blocks;
-            }
+            layer.lists.lock().rename(parent.id, child.id);
         }
     }
 
@@ -289,7 +287,7 @@ impl Layers {
         let Some(mut layer) = self.volumes.get(&volume).cloned() else { return (0, 0) };
         let (mut released, mut lent) = (0, 0);
         loop {
-            released += layer.owned_blocks.load(Ordering::Relaxed);
+            released += layer.held();
             lent += layer.lent();
             let Some(parent) = layer.parent() else { return (released, lent) };
             let siblings = self.children.get(&parent.id).into_iter().flatten();
@@ -297,7 +295,7 @@ impl Layers {
             match (siblings.next(), siblings.next()) {
                 (None, _) => layer = parent,
                 (Some(only), None) => {
-                    let dropped = only.lists.lock().dead_blocks.get(&parent.id).copied().unwrap_or(0);
+                    let dropped = only.lists.lock().dropped(parent.id);
                     return (released + dropped, lent + dropped.min(parent.lent()));
                 }
                 _ => return (released, lent),

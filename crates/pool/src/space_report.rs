@@ -100,9 +100,8 @@ impl<'a> Remaining<'a> {
             }
             // What it owns and a layer that it becomes a part of has dropped.
             let chain = std::iter::successors(self.becomes(layer.id), |below| self.becomes(below.id));
-            let dropped = |below: &Arc<Layer>| below.lists.lock().dead_blocks.get(&layer.id).copied();
-            let dropped: u64 = chain.filter_map(dropped).sum();
-            released += dropped;
+            let dropped: u64 = chain.map(|below| below.lists.lock().dropped(layer.id)).sum();
+            released += dropped + layer.unreached();
             lent += dropped.min(layer.lent());
         }
         (released, lent)
@@ -125,7 +124,7 @@ impl Layers {
         let mut space = VolumeSpace::default();
         for leaf in volumes.iter().filter_map(|id| self.volumes.get(id)) {
             space.written_bytes += leaf.mapped() * block_bytes;
-            space.own_bytes += leaf.owned_blocks.load(Ordering::Relaxed) * block_bytes;
+            space.own_bytes += leaf.held() * block_bytes;
         }
         let (released, freed) = self.freed_without(volumes);
         (space.released_bytes, space.freed_bytes) = (released * block_bytes, freed * block_bytes);
@@ -137,17 +136,21 @@ impl Layers {
         let copied_bytes = self.copies.load(Ordering::Relaxed) * block_bytes;
         let mut space = PoolSpace { settled: self.joining() == 0, copied_bytes, ..PoolSpace::default() };
         for layer in self.all.values() {
+            space.settled &= !layer.is_gone() && layer.lists.lock().sifting.head == 0;
             let owned = layer.owned_blocks.load(Ordering::Relaxed) * block_bytes;
             space.unique_bytes += owned;
             if layer.is_gone() {
                 space.removing_bytes += owned;
-            } else if layer.is_live() {
-                space.own_bytes += owned;
+                continue;
+            }
+            space.removing_bytes += layer.unreached() * block_bytes;
+            let held = layer.held() * block_bytes;
+            if layer.is_live() {
+                space.own_bytes += held;
                 space.written_bytes += layer.mapped() * block_bytes;
             } else {
-                space.shared_bytes += owned;
+                space.shared_bytes += held;
             }
-            space.settled &= !layer.is_gone() && layer.lists.lock().sifting.head == 0;
         }
         space.unique_bytes = space.unique_bytes.saturating_sub(copied_bytes);
         space
@@ -164,5 +167,71 @@ impl Pool {
     /// What all volumes have of the pool's space.
     pub fn space(&self) -> PoolSpace {
         self.layers.read().space(self.buffer.block_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        layer::Lists,
+        meta::{CatalogImage, DeadList, LayerImage},
+    };
+    use quoin_base::Sequence;
+
+    const FIRST: LayerId = LayerId(1);
+
+    /// Layer 1, of which 2 and the snapshot 3 came, and of 2 the leaf 4.
+    fn image() -> CatalogImage {
+        let layer = |id: u32, parent: u32, volume: u32, owned_blocks: u64, dead: &[(u32, u64)]| LayerImage {
+            family: FIRST,
+            parent: LayerId(parent),
+            frozen_at: (id < 3).then_some(Sequence(9)),
+            owned_blocks,
+            lists: Lists {
+                dead: DeadList {
+                    head: 10 + u64::from(id),
+                    entries: dead.iter().map(|(_, count)| count).sum(),
+                },
+                dead_blocks: dead.iter().map(|(id, count)| (LayerId(*id), *count)).collect(),
+                ..Lists::default()
+            },
+            ..LayerImage::new(LayerId(id), VolumeId(volume), Sequence(1))
+        };
+        let layers = vec![
+            layer(1, 0, 1, 10, &[]),
+            layer(2, 1, 1, 4, &[(1, 2)]),
+            layer(3, 1, 2, 1, &[]),
+            layer(4, 2, 1, 5, &[(1, 3), (2, 1)]),
+        ];
+        CatalogImage { layers, next_layer: 5, ..CatalogImage::default() }
+    }
+
+    #[test]
+    fn what_a_layer_takes_in_changes_no_figure() {
+        let mut layers = Layers::from_image(&image());
+        let [volume, snapshot] = [1, 2].map(|id| BTreeSet::from([VolumeId(id)]));
+        let figures = |layers: &Layers| {
+            let [volume, snapshot] = [&volume, &snapshot].map(|of| layers.space_of(of, 1));
+            (volume.released_bytes, snapshot.released_bytes, layers.space(1).unique_bytes)
+        };
+        // Of the snapshot: its own, and what 2 and 4 dropped of the first. Of the volume: what 2 and 4 own but for one
+        // block of 2 that 4 dropped.
+        let before = figures(&layers);
+        assert_eq!(before, (8, 6, 20));
+        let taken = layers.merge_one().unwrap();
+        assert_eq!((taken.id, taken.unreached(), taken.held()), (LayerId(4), 1, 8));
+        assert_eq!(figures(&layers), before);
+        let space = layers.space(1);
+        assert_eq!((space.own_bytes, space.shared_bytes, space.removing_bytes), (9, 10, 1));
+        // Written down and read again it is the same.
+        let kept = CatalogImage {
+            layers: layers.images(),
+            aliases: layers.aliases().clone(),
+            next_layer: 5,
+            ..CatalogImage::default()
+        };
+        let kept = CatalogImage::decode(&kept.encode()).unwrap();
+        assert_eq!(figures(&Layers::from_image(&kept)), before);
     }
 }

@@ -306,10 +306,13 @@ impl Pool {
         for layer in layers.all.values() {
             sum.sifting += layer.lists.lock().sifting.entries;
             let owned = layer.owned_blocks.load(Ordering::Relaxed) * self.buffer.block_bytes;
-            match layer.is_gone() {
-                true => sum.removing += owned,
-                false if !layer.is_live() => sum.shared += owned,
-                false => {}
+            if layer.is_gone() {
+                sum.removing += owned;
+                continue;
+            }
+            sum.removing += layer.unreached() * self.buffer.block_bytes;
+            if !layer.is_live() {
+                sum.shared += layer.held() * self.buffer.block_bytes;
             }
         }
         sum
@@ -327,7 +330,7 @@ impl Pool {
         let block_bytes = self.buffer.block_bytes;
         Some(VolumeStats {
             mapped_bytes: layer.mapped() * block_bytes,
-            owned_bytes: layer.owned_blocks.load(Ordering::Relaxed) * block_bytes,
+            owned_bytes: layer.held() * block_bytes,
             freed_by_delete_bytes: layers.freed_by_delete(volume) * block_bytes,
             reserved_bytes: layer.volume.reserved_bytes.load(Ordering::Relaxed),
             written_bytes: layer.volume.written_bytes.load(Ordering::Relaxed),

@@ -92,3 +92,35 @@ fn the_worked_example_of_the_documentation() {
     });
     rig.check();
 }
+
+/// A volume that takes in what lay below it still has to look through what it had dropped before. It counts all the same.
+#[test]
+fn a_report_is_exact_while_a_volume_takes_in_what_lay_below_it() {
+    let mut interrupted = 0;
+    for seed in 0..20 {
+        let rig = Rig::new(seed, 2, 16 * MIB);
+        let pool = rig.open();
+        let is_cut = rig.run(move |world| async move {
+            let volume = create(&pool).await;
+            write(&pool, volume, 0..40).await;
+            let monday = fork(&pool, volume).await;
+            write(&pool, volume, 0..10).await;
+            let tuesday = fork(&pool, volume).await;
+            write(&pool, volume, 5..20).await;
+            settle(&*world, &pool).await;
+            let frees = [has(&pool, &[volume])[2], has(&pool, &[monday])[2]];
+            pool.commit(Transaction::new().delete_volume(tuesday)).await.unwrap();
+            while pool.stats().sifting_entries == 0 && !pool.space().settled {
+                world.yield_now().await;
+            }
+            // Monday's alone are 0..20 now: what the volume wrote over, before Tuesday and after.
+            assert_eq!((frees, has(&pool, &[monday])[2]), ([15, 10], 20));
+            pool.checkpoint().await.unwrap();
+            pool.stats().sifting_entries > 0
+        });
+        interrupted += u32::from(is_cut);
+        rig.world.kill();
+        rig.check();
+    }
+    assert!(interrupted > 0);
+}

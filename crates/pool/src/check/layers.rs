@@ -272,6 +272,9 @@ impl Walk<'_> {
             for entry in (0..count).map(|i| ThinEntry(page.get(2 + i))) {
                 let number = entry.block().unwrap_or(0);
                 let is_page = number & DEAD_PAGE != 0;
+                if !is_page {
+                    *blocks.entry(subject.owner(entry)).or_default() += 1;
+                }
                 if sifting && subject.is_own(entry) {
                     if is_page {
                         self.tree_pages.insert(number & !DEAD_PAGE);
@@ -297,10 +300,7 @@ impl Walk<'_> {
                         format!("it lists {number}, which no layer that this one comes from owns so often");
                     self.report.add_unless_leaked(what.clone(), why);
                 }
-                if !is_page {
-                    found.dead += 1;
-                    *blocks.entry(owner).or_default() += 1;
-                }
+                found.dead += u64::from(!is_page);
             }
             at = page.get(0);
         }
@@ -310,8 +310,10 @@ impl Walk<'_> {
                 format!("it is counted to have {} entries, {left} too many", list.entries),
             );
         }
-        if !sifting && !subject.layer.gone && blocks != subject.layer.lists.dead_blocks {
-            let counted = &subject.layer.lists.dead_blocks;
+        let lists = &subject.layer.lists;
+        let mut counted = if sifting { lists.sifting_blocks.clone() } else { lists.dead_blocks.clone() };
+        counted.retain(|_, blocks| *blocks > 0);
+        if !subject.layer.gone && blocks != counted {
             let problem = format!("the blocks in it are counted as {counted:?} and are {blocks:?}");
             self.report.add_unless_leaked(what, problem);
         }

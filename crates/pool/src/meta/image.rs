@@ -16,6 +16,11 @@ pub(crate) struct DeadList {
     pub entries: u64,
 }
 
+/// A layer's flags. Without the last, no owners of blocks in the list that is being sifted are recorded.
+const PENDING: u8 = 1;
+const GONE: u8 = 2;
+const SIFTING: u8 = 4;
+
 /// A layer as a checkpoint records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LayerImage {
@@ -90,12 +95,16 @@ impl LayerImage {
             self.lists.sifting.entries,
         ];
         words.iter().for_each(|word| out.extend(word.to_le_bytes()));
-        out.push(u8::from(self.pending) | u8::from(self.gone) << 1);
-        out.extend((self.lists.dead_blocks.len() as u32).to_le_bytes());
-        for (owner, blocks) in &self.lists.dead_blocks {
-            out.extend(owner.0.to_le_bytes());
-            out.extend(blocks.to_le_bytes());
+        let flags = [(self.pending, PENDING), (self.gone, GONE), (self.is_sifting(), SIFTING)];
+        out.push(flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
+        encode_blocks(out, &self.lists.dead_blocks);
+        if self.is_sifting() {
+            encode_blocks(out, &self.lists.sifting_blocks);
         }
+    }
+
+    fn is_sifting(&self) -> bool {
+        !self.lists.sifting_blocks.is_empty()
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, PoolError> {
@@ -109,15 +118,13 @@ impl LayerImage {
         let dead = DeadList { head: reader.u64()?, entries: reader.u64()? };
         let sifting = DeadList { head: reader.u64()?, entries: reader.u64()? };
         let flags = reader.u8()?;
-        if flags > 3 {
+        if flags > PENDING + GONE + SIFTING {
             return Err(reader.damaged("a layer has unknown flags"));
         }
-        let mut dead_blocks = BTreeMap::new();
-        for _ in 0..reader.u32()? {
-            dead_blocks.insert(reader.layer()?, reader.u64()?);
-        }
-        let lists = Lists { dead, dead_blocks, sifting };
-        let (pending, gone) = (flags & 1 != 0, flags & 2 != 0);
+        let dead_blocks = decode_blocks(reader)?;
+        let sifting_blocks = if flags & SIFTING != 0 { decode_blocks(reader)? } else { BTreeMap::new() };
+        let lists = Lists { dead, dead_blocks, sifting, sifting_blocks };
+        let (pending, gone) = (flags & PENDING != 0, flags & GONE != 0);
         Ok(Self {
             id,
             family,
@@ -136,6 +143,23 @@ impl LayerImage {
             lists,
         })
     }
+}
+
+/// How many blocks of a list each layer owns.
+fn encode_blocks(out: &mut Vec<u8>, blocks: &BTreeMap<LayerId, u64>) {
+    out.extend((blocks.len() as u32).to_le_bytes());
+    for (owner, blocks) in blocks {
+        out.extend(owner.0.to_le_bytes());
+        out.extend(blocks.to_le_bytes());
+    }
+}
+
+fn decode_blocks(reader: &mut Reader<'_>) -> Result<BTreeMap<LayerId, u64>, PoolError> {
+    let mut blocks = BTreeMap::new();
+    for _ in 0..reader.u32()? {
+        blocks.insert(reader.layer()?, reader.u64()?);
+    }
+    Ok(blocks)
 }
 
 /// What became of a layer that is a part of another by now.
@@ -267,6 +291,7 @@ mod tests {
                 dead: DeadList { head: 4, entries: 3 },
                 dead_blocks: [(LayerId(3), 3)].into(),
                 sifting: DeadList { head: 5, entries: 1 },
+                sifting_blocks: [(LayerId(4), 1)].into(),
             },
             ..LayerImage::new(LayerId(4), VolumeId(4), Sequence(5))
         });
