@@ -14,7 +14,7 @@ use crate::{
     transmit::Transmit,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use quoin_target::{Credentials, NexusName, Notice, Notices, within};
+use quoin_target::{Credentials, NexusName, Notice, Notices, over, within};
 use quoin_volume::BlockDevice;
 use quoin_world::{Slice, Task};
 use std::{
@@ -359,14 +359,6 @@ impl<D: BlockDevice> Authority for IscsiServer<D> {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&(self.options.random_u64)().to_le_bytes()[..chunk.len()]);
         }
-    }
-}
-
-/// Waits for a moment that was set, if one was.
-async fn over(deadline: &mut Option<Task>) {
-    match deadline {
-        Some(deadline) => deadline.await,
-        None => pending().await,
     }
 }
 

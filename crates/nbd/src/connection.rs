@@ -10,13 +10,13 @@ use crate::{
     tls::names,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use quoin_target::{Client, ClientAddress, Connected, Export, ExportClient, Exports, Shown, within};
+use quoin_target::{Client, ClientAddress, Connected, Export, ExportClient, Exports, Shown, over, within};
 use quoin_volume::BlockDevice;
 use quoin_world::Task;
 use std::{
     cell::RefCell,
     collections::BTreeSet,
-    future::{Future, pending, poll_fn},
+    future::{Future, poll_fn},
     io,
     sync::Arc,
     task::{Context, Poll},
@@ -301,14 +301,6 @@ impl<D: BlockDevice> Connection<'_, D> {
                 Poll::Pending => return Poll::Pending,
             }
         }
-    }
-}
-
-/// Waits for a moment that was set, if one was.
-async fn over(deadline: &mut Option<Task>) {
-    match deadline {
-        Some(deadline) => deadline.await,
-        None => pending().await,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use quoin_world::{Nanos, Task, World};
 use std::{
-    future::Future,
+    future::{Future, pending},
     pin::pin,
     task::{Context, Poll},
     time::Duration,
@@ -46,6 +46,14 @@ impl Clock for RuntimeClock {
 
     fn sleep(&self, duration: Duration) -> Task {
         Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+/// Waits for a moment that was set, if one was.
+pub async fn over(deadline: &mut Option<Task>) {
+    match deadline {
+        Some(deadline) => deadline.await,
+        None => pending().await,
     }
 }
 

@@ -1,3 +1,5 @@
+//! Why changes of hosts and mappings are refused.
+
 use crate::Lun;
 use thiserror::Error;
 

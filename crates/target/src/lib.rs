@@ -20,7 +20,7 @@ mod nexus;
 mod traffic;
 mod unit;
 
-pub use clock::{Clock, RuntimeClock, within};
+pub use clock::{Clock, RuntimeClock, over, within};
 pub use credentials::{Credentials, Login, Secret};
 pub use error::TargetError;
 pub use exports::{

@@ -5,31 +5,14 @@ mod rig;
 use quoin_base::{ByteRange, MIB};
 use quoin_pool::Transaction;
 use quoin_volume::{
-    BlockDevice, COPIES_MAX, CopySpec, DeviceError, ForkSpec, OriginKind, RangeCopy, Replacement, Tags,
-    Volume, VolumeChange, VolumeError, Volumes,
+    BlockDevice, COPIES_MAX, CopySpec, DeviceError, RangeCopy, Replacement, Volume, VolumeChange,
+    VolumeError, Volumes,
 };
 use quoin_world::Slice;
-use rig::{Rig, create};
+use rig::{Rig, create, snapshot};
 use std::{sync::Arc, time::Duration};
 
 const BLOCK: u64 = 8192;
-
-async fn snapshot(volumes: &Volumes, source: &Arc<Volume>, name: &str) -> Arc<Volume> {
-    let (kind, tags) = (OriginKind::Snapshot, Tags::new());
-    let source = source.clone();
-    let spec = ForkSpec {
-        source,
-        name: name.into(),
-        kind,
-        thick: false,
-        tags,
-        folder: None,
-        set: None,
-        protected: false,
-        retain: None,
-    };
-    volumes.fork(vec![spec], Transaction::new()).await.unwrap().remove(0)
-}
 
 fn content(tag: u64, block: u64) -> Vec<u8> {
     (tag << 32 | block).to_le_bytes().repeat(BLOCK as usize / 8)

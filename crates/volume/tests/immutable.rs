@@ -1,114 +1,33 @@
 //! A volume that has become immutable, or a template, does not change any more: not by what was under way either.
 
+mod rig;
+
 use quoin_base::{ByteRange, MIB};
-use quoin_drive::{Roles, open_set};
-use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, format};
-use quoin_volume::{
-    BlockDevice, DeviceError, Folder, ForkSpec, OriginKind, PoolSlot, Tags, Volume, VolumeChange,
-    VolumeError, VolumeSpec, Volumes,
-};
-use quoin_world::{Disk, OneShot, Slice, Thread, World, one_shot};
-use quoin_world_sim::{FaultPlan, SimDisk, SimOptions, SimWorld};
+use quoin_pool::Transaction;
+use quoin_volume::{BlockDevice, DeviceError, Volume, VolumeChange, VolumeError, Volumes};
+use quoin_world::{OneShot, Slice, Thread, World, one_shot};
+use quoin_world_sim::{FaultPlan, SimWorld};
+use rig::{Rig, create_sized};
 use std::{future::Future, sync::Arc, time::Duration};
 
 /// What is mapped: several leaves of the map, and many records.
 const SIZE: u64 = 12 * MIB;
 const DAY: Duration = Duration::from_secs(86_400);
 
-struct Rig {
-    world: Arc<SimWorld>,
-    disk: Arc<SimDisk>,
-    slot: Arc<PoolSlot>,
-    volumes: Arc<Volumes>,
-}
-
-impl Rig {
-    fn new(seed: u64) -> Self {
-        let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
-        let disk = world.disk("d0", 96 * MIB);
-        let slot = Arc::new(PoolSlot::empty("not open yet"));
-        let volumes = Arc::new(Volumes::new(world.clone(), slot.clone()));
-        let rig = Self { world, disk, slot, volumes };
-        let disks = vec![(rig.disk.clone() as Arc<dyn Disk>, Roles { journal: true, data: true })];
-        let options = FormatOptions {
-            pool_name: "test".into(),
-            slab_bytes: 256 << 10,
-            row_bytes: 64 << 10,
-            journal_bytes: Some(8 * MIB),
-        };
-        let world = rig.world.clone();
-        rig.run(async move { format(&*world, disks, options).await }).unwrap();
-        rig.open();
-        rig
-    }
-
-    fn run<T: Send + 'static>(&self, main: impl Future<Output = T> + Send + 'static) -> T {
-        self.world.run(main).unwrap()
-    }
-
-    /// Opens the pool, anew if it is open: then nothing of its maps is in RAM.
-    fn open(&self) {
-        if let Some(pool) = self.slot.clear("it is opened anew") {
-            self.run(async move { pool.close().await }).unwrap();
+/// A snapshot that is mapped and holds data all over, in a pool with a drive that takes its time.
+fn snapshot_on(rig: &Rig) -> Arc<Volume> {
+    let volumes = rig.volumes.clone();
+    rig.run(async move {
+        let volume = create_sized(&volumes, "v", SIZE).await;
+        for at in (0..SIZE).step_by(MIB as usize) {
+            volume.write(at, vec![Slice::copy_of(&vec![7; MIB as usize])]).await.unwrap();
         }
-        let options = PoolOptions {
-            buffer_bytes: 4 * MIB,
-            metadata_bytes: MIB,
-            dirty_bytes: 256 << 10,
-            cache_bytes: 0,
-            destage_after: Duration::from_millis(50),
-            checkpoint_after: Duration::from_millis(500),
-        };
-        let (world, disk) = (self.world.clone(), self.disk.clone() as Arc<dyn Disk>);
-        let opened =
-            self.run(async move { Pool::open(world, open_set(vec![disk]).await.unwrap(), options).await });
-        let pool = opened.unwrap();
-        drop(self.volumes.restore(&pool).unwrap());
-        self.slot.fill(pool);
-    }
-
-    /// A snapshot that is mapped and holds data all over, in a pool with drives that take their time.
-    fn snapshot(&self) -> Arc<Volume> {
-        let volumes = self.volumes.clone();
-        self.run(async move {
-            let (tags, folder) = (Tags::new(), Folder::default());
-            let spec = VolumeSpec {
-                name: "v".into(),
-                size_bytes: SIZE,
-                block_bytes: 512,
-                thick: false,
-                tags,
-                folder,
-            };
-            let volume = volumes.create(spec, Transaction::new()).await.unwrap();
-            for at in (0..SIZE).step_by(MIB as usize) {
-                volume.write(at, vec![Slice::copy_of(&vec![7; MIB as usize])]).await.unwrap();
-            }
-            let snapshot = ForkSpec {
-                source: volume,
-                name: "s".into(),
-                kind: OriginKind::Snapshot,
-                thick: false,
-                tags: Tags::new(),
-                folder: None,
-                set: None,
-                retain: None,
-                protected: false,
-            };
-            volumes.fork(vec![snapshot], Transaction::new()).await.unwrap();
-        });
-        self.open();
-        let latency = Duration::from_millis(2)..=Duration::from_millis(4);
-        self.disk.set_faults(FaultPlan { latency, ..FaultPlan::default() });
-        self.volumes.get("s").unwrap()
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        self.slot.clear("the end");
-        self.world.end();
-    }
+        rig::snapshot(&volumes, &volume, "s").await;
+    });
+    rig.open();
+    let latency = Duration::from_millis(2)..=Duration::from_millis(4);
+    rig.disk.set_faults(FaultPlan { latency, ..FaultPlan::default() });
+    rig.volumes.get("s").unwrap()
 }
 
 /// What a host asks of the snapshot at the time at which it becomes immutable.
@@ -166,8 +85,8 @@ fn spawn<T: Send + 'static>(world: &SimWorld, task: impl Future<Output = T> + Se
 
 /// What changed of a snapshot after it was said to be immutable, if anything did.
 fn look(host: Host, how: How, seed: u64) -> Result<(), String> {
-    let rig = Rig::new(seed);
-    let snapshot = rig.snapshot();
+    let rig = Rig::sized(seed, 96 * MIB, 8 * MIB);
+    let snapshot = snapshot_on(&rig);
     let (world, volumes) = (rig.world.clone(), rig.volumes.clone());
     rig.run(async move {
         let asked = snapshot.clone();

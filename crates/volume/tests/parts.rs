@@ -4,12 +4,9 @@ mod rig;
 
 use quoin_base::ByteRange;
 use quoin_pool::Transaction;
-use quoin_volume::{
-    BlockDevice, DeviceError, ForkSpec, OriginKind, PoolSlot, Replacement, Tags, Volume, VolumeChange,
-    Volumes,
-};
+use quoin_volume::{BlockDevice, DeviceError, PoolSlot, Replacement, Volume, VolumeChange, Volumes};
 use quoin_world::{Buf, OneShot, Slice, Thread, World, one_shot};
-use rig::{Rig, create};
+use rig::{Rig, create, snapshot};
 use std::{
     future::Future,
     pin::pin,
@@ -138,20 +135,7 @@ fn a_part_meant_for_replaced_content_is_refused_and_changes_nothing() {
         rig.run(async move {
             let volume = create(&volumes, "v1").await;
             volume.write(0, vec![Slice::copy_of(&[1; BLOCK])]).await.unwrap();
-            let (tags, kind) = (Tags::new(), OriginKind::Snapshot);
-            let source = volume.clone();
-            let spec = ForkSpec {
-                source,
-                name: "s1".into(),
-                kind,
-                thick: false,
-                tags,
-                folder: None,
-                set: None,
-                protected: false,
-                retain: None,
-            };
-            let snapshot = volumes.fork(vec![spec], Transaction::new()).await.unwrap().remove(0);
+            let snapshot = snapshot(&volumes, &volume, "s1").await;
             volume.write(0, vec![Slice::copy_of(&[2; BLOCK])]).await.unwrap();
             let writer = {
                 let (volume, world) = (volume.clone(), world.clone());

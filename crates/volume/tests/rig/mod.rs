@@ -5,7 +5,9 @@
 use quoin_base::MIB;
 use quoin_drive::{Roles, inspect_set, open_set};
 use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
-use quoin_volume::{Folder, PoolSlot, Tags, Volume, VolumeSpec, Volumes, check_volumes, hidden_volumes};
+use quoin_volume::{
+    Folder, ForkSpec, OriginKind, PoolSlot, Tags, Volume, VolumeSpec, Volumes, check_volumes, hidden_volumes,
+};
 use quoin_world::Disk;
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::{future::Future, sync::Arc, time::Duration};
@@ -18,21 +20,26 @@ pub(crate) struct Rig {
     pub(crate) disk: Arc<SimDisk>,
     pub(crate) slot: Arc<PoolSlot>,
     pub(crate) volumes: Arc<Volumes>,
+    journal_bytes: u64,
 }
 
 impl Rig {
     pub(crate) fn new(seed: u64) -> Self {
+        Self::sized(seed, 32 * MIB, 2 * MIB)
+    }
+
+    pub(crate) fn sized(seed: u64, drive_bytes: u64, journal_bytes: u64) -> Self {
         let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
-        let disk = world.disk("d0", 32 * MIB);
+        let disk = world.disk("d0", drive_bytes);
         let slot = Arc::new(PoolSlot::empty("not open yet"));
         let volumes = Arc::new(Volumes::new(world.clone(), slot.clone()));
-        let rig = Self { world, disk, slot, volumes };
+        let rig = Self { world, disk, slot, volumes, journal_bytes };
         let disks = vec![(rig.disk.clone() as Arc<dyn Disk>, Roles { journal: true, data: true })];
         let options = FormatOptions {
             pool_name: "test".into(),
             slab_bytes: 256 << 10,
             row_bytes: 64 << 10,
-            journal_bytes: Some(2 * MIB),
+            journal_bytes: Some(journal_bytes),
         };
         let world = rig.world.clone();
         rig.run(async move { format(&*world, disks, options).await }).unwrap();
@@ -44,9 +51,13 @@ impl Rig {
         self.world.run(main).unwrap()
     }
 
+    /// Opens the pool, anew if it is open: then nothing of its maps is in RAM.
     pub(crate) fn open(&self) {
+        if let Some(pool) = self.slot.clear("it is opened anew") {
+            self.run(async move { pool.close().await }).unwrap();
+        }
         let options = PoolOptions {
-            buffer_bytes: 2 * MIB,
+            buffer_bytes: self.journal_bytes.min(4 * MIB),
             metadata_bytes: MIB,
             dirty_bytes: 256 << 10,
             cache_bytes: 0,
@@ -80,8 +91,26 @@ impl Drop for Rig {
 }
 
 pub(crate) async fn create(volumes: &Volumes, name: &str) -> Arc<Volume> {
+    create_sized(volumes, name, SIZE).await
+}
+
+pub(crate) async fn create_sized(volumes: &Volumes, name: &str, size_bytes: u64) -> Arc<Volume> {
     let (tags, folder) = (Tags::new(), Folder::default());
-    let spec =
-        VolumeSpec { name: name.into(), size_bytes: SIZE, block_bytes: 512, thick: false, tags, folder };
+    let spec = VolumeSpec { name: name.into(), size_bytes, block_bytes: 512, thick: false, tags, folder };
     volumes.create(spec, Transaction::new()).await.unwrap()
+}
+
+pub(crate) async fn snapshot(volumes: &Volumes, source: &Arc<Volume>, name: &str) -> Arc<Volume> {
+    let spec = ForkSpec {
+        source: source.clone(),
+        name: name.into(),
+        kind: OriginKind::Snapshot,
+        thick: false,
+        tags: Tags::new(),
+        folder: None,
+        set: None,
+        protected: false,
+        retain: None,
+    };
+    volumes.fork(vec![spec], Transaction::new()).await.unwrap().remove(0)
 }

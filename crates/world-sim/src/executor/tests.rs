@@ -1,3 +1,5 @@
+//! The executor and its disks: a seed decides all, power cuts and kills lose what they may, and faults happen.
+
 use super::*;
 use crate::FaultPlan;
 use futures_util::future::join_all;
@@ -201,6 +203,10 @@ fn each_fault_of_the_plan_happens() {
         (read(&d, 0).await.is_ok(), read(&d, 1).await.is_ok(), d.submit(DiskOp::Flush).await.is_ok())
     });
     assert_eq!(reads, Ok((true, false, false)));
+    disk.set_faults(plan(|p| p.late_read = 1.0));
+    let (began, d) = (world.now(), disk.clone());
+    world.run(async move { read(&d, 1).await.map(drop) }).unwrap().unwrap();
+    assert!(world.now().since(began) > std::time::Duration::from_millis(20));
     disk.set_faults(FaultPlan::default());
     let image = disk.image();
     disk.fail();
@@ -210,6 +216,7 @@ fn each_fault_of_the_plan_happens() {
     run_write(7).unwrap();
     let injected = disk.injected();
     assert_eq!((injected.lost_writes, injected.misdirected_writes, injected.bit_flips), (1, 1, 1));
+    assert_eq!(injected.late_reads, 1);
     assert_eq!((injected.read_errors, injected.write_errors, injected.flush_errors), (1, 2, 1));
 }
 
