@@ -37,7 +37,7 @@ pub use host::{
 };
 pub use job::{Job, JobKind, JobState};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
-pub use reserve::{Reserve, ReservePolicy, ReserveSet};
+pub use reserve::{Reserve, ReserveDeletion, ReservePolicy, ReservePreview, ReserveScope, ReserveSet};
 pub use retention::{Retention, SnapshotRetain};
 pub use schedule::{Every, Rule, Schedule, ScheduleCreate, ScheduleUpdate};
 pub use scrub::{

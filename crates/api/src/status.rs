@@ -63,6 +63,10 @@ pub struct Status {
     pub uptime_s: u64,
     /// The number of objects; null until the pool has been open once.
     pub objects: Option<Objects>,
+    /// Volumes that refuse all I/O, though the pool is online, because their snapshots hold more than a snapshot reserve
+    /// allows.
+    #[schema(example = json!([]))]
+    pub offline_volumes: Vec<String>,
     /// Space; null while the pool is offline.
     pub capacity: Option<Capacity>,
     /// Deleted data that is being reclaimed; null while the pool is offline.

@@ -133,6 +133,9 @@ pub struct Volume {
     pub created_ms: u64,
     /// Its origin; null if it is neither a snapshot nor a clone.
     pub origin: Option<Origin>,
+    /// Why it refuses all I/O: its snapshots hold more than a snapshot reserve allows, or the pool is offline. Null while it
+    /// is served.
+    pub offline: Option<String>,
     /// Its consistency group; null if it is in none.
     #[schema(example = "db1")]
     pub group: Option<String>,

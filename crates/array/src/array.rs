@@ -10,9 +10,9 @@ use crate::{
     events::{EventSelection, Events, Retention, Told},
     giving_back::GivingBack,
     nbd::Exported,
+    reserve_watch::Reserves,
     schedules::Schedules,
     scrub::Scrubs,
-    snapshot_reserve::ReserveWatch,
 };
 use parking_lot::Mutex;
 use quoin_api::Event;
@@ -62,7 +62,7 @@ pub struct Array {
     pub(crate) space: Mutex<SpaceWatch>,
     pub(crate) giving_back: Mutex<GivingBack>,
     pub(crate) clock: Mutex<ClockWatch>,
-    pub(crate) reserve: Mutex<ReserveWatch>,
+    pub(crate) reserves: Mutex<Reserves>,
     pub(crate) scrubs: Mutex<Scrubs>,
     pub(crate) copies: Mutex<Copies>,
     pub(crate) target: Arc<Target<Volume>>,
@@ -102,7 +102,7 @@ impl Array {
             space: Mutex::new(SpaceWatch::new(options.space)),
             giving_back: Mutex::default(),
             clock: Mutex::default(),
-            reserve: Mutex::default(),
+            reserves: Mutex::default(),
             scrubs: Mutex::default(),
             copies: Mutex::default(),
             drives: Mutex::new(Drives::new(&*bay, &world, array)),

@@ -5,16 +5,17 @@ use crate::{
     events::log_problem,
     record::{
         EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT,
-        MappingRecord, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT, decode, mapping_key,
+        MappingRecord, OWN_RESERVE_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
+        decode, mapping_key,
     },
     requests::request_problem,
+    reserve_watch::{ReserveRecord, Scope},
     schedules::ScheduleRecord,
     scrub::scrub_problem,
-    snapshot_reserve::ReserveRecord,
 };
 use quoin_pool::{CheckReport, ObjectKind};
 use quoin_target::ExportRules;
-use quoin_volume::check_volumes;
+use quoin_volume::{GROUP_OBJECT, check_volumes};
 use std::collections::BTreeMap;
 
 /// Adds to the report of a pool what is wrong with the volumes, hosts, mappings, exports and events in its catalog.
@@ -86,6 +87,24 @@ pub fn check_catalog(report: &mut CheckReport) {
             found.push(("the snapshot reserve".to_owned(), why(error)));
         }
     }
+    for (key, value) in objects(report, OWN_RESERVE_OBJECT) {
+        let what = || format!("snapshot reserve {key}");
+        if let Err(error) = decode::<ReserveRecord>(key, value) {
+            found.push((what(), why(error)));
+        }
+        match Scope::of_key(key) {
+            Some(Scope::Volume(id)) if !report.volume_ids.contains(&id) => {
+                found.push((what(), format!("the pool has no volume {id}")));
+            }
+            Some(Scope::Group(id))
+                if !objects(report, GROUP_OBJECT).any(|(key, _)| *key == id.to_string()) =>
+            {
+                found.push((what(), format!("there is no group {id}")));
+            }
+            Some(_) => {}
+            None => found.push((what(), "it is of neither a volume nor a group".to_owned())),
+        }
+    }
     for kind in [EVENT_OBJECT, EVENT_LOG_OBJECT] {
         for (key, value) in objects(report, kind) {
             found.extend(log_problem(kind, key, value).map(|problem| (format!("event {key}"), problem)));
@@ -148,6 +167,10 @@ mod tests {
         .into_bytes()
     }
 
+    fn reserve() -> Vec<u8> {
+        br#"{"version":1,"percent":20,"bytes":null,"policy":"delete-oldest"}"#.to_vec()
+    }
+
     fn mapping(host: &str, lun: u16, volume: u32) -> Vec<u8> {
         encode(&MappingRecord {
             host: host.into(),
@@ -160,7 +183,11 @@ mod tests {
 
     #[test]
     fn a_sound_catalog_is_clean_and_each_fault_is_named() {
-        let sound = report(vec![(MAPPING_OBJECT, "h1/00001", mapping("h1", 1, 1))]);
+        let sound = report(vec![
+            (MAPPING_OBJECT, "h1/00001", mapping("h1", 1, 1)),
+            (RESERVE_OBJECT, "snapshots", reserve()),
+            (OWN_RESERVE_OBJECT, "volume/1", reserve()),
+        ]);
         assert!(sound.is_clean(), "{:?}", sound.problems);
         let volume = |id: u32, size: u64, name: &str| {
             format!(
@@ -185,6 +212,15 @@ mod tests {
             (SCHEDULE_OBJECT, "s", schedule("t", 1), "schedule s: it calls itself t"),
             (SCHEDULE_OBJECT, "s", schedule("s", 0), "schedule s: daily:0 is not from 1"),
             (RESERVE_OBJECT, "snapshots", b"{}".to_vec(), "the snapshot reserve: "),
+            (OWN_RESERVE_OBJECT, "volume/1", b"{}".to_vec(), "snapshot reserve volume/1: "),
+            (OWN_RESERVE_OBJECT, "volume/9", reserve(), "volume/9: the pool has no volume 9"),
+            (OWN_RESERVE_OBJECT, "group/x", reserve(), "group/x: it is of neither a volume nor a group"),
+            (
+                OWN_RESERVE_OBJECT,
+                "group/da98f305-398b-4873-983c-da64de7c4480",
+                reserve(),
+                "there is no group da98f305-398b-4873-983c-da64de7c4480",
+            ),
             (EVENT_OBJECT, "7", b"nonsense".to_vec(), "event 7: "),
             (SCRUB_OBJECT, "scrub", b"nonsense".to_vec(), "the object of scrubs, scrub: "),
             (COPY_OBJECT, "9", b"nonsense".to_vec(), "copy object 9: "),

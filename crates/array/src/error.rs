@@ -20,8 +20,24 @@ pub enum ArrayError {
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
     /// A snapshot reserve is one of two things.
-    #[error("a snapshot reserve is from 1 to 100 percent of the pool, or a size")]
+    #[error("a snapshot reserve is from 1 to 100 percent, or a size")]
     Reserve,
+    /// Setting a snapshot reserve deletes snapshots or takes volumes offline, and that was not confirmed.
+    #[error("{effect}")]
+    ReserveUnconfirmed {
+        /// Whose reserve it is.
+        which: String,
+        /// What it would do.
+        effect: String,
+    },
+    /// Too many volumes and groups have a snapshot reserve.
+    #[error("{most} volumes and groups have a snapshot reserve, the maximum")]
+    TooManyReserves {
+        /// Whose reserve it is.
+        which: String,
+        /// How many may have one.
+        most: usize,
+    },
     /// About the change of a volume that exists.
     #[error(transparent)]
     VolumeChange(VolumeError),
@@ -273,6 +289,20 @@ impl ArrayError {
                 let next = "give one of the two, such as --percent 20 or --size 100G";
                 invalid("snapshot reserve not set", "the snapshot reserve".to_owned(), next)
             }
+            Self::ReserveUnconfirmed { which, .. } => conflict(
+                "unconfirmed",
+                "snapshot reserve not set",
+                which.clone(),
+                "to set it all the same, confirm: add --yes, or \"confirm\": true to the request; or choose a larger \
+                 reserve"
+                    .to_owned(),
+            ),
+            Self::TooManyReserves { which, .. } => conflict(
+                "too-many",
+                "snapshot reserve not set",
+                which.clone(),
+                "remove one that is not needed: quoin snapshot reserve lists them".to_owned(),
+            ),
             Self::Export(error) => error.problem(),
             Self::Schedule(error) => error.problem(),
             Self::ScrubRunning => conflict(

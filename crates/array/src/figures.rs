@@ -1,6 +1,8 @@
 //! The array in numbers, for monitoring: one look at what every layer counts.
 
-use crate::{Array, CopyFigures, EventCounts, drives::DriveSlot, space::used_percent, volumes::kind};
+use crate::{
+    Array, CopyFigures, EventCounts, ReserveOf, drives::DriveSlot, space::used_percent, volumes::kind,
+};
 use quoin_api as api;
 use quoin_base::metrics::LatencySnapshot;
 use quoin_drive::{Answers, DriveCounters};
@@ -35,6 +37,10 @@ pub struct Figures {
     pub retention: Option<api::Retention>,
     /// How much of the pool snapshots may hold, and how much they do; `None` while nobody knows.
     pub reserve: Option<api::Reserve>,
+    /// Snapshot reserves of volumes and groups.
+    pub own_reserves: Vec<ReserveFigures>,
+    /// Volumes that snapshot reserves keep offline.
+    pub stopped_volumes: u64,
     /// How many schedules there are.
     pub schedules: usize,
     /// Copies of ranges in numbers.
@@ -53,6 +59,19 @@ pub struct Figures {
     pub initiators: Vec<TrafficView>,
 }
 
+/// The snapshot reserve of a volume or group when it was looked at last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReserveFigures {
+    /// Whether it is of a volume or of a group.
+    pub scope: api::ReserveScope,
+    /// The volume or group.
+    pub name: String,
+    /// What the snapshots may hold.
+    pub limit_bytes: u64,
+    /// What they hold.
+    pub held_bytes: u64,
+}
+
 /// A volume at one moment.
 #[derive(Clone, Debug)]
 pub struct VolumeFigures {
@@ -66,6 +85,8 @@ pub struct VolumeFigures {
     pub kind: api::VolumeKind,
     /// True if it is mapped to a host or exported.
     pub is_shown: bool,
+    /// True while it refuses all I/O because of a snapshot reserve.
+    pub is_stopped: bool,
     /// Its size in bytes.
     pub size_bytes: u64,
     /// Bytes that take space in the pool; `None` while the pool is offline.
@@ -138,7 +159,9 @@ impl Array {
             schedule_runs: self.schedule_runs.load(Ordering::Relaxed),
             schedule_failures: self.schedule_failures.load(Ordering::Relaxed),
             scrub_due_ms: self.scrub_due_ms().filter(|_| pool.is_some()),
-            reserve: self.show_reserve().ok(),
+            reserve: self.show_reserve(&ReserveOf::Pool).ok(),
+            own_reserves: if pool.is_some() { self.reserve_figures() } else { Vec::new() },
+            stopped_volumes: self.stopped_volumes().len() as u64,
             schedules: self.schedules.lock().len(),
             copies: self.copy_figures(),
             recovery: pool.as_ref().map(|pool| pool.recovery()),
@@ -171,6 +194,7 @@ fn volume_figures(volume: &Volume, is_shown: bool) -> VolumeFigures {
         folder: volume.folder().into(),
         kind: kind(volume),
         is_shown,
+        is_stopped: volume.is_stopped(),
         size_bytes: volume.size_bytes(),
         mapped_bytes: volume.mapped_bytes(),
         asked: volume.instruments().map(|instruments| instruments.snapshot()).unwrap_or_default(),

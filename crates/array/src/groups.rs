@@ -3,6 +3,7 @@
 use crate::{
     Array, ArrayError, ForkError,
     events::{Staged, Told},
+    reserve_watch::Scope,
     snapshots::{shortened, snapshot_spec, suffixed},
 };
 use quoin_api::{self as api, Utc};
@@ -96,8 +97,10 @@ impl Array {
             .without("volumes", self.member_names(&group))
             .without("sets", self.set_names(&group));
         let (tx, staged) = self.stage(own);
+        let tx = self.without_reserve(tx, Scope::Group(group.id));
         self.volumes.delete_group(name, tx).await.map_err(ArrayError::not("group not deleted"))?;
         self.events.saved(staged);
+        self.forget_reserves();
         Ok(())
     }
 

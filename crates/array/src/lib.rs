@@ -32,6 +32,8 @@ mod nbd;
 mod permit;
 mod record;
 mod requests;
+mod reserve_choice;
+mod reserve_watch;
 mod retention;
 mod schedule_error;
 mod schedules;
@@ -42,6 +44,7 @@ mod snapshots;
 mod space;
 mod space_report;
 mod status;
+mod stopped_volumes;
 mod supervise;
 mod timetable;
 mod volume_problem;
@@ -58,17 +61,18 @@ pub use events::{
     current_actor, current_caller,
 };
 pub use export_error::ExportError;
-pub use figures::{DriveFigures, DriveLatencies, Figures, VolumeFigures};
+pub use figures::{DriveFigures, DriveLatencies, Figures, ReserveFigures, VolumeFigures};
 pub use fork_error::ForkError;
 pub use initiator::is_target_name;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
-    EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, REQUEST_OBJECT,
+    EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, OWN_RESERVE_OBJECT, REQUEST_OBJECT,
     RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
 };
 pub use requests::{CarriedOut, RequestKey};
 pub use retention::utc_text;
 pub use schedule_error::ScheduleError;
 pub use selection::{VolumeSelection, matches};
+pub use snapshot_reserve::ReserveOf;
 pub use snapshots::SnapshotSelection;
 pub use space::SpacePercents;

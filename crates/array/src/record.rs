@@ -22,8 +22,11 @@ pub const EXPORT_OBJECT: ObjectKind = ObjectKind(6);
 /// The kind of catalog object that holds a schedule.
 pub const SCHEDULE_OBJECT: ObjectKind = ObjectKind(11);
 
-/// The kind of catalog object that holds the snapshot reserve.
+/// The kind of catalog object that holds the snapshot reserve of the pool.
 pub const RESERVE_OBJECT: ObjectKind = ObjectKind(12);
+
+/// The kind of catalog object that holds the snapshot reserve of a volume or group.
+pub const OWN_RESERVE_OBJECT: ObjectKind = ObjectKind(32);
 
 /// The kind of catalog object that holds how scrubs are set and what they found.
 pub const SCRUB_OBJECT: ObjectKind = ObjectKind(20);

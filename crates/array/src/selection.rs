@@ -164,6 +164,7 @@ mod tests {
                 group: None,
                 set: None,
             }),
+            offline: None,
             group: None,
             mappings: Vec::new(),
         }

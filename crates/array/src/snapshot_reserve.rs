@@ -1,242 +1,451 @@
-//! The snapshot reserve: watches what snapshots hold, says when it is much, and does what the policy says when it is too much.
+//! Snapshot reserves: watch what snapshots hold, say when it is much, and do what the policy says when it is too much.
 //!
 //! What they hold is reckoned from below: the pool's host data less what is mapped in volumes and clones, which may share it.
 //! So nothing is deleted or stopped for space that snapshots do not hold.
+//!
+//! 1. There is one reserve for the pool, and one for each volume and group at most; each is enforced on its own.
+//! 2. The reserve of a volume or group is deleted in the transaction that deletes the volume or group.
+//! 3. What setting a reserve deletes or takes offline at once is confirmed first.
 
 use crate::{
     Array, ArrayError,
     events::Told,
-    record::{RESERVE_OBJECT, decode, encode},
-    schedules::{Moment, moment_of},
+    record::encode,
+    reserve_choice::Victim,
+    reserve_watch::{Level, ReserveRecord, Scope, Watch},
+    retention::utc_text,
+    snapshots::shortened,
 };
-use quoin_api::{self as api, ReservePolicy, Severity};
+use quoin_api::{self as api, ReservePolicy, ReserveScope, Severity};
+use quoin_base::VolumeId;
 use quoin_pool::{Pool, PoolStats, Transaction};
 use quoin_volume::{BlockDevice, OriginKind, Volume};
-use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-const KEY: &str = "snapshots";
-/// From this part of the limit on there is something to say.
-const WARNING_PERCENT: u64 = 80;
-/// Points below a threshold at which it counts as left.
-const HYSTERESIS_PERCENT: u64 = 2;
+/// At most so many volumes and groups have a reserve.
+const OWN_RESERVES_MAX: usize = 100;
+/// After nothing could be deleted, it is tried again after this time.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// At most so many snapshots are deleted in one transaction; a set is smaller.
+const DELETED_AT_ONCE: usize = quoin_volume::MEMBERS_MAX;
+/// A refusal names so many snapshots or volumes.
+const NAMED_MAX: usize = 10;
 
-/// The reserve as the catalog keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ReserveRecord {
-    percent: Option<u8>,
-    bytes: Option<u64>,
-    policy: ReservePolicy,
+/// Whose reserve it is, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReserveOf {
+    /// The pool's.
+    Pool,
+    /// A volume's.
+    Volume(String),
+    /// A consistency group's.
+    Group(String),
 }
 
-/// How much of the reserve is in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
-    #[default]
-    Normal,
-    Warning,
-    Full,
-}
-
-/// The reserve, and the level it was at when it was looked at last.
-#[derive(Default)]
-pub(crate) struct ReserveWatch {
-    record: Option<ReserveRecord>,
-    level: Level,
-    /// It was said that nothing can be deleted.
-    stuck: bool,
-}
-
-pub(crate) fn read_reserve(pool: &Pool) -> Result<ReserveWatch, ArrayError> {
-    let found = pool.list(RESERVE_OBJECT).into_iter().next();
-    let record = found.map(|(key, value)| decode(&key, &value)).transpose()?;
-    Ok(ReserveWatch { record, ..ReserveWatch::default() })
-}
-
-impl ReserveRecord {
-    fn limit_bytes(&self, stats: &PoolStats) -> u64 {
-        match (self.percent, self.bytes) {
-            (Some(percent), _) => stats.usable_bytes / 100 * u64::from(percent),
-            (None, bytes) => bytes.unwrap_or(0),
-        }
-    }
-}
-
-impl Level {
-    /// The level after this one, with so much held of the limit.
-    fn next(self, held_bytes: u64, limit_bytes: u64) -> Self {
-        let used = u128::from(held_bytes) * 100 / u128::from(limit_bytes.max(1));
-        let at = |level: Self, percent: u64| {
-            let leave = if self >= level { HYSTERESIS_PERCENT } else { 0 };
-            used >= u128::from(percent - leave)
-        };
-        if at(Self::Full, 100) {
-            Self::Full
-        } else if at(Self::Warning, WARNING_PERCENT) {
-            Self::Warning
-        } else {
-            Self::Normal
-        }
-    }
-}
-
-fn is_snapshot(volume: &Volume) -> bool {
-    volume.origin().is_some_and(|origin| origin.kind == OriginKind::Snapshot)
+/// As many of these as a message names.
+fn some_of(names: &[String]) -> String {
+    let more = names.len().saturating_sub(NAMED_MAX);
+    let named = names[..names.len() - more].join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
 }
 
 impl Array {
-    /// The snapshot reserve.
-    pub fn show_reserve(&self) -> Result<api::Reserve, ArrayError> {
+    /// All snapshot reserves: the pool's, whether it has one or not, those of volumes, those of groups.
+    pub fn list_reserves(&self) -> Result<Vec<api::Reserve>, ArrayError> {
         self.require_catalog()?;
-        let pool = self.slot.get().ok();
-        let stats = pool.as_ref().map(|pool| pool.stats());
-        let record = self.reserve.lock().record.clone();
-        let offline = self.volumes.list().into_iter().filter(|volume| volume.is_stopped());
-        Ok(api::Reserve {
-            percent: record.as_ref().and_then(|record| record.percent),
-            limit_bytes: record.as_ref().zip(stats.as_ref()).map(|(record, stats)| record.limit_bytes(stats)),
-            policy: record.map(|record| record.policy),
-            held_bytes: pool.map(|pool| self.held_by_snapshots(&pool, |_| true)),
-            offline_volumes: offline.map(|volume| volume.name()).collect(),
-        })
+        let own: Vec<_> =
+            self.reserves.lock().watches.keys().copied().filter(|scope| *scope != Scope::Pool).collect();
+        let mut reserves: Vec<_> = own.into_iter().filter_map(|scope| self.reserve_view(scope)).collect();
+        reserves.sort_by(|a, b| (a.scope, &a.name).cmp(&(b.scope, &b.name)));
+        Ok(self.reserve_view(Scope::Pool).into_iter().chain(reserves).collect())
     }
 
-    /// Sets the snapshot reserve, or with `None` takes it away.
-    pub async fn set_reserve(&self, request: Option<api::ReserveSet>) -> Result<api::Reserve, ArrayError> {
+    /// The snapshot reserve of the pool, of a volume or of a group, whether it has one or not.
+    pub fn show_reserve(&self, of: &ReserveOf) -> Result<api::Reserve, ArrayError> {
+        self.view_of(self.scope_of(of)?)
+    }
+
+    /// What setting a snapshot reserve would delete or take offline at once. Changes nothing.
+    pub async fn preview_reserve(
+        &self,
+        of: &ReserveOf,
+        request: &api::ReserveSet,
+    ) -> Result<api::ReservePreview, ArrayError> {
         let _turn = self.changes.lock().await;
-        let pool = self.pool()?;
-        let record = match request {
-            None => None,
-            Some(api::ReserveSet { percent, bytes, policy }) => {
-                let fits = match (percent, bytes) {
-                    (Some(percent), None) => (1..=100).contains(&percent),
-                    (None, Some(bytes)) => bytes > 0,
-                    _ => false,
-                };
-                if !fits {
-                    return Err(ArrayError::Reserve);
-                }
-                Some(ReserveRecord { percent, bytes, policy })
+        let (pool, scope, record) = (self.pool()?, self.scope_of(of)?, ReserveRecord::of(request)?);
+        Ok(self.preview(&pool, scope, &record))
+    }
+
+    /// Sets a snapshot reserve, or with `None` removes it.
+    pub async fn set_reserve(
+        &self,
+        of: &ReserveOf,
+        request: Option<api::ReserveSet>,
+    ) -> Result<api::Reserve, ArrayError> {
+        let _turn = self.changes.lock().await;
+        let (pool, scope) = (self.pool()?, self.scope_of(of)?);
+        let record = request.as_ref().map(ReserveRecord::of).transpose()?;
+        let before = self.reserves.lock().watches.get(&scope).map(|watch| watch.record.clone());
+        if record.is_none() && before.is_none() {
+            return self.view_of(scope);
+        }
+        if let (Some(record), Some(request)) = (&record, &request) {
+            self.require_room_for_reserve(scope)?;
+            if !request.confirm {
+                self.require_no_effect(scope, self.preview(&pool, scope, record))?;
             }
-        };
+        }
+        let (kind, key) = scope.place();
         let (tx, told) = match &record {
-            None => (Transaction::new().delete(RESERVE_OBJECT, KEY), "taken away".to_owned()),
+            None => (Transaction::new().delete(kind, &key), "removed".to_owned()),
             Some(record) => {
-                let limit = record.limit_bytes(&pool.stats());
+                let limit = self.limit_bytes(scope, record, &pool.stats());
                 let told = format!("set to {limit} bytes, {} beyond", record.policy);
-                (Transaction::new().put(RESERVE_OBJECT, KEY, encode(record)), told)
+                (Transaction::new().put(kind, &key, encode(record)), told)
             }
         };
-        let before = self.reserve.lock().record.clone();
-        let own = Told::new("snapshot reserve", told)
-            .change(
-                "percent",
-                before.as_ref().and_then(|r| r.percent),
-                record.as_ref().and_then(|r| r.percent),
-            )
-            .change("bytes", before.as_ref().and_then(|r| r.bytes), record.as_ref().and_then(|r| r.bytes))
-            .change("policy", before.as_ref().map(|r| r.policy), record.as_ref().map(|r| r.policy));
+        let object = self.reserve_object(scope).unwrap_or_default();
+        let told = if scope == Scope::Pool { told } else { format!("snapshot reserve {told}") };
+        let (was, is) = (before.as_ref(), record.as_ref());
+        let own = Told::new(object, told)
+            .change("percent", was.and_then(|r| r.percent), is.and_then(|r| r.percent))
+            .change("bytes", was.and_then(|r| r.bytes), is.and_then(|r| r.bytes))
+            .change("policy", was.map(|r| r.policy), is.map(|r| r.policy));
         self.commit_told(tx, own).await?;
-        *self.reserve.lock() = ReserveWatch { record, ..ReserveWatch::default() };
-        self.look_at_reserve(&pool, &pool.stats());
-        self.show_reserve()
-    }
-
-    /// Looks how much of the reserve is in use; says so, and stops volumes or lets them go on. True if something is to be
-    /// deleted.
-    pub(crate) fn look_at_reserve(&self, pool: &Pool, stats: &PoolStats) -> bool {
-        let mut watch = self.reserve.lock();
-        let Some(record) = watch.record.clone() else {
-            drop(watch);
-            self.stop_volumes(false);
-            return false;
-        };
-        let (held, limit) = (self.held_by_snapshots(pool, |_| true), record.limit_bytes(stats));
-        let before = watch.level;
-        watch.level = before.next(held, limit);
-        let level = watch.level;
-        if level != Level::Full {
-            watch.stuck = false;
+        {
+            let mut reserves = self.reserves.lock();
+            match record {
+                None => drop(reserves.watches.remove(&scope)),
+                Some(record) => drop(reserves.watches.insert(scope, Watch::new(record))),
+            }
         }
-        drop(watch);
-        let share = format!("snapshots hold {held} bytes of the {limit} bytes of the reserve");
-        let told = match level {
-            _ if level == before => None,
-            Level::Full if record.policy == ReservePolicy::OfflineVolume => Some((
-                Severity::Critical,
-                format!(
-                    "{share}: volumes that have snapshots refuse I/O until there is less; delete snapshots or raise \
-                     the reserve"
-                ),
-            )),
-            Level::Full => Some((Severity::Warning, format!("{share}: the oldest are deleted"))),
-            Level::Warning if level > before => Some((Severity::Warning, share)),
-            _ => Some((Severity::Info, format!("less again: {share}"))),
-        };
-        if let Some((severity, text)) = told {
-            self.events.record(severity, "snapshot reserve", text);
+        self.look_at_reserve(&pool, &pool.stats(), scope);
+        self.stop_volumes();
+        self.view_of(scope)
+    }
+
+    /// Adds to a transaction that the reserves of volumes that it deletes are deleted too.
+    pub(crate) fn without_reserves(&self, tx: Transaction, volumes: &[Arc<Volume>]) -> Transaction {
+        volumes.iter().fold(tx, |tx, volume| self.without_reserve(tx, Scope::Volume(volume.id())))
+    }
+
+    /// Adds to a transaction that a reserve is deleted.
+    pub(crate) fn without_reserve(&self, tx: Transaction, scope: Scope) -> Transaction {
+        let (kind, key) = scope.place();
+        match self.reserves.lock().watches.contains_key(&scope) {
+            true => tx.delete(kind, &key),
+            false => tx,
         }
-        self.stop_volumes(level == Level::Full && record.policy == ReservePolicy::OfflineVolume);
-        level == Level::Full && record.policy == ReservePolicy::DeleteOldest
     }
 
-    /// Makes volumes that have snapshots refuse I/O, or lets all go on.
-    fn stop_volumes(&self, stop: bool) {
-        let volumes = self.volumes.list();
-        let origins =
-            volumes.iter().filter(|volume| stop && is_snapshot(volume)).filter_map(|volume| volume.origin());
-        let sources: Vec<_> = origins.map(|origin| origin.source).collect();
-        volumes.iter().for_each(|volume| volume.set_stopped(sources.contains(&volume.id())));
+    /// Forgets the reserves of volumes and groups that are deleted.
+    pub(crate) fn forget_reserves(&self) {
+        let scopes: Vec<_> = self.reserves.lock().watches.keys().copied().collect();
+        let gone: Vec<_> = scopes.into_iter().filter(|scope| self.reserve_object(*scope).is_none()).collect();
+        let mut reserves = self.reserves.lock();
+        gone.iter().for_each(|scope| drop(reserves.watches.remove(scope)));
     }
 
-    /// Deletes the oldest snapshot, or set of snapshots, that may be deleted, once what was deleted before is given back.
-    pub(crate) async fn recover_reserve(&self) {
+    /// What volumes' and groups' reserves were when they were looked at last, for monitoring.
+    pub(crate) fn reserve_figures(&self) -> Vec<crate::ReserveFigures> {
+        let reserves = self.reserves.lock();
+        let own = reserves.watches.iter().filter(|(scope, _)| **scope != Scope::Pool);
+        let own = own.map(|(scope, watch)| (*scope, watch.limit_bytes, watch.held_bytes));
+        let own: Vec<_> = own.collect();
+        drop(reserves);
+        let figures = own.into_iter().filter_map(|(scope, limit_bytes, held_bytes)| {
+            let (kind, name) = self.reserve_name(scope)?;
+            Some(crate::ReserveFigures { scope: kind, name: name?, limit_bytes, held_bytes })
+        });
+        figures.collect()
+    }
+
+    /// Looks how much of each reserve is in use, or of some if there are many; says so, takes volumes offline or lets them
+    /// go on. Returns those for which something is to be deleted.
+    pub(crate) fn look_at_reserves(&self, pool: &Pool, stats: &PoolStats) -> Vec<Scope> {
+        let turn = self.reserves.lock().turn();
+        turn.iter().for_each(|scope| self.look_at_reserve(pool, stats, *scope));
+        self.stop_volumes();
+        let reserves = self.reserves.lock();
+        let full = |watch: &Watch| watch.is_full_by(ReservePolicy::DeleteOldest);
+        turn.into_iter().filter(|scope| reserves.watches.get(scope).is_some_and(full)).collect()
+    }
+
+    /// Looks at all of them, when the pool was opened.
+    pub(crate) fn look_at_all_reserves(&self, pool: &Pool) {
+        let all: Vec<_> = self.reserves.lock().watches.keys().copied().collect();
+        let stats = pool.stats();
+        all.into_iter().for_each(|scope| self.look_at_reserve(pool, &stats, scope));
+        self.stop_volumes();
+    }
+
+    fn look_at_reserve(&self, pool: &Pool, stats: &PoolStats, scope: Scope) {
+        let Some(object) = self.reserve_object(scope) else { return };
+        let record = self.reserves.lock().watches.get(&scope).map(|watch| watch.record.clone());
+        let Some(record) = record else { return };
+        let (held, limit) = (self.held_in(pool, scope), self.limit_bytes(scope, &record, stats));
+        let (before, level) = {
+            let mut reserves = self.reserves.lock();
+            let Some(watch) = reserves.watches.get_mut(&scope) else { return };
+            let before = watch.level;
+            watch.level = before.next(held, limit);
+            (watch.held_bytes, watch.limit_bytes) = (held, limit);
+            if watch.level != Level::Full {
+                watch.stuck = None;
+            }
+            (before, watch.level)
+        };
+        let share = format!("snapshots hold {held} bytes of the {limit} bytes of the snapshot reserve");
+        let (severity, text) = match level {
+            _ if level == before => return,
+            Level::Full if record.policy == ReservePolicy::OfflineVolume => {
+                (Severity::Warning, format!("{share}: volumes with snapshots are taken offline"))
+            }
+            Level::Full => (Severity::Warning, format!("{share}: the oldest that free space are deleted")),
+            Level::Warning if level > before => (Severity::Warning, share),
+            _ => (Severity::Info, format!("less again: {share}")),
+        };
+        self.events.record(severity, object, text);
+    }
+
+    /// Deletes for the first of these reserves for which something can be deleted, once what was deleted before is given
+    /// back: the oldest snapshot that frees space, or set of snapshots.
+    pub(crate) async fn recover_reserves(&self, due: Vec<Scope>) {
+        if due.is_empty() {
+            return;
+        }
         let _turn = self.changes.lock().await;
-        let Ok(stats) = self.pool().map(|pool| pool.stats()) else { return };
+        let Ok(pool) = self.pool() else { return };
+        let stats = pool.stats();
         if stats.removing_bytes > 0 || stats.sifting_entries > 0 || stats.joining_layers > 0 {
             return;
         }
-        let mut moments: BTreeMap<Moment, Vec<Arc<Volume>>> = BTreeMap::new();
-        for volume in self.volumes.list().into_iter().filter(|volume| is_snapshot(volume)) {
-            if let Some(moment) = moment_of(&volume) {
-                moments.entry(moment).or_default().push(volume);
+        for scope in due {
+            if self.recover_reserve(&pool, &stats, scope).await {
+                return;
             }
-        }
-        let object = "snapshot reserve";
-        for snapshots in moments.into_values() {
-            if snapshots.iter().any(|volume| self.why_it_stays(volume).is_some()) {
-                continue;
-            }
-            let names: Vec<_> = snapshots.iter().map(|volume| volume.name()).collect();
-            let text =
-                format!("snapshots held more than the reserve; deleted the oldest: {}", names.join(", "));
-            match self.delete_all(&snapshots, (object.to_owned(), text)).await {
-                Ok(()) => return,
-                Err(error) => tracing::debug!(%error, "a snapshot beyond the reserve was not deleted"),
-            }
-        }
-        if !std::mem::replace(&mut self.reserve.lock().stuck, true) {
-            let text = "snapshots hold too much, and all of them are immutable, mapped or exported: raise the reserve, \
-                        or take snapshots away from hosts";
-            self.events.record(Severity::Error, object, text);
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_are_left_well_below_where_they_begin() {
-        let mut level = Level::default();
-        let mut seen = Vec::new();
-        for held in [0, 79, 80, 79, 100, 99, 97, 78, 77, 101] {
-            level = level.next(held, 100);
-            seen.push(level);
+    /// Whether something was deleted.
+    async fn recover_reserve(&self, pool: &Pool, stats: &PoolStats, scope: Scope) -> bool {
+        let Some(object) = self.reserve_object(scope) else { return false };
+        let (record, level, stuck) = match self.reserves.lock().watches.get(&scope) {
+            Some(watch) if watch.is_full_by(ReservePolicy::DeleteOldest) => {
+                (watch.record.clone(), watch.level, watch.stuck)
+            }
+            _ => return false,
+        };
+        let now = self.world.now();
+        if stuck.is_some_and(|since| now.since(since) < RETRY_AFTER) {
+            return false;
         }
-        use Level::{Full, Normal, Warning};
-        assert_eq!(seen, [Normal, Normal, Warning, Warning, Full, Full, Warning, Warning, Normal, Full]);
-        assert_eq!(Level::Normal.next(0, 0), Normal);
+        let (mut choice, limit) = (self.choice(pool, scope), self.limit_bytes(scope, &record, stats));
+        let held = choice.held_bytes();
+        if level.next(held, limit) != Level::Full {
+            return false;
+        }
+        let victim = choice.next();
+        drop(choice);
+        let outcome = match victim {
+            Some(victim) => self.delete_victim(&object, victim, held, limit).await.map(|()| true),
+            None => Ok(false),
+        };
+        match outcome {
+            Ok(true) => return true,
+            Ok(false) if stuck.is_none() => {
+                let text = "snapshots hold more than the snapshot reserve, and no snapshot that may be deleted frees \
+                            space. Immutable, mapped and exported snapshots stay, and so does the last snapshot of a \
+                            deleted volume: raise the reserve, or delete snapshots";
+                self.events.record(Severity::Error, object, text);
+            }
+            Ok(false) => {}
+            Err(error) => tracing::debug!(%error, "a snapshot beyond the reserve was not deleted"),
+        }
+        if let Some(watch) = self.reserves.lock().watches.get_mut(&scope) {
+            watch.stuck = Some(now);
+        }
+        false
+    }
+
+    async fn delete_victim(
+        &self,
+        object: &str,
+        victim: Victim,
+        held: u64,
+        limit: u64,
+    ) -> Result<(), ArrayError> {
+        let Victim { moments, taken_ms, freed_bytes, held_bytes } = victim;
+        let mut batches: Vec<Vec<Arc<Volume>>> = Vec::new();
+        for moment in moments {
+            match batches.last_mut().filter(|batch| batch.len() + moment.len() <= DELETED_AT_ONCE) {
+                Some(batch) => batch.extend(moment),
+                None => batches.push(moment),
+            }
+        }
+        for batch in batches {
+            let names: Vec<_> = batch.iter().map(|volume| volume.name()).collect();
+            let text = format!(
+                "snapshots held {held} bytes, the snapshot reserve is {limit} bytes: deleted the oldest that free space, \
+                 taken {}, which gives back {freed_bytes} bytes: {}",
+                utc_text(taken_ms),
+                names.join(", ")
+            );
+            let own = Told::new(object, shortened(&text)).warning();
+            let own = own.without("snapshots", &names).change("held_bytes", held, held_bytes);
+            self.delete_all(&batch, own).await?;
+        }
+        Ok(())
+    }
+
+    /// What a reserve would do at once. Called with `changes` held.
+    fn preview(&self, pool: &Pool, scope: Scope, record: &ReserveRecord) -> api::ReservePreview {
+        let limit_bytes = self.limit_bytes(scope, record, &pool.stats());
+        let held_bytes = self.held_in(pool, scope);
+        let mut preview = api::ReservePreview {
+            limit_bytes,
+            held_bytes,
+            would_delete: Vec::new(),
+            held_after_bytes: held_bytes,
+            would_take_offline: Vec::new(),
+        };
+        let mut level = Level::Normal.next(held_bytes, limit_bytes);
+        if record.policy == ReservePolicy::OfflineVolume {
+            let volumes = self.volumes.list();
+            let sources = self.sources_in(scope, &volumes);
+            let stopping = |volume: &&Arc<Volume>| {
+                level == Level::Full && sources.contains(&volume.id()) && !volume.is_stopped()
+            };
+            preview.would_take_offline =
+                volumes.iter().filter(stopping).map(|volume| volume.name()).collect();
+            return preview;
+        }
+        let mut choice = self.choice(pool, scope);
+        while level == Level::Full {
+            let Some(Victim { moments, taken_ms, freed_bytes, held_bytes }) = choice.next() else { break };
+            let snapshots = moments.iter().flatten().map(|volume| volume.name()).collect();
+            preview.would_delete.push(api::ReserveDeletion { snapshots, taken_ms, freed_bytes });
+            preview.held_after_bytes = held_bytes;
+            level = level.next(held_bytes, limit_bytes);
+        }
+        preview
+    }
+
+    /// Refuses to set a reserve that deletes snapshots or takes volumes offline.
+    fn require_no_effect(&self, scope: Scope, preview: api::ReservePreview) -> Result<(), ArrayError> {
+        let api::ReservePreview { would_delete, would_take_offline, .. } = preview;
+        let freed: u64 = would_delete.iter().map(|deletion| deletion.freed_bytes).sum();
+        let deleted: Vec<_> = would_delete.into_iter().flat_map(|deletion| deletion.snapshots).collect();
+        let effect = match (deleted.as_slice(), would_take_offline.as_slice()) {
+            ([], []) => return Ok(()),
+            ([], offline) => format!("it would take these volumes offline at once: {}", some_of(offline)),
+            (deleted, _) => format!(
+                "it would delete these snapshots at once, which frees {freed} bytes: {}",
+                some_of(deleted)
+            ),
+        };
+        let which = self.reserve_object(scope).unwrap_or_default();
+        Err(ArrayError::ReserveUnconfirmed { which, effect })
+    }
+
+    fn require_room_for_reserve(&self, scope: Scope) -> Result<(), ArrayError> {
+        let reserves = self.reserves.lock();
+        let own = reserves.watches.keys().filter(|known| **known != Scope::Pool).count();
+        let fits = scope == Scope::Pool || reserves.watches.contains_key(&scope) || own < OWN_RESERVES_MAX;
+        drop(reserves);
+        if fits {
+            return Ok(());
+        }
+        let which = self.reserve_object(scope).unwrap_or_default();
+        Err(ArrayError::TooManyReserves { which, most: OWN_RESERVES_MAX })
+    }
+
+    fn scope_of(&self, of: &ReserveOf) -> Result<Scope, ArrayError> {
+        self.require_catalog()?;
+        Ok(match of {
+            ReserveOf::Pool => Scope::Pool,
+            ReserveOf::Volume(name) => Scope::Volume(self.volume(name)?.id()),
+            ReserveOf::Group(name) => Scope::Group(self.group(name)?.id),
+        })
+    }
+
+    /// What sort of object a reserve is of, and its name unless it is the pool; `None` if it is gone.
+    fn reserve_name(&self, scope: Scope) -> Option<(ReserveScope, Option<String>)> {
+        Some(match scope {
+            Scope::Pool => (ReserveScope::Pool, None),
+            Scope::Volume(id) => (ReserveScope::Volume, Some(self.volumes.by_id(id)?.name())),
+            Scope::Group(id) => (ReserveScope::Group, Some(self.volumes.group_by_id(id)?.name)),
+        })
+    }
+
+    /// What events of a reserve are about; `None` if it is gone.
+    pub(crate) fn reserve_object(&self, scope: Scope) -> Option<String> {
+        let (kind, name) = self.reserve_name(scope)?;
+        Some(name.map_or_else(|| "snapshot reserve".to_owned(), |name| format!("{kind} {name}")))
+    }
+
+    fn view_of(&self, scope: Scope) -> Result<api::Reserve, ArrayError> {
+        self.require_catalog()?;
+        // Whoever names a volume or group has just found it.
+        self.reserve_view(scope).ok_or(ArrayError::Reserve)
+    }
+
+    fn reserve_view(&self, scope: Scope) -> Option<api::Reserve> {
+        let (kind, name) = self.reserve_name(scope)?;
+        let pool = self.slot.get().ok();
+        let stats = pool.as_ref().map(|pool| pool.stats());
+        let record = self.reserves.lock().watches.get(&scope).map(|watch| watch.record.clone());
+        let limit = record.as_ref().zip(stats.as_ref());
+        Some(api::Reserve {
+            scope: kind,
+            name,
+            percent: record.as_ref().and_then(|record| record.percent),
+            limit_bytes: limit.map(|(record, stats)| self.limit_bytes(scope, record, stats)),
+            policy: record.map(|record| record.policy),
+            held_bytes: pool.map(|pool| self.held_in(&pool, scope)),
+            offline_volumes: self.stopped_by(|by| by == scope),
+        })
+    }
+
+    /// What the snapshots of a reserve may hold.
+    fn limit_bytes(&self, scope: Scope, record: &ReserveRecord, stats: &PoolStats) -> u64 {
+        let Some(percent) = record.percent else { return record.bytes.unwrap_or(0) };
+        let whole = match scope {
+            Scope::Pool => stats.usable_bytes,
+            Scope::Volume(id) => self.volumes.by_id(id).map_or(0, |volume| volume.size_bytes()),
+            Scope::Group(id) => {
+                let members = self.volumes.group_by_id(id).map(|group| self.volumes.members(&group));
+                members.unwrap_or_default().iter().map(|volume| volume.size_bytes()).sum()
+            }
+        };
+        whole / 100 * u64::from(percent)
+    }
+
+    /// What comes back if all snapshots of a reserve are deleted.
+    fn held_in(&self, pool: &Pool, scope: Scope) -> u64 {
+        let snapshots = self.snapshots_in(scope);
+        pool.space_of(&snapshots.iter().map(|volume| volume.id()).collect()).freed_bytes
+    }
+
+    /// The snapshots that a reserve limits.
+    pub(crate) fn snapshots_in(&self, scope: Scope) -> Vec<Arc<Volume>> {
+        let covers = self.covered(scope);
+        let of_it = |volume: &Arc<Volume>| {
+            let origin = volume.origin().filter(|origin| origin.kind == OriginKind::Snapshot);
+            origin.is_some_and(|origin| covers.as_ref().is_none_or(|some| some.contains(&origin.source)))
+        };
+        self.volumes.list().into_iter().filter(of_it).collect()
+    }
+
+    /// The volumes whose snapshots a reserve limits; `None` for all.
+    pub(crate) fn covered(&self, scope: Scope) -> Option<BTreeSet<VolumeId>> {
+        match scope {
+            Scope::Pool => None,
+            Scope::Volume(id) => Some(BTreeSet::from([id])),
+            Scope::Group(id) => {
+                let group = self.volumes.group_by_id(id);
+                Some(group.into_iter().flat_map(|group| group.members).collect())
+            }
+        }
     }
 }

@@ -50,6 +50,7 @@ impl Array {
             version: self.options.version.clone(),
             uptime_s: self.world.now().since(self.started).as_secs(),
             objects: self.is_restored().then(|| self.objects()),
+            offline_volumes: self.stopped_volumes().into_iter().filter(|_| is_open).collect(),
             capacity: stats.as_ref().map(|stats| capacity(stats, &volumes, self.space.lock().level())),
             giving_back: stats.as_ref().map(|stats| self.giving_back.lock().view(stats)),
             retention: self.retention_view().filter(|_| pool.is_some()),

@@ -1,7 +1,7 @@
 //! Opens the pool, notices when it goes offline, opens it again when its drives are back.
 
 use crate::{
-    Array, access::Access, nbd::read_exports, schedules::read_schedules, snapshot_reserve::read_reserve,
+    Array, access::Access, nbd::read_exports, reserve_watch::read_reserves, schedules::read_schedules,
 };
 use futures_util::future::select;
 use quoin_api::Severity;
@@ -96,9 +96,8 @@ impl Array {
                 self.watch_space(&stats);
                 self.giving_back.lock().look(self.world.now(), &stats);
                 self.keep_retention().await;
-                if self.look_at_reserve(&pool, &stats) {
-                    self.recover_reserve().await;
-                }
+                let due = self.look_at_reserves(&pool, &stats);
+                self.recover_reserves(due).await;
                 self.serve_schedules().await;
                 self.tend_scrubs(&pool).await;
                 self.tend_copies().await;
@@ -183,15 +182,15 @@ impl Array {
         let access = Access::read(pool).map_err(|e| e.to_string())?;
         let exported = read_exports(pool).map_err(|e| e.to_string())?;
         let schedules = read_schedules(pool).map_err(|e| e.to_string())?;
-        let reserve = read_reserve(pool).map_err(|e| e.to_string())?;
+        let reserves = read_reserves(pool).map_err(|e| e.to_string())?;
         self.volumes.restore(pool).map_err(|e| e.to_string())?;
         self.restore_scrubs(pool).map_err(|e| e.to_string())?;
         self.slot.fill(pool.clone());
         self.change_access(|current| *current = access);
         self.change_exports(|current| *current = exported);
         *self.schedules.lock() = schedules;
-        *self.reserve.lock() = reserve;
-        self.look_at_reserve(pool, &pool.stats());
+        *self.reserves.lock() = reserves;
+        self.look_at_all_reserves(pool);
         self.restored.store(true, Ordering::Release);
         Ok(())
     }

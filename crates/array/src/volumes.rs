@@ -153,11 +153,13 @@ impl Array {
             volumes.iter().flat_map(|volume| access.mappings_of_volume(volume.id())).collect()
         };
         let exports: Vec<_> = volumes.iter().flat_map(|volume| self.exports_of(volume.id())).collect();
-        let (tx, staged) = self.events.stage_told(without_exports(without(&mappings), &exports), own.into());
+        let tx = self.without_reserves(without_exports(without(&mappings), &exports), volumes);
+        let (tx, staged) = self.events.stage_told(tx, own.into());
         self.volumes.delete(volumes, tx).await.map_err(ArrayError::not("volume not deleted"))?;
         self.events.saved(staged);
         self.change_access(|access| mappings.iter().for_each(|mapping| access.remove_mapping(mapping)));
         self.change_exports(|exported| exported.retain(|name, _| !exports.contains(name)));
+        self.forget_reserves();
         Ok(())
     }
 
@@ -182,6 +184,7 @@ impl Array {
             retain_until_ms: self.volumes.retained_until_ms(volume),
             created_ms: volume.created_ms(),
             origin: volume.origin().map(|origin| self.origin_view(&origin)),
+            offline: self.why_offline(volume),
             group: self.volumes.group_of(volume.id()).map(|group| group.name),
             mappings: mappings
                 .into_iter()

@@ -6,7 +6,7 @@ use quoin_api::{
     Deletion, Every, GroupCreate, HostCreate, MappingCreate, ReservePolicy, ReserveSet, Rule, ScheduleCreate,
     ScheduleUpdate, SnapshotCreate, Volume, VolumeUpdate,
 };
-use quoin_array::{Array, ArrayError};
+use quoin_array::{Array, ArrayError, ReserveOf};
 use quoin_base::MIB;
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
@@ -212,7 +212,7 @@ async fn snapshot(array: &Arc<Array>, name: &str, retain_s: Option<u64>) {
 }
 
 fn reserve(mib: u64, policy: ReservePolicy) -> ReserveSet {
-    ReserveSet { percent: None, bytes: Some(mib * MIB), policy }
+    ReserveSet { percent: None, bytes: Some(mib * MIB), policy, confirm: true }
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn the_oldest_go_when_snapshots_hold_too_much() {
         let array = &day.array;
         array.create_volume(create("v1")).await.unwrap();
         let both = ReserveSet { percent: Some(10), ..reserve(1, ReservePolicy::DeleteOldest) };
-        assert_eq!(kind(&array.set_reserve(Some(both)).await.unwrap_err()), "invalid");
+        assert_eq!(kind(&array.set_reserve(&ReserveOf::Pool, Some(both)).await.unwrap_err()), "invalid");
         fill(array, 1).await.unwrap();
         snapshot(array, "kept", Some(3600)).await;
         fill(array, 2).await.unwrap();
@@ -230,9 +230,12 @@ fn the_oldest_go_when_snapshots_hold_too_much() {
         fill(array, 3).await.unwrap();
         snapshot(array, "new", None).await;
         day.pass(MINUTE).await;
-        let held = array.show_reserve().unwrap().held_bytes.unwrap();
+        let held = array.show_reserve(&ReserveOf::Pool).unwrap().held_bytes.unwrap();
         assert!((60 * MIB..=68 * MIB).contains(&held), "{held}");
-        let set = array.set_reserve(Some(reserve(48, ReservePolicy::DeleteOldest))).await.unwrap();
+        let set = array
+            .set_reserve(&ReserveOf::Pool, Some(reserve(48, ReservePolicy::DeleteOldest)))
+            .await
+            .unwrap();
         assert_eq!((set.limit_bytes, set.policy), (Some(48 * MIB), Some(ReservePolicy::DeleteOldest)));
         day.pass(5 * MINUTE).await;
         assert!(
@@ -241,18 +244,21 @@ fn the_oldest_go_when_snapshots_hold_too_much() {
                 && array.show_volume("kept").is_ok()
         );
         let told = day.told();
-        assert!(told.iter().any(|told| told.contains("deleted the oldest: old")), "{told:?}");
+        assert!(
+            told.iter().any(|told| told.starts_with("warning") && told.ends_with("bytes: old")),
+            "{told:?}"
+        );
 
-        array.set_reserve(Some(reserve(8, ReservePolicy::DeleteOldest))).await.unwrap();
+        array.set_reserve(&ReserveOf::Pool, Some(reserve(8, ReservePolicy::DeleteOldest))).await.unwrap();
         day.pass(5 * MINUTE).await;
         assert!(array.show_volume("new").is_err() && array.show_volume("kept").is_ok());
         let told = day.told();
         assert_eq!(
-            told.iter().filter(|told| told.contains("all of them are immutable")).count(),
+            told.iter().filter(|told| told.contains("no snapshot that may be deleted frees space")).count(),
             1,
             "{told:?}"
         );
-        assert_eq!(array.set_reserve(None).await.unwrap().limit_bytes, None);
+        assert_eq!(array.set_reserve(&ReserveOf::Pool, None).await.unwrap().limit_bytes, None);
     });
 }
 
@@ -262,13 +268,13 @@ fn volumes_stop_when_their_snapshots_hold_too_much() {
     years.boot(Ending::Stop, async |day: Day| {
         let array = &day.array;
         array.create_volume(create("v1")).await.unwrap();
-        array.set_reserve(Some(reserve(16, ReservePolicy::OfflineVolume))).await.unwrap();
+        array.set_reserve(&ReserveOf::Pool, Some(reserve(16, ReservePolicy::OfflineVolume))).await.unwrap();
         fill(array, 1).await.unwrap();
         snapshot(array, "s", None).await;
         fill(array, 2).await.unwrap();
         day.pass(MINUTE).await;
         assert_eq!(fill(array, 3).await, Err(DeviceError::Stopped { volume: "v1".into() }));
-        assert_eq!(array.show_reserve().unwrap().offline_volumes, ["v1"]);
+        assert_eq!(array.show_reserve(&ReserveOf::Pool).unwrap().offline_volumes, ["v1"]);
     });
     years.boot(Ending::Stop, async |day: Day| {
         let array = &day.array;
@@ -278,9 +284,9 @@ fn volumes_stop_when_their_snapshots_hold_too_much() {
             "and after a restart"
         );
         assert!(array.show_volume("s").is_ok());
-        array.set_reserve(Some(reserve(64, ReservePolicy::OfflineVolume))).await.unwrap();
+        array.set_reserve(&ReserveOf::Pool, Some(reserve(64, ReservePolicy::OfflineVolume))).await.unwrap();
         fill(array, 3).await.unwrap();
-        array.set_reserve(Some(reserve(16, ReservePolicy::OfflineVolume))).await.unwrap();
+        array.set_reserve(&ReserveOf::Pool, Some(reserve(16, ReservePolicy::OfflineVolume))).await.unwrap();
         assert!(fill(array, 4).await.is_err());
         array.delete_snapshot("s", Deletion::default()).await.unwrap();
         day.pass(MINUTE).await;

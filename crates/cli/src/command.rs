@@ -111,7 +111,7 @@ pub enum Command {
     /// List iSCSI sessions
     #[command(subcommand, visible_alias = "sessions")]
     Session(SessionCommand),
-    /// Show the state of the array; the exit code is 1 while it does not serve its volumes
+    /// Show the state of the array; the exit code is 1 while it does not serve all of its volumes
     #[command(after_help = "Examples:\n  quoin --data /srv/a status\n  \
                             quoin --data /srv/a status -o json | jq .ready")]
     Status,
@@ -264,8 +264,19 @@ fn no_lun(volume: &str) -> Failure {
 fn status(client: &Client, output: &Output) -> Result<(), Failure> {
     let status: Status = client.get("/status")?;
     output.show(&status, view::status);
-    if status.ready {
+    if status.ready && status.offline_volumes.is_empty() {
         return Ok(());
+    }
+    if status.ready {
+        return Err(Failure::new(
+            "not all volumes are served",
+            format!("array {}", status.name),
+            format!(
+                "snapshots hold more than a snapshot reserve, which keeps these volumes offline: {}",
+                status.offline_volumes.join(", ")
+            ),
+            "delete snapshots, or raise the reserve: quoin snapshot reserve shows which",
+        ));
     }
     let since = utc_text(status.since_ms);
     let reason = status.reason.as_deref().unwrap_or("it is being opened or closed");

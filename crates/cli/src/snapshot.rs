@@ -122,7 +122,8 @@ pub enum SnapshotCommand {
         /// The snapshot or clone
         name: String,
     },
-    /// Set or show the snapshot reserve: how much space snapshots may hold, and what happens beyond that
+    /// Set or show snapshot reserves: how much space the snapshots of the pool, of a volume or of a group may hold, and what
+    /// happens beyond that
     #[command(after_help = reserve::EXAMPLES)]
     Reserve(ReserveArgs),
     /// Delete snapshots or clones

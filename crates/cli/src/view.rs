@@ -34,12 +34,13 @@ pub(crate) fn volumes(volumes: &[Volume]) -> String {
             optional_size(v.mapped_bytes),
             kind(v),
             v.block_bytes.to_string(),
+            state(v),
             seen_by(v),
             folder(v),
             tags(v),
         ]
     };
-    let header = ["name", "size", "allocated", "kind", "block", "host:lun", "folder", "tags"];
+    let header = ["name", "size", "allocated", "kind", "block", "state", "host:lun", "folder", "tags"];
     table(
         &header,
         volumes.iter().map(row).collect(),
@@ -55,6 +56,11 @@ fn kind(volume: &Volume) -> String {
         VolumeKind::Volume => format!("{space}{access}"),
         kind => format!("{space} {kind}{access}{modified}"),
     }
+}
+
+/// Whether a volume is served.
+fn state(volume: &Volume) -> String {
+    if volume.offline.is_none() { "online" } else { "OFFLINE" }.to_owned()
 }
 
 /// When a snapshot was modified.
@@ -86,6 +92,8 @@ pub(crate) fn volume(volume: &Volume) -> String {
         ("folder", folder(volume)),
         ("tags", tags(volume)),
     ];
+    let state = volume.offline.as_ref().map_or_else(|| "online".to_owned(), |why| format!("OFFLINE: {why}"));
+    rows.insert(2, ("state", state));
     if let Some(origin) = &volume.origin {
         rows.insert(2, ("origin", crate::snapshot::origin(origin)));
     }
@@ -189,6 +197,11 @@ pub(crate) fn status(status: &Status) -> String {
     ];
     if let Some(reason) = &status.reason {
         rows.push(("reason", reason.clone()));
+    }
+    if !status.offline_volumes.is_empty() {
+        let volumes = status.offline_volumes.join(", ");
+        let why = "snapshots hold more than a snapshot reserve; see quoin snapshot reserve";
+        rows.push(("OFFLINE", format!("volumes {volumes}: {why}")));
     }
     rows.extend([
         ("target", status.iqn.clone()),

@@ -28,6 +28,7 @@ mod deadlist;
 mod destage;
 mod discard;
 mod error;
+mod families;
 mod fork;
 mod format;
 mod freed;

@@ -198,3 +198,46 @@ fn jobs_are_listed_shown_and_cancelled() {
     is_problem(&lab.delete(&path), 409, "not-running");
     is_problem(&lab.get("/api/v1/jobs/copy-99"), 404, "not-found");
 }
+
+#[test]
+fn snapshot_reserves_are_of_the_pool_of_volumes_and_of_groups() {
+    let lab = Lab::new();
+    assert_eq!(lab.post(VOLUMES, &volume("v1")).status, 201);
+    assert_eq!(lab.post("/api/v1/groups", &json!({ "name": "g1", "volumes": ["v1"] })).status, 201);
+    let limit = json!({ "bytes": 1 << 20, "policy": "offline-volume" });
+    for path in ["snapshot-reserve", "volumes/v1/snapshot-reserve", "groups/g1/snapshot-reserve"] {
+        let path = format!("/api/v1/{path}");
+        let preview = lab.post(&format!("{path}/preview"), &limit);
+        assert_eq!((preview.status, &preview.body["would_take_offline"]), (200, &json!([])), "{preview:?}");
+        assert_eq!(lab.get(&path).body["policy"], Value::Null, "a preview sets nothing");
+        let set = send(&lab, "PUT", &path, &limit, &[("if-match", "*")]);
+        assert_eq!((set.status, &set.body["limit_bytes"]), (200, &json!(1 << 20)), "{set:?}");
+    }
+    let of = |answer: Answer| {
+        let scope = |reserve: &Value| reserve["scope"].as_str().unwrap().to_owned();
+        answer.body.as_array().unwrap().iter().map(scope).collect::<Vec<_>>()
+    };
+    assert_eq!(of(lab.get("/api/v1/snapshot-reserves")), ["pool", "volume", "group"]);
+    assert_eq!(of(lab.get("/api/v1/snapshot-reserves?scope=group")), ["group"]);
+    let page = lab.get("/api/v1/snapshot-reserves?limit=2");
+    let next = page.header("link").trim_start_matches('<').split('>').next().unwrap().to_owned();
+    assert_eq!((of(page), of(lab.get(&next))), (vec!["pool".into(), "volume".into()], vec!["group".into()]));
+    let text = lab.text("/metrics", TOKEN).2;
+    for line in [
+        "quoin_own_snapshot_reserve_bytes{scope=\"volume\",name=\"v1\"} 1048576",
+        "quoin_own_snapshots_held_bytes{scope=\"group\",name=\"g1\"} 0",
+        "quoin_volume_stopped{volume=\"v1\"} 0",
+        "quoin_stopped_volumes 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+    }
+    is_problem(&lab.post("/api/v1/volumes/v9/snapshot-reserve/preview", &limit), 404, "not-found");
+    let changed = send(&lab, "PUT", "/api/v1/volumes/v1/snapshot-reserve", &limit, &[("if-match", "\"0\"")]);
+    assert_eq!(changed.status, 412);
+    for path in ["volumes/v1", "groups/g1"] {
+        assert_eq!(lab.delete(&format!("/api/v1/{path}/snapshot-reserve")).status, 200);
+    }
+    assert_eq!(of(lab.get("/api/v1/snapshot-reserves")), ["pool"]);
+    assert_eq!(lab.get("/api/v1/status").body["offline_volumes"], json!([]));
+    assert_eq!(lab.get("/api/v1/volumes/v1").body["offline"], Value::Null);
+}

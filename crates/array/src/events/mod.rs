@@ -301,7 +301,7 @@ impl Events {
         if let Some(told) = own.as_ref().filter(|told| !told.is_first_step) {
             (tx, request) = self.requests.stage(tx, told.answer(), now_ms);
         }
-        let own = own.map(|told| self.next(current_actor(), Severity::Info, told));
+        let own = own.map(|told| self.next(current_actor(), told.severity, told));
         let log = self.log.lock();
         let taken = own.as_ref().map_or(0, |event| encode(event).len());
         let mut room = STAGED_BYTES_MAX - taken - request.as_ref().map_or(0, |_| REQUEST_BYTES_MAX);

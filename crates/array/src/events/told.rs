@@ -1,12 +1,14 @@
 //! What is told of a change: in one line for people, and field by field for programs.
 
-use quoin_api::FieldChange;
+use quoin_api::{FieldChange, Severity};
 use serde::Serialize;
 use serde_json::Value;
 
 /// An event in the making.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Told {
+    /// How much it matters, if it is told with a change.
+    pub(crate) severity: Severity,
     pub(crate) object: String,
     pub(crate) text: String,
     pub(crate) changes: Vec<FieldChange>,
@@ -18,7 +20,14 @@ pub(crate) struct Told {
 
 impl Told {
     pub(crate) fn new(object: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { object: object.into(), text: text.into(), ..Self::default() }
+        Self {
+            severity: Severity::Info,
+            object: object.into(),
+            text: text.into(),
+            changes: Vec::new(),
+            is_first_step: false,
+            answer: None,
+        }
     }
 
     /// Says what the answer to the request shows, with its kind, if that is not the object.
@@ -34,6 +43,11 @@ impl Told {
     /// Says that the change that was asked for follows in a transaction of its own.
     pub(crate) fn as_first_step(self) -> Self {
         Self { is_first_step: true, ..self }
+    }
+
+    /// The same as a warning.
+    pub(crate) fn warning(self) -> Self {
+        Self { severity: Severity::Warning, ..self }
     }
 
     /// Says something more, as far as an event has room.

@@ -12,7 +12,7 @@ use super::{
     process::Process,
 };
 use quoin_api::{Severity, VolumeKind};
-use quoin_array::{DriveFigures, Figures, VolumeFigures};
+use quoin_array::{DriveFigures, Figures, ReserveFigures, VolumeFigures};
 use quoin_base::metrics::LatencySnapshot;
 use quoin_pool::PoolOptions;
 use quoin_target::{SessionMemory, TrafficView};
@@ -92,8 +92,8 @@ static ARRAY: Table<Figures> = Table {
         ),
         Row::level(
             "quoin_stopped_volumes",
-            "Volumes that are offline because snapshots hold more than the snapshot reserve.",
-            |f| f.reserve.as_ref().map_or(0, |reserve| reserve.offline_volumes.len() as u64),
+            "Volumes that are offline because snapshots hold more than a snapshot reserve allows.",
+            |f| f.stopped_volumes,
         ),
         Row::gauge("quoin_schedules", "Snapshot schedules.", |f| {
             f.objects.is_some().then_some(f.schedules as f64)
@@ -103,6 +103,22 @@ static ARRAY: Table<Figures> = Table {
             "quoin_copied_bytes_total",
             "Data copied by range copies since the process started.",
             |f| f.copies.copied_bytes,
+        ),
+    ],
+};
+
+static RESERVE: Table<ReserveFigures> = Table {
+    labels: &["scope", "name"],
+    rows: &[
+        Row::level(
+            "quoin_own_snapshot_reserve_bytes",
+            "Snapshot reserve of a volume or group: how much space its snapshots may hold.",
+            |r| r.limit_bytes,
+        ),
+        Row::level(
+            "quoin_own_snapshots_held_bytes",
+            "Space that only the snapshots of a volume or group with a snapshot reserve of its own use.",
+            |r| r.held_bytes,
         ),
     ],
 };
@@ -213,6 +229,11 @@ static VOLUME: Table<VolumeFigures> = Table {
     labels: &["volume"],
     rows: &[
         Row::level("quoin_volume_size_bytes", "Size of the volume as hosts see it.", |v| v.size_bytes),
+        Row::level(
+            "quoin_volume_stopped",
+            "1 while the volume is offline because snapshots hold more than a snapshot reserve allows, else 0.",
+            |v| u64::from(v.is_stopped),
+        ),
         Row::gauge(
             "quoin_volume_mapped_bytes",
             "Space allocated to the volume, including space that it shares with other volumes.",
@@ -331,6 +352,9 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
         let count = figures.events.refused.get(protocol).copied().unwrap_or(0);
         out.add(&REFUSED, &count, &[protocol]);
     }
+    for reserve in &figures.own_reserves {
+        out.add(&RESERVE, reserve, &[&reserve.scope.to_string(), &reserve.name]);
+    }
     out.add(&INFO, &(), &[&figures.version]);
     out.add(&PROCESS, &Process::now(), &[]);
     out.add(&LIMIT, &memory.limit_bytes, &[]);
@@ -414,7 +438,7 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Listed>)> {
     }
     vec![
         ("Process", [of(&INFO), of(&PROCESS), of(&LIMIT), of(&BUDGET), of(&MEMORY)].concat()),
-        ("Array", [of(&ARRAY), of(&OBJECTS), of(&WATCH), of(&EVENTS), of(&REFUSED)].concat()),
+        ("Array", [of(&ARRAY), of(&OBJECTS), of(&RESERVE), of(&WATCH), of(&EVENTS), of(&REFUSED)].concat()),
         ("Front ends", [of(&FRONT_END), of(&CUT_OFF)].concat()),
         ("Initiators", of(&INITIATOR)),
         ("Volumes", [of(&OPERATION), of(&UNMAPPED), of(&VOLUME), of(&VOLUME_INFO)].concat()),

@@ -1,0 +1,97 @@
+//! Volumes that snapshot reserves keep offline: which, why, and what is said of it.
+
+use crate::{Array, reserve_watch::Scope, snapshots::shortened};
+use quoin_api::{ReservePolicy, Severity};
+use quoin_base::VolumeId;
+use quoin_pool::PoolState;
+use quoin_volume::{BlockDevice, OriginKind, Volume};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+impl Array {
+    /// Names of the volumes that reserves keep offline.
+    pub(crate) fn stopped_volumes(&self) -> Vec<String> {
+        self.stopped_by(|_| true)
+    }
+
+    /// Why a volume refuses all I/O; `None` if it serves.
+    pub(crate) fn why_offline(&self, volume: &Volume) -> Option<String> {
+        if volume.is_stopped() {
+            let scope = self.reserves.lock().offline.get(&volume.id()).copied();
+            let whose = match scope {
+                Some(Scope::Volume(_)) => "its snapshots hold more than its snapshot reserve".to_owned(),
+                Some(scope @ Scope::Group(_)) => format!(
+                    "the snapshots of {} hold more than its snapshot reserve",
+                    self.reserve_object(scope).unwrap_or_default()
+                ),
+                _ => "snapshots hold more than the pool's snapshot reserve".to_owned(),
+            };
+            return Some(format!("{whose}: delete snapshots, or raise the reserve"));
+        }
+        match self.slot.get() {
+            Err(reason) => Some(format!("the pool is offline: {reason}")),
+            Ok(pool) => match pool.state() {
+                PoolState::Online => None,
+                PoolState::Offline { reason } => Some(format!("the pool is offline: {reason}")),
+            },
+        }
+    }
+
+    /// Makes the volumes refuse I/O that reserves keep offline, and lets all others go on; says which.
+    pub(crate) fn stop_volumes(&self) {
+        let volumes = self.volumes.list();
+        let names: BTreeMap<_, _> = volumes.iter().map(|volume| (volume.id(), volume.name())).collect();
+        let mut told: BTreeMap<(bool, Scope), Vec<String>> = BTreeMap::new();
+        {
+            let mut reserves = self.reserves.lock();
+            let full = reserves.watches.iter().filter(|(_, w)| w.is_full_by(ReservePolicy::OfflineVolume));
+            let mut offline = BTreeMap::new();
+            for (scope, _) in full {
+                for id in self.sources_in(*scope, &volumes) {
+                    offline.entry(id).or_insert(*scope);
+                }
+            }
+            volumes.iter().for_each(|volume| volume.set_stopped(offline.contains_key(&volume.id())));
+            let added = offline.iter().filter(|(id, _)| !reserves.offline.contains_key(id));
+            let back = reserves.offline.iter().filter(|(id, _)| !offline.contains_key(id));
+            let changed = added.map(|change| (true, change)).chain(back.map(|change| (false, change)));
+            for (added, (id, scope)) in changed {
+                told.entry((added, *scope)).or_default().extend(names.get(id).cloned());
+            }
+            reserves.offline = offline;
+        }
+        for ((added, scope), names) in told.into_iter().filter(|(_, names)| !names.is_empty()) {
+            let object = self.reserve_object(scope).unwrap_or_else(|| "snapshot reserve".to_owned());
+            let (severity, text) = match added {
+                true => (
+                    Severity::Critical,
+                    format!(
+                        "volumes taken offline because snapshots hold more than the snapshot reserve; they refuse all \
+                         I/O until snapshots hold less: delete snapshots, or raise the reserve. Offline: {}",
+                        names.join(", ")
+                    ),
+                ),
+                false => (Severity::Notice, format!("volumes back online: {}", names.join(", "))),
+            };
+            self.events.record(severity, object, shortened(&text));
+        }
+    }
+
+    pub(crate) fn stopped_by(&self, by: impl Fn(Scope) -> bool) -> Vec<String> {
+        let reserves = self.reserves.lock();
+        let ids: Vec<_> = reserves.offline.iter().filter(|(_, s)| by(**s)).map(|(id, _)| *id).collect();
+        drop(reserves);
+        ids.into_iter().filter_map(|id| Some(self.volumes.by_id(id)?.name())).collect()
+    }
+
+    /// The volumes of a reserve that have snapshots.
+    pub(crate) fn sources_in(&self, scope: Scope, volumes: &[Arc<Volume>]) -> BTreeSet<VolumeId> {
+        let covers = self.covered(scope);
+        let origins = volumes.iter().filter_map(|volume| volume.origin());
+        let snapshots = origins.filter(|origin| origin.kind == OriginKind::Snapshot);
+        let sources = snapshots.map(|origin| origin.source);
+        sources.filter(|source| covers.as_ref().is_none_or(|some| some.contains(source))).collect()
+    }
+}
