@@ -113,7 +113,7 @@ impl Choice<'_> {
     }
 
     /// Chooses what is to be deleted next; `None` if nothing that may be deleted frees space.
-    pub(crate) fn next(&mut self) -> Option<Victim> {
+    pub(crate) fn choose_next(&mut self) -> Option<Victim> {
         let kept = self.last_of_deleted();
         let may_go = |candidate: &Candidate| {
             candidate.state != State::Chosen && !candidate.snapshots.iter().any(|s| kept.contains(&s.id()))

@@ -245,7 +245,7 @@ impl Array {
         if level.next(held, limit) != Level::Full {
             return false;
         }
-        let victim = choice.next();
+        let victim = choice.choose_next();
         drop(choice);
         let outcome = match victim {
             Some(victim) => self.delete_victim(&object, victim, held, limit).await.map(|()| true),
@@ -322,7 +322,9 @@ impl Array {
         }
         let mut choice = self.choice(pool, scope);
         while level == Level::Full {
-            let Some(Victim { moments, taken_ms, freed_bytes, held_bytes }) = choice.next() else { break };
+            let Some(Victim { moments, taken_ms, freed_bytes, held_bytes }) = choice.choose_next() else {
+                break;
+            };
             let snapshots = moments.iter().flatten().map(|volume| volume.name()).collect();
             preview.would_delete.push(api::ReserveDeletion { snapshots, taken_ms, freed_bytes });
             preview.held_after_bytes = held_bytes;

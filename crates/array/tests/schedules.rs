@@ -251,6 +251,9 @@ fn the_oldest_go_when_snapshots_hold_too_much() {
 
         array.set_reserve(&ReserveOf::Pool, Some(reserve(8, ReservePolicy::DeleteOldest))).await.unwrap();
         day.pass(5 * MINUTE).await;
+        assert!(array.show_volume("new").is_ok(), "nothing was written since: it frees nothing");
+        fill(array, 4).await.unwrap();
+        day.pass(5 * MINUTE).await;
         assert!(array.show_volume("new").is_err() && array.show_volume("kept").is_ok());
         let told = day.told();
         assert_eq!(
