@@ -66,8 +66,8 @@ pub use fork_error::ForkError;
 pub use initiator::is_target_name;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
-    EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, OWN_RESERVE_OBJECT, REQUEST_OBJECT,
-    RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
+    EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, OWN_RESERVE_OBJECT,
+    REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
 };
 pub use requests::{CarriedOut, RequestKey};
 pub use retention::utc_text;
