@@ -160,7 +160,7 @@ fn delete(options: &Options, serving: &Serving<'_>, course: &Course) -> Result<D
     let before = space(serving)?;
     let began = Instant::now();
     course.phase.store(1, Ordering::Relaxed);
-    serving.tell(&["snapshot", "delete", "snapshot"])?;
+    serving.tell(&["snapshot", "delete", "snapshot", "--now"])?;
     let command_ms = began.elapsed().as_secs_f64() * 1e3;
     while space(serving)?.beyond_volumes() > 0 {
         ensure!(began.elapsed() < BACK_LIMIT, "after {} s space is still coming back", BACK_LIMIT.as_secs());

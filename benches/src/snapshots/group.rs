@@ -246,7 +246,7 @@ fn windows(options: &Options, serving: &Serving<'_>) -> Result<Vec<Window>> {
         }
         sets.push(set);
         if sets.len() > options.keep {
-            serving.tell(&["group", "delete-snapshot", GROUP, &sets.remove(0)])?;
+            serving.tell(&["group", "delete-snapshot", GROUP, &sets.remove(0), "--now"])?;
             thread::sleep(length);
         }
     }

@@ -13,6 +13,7 @@ mod group;
 mod host;
 mod job;
 mod problem;
+mod recycle_bin;
 mod reserve;
 mod retention;
 mod schedule;
@@ -37,6 +38,7 @@ pub use host::{
 };
 pub use job::{Job, JobKind, JobState};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
+pub use recycle_bin::{DeletedVolume, RecycleBin, RecycleBinRestore, RecycleBinSet};
 pub use reserve::{Reserve, ReserveDeletion, ReservePolicy, ReservePreview, ReserveScope, ReserveSet};
 pub use retention::{Retention, SnapshotRetain};
 pub use schedule::{Every, Rule, Schedule, ScheduleCreate, ScheduleUpdate};

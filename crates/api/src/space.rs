@@ -24,6 +24,8 @@ pub struct PoolSpace {
     pub copied_bytes: u64,
     /// The space that deleting all snapshots frees, at least.
     pub held_by_snapshots_bytes: u64,
+    /// The space that emptying the recycle bin frees, at least. Figures of what volumes have and save leave the recycle bin out.
+    pub held_by_recycle_bin_bytes: u64,
     /// The space that can never be freed because the metadata leading to it was damaged, at most.
     pub lost_at_most_bytes: u64,
     /// Data acknowledged and not yet destaged.

@@ -1,6 +1,7 @@
 //! How the array is.
 
 use crate::Integrity;
+use crate::RecycleBin;
 use crate::Retention;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -73,6 +74,8 @@ pub struct Status {
     pub giving_back: Option<GivingBack>,
     /// The clock of immutable snapshots; null while there are none or the pool is offline.
     pub retention: Option<Retention>,
+    /// Deleted volumes that can be restored; null until the pool has been open once.
+    pub recycle_bin: Option<RecycleBin>,
     /// Scrubs and damaged data; null while the pool is offline.
     pub integrity: Option<Integrity>,
     /// What the last opening of the pool did; null while it is offline.

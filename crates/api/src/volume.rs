@@ -84,6 +84,10 @@ pub struct Deletion {
     #[serde(default)]
     #[param(required = false)]
     pub force: bool,
+    /// Delete it for good at once instead of keeping it in the recycle bin.
+    #[serde(default)]
+    #[param(required = false)]
+    pub now: bool,
 }
 
 fn default_block_bytes() -> u32 {

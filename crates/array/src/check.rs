@@ -5,9 +5,10 @@ use crate::{
     events::log_problem,
     record::{
         EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT,
-        MappingRecord, OWN_RESERVE_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
-        decode, mapping_key,
+        MappingRecord, OWN_RESERVE_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT,
+        SCRUB_OBJECT, decode, mapping_key,
     },
+    recycle_bin::BinRecord,
     requests::request_problem,
     reserve_watch::{ReserveRecord, Scope},
     schedules::ScheduleRecord,
@@ -103,6 +104,11 @@ pub fn check_catalog(report: &mut CheckReport) {
             }
             Some(_) => {}
             None => found.push((what(), "it is of neither a volume nor a group".to_owned())),
+        }
+    }
+    for (key, value) in objects(report, RECYCLE_BIN_OBJECT) {
+        if let Err(error) = decode::<BinRecord>(key, value) {
+            found.push(("the recycle bin".to_owned(), why(error)));
         }
     }
     for kind in [EVENT_OBJECT, EVENT_LOG_OBJECT] {
@@ -221,6 +227,7 @@ mod tests {
                 reserve(),
                 "there is no group da98f305-398b-4873-983c-da64de7c4480",
             ),
+            (RECYCLE_BIN_OBJECT, "recycle-bin", b"{}".to_vec(), "the recycle bin: "),
             (EVENT_OBJECT, "7", b"nonsense".to_vec(), "event 7: "),
             (SCRUB_OBJECT, "scrub", b"nonsense".to_vec(), "the object of scrubs, scrub: "),
             (COPY_OBJECT, "9", b"nonsense".to_vec(), "copy object 9: "),

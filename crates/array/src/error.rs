@@ -1,7 +1,7 @@
 //! Why the array refused or failed a request, and how that is told.
 
 use crate::volume_problem::volume_problem;
-use crate::{ExportError, ForkError, ScheduleError};
+use crate::{BinError, ExportError, ForkError, ScheduleError};
 use quoin_api::{CopyState, JobKind, JobState, Problem};
 use quoin_pool::PoolError;
 use quoin_volume::{BadName, VolumeError};
@@ -19,6 +19,9 @@ pub enum ArrayError {
     /// About a schedule.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// About the recycle bin.
+    #[error(transparent)]
+    Bin(#[from] BinError),
     /// A snapshot reserve is one of two things.
     #[error("a snapshot reserve is from 1 to 100 percent, or a size")]
     Reserve,
@@ -283,6 +286,7 @@ impl ArrayError {
             Self::VolumeChange(error) => volume_problem(error, "volume not changed"),
             Self::Not { title, error } => volume_problem(error, title),
             Self::Fork(error) => error.problem(),
+            Self::Bin(error) => error.problem(),
             Self::Pool(error) => pool_problem(error),
             Self::Record { key, .. } => unreadable(key, why),
             Self::Reserve => {

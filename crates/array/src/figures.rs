@@ -41,6 +41,8 @@ pub struct Figures {
     pub own_reserves: Vec<ReserveFigures>,
     /// Volumes that snapshot reserves keep offline.
     pub stopped_volumes: u64,
+    /// What the recycle bin holds; `None` while nobody knows.
+    pub recycle_bin: Option<api::RecycleBin>,
     /// How many schedules there are.
     pub schedules: usize,
     /// Copies of ranges in numbers.
@@ -162,6 +164,7 @@ impl Array {
             reserve: self.show_reserve(&ReserveOf::Pool).ok(),
             own_reserves: if pool.is_some() { self.reserve_figures() } else { Vec::new() },
             stopped_volumes: self.stopped_volumes().len() as u64,
+            recycle_bin: self.show_recycle_bin().ok(),
             schedules: self.schedules.lock().len(),
             copies: self.copy_figures(),
             recovery: pool.as_ref().map(|pool| pool.recovery()),

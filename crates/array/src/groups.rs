@@ -198,7 +198,7 @@ impl Array {
         set: &str,
         deletion: api::Deletion,
     ) -> Result<(), ArrayError> {
-        let api::Deletion { unmap, force } = deletion;
+        let api::Deletion { unmap, force, now } = deletion;
         let _turn = self.changes.lock().await;
         let group = self.group(name)?;
         let Set { snapshots, taken_ms, .. } = self.set(&group, set)?;
@@ -219,7 +219,7 @@ impl Array {
             .without("taken_ms", taken_ms)
             .without("snapshots", snapshots.iter().map(|snapshot| snapshot.name()).collect::<Vec<_>>())
             .without("mappings_and_exports", seen);
-        self.delete_all(&snapshots, own).await
+        self.discard_all(&snapshots, own, now).await
     }
 
     pub(crate) fn group(&self, name: &str) -> Result<Group, ArrayError> {

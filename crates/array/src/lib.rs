@@ -9,6 +9,7 @@
 mod access;
 mod array;
 mod bay;
+mod bin_error;
 mod chap;
 mod check;
 mod clock;
@@ -31,6 +32,7 @@ mod mappings;
 mod nbd;
 mod permit;
 mod record;
+mod recycle_bin;
 mod requests;
 mod reserve_choice;
 mod reserve_watch;
@@ -52,6 +54,7 @@ mod volumes;
 
 pub use array::{Array, ArrayOptions};
 pub use bay::{Bay, Finding, Opening};
+pub use bin_error::BinError;
 pub use check::check_catalog;
 pub use copy::CopyFigures;
 pub use error::ArrayError;
@@ -67,7 +70,7 @@ pub use initiator::is_target_name;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
     EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, OWN_RESERVE_OBJECT,
-    REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
+    RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
 };
 pub use requests::{CarriedOut, RequestKey};
 pub use retention::utc_text;

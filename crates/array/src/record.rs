@@ -25,6 +25,8 @@ pub const SCHEDULE_OBJECT: ObjectKind = ObjectKind(11);
 /// The kind of catalog object that holds the snapshot reserve of the pool.
 pub const RESERVE_OBJECT: ObjectKind = ObjectKind(12);
 
+/// The kind of catalog object that holds how long deleted volumes are kept.
+pub const RECYCLE_BIN_OBJECT: ObjectKind = ObjectKind(13);
 /// The kind of catalog object that holds the snapshot reserve of a volume or group.
 pub const OWN_RESERVE_OBJECT: ObjectKind = ObjectKind(32);
 

@@ -76,7 +76,7 @@ impl Array {
     /// Looks at the clocks, keeps the mark fresh, and releases what is immutable no more.
     pub(crate) async fn keep_retention(&self) {
         let state = self.look_at_clocks();
-        if state.is_some_and(|state| state.snapshots > 0)
+        if (state.is_some() || !self.volumes.binned().is_empty())
             && let Err(error) = self.release_and_mark().await
         {
             tracing::debug!(%error, "the retention clock is looked at again");

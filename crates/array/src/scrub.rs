@@ -345,9 +345,10 @@ impl Array {
     }
 
     fn named(&self, damaged: &Damaged) -> Option<DamagedRange> {
-        let volume = self.volumes.by_id(damaged.volume)?;
+        let volume = self.volumes.by_id_or_binned(damaged.volume)?;
+        let deleted = if volume.deleted().is_some() { " (deleted)" } else { "" };
         Some(DamagedRange {
-            volume: volume.name(),
+            volume: format!("{}{deleted}", volume.name()),
             offset_bytes: damaged.offset_bytes,
             length_bytes: damaged.length_bytes,
             found_ms: damaged.found_ms,
@@ -488,7 +489,7 @@ impl Array {
         let now_ms = self.world.wall_clock_ms();
         let mut told = 0;
         for mut damage in found {
-            let Some(volume) = self.volumes.by_id(damage.volume) else { continue };
+            let Some(volume) = self.volumes.by_id_or_binned(damage.volume) else { continue };
             let end = damage.range.end().min(volume.size_bytes());
             let Some(len) = end.checked_sub(damage.range.offset).filter(|len| *len > 0) else { continue };
             damage.range.len = len;
@@ -522,7 +523,7 @@ impl Array {
             self.scrubs.lock().record.as_ref().map_or_else(Vec::new, |record| record.damaged.clone());
         for damaged in listed {
             let range = ByteRange::new(damaged.offset_bytes, damaged.length_bytes);
-            let still = match self.volumes.by_id(damaged.volume) {
+            let still = match self.volumes.by_id_or_binned(damaged.volume) {
                 Some(_) => pool.still_damaged(damaged.volume, range).await?,
                 None => Vec::new(),
             };

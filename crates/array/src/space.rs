@@ -62,6 +62,11 @@ pub(crate) fn used_percent(stats: &PoolStats) -> f64 {
     taken_bytes(stats) as f64 * 100.0 / stats.usable_bytes.max(1) as f64
 }
 
+/// What must be free again before a full pool counts as full no more.
+fn room_again_bytes(stats: &PoolStats) -> u64 {
+    (stats.usable_bytes / 50).min(ROOM_AGAIN_MAX_BYTES)
+}
+
 impl SpaceWatch {
     pub(crate) fn new(percents: SpacePercents) -> Self {
         Self { percents, level: SpaceLevel::Normal, refused_writes: 0, replayed_bytes: 0 }
@@ -74,6 +79,18 @@ impl SpaceWatch {
 
     pub(crate) fn level(&self) -> SpaceLevel {
         self.level
+    }
+
+    /// Whether the pool needs the space that the recycle bin holds: from halfway between the threshold of warnings and a full
+    /// pool on. What is buffered may lie over what is there and does not count, unless the pool is full; what is being
+    /// given back counts as free.
+    pub(crate) fn needs_bin(&self, stats: &PoolStats) -> bool {
+        let percent = u64::midpoint(self.percents.warning.into(), 100);
+        let taken = (stats.live_bytes + stats.reserved_unmapped_bytes).saturating_sub(stats.removing_bytes);
+        let buffered = stats.buffered_bytes.saturating_sub(self.replayed_bytes);
+        let room = (stats.free_bytes + stats.removing_bytes).saturating_sub(buffered);
+        taken >= stats.usable_bytes / 100 * percent
+            || self.level == SpaceLevel::Full && room < room_again_bytes(stats)
     }
 
     /// The thresholds in bytes.
@@ -130,8 +147,7 @@ impl SpaceWatch {
     fn level_of(&self, stats: &PoolStats) -> SpaceLevel {
         let room = stats.free_bytes.saturating_sub(stats.buffered_bytes);
         let refused = stats.refused_writes > self.refused_writes;
-        let room_again = (stats.usable_bytes / 50).min(ROOM_AGAIN_MAX_BYTES);
-        if room == 0 || refused || (self.level == SpaceLevel::Full && room < room_again) {
+        if room == 0 || refused || (self.level == SpaceLevel::Full && room < room_again_bytes(stats)) {
             return SpaceLevel::Full;
         }
         let used = used_percent(stats);
@@ -215,6 +231,21 @@ mod tests {
             ]
         );
         assert_eq!(watch.thresholds_bytes(&stats(0, 0)), [60 << 30, 80 << 30, 100 << 30]);
+    }
+
+    #[test]
+    fn the_bin_is_needed_well_before_the_pool_is_full_but_not_for_what_comes_back_anyway() {
+        let mut watch = SpaceWatch::new(SpacePercents::default());
+        let needs = |stats: PoolStats, watch: &SpaceWatch| watch.needs_bin(&stats);
+        assert!(!needs(stats(89, 0), &watch));
+        assert!(needs(stats(90, 0), &watch));
+        assert!(!needs(PoolStats { removing_bytes: 5 << 30, ..stats(94, 0) }, &watch));
+        assert!(!needs(PoolStats { buffered_bytes: 20 << 30, ..stats(75, 0) }, &watch));
+        assert!(needs(PoolStats { reserved_unmapped_bytes: 20 << 30, ..stats(75, 0) }, &watch));
+        // Writes were refused: what is buffered has no room.
+        let full = PoolStats { buffered_bytes: 20 << 30, ..stats(80, 1) };
+        assert!(watch.look(&full).is_some() && needs(full, &watch));
+        assert!(!needs(PoolStats { removing_bytes: 5 << 30, ..full }, &watch));
     }
 
     /// A pool that is 70 % full and has another 40 % in its journal, most of it over what is there.

@@ -1,6 +1,6 @@
 //! What volumes have of the pool's space, as arrays report it.
 
-use crate::{Array, ArrayError};
+use crate::{Array, ArrayError, recycle_bin::freed_bytes};
 use quoin_api as api;
 use quoin_base::VolumeId;
 use quoin_pool::Pool;
@@ -13,20 +13,26 @@ impl Array {
         let pool = self.pool()?;
         let (stats, space) = (pool.stats(), pool.space());
         let provisioned_bytes = self.volumes.list().iter().map(|volume| volume.size_bytes()).sum();
-        // What copies hold for themselves is shared with their sources, and nobody's volume.
-        let hidden = self.volumes.copies().iter().map(|copy| copy.id).collect();
+        let binned = self.volumes.binned();
+        let held_by_bin = freed_bytes(&pool, &binned);
+        // What copies hold for themselves is shared with their sources, and nobody's volume. What is deleted is not either.
+        let copies = self.volumes.copies();
+        let hidden = copies.iter().map(|copy| copy.id);
+        let hidden = hidden.chain(binned.iter().map(|volume| volume.id())).collect();
         let held = pool.space_of(&hidden).written_bytes;
-        let (written, unique) = (space.written_bytes.saturating_sub(held), space.unique_bytes);
-        let all = unique + stats.metadata_bytes;
+        let written = space.written_bytes.saturating_sub(held);
+        let unique = space.unique_bytes.saturating_sub(held_by_bin);
+        let all = space.unique_bytes + stats.metadata_bytes;
         Ok(api::PoolSpace {
             provisioned_bytes,
             written_bytes: written,
-            unique_bytes: unique,
+            unique_bytes: space.unique_bytes,
             own_bytes: space.own_bytes,
             shared_bytes: space.shared_bytes,
             removing_bytes: space.removing_bytes,
             copied_bytes: space.copied_bytes,
             held_by_snapshots_bytes: self.held_by_snapshots(&pool, |_| true),
+            held_by_recycle_bin_bytes: held_by_bin,
             lost_at_most_bytes: pool.lost_space_bytes(),
             buffered_bytes: stats.buffered_bytes,
             metadata_bytes: stats.metadata_bytes,

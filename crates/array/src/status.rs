@@ -53,6 +53,7 @@ impl Array {
             offline_volumes: self.stopped_volumes().into_iter().filter(|_| is_open).collect(),
             capacity: stats.as_ref().map(|stats| capacity(stats, &volumes, self.space.lock().level())),
             giving_back: stats.as_ref().map(|stats| self.giving_back.lock().view(stats)),
+            recycle_bin: self.is_restored().then(|| self.bin_view()),
             retention: self.retention_view().filter(|_| pool.is_some()),
             integrity: pool.is_some().then(|| self.integrity()),
             recovery: pool.as_deref().map(recovery),

@@ -1,7 +1,8 @@
 //! Opens the pool, notices when it goes offline, opens it again when its drives are back.
 
 use crate::{
-    Array, access::Access, nbd::read_exports, reserve_watch::read_reserves, schedules::read_schedules,
+    Array, access::Access, nbd::read_exports, recycle_bin::read_bin_setting, reserve_watch::read_reserves,
+    schedules::read_schedules,
 };
 use futures_util::future::select;
 use quoin_api::Severity;
@@ -96,6 +97,7 @@ impl Array {
                 self.watch_space(&stats);
                 self.giving_back.lock().look(self.world.now(), &stats);
                 self.keep_retention().await;
+                self.tend_recycle_bin(&pool, &stats).await;
                 let due = self.look_at_reserves(&pool, &stats);
                 self.recover_reserves(due).await;
                 self.serve_schedules().await;
@@ -183,12 +185,14 @@ impl Array {
         let exported = read_exports(pool).map_err(|e| e.to_string())?;
         let schedules = read_schedules(pool).map_err(|e| e.to_string())?;
         let reserves = read_reserves(pool).map_err(|e| e.to_string())?;
+        let bin = read_bin_setting(pool).map_err(|e| e.to_string())?;
         self.volumes.restore(pool).map_err(|e| e.to_string())?;
         self.restore_scrubs(pool).map_err(|e| e.to_string())?;
         self.slot.fill(pool.clone());
         self.change_access(|current| *current = access);
         self.change_exports(|current| *current = exported);
         *self.schedules.lock() = schedules;
+        *self.bin.lock() = bin;
         *self.reserves.lock() = reserves;
         self.look_at_all_reserves(pool);
         self.restored.store(true, Ordering::Release);

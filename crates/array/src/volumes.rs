@@ -2,13 +2,13 @@
 
 use crate::{
     Array, ArrayError, ExportError, events::Told, guard::require_unused, mappings::without,
-    nbd::without_exports,
+    nbd::without_exports, recycle_bin::deleted_by,
 };
 use quoin_api as api;
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, Folder, OriginKind, Volume, VolumeChange, VolumeSpec};
 use quoin_world::Thread;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 impl Array {
     /// Creates a volume.
@@ -113,7 +113,7 @@ impl Array {
     /// Deletes a volume; if hosts see it, only when `unmap` says that they shall lose it, and if any of them is logged in, or
     /// it is one of a consistency group, only by force.
     pub async fn delete_volume(&self, name: &str, deletion: api::Deletion) -> Result<(), ArrayError> {
-        let api::Deletion { unmap, force } = deletion;
+        let api::Deletion { unmap, force, now } = deletion;
         let _turn = self.changes.lock().await;
         let volume = self.volume(name)?;
         let forced = self.require_no_users("volume not deleted", std::slice::from_ref(&volume), force)?;
@@ -139,14 +139,25 @@ impl Array {
             .without("tags", volume.tags())
             .without("mappings", mappings.iter().map(|m| format!("{}:{}", m.host, m.lun)).collect::<Vec<_>>())
             .without("exports", exports);
-        self.delete_all(&[volume], own).await
+        self.discard_all(&[volume], own, now).await
     }
 
-    /// Deletes volumes, and takes them away from whoever sees them. Called with `changes` held.
+    /// Deletes volumes for good, and takes them away from whoever sees them. Called with `changes` held.
     pub(crate) async fn delete_all(
         &self,
         volumes: &[Arc<Volume>],
         own: impl Into<Told>,
+    ) -> Result<(), ArrayError> {
+        self.remove_all(volumes, own.into(), None).await
+    }
+
+    /// Takes volumes away from whoever sees them, and deletes them: for good, or into the recycle bin for this time. Called
+    /// with `changes` held.
+    pub(crate) async fn remove_all(
+        &self,
+        volumes: &[Arc<Volume>],
+        own: Told,
+        keep: Option<Duration>,
     ) -> Result<(), ArrayError> {
         let mappings: Vec<_> = {
             let access = self.access.lock();
@@ -155,7 +166,11 @@ impl Array {
         let exports: Vec<_> = volumes.iter().flat_map(|volume| self.exports_of(volume.id())).collect();
         let tx = self.without_reserves(without_exports(without(&mappings), &exports), volumes);
         let (tx, staged) = self.events.stage_told(tx, own.into());
-        self.volumes.delete(volumes, tx).await.map_err(ArrayError::not("volume not deleted"))?;
+        let outcome = match keep {
+            Some(keep) => self.volumes.discard(volumes, keep, deleted_by(), tx).await,
+            None => self.volumes.delete(volumes, tx).await,
+        };
+        outcome.map_err(ArrayError::not("volume not deleted"))?;
         self.events.saved(staged);
         self.change_access(|access| mappings.iter().for_each(|mapping| access.remove_mapping(mapping)));
         self.change_exports(|exported| exported.retain(|name, _| !exports.contains(name)));

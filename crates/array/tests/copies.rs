@@ -23,6 +23,11 @@ use std::{
 const BLOCK: u64 = 8192;
 const SIZE: u64 = 16 * MIB;
 
+/// For good: what was deleted is looked for in the pool's space.
+fn now() -> Deletion {
+    Deletion { now: true, ..Deletion::default() }
+}
+
 fn copy(target: &str) -> CopyCreate {
     CopyCreate { target: target.into(), from_bytes: 0, to_bytes: 0, length_bytes: None, force: false }
 }
@@ -231,7 +236,7 @@ fn a_copy_goes_on_under_the_writes_of_hosts_and_renames_until_it_is_cancelled_or
             written
         });
         let begun = array.copy_volume("v1", copy("v2")).await.unwrap();
-        let refused = array.delete_volume("v2", Deletion::default()).await.unwrap_err();
+        let refused = array.delete_volume("v2", now()).await.unwrap_err();
         assert_eq!(kind(&refused), "copied-into");
         assert!(refused.to_string().contains("of volume v1 writes into volume v2"), "{refused}");
         let cancel = format!("quoin volume copy-cancel {}", begun.id);
@@ -246,9 +251,9 @@ fn a_copy_goes_on_under_the_writes_of_hosts_and_renames_until_it_is_cancelled_or
         assert!(told(&array, Severity::Info, &format!("copy {other} of volume old was cancelled: ")));
         let again = array.cancel_copy(other).await.unwrap_err();
         assert_eq!((kind(&again).as_str(), again.problem().status), ("not-running", 409));
-        array.delete_volume("v3", Deletion::default()).await.unwrap();
+        array.delete_volume("v3", now()).await.unwrap();
 
-        array.delete_volume("old", Deletion::default()).await.unwrap();
+        array.delete_volume("old", now()).await.unwrap();
         let done = ended(&array, &*world, begun.id).await;
         assert_eq!((done.state, done.source.as_str()), (CopyState::Done, "v1"));
         stop.store(true, Ordering::Relaxed);
@@ -258,7 +263,7 @@ fn a_copy_goes_on_under_the_writes_of_hosts_and_renames_until_it_is_cancelled_or
             let block = ByteRange::new(offset, BLOCK);
             assert!(holds(&v2, block, 1, offset).await || holds(&v2, block, 9, offset).await, "{offset}");
         }
-        array.delete_volume("v2", Deletion::default()).await.unwrap();
+        array.delete_volume("v2", now()).await.unwrap();
     });
     lab.until(|| array.status().capacity.is_some_and(|capacity| capacity.used_bytes == 0));
     lab.stop(array);
@@ -281,8 +286,8 @@ fn a_copy_that_a_stop_interrupts_is_ended_at_the_next_start_and_is_not_gone_on_w
     assert!(copy.error.unwrap().contains("interrupted"));
     assert!(told(&array, Severity::Warning, &format!("copy {id} of volume v1 was interrupted")));
     lab.on_array(&array, async |array| {
-        array.delete_volume("v2", Deletion::default()).await.unwrap();
-        array.delete_volume("v1", Deletion::default()).await.unwrap();
+        array.delete_volume("v2", now()).await.unwrap();
+        array.delete_volume("v1", now()).await.unwrap();
     });
     // Nothing is left of it.
     lab.until(|| array.status().capacity.is_some_and(|capacity| capacity.used_bytes == 0));
@@ -311,7 +316,7 @@ fn a_copy_fails_with_the_pool_and_is_ended_when_that_is_back() {
     lab.on_array(&array, async |array| {
         let copy = array.copy_volume("v1", copy("v2")).await.unwrap();
         array.cancel_copy(copy.id).await.unwrap();
-        array.delete_volume("v2", Deletion::default()).await.unwrap();
+        array.delete_volume("v2", now()).await.unwrap();
     });
     lab.stop(array);
 }

@@ -17,6 +17,11 @@ use std::{sync::Arc, time::Duration};
 const BLOCK: u64 = 8192;
 const IQN: &str = "iqn.2026-11.test:h1";
 
+/// For good: what was deleted is looked for in the pool's space.
+fn now() -> Deletion {
+    Deletion { now: true, ..Deletion::default() }
+}
+
 async fn write(volume: &Volume, offset: u64, tag: u64) -> Result<(), DeviceError> {
     let bytes: Vec<u8> = tag.to_le_bytes().into_iter().cycle().take(BLOCK as usize).collect();
     volume.write(offset, vec![Slice::copy_of(&bytes)]).await
@@ -93,8 +98,8 @@ fn snapshots_of_any_depth_hold_what_was_and_are_restored_refreshed_promoted_and_
         );
         assert!(one.name.starts_with("v1.20") && one.name.len() == 18, "{}", one.name);
         assert_ne!(one.name, two.name);
-        array.delete_snapshot(&one.name, Deletion::default()).await.unwrap();
-        array.delete_volume(&two.name, Deletion::default()).await.unwrap();
+        array.delete_snapshot(&one.name, now()).await.unwrap();
+        array.delete_volume(&two.name, now()).await.unwrap();
 
         let v1_before = array.show_volume("v1").unwrap();
         let after = array.restore_snapshot("s1", restore(None, Some("v1.kept"), true)).await.unwrap();
@@ -116,8 +121,8 @@ fn snapshots_of_any_depth_hold_what_was_and_are_restored_refreshed_promoted_and_
         };
         assert_eq!(names(of("v1")), ["s1", "v1.kept"]);
         assert_eq!(names(SnapshotSelection::default()), ["s1", "s1.s", "v1.kept"]);
-        array.delete_volume("v1", Deletion::default()).await.unwrap();
-        array.delete_volume("s1", Deletion::default()).await.unwrap();
+        array.delete_volume("v1", now()).await.unwrap();
+        array.delete_volume("s1", now()).await.unwrap();
         assert_eq!((tag_of(&array, "s1.s").await, tag_of(&array, "v1.kept").await), (1, 2));
         let kept = array.show_snapshot("v1.kept").unwrap().origin.unwrap();
         assert_eq!((kept.source.as_str(), kept.source_deleted), ("v1", true));
@@ -140,7 +145,7 @@ fn snapshots_of_any_depth_hold_what_was_and_are_restored_refreshed_promoted_and_
         let origin = array.show_snapshot("s1.s").unwrap().origin.unwrap();
         assert_eq!((origin.source.as_str(), origin.source_deleted), ("s1", true));
         for name in ["v1.kept", "c1", "s1.s"] {
-            array.delete_volume(name, Deletion::default()).await.unwrap();
+            array.delete_volume(name, now()).await.unwrap();
         }
     });
     lab.until(|| {
@@ -371,10 +376,10 @@ fn hundreds_of_snapshots_each_hold_their_moment_and_go_in_any_order() {
                 array.restore_snapshot(&name, restore(None, None, false)).await.unwrap();
                 assert_eq!(tag_of(&array, "v1").await, n);
             }
-            array.delete_snapshot(&name, Deletion::default()).await.unwrap();
+            array.delete_snapshot(&name, now()).await.unwrap();
         }
         assert_eq!(array.status().objects.unwrap().snapshots, 0);
-        array.delete_volume("v1", Deletion::default()).await.unwrap();
+        array.delete_volume("v1", now()).await.unwrap();
     });
     lab.until(|| array.status().capacity.is_some_and(|capacity| capacity.used_bytes == 0));
     lab.stop(array);

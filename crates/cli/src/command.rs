@@ -9,6 +9,7 @@ use crate::{
     group::{self, GroupCommand},
     job::{self, JobCommand},
     mapping::{self, MappingCommand},
+    recycle_bin::{self, RecycleBinCommand},
     schedule::{self, ScheduleCommand},
     scrub::{ScrubCommand, scrub},
     secret::ChapOptions,
@@ -49,6 +50,9 @@ pub enum Command {
     /// Manage consistency groups and snapshots of all their volumes
     #[command(subcommand, visible_alias = "groups")]
     Group(GroupCommand),
+    /// List, restore and delete for good what was deleted
+    #[command(subcommand)]
+    RecycleBin(RecycleBinCommand),
     /// Manage schedules that take snapshots
     #[command(subcommand, visible_alias = "schedules")]
     Schedule(ScheduleCommand),
@@ -220,6 +224,7 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         Command::Volume(command) => volume(&client, &output, command),
         Command::Snapshot(command) => snapshot::run(&client, &output, command),
         Command::Group(command) => group::run(&client, &output, command),
+        Command::RecycleBin(command) => recycle_bin::run(&client, &output, command),
         Command::Schedule(command) => schedule::run(&client, &output, command),
         Command::Job(command) => job::run(&client, &output, command),
         Command::Folder(command) => folder::run(&client, &output, command),

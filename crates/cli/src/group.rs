@@ -5,6 +5,7 @@ use crate::{
     client::{Client, segment},
     command::{each, list},
     output::{pairs, table},
+    recycle_bin::deleted_text,
     time::{Age, parse_age, utc_text},
 };
 use clap::Subcommand;
@@ -138,7 +139,7 @@ pub enum GroupCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Delete a set of snapshots
+    /// Delete a set of snapshots; the recycle bin keeps them for a while
     #[command(after_help = "Examples:\n  quoin --data /srv/a group delete-snapshot db1 before-upgrade\n  \
                             quoin --data /srv/a group delete-snapshot db1 test --unmap   # also removes their mappings")]
     DeleteSnapshot {
@@ -152,6 +153,9 @@ pub enum GroupCommand {
         /// Delete although hosts with access to the snapshots are logged in
         #[arg(long)]
         force: bool,
+        /// Delete them for good at once: the recycle bin does not keep them
+        #[arg(long)]
+        now: bool,
     },
 }
 
@@ -200,9 +204,12 @@ pub(crate) fn run(client: &Client, output: &Output, command: GroupCommand) -> Re
             let set: GroupSet = client.post(&path, &SnapshotRetain { retain_s: time.seconds(), force })?;
             output.show(&set, |set| sets(std::slice::from_ref(set)));
         }
-        GroupCommand::DeleteSnapshot { name, set, unmap, force } => {
-            client.delete(&format!("{}?unmap={unmap}&force={force}", set_path(&name, &set)))?;
-            output.say(&format!("set {set} of group {name} deleted"));
+        GroupCommand::DeleteSnapshot { name, set, unmap, force, now } => {
+            let found: Vec<GroupSet> = client.get::<Group>(&path(&name))?.sets;
+            let snapshots = found.into_iter().find(|found| found.name == set).map(|found| found.snapshots);
+            client.delete(&format!("{}?unmap={unmap}&force={force}&now={now}", set_path(&name, &set)))?;
+            let restore = snapshots.unwrap_or_default().join(" ");
+            output.say(&deleted_text(client, &format!("set {set} of group {name}"), now, &restore));
         }
     }
     Ok(())

@@ -11,10 +11,11 @@ use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 /// How long an array has to tell names.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Objects by the word that commands and arguments have for them, and where they are listed.
-const KINDS: [(&str, &str); 9] = [
+const KINDS: [(&str, &str); 10] = [
     ("volume", "/volumes"),
     ("folder", "/folders"),
     ("snapshot", "/snapshots"),
+    ("deleted", "/recycle-bin/volumes"),
     ("group", "/groups"),
     ("schedule", "/schedules"),
     ("host", "/hosts"),

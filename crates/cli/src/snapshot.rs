@@ -5,6 +5,7 @@ use crate::{
     client::{Client, segment},
     command::each,
     output::table,
+    recycle_bin::deleted_text,
     reserve::{self, ReserveArgs},
     size_text,
     time::{Age, parse_age, utc_text},
@@ -126,12 +127,14 @@ pub enum SnapshotCommand {
     /// happens beyond that
     #[command(after_help = reserve::EXAMPLES)]
     Reserve(ReserveArgs),
-    /// Delete snapshots or clones
+    /// Delete snapshots or clones; the recycle bin keeps them for a while
     #[command(
-        after_help = "Its source, its own snapshots, and older and newer snapshots stay. Its space is freed in the \
-                            background: see quoin status.\n\nExamples:\n  \
+        after_help = "Its source, its own snapshots, and older and newer snapshots stay. It can be restored \
+                            for a day, or for the time that quoin recycle-bin set gives: see quoin recycle-bin. Then its \
+                            space is freed in the background: see quoin status.\n\nExamples:\n  \
                             quoin --data /srv/a snapshot delete v1.before-upgrade\n  \
-                            quoin --data /srv/a snapshot delete v1-test --unmap   # also removes its mappings"
+                            quoin --data /srv/a snapshot delete v1-test --unmap   # also removes its mappings\n  \
+                            quoin --data /srv/a snapshot delete v1-test --now     # for good"
     )]
     Delete {
         /// The snapshots or clones
@@ -143,6 +146,9 @@ pub enum SnapshotCommand {
         /// Delete although hosts with access to it are logged in, or it is in a consistency group
         #[arg(long)]
         force: bool,
+        /// Delete it for good at once: the recycle bin does not keep it
+        #[arg(long)]
+        now: bool,
     },
 }
 
@@ -180,9 +186,9 @@ pub(crate) fn run(client: &Client, output: &Output, command: SnapshotCommand) ->
             let path = format!("{}/promote", path(&name));
             output.show(&client.post::<Volume>(&path, &serde_json::json!({}))?, view::volume);
         }
-        SnapshotCommand::Delete { names, unmap, force } => each(output, &names, |name| {
-            client.delete(&format!("{}?unmap={unmap}&force={force}", path(name)))?;
-            output.say(&format!("snapshot {name} deleted"));
+        SnapshotCommand::Delete { names, unmap, force, now } => each(output, &names, |name| {
+            client.delete(&format!("{}?unmap={unmap}&force={force}&now={now}", path(name)))?;
+            output.say(&deleted_text(client, &format!("snapshot {name}"), now, name));
             Ok(())
         })?,
     }

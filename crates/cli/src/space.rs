@@ -67,6 +67,7 @@ fn pool_text(space: &PoolSpace) -> String {
         ("  being removed", size_text(space.removing_bytes)),
         ("  less copied", size_text(space.copied_bytes)),
         ("held by snapshots", size_text(space.held_by_snapshots_bytes)),
+        ("held by recycle bin", size_text(space.held_by_recycle_bin_bytes)),
         ("not destaged", size_text(space.buffered_bytes)),
         ("thin savings", saved(space.thin_savings_bytes, space.thin_ratio)),
         ("sharing savings", saved(space.sharing_savings_bytes, space.sharing_ratio)),

@@ -254,6 +254,11 @@ pub(crate) fn status(status: &Status) -> String {
     if let Some(retention) = &status.retention {
         rows.push(("immutable", self::retention(retention)));
     }
+    if let Some(bin) = status.recycle_bin.as_ref().filter(|bin| bin.volumes > 0) {
+        let plural = if bin.volumes == 1 { "" } else { "s" };
+        let holds = bin.held_bytes.map(|bytes| format!(", holding {}", size_text(bytes))).unwrap_or_default();
+        rows.push(("recycle bin", format!("{} deleted volume{plural}{holds}", bin.volumes)));
+    }
     rows.extend(status.integrity.as_ref().map(|found| ("integrity", integrity(found))));
     if let Some(engine) = &status.engine {
         rows.push(("read cache", read_cache(engine)));

@@ -6,7 +6,9 @@ use crate::{
     command::{create_each, each, list, show},
     copy::{self, CANCEL_EXAMPLES, COPIES_EXAMPLES, COPY_EXAMPLES, CopyArgs},
     listing::ListArgs,
-    parse_size, size_text, view,
+    parse_size,
+    recycle_bin::deleted_text,
+    size_text, view,
 };
 use clap::Subcommand;
 use quoin_api::{CloneCreate, Volume, VolumeCreate, VolumeUpdate};
@@ -186,10 +188,14 @@ pub enum VolumeCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Delete volumes and all data in them
-    #[command(after_help = "Each outcome is reported; a failure does not stop the others.\n\n\
+    /// Delete volumes; the recycle bin keeps them for a while
+    #[command(
+        after_help = "A deleted volume can be restored for a day, or for the time that quoin recycle-bin set \
+                            gives: see quoin recycle-bin. Each outcome is reported; a failure does not stop the others.\n\n\
                             Examples:\n  quoin --data /srv/a volume delete v1 v2\n  \
-                            quoin --data /srv/a volume delete v1 --unmap   # also removes its mappings")]
+                            quoin --data /srv/a volume delete v1 --unmap   # also removes its mappings\n  \
+                            quoin --data /srv/a volume delete v1 --now     # for good, with all data in it"
+    )]
     Delete {
         /// The volumes
         #[arg(id = "name", value_name = "NAME", required = true)]
@@ -200,6 +206,9 @@ pub enum VolumeCommand {
         /// Delete although hosts with access to it are logged in, or it is in a consistency group
         #[arg(long)]
         force: bool,
+        /// Delete it for good at once: the recycle bin does not keep it
+        #[arg(long)]
+        now: bool,
     },
 }
 
@@ -283,9 +292,9 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
             };
             change(client, output, &name, update)
         }
-        VolumeCommand::Delete { names, unmap, force } => each(output, &names, |name| {
-            client.delete(&format!("{}?unmap={unmap}&force={force}", path(name)))?;
-            output.say(&format!("volume {name} deleted"));
+        VolumeCommand::Delete { names, unmap, force, now } => each(output, &names, |name| {
+            client.delete(&format!("{}?unmap={unmap}&force={force}&now={now}", path(name)))?;
+            output.say(&deleted_text(client, &format!("volume {name}"), now, name));
             Ok(())
         }),
     }

@@ -61,7 +61,10 @@ fn scripts_get_what_they_asked_for() {
     lab.ok(&["group", "remove", "g2", "v2"]);
     // One is mapped: it stays, and the others go all the same.
     let deleted = lab.run(&["volume", "delete", "v1", "v9", "v2"]);
-    assert_eq!((deleted.code, deleted.stdout.as_str()), (Some(1), "volume v2 deleted\n"));
+    assert_eq!(
+        (deleted.code, deleted.stdout.as_str()),
+        (Some(1), "volume v2 deleted; to undo this within 1d 0h: quoin recycle-bin restore v2\n")
+    );
     for told in ["volume v1", "v9"] {
         assert!(deleted.stderr.contains(told), "{told}: {deleted:?}");
     }

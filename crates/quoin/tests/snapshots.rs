@@ -111,10 +111,10 @@ fn a_host_sees_a_restore_as_another_medium_in_the_same_device() {
     }
     drop(host);
     for volume in ["v1", "c1"] {
-        lab.ok(&["volume", "delete", volume, "--force"]);
+        lab.ok(&["volume", "delete", volume, "--force", "--now"]);
     }
     for snapshot in lab.json(&["snapshot", "list"]).as_array().unwrap() {
-        lab.ok(&["snapshot", "delete", snapshot["name"].as_str().unwrap()]);
+        lab.ok(&["snapshot", "delete", snapshot["name"].as_str().unwrap(), "--now"]);
     }
     lab.until(&["status"], |status| {
         status["giving_back"]["bytes"] == 0 && status["capacity"]["used_bytes"] == 0

@@ -1,13 +1,15 @@
 //! Administrators: each makes one change after the other.
 
 use crate::{
-    catalog::Change,
+    catalog::{Bin, Change},
     host::read_all,
     model::{MOST_SECTORS, Named, Vol},
     scenario::log_uniform,
     seed::Shared,
 };
-use quoin_api::{Deletion, MappingCreate, OriginKind, SnapshotRetain, VolumeCreate, VolumeUpdate};
+use quoin_api::{
+    Deletion, MappingCreate, OriginKind, RecycleBinRestore, SnapshotRetain, VolumeCreate, VolumeUpdate,
+};
 use quoin_array::ArrayError;
 use quoin_base::SECTOR_BYTES;
 use quoin_world::World;
@@ -21,6 +23,8 @@ use std::{
 /// Sizes are multiples of it.
 const SIZE_STEP_SECTORS: u32 = 8;
 const DAY_S: u64 = 86_400;
+/// Volumes in the recycle bin at most: they hold space.
+const MOST_DELETED: usize = 4;
 /// The host that volumes are mapped to.
 pub(crate) const HOST: &str = "h1";
 
@@ -56,8 +60,9 @@ impl Admin {
         }
         match self.rng.random_range(0..100) {
             0..=9 => self.create().await,
-            10..=20 => self.delete().await,
-            21..=28 => self.resize().await,
+            10..=18 => self.delete().await,
+            19..=22 => self.use_bin().await,
+            23..=28 => self.resize().await,
             29..=32 => self.thicken().await,
             33..=35 => self.rename().await,
             36..=38 => self.template().await,
@@ -149,15 +154,55 @@ impl Admin {
     }
 
     async fn delete(&mut self) -> Result<(), String> {
-        let (number, name) = {
+        let (number, name, now) = {
             let mut model = self.shared.model.lock();
             let Some((name, vol)) = model.pick(&mut self.rng, |_, vol| !vol.immutable) else { return Ok(()) };
-            let change = Change::new(format!("delete {name}")).volume(&name, Some(vol), None);
-            (model.begin(change), name)
+            // Names in the bin are unique here, so that a name says which one is meant.
+            let now =
+                model.bin.contains_key(&name) || model.bin.len() >= MOST_DELETED || self.rng.random_bool(0.3);
+            let bin = if now { Bin::Nothing } else { Bin::Fill };
+            let change = Change::new(format!("delete {name}")).volume(&name, Some(vol), None).bin(bin);
+            (model.begin(change), name, now)
         };
-        let outcome = self.shared.array.delete_volume(&name, Deletion { unmap: true, force: true }).await;
+        let deletion = Deletion { unmap: true, force: true, now };
+        let outcome = self.shared.array.delete_volume(&name, deletion).await;
         let deleted = self.ended(number, outcome, &["immutable"])?;
-        self.shared.totals.lock().deleted += u64::from(deleted.is_some());
+        let mut totals = self.shared.totals.lock();
+        totals.deleted += u64::from(deleted.is_some());
+        totals.discarded += u64::from(deleted.is_some() && !now);
+        Ok(())
+    }
+
+    /// Brings back a deleted volume, or deletes it for good.
+    async fn use_bin(&mut self) -> Result<(), String> {
+        let restores = self.rng.random_bool(0.75);
+        let (number, name, thin) = {
+            let mut model = self.shared.model.lock();
+            let Some((name, vol)) = model.pick_deleted(&mut self.rng) else { return Ok(()) };
+            // A volume made since may have the name.
+            if restores && (!model.has_room(1) || model.volumes.contains_key(&name)) {
+                return Ok(());
+            }
+            let thin = self.rng.random_bool(0.3);
+            let change = match restores {
+                true => {
+                    let after = Vol { thick: vol.thick && !thin, ..vol };
+                    Change::new(format!("bring back {name}")).volume(&name, None, Some(after))
+                }
+                false => Change::new(format!("purge {name}")).bin(Bin::Purge(name.clone())),
+            };
+            (model.begin(change), name, thin)
+        };
+        let array = self.shared.array.clone();
+        let outcome = match restores {
+            true => array.restore_deleted(&name, RecycleBinRestore { name: None, thin }).await.map(drop),
+            false => array.purge_deleted(&name).await,
+        };
+        // The array may have needed its space; whether it said so is looked at later.
+        let done = self.ended(number, outcome, &["not-found", "immutable"])?.is_some();
+        let mut totals = self.shared.totals.lock();
+        totals.recovered += u64::from(done && restores);
+        totals.purged += u64::from(done && !restores);
         Ok(())
     }
 

@@ -140,10 +140,12 @@ impl BootRun {
     }
 
     fn compare(&self, after_crash: bool) -> Result<(), String> {
-        let (applied, dropped) = self.shared.model.lock().compare(&self.shared.array, after_crash)?;
+        let (applied, dropped, emptied) =
+            self.shared.model.lock().compare(&self.shared.array, after_crash)?;
         let mut totals = self.shared.totals.lock();
         totals.doubtful_applied += applied;
         totals.doubtful_dropped += dropped;
+        totals.emptied_early += emptied;
         Ok(())
     }
 

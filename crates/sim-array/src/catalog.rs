@@ -2,7 +2,7 @@
 
 use crate::model::{Model, Vol};
 use quoin_api::{OriginKind, VolumeKind};
-use quoin_array::Array;
+use quoin_array::{Array, EventSelection};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Every object by kind and name, as text.
@@ -19,6 +19,19 @@ pub(crate) struct Change {
     pub groups: Vec<(String, bool)>,
     /// The fork of the history that it is, and others it makes.
     pub fork: Option<usize>,
+    /// What it does with the recycle bin.
+    pub bin: Bin,
+}
+
+/// What a change does with the recycle bin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Bin {
+    #[default]
+    Nothing,
+    /// Volumes that go come there.
+    Fill,
+    /// The one of this name is deleted for good.
+    Purge(String),
 }
 
 impl Vol {
@@ -106,12 +119,25 @@ impl Change {
         self
     }
 
+    pub(crate) fn bin(mut self, bin: Bin) -> Self {
+        self.bin = bin;
+        self
+    }
+
     pub(crate) fn creates(&self) -> usize {
         self.volumes.iter().filter(|(_, before, after)| before.is_none() && after.is_some()).count()
     }
 
     fn names(&self) -> impl Iterator<Item = &String> {
-        self.volumes.iter().map(|(name, ..)| name).chain(self.groups.iter().map(|(name, _)| name))
+        let purged = match &self.bin {
+            Bin::Purge(name) => Some(name),
+            _ => None,
+        };
+        self.volumes
+            .iter()
+            .map(|(name, ..)| name)
+            .chain(self.groups.iter().map(|(name, _)| name))
+            .chain(purged)
     }
 
     /// Its objects: each before and after.
@@ -177,12 +203,21 @@ impl Model {
         for (name, before, _) in &change.volumes {
             self.volumes.remove(name);
             if let Some(gone) = before.as_ref().filter(|before| !stay.contains(&before.id)) {
+                if change.bin == Bin::Fill {
+                    // What it holds stays, and is what it holds when it comes back.
+                    self.bin.insert(name.clone(), Vol { group: None, lun: None, ..gone.clone() });
+                    continue;
+                }
                 self.history.volume_deleted(gone.id);
                 self.frozen.remove(&gone.id);
             }
         }
+        if let Bin::Purge(name) = &change.bin {
+            self.purged(name);
+        }
         for (name, _, after) in &change.volumes {
             if let Some(after) = after {
+                self.bin.retain(|_, deleted| deleted.id != after.id);
                 self.volumes.insert(name.clone(), after.clone());
                 if !after.is_frozen() {
                     self.frozen.remove(&after.id);
@@ -200,10 +235,44 @@ impl Model {
         }
     }
 
+    /// Compares the recycle bin with what it must hold: only what the array said that it needed the space of may be missing.
+    fn compare_bin(&mut self, array: &Array) -> Result<u64, String> {
+        let deleted = array.list_deleted().map_err(|e| e.to_string())?;
+        let there: BTreeMap<_, _> = deleted.into_iter().map(|volume| (volume.name.clone(), volume)).collect();
+        if let Some(name) = there.keys().find(|name| !self.bin.contains_key(*name)) {
+            return Err(format!("volume {name} is in the recycle bin, and must not be"));
+        }
+        let (mut gone, told) = (0, early(array));
+        for (name, vol) in self.bin.clone() {
+            match there.get(&name) {
+                Some(seen) if (seen.size_bytes, seen.thick) == (vol.size_bytes, vol.thick) => {}
+                Some(seen) => {
+                    return Err(format!("volume {name} in the recycle bin is {seen:?}, not {vol:?}"));
+                }
+                None if told.contains(&name) => {
+                    self.purged(&name);
+                    gone += 1;
+                }
+                None => return Err(format!("volume {name} is lost: it must be in the recycle bin")),
+            }
+        }
+        Ok(gone)
+    }
+
     /// What of the changes that a crash cut off took effect: as many as had, and as had not.
-    fn settle(&mut self, seen: &Objects) -> Result<(u64, u64), String> {
+    fn settle(&mut self, seen: &Objects, binned: &BTreeSet<String>) -> Result<(u64, u64), String> {
         let (mut applied, mut dropped) = (0, 0);
         for change in std::mem::take(&mut self.pending) {
+            if let Bin::Purge(name) = &change.bin {
+                match binned.contains(name) {
+                    true => dropped += 1,
+                    false => {
+                        self.apply(&change);
+                        applied += 1;
+                    }
+                }
+                continue;
+            }
             let sides = change.sides();
             let is = |key: &String, side: &Option<String>| seen.get(key) == side.as_ref();
             let (after, before) = (
@@ -239,9 +308,12 @@ impl Model {
     }
 
     /// Compares what the array shows with what it must show.
-    pub(crate) fn compare(&mut self, array: &Array, after_crash: bool) -> Result<(u64, u64), String> {
+    /// What of the changes cut off took effect and what did not, and how many volumes left the recycle bin by themselves.
+    pub(crate) fn compare(&mut self, array: &Array, after_crash: bool) -> Result<(u64, u64, u64), String> {
         let seen = observe(array)?;
-        let settled = if after_crash { self.settle(&seen)? } else { (0, 0) };
+        let binned = array.list_deleted().map_err(|e| e.to_string())?;
+        let binned = binned.into_iter().map(|volume| volume.name).collect();
+        let settled = if after_crash { self.settle(&seen, &binned)? } else { (0, 0) };
         let expected = self.objects();
         for key in seen.keys().chain(expected.keys()) {
             if seen.get(key) != expected.get(key) {
@@ -249,6 +321,14 @@ impl Model {
                 return Err(format!("{key} is {seen:?}, and must be {expected:?}"));
             }
         }
-        Ok(settled)
+        let gone = self.compare_bin(array)?;
+        Ok((settled.0, settled.1, gone))
     }
+}
+
+/// The volumes of which the array says that it deleted them for good since it needed their space.
+fn early(array: &Array) -> BTreeSet<String> {
+    let events = array.events(EventSelection { limit: usize::MAX, ..EventSelection::default() });
+    let early = events.into_iter().filter(|event| event.text.starts_with("deleted for good early"));
+    early.filter_map(|event| Some(event.object.strip_prefix("volume ")?.to_owned())).collect()
 }

@@ -78,6 +78,8 @@ pub(crate) struct Set {
 pub(crate) struct Model {
     pub history: History,
     pub volumes: BTreeMap<String, Vol>,
+    /// What is in the recycle bin. The array may delete it for good when it needs the space, and says so.
+    pub bin: BTreeMap<String, Vol>,
     pub groups: BTreeSet<String>,
     pub sets: Vec<Set>,
     pub pending: Vec<Change>,
@@ -105,6 +107,7 @@ impl Model {
         Self {
             history: History::new(),
             volumes: BTreeMap::new(),
+            bin: BTreeMap::new(),
             groups: BTreeSet::new(),
             sets: Vec::new(),
             pending: Vec::new(),
@@ -153,6 +156,21 @@ impl Model {
             self.volumes.iter().filter(|(name, vol)| self.is_free(name) && fits(name, vol)).collect();
         let (name, vol) = fitting.get(rng.random_range(0..fitting.len().max(1)))?;
         Some(((*name).clone(), (*vol).clone()))
+    }
+
+    /// One of the deleted volumes that no change is about.
+    pub(crate) fn pick_deleted(&self, rng: &mut ChaCha8Rng) -> Option<Named> {
+        let free: Vec<_> = self.bin.iter().filter(|(name, _)| self.is_free(name)).collect();
+        let (name, vol) = free.get(rng.random_range(0..free.len().max(1)))?;
+        Some(((*name).clone(), (*vol).clone()))
+    }
+
+    /// A volume in the recycle bin is deleted for good.
+    pub(crate) fn purged(&mut self, name: &str) {
+        if let Some(vol) = self.bin.remove(name) {
+            self.history.volume_deleted(vol.id);
+            self.frozen.remove(&vol.id);
+        }
     }
 
     /// How often a volume was touched, and whether nobody is at it now: what a request notes at its beginning.

@@ -145,7 +145,7 @@ pub(crate) async fn clear_schedules(shared: &Shared) -> Result<(), String> {
         for unknown in there.difference(&known) {
             shared
                 .array
-                .delete_volume(unknown, Deletion { unmap: true, force: true })
+                .delete_volume(unknown, Deletion { unmap: true, force: true, now: true })
                 .await
                 .map_err(failed)?;
         }

@@ -64,6 +64,14 @@ totals! {
     created,
     /// Volumes, snapshots and clones deleted.
     deleted,
+    /// Of them, into the recycle bin.
+    discarded,
+    /// Deleted volumes that were restored.
+    recovered,
+    /// Deleted volumes that were deleted for good.
+    purged,
+    /// Deleted volumes that the array deleted for good since it needed the space.
+    emptied_early,
     /// Volumes grown.
     grown,
     /// Volumes shrunk.
@@ -107,7 +115,7 @@ totals! {
 }
 
 /// Figures that a modest number of seeds may leave at 0.
-const RARE: [&str; 3] = ["refused_full", "doubtful_dropped", "refused_changes"];
+const RARE: [&str; 4] = ["refused_full", "doubtful_dropped", "refused_changes", "emptied_early"];
 
 impl Totals {
     /// What nothing exercised.

@@ -48,10 +48,12 @@ pub fn check_volumes(report: &mut CheckReport) {
                     found
                         .push((what.clone(), format!("the pool keeps {kept} bytes for it instead of {due}")));
                 }
-                if known.values().any(|name| *name == record.name) {
+                // In the recycle bin a name is nobody's.
+                let name = record.deleted.is_none().then_some(record.name);
+                if name.is_some() && known.values().any(|other| *other == name) {
                     found.push((what, "two volumes have this name".to_owned()));
                 }
-                known.insert(record.id, record.name);
+                known.insert(record.id, name);
             }
         }
     }

@@ -20,6 +20,7 @@ mod name;
 mod origin;
 mod part;
 mod record;
+mod recycle_bin;
 mod retention;
 mod slot;
 mod tags;
@@ -39,6 +40,7 @@ pub use instruments::{Instruments, InstrumentsSnapshot, Operation, OperationSnap
 pub use name::{BadName, NAME_LEN_MAX, check_name};
 pub use origin::{Origin, OriginKind, SetOf};
 pub use record::{TAGS_OBJECT, VOLUME_OBJECT};
+pub use recycle_bin::{Deleted, Recovery};
 pub use retention::{
     CLOCK_OBJECT, ClockMark, RETAIN_MAX, RetentionClock, RetentionState, immutable_snapshots,
 };

@@ -3,7 +3,7 @@
 //! Two objects of the same key: the record, of bounded length, so that one transaction can change those of a whole group;
 //! and the tags, if it has any.
 
-use crate::{Folder, Origin, OriginKind, Tags, VolumeError, VolumeSpec};
+use crate::{Deleted, Folder, Origin, OriginKind, Tags, VolumeError, VolumeSpec};
 use quoin_base::VolumeId;
 use quoin_pool::{ObjectKind, Transaction};
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,9 @@ pub(crate) struct VolumeRecord {
     pub(crate) trim_end: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Origin>,
+    /// It is in the recycle bin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) deleted: Option<Deleted>,
 }
 
 impl VolumeRecord {
@@ -74,12 +77,14 @@ impl VolumeRecord {
             retain_until_ms: None,
             trim_end: 0,
             origin: None,
+            deleted: None,
         }
     }
 
-    /// What the pool is to reserve for it. While its tail is not emptied, that counts too, since it is mapped.
+    /// What the pool is to reserve for it. While its tail is not emptied, that counts too, since it is mapped. Nothing is
+    /// reserved for what is in the recycle bin.
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        if self.thick { self.size_bytes.max(self.trim_end) } else { 0 }
+        if self.thick && self.deleted.is_none() { self.size_bytes.max(self.trim_end) } else { 0 }
     }
 
     /// Whether it is a snapshot, and not a clone or a volume in its own right.

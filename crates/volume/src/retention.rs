@@ -7,7 +7,7 @@
 //!    a request that got in regardless.
 //! 2. That time passes by the *retention clock*: only while the pool is open, as fast as the monotonic clock, whatever the
 //!    wall clock is set to. While the pool is closed it stands still.
-//! 3. The catalog has a mark of the clock as long as a snapshot is immutable. A pool that is opened goes on from the mark:
+//! 3. The catalog has a mark of the clock as long as a snapshot is immutable, or anything in the recycle bin. A pool that is opened goes on from the mark:
 //!    what passed since it was written counts anew, so that a crash makes a time longer and never shorter.
 
 use crate::{
@@ -36,14 +36,15 @@ const MARK_EVERY: Duration = Duration::from_secs(60);
 #[serde(deny_unknown_fields)]
 pub struct ClockMark {
     version: u32,
-    /// The retention clock, in milliseconds. It began with the wall clock when the first snapshot became immutable.
+    /// The retention clock, in milliseconds. It began with the wall clock when the first snapshot became immutable or the
+    /// first volume came into the recycle bin.
     pub mark_ms: u64,
     /// The wall clock when it was written.
     pub wall_ms: u64,
 }
 
 impl ClockMark {
-    /// What a catalog holds; `None` if nothing is immutable.
+    /// What a catalog holds; `None` if nothing is immutable or in the recycle bin.
     pub fn read(bytes: Option<&[u8]>) -> Result<Option<Self>, VolumeError> {
         let bad = |why: String| VolumeError::Record { key: KEY.to_owned(), why };
         let Some(bytes) = bytes else { return Ok(None) };
@@ -103,8 +104,9 @@ impl Volumes {
     /// How the clock is; `None` while nothing is immutable.
     pub fn retention(&self) -> Option<RetentionState> {
         let clock = (*self.retention.lock())?;
-        Some(RetentionState {
-            snapshots: self.list().iter().filter(|volume| volume.is_immutable()).count(),
+        let snapshots = self.list().iter().filter(|volume| volume.is_immutable()).count();
+        (snapshots > 0).then(|| RetentionState {
+            snapshots,
             clock_ms: clock.now_ms(self.world.now()),
             wall_ms: self.now_ms(),
             mark: clock.mark(),
@@ -113,9 +115,17 @@ impl Volumes {
 
     /// Until when a snapshot is immutable, by the wall clock as it is now and if the pool stays open until then.
     pub fn retained_until_ms(&self, volume: &Volume) -> Option<u64> {
-        let until = volume.record().retain_until_ms?;
-        let clock_ms = self.retention.lock().map_or(0, |clock| clock.now_ms(self.world.now()));
-        Some(self.now_ms().saturating_add(until.saturating_sub(clock_ms)))
+        Some(self.by_wall_clock(volume.record().retain_until_ms?))
+    }
+
+    /// What the wall clock shows, as it is now and if the pool stays open until then, when the retention clock shows this.
+    pub(crate) fn by_wall_clock(&self, until_ms: u64) -> u64 {
+        self.now_ms().saturating_add(until_ms.saturating_sub(self.clock_ms().unwrap_or(0)))
+    }
+
+    /// What the retention clock shows; `None` while it does not run.
+    pub(crate) fn clock_ms(&self) -> Option<u64> {
+        Some((*self.retention.lock())?.now_ms(self.world.now()))
     }
 
     /// Makes snapshots immutable for this time from now, or longer than they are; commits what is in `with` in the same
@@ -203,7 +213,8 @@ impl Volumes {
         for volume in &over {
             tx = released(volume).put(tx, Some(&volume.record()));
         }
-        let clock = (immutable.len() > over.len()).then(|| self.marked(clock));
+        let needed = immutable.len() > over.len() || !self.bin.lock().is_empty();
+        let clock = needed.then(|| self.marked(clock));
         tx = match clock {
             Some(clock) => tx.put(CLOCK_OBJECT, KEY, encode(&clock.mark)),
             None => tx.delete(CLOCK_OBJECT, KEY),
@@ -244,13 +255,17 @@ impl Volumes {
     }
 
     /// Goes on from the mark that the catalog of a newly opened pool holds.
-    pub(crate) fn restore_clock(&self, pool: &Pool, any_immutable: bool) -> Result<(), VolumeError> {
+    pub(crate) fn restore_clock(&self, pool: &Pool, records: &[VolumeRecord]) -> Result<(), VolumeError> {
+        let any_immutable = records.iter().any(|record| record.retain_until_ms.is_some());
         let found = pool.list(CLOCK_OBJECT).into_iter().find(|(key, _)| key == KEY);
         let mark = ClockMark::read(found.as_ref().map(|(_, value)| value.as_slice()))?;
         if mark.is_none() && any_immutable {
             let why = "there is none, though snapshots are immutable".to_owned();
             return Err(VolumeError::Record { key: KEY.to_owned(), why });
         }
+        // What is in the bin needs a clock, too; it is not worth refusing the pool for.
+        let any_deleted = records.iter().any(|record| record.deleted.is_some());
+        let mark = mark.or_else(|| any_deleted.then(|| self.first_mark()));
         *self.retention.lock() = mark.map(|mark| RetentionClock::from_mark(mark, self.world.now()));
         Ok(())
     }
@@ -287,13 +302,24 @@ impl Volumes {
     pub(crate) fn start_clock(&self, tx: Transaction) -> (Transaction, RetentionClock) {
         let clock = match *self.retention.lock() {
             Some(clock) => self.marked(clock),
-            None => {
-                let wall_ms = self.now_ms();
-                let mark = ClockMark { version: RECORD_VERSION, mark_ms: wall_ms, wall_ms };
-                RetentionClock::from_mark(mark, self.world.now())
-            }
+            None => RetentionClock::from_mark(self.first_mark(), self.world.now()),
         };
         (tx.put(CLOCK_OBJECT, KEY, encode(&clock.mark)), clock)
+    }
+
+    /// The mark of a clock that begins now.
+    fn first_mark(&self) -> ClockMark {
+        let wall_ms = self.now_ms();
+        ClockMark { version: RECORD_VERSION, mark_ms: wall_ms, wall_ms }
+    }
+
+    /// The clock stops when the transaction is committed, once [`Volumes::stop_clock`] is called.
+    pub(crate) fn without_clock(&self, tx: Transaction) -> Transaction {
+        tx.delete(CLOCK_OBJECT, KEY)
+    }
+
+    pub(crate) fn stop_clock(&self) {
+        *self.retention.lock() = None;
     }
 
     pub(crate) fn set_clock(&self, clock: RetentionClock) {

@@ -6,6 +6,7 @@ use crate::{
     group::Groups,
     modified::Marking,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
+    recycle_bin::Bin,
     retention::RetentionClock,
 };
 use parking_lot::Mutex;
@@ -71,11 +72,13 @@ pub struct Restored {
 pub struct Volumes {
     pub(crate) world: Arc<dyn World>,
     slot: Arc<PoolSlot>,
-    known: Mutex<BTreeMap<VolumeId, Arc<Volume>>>,
+    pub(crate) known: Mutex<BTreeMap<VolumeId, Arc<Volume>>>,
+    /// Deleted volumes that can be restored. Of this lock and that of `known` at most one is held.
+    pub(crate) bin: Mutex<Bin>,
     pub(crate) groups: Mutex<Groups>,
     /// Copies of ranges that are not ended.
     pub(crate) copies: Mutex<Copies>,
-    /// The clock by which snapshots are immutable; none while no snapshot is.
+    /// The clock by which snapshots are immutable and deleted volumes are kept; none while there are neither.
     pub(crate) retention: Mutex<Option<RetentionClock>>,
     pub(crate) changes: Arc<AsyncMutex>,
 }
@@ -83,9 +86,10 @@ pub struct Volumes {
 impl Volumes {
     /// No volumes yet: [`Volumes::restore`] finds them once a pool is open.
     pub fn new(world: Arc<dyn World>, slot: Arc<PoolSlot>) -> Self {
-        let (known, groups, copies) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (known, bin, groups, copies) =
+            (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let (retention, changes) = (Mutex::default(), Arc::new(AsyncMutex::new()));
-        Self { world, slot, known, groups, copies, retention, changes }
+        Self { world, slot, known, bin, groups, copies, retention, changes }
     }
 
     /// Takes over what the catalog of a newly opened pool says. Volumes known before stay the objects they are.
@@ -97,7 +101,10 @@ impl Volumes {
             .map(|(key, value)| VolumeRecord::decode(&key, &value, tags.get(&key).map(Vec::as_slice)))
             .collect::<Result<Vec<_>, _>>()?;
         let (groups, copies) = (Groups::read(pool)?, read_copies(pool)?);
-        self.restore_clock(pool, records.iter().any(|record| record.retain_until_ms.is_some()))?;
+        self.restore_clock(pool, &records)?;
+        let (binned, records): (Vec<_>, Vec<_>) =
+            records.into_iter().partition(|record| record.deleted.is_some());
+        self.restore_bin(&binned);
         let mut known = self.known.lock();
         let mut before = std::mem::take(&mut *known);
         let mut restored = Restored::default();
@@ -122,7 +129,19 @@ impl Volumes {
         Ok(restored)
     }
 
-    /// All volumes, oldest first.
+    /// Takes over which volumes are in the recycle bin.
+    fn restore_bin(&self, records: &[VolumeRecord]) {
+        let mut bin = self.bin.lock();
+        let mut before = std::mem::take(&mut *bin);
+        for record in records {
+            let volume = before.remove(&record.id).unwrap_or_else(|| Arc::new(self.object(record)));
+            volume.mark_deleted();
+            volume.update(record);
+            bin.insert(record.id, volume);
+        }
+    }
+
+    /// All volumes, oldest first; those in the recycle bin are not among them.
     pub fn list(&self) -> Vec<Arc<Volume>> {
         self.known.lock().values().cloned().collect()
     }
@@ -153,7 +172,7 @@ impl Volumes {
         Ok(self.add(&record))
     }
 
-    /// Deletes volumes; their space comes back in the background. Commits what is in `with` in the same transaction.
+    /// Deletes volumes for good; their space comes back in the background. Commits what is in `with` in the same transaction.
     pub async fn delete(&self, volumes: &[Arc<Volume>], with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         self.require_deletable(volumes)?;

@@ -90,6 +90,16 @@ static ARRAY: Table<Figures> = Table {
             "The snapshot reserve: how much space snapshots may hold. Absent while there is no reserve.",
             |f| f.reserve.as_ref().and_then(|reserve| reserve.limit_bytes).map(|bytes| bytes as f64),
         ),
+        Row::gauge(
+            "quoin_recycle_bin_volumes",
+            "Deleted volumes and snapshots in the recycle bin.",
+            |f| f.recycle_bin.as_ref().map(|bin| bin.volumes as f64),
+        ),
+        Row::gauge(
+            "quoin_recycle_bin_bytes",
+            "Space that only the recycle bin uses. Emptying it frees at least as much.",
+            |f| f.recycle_bin.as_ref().and_then(|bin| bin.held_bytes).map(|bytes| bytes as f64),
+        ),
         Row::level(
             "quoin_stopped_volumes",
             "Volumes that are offline because snapshots hold more than a snapshot reserve allows.",

@@ -207,7 +207,7 @@ pub(crate) async fn retain(
     Ok(Json(server.change(async move |array| array.retain_group_snapshot(&name, &set, request).await).await?))
 }
 
-/// Delete a set of snapshots
+/// Delete a set of snapshots: the recycle bin keeps them for a while
 #[utoipa::path(
     delete, operation_id = "delete_group_snapshot", path = "/groups/{name}/sets/{set}", tag = "groups",
     params(

@@ -7,6 +7,7 @@ mod group;
 mod host;
 mod job;
 mod mapping;
+mod recycle_bin;
 mod reserve;
 mod schedule;
 mod scrub;
@@ -58,6 +59,10 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(reserve::preview_volume))
         .routes(routes!(reserve::show_group, reserve::set_group, reserve::delete_group))
         .routes(routes!(reserve::preview_group))
+        .routes(routes!(recycle_bin::show, recycle_bin::set))
+        .routes(routes!(recycle_bin::list))
+        .routes(routes!(recycle_bin::show_volume, recycle_bin::purge))
+        .routes(routes!(recycle_bin::restore))
         .routes(routes!(schedule::list, schedule::create))
         .routes(routes!(schedule::show, schedule::change, schedule::delete))
         .routes(routes!(schedule::run))

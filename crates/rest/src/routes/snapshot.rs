@@ -145,7 +145,7 @@ pub(crate) async fn retain(
     Ok(Json(server.change(async move |array| array.retain_snapshot(&name, request).await).await?))
 }
 
-/// Delete a snapshot or clone
+/// Delete a snapshot or clone: the recycle bin keeps it for a while
 #[utoipa::path(
     delete, operation_id = "delete_snapshot", path = "/snapshots/{name}", tag = "snapshots",
     params(("name" = String, Path, description = "The snapshot or clone"), Deletion),

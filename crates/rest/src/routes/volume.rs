@@ -80,7 +80,7 @@ pub(crate) async fn change(
     Ok(Json(volume))
 }
 
-/// Delete a volume and all data in it
+/// Delete a volume: the recycle bin keeps it for a while
 #[utoipa::path(
     delete, operation_id = "delete_volume", path = "/volumes/{name}", tag = "volumes",
     params(("name" = String, Path, description = "The volume"), Deletion),

@@ -172,13 +172,13 @@ impl Trial {
 
     fn delete_object(&mut self, name: &str) -> Result<()> {
         let what = if self.objects.get(name).kind == Kind::Snapshot { "snapshot" } else { "volume" };
-        self.tell(&[what, "delete", name, "--force"])?;
+        self.tell(&[what, "delete", name, "--force", "--now"])?;
         self.objects.remove(name);
         Ok(())
     }
 
     fn delete_whole_set(&mut self, set: &str) -> Result<()> {
-        self.tell(&["group", "delete-snapshot", GROUP, set, "--force"])?;
+        self.tell(&["group", "delete-snapshot", GROUP, set, "--force", "--now"])?;
         for name in self.objects.set(set) {
             self.objects.remove(&name);
         }

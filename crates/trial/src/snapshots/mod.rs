@@ -281,7 +281,7 @@ impl Trial {
 
     fn delete_some_set(&mut self) -> Result<()> {
         let set = self.sets.swap_remove(self.rng.random_range(0..self.sets.len()));
-        self.array.tell(&["group", "delete-snapshot", GROUP, &set])?;
+        self.array.tell(&["group", "delete-snapshot", GROUP, &set, "--now"])?;
         self.say(&format!("set {set} deleted"));
         Ok(())
     }

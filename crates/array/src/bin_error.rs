@@ -1,0 +1,101 @@
+//! Why requests about the recycle bin were refused, and how that is told.
+
+use quoin_api::Problem;
+use thiserror::Error;
+
+/// Why a request about the recycle bin was refused. [`BinError::problem`] tells it with what to do next.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum BinError {
+    /// No deleted volume has the name or identity.
+    #[error(
+        "the recycle bin has no volume {which}: it was never deleted, was deleted for good, or has been restored"
+    )]
+    NotFound {
+        /// What was asked for.
+        which: String,
+    },
+    /// Several deleted volumes have the name.
+    #[error("the recycle bin has {} volumes of this name: {}", volumes.len(), volumes.join(", "))]
+    Ambiguous {
+        /// The name.
+        which: String,
+        /// The identities, and when each was deleted.
+        volumes: Vec<String>,
+    },
+    /// Another volume has the name by now.
+    #[error("a volume {name} exists")]
+    NameTaken {
+        /// The deleted volume as it was asked for.
+        volume: String,
+        /// The name.
+        name: String,
+    },
+    /// The pool cannot keep the space that the volume had reserved.
+    #[error(
+        "the pool cannot reserve {wanted_bytes} bytes for the thick volume: {free_bytes} bytes are neither used nor \
+         reserved"
+    )]
+    CannotReserve {
+        /// The deleted volume as it was asked for.
+        volume: String,
+        /// The bytes to reserve.
+        wanted_bytes: u64,
+        /// The most that could be reserved.
+        free_bytes: u64,
+    },
+    /// A time for which nothing can be kept.
+    #[error("deleted volumes cannot be kept for {keep_s} seconds, more than 100 years")]
+    Keep {
+        /// The time asked for.
+        keep_s: u64,
+    },
+}
+
+impl BinError {
+    /// The problem as clients are told it.
+    pub fn problem(&self) -> Problem {
+        let (title, why) = ("volume not restored", self.to_string());
+        match self {
+            Self::NotFound { which } => Problem::new(
+                "not-found",
+                404,
+                "no such deleted volume",
+                format!("volume {which}"),
+                why,
+                "list them: quoin recycle-bin list",
+            ),
+            Self::Ambiguous { which, .. } => Problem::new(
+                "ambiguous",
+                409,
+                "nothing was changed",
+                format!("volume {which}"),
+                why,
+                "name the one you mean by its UUID: quoin recycle-bin list",
+            ),
+            Self::NameTaken { volume, name } => Problem::new(
+                "exists",
+                409,
+                title,
+                format!("volume {name}"),
+                why,
+                format!("restore it under another name: quoin recycle-bin restore {volume} --name NAME"),
+            ),
+            Self::CannotReserve { volume, .. } => Problem::new(
+                "no-space",
+                507,
+                title,
+                format!("volume {volume}"),
+                why,
+                "restore it as a thin volume with --thin; or free space first: quoin space".to_owned(),
+            ),
+            Self::Keep { .. } => Problem::new(
+                "invalid",
+                422,
+                "recycle bin not set",
+                "the time".to_owned(),
+                why,
+                "give up to 100 years, such as 12h, 7d or 4w; or off",
+            ),
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The recycle bin: keeps deleted volumes for a set time, lets them be restored, and gives their space up early if the pool
+//! needs it.
+//!
+//! What schedules and the snapshot reserve delete does not come here: they delete to keep a number, or to free space.
+
+use crate::{
+    Array, ArrayError, BinError,
+    events::{Told, current_actor},
+    record::{RECYCLE_BIN_OBJECT, decode, encode},
+    retention::utc_text,
+    snapshots::shortened,
+    volumes::kind,
+};
+use quoin_api as api;
+use quoin_pool::{Pool, PoolStats, Transaction};
+use quoin_volume::{BlockDevice, RETAIN_MAX, Recovery, Volume, VolumeError};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use uuid::Uuid;
+
+const KEY: &str = "recycle-bin";
+const WHAT: &str = "recycle bin";
+/// So long deleted volumes are kept if nobody has set another time.
+const KEEP_DEFAULT: Duration = Duration::from_secs(86_400);
+/// So many volumes are deleted for good in one transaction.
+const PURGED_AT_ONCE: usize = 50;
+
+/// The setting as the catalog keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BinRecord {
+    /// 0: nothing is kept.
+    keep_s: u64,
+}
+
+/// How long deleted volumes are kept.
+pub(crate) struct BinSetting(Duration);
+
+impl Default for BinSetting {
+    fn default() -> Self {
+        Self(KEEP_DEFAULT)
+    }
+}
+
+pub(crate) fn read_bin_setting(pool: &Pool) -> Result<BinSetting, ArrayError> {
+    let Some((key, value)) = pool.list(RECYCLE_BIN_OBJECT).into_iter().next() else {
+        return Ok(BinSetting::default());
+    };
+    let BinRecord { keep_s } = decode(&key, &value)?;
+    Ok(BinSetting(Duration::from_secs(keep_s)))
+}
+
+impl Array {
+    /// How long deleted volumes are kept, and what the recycle bin holds.
+    pub fn show_recycle_bin(&self) -> Result<api::RecycleBin, ArrayError> {
+        self.require_catalog()?;
+        Ok(self.bin_view())
+    }
+
+    pub(crate) fn bin_view(&self) -> api::RecycleBin {
+        let binned = self.volumes.binned();
+        let pool = self.slot.get().ok();
+        api::RecycleBin {
+            keep_s: self.bin.lock().0.as_secs(),
+            volumes: binned.len() as u64,
+            held_bytes: pool.map(|pool| freed_bytes(&pool, &binned)),
+        }
+    }
+
+    /// Sets for how long volumes are kept that are deleted from now on; 0 seconds: not at all.
+    pub async fn set_recycle_bin(&self, request: api::RecycleBinSet) -> Result<api::RecycleBin, ArrayError> {
+        let keep = Duration::from_secs(request.keep_s);
+        if keep > RETAIN_MAX {
+            return Err(BinError::Keep { keep_s: request.keep_s }.into());
+        }
+        let _turn = self.changes.lock().await;
+        let before = self.bin.lock().0;
+        if keep == before {
+            return self.show_recycle_bin();
+        }
+        let tx =
+            Transaction::new().put(RECYCLE_BIN_OBJECT, KEY, encode(&BinRecord { keep_s: request.keep_s }));
+        let text = match keep.is_zero() {
+            true => "turned off: volumes are deleted for good at once".to_owned(),
+            false => format!("deleted volumes are kept for {} s", request.keep_s),
+        };
+        self.commit_told(tx, Told::new(WHAT, text).change("keep_s", before.as_secs(), request.keep_s))
+            .await?;
+        *self.bin.lock() = BinSetting(keep);
+        self.show_recycle_bin()
+    }
+
+    /// The deleted volumes that can be restored, the one that was deleted first at first.
+    pub fn list_deleted(&self) -> Result<Vec<api::DeletedVolume>, ArrayError> {
+        self.require_catalog()?;
+        Ok(self.volumes.binned().iter().map(|volume| self.deleted_view(volume)).collect())
+    }
+
+    /// One deleted volume, by its name or identity.
+    pub fn show_deleted(&self, which: &str) -> Result<api::DeletedVolume, ArrayError> {
+        Ok(self.deleted_view(&*self.deleted(which)?))
+    }
+
+    /// Restores a deleted volume: it is mapped to no host and in no group.
+    pub async fn restore_deleted(
+        self: &Arc<Self>,
+        which: &str,
+        request: api::RecycleBinRestore,
+    ) -> Result<api::Volume, ArrayError> {
+        let api::RecycleBinRestore { name, thin } = request;
+        let _turn = self.changes.lock().await;
+        let volume = self.deleted(which)?;
+        let before = volume.name();
+        let name = name.unwrap_or_else(|| before.clone());
+        let thick = volume.is_thick() && !thin;
+        let renamed = if name == before { String::new() } else { format!("; it was called {before}") };
+        let own = Told::new(format!("volume {name}"), format!("restored from the recycle bin{renamed}"))
+            .change("in_recycle_bin", true, false)
+            .change("name", &before, &name)
+            .change("thick", volume.is_thick(), thick);
+        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
+        let recovery = Recovery { name: Some(name), thin };
+        let refused = |error| match error {
+            VolumeError::Exists { name, .. } => BinError::NameTaken { volume: which.to_owned(), name }.into(),
+            VolumeError::CannotReserve { wanted_bytes, free_bytes, .. } => {
+                BinError::CannotReserve { volume: which.to_owned(), wanted_bytes, free_bytes }.into()
+            }
+            error => ArrayError::not("volume not restored")(error),
+        };
+        let volume = self.volumes.recover(&volume, recovery, tx).await.map_err(refused)?;
+        self.events.saved(staged);
+        self.trim_volumes();
+        Ok(self.volume_view(&volume))
+    }
+
+    /// Deletes for good a volume that is in the recycle bin.
+    pub async fn purge_deleted(&self, which: &str) -> Result<(), ArrayError> {
+        let _turn = self.changes.lock().await;
+        let volume = self.deleted(which)?;
+        let own = self.purged(&volume, "deleted for good from the recycle bin");
+        self.purge(&[volume], own).await
+    }
+
+    /// Deletes volumes: puts them into the recycle bin, unless it is off or they are to be deleted for good `now`. Called with
+    /// `changes` held.
+    pub(crate) async fn discard_all(
+        &self,
+        volumes: &[Arc<Volume>],
+        own: Told,
+        now: bool,
+    ) -> Result<(), ArrayError> {
+        let keep = self.bin.lock().0;
+        if now || keep.is_zero() {
+            return self.delete_all(volumes, own).await;
+        }
+        let until_ms = self.world.wall_clock_ms().saturating_add(keep.as_millis() as u64);
+        let own = own.and(&format!("; the recycle bin keeps the data until {}", utc_text(until_ms))).change(
+            "in_recycle_bin",
+            false,
+            true,
+        );
+        self.remove_all(volumes, own, Some(keep)).await
+    }
+
+    /// Deletes what has been kept for its time, and, oldest first, what the pool needs the space of.
+    pub(crate) async fn tend_recycle_bin(&self, pool: &Pool, stats: &PoolStats) {
+        if self.volumes.binned().is_empty() {
+            return;
+        }
+        let expired: Vec<_> =
+            self.volumes.expired().into_iter().filter(|volume| self.volumes.is_purgeable(volume)).collect();
+        for few in expired.chunks(PURGED_AT_ONCE) {
+            let names: Vec<_> = few.iter().map(|volume| volume.name()).collect();
+            let text = format!("deleted for good, the time to restore them is over: {}", names.join(", "));
+            let own = Told::new(WHAT, shortened(&text));
+            self.purge_or_wait(few, own).await;
+        }
+        if self.space.lock().needs_bin(stats) && stats.sifting_entries == 0 && stats.joining_layers == 0 {
+            self.empty_some(pool, stats).await;
+        }
+    }
+
+    /// Deletes for good the oldest volumes whose deletion frees anything, no more of them than it takes.
+    async fn empty_some(&self, pool: &Pool, stats: &PoolStats) {
+        let binned: Vec<_> =
+            self.volumes.binned().into_iter().filter(|volume| self.volumes.is_purgeable(volume)).collect();
+        let used = crate::space::used_percent(stats);
+        for volume in fewest_that_free(&binned, |volumes| freed_bytes(pool, volumes)) {
+            let text = format!("deleted for good early: the pool is {used:.0} % full and needs the space");
+            let own = self.purged(&volume, &text).warning();
+            self.purge_or_wait(&[volume], own).await;
+        }
+    }
+
+    async fn purge_or_wait(&self, volumes: &[Arc<Volume>], own: Told) {
+        let _turn = self.changes.lock().await;
+        if let Err(error) = self.purge(volumes, own).await {
+            tracing::debug!(%error, "the recycle bin is looked at again");
+        }
+    }
+
+    async fn purge(&self, volumes: &[Arc<Volume>], own: Told) -> Result<(), ArrayError> {
+        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
+        self.volumes.purge(volumes, tx).await.map_err(ArrayError::not("volume not deleted for good"))?;
+        self.events.saved(staged);
+        Ok(())
+    }
+
+    /// What is told of the end of a volume in the bin.
+    fn purged(&self, volume: &Volume, text: &str) -> Told {
+        let deleted = volume.deleted().map(|deleted| utc_text(deleted.at_ms)).unwrap_or_default();
+        Told::new(format!("volume {}", volume.name()), format!("{text}; it was deleted on {deleted}"))
+            .without("uuid", volume.uuid())
+            .without("size_bytes", volume.size_bytes())
+    }
+
+    /// The deleted volume of this identity or name.
+    fn deleted(&self, which: &str) -> Result<Arc<Volume>, ArrayError> {
+        self.require_catalog()?;
+        if let Some(volume) = Uuid::try_parse(which).ok().and_then(|uuid| self.volumes.binned_by_uuid(uuid)) {
+            return Ok(volume);
+        }
+        let mut named = self.volumes.binned();
+        named.retain(|volume| volume.name() == which);
+        match named.as_slice() {
+            [] => Err(BinError::NotFound { which: which.to_owned() }.into()),
+            [volume] => Ok(volume.clone()),
+            many => {
+                let told = |volume: &Arc<Volume>| {
+                    let deleted = volume.deleted().map(|deleted| utc_text(deleted.at_ms)).unwrap_or_default();
+                    format!("{} (deleted on {deleted})", volume.uuid())
+                };
+                let which = which.to_owned();
+                Err(BinError::Ambiguous { which, volumes: many.iter().map(told).collect() }.into())
+            }
+        }
+    }
+
+    fn deleted_view(&self, volume: &Volume) -> api::DeletedVolume {
+        let stats = volume.stats();
+        let deleted = volume.deleted();
+        api::DeletedVolume {
+            name: volume.name(),
+            uuid: volume.uuid(),
+            kind: kind(volume),
+            size_bytes: volume.size_bytes(),
+            block_bytes: volume.block_bytes(),
+            thick: volume.is_thick(),
+            tags: volume.tags(),
+            folder: volume.folder().into(),
+            origin: volume.origin().map(|origin| self.origin_view(&origin)),
+            created_ms: volume.created_ms(),
+            deleted_ms: deleted.as_ref().map_or(0, |deleted| deleted.at_ms),
+            deleted_by: deleted.and_then(|deleted| deleted.by),
+            expires_ms: self.volumes.expires_ms(volume).unwrap_or(0),
+            mapped_bytes: stats.map(|stats| stats.mapped_bytes),
+            freed_by_delete_bytes: stats.map(|stats| stats.freed_by_delete_bytes),
+        }
+    }
+}
+
+/// Who deletes, for the record.
+pub(crate) fn deleted_by() -> Option<String> {
+    current_actor().map(|actor| actor.to_string())
+}
+
+/// What comes back if all of these are deleted.
+pub(crate) fn freed_bytes(pool: &Pool, volumes: &[Arc<Volume>]) -> u64 {
+    pool.space_of(&volumes.iter().map(|volume| volume.id()).collect::<BTreeSet<_>>()).freed_bytes
+}
+
+/// Of items, oldest first, the fewest oldest ones that free anything; none if all together free nothing. The more items, the
+/// more is freed.
+fn fewest_that_free<T: Clone>(items: &[T], freed: impl Fn(&[T]) -> u64) -> Vec<T> {
+    if freed(items) == 0 {
+        return Vec::new();
+    }
+    let (mut none, mut some) = (0, items.len());
+    while some - none > 1 {
+        let middle = none.midpoint(some);
+        match freed(&items[..middle]) {
+            0 => none = middle,
+            _ => some = middle,
+        }
+    }
+    let mut needed = items[..some].to_vec();
+    // Not all that are older need have a part in it; the last one has.
+    for at in (0..some - 1).rev() {
+        let mut fewer = needed.clone();
+        fewer.remove(at);
+        if freed(&fewer) > 0 {
+            needed = fewer;
+        }
+    }
+    needed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_that_free_anything_go_and_no_more() {
+        // Each frees what it says alone; 7 and 8 share what only both free.
+        let freed = |items: &[u32]| {
+            let alone: u64 = items.iter().filter(|item| **item >= 100).map(|item| u64::from(*item)).sum();
+            alone + if items.contains(&7) && items.contains(&8) { 50 } else { 0 }
+        };
+        assert_eq!(fewest_that_free(&[100, 200], freed), [100]);
+        assert_eq!(fewest_that_free(&[1, 2, 200, 100], freed), [200]);
+        assert_eq!(fewest_that_free(&[1, 7, 2, 8, 200], freed), [7, 8]);
+        assert_eq!(fewest_that_free(&[1, 7, 2], freed), [0_u32; 0]);
+        assert_eq!(fewest_that_free(&[], freed), [0_u32; 0]);
+    }
+}

@@ -1,0 +1,248 @@
+//! The recycle bin: deleted volumes that can be restored for a while.
+//!
+//! Promises:
+//! 1. A volume in the bin keeps its identity, tags, folder and origin, and what it held when its deletion returned: nobody
+//!    writes to it, and no list of volumes has it. Its name is free.
+//! 2. The pool keeps no space for it beyond what it holds, thick or not: a restored volume has its space reserved anew, or is
+//!    not restored.
+//! 3. Its time passes by the retention clock, as that of immutable snapshots does: a wall clock that is set forward ends no
+//!    volume, and the time for which the array is off does not count.
+//! 4. A volume goes into the bin, comes out of it and ends in one transaction each.
+
+use crate::{
+    BlockDevice, OriginKind, Volume, VolumeError, Volumes, check_name, fence::Fence, record::VolumeRecord,
+    retention::until_ms, volumes::refused,
+};
+use quoin_base::VolumeId;
+use quoin_pool::Transaction;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use uuid::Uuid;
+
+/// Who deleted a volume is kept in so many bytes at most: the records of a set fit one transaction.
+const BY_BYTES_MAX: usize = 40;
+
+/// That a volume is in the recycle bin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deleted {
+    /// When it was deleted, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// What the retention clock shows when its time is over.
+    until_ms: u64,
+    /// Who deleted it; `None` if the array did by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// The volumes in the bin, by id.
+pub(crate) type Bin = BTreeMap<VolumeId, Arc<Volume>>;
+
+/// How a volume comes back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Another name than the one it had.
+    pub name: Option<String>,
+    /// Without a reservation, though it had one.
+    pub thin: bool,
+}
+
+impl Volume {
+    /// That it is in the recycle bin; `None` for a volume that is not.
+    pub fn deleted(&self) -> Option<Deleted> {
+        self.record().deleted
+    }
+}
+
+impl Volumes {
+    /// The volumes in the recycle bin, the one that was deleted first at first.
+    pub fn binned(&self) -> Vec<Arc<Volume>> {
+        let mut binned: Vec<_> = self.bin.lock().values().cloned().collect();
+        binned
+            .sort_by_cached_key(|volume| (volume.deleted().map_or(0, |deleted| deleted.at_ms), volume.id()));
+        binned
+    }
+
+    /// The volume of this id, in the recycle bin or not.
+    pub fn by_id_or_binned(&self, id: VolumeId) -> Option<Arc<Volume>> {
+        let binned = self.bin.lock().get(&id).cloned();
+        binned.or_else(|| self.by_id(id))
+    }
+
+    /// The volume in the recycle bin that has this identity.
+    pub fn binned_by_uuid(&self, uuid: Uuid) -> Option<Arc<Volume>> {
+        self.bin.lock().values().find(|volume| volume.uuid() == uuid).cloned()
+    }
+
+    /// When the time of a volume in the bin is over, by the wall clock as it is now and if the pool stays open until then.
+    pub fn expires_ms(&self, volume: &Volume) -> Option<u64> {
+        Some(self.by_wall_clock(volume.deleted()?.until_ms))
+    }
+
+    /// The volumes in the bin whose time is over, the one that was deleted first at first.
+    pub fn expired(&self) -> Vec<Arc<Volume>> {
+        let Some(clock_ms) = self.clock_ms() else { return Vec::new() };
+        let is_over = |volume: &Arc<Volume>| volume.deleted().is_some_and(|d| d.until_ms <= clock_ms);
+        self.binned().into_iter().filter(is_over).collect()
+    }
+
+    /// Puts volumes into the recycle bin for this time; commits what is in `with` in the same transaction. Waits for writers
+    /// that are inside; later ones are refused.
+    pub async fn discard(
+        &self,
+        volumes: &[Arc<Volume>],
+        keep: Duration,
+        by: Option<String>,
+        with: Transaction,
+    ) -> Result<(), VolumeError> {
+        // Writers of what is not deleted anyway are not held up.
+        self.require_deletable(volumes)?;
+        // NOTE: before the turn, so that nobody else's change waits for a writer.
+        let _fence = Fence::close(volumes.to_vec()).await;
+        let _turn = self.changes.lock().await;
+        self.require_deletable(volumes)?;
+        let pool = self.pool()?;
+        let mut groups = self.groups.lock().clone();
+        let (mut tx, clock) = self.start_clock(with);
+        let by = by.map(|by| shortened(&by));
+        let deleted = Deleted { at_ms: self.now_ms(), until_ms: until_ms(clock, keep)?, by };
+        let mut records = Vec::new();
+        for volume in volumes {
+            let before = volume.record();
+            let record = VolumeRecord { deleted: Some(deleted.clone()), ..before.clone() };
+            tx = record.put(tx, Some(&before));
+            if before.reserved_bytes() > 0 {
+                tx = tx.reserve(record.id, 0);
+            }
+            groups.forget(record.id);
+            records.push(record);
+        }
+        tx = groups.put(tx, &self.groups.lock());
+        pool.commit(tx).await?;
+        self.set_clock(clock);
+        *self.groups.lock() = groups;
+        for (volume, record) in volumes.iter().zip(&records) {
+            volume.mark_deleted();
+            volume.update(record);
+            self.known.lock().remove(&record.id);
+            self.bin.lock().insert(record.id, volume.clone());
+        }
+        Ok(())
+    }
+
+    /// Brings a volume back from the recycle bin; commits what is in `with` in the same transaction. Whoever held the volume
+    /// before its deletion holds one that is deleted.
+    pub async fn recover(
+        &self,
+        volume: &Volume,
+        recovery: Recovery,
+        with: Transaction,
+    ) -> Result<Arc<Volume>, VolumeError> {
+        let _turn = self.changes.lock().await;
+        self.require_binned(volume)?;
+        let before = volume.record();
+        let name = recovery.name.unwrap_or_else(|| before.name.clone());
+        check_name(&name)?;
+        self.require_free(&name)?;
+        let mut record = VolumeRecord { deleted: None, name, ..before.clone() };
+        record.thick &= !recovery.thin;
+        self.leave_strange_set(&mut record);
+        let mut tx = record.put(with, Some(&before));
+        if record.reserved_bytes() > 0 {
+            tx = tx.reserve(record.id, record.reserved_bytes());
+        }
+        let gone = BTreeSet::from([record.id]);
+        let stops = self.clock_stops_without(&gone);
+        let tx = if stops { self.without_clock(tx) } else { tx };
+        self.pool()?.commit(tx).await.map_err(|error| refused(&record.name, error))?;
+        self.leave_bin(&gone, stops);
+        Ok(self.add(&record))
+    }
+
+    /// Deletes volumes in the recycle bin for good; their space comes back in the background. Commits what is in `with` in the
+    /// same transaction. Refuses volumes of which there are immutable snapshots.
+    pub async fn purge(&self, volumes: &[Arc<Volume>], with: Transaction) -> Result<(), VolumeError> {
+        let _turn = self.changes.lock().await;
+        volumes.iter().try_for_each(|volume| self.require_binned(volume))?;
+        self.require_deletable(volumes)?;
+        let pool = self.pool()?;
+        let tx =
+            volumes.iter().fold(with, |tx, volume| volume.record().delete(tx).delete_volume(volume.id()));
+        let gone: BTreeSet<_> = volumes.iter().map(|volume| volume.id()).collect();
+        let stops = self.clock_stops_without(&gone);
+        pool.commit(if stops { self.without_clock(tx) } else { tx }).await?;
+        self.leave_bin(&gone, stops);
+        Ok(())
+    }
+
+    /// Whether a volume in the recycle bin may be deleted for good now.
+    pub fn is_purgeable(&self, volume: &Arc<Volume>) -> bool {
+        self.require_deletable(std::slice::from_ref(volume)).is_ok()
+    }
+
+    fn require_binned(&self, volume: &Volume) -> Result<(), VolumeError> {
+        match self.bin.lock().contains_key(&volume.id()) {
+            true => Ok(()),
+            false => Err(VolumeError::NotFound { name: volume.name() }),
+        }
+    }
+
+    /// Whether nothing needs the retention clock any more once these are not in the bin.
+    fn clock_stops_without(&self, gone: &BTreeSet<VolumeId>) -> bool {
+        let is_empty = self.bin.lock().keys().all(|id| gone.contains(id));
+        is_empty && !self.list().iter().any(|volume| volume.is_immutable())
+    }
+
+    fn leave_bin(&self, gone: &BTreeSet<VolumeId>, clock_stops: bool) {
+        self.bin.lock().retain(|id, _| !gone.contains(id));
+        if clock_stops {
+            self.stop_clock();
+        }
+    }
+
+    /// A snapshot of a set comes back as one of another moment than the set if that was taken or refreshed since: then it is a
+    /// snapshot of its own.
+    fn leave_strange_set(&self, record: &mut VolumeRecord) {
+        let Some(origin) = record.origin.as_mut().filter(|origin| origin.kind == OriginKind::Snapshot) else {
+            return;
+        };
+        let Some(set) = &origin.set else { return };
+        let strange = |volume: &Arc<Volume>| {
+            let other = volume.origin();
+            other.is_some_and(|o| o.set.as_ref() == Some(set) && o.taken_ms != origin.taken_ms)
+        };
+        if self.list().iter().any(strange) {
+            origin.set = None;
+        }
+    }
+}
+
+/// As much of a text as a record has room for, in characters that JSON writes as they are.
+fn shortened(text: &str) -> String {
+    let plain = |c: &char| !c.is_control() && !['"', '\\'].contains(c);
+    let mut short = String::new();
+    for c in text.chars().filter(plain) {
+        if short.len() + c.len_utf8() > BY_BYTES_MAX {
+            break;
+        }
+        short.push(c);
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_deleted_a_volume_takes_a_bounded_part_of_its_record() {
+        assert_eq!(shortened("ann@db1 (admin, 127.0.0.1)"), "ann@db1 (admin, 127.0.0.1)");
+        assert_eq!(shortened("a\"b\\c\n"), "abc");
+        let long = shortened(&"ä".repeat(99));
+        assert_eq!(long, "ä".repeat(BY_BYTES_MAX / 2));
+    }
+}
