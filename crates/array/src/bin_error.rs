@@ -7,9 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum BinError {
     /// No deleted volume has the name or identity.
-    #[error(
-        "the recycle bin has no volume {which}: it was never deleted, was deleted for good, or has been restored"
-    )]
+    #[error("the recycle bin has no volume {which}")]
     NotFound {
         /// What was asked for.
         which: String,
@@ -42,6 +40,23 @@ pub enum BinError {
         wanted_bytes: u64,
         /// The most that could be reserved.
         free_bytes: u64,
+    },
+    /// The pool cannot keep the space of a thick volume, and the recycle bin holds some.
+    #[error(
+        "the pool cannot keep {wanted_bytes} bytes more for volume {name}: {free_bytes} bytes are neither used nor kept \
+         for others, and the recycle bin holds {held_bytes} bytes"
+    )]
+    HoldsSpace {
+        /// What was not done.
+        title: &'static str,
+        /// The volume.
+        name: String,
+        /// The bytes asked for.
+        wanted_bytes: u64,
+        /// The most that could be kept.
+        free_bytes: u64,
+        /// What comes back when the recycle bin is emptied.
+        held_bytes: u64,
     },
     /// A time for which nothing can be kept.
     #[error("deleted volumes cannot be kept for {keep_s} seconds, more than 100 years")]
@@ -87,6 +102,15 @@ impl BinError {
                 format!("volume {volume}"),
                 why,
                 "restore it as a thin volume with --thin; or free space first: quoin space".to_owned(),
+            ),
+            Self::HoldsSpace { title, name, .. } => Problem::new(
+                "no-space",
+                507,
+                *title,
+                format!("volume {name}"),
+                why,
+                "empty the recycle bin: quoin recycle-bin empty; or choose a smaller size, make it thin, or free space \
+                 in volumes; see quoin space",
             ),
             Self::Keep { .. } => Problem::new(
                 "invalid",

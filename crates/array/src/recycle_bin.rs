@@ -161,6 +161,19 @@ impl Array {
         self.remove_all(volumes, own, Some(keep)).await
     }
 
+    /// A refusal of the layer below under a title. One for want of space names the recycle bin if that holds some.
+    pub(crate) fn not_for_bin(&self, title: &'static str, error: VolumeError) -> ArrayError {
+        let VolumeError::CannotReserve { name, wanted_bytes, free_bytes } = error else {
+            return ArrayError::not(title)(error);
+        };
+        match self.bin_view().held_bytes.filter(|held| *held > 0) {
+            Some(held_bytes) => {
+                BinError::HoldsSpace { title, name, wanted_bytes, free_bytes, held_bytes }.into()
+            }
+            None => ArrayError::not(title)(VolumeError::CannotReserve { name, wanted_bytes, free_bytes }),
+        }
+    }
+
     /// Deletes what has been kept for its time, and, oldest first, what the pool needs the space of.
     pub(crate) async fn tend_recycle_bin(&self, pool: &Pool, stats: &PoolStats) {
         if self.volumes.binned().is_empty() {

@@ -70,7 +70,8 @@ impl Array {
             .with("folder", spec.folder.as_ref().map(ToString::to_string))
             .with("tags", &spec.tags);
         let (tx, staged) = self.events.stage_told(Transaction::new(), own);
-        let made = self.volumes.fork(vec![spec], tx).await.map_err(ArrayError::not(title))?;
+        let made = self.volumes.fork(vec![spec], tx).await;
+        let made = made.map_err(|error| self.not_for_bin(title, error))?;
         self.events.saved(staged);
         self.trim_volumes();
         Ok(self.volume_view(&made[0]))

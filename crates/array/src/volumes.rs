@@ -26,7 +26,8 @@ impl Array {
             .with("folder", spec.folder.to_string())
             .with("tags", &spec.tags);
         let (tx, staged) = self.events.stage_told(Transaction::new(), own);
-        let volume = self.volumes.create(spec, tx).await?;
+        let created = self.volumes.create(spec, tx).await;
+        let volume = created.map_err(|error| self.not_for_bin("volume not created", error))?;
         self.events.saved(staged);
         Ok(self.volume_view(&volume))
     }
@@ -90,7 +91,8 @@ impl Array {
         }
         let own = fields(Told::new(format!("volume {name}"), told.join("; ")), &volume, &change).and(&forced);
         let (tx, staged) = self.events.stage_told(Transaction::new(), own);
-        let volume = self.volumes.change(name, change, tx).await.map_err(ArrayError::VolumeChange)?;
+        let changed = self.volumes.change(name, change, tx).await;
+        let volume = changed.map_err(|error| self.not_for_bin("volume not changed", error))?;
         self.events.saved(staged);
         self.trim_volumes();
         Ok(self.volume_view(&volume))

@@ -290,6 +290,10 @@ fn a_thick_volume_reserves_nothing_in_the_bin_and_its_space_again_when_it_is_res
         assert!(array.show_deleted("t1").unwrap().thick);
         assert_eq!(array.status().capacity.unwrap().reserved_bytes, 0);
         array.create_volume(thick("t2")).await.unwrap();
+        day.pass(MINUTE).await;
+        let full = array.create_volume(thick("t3")).await.unwrap_err();
+        assert_eq!((kind(&full).as_str(), full.problem().title.as_str()), ("no-space", "volume not created"));
+        assert!(full.problem().next.starts_with("empty the recycle bin"), "{}", full.problem());
         let refused = restore(array, "t1").await.unwrap_err();
         assert_eq!(kind(&refused), "no-space");
         assert!(refused.problem().next.contains("--thin"), "{}", refused.problem());
