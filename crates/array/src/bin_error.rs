@@ -12,6 +12,12 @@ pub enum BinError {
         /// What was asked for.
         which: String,
     },
+    /// The volume was deleted and can be restored.
+    #[error("volume {name} does not exist: it was deleted and is in the recycle bin")]
+    Deleted {
+        /// Its name.
+        name: String,
+    },
     /// Several deleted volumes have the name.
     #[error("the recycle bin has {} volumes of this name: {}", volumes.len(), volumes.join(", "))]
     Ambiguous {
@@ -78,6 +84,14 @@ impl BinError {
                 format!("volume {which}"),
                 why,
                 "list them: quoin recycle-bin list",
+            ),
+            Self::Deleted { name } => Problem::new(
+                "not-found",
+                404,
+                "no such volume",
+                format!("volume {name}"),
+                why,
+                format!("restore it: quoin recycle-bin restore {name}; or list volumes: quoin volume list"),
             ),
             Self::Ambiguous { which, .. } => Problem::new(
                 "ambiguous",

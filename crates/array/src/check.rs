@@ -195,6 +195,10 @@ mod tests {
             (OWN_RESERVE_OBJECT, "volume/1", reserve()),
         ]);
         assert!(sound.is_clean(), "{:?}", sound.problems);
+        // What is in the recycle bin may have the name of another, and has nothing reserved.
+        let deleted = r#"{"version":3,"id":1,"uuid":"da98f305-398b-4873-983c-da64de7c4481","name":"v1","size_bytes":8192,"block_bytes":512,"created_ms":0,"thick":true,"trim_end":0,"deleted":{"at_ms":1,"until_ms":2}}"#;
+        let sound = report(vec![(VOLUME_OBJECT, "2", deleted.as_bytes().to_vec())]);
+        assert!(sound.is_clean(), "{:?}", sound.problems);
         let volume = |id: u32, size: u64, name: &str| {
             format!(
                 r#"{{"version":3,"id":{id},"uuid":"da98f305-398b-4873-983c-da64de7c4481","name":"{name}","size_bytes":{size},"block_bytes":512,"created_ms":0,"thick":false,"trim_end":0}}"#

@@ -1,7 +1,7 @@
 //! Volumes, as management sees them.
 
 use crate::{
-    Array, ArrayError, ExportError, events::Told, guard::require_unused, mappings::without,
+    Array, ArrayError, BinError, ExportError, events::Told, guard::require_unused, mappings::without,
     nbd::without_exports, recycle_bin::deleted_by,
 };
 use quoin_api as api;
@@ -41,7 +41,10 @@ impl Array {
     /// The volume of this name, to serve.
     pub fn volume(&self, name: &str) -> Result<Arc<Volume>, ArrayError> {
         self.require_catalog()?;
-        Ok(self.volumes.get(name)?)
+        self.volumes.get(name).map_err(|error| match self.volumes.binned().iter().any(|v| v.name() == name) {
+            true => BinError::Deleted { name: name.to_owned() }.into(),
+            false => error.into(),
+        })
     }
 
     /// One volume.

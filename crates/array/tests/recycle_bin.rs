@@ -122,6 +122,13 @@ fn a_deleted_volume_comes_back_as_it_was_also_after_a_restart() {
         let origin = array.show_snapshot("s1").unwrap().origin.unwrap();
         assert!(!origin.source_deleted && origin.source == "v1");
         assert!(held.read(ByteRange::new(0, 512)).await.is_err(), "the old one stays deleted");
+        let held = array.volume("v1").unwrap();
+        delete(array, "v1").await;
+        let gone = array.show_volume("v1").unwrap_err();
+        assert!(gone.problem().next.contains("quoin recycle-bin restore v1"), "{}", gone.problem());
+        restore(array, "v1").await.unwrap();
+        let read = held.read(ByteRange::new(0, 512)).await;
+        assert!(matches!(read, Err(DeviceError::Deleted { .. })), "{read:?}");
         fill(array, "v1", 1, 8).await.unwrap();
         array.restore_snapshot("s1", Default::default()).await.unwrap();
         assert_eq!(byte_of(array, "v1").await, 7);

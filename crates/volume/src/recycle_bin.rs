@@ -239,6 +239,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn records_keep_their_form() {
+        let deleted = Deleted { at_ms: 1, until_ms: 2, by: Some("ann".into()) };
+        let text = r#"{"at_ms":1,"until_ms":2,"by":"ann"}"#;
+        assert_eq!(serde_json::to_string(&deleted).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Deleted>(text).unwrap(), deleted);
+        let by_itself = serde_json::from_str::<Deleted>(r#"{"at_ms":1,"until_ms":2}"#).unwrap();
+        assert_eq!(by_itself, Deleted { by: None, ..deleted });
+    }
+
+    #[test]
     fn who_deleted_a_volume_takes_a_bounded_part_of_its_record() {
         assert_eq!(shortened("ann@db1 (admin, 127.0.0.1)"), "ann@db1 (admin, 127.0.0.1)");
         assert_eq!(shortened("a\"b\\c\n"), "abc");
