@@ -61,8 +61,8 @@ impl Admin {
         match self.rng.random_range(0..100) {
             0..=9 => self.create().await,
             10..=18 => self.delete().await,
-            19..=22 => self.use_bin().await,
-            23..=28 => self.resize().await,
+            19..=24 => self.use_bin().await,
+            25..=28 => self.resize().await,
             29..=32 => self.thicken().await,
             33..=35 => self.rename().await,
             36..=38 => self.template().await,
