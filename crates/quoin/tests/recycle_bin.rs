@@ -28,7 +28,7 @@ fn login(status: &Value) -> Initiator {
 fn a_deleted_volume_comes_back_with_what_hosts_wrote() {
     let lab = Lab::new();
     lab.ok(&["init", "--drives", "2", "--drive-size", "256M"]);
-    let serving = lab.serve(&[]);
+    let mut serving = lab.serve(&[]);
     let status = lab.ready();
     lab.ok(&["host", "create", "h1", "--initiator", NAME]);
     lab.ok(&["volume", "create", "v1", "--size", "64M", "--tag", "app=db"]);
@@ -39,13 +39,13 @@ fn a_deleted_volume_comes_back_with_what_hosts_wrote() {
     refused(&lab.run(&["volume", "delete", "v1"]), 1, &["host h1 sees v1 as LUN 1", "--force"]);
     let told = lab.ok(&["volume", "delete", "v1", "--force"]);
     assert!(told.contains("to undo this within 1d 0h: quoin recycle-bin restore v1"), "{told}");
-    assert!(host.read(1, 0, LEN as u32).is_err(), "the host has it no more");
+    assert!(host.read(1, 0, LEN).is_err(), "the host has it no more");
     drop(host);
 
     // Its name is another's, and the array dies.
     lab.ok(&["volume", "create", "v1", "--size", "32M"]);
     serving.kill();
-    let serving = lab.serve(&[]);
+    let mut serving = lab.serve(&[]);
     let status = lab.ready();
     let deleted = lab.json(&["recycle-bin", "list"]);
     assert_eq!((deleted[0]["name"].as_str(), &deleted[0]["uuid"]), (Some("v1"), &before["uuid"]));
@@ -65,7 +65,7 @@ fn a_deleted_volume_comes_back_with_what_hosts_wrote() {
     assert_eq!((&after["uuid"], &after["tags"]["app"]), (&before["uuid"], &Value::from("db")));
     lab.ok(&["map", "v1-old", "--host", "h1", "--lun", "1"]);
     let mut host = login(&status);
-    assert_eq!(host.read(1, 0, LEN as u32).unwrap(), vec![7; LEN]);
+    assert_eq!(host.read(1, 0, LEN).unwrap(), vec![7; LEN]);
     drop(host);
 
     // What is in it can be deleted for good; without --yes nothing is.

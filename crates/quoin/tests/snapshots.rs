@@ -100,7 +100,7 @@ fn a_host_sees_a_restore_as_another_medium_in_the_same_device() {
     assert!(lab.ok(&["snapshot", "show", "v1.bad"]).contains("modified"));
     refused(&lab.run(&["snapshot", "restore", "v1.bad"]), &["v1.bad was modified on 20", "--force"]);
     refused(&lab.run(&["snapshot", "delete", "v1.bad"]), &["host h1 sees v1.bad as LUN 7", "--force"]);
-    lab.ok(&["snapshot", "delete", "v1.bad", "--force"]);
+    lab.ok(&["snapshot", "delete", "v1.bad", "--force", "--now"]);
     lab.ok(&["snapshot", "promote", "c1"]);
     refused(&lab.run(&["snapshot", "refresh", "c1"]), &["c1 is neither a snapshot nor a clone"]);
     let events = lab.ok(&["events"]);
