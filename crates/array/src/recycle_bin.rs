@@ -89,7 +89,7 @@ impl Array {
         self.show_recycle_bin()
     }
 
-    /// The deleted volumes that can be restored, the one that was deleted first at first.
+    /// The deleted volumes that can be restored, oldest deletion first.
     pub fn list_deleted(&self) -> Result<Vec<api::DeletedVolume>, ArrayError> {
         self.require_catalog()?;
         Ok(self.volumes.binned().iter().map(|volume| self.deleted_view(volume)).collect())

@@ -59,7 +59,7 @@ impl Volume {
 }
 
 impl Volumes {
-    /// The volumes in the recycle bin, the one that was deleted first at first.
+    /// The volumes in the recycle bin, oldest deletion first.
     pub fn binned(&self) -> Vec<Arc<Volume>> {
         let mut binned: Vec<_> = self.bin.lock().values().cloned().collect();
         binned
@@ -83,7 +83,7 @@ impl Volumes {
         Some(self.by_wall_clock(volume.deleted()?.until_ms))
     }
 
-    /// The volumes in the bin whose time is over, the one that was deleted first at first.
+    /// The volumes in the bin whose time is over, oldest deletion first.
     pub fn expired(&self) -> Vec<Arc<Volume>> {
         let Some(clock_ms) = self.clock_ms() else { return Vec::new() };
         let is_over = |volume: &Arc<Volume>| volume.deleted().is_some_and(|d| d.until_ms <= clock_ms);

@@ -46,7 +46,7 @@ pub(crate) async fn set(
     Ok(Json(server.change(async move |array| array.set_recycle_bin(request).await).await?))
 }
 
-/// Deleted volumes and snapshots that can be restored, the one that was deleted first at first
+/// Deleted volumes and snapshots that can be restored, oldest deletion first
 #[utoipa::path(
     get, operation_id = "list_deleted_volumes", path = "/recycle-bin/volumes", tag = "recycle-bin",
     params(Selection, PageParameters), responses((status = 200, body = [DeletedVolume]), ReadProblems)
