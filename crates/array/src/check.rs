@@ -5,8 +5,8 @@ use crate::{
     events::log_problem,
     record::{
         EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT,
-        MappingRecord, OWN_RESERVE_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT,
-        SCRUB_OBJECT, decode, mapping_key,
+        MappingRecord, OWN_RESERVE_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT,
+        SCHEDULE_OBJECT, SCRUB_OBJECT, decode, mapping_key,
     },
     recycle_bin::BinRecord,
     requests::request_problem,

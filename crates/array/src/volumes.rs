@@ -170,7 +170,7 @@ impl Array {
         };
         let exports: Vec<_> = volumes.iter().flat_map(|volume| self.exports_of(volume.id())).collect();
         let tx = self.without_reserves(without_exports(without(&mappings), &exports), volumes);
-        let (tx, staged) = self.events.stage_told(tx, own.into());
+        let (tx, staged) = self.events.stage_told(tx, own);
         let outcome = match keep {
             Some(keep) => self.volumes.discard(volumes, keep, deleted_by(), tx).await,
             None => self.volumes.delete(volumes, tx).await,

@@ -90,11 +90,9 @@ static ARRAY: Table<Figures> = Table {
             "The snapshot reserve: how much space snapshots may hold. Absent while there is no reserve.",
             |f| f.reserve.as_ref().and_then(|reserve| reserve.limit_bytes).map(|bytes| bytes as f64),
         ),
-        Row::gauge(
-            "quoin_recycle_bin_volumes",
-            "Deleted volumes and snapshots in the recycle bin.",
-            |f| f.recycle_bin.as_ref().map(|bin| bin.volumes as f64),
-        ),
+        Row::gauge("quoin_recycle_bin_volumes", "Deleted volumes and snapshots in the recycle bin.", |f| {
+            f.recycle_bin.as_ref().map(|bin| bin.volumes as f64)
+        }),
         Row::gauge(
             "quoin_recycle_bin_bytes",
             "Space that only the recycle bin uses. Emptying it frees at least as much.",
