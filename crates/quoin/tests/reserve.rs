@@ -17,6 +17,7 @@ use std::{
 const NAME: &str = "iqn.2026-11.test:h1";
 const MANUAL_INTERVENTION: Sense = (0x2, 0x04, 0x03);
 const LEN: usize = 1 << 20;
+const BLOCK: usize = 8192;
 
 /// Runs a command at a terminal and types an answer; its exit code, and what the terminal showed.
 fn typed(lab: &Lab, command: &str, answer: &str) -> (Option<i32>, String) {
@@ -46,7 +47,8 @@ fn a_reserve_asks_before_it_deletes_or_takes_offline() {
     lab.ok(&["map", "v1", "--host", "h1", "--lun", "1"]);
     let (portal, target) = (status["portals"][0].as_str().unwrap(), status["iqn"].as_str().unwrap());
     let mut host = Initiator::login(portal, target, NAME);
-    let mut write = |byte: u8| host.write(1, 0, &vec![byte; LEN]);
+    let mut write =
+        |byte: u8| (0..LEN / BLOCK).try_for_each(|at| host.write(1, (at * BLOCK) as u64, &[byte; BLOCK]));
     for (byte, name) in [(1, "old"), (2, "middle"), (3, "new")] {
         write(byte).unwrap();
         lab.ok(&["snapshot", "create", "v1", name]);
