@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReservePolicy {
-    /// The oldest snapshots that free space are deleted, but for those that are immutable, mapped or exported, and the last
-    /// snapshot of a volume that was deleted.
+    /// The oldest snapshots that free space are deleted, but for those that are immutable, mapped or exported, and the
+    /// newest snapshot of a volume that was deleted.
     DeleteOldest,
     /// Volumes that have snapshots refuse all I/O until there is less again: delete snapshots, or raise the reserve.
     OfflineVolume,

@@ -255,7 +255,7 @@ impl Array {
             Ok(true) => return true,
             Ok(false) if stuck.is_none() => {
                 let text = "snapshots hold more than the snapshot reserve, and no snapshot that may be deleted frees \
-                            space. Immutable, mapped and exported snapshots stay, and so does the last snapshot of a \
+                            space. Immutable, mapped and exported snapshots stay, and so does the newest snapshot of a \
                             deleted volume: raise the reserve, or delete snapshots";
                 self.events.record(Severity::Error, object, text);
             }

@@ -16,8 +16,8 @@ use std::io::{self, BufRead, IsTerminal, Write};
 pub(crate) const EXAMPLES: &str = "Without a limit the command lists all reserves, or shows the one of the volume or group. \
                                    Each reserve is enforced on its own. If setting one deletes snapshots or takes volumes \
                                    offline at once, the command lists them and asks for confirmation.\n\n\
-                                   Immutable, mapped and exported snapshots are not deleted, nor is the last snapshot of a \
-                                   volume that was deleted.\n\nExamples:\n  \
+                                   Immutable, mapped and exported snapshots stay, and so does the newest \
+                                   snapshot of a volume that was deleted.\n\nExamples:\n  \
                                    quoin --data /srv/a snapshot reserve\n  \
                                    quoin --data /srv/a snapshot reserve --percent 20\n  \
                                    quoin --data /srv/a snapshot reserve --size 100G --policy offline-volume\n  \
