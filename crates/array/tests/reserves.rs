@@ -19,8 +19,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 const FILL: u64 = 16 * MIB;
 
 async fn fill(array: &Array, volume: &str, byte: u8) -> Result<(), DeviceError> {
+    fill_at(array, volume, byte, 0).await
+}
+
+async fn fill_at(array: &Array, volume: &str, byte: u8, from: u64) -> Result<(), DeviceError> {
     let volume = array.volume(volume).unwrap();
-    for offset in (0..FILL).step_by(MIB as usize) {
+    for offset in (from..from + FILL).step_by(MIB as usize) {
         volume.write(offset, vec![Slice::copy_of(&vec![byte; MIB as usize])]).await?;
     }
     Ok(())
@@ -134,6 +138,32 @@ fn what_frees_nothing_is_skipped_as_long_as_it_does() {
         }
         day.pass(MINUTE).await;
         assert_eq!(there(array).len(), 6);
+    });
+}
+
+#[test]
+fn what_was_skipped_goes_once_it_frees_something() {
+    Years::new(35).boot(Ending::Stop, async |day: Day| {
+        let array = &day.array;
+        array.create_volume(create("v1")).await.unwrap();
+        fill(array, "v1", 1).await.unwrap();
+        snapshot(array, "v1", "older").await;
+        fill_at(array, "v1", 2, FILL).await.unwrap();
+        // It has all that the older one has, and more.
+        snapshot(array, "v1", "newer").await;
+        fill(array, "v1", 3).await.unwrap();
+        fill_at(array, "v1", 3, FILL).await.unwrap();
+        day.pass(MINUTE).await;
+        let pool = &ReserveOf::Pool;
+        let all = vec![vec!["newer".to_owned()], vec!["older".to_owned()]];
+        assert_eq!(preview(array, pool, oldest(24)).await, (all[..1].to_vec(), 16));
+        assert_eq!(preview(array, pool, oldest(8)).await, (all, 0));
+        confirm(array, pool, oldest(24), &["newer"]).await;
+        day.pass(MINUTE).await;
+        assert_eq!(there(array), ["older", "v1"]);
+        confirm(array, pool, oldest(8), &["older"]).await;
+        day.pass(MINUTE).await;
+        assert_eq!(there(array), ["v1"]);
     });
 }
 
