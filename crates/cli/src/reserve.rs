@@ -190,7 +190,8 @@ fn many(reserves: &[Reserve]) -> String {
 fn one(reserve: &Reserve) -> String {
     if reserve.policy.is_none() {
         let held = optional_size(reserve.held_bytes);
-        return format!("no snapshot reserve is set for the {}; snapshots hold {held}", of(reserve));
+        let whose = if reserve.scope == ReserveScope::Pool { "the pool".to_owned() } else { of(reserve) };
+        return format!("no snapshot reserve is set for {whose}; snapshots hold {held}");
     }
     pairs(vec![
         ("of", of(reserve)),
