@@ -65,7 +65,7 @@ fn a_change_tells_who_made_it_and_what_each_field_was_before() {
             array.change_refused(&error);
         })
         .await;
-        array.delete_volume("v1", Deletion::default()).await.unwrap();
+        array.delete_volume("v1", Deletion { now: true, ..Deletion::default() }).await.unwrap();
     });
     let events = all(&array);
     let refused = events.iter().find(|event| event.kind == EventKind::Refusal).unwrap();

@@ -289,7 +289,7 @@ fn a_thick_volume_reserves_nothing_in_the_bin_and_its_space_again_when_it_is_res
     let years = Years::new(36);
     years.boot(Ending::Stop, async |day: Day| {
         let array = &day.array;
-        let thick = |name: &str| VolumeCreate { thick: true, size_bytes: 128 * MIB, ..create(name) };
+        let thick = |name: &str| VolumeCreate { thick: true, size_bytes: 96 * MIB, ..create(name) };
         array.create_volume(thick("t1")).await.unwrap();
         fill(array, "t1", 1, 5).await.unwrap();
         assert!(array.create_volume(thick("t2")).await.is_err(), "there is no room for two");
@@ -306,7 +306,7 @@ fn a_thick_volume_reserves_nothing_in_the_bin_and_its_space_again_when_it_is_res
         assert!(refused.problem().next.contains("--thin"), "{}", refused.problem());
         array.delete_volume("t2", Deletion { now: true, ..Deletion::default() }).await.unwrap();
         assert!(restore(array, "t1").await.unwrap().thick);
-        assert_eq!(array.status().capacity.unwrap().reserved_bytes, 128 * MIB);
+        assert_eq!(array.status().capacity.unwrap().reserved_bytes, 96 * MIB);
         delete(array, "t1").await;
         let thin = RecycleBinRestore { name: None, thin: true };
         assert!(!array.restore_deleted("t1", thin).await.unwrap().thick);
