@@ -192,7 +192,7 @@ impl Array {
         }
     }
 
-    /// Deletes for good the oldest volumes whose deletion frees anything, no more of them than it takes.
+    /// Deletes for good the oldest volume whose deletion frees anything, and those without which it would not.
     async fn empty_some(&self, pool: &Pool, stats: &PoolStats) {
         let binned: Vec<_> =
             self.volumes.binned().into_iter().filter(|volume| self.volumes.is_purgeable(volume)).collect();
@@ -281,30 +281,36 @@ pub(crate) fn freed_bytes(pool: &Pool, volumes: &[Arc<Volume>]) -> u64 {
     pool.space_of(&volumes.iter().map(|volume| volume.id()).collect::<BTreeSet<_>>()).freed_bytes
 }
 
-/// Of items, oldest first, the fewest oldest ones that free anything; none if all together free nothing. The more items, the
-/// more is freed.
+/// Of items, oldest first, as few as free anything, from the shortest beginning of the list that does; none if all together
+/// free nothing. The more items, the more is freed.
 fn fewest_that_free<T: Clone>(items: &[T], freed: impl Fn(&[T]) -> u64) -> Vec<T> {
-    if freed(items) == 0 {
+    let frees = |some: &[T], needed: &[T]| freed(&[some, needed].concat()) > 0;
+    if !frees(items, &[]) {
         return Vec::new();
     }
-    let (mut none, mut some) = (0, items.len());
-    while some - none > 1 {
-        let middle = none.midpoint(some);
-        match freed(&items[..middle]) {
-            0 => none = middle,
-            _ => some = middle,
-        }
+    let ends = last_that(items.len(), |end| !frees(&items[..end], &[]));
+    // What ends the beginning is needed. Of those before it, the newest possible are taken.
+    let (mut needed, mut rest) = (vec![items[ends].clone()], &items[..ends]);
+    while needed.len() < PURGED_AT_ONCE && !frees(&[], &needed) {
+        let at = last_that(rest.len(), |begin| frees(&rest[begin..], &needed));
+        needed.push(rest[at].clone());
+        rest = &rest[at + 1..];
     }
-    let mut needed = items[..some].to_vec();
-    // Not all that are older need have a part in it; the last one has.
-    for at in (0..some - 1).rev() {
-        let mut fewer = needed.clone();
-        fewer.remove(at);
-        if freed(&fewer) > 0 {
-            needed = fewer;
-        }
-    }
+    needed.rotate_left(1);
     needed
+}
+
+/// The last number below `end` of which something holds that holds of 0, and of no number behind one of which it does not.
+fn last_that(end: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut is, mut is_not) = (0, end);
+    while is_not - is > 1 {
+        let middle = is.midpoint(is_not);
+        match holds(middle) {
+            true => is = middle,
+            false => is_not = middle,
+        }
+    }
+    is
 }
 
 #[cfg(test)]
@@ -321,6 +327,9 @@ mod tests {
         assert_eq!(fewest_that_free(&[100, 200], freed), [100]);
         assert_eq!(fewest_that_free(&[1, 2, 200, 100], freed), [200]);
         assert_eq!(fewest_that_free(&[1, 7, 2, 8, 200], freed), [7, 8]);
+        // Three that free something only together, and many that do not.
+        let three = |items: &[u32]| u64::from([5, 60, 90].iter().all(|one| items.contains(one)));
+        assert_eq!(fewest_that_free(&(0..99).collect::<Vec<_>>(), three), [5, 60, 90]);
         assert_eq!(fewest_that_free(&[1, 7, 2], freed), [0_u32; 0]);
         assert_eq!(fewest_that_free(&[], freed), [0_u32; 0]);
     }

@@ -45,7 +45,20 @@ fn a_volume_is_made_mapped_and_deleted() {
     assert_eq!(lab.delete(&format!("{VOLUME}?unmap=true")).status, 204);
     problem(&lab.get(VOLUME), 404, "not-found");
     let events = lab.get("/api/v1/events?limit=1").body;
-    assert_eq!((&events[0]["object"], &events[0]["text"]), (&json!("volume v1"), &json!("deleted")));
+    assert_eq!(events[0]["object"], "volume v1");
+    let text = events[0]["text"].as_str().unwrap();
+    assert!(text.starts_with("deleted; the recycle bin keeps the data until 20"), "{text}");
+
+    let deleted = lab.get("/api/v1/recycle-bin/volumes?name=v*").body;
+    let place = format!("/api/v1/recycle-bin/volumes/{}", deleted[0]["uuid"].as_str().unwrap());
+    assert_eq!(lab.get(&place).body, deleted[0]);
+    assert_eq!(lab.get("/api/v1/recycle-bin").body["volumes"], 1);
+    assert_eq!(lab.post(&format!("{place}/restore"), &json!({})).status, 200);
+    assert_eq!(lab.get(VOLUME).body["uuid"], deleted[0]["uuid"]);
+    problem(&lab.get(&place), 404, "not-found");
+    assert_eq!(lab.delete(VOLUME).status, 204);
+    assert_eq!(lab.delete("/api/v1/recycle-bin/volumes/v1").status, 204);
+    assert_eq!(lab.get("/api/v1/recycle-bin").body["volumes"], 0);
     let status = lab.get("/api/v1/status").body;
     assert_eq!((&status["ready"], &status["state"]), (&json!(true), &json!("online")));
     assert!(status["recovery"]["duration_ms"].is_number() && status["engine"]["checkpoints"].is_number());
