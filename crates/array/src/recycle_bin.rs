@@ -291,7 +291,8 @@ fn fewest_that_free<T: Clone>(items: &[T], freed: impl Fn(&[T]) -> u64) -> Vec<T
     let ends = last_that(items.len(), |end| !frees(&items[..end], &[]));
     // What ends the beginning is needed. Of those before it, the newest possible are taken.
     let (mut needed, mut rest) = (vec![items[ends].clone()], &items[..ends]);
-    while needed.len() < PURGED_AT_ONCE && !frees(&[], &needed) {
+    // What the items free may change meanwhile: then they run out, at worst.
+    while !rest.is_empty() && needed.len() < PURGED_AT_ONCE && !frees(&[], &needed) {
         let at = last_that(rest.len(), |begin| frees(&rest[begin..], &needed));
         needed.push(rest[at].clone());
         rest = &rest[at + 1..];
