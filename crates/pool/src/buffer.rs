@@ -11,7 +11,8 @@
 //! 5. `ram_bytes` is what is really held: the buffers that the extents of all shards keep alive, each once, and for each
 //!    extent its place in the index.
 //! 6. Every block with data here is charged one pool block of space until it is evicted, unless it only replaces
-//!    one that is mapped: then the block table is certain to give back as much as it takes.
+//!    one that is mapped: then the block table is certain to give back as much as it takes. So is the first block of an
+//!    unmap whose map is shared, for the nodes that are copied.
 
 use crate::{
     bugs::{Bug, planted},
@@ -159,6 +160,8 @@ pub(crate) struct TakenBlock {
     pub key: BlockKey,
     /// Those that were hardened.
     pub extents: Vec<Extent>,
+    /// It was not charged: it only replaces what is mapped.
+    pub is_waived: bool,
 }
 
 /// A range of one block to insert.
@@ -196,6 +199,15 @@ impl Buffer {
             held.extend(shard.lock().held.keys().filter(|id| layers.contains(id)));
         }
         held
+    }
+
+    /// Whether all that is buffered of these layers is hardened.
+    pub(crate) fn is_hardened(&self, layers: &BTreeSet<LayerId>) -> bool {
+        self.shards.iter().all(|shard| {
+            let shard = shard.lock();
+            let mut blocks = shard.blocks.iter().filter(|(key, _)| layers.contains(&key.layer));
+            blocks.all(|(_, block)| block.extents.iter().all(|extent| extent.batch.is_hardened()))
+        })
     }
 
     /// The shard of a block; all blocks of a region have the same.
@@ -293,6 +305,14 @@ impl Buffer {
         }
     }
 
+    /// Charges a block just inserted, though it may hold nothing but zeroes.
+    pub(crate) fn charge(&self, shard: &mut Shard, key: BlockKey) {
+        if let Some(block) = shard.blocks.get_mut(&key).filter(|block| block.charge == Charge::None) {
+            block.charge = Charge::Block;
+            self.usage.charged_blocks.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Takes back what was charged for blocks just inserted, which only replace what is mapped.
     pub(crate) fn waive(&self, shard: &mut Shard, keys: &[BlockKey]) {
         for key in keys {
@@ -362,7 +382,7 @@ impl Buffer {
         match block.extents.iter().map(|e| e.sequence).min() {
             Some(oldest) => {
                 // What was below may have changed with what was destaged.
-                if block.charge == Charge::Waived {
+                if block.charge == Charge::Waived && !planted(Bug::KeepWaived) {
                     block.charge = Charge::Block;
                     self.usage.charged_blocks.fetch_add(1, Ordering::Relaxed);
                 }
@@ -454,7 +474,7 @@ impl Shard {
                 self.queue.push_back((oldest, key));
                 continue;
             }
-            taken.push(TakenBlock { key, extents });
+            taken.push(TakenBlock { key, extents, is_waived: block.charge == Charge::Waived });
             want -= 1;
         }
     }

@@ -99,6 +99,10 @@ pub enum Bug {
     FixTableEarly = 45,
     /// An unmap goes to the journal a second time, a while after it was hardened.
     UnmapTwice = 46,
+    /// A fork is acknowledged once its own lane is hardened, whatever others hold that came before it.
+    ForkOwnLane = 47,
+    /// A block whose charge was waived stays uncharged, though what it replaced is not there any more.
+    KeepWaived = 48,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
     GateLeftOpen = 60,
     /// A drive that hung is used again before the operations it was given up with are over.
@@ -108,7 +112,7 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 42] = [
+    pub const ALL: [Bug; 44] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -151,6 +155,8 @@ impl Bug {
         Bug::EarlyPageReuse,
         Bug::FixTableEarly,
         Bug::UnmapTwice,
+        Bug::ForkOwnLane,
+        Bug::KeepWaived,
     ];
 }
 

@@ -21,7 +21,7 @@ use crate::{
     pool::Pool,
     stalls::Waits,
     tree::slot,
-    write::{Below, Reach, Refusal, record},
+    write::{Below, Reach, Refusal, Waiting, record},
 };
 use quoin_base::{ByteRange, LayerId, SECTOR_BYTES, Sequence, VolumeId};
 use quoin_world::{Slice, atomic::Ordering};
@@ -53,6 +53,7 @@ impl Pool {
             return Ok(());
         }
         let last = self.journal.peek_sequence();
+        let _waiting = Waiting::new(&self.settling_copies);
         let mut pause = LOOK_AGAIN;
         loop {
             self.drain().await?;

@@ -9,6 +9,7 @@ use crate::{
     error::PoolError,
     format::{BlockInfo, Location, ThinEntry},
     layer::Layer,
+    quarantine::reads_otherwise,
     tree,
 };
 use futures_util::{StreamExt, stream};
@@ -22,7 +23,9 @@ const BATCH_BLOCKS: u64 = 1024;
 
 /// How often a block that cannot be read is tried at least before it is given up.
 const TRIES: u32 = 3;
-/// How full buffer or journal must be for that.
+/// And while a fork or copy waits for it.
+const WAITED_TRIES: u32 = 20;
+/// How full buffer or journal must be if nobody does.
 const GIVE_UP_FROM: f64 = 0.7;
 
 /// What a taken block becomes.
@@ -79,7 +82,7 @@ impl Committer {
         let composing: Vec<_> = taken.into_iter().map(|t| self.compose(t)).collect();
         let composed: Vec<_> = stream::iter(composing).buffered(PARALLEL).collect().await;
         let mut composed = composed.into_iter().collect::<Result<Vec<_>, PoolError>>()?;
-        self.put_unread_back(&mut composed);
+        self.put_unread_back(&mut composed).await;
         self.count_stuck(if composed.is_empty() { tried } else { 0 });
         if composed.is_empty() {
             // Writers that wait for destage look again: what they wait for does not come.
@@ -144,19 +147,23 @@ impl Committer {
         Ok(Composed { taken, layer: Some(layer), content })
     }
 
-    /// Leaves in the buffer what could not be read, to be tried again: the drive may recover. Only when the journal
-    /// fills up because of it is a block given up.
-    fn put_unread_back(&mut self, composed: &mut Vec<Composed>) {
+    /// Leaves in the buffer what could not be read, to be tried again: the drive may recover. A block is given up only
+    /// when the journal fills up because of it, or when a fork or copy waits for it and its place alone is unreadable.
+    async fn put_unread_back(&mut self, composed: &mut Vec<Composed>) {
         let pool = self.pool.clone();
-        composed.retain_mut(|block| {
+        for mut block in std::mem::take(composed) {
             let key = block.taken.key;
             if !matches!(block.content, Composition::Unread) {
                 self.unread.remove(&key);
-                return true;
+                composed.push(block);
+                continue;
             }
             let tries = self.unread.entry(key).or_default();
             *tries += 1;
-            if *tries >= TRIES && pool.fill(0) > GIVE_UP_FROM {
+            let tries = *tries;
+            let is_lost = tries >= TRIES && pool.fill(0) > GIVE_UP_FROM
+                || tries >= WAITED_TRIES && pool.awaits_destage() && self.is_unreadable(&block).await;
+            if is_lost {
                 tracing::error!(layer = %key.layer, block = key.index, tries, "given up after failed reads; it is lost");
                 pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
                 self.unread.remove(&key);
@@ -165,11 +172,28 @@ impl Committer {
                     pool.damaged(layer.volume.id, key.index, reason);
                 }
                 block.content = Composition::Lost;
-                return true;
+                composed.push(block);
+            } else {
+                pool.buffer.put_back(&block.taken);
             }
-            pool.buffer.put_back(&block.taken);
-            false
-        });
+        }
+    }
+
+    /// Whether a block cannot be read again and again while every drive reads other places.
+    async fn is_unreadable(&self, block: &Composed) -> bool {
+        let Some(layer) = &block.layer else { return false };
+        for drive in self.pool.io.columns.drives() {
+            if !reads_otherwise(drive).await {
+                return false;
+            }
+        }
+        for _ in 0..TRIES {
+            match self.pool.compose(layer, block.taken.key, &block.taken.extents).await {
+                Err(PoolError::Medium { unread: true, .. }) => {}
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        true
     }
 
     /// Notes that of `tried` blocks none could be read, or with 0 that one was destaged, and tells writers whether anything
@@ -253,6 +277,13 @@ impl Committer {
         };
         let slot = tree::slot(index, 0);
         let old = ThinEntry(leaf.get(slot));
+        debug_assert!(
+            !composed.taken.is_waived
+                || placed.is_none()
+                || old.block().is_some() && self.is_mine(layer, old),
+            "a block takes space that it was not charged for: {:?} over {old:?}",
+            composed.taken.key
+        );
         let new = match placed {
             Some(Placed { number, is }) => {
                 layer.owned_blocks.fetch_add(1, Ordering::Relaxed);

@@ -12,10 +12,12 @@ use crate::{
     bugs::{Bug, planted},
     committer::Committer,
     error::PoolError,
+    layer::Layer,
     meta::{Operation, Transaction},
     pool::Pool,
 };
-use std::{collections::BTreeSet, time::Duration};
+use quoin_world::atomic::Ordering;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// How old what is buffered gets while a fork waits for it. No sooner: it would all be destaged at once, and hosts would
 /// feel each fork.
@@ -43,6 +45,11 @@ impl Pool {
         self.progress.until(settled).await;
     }
 
+    /// Whether a fork or a copy waits until all that is buffered is destaged.
+    pub(crate) fn awaits_destage(&self) -> bool {
+        self.settling_copies.load(Ordering::Acquire) > 0 || !self.layers.read().pending.is_empty()
+    }
+
     /// Makes a transaction with forks take effect, and hardens it.
     pub(crate) async fn harden_forks(&self, transaction: &Transaction) -> Result<(), PoolError> {
         let appended = self.append_transaction(transaction, || self.buffer.lock_all())?;
@@ -52,12 +59,25 @@ impl Pool {
         // Taken after the fork: these batches and those before them hold all that came before it. What it holds is
         // then decided, also for writes that nobody has been told of.
         let newest: Vec<_> = self.journal.lanes.iter().filter_map(|lane| lane.newest()).collect();
-        for batch in newest {
-            self.journal.hardened(&batch).await?;
+        for batch in newest.iter().filter(|_| !planted(Bug::ForkOwnLane)) {
+            self.journal.hardened(batch).await?;
         }
+        debug_assert!(
+            self.is_decided(&appended.forked),
+            "a fork is acknowledged before what it holds is decided"
+        );
         appended.forked.iter().for_each(|layer| layer.confirm(true));
         self.progress.notify();
         Ok(())
+    }
+
+    /// Whether a crash would take nothing from what these layers hold: what is buffered of those that they come from is
+    /// hardened.
+    fn is_decided(&self, forked: &[Arc<Layer>]) -> bool {
+        let pending = forked.iter().filter_map(|layer| layer.below());
+        let below = pending.flat_map(|parent| std::iter::successors(Some(parent), |layer| layer.below()));
+        let layers: BTreeSet<_> = below.map(|layer| layer.id).collect();
+        self.buffer.is_hardened(&layers)
     }
 }
 

@@ -284,6 +284,10 @@ impl Pool {
                         let piece = Piece { content: content.clone(), ..piece };
                         self.buffer.insert(&mut self.buffer.shard(key), sequence, &batch, [piece]);
                     }
+                    if kind == RecordKind::Unmap && layer.parent().is_some() {
+                        let first = layer.block(range.offset / self.buffer.block_bytes);
+                        self.buffer.charge(&mut self.buffer.shard(first), first);
+                    }
                 }
                 None => return Err(damaged(format!("kind {} is unknown", header.kind))),
             }

@@ -63,6 +63,8 @@ pub struct Pool {
     pub(crate) pace: Pace,
     /// Writers in the queue for room in buffer and journal, and the queue.
     pub(crate) waiting: AtomicU64,
+    /// Range copies that wait until nothing they wrote is in the journal any more.
+    pub(crate) settling_copies: AtomicU64,
     pub(crate) admission_turn: AsyncMutex,
     pub(crate) recovery: RecoveryStats,
     pub(crate) damage: DamageLog,
@@ -153,6 +155,7 @@ impl Pool {
             stalls: Stalls::default(),
             pace: Pace::default(),
             waiting: AtomicU64::new(0),
+            settling_copies: AtomicU64::new(0),
             admission_turn: AsyncMutex::new(),
             recovery: parts.recovery,
             damage: DamageLog::default(),

@@ -170,7 +170,8 @@ impl Pool {
     }
 }
 
-async fn reads_otherwise(drive: &Arc<Drive>) -> bool {
+/// Whether a drive reads what it certainly holds.
+pub(crate) async fn reads_otherwise(drive: &Arc<Drive>) -> bool {
     drive.read_roots().await.iter().all(Result::is_ok)
 }
 

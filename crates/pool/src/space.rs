@@ -11,6 +11,7 @@
 //!    until what they displace is given back, so such a write may have to wait for destage. It fails only while a drive
 //!    cannot read journal records that destage needs, and nothing else is left to be destaged.
 //! 3. An unmapped block of a reservation is promised again from the moment the map lets go of it.
+//! 4. An unmap of a map that is shared copies nodes: the first block of its record is charged as if it was written.
 
 use crate::{
     buffer::REGION_BYTES,
@@ -291,7 +292,7 @@ impl Space {
     /// What a buffered block may take at the worst. A promise leaves no slack for what it may take beyond: then its
     /// metadata counts twice, as all metadata does.
     fn charge_bytes(&self) -> u64 {
-        match self.any_reserved.load(Ordering::Acquire) {
+        match self.any_reserved() {
             true => self.block_bytes + 2 * self.charged_metadata(),
             false => self.block_bytes + self.charged_metadata(),
         }
@@ -320,6 +321,11 @@ impl Space {
             Claim::Reserved if charged > stuck => Fit::Later,
             Claim::Reserved => Fit::Never,
         }
+    }
+
+    /// Whether anything is promised, or about to be.
+    pub(crate) fn any_reserved(&self) -> bool {
+        self.any_reserved.load(Ordering::Acquire)
     }
 
     /// Whether what is live and `charged`, and all that is promised, `pending` included, fit together.

@@ -67,11 +67,11 @@ pub(crate) enum Reach {
     Tail,
 }
 
-/// A writer in the queue for room.
-struct Waiting<'a>(&'a AtomicU64);
+/// One who waits: a writer in the queue for room, a copy that is to settle.
+pub(crate) struct Waiting<'a>(&'a AtomicU64);
 
 impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicU64) -> Self {
+    pub(crate) fn new(count: &'a AtomicU64) -> Self {
         count.fetch_add(1, Ordering::AcqRel);
         Self(count)
     }
@@ -171,8 +171,8 @@ impl Pool {
         reach: Reach,
         batches: &mut Vec<Arc<Batch>>,
     ) -> Result<(), PoolError> {
+        let mut layer = self.confirmed_layer(volume).await?;
         for piece in range.split(REGION_BYTES) {
-            let room = self.admit(SECTOR_BYTES, &mut Waits::default()).await?;
             if planted(Bug::UnjournaledUnmap) {
                 let layer = self.layer(volume)?;
                 let mut shard = self.buffer.shard(layer.block(piece.offset / self.buffer.block_bytes));
@@ -181,13 +181,9 @@ impl Pool {
                 self.buffer.insert(&mut shard, sequence, &Batch::recovered(), pieces);
                 continue;
             }
-            let batch = loop {
-                let layer = self.confirmed_layer(volume).await?;
-                if let Some(batch) = self.append_unmap(&layer, piece, reach)? {
-                    break batch;
-                }
-            };
-            room.appended();
+            let append = |layer: &Arc<Layer>, _: Option<&Below>| self.try_append_unmap(layer, piece, reach);
+            let batch =
+                self.append_admitted(&mut layer, piece, SECTOR_BYTES, &mut Waits::default(), append).await?;
             if !batches.last().is_some_and(|last| Arc::ptr_eq(last, &batch)) {
                 batches.push(batch);
             }
@@ -426,32 +422,55 @@ impl Pool {
         })
     }
 
-    /// `None`: the volume has another layer by now.
-    fn append_unmap(
+    fn try_append_unmap(
         &self,
         layer: &Arc<Layer>,
         range: ByteRange,
         reach: Reach,
-    ) -> Result<Option<Arc<Batch>>, PoolError> {
+    ) -> Result<Arc<Batch>, Refusal> {
         let lane = self.journal.lane(&*self.world);
-        let appended = lane.append(0, 0, |batch, _| {
-            let mut shard = self.buffer.shard(layer.block(range.offset / self.buffer.block_bytes));
+        lane.append(0, 0, |batch, _| {
+            let first = layer.block(range.offset / self.buffer.block_bytes);
+            let mut shard = self.buffer.shard(first);
             if !layer.is_live() {
-                return Err(None);
+                return Err(Refusal::Moved);
             }
             if reach == Reach::Volume && !planted(Bug::GateLeftOpen) {
-                layer.check_end(range).map_err(Some)?;
+                layer.check_end(range).map_err(Refusal::Error)?;
+            }
+            let copies_nodes = layer.parent().is_some();
+            if copies_nodes {
+                self.admit_copies_of_nodes(&shard, layer, first, reach)?;
             }
             let sequence = self.journal.take_sequence();
             self.buffer.insert(&mut shard, sequence, batch, self.zero_pieces(layer, range));
+            if copies_nodes {
+                self.buffer.charge(&mut shard, first);
+            }
             let mut header = record(layer, range, RecordKind::Unmap);
             header.sequence = sequence.0.into();
             Ok(Entry { header, crcs: Vec::new(), payload: Vec::new() })
-        });
-        match appended {
-            Ok(batch) => Ok(Some(batch)),
-            Err(None) => Ok(None),
-            Err(Some(error)) => Err(error),
+        })
+    }
+
+    /// Whether the nodes may be copied that an unmap of a shared map needs. They must not take what is promised to others.
+    /// A tail that was cut off goes in any case.
+    fn admit_copies_of_nodes(
+        &self,
+        shard: &Shard,
+        layer: &Layer,
+        first: BlockKey,
+        reach: Reach,
+    ) -> Result<(), Refusal> {
+        if !self.space.any_reserved() {
+            return Ok(());
+        }
+        let new = shard.uncharged(std::iter::once(first));
+        match self.space.fit(self.buffer.charged_blocks(), new, layer.claim()) {
+            Fit::Fits => Ok(()),
+            Fit::Later => Err(Refusal::Wait),
+            Fit::Never if reach == Reach::Tail => Ok(()),
+            Fit::Never => Err(Refusal::Error(PoolError::NoSpace)),
         }
     }
 

@@ -4,7 +4,7 @@ mod rig;
 
 use quoin_base::{ByteRange, KIB, MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, PoolOptions, Transaction};
-use rig::{Rig, create, options, pattern, read};
+use rig::{Rig, create, fork, options, pattern, read};
 
 const BLOCK: u64 = 8 * KIB;
 
@@ -199,6 +199,55 @@ fn a_tail_is_looked_at_and_emptied_wherever_its_content_is() {
         assert_eq!(read(&pool, volume, 1 << 35, BLOCK).await, vec![0; BLOCK as usize]);
         pool.drain().await.unwrap();
         assert_eq!(pool.volume_stats(volume).unwrap().mapped_bytes, 2 * BLOCK);
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
+
+/// An unmap of a map that is shared copies nodes on its way to each leaf. They must not take what is promised.
+#[test]
+fn unmaps_of_a_shared_map_do_not_take_what_is_promised() {
+    const LEAVES: u64 = 120;
+    const LEAF: u64 = 4 * MIB;
+    let rig = Rig::new(5, 2, 24 * MIB);
+    let pool = rig.open();
+    let world = rig.world.clone();
+    let (thin, thick) = rig.run(|_| async move {
+        let (thin, thick) = (create(&pool).await, create(&pool).await);
+        for leaf in 0..LEAVES {
+            pool.write(thin, leaf * LEAF, vec![pattern(leaf, BLOCK as usize)]).await.unwrap();
+        }
+        pool.drain().await.unwrap();
+        fork(&pool, thin).await;
+        pool.drain().await.unwrap();
+        let refused = reserve(&pool, thick, 1 << 40).await;
+        let Err(PoolError::CannotReserve { free_bytes, .. }) = refused else { panic!("{refused:?}") };
+        reserve(&pool, thick, free_bytes / BLOCK * BLOCK - 4 * BLOCK).await.unwrap();
+        let mut refused = 0;
+        for leaf in 0..LEAVES {
+            match pool.unmap(thin, ByteRange::new(leaf * LEAF, BLOCK)).await {
+                Ok(()) => {}
+                Err(PoolError::NoSpace) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(refused > 0);
+        pool.drain().await.unwrap();
+        let stats = pool.stats();
+        assert!(stats.live_bytes + stats.reserved_unmapped_bytes <= stats.usable_bytes, "{stats:?}");
+        (thin, thick)
+    });
+    world.crash();
+    rig.check();
+    let pool = rig.open();
+    rig.run(|_| async move {
+        // Nobody was promised anything any more: they go.
+        reserve(&pool, thick, 0).await.unwrap();
+        for leaf in 0..LEAVES {
+            pool.unmap(thin, ByteRange::new(leaf * LEAF, BLOCK)).await.unwrap();
+        }
+        pool.drain().await.unwrap();
+        assert_eq!(pool.volume_stats(thin).unwrap().mapped_bytes, 0);
         pool.close().await.unwrap();
     });
     rig.check();
