@@ -28,13 +28,17 @@ const MOST_DELETED: usize = 4;
 /// The host that volumes are mapped to.
 pub(crate) const HOST: &str = "h1";
 
+/// How often, and how many times, it is looked whether a scrub has ended.
+const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(20);
+const SCRUB_LOOKS: u32 = 50;
+
 pub(crate) struct Admin {
     pub shared: Arc<Shared>,
     pub rng: ChaCha8Rng,
 }
 
 /// What any change may be refused for: the pool is full, or somebody else's change came first.
-const REFUSALS: [&str; 3] = ["pool-full", "no-space", "copied-into"];
+pub(crate) const REFUSALS: [&str; 3] = ["pool-full", "no-space", "copied-into"];
 
 pub(crate) fn kind(error: &ArrayError) -> String {
     error.problem().kind.rsplit(':').next().unwrap_or_default().to_owned()
@@ -359,10 +363,29 @@ impl Admin {
     }
 
     async fn scrub(&mut self) -> Result<(), String> {
-        match self.shared.array.start_scrub().await {
+        let array = self.shared.array.clone();
+        match array.start_scrub().await {
             Ok(_) => self.shared.totals.lock().scrubs += 1,
             Err(ArrayError::ScrubRunning) => {}
             Err(error) => return Err(format!("a scrub was refused: {error}")),
+        }
+        for _ in 0..SCRUB_LOOKS {
+            let now =
+                array.scrub_status().await.map_err(|error| format!("scrubs cannot be shown: {error}"))?;
+            let (found, ended) = match (&now.running, &now.last) {
+                (Some(running), _) => (running.found, false),
+                (None, Some(last)) => (last.found, true),
+                (None, None) => return Err("a scrub ended without a result".to_owned()),
+            };
+            let damage = found.damaged_blocks + found.damaged_pages + found.damaged_rows + found.failed_reads;
+            if damage > 0 || !now.damaged.is_empty() {
+                return Err(format!("a scrub found damage where there is none: {now:?}"));
+            }
+            if ended {
+                self.shared.totals.lock().scrubs_ended += 1;
+                break;
+            }
+            self.shared.world.sleep(SCRUB_LOOK_EVERY).await;
         }
         Ok(())
     }

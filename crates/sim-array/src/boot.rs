@@ -13,6 +13,7 @@ use quoin_array::{Array, ArrayOptions, Bay, SpacePercents, check_catalog};
 use quoin_base::PoolId;
 use quoin_drive::inspect_set;
 use quoin_pool::check;
+use quoin_sim::problems_of;
 use quoin_target::Target;
 use quoin_world::{Disk, Event, OneShot, Thread, World, one_shot};
 use quoin_world_sim::{SimDisk, SimWorld};
@@ -208,12 +209,7 @@ impl BootRun {
         let mut report = check(drives).await.map_err(|e| format!("the check failed: {e}"))?;
         check_catalog(&mut report);
         self.shared.totals.lock().checks += 1;
-        let problems = report.problems.iter().filter(|problem| !problem.what.starts_with("root slot"));
-        let problems: Vec<_> = problems.map(ToString::to_string).collect();
-        match problems.is_empty() {
-            true => Ok(()),
-            false => Err(format!("the check found:\n  {}", problems.join("\n  "))),
-        }
+        problems_of(&report)
     }
 }
 

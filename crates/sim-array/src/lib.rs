@@ -27,5 +27,5 @@ mod schedule;
 mod seed;
 mod totals;
 
-pub use seed::{Outcome, run_seed};
+pub use seed::run_seed;
 pub use totals::Totals;

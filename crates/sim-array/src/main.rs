@@ -1,18 +1,10 @@
 //! `quoin-sim-array`: runs seeds of the simulation of the array, and tells what they exercised or how to replay what
 //! failed.
 
-use anyhow::{Result, bail};
 use clap::Parser;
+use quoin_sim::{Outcome, SeedArgs, Simulation, run_seeds};
 use quoin_sim_array::{Totals, run_seed};
-use std::{
-    process::ExitCode,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
-};
+use std::process::ExitCode;
 
 /// Seeds from which on a run must have exercised everything.
 const ENOUGH_SEEDS: u64 = 150;
@@ -21,21 +13,8 @@ const ENOUGH_SEEDS: u64 = 150;
 #[derive(Parser)]
 #[command(name = "quoin-sim-array", version)]
 struct Cli {
-    /// How many seeds
-    #[arg(long, default_value_t = 100)]
-    seeds: u64,
-    /// The first seed
-    #[arg(long, visible_alias = "first", default_value_t = 0)]
-    from: u64,
-    /// Stop after so many seconds, however many seeds are left
-    #[arg(long)]
-    seconds: Option<u64>,
-    /// Seeds run at the same time; 0: one a core
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
-    /// Every so many seeds one is run a second time and must go the same way
-    #[arg(long, default_value_t = 10)]
-    twice_every: u64,
+    #[command(flatten)]
+    seeds: SeedArgs,
     /// Plant each known bug in turn, and look for the seed that finds it
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
@@ -44,15 +23,26 @@ struct Cli {
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
     bug: Option<String>,
-    /// Print every boot
-    #[arg(short, long)]
-    verbose: bool,
 }
 
-#[derive(Default)]
-struct Found {
-    totals: Totals,
-    violations: u64,
+impl Simulation for Cli {
+    type Totals = Totals;
+
+    fn run(&self, seed: u64, verbose: bool) -> Outcome<Totals> {
+        run_seed(seed, verbose)
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        replay(seed, self)
+    }
+
+    fn enough_seeds(&self) -> Option<u64> {
+        Some(ENOUGH_SEEDS)
+    }
+
+    fn begin_thread(&self) {
+        plant(self);
+    }
 }
 
 fn main() -> ExitCode {
@@ -62,71 +52,15 @@ fn main() -> ExitCode {
         std::panic::set_hook(Box::new(|_| {}));
     }
     #[cfg(feature = "planted-bugs")]
-    let outcome = if cli.bugs { quoin_sim_array::bugs::look_for_all() } else { run(&cli) };
+    let outcome = if cli.bugs { quoin_sim_array::bugs::look_for_all() } else { run_seeds(&cli.seeds, &cli) };
     #[cfg(not(feature = "planted-bugs"))]
-    let outcome = run(&cli);
+    let outcome = run_seeds(&cli.seeds, &cli);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE
         }
-    }
-}
-
-fn run(cli: &Cli) -> Result<()> {
-    let threads = match cli.threads {
-        0 => thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
-    let (next, found, started) = (AtomicU64::new(cli.from), Mutex::new(Found::default()), Instant::now());
-    let over = || cli.seconds.is_some_and(|s| started.elapsed() >= Duration::from_secs(s));
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                plant(cli);
-                while !over() {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= cli.from + cli.seeds {
-                        break;
-                    }
-                    one(seed, cli, &found);
-                }
-            });
-        }
-    });
-    let Found { totals, violations } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let seconds = started.elapsed().as_secs_f64();
-    let seeds = totals.seeds;
-    println!("exercised by {seeds} seeds in {seconds:.1} s, {:.1} a second:", seeds as f64 / seconds);
-    print!("{totals}");
-    if violations > 0 {
-        bail!("{violations} of {seeds} seeds found a violation");
-    }
-    let missing = totals.missing();
-    if seeds >= ENOUGH_SEEDS && !missing.is_empty() {
-        bail!("the harness itself failed: nothing exercised {}", missing.join(", "));
-    }
-    println!("no violation");
-    Ok(())
-}
-
-fn one(seed: u64, cli: &Cli, found: &Mutex<Found>) {
-    let outcome = run_seed(seed, cli.verbose);
-    let mut violation = outcome.violation;
-    if violation.is_none() && cli.twice_every > 0 && seed.is_multiple_of(cli.twice_every) {
-        let again = run_seed(seed, false);
-        if again.trace_hash != outcome.trace_hash {
-            let (first, second) = (outcome.trace_hash, again.trace_hash);
-            violation = Some(format!("not deterministic: trace {first:#x}, then {second:#x}"));
-        }
-    }
-    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-    found.totals.add(&outcome.totals);
-    if let Some(violation) = violation {
-        found.violations += 1;
-        println!("\nVIOLATION: seed {seed}: {violation}");
-        println!("  replay: {}", replay(seed, cli));
     }
 }
 

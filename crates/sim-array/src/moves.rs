@@ -1,7 +1,7 @@
 //! Content that moves between volumes: snapshots, clones, restores, refreshes, range copies.
 
 use crate::{
-    admin::Admin,
+    admin::{self, Admin, REFUSALS},
     catalog::Change,
     host::read_all,
     model::{Model, Named, Vol},
@@ -16,6 +16,8 @@ use quoin_world::World;
 use rand::RngExt;
 use std::time::Duration;
 
+/// What a copy may be refused for, besides what any change may be.
+const COPY_REFUSALS: [&str; 3] = ["in-use", "immutable", "read-only"];
 /// How often a copy is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -251,20 +253,32 @@ impl Admin {
                     let now = self.shared.array.show_copy(copy.id).map_err(|e| e.to_string())?;
                     match now.state {
                         CopyState::Done => break true,
-                        CopyState::Failed | CopyState::Cancelled => break false,
+                        CopyState::Failed if now.error.as_deref().is_some_and(is_for_space) => break false,
+                        CopyState::Failed | CopyState::Cancelled => {
+                            return Err(format!("a copy from {source} into {target} ended: {now:?}"));
+                        }
                         CopyState::Running | CopyState::Finishing => {
                             self.shared.world.sleep(LOOK_EVERY).await;
                         }
                     }
                 }
             }
-            Err(_) => false,
+            Err(error) if COPY_REFUSALS.iter().chain(&REFUSALS).any(|kind| *kind == admin::kind(&error)) => {
+                false
+            }
+            Err(error) => return Err(format!("a copy from {source} into {target} was refused: {error}")),
         };
         let mut model = self.shared.model.lock();
         ids.into_iter().for_each(|id| model.history.end(id, is_done));
         let mut totals = self.shared.totals.lock();
         totals.copies += u64::from(is_done);
+        totals.failed_copies += u64::from(!is_done);
         totals.copied_bytes += if is_done { bytes(sectors) } else { 0 };
         Ok(())
     }
+}
+
+/// Whether a copy ended since the pool had no room for it.
+fn is_for_space(why: &str) -> bool {
+    ["space", "full"].iter().any(|word| why.contains(word))
 }

@@ -1,7 +1,7 @@
 //! Schedules: one takes a snapshot when its time has come, another when it is asked to, and deletes the one before.
 
 use crate::{
-    admin::Admin,
+    admin::{Admin, REFUSALS, kind},
     catalog::Change,
     model::{Model, Vol},
     seed::Shared,
@@ -15,6 +15,8 @@ use std::{collections::BTreeSet, time::Duration};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 150;
 const MINUTE_MS: u64 = 60_000;
+/// With so much space left no snapshot is refused for want of it.
+const PLENTY_BYTES: u64 = 8 << 20;
 
 /// How the snapshots of a volume are called that a schedule takes.
 fn prefix(volume: &str) -> String {
@@ -74,14 +76,22 @@ impl Admin {
         }
         let Some(first) = first.pop_first() else {
             self.shared.model.lock().not_forked(fork);
-            // The pool is full.
-            return Ok(());
+            let free = array.status().capacity.map(|capacity| capacity.free_bytes);
+            return match free.is_some_and(|free| free > PLENTY_BYTES) {
+                true => {
+                    Err(format!("schedule {name} took no snapshot in {LOOKS} s, with {free:?} bytes free"))
+                }
+                false => Ok(()),
+            };
         };
         self.took(fork, id, vol, &first);
         let (fork, id) = self.begin_fork(vol);
-        if array.run_schedule(name).await.is_err() {
+        if let Err(error) = array.run_schedule(name).await {
             self.shared.model.lock().not_forked(fork);
-            return Ok(());
+            return match REFUSALS.contains(&kind(&error).as_str()) {
+                true => Ok(()),
+                false => Err(format!("schedule {name} took no snapshot: {error}")),
+            };
         }
         let now: Vec<_> = now()?.into_iter().collect();
         match now.as_slice() {

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use quoin_array::Array;
 use quoin_base::PoolId;
 use quoin_pool::format;
+use quoin_sim::Outcome;
 use quoin_world::Disk;
 use quoin_world_sim::{PowerCut, SimDisk, SimOptions, SimWorld, Stopped};
 use rand::{RngExt, SeedableRng};
@@ -21,17 +22,6 @@ use std::sync::{
 
 /// Steps after which a boot counts as never ending.
 const STEP_LIMIT: u64 = 6_000_000;
-
-/// What came of a seed.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// What was exercised.
-    pub totals: Totals,
-    /// Two runs of the same seed and code agree in it.
-    pub trace_hash: u64,
-    /// The violation, with the boot in which it was met.
-    pub violation: Option<String>,
-}
 
 /// What all tasks of a boot have in common.
 pub(crate) struct Shared {
@@ -69,7 +59,7 @@ struct Run {
 }
 
 /// Runs a seed; prints each boot if `verbose`.
-pub fn run_seed(seed: u64, verbose: bool) -> Outcome {
+pub fn run_seed(seed: u64, verbose: bool) -> Outcome<Totals> {
     let scenario = Scenario::new(seed);
     let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit: STEP_LIMIT });
     let disks: Vec<_> =

@@ -1,136 +1,99 @@
 //! What seeds exercised, in figures.
 
-use std::fmt;
-
-macro_rules! totals {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What was exercised, summed over seeds.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub struct Totals {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        impl Totals {
-            /// Adds another's figures.
-            pub fn add(&mut self, other: &Totals) {
-                $(self.$name += other.$name;)*
-            }
-
-            fn each(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
-            }
-        }
-    };
-}
-
-totals! {
-    /// Seeds run to their end.
-    seeds,
-    /// Times the array was started.
-    boots,
-    /// Boots in which the power was cut.
-    power_cuts,
-    /// Boots in which the process was killed.
-    kills,
-    /// Times the array was stopped cleanly.
-    stops,
-    /// Steps of the simulation.
-    steps,
-    /// Disk operations.
-    disk_ops,
-    /// Writes of hosts that were acknowledged.
-    writes,
-    /// Reads of hosts that were compared with the model.
-    reads,
-    /// Unmaps of hosts that were acknowledged.
-    unmaps,
-    /// Writes that waited for a restore or refresh and were refused.
-    refused_replaced,
-    /// Writes that were refused since the volume takes none.
-    refused_read_only,
-    /// Writes and unmaps refused for lack of space.
-    refused_full,
-    /// Reads of content that must never change.
-    reads_of_frozen,
-    /// Changes of management that were acknowledged.
-    changes,
-    /// Changes that were refused.
-    refused_changes,
-    /// Changes cut off by a crash that had taken effect.
-    doubtful_applied,
-    /// Changes cut off by a crash that had not.
-    doubtful_dropped,
-    /// Volumes created.
-    created,
-    /// Volumes, snapshots and clones deleted.
-    deleted,
-    /// Of them, into the recycle bin.
-    discarded,
-    /// Deleted volumes that were restored.
-    recovered,
-    /// Deleted volumes that were deleted for good.
-    purged,
-    /// Deleted volumes that the array deleted for good since it needed the space.
-    emptied_early,
-    /// Volumes grown.
-    grown,
-    /// Volumes shrunk.
-    shrunk,
-    /// Volumes made thick.
-    thickened,
-    /// Volumes renamed.
-    renamed,
-    /// Volumes made templates.
-    templates,
-    /// Snapshots made immutable.
-    retained,
-    /// Snapshots taken.
-    snapshots,
-    /// Clones made.
-    clones,
-    /// Volumes restored.
-    restored,
-    /// Restores that kept what was there before.
-    kept,
-    /// Snapshots and clones refreshed.
-    refreshed,
-    /// Snapshots and clones promoted.
-    promoted,
-    /// Sets of snapshots of groups taken.
-    sets,
-    /// Groups restored.
-    groups_restored,
-    /// Snapshots that schedules took.
-    scheduled,
-    /// Range copies done.
-    copies,
-    /// Bytes of them.
-    copied_bytes,
-    /// Volumes mapped.
-    mapped,
-    /// Scrubs begun.
-    scrubs,
-    /// Offline checks of the drives.
-    checks,
-}
-
-/// Figures that a modest number of seeds may leave at 0.
-const RARE: [&str; 4] = ["refused_full", "doubtful_dropped", "refused_changes", "emptied_early"];
-
-impl Totals {
-    /// What nothing exercised.
-    pub fn missing(&self) -> Vec<&'static str> {
-        let each = self.each().into_iter();
-        each.filter(|(name, count)| *count == 0 && !RARE.contains(name)).map(|(name, _)| name).collect()
-    }
-}
-
-impl fmt::Display for Totals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for figures in self.each().chunks(4) {
-            let line: Vec<_> = figures.iter().map(|(name, count)| format!("{name} {count}")).collect();
-            writeln!(f, "  {}", line.join(", "))?;
-        }
-        Ok(())
+quoin_sim::figures! {
+    /// What was exercised, summed over seeds.
+    Totals, rare: [refused_full, doubtful_dropped, refused_changes, failed_copies, emptied_early], {
+        /// Seeds run to their end.
+        seeds,
+        /// Times the array was started.
+        boots,
+        /// Boots in which the power was cut.
+        power_cuts,
+        /// Boots in which the process was killed.
+        kills,
+        /// Times the array was stopped cleanly.
+        stops,
+        /// Steps of the simulation.
+        steps,
+        /// Disk operations.
+        disk_ops,
+        /// Writes of hosts that were acknowledged.
+        writes,
+        /// Reads of hosts that were compared with the model.
+        reads,
+        /// Unmaps of hosts that were acknowledged.
+        unmaps,
+        /// Writes that waited for a restore or refresh and were refused.
+        refused_replaced,
+        /// Writes that were refused since the volume takes none.
+        refused_read_only,
+        /// Writes and unmaps refused for lack of space.
+        refused_full,
+        /// Reads of content that must never change.
+        reads_of_frozen,
+        /// Changes of management that were acknowledged.
+        changes,
+        /// Changes that were refused.
+        refused_changes,
+        /// Changes cut off by a crash that had taken effect.
+        doubtful_applied,
+        /// Changes cut off by a crash that had not.
+        doubtful_dropped,
+        /// Volumes created.
+        created,
+        /// Volumes, snapshots and clones deleted.
+        deleted,
+        /// Of them, into the recycle bin.
+        discarded,
+        /// Deleted volumes that were restored.
+        recovered,
+        /// Deleted volumes that were deleted for good.
+        purged,
+        /// Deleted volumes that the array deleted for good since it needed the space.
+        emptied_early,
+        /// Volumes grown.
+        grown,
+        /// Volumes shrunk.
+        shrunk,
+        /// Volumes made thick.
+        thickened,
+        /// Volumes renamed.
+        renamed,
+        /// Volumes made templates.
+        templates,
+        /// Snapshots made immutable.
+        retained,
+        /// Snapshots taken.
+        snapshots,
+        /// Clones made.
+        clones,
+        /// Volumes restored.
+        restored,
+        /// Restores that kept what was there before.
+        kept,
+        /// Snapshots and clones refreshed.
+        refreshed,
+        /// Snapshots and clones promoted.
+        promoted,
+        /// Sets of snapshots of groups taken.
+        sets,
+        /// Groups restored.
+        groups_restored,
+        /// Snapshots that schedules took.
+        scheduled,
+        /// Range copies done.
+        copies,
+        /// Range copies refused, or ended for want of space.
+        failed_copies,
+        /// Bytes of them.
+        copied_bytes,
+        /// Volumes mapped.
+        mapped,
+        /// Scrubs begun.
+        scrubs,
+        /// Scrubs that were seen to end.
+        scrubs_ended,
+        /// Offline checks of the drives.
+        checks,
     }
 }

@@ -1,5 +1,6 @@
 //! Fixed seeds, run as the command runs them.
 
+use quoin_sim::Figures as _;
 use quoin_sim_array::{Totals, run_seed};
 
 #[test]

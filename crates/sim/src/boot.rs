@@ -8,7 +8,7 @@ use crate::{
 use parking_lot::Mutex;
 use quoin_base::VolumeId;
 use quoin_drive::{DriveWatch, inspect_set, open_set};
-use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, check};
+use quoin_pool::{CheckReport, Pool, PoolError, PoolOptions, PoolState, check};
 use quoin_world::{Disk, Event, Thread, World};
 use quoin_world_sim::SimDisk;
 use rand::{RngExt, SeedableRng};
@@ -58,6 +58,22 @@ pub(crate) struct BootRun {
     /// The last boot closed the pool, so that nothing is to be replayed.
     pub closed_before: bool,
     pub last: bool,
+}
+
+/// Drives that nobody uses hold a pool without a fault.
+pub(crate) async fn check_pool(disks: Vec<Arc<dyn Disk>>) -> Result<(), String> {
+    let drives = inspect_set(disks).await.map_err(|e| e.to_string())?;
+    let report = check(drives).await.map_err(|e| format!("the check failed: {e}"))?;
+    problems_of(&report)
+}
+
+/// What a check found. Root slots are not among it: what was being written there when the power was cut is only noted.
+pub fn problems_of(report: &CheckReport) -> Result<(), String> {
+    let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(format!("the check found:\n  {}", problems.join("\n  "))),
+    }
 }
 
 impl BootRun {
@@ -169,22 +185,9 @@ impl BootRun {
         Pool::open(world, drives, self.options.clone()).await.map_err(|e| e.to_string())
     }
 
-    /// Drives that nobody uses hold a pool without a fault. A root that was being written when the power was
-    /// cut is none.
     async fn check(&self) -> Result<(), String> {
-        let drives = inspect_set(self.admitted.clone()).await.map_err(|e| e.to_string())?;
-        let report = check(drives).await.map_err(|e| format!("the check failed: {e}"))?;
         self.shared.totals.lock().checks += 1;
-        let problems: Vec<_> = report
-            .problems
-            .iter()
-            .filter(|p| !p.what.starts_with("root slot"))
-            .map(|p| p.to_string())
-            .collect();
-        match problems.is_empty() {
-            true => Ok(()),
-            false => Err(format!("the check found:\n  {}", problems.join("\n  "))),
-        }
+        check_pool(self.admitted.clone()).await
     }
 
     fn check_catalog(&self, pool: &Pool) -> Result<(), String> {
@@ -237,6 +240,7 @@ impl BootRun {
                 pool: pool.clone(),
                 rng: ChaCha8Rng::seed_from_u64(self.rng.random()),
                 cursor: self.rng.random_range(0..1024),
+                number: client,
             };
             let ended = ended.clone();
             let thread = Thread::Data(client % self.shared.world.data_threads());

@@ -24,6 +24,8 @@ use std::{
 
 /// The most volumes there are at a time without those made by forks.
 const MAX_VOLUMES: usize = 4;
+/// The most writes between a fork and its deletion.
+const TURN_WRITES: u32 = 40;
 /// The most sectors of one write.
 const MAX_WRITE_SECTORS: u64 = 512;
 
@@ -98,6 +100,7 @@ pub(crate) struct Client {
     pub rng: ChaCha8Rng,
     /// Where its sequential writes go on.
     pub cursor: u32,
+    pub number: usize,
 }
 
 /// A range of a volume that is used.
@@ -141,6 +144,8 @@ impl Client {
             Load::Rewrite => [78, 12, 2, 1, 0, 1, 0, 6, 1, 0],
             Load::Forks => [48, 18, 5, 2, 3, 1, 1, 6, 16, 6],
             Load::Sparse => [48, 24, 4, 1, 4, 3, 1, 4, 14, 4],
+            Load::Turns if self.number == 0 => return self.turn().await,
+            Load::Turns => [6, 86, 1, 1, 0, 0, 0, 6, 0, 0],
         };
         let mut left = self.rng.random_range(0..weights.iter().sum::<u32>());
         let choice = weights.iter().position(|&w| {
@@ -173,6 +178,17 @@ impl Client {
         }
     }
 
+    /// Forks a volume, writes to many places of it, and deletes the fork.
+    async fn turn(&mut self) -> Result<(), String> {
+        let Some(forked) = self.fork_one().await? else { return self.change_volumes().await };
+        for _ in 0..self.rng.random_range(4..=TURN_WRITES) {
+            self.write().await?;
+        }
+        self.ask("drain").await?;
+        self.delete_volume(forked).await?;
+        self.ask("drain").await
+    }
+
     fn window(&mut self) -> Option<(VolumeId, usize, Window)> {
         let model = self.shared.model.lock();
         let volumes: Vec<_> = model.usable_volumes().collect();
@@ -194,7 +210,9 @@ impl Client {
             Load::Uniform => (rng.random_range(0..blocks) * 16, 16),
             Load::Rewrite => (rng.random_range(0..blocks.min(128)) * 16, log_uniform(rng, 64, 256) as u32),
             Load::Full => (self.cursor % blocks * 16, rng.random_range(8..=32) * 16),
-            Load::Sparse => (rng.random_range(0..blocks) * 16, rng.random_range(1..=at.sectors)),
+            Load::Sparse | Load::Turns => {
+                (rng.random_range(0..blocks) * 16, rng.random_range(1..=at.sectors))
+            }
             Load::Mixed | Load::Churn | Load::Forks => {
                 let sectors = match rng.random_bool(0.4) {
                     true => log_uniform(rng, 1, MAX_WRITE_SECTORS / 16) as u32 * 16,

@@ -80,6 +80,22 @@ impl Client {
         }
     }
 
+    /// Forks some volume into a new one; `None` if there is nothing to fork, or it was not to be.
+    pub(crate) async fn fork_one(&mut self) -> Result<Option<VolumeId>, String> {
+        let (forks, target) = {
+            let mut model = self.shared.model.lock();
+            let usable: Vec<_> = model.usable_volumes().filter(|v| !model.deleting.contains(v)).collect();
+            let free: Vec<_> = usable.iter().copied().filter(|v| !model.cutting.contains(v)).collect();
+            if free.is_empty() {
+                return Ok(None);
+            }
+            let source = free[self.rng.random_range(0..free.len())];
+            let target = self.pool.next_volume_id();
+            (Forks::begin(&mut model, vec![(source, target)], usable), target)
+        };
+        Ok(self.carry_out(forks).await?.then_some(target))
+    }
+
     /// True if they were made.
     pub(crate) async fn carry_out(&mut self, forks: Forks) -> Result<bool, String> {
         let Forks { id, volumes, there } = forks;

@@ -3,19 +3,9 @@
 #[path = "main/wire.rs"]
 mod wire;
 
-use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
-use quoin_sim::{Choices, Faults, Load, Totals, run_seed};
-use std::{
-    io::{IsTerminal, Write as _},
-    process::ExitCode,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
-};
+use quoin_sim::{Choices, Faults, Load, Outcome, SeedArgs, Simulation, Totals, run_seed, run_seeds};
+use std::process::ExitCode;
 
 /// Seeds from which on a run must have exercised everything.
 const ENOUGH_SEEDS: u64 = 150;
@@ -48,25 +38,12 @@ enum Command {
 
 #[derive(Args)]
 struct RunArgs {
-    /// How many seeds.
-    #[arg(long, default_value_t = 200)]
-    seeds: u64,
-    /// The first seed.
-    #[arg(long, visible_alias = "first", default_value_t = 0)]
-    from: u64,
-    /// Stop after so many seconds, however many seeds are left.
-    #[arg(long)]
-    seconds: Option<u64>,
-    /// Seeds run at the same time; 0: one a core.
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
-    /// Every so many seeds one is run a second time and must go the same way.
-    #[arg(long, default_value_t = 10)]
-    twice_every: u64,
-    /// What goes wrong with drives, for all seeds: none, slow, errors, death, hang, silent, rot, latent, roots.
+    #[command(flatten)]
+    seeds: SeedArgs,
+    /// What goes wrong with drives, for all seeds: none, slow, errors, death, late, hang, silent, rot, latent, roots.
     #[arg(long, value_parser = parse_faults)]
     faults: Option<Faults>,
-    /// What the clients do, for all seeds: mixed, hot, full, churn, uniform, rewrite, forks, sparse.
+    /// What the clients do, for all seeds: mixed, hot, full, churn, uniform, rewrite, forks, sparse, turns.
     #[arg(long, value_parser = parse_load)]
     load: Option<Load>,
     /// Next to no RAM for metadata and read cache, for all seeds.
@@ -76,9 +53,6 @@ struct RunArgs {
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
     bug: Option<String>,
-    /// Prints every boot.
-    #[arg(short, long)]
-    verbose: bool,
 }
 
 fn parse_faults(name: &str) -> Result<Faults, String> {
@@ -94,10 +68,10 @@ fn main() -> ExitCode {
     // A panic of the engine is a finding like any other, told once with its seed.
     std::panic::set_hook(Box::new(|_| {}));
     let outcome = match cli.command {
-        Some(Command::Wire(args)) => wire::run(&args),
+        Some(Command::Wire(args)) => run_seeds(&args.seeds, &args),
         #[cfg(feature = "planted-bugs")]
         Some(Command::Bugs { patience, only }) => look_for_bugs(patience, only.as_deref()),
-        None => run(&cli.run),
+        None => run_seeds(&cli.run.seeds, &cli.run),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -108,125 +82,48 @@ fn main() -> ExitCode {
     }
 }
 
-struct Found {
-    totals: Totals,
-    violations: u64,
+impl RunArgs {
+    fn choices(&self, verbose: bool) -> Choices {
+        Choices { faults: self.faults, load: self.load, little_ram: self.little_ram, verbose }
+    }
 }
 
-fn run(args: &RunArgs) -> Result<()> {
-    let threads = match args.threads {
-        0 => thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
-    let (faults, load, little_ram, verbose) = (args.faults, args.load, args.little_ram, args.verbose);
-    let choices = Choices { faults, load, little_ram, verbose };
-    let (next, ended) = (AtomicU64::new(args.from), AtomicBool::new(false));
-    let found = Mutex::new(Found { totals: Totals::default(), violations: 0 });
-    let started = Instant::now();
-    let over = || args.seconds.is_some_and(|s| started.elapsed() >= Duration::from_secs(s));
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|_| {
-                scope.spawn(|| {
-                    plant(args);
-                    while !over() {
-                        let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= args.from + args.seeds {
-                            break;
-                        }
-                        one(seed, args, choices, &found);
-                    }
-                })
-            })
-            .collect();
-        if !args.verbose && std::io::stdout().is_terminal() {
-            scope.spawn(|| live_line(&found, &ended, started));
+impl Simulation for RunArgs {
+    type Totals = Totals;
+
+    fn run(&self, seed: u64, verbose: bool) -> Outcome<Totals> {
+        run_seed(seed, self.choices(verbose))
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        let mut command = "cargo run -p quoin-sim".to_owned();
+        let bug = bug_of(self);
+        if bug.is_some() {
+            command += " --features planted-bugs";
         }
-        for worker in workers {
-            let _ = worker.join();
+        command += &format!(" -- --from {seed} --seeds 1 -v");
+        if let Some(faults) = self.faults {
+            command += &format!(" --faults {}", faults.name());
         }
-        ended.store(true, Ordering::Relaxed);
-    });
-    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let seconds = started.elapsed().as_secs_f64();
-    let seeds = found.totals.seeds;
-    println!("exercised by {seeds} seeds in {seconds:.1} s, {:.1} a second:", seeds as f64 / seconds);
-    print!("{}", found.totals);
-    if found.violations > 0 {
-        bail!("{} of {seeds} seeds found a violation", found.violations);
-    }
-    let missing = found.totals.missing();
-    if seeds >= ENOUGH_SEEDS && args.faults.is_none() && args.load.is_none() && !missing.is_empty() {
-        bail!("the harness itself failed: nothing exercised {}", missing.join(", "));
-    }
-    println!("no violation");
-    Ok(())
-}
-
-fn one(seed: u64, args: &RunArgs, choices: Choices, found: &Mutex<Found>) {
-    let outcome = run_seed(seed, choices);
-    let mut violation = outcome.violation;
-    if violation.is_none() && args.twice_every > 0 && seed.is_multiple_of(args.twice_every) {
-        let again = run_seed(seed, Choices { verbose: false, ..choices });
-        if again.trace_hash != outcome.trace_hash {
-            violation = Some(format!(
-                "not deterministic: trace {:#x}, then {:#x}",
-                outcome.trace_hash, again.trace_hash
-            ));
+        if let Some(load) = self.load {
+            command += &format!(" --load {}", load.name());
         }
+        if self.little_ram {
+            command += " --little-ram";
+        }
+        if let Some(bug) = bug {
+            command += &format!(" --bug {bug}");
+        }
+        command
     }
-    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-    found.totals.add(&outcome.totals);
-    if let Some(violation) = violation {
-        found.violations += 1;
-        println!("\nVIOLATION: seed {seed}: {violation}");
-        println!("  replay: {}", replay(seed, args));
-    }
-}
 
-/// The command that runs this seed alone in the same way.
-fn replay(seed: u64, args: &RunArgs) -> String {
-    let mut command = "cargo run -p quoin-sim".to_owned();
-    let bug = bug_of(args);
-    if bug.is_some() {
-        command += " --features planted-bugs";
+    fn enough_seeds(&self) -> Option<u64> {
+        (self.faults.is_none() && self.load.is_none()).then_some(ENOUGH_SEEDS)
     }
-    command += &format!(" -- --from {seed} --seeds 1 -v");
-    if let Some(faults) = args.faults {
-        command += &format!(" --faults {}", faults.name());
-    }
-    if let Some(load) = args.load {
-        command += &format!(" --load {}", load.name());
-    }
-    if let Some(bug) = bug {
-        command += &format!(" --bug {bug}");
-    }
-    command
-}
 
-fn live_line(found: &Mutex<Found>, ended: &AtomicBool, started: Instant) {
-    while !ended.load(Ordering::Relaxed) {
-        thread::sleep(Duration::from_millis(200));
-        let (t, violations) = {
-            let found = found.lock().unwrap_or_else(PoisonError::into_inner);
-            (found.totals, found.violations)
-        };
-        print!(
-            "\r{} seeds ({:.1}/s), {} boots, {} cuts, {} kills, {} writes, {} checkpoints, {} MiB cleaned, {} laps, {} torn, {violations} violations ",
-            t.seeds,
-            t.seeds as f64 / started.elapsed().as_secs_f64(),
-            t.boots,
-            t.power_cuts,
-            t.kills,
-            t.writes,
-            t.checkpoints,
-            t.cleaned_bytes >> 20,
-            t.journal_wraps,
-            t.torn_batches,
-        );
-        let _ = std::io::stdout().flush();
+    fn begin_thread(&self) {
+        plant(self);
     }
-    println!();
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -249,26 +146,30 @@ fn plant(args: &RunArgs) {
 fn plant(_: &RunArgs) {}
 
 #[cfg(feature = "planted-bugs")]
-fn look_for_bugs(patience: u64, only: Option<&str>) -> Result<()> {
-    let mut missed = Vec::new();
-    for bug in quoin_sim::bugs::all() {
-        let name = format!("{:?}", bug.bug);
-        if only.is_some_and(|only| only != name) {
-            continue;
-        }
-        match bug.look(patience) {
-            Some((seeds, how)) => {
-                let how = how.lines().next().unwrap_or_default();
-                println!("{name:<20} found after {seeds:>4} of {:>4} seeds: {how}", bug.within);
-            }
-            None => {
-                println!("{name:<20} NOT FOUND within {} seeds", bug.within * patience);
-                missed.push(name);
-            }
-        }
-    }
-    match missed.is_empty() {
-        true => Ok(()),
-        false => bail!("not found: {}", missed.join(", ")),
+fn look_for_bugs(patience: u64, only: Option<&str>) -> anyhow::Result<()> {
+    let bugs = quoin_sim::bugs::all();
+    let chosen = bugs.iter().filter(|planted| only.is_none_or(|only| format!("{:?}", planted.bug) == only));
+    quoin_sim::bugs::look_for_all(
+        chosen.map(|planted| (planted.bug, planted.within * patience)),
+        |bug, seed| {
+            let planted = bugs.iter().find(|planted| planted.bug == bug);
+            run_seed(seed, planted.map(|planted| planted.choices).unwrap_or_default()).violation
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_replayed_with_all_that_was_chosen_for_it() {
+        let words = "quoin-sim --faults slow --load full --little-ram --seeds 9 --from 4";
+        let cli = Cli::parse_from(words.split(' '));
+        let replay = cli.run.replay(7);
+        let (_, options) = replay.split_once(" -- ").unwrap();
+        let again = Cli::parse_from(["quoin-sim"].into_iter().chain(options.split(' ')));
+        assert_eq!((again.run.seeds.from, again.run.seeds.seeds), (7, 1));
+        assert_eq!(again.run.choices(true), cli.run.choices(true));
     }
 }

@@ -28,6 +28,8 @@ pub enum Faults {
     Errors,
     /// A drive stops working at some moment and comes back for the next boot.
     Death,
+    /// Some reads take very long, while everything else goes on.
+    Late,
     /// A drive does not answer for a while, or not any more; what it was asked takes effect late.
     Hang,
     /// Writes to data segments are lost, misdirected or have a bit flipped, and nobody is told.
@@ -59,15 +61,19 @@ pub enum Load {
     Forks,
     /// The same for volumes of which little is written in many places: maps with many nodes.
     Sparse,
+    /// One client forks such a volume, writes to it and deletes the fork, again and again, so that nodes of maps come free
+    /// and are used again; the others read.
+    Turns,
 }
 
 impl Faults {
     /// All of them.
-    pub const ALL: [Faults; 9] = [
+    pub const ALL: [Faults; 10] = [
         Faults::None,
         Faults::Slow,
         Faults::Errors,
         Faults::Death,
+        Faults::Late,
         Faults::Hang,
         Faults::Silent,
         Faults::Rot,
@@ -82,6 +88,7 @@ impl Faults {
             Faults::Slow => "slow",
             Faults::Errors => "errors",
             Faults::Death => "death",
+            Faults::Late => "late",
             Faults::Hang => "hang",
             Faults::Silent => "silent",
             Faults::Rot => "rot",
@@ -93,7 +100,7 @@ impl Faults {
 
 impl Load {
     /// All of them.
-    pub const ALL: [Load; 8] = [
+    pub const ALL: [Load; 9] = [
         Load::Mixed,
         Load::Hot,
         Load::Full,
@@ -102,6 +109,7 @@ impl Load {
         Load::Rewrite,
         Load::Forks,
         Load::Sparse,
+        Load::Turns,
     ];
 
     /// As the command line calls it.
@@ -115,6 +123,7 @@ impl Load {
             Load::Rewrite => "rewrite",
             Load::Forks => "forks",
             Load::Sparse => "sparse",
+            Load::Turns => "turns",
         }
     }
 }
@@ -201,8 +210,8 @@ impl Rare {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(79);
         let drives = rng.random_bool(0.06).then_some(8);
-        let load = rng.random_bool(0.12).then_some(Load::Sparse);
-        let rare = [Faults::Rot, Faults::Latent, Faults::Roots];
+        let load = rng.random_bool(0.15).then(|| pick(&mut rng, &[Load::Sparse, Load::Sparse, Load::Turns]));
+        let rare = [Faults::Rot, Faults::Latent, Faults::Roots, Faults::Late];
         let faults = rng.random_bool(0.15).then(|| pick(&mut rng, &rare));
         Self { load, faults, drives }
     }
@@ -285,7 +294,8 @@ impl Scenario {
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),
         };
         let slow_drive = (faults == Faults::Slow).then(|| rng.random_range(0..count));
-        let clients = rng.random_range(1..=5);
+        let drawn_clients = rng.random_range(1..=5);
+        let clients = if load == Load::Turns { drawn_clients.max(3) } else { drawn_clients };
         let boots = rng.random_range(3..=7);
         Self { drives, format, pool, threads, clients, faults, load, boots, rng, slow_drive, killed: false }
     }
@@ -318,7 +328,7 @@ impl Scenario {
             _ => ending,
         };
         let base = match self.load {
-            Load::Mixed | Load::Churn | Load::Forks | Load::Sparse => 120,
+            Load::Mixed | Load::Churn | Load::Forks | Load::Sparse | Load::Turns => 120,
             Load::Hot => 200,
             Load::Full => 90,
             Load::Uniform => 160,
@@ -364,7 +374,7 @@ pub(crate) fn windows(rng: &mut ChaCha8Rng, load: Load) -> Vec<Window> {
         VOLUME_END,
     ];
     let mut windows: Vec<Window> = Vec::new();
-    if load == Load::Sparse {
+    if matches!(load, Load::Sparse | Load::Turns) {
         return sparse_windows(rng);
     }
     for _ in 0..rng.random_range(1..=3) {

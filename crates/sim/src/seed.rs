@@ -5,6 +5,7 @@ use crate::{
     client::{Model, Shared},
     damage::{self, data_region, root_slots},
     model::{CatalogModel, History},
+    runner::Outcome,
     scenario::{Boot, Ending, Faults, Load, Scenario},
     totals::Totals,
 };
@@ -30,7 +31,7 @@ const PATIENCE: Patience =
     Patience { suspect_after: Duration::from_millis(600), fail_after: Duration::from_millis(1200) };
 
 /// What is fixed about a seed; the seed decides the rest.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Choices {
     /// What goes wrong with drives.
     pub faults: Option<Faults>,
@@ -40,17 +41,6 @@ pub struct Choices {
     pub little_ram: bool,
     /// Prints each boot.
     pub verbose: bool,
-}
-
-/// What came of a seed.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// What was exercised.
-    pub totals: Totals,
-    /// Two runs of the same seed and code agree in it.
-    pub trace_hash: u64,
-    /// The violation, with the boot in which it was met.
-    pub violation: Option<String>,
 }
 
 struct Run {
@@ -74,7 +64,7 @@ struct Run {
 }
 
 /// Runs a seed.
-pub fn run_seed(seed: u64, choices: Choices) -> Outcome {
+pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
     let mut scenario = Scenario::new(seed, choices.faults, choices.load);
     if choices.little_ram {
         (scenario.pool.metadata_bytes, scenario.pool.cache_bytes) = (4096, 40 << 10);
@@ -307,6 +297,7 @@ impl Run {
                 plan.slow = 0.03;
             }
             match scenario.faults {
+                Faults::Late if faulty => plan.late_read = 2.0 * rate,
                 Faults::Errors if faulty && i == victim => {
                     (plan.read_error, plan.write_error, plan.flush_error) = (rate, rate / 10.0, rate / 10.0);
                 }

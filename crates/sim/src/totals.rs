@@ -2,126 +2,111 @@
 
 use quoin_pool::PoolStats;
 use quoin_world_sim::Injected;
-use std::fmt;
 
-macro_rules! totals {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What was exercised, summed over seeds.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub struct Totals {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        impl Totals {
-            /// Adds another's figures.
-            pub fn add(&mut self, other: &Totals) {
-                $(self.$name += other.$name;)*
-            }
-
-            fn each(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
-            }
-        }
-    };
-}
-
-totals! {
-    /// Seeds run to their end.
-    seeds,
-    /// Times a pool was opened or that was tried.
-    boots,
-    /// Boots in which the power was cut.
-    power_cuts,
-    /// Boots in which the process was killed.
-    kills,
-    /// Cuts before the pool was open.
-    cuts_in_recovery,
-    /// Times a pool was closed cleanly.
-    closes,
-    /// Times a pool went offline for a drive's failure.
-    offline,
-    /// Times a pool could not be opened for a drive's failure.
-    failed_opens,
-    /// Steps of the simulation.
-    steps,
-    /// Disk operations.
-    disk_ops,
-    /// Writes acknowledged.
-    writes,
-    /// Bytes of them.
-    written_bytes,
-    /// Reads compared with the model.
-    reads,
-    /// Bytes of them.
-    read_bytes,
-    /// Unmaps acknowledged.
-    unmaps,
-    /// Catalog transactions acknowledged.
-    transactions,
-    /// Catalog transactions in doubt that turned out to have taken effect.
-    doubtful_transactions,
-    /// Volumes created.
-    volumes_created,
-    /// Volumes deleted.
-    volumes_deleted,
-    /// Volumes forked.
-    forks,
-    /// Transactions that forked several at once.
-    group_forks,
-    /// Forks into volumes that existed.
-    forks_over,
-    /// Bytes copied by reference.
-    copied_bytes,
-    /// Reservations of space granted, and taken back.
-    reservations,
-    /// Reservations refused for lack of space.
-    refused_reservations,
-    /// Writes acknowledged to volumes with a reservation.
-    reserved_writes,
-    /// Tails of volumes cut off.
-    cut_tails,
-    /// Writes refused because a tail was being cut off.
-    refused_beyond_end,
-    /// Writes refused for lack of space.
-    refused_full,
-    /// Writes that were slowed down.
-    throttled,
-    /// Reads that failed for damage or a drive's error.
-    failed_reads,
-    /// Blocks lost to damage below a partial write.
-    lost_blocks,
-    /// Blocks that changed in RAM before they were destaged, and were read from the journal again.
-    ram_faults,
-    /// Bytes that scrubs read and verified.
-    scrubbed_bytes,
-    /// Times all that was mapped was compared with the model.
-    space_checks,
-    /// Offline checks of the drives.
-    checks,
-    /// Blocks destaged.
-    destaged_blocks,
-    /// Checkpoints made.
-    checkpoints,
-    /// Bytes the cleaner moved.
-    cleaned_bytes,
-    /// Laps of the journal.
-    journal_wraps,
-    /// Batches written to the journal.
-    journal_batches,
-    /// Records replayed.
-    replayed_records,
-    /// Batches torn at a cut and dropped.
-    torn_batches,
-    /// Metadata pages read from drives.
-    metadata_loads,
-    /// Reads, writes and flushes made to fail.
-    injected_errors,
-    /// Writes lost, misdirected or damaged on the way.
-    injected_lies,
-    /// Places of drives that became unreadable.
-    latent_errors,
-    /// Writes a power cut undid or tore.
-    undone_in_power_cuts,
+crate::figures! {
+    /// What was exercised, summed over seeds.
+    Totals, rare: [], {
+        /// Seeds run to their end.
+        seeds,
+        /// Times a pool was opened or that was tried.
+        boots,
+        /// Boots in which the power was cut.
+        power_cuts,
+        /// Boots in which the process was killed.
+        kills,
+        /// Cuts before the pool was open.
+        cuts_in_recovery,
+        /// Times a pool was closed cleanly.
+        closes,
+        /// Times a pool went offline for a drive's failure.
+        offline,
+        /// Times a pool could not be opened for a drive's failure.
+        failed_opens,
+        /// Steps of the simulation.
+        steps,
+        /// Disk operations.
+        disk_ops,
+        /// Writes acknowledged.
+        writes,
+        /// Bytes of them.
+        written_bytes,
+        /// Reads compared with the model.
+        reads,
+        /// Bytes of them.
+        read_bytes,
+        /// Unmaps acknowledged.
+        unmaps,
+        /// Catalog transactions acknowledged.
+        transactions,
+        /// Catalog transactions in doubt that turned out to have taken effect.
+        doubtful_transactions,
+        /// Volumes created.
+        volumes_created,
+        /// Volumes deleted.
+        volumes_deleted,
+        /// Volumes forked.
+        forks,
+        /// Transactions that forked several at once.
+        group_forks,
+        /// Forks into volumes that existed.
+        forks_over,
+        /// Bytes copied by reference.
+        copied_bytes,
+        /// Reservations of space granted, and taken back.
+        reservations,
+        /// Reservations refused for lack of space.
+        refused_reservations,
+        /// Writes acknowledged to volumes with a reservation.
+        reserved_writes,
+        /// Tails of volumes cut off.
+        cut_tails,
+        /// Writes refused because a tail was being cut off.
+        refused_beyond_end,
+        /// Writes refused for lack of space.
+        refused_full,
+        /// Writes that were slowed down.
+        throttled,
+        /// Reads that failed for damage or a drive's error.
+        failed_reads,
+        /// Blocks lost to damage below a partial write.
+        lost_blocks,
+        /// Blocks that changed in RAM before they were destaged, and were read from the journal again.
+        ram_faults,
+        /// Bytes that scrubs read and verified.
+        scrubbed_bytes,
+        /// Times all that was mapped was compared with the model.
+        space_checks,
+        /// Offline checks of the drives.
+        checks,
+        /// Blocks destaged.
+        destaged_blocks,
+        /// Checkpoints made.
+        checkpoints,
+        /// Bytes the cleaner moved.
+        cleaned_bytes,
+        /// Laps of the journal.
+        journal_wraps,
+        /// Batches written to the journal.
+        journal_batches,
+        /// Records replayed.
+        replayed_records,
+        /// Batches torn at a cut and dropped.
+        torn_batches,
+        /// Metadata pages read from drives.
+        metadata_loads,
+        /// Reads, writes and flushes made to fail.
+        injected_errors,
+        /// Writes lost, misdirected or damaged on the way.
+        injected_lies,
+        /// Operations stuck in a drive that hung.
+        hung_operations,
+        /// Reads that took very long.
+        late_reads,
+        /// Places of drives that became unreadable.
+        latent_errors,
+        /// Writes a power cut undid or tore.
+        undone_in_power_cuts,
+    }
 }
 
 impl Totals {
@@ -140,28 +125,9 @@ impl Totals {
     pub(crate) fn add_injected(&mut self, injected: &Injected) {
         self.injected_errors += injected.read_errors + injected.write_errors + injected.flush_errors;
         self.injected_lies += injected.lost_writes + injected.misdirected_writes + injected.bit_flips;
+        self.hung_operations += injected.hung;
+        self.late_reads += injected.late_reads;
         self.latent_errors += injected.latent_errors;
         self.undone_in_power_cuts += injected.lost_in_power_cuts + injected.torn_in_power_cuts;
     }
-
-    /// What was never exercised and should have been: the harness has lost its grip on it.
-    pub fn missing(&self) -> Vec<&'static str> {
-        self.each().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
-    }
-}
-
-impl fmt::Display for Totals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, count) in self.each() {
-            match name.strip_suffix("_bytes") {
-                Some(name) => writeln!(f, "  {:<24}{:>12.1} MiB", spoken(name), count as f64 / 1048576.0)?,
-                None => writeln!(f, "  {:<24}{count:>12}", spoken(name))?,
-            }
-        }
-        Ok(())
-    }
-}
-
-fn spoken(name: &str) -> String {
-    name.replace('_', " ")
 }

@@ -1,6 +1,6 @@
 //! Fixed seeds, run as the command runs them.
 
-use quoin_sim::{Choices, Faults, Load, Totals, run_seed};
+use quoin_sim::{Choices, Faults, Figures as _, Load, Totals, run_seed};
 
 fn run(seeds: impl Iterator<Item = u64>, choices: Choices) -> Totals {
     let mut totals = Totals::default();

@@ -1,6 +1,6 @@
 //! Fixed seeds of the front ends, run as the command runs them.
 
-use quoin_sim::{WireTotals, run_wire_seed};
+use quoin_sim::{Figures as _, WireTotals, run_wire_seed};
 
 #[test]
 fn seeds_pass_and_exercise_the_front_ends() {

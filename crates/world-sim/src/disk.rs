@@ -2,6 +2,7 @@
 
 use crate::{
     Disk, FaultPlan, Image, Injected, SimWorld,
+    fault::LATE_READ,
     medium::{Fate, Medium},
 };
 use parking_lot::Mutex;
@@ -374,7 +375,11 @@ impl Inner {
         concerned && probability > 0.0 && self.rng.random_bool(probability)
     }
 
-    fn latency_ns(&mut self) -> u64 {
+    fn latency_ns(&mut self, is_read: bool) -> u64 {
+        if is_read && self.faults.late_read > 0.0 && self.rng.random_bool(self.faults.late_read) {
+            self.injected.late_reads += 1;
+            return self.rng.random_range(0..=LATE_READ.as_nanos() as u64);
+        }
         let (least, most) = (self.faults.latency.start().as_nanos(), self.faults.latency.end().as_nanos());
         let (least, most) = (least as u64, most as u64);
         if self.rng.random_bool(self.faults.slow) {
@@ -409,7 +414,7 @@ impl Disk for SimDisk {
         world.trace(operation, &[self.number, offset, len, sum]);
         let (completer, completion) = Completion::new();
         let mut inner = self.inner.lock();
-        let latency_ns = inner.latency_ns();
+        let latency_ns = inner.latency_ns(operation == "read");
         let wrote = range.filter(|_| operation == "write");
         let Some(id) = world.schedule_disk(self.number, latency_ns, wrote) else {
             return Completion::ready(Err(DiskError::Abandoned));

@@ -27,7 +27,12 @@ pub struct FaultPlan {
     pub latency: RangeInclusive<Duration>,
     /// It takes up to a hundred times the longest latency instead.
     pub slow: f64,
+    /// A read takes up to half a second instead, while all else goes on.
+    pub late_read: f64,
 }
+
+/// The longest that a late read takes.
+pub(crate) const LATE_READ: Duration = Duration::from_millis(500);
 
 impl Default for FaultPlan {
     /// Nothing fails; operations take 20 to 200 µs and so complete out of order.
@@ -43,6 +48,7 @@ impl Default for FaultPlan {
             no_room: None,
             latency: Duration::from_micros(20)..=Duration::from_micros(200),
             slow: 0.01,
+            late_read: 0.0,
         }
     }
 }
@@ -80,6 +86,8 @@ pub struct Injected {
     pub misdirected_writes: u64,
     /// Operations stuck until their disk answered again.
     pub hung: u64,
+    /// Reads that took very long.
+    pub late_reads: u64,
     /// Bits flipped.
     pub bit_flips: u64,
     /// Places that became unreadable.

@@ -2,9 +2,9 @@
 
 use super::{
     initiator::{Connection, Solicited},
-    shared::Trouble,
+    shared::{Trouble, What},
 };
-use crate::{model::OpId, stamp};
+use crate::stamp;
 use quoin_base::SECTOR_BYTES;
 use quoin_iscsi::pdu::{
     DataIn, DataOut, FINAL, IMMEDIATE, NO_TAG, NopOut, R2t, READ, STATUS, ScsiCommand, ScsiResponse,
@@ -31,13 +31,6 @@ const LUN_RESET: u8 = 5;
 /// Answers to task management.
 const COMPLETE: u8 = 0;
 const NO_SUCH_TASK: u8 = 1;
-
-/// What a command is about.
-pub(super) enum What {
-    Write(OpId),
-    Read { begun: u32, first: u32, data: Vec<u8>, received: usize },
-    Other,
-}
 
 /// A command that is not answered.
 pub(super) struct Task {
@@ -206,7 +199,12 @@ impl Connection<'_> {
     pub(super) fn asked(&mut self, r2t: R2t) -> Result<(), Trouble> {
         let itt = r2t.itt.get();
         let (offset, bytes) = (r2t.offset.get() as usize, r2t.desired_bytes.get() as usize);
+        let asked = self.solicited.iter().filter(|job| job.itt == itt).count();
         match self.tasks.get(&itt) {
+            Some(_) if bytes > self.agreed.burst_bytes || asked >= self.agreed.outstanding_r2ts => {
+                let what = format!("it asks for more than was agreed on, with {asked} R2Ts open: {r2t:?}");
+                Err(Trouble::Violation(what))
+            }
             Some(task) if bytes > 0 && offset + bytes <= task.data.len() => {
                 let ttt = r2t.ttt.get();
                 self.solicited.push(Solicited { itt, ttt, offset, end: offset + bytes, data_sn: 0 });
@@ -249,40 +247,10 @@ impl Connection<'_> {
         };
         self.solicited.retain(|job| job.itt != itt);
         if status != GOOD {
-            self.give_up(task.what);
+            task.what.give_up(&array.shared);
             return self.refused(itt, task.unit, status, sense);
         }
-        match task.what {
-            What::Write(op) => {
-                array.shared.history.lock().end(op, true);
-                array.shared.totals.lock().writes += 1;
-            }
-            What::Read { begun, first, data, received } => {
-                let mut history = array.shared.history.lock();
-                if received != data.len() {
-                    history.read_failed(begun);
-                    let what = format!("a read of {} bytes ended GOOD after {received}", data.len());
-                    return Err(Trouble::Violation(what));
-                }
-                let volume = array.units[task.unit].volume;
-                history
-                    .read_returned(begun, volume, 0, first, std::iter::once(&data[..]))
-                    .map_err(Trouble::Violation)?;
-                array.shared.totals.lock().reads += 1;
-            }
-            What::Other => {}
-        }
-        Ok(())
-    }
-
-    /// It took effect before now, or never.
-    fn give_up(&self, what: What) {
-        let shared = &self.host.array.shared;
-        match what {
-            What::Write(op) => shared.settle([op]),
-            What::Read { begun, .. } => shared.history.lock().read_failed(begun),
-            What::Other => {}
-        }
+        task.what.succeeded(&array, task.unit)
     }
 
     /// A command was refused: for a reason that may be, or not.
@@ -326,7 +294,7 @@ impl Connection<'_> {
         for itt in itts {
             let Some(task) = self.tasks.remove(itt) else { continue };
             self.solicited.retain(|job| job.itt != *itt);
-            self.give_up(task.what);
+            task.what.give_up(&self.host.array.shared);
             ended += 1;
         }
         ended

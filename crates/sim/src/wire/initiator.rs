@@ -6,9 +6,10 @@
 //! 3. Nothing is answered twice, nor after it was ended; status numbers have no gap.
 
 use super::{
-    command::{Function, Task, What},
+    command::{Function, Task},
     login::Agreed,
     shared::{Array, Front, Trouble},
+    stream::exchange,
 };
 use crate::{model::OpId, scenario::log_uniform};
 use quoin_base::crc32c;
@@ -16,11 +17,10 @@ use quoin_iscsi::pdu::{
     BHS_BYTES, Bhs, FINAL, Frame, Framing, IMMEDIATE, LogoutRequest, NO_TAG, NopOut, Parsed, U24, opcode,
     padding,
 };
-use quoin_world::World;
 use quoin_world_sim::SimStream;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use std::{collections::BTreeMap, future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 use zerocopy::IntoBytes;
 
 /// Times in a row that nothing came before a host gives a connection up.
@@ -52,6 +52,8 @@ pub(super) struct Connection<'a> {
     input: Vec<u8>,
     output: Vec<u8>,
     pub(super) agreed: Agreed,
+    /// The most data of a PDU that it said it takes.
+    pub(super) takes_bytes: usize,
     framing: Framing,
     pub(super) cmd_sn: u32,
     max_cmd_sn: u32,
@@ -88,14 +90,8 @@ impl Initiator {
     pub(super) async fn run(mut self) {
         let shared = self.array.shared.clone();
         while self.operations > 0 && !shared.is_over() {
-            match self.connection().await {
-                Ok(()) => {}
-                Err(Trouble::Lost) => {
-                    let pause = Duration::from_micros(log_uniform(&mut self.rng, 1, 5_000));
-                    shared.world.sleep(pause).await;
-                }
-                Err(Trouble::Violation(what)) => shared.violated(format!("host {}: {what}", self.number)),
-            }
+            let outcome = self.connection().await;
+            shared.pause_after(outcome, &mut self.rng, &format!("host {}", self.number)).await;
         }
     }
 
@@ -109,6 +105,7 @@ impl Initiator {
             input: Vec::new(),
             output: Vec::new(),
             agreed: Agreed::default(),
+            takes_bytes: 0,
             framing,
             cmd_sn: self.rng.random(),
             max_cmd_sn: 0,
@@ -127,14 +124,7 @@ impl Initiator {
         }
         let Connection { tasks, stream, .. } = connection;
         for task in tasks.into_values() {
-            match task.what {
-                What::Write(op) => {
-                    array.shared.totals.lock().unanswered += 1;
-                    self.orphans.push(op);
-                }
-                What::Read { begun, .. } => array.shared.history.lock().read_failed(begun),
-                What::Other => {}
-            }
+            self.orphans.extend(task.what.unanswered(&array.shared));
         }
         if outcome.is_err() && self.rng.random_bool(0.3) {
             self.forgotten.push(stream);
@@ -260,33 +250,8 @@ impl Connection<'_> {
 
     /// Sends and receives until something has come, all is sent, or a while is over; true unless that.
     pub(super) async fn exchange(&mut self) -> Result<bool, Trouble> {
-        let millis = self.host.rng.random_range(5..60);
-        let mut over = self.host.array.shared.world.sleep(Duration::from_millis(millis));
-        let Self { stream, input, output, .. } = self;
-        let had_output = !output.is_empty();
-        poll_fn(|cx| {
-            while !output.is_empty() {
-                match stream.poll_write(cx, output) {
-                    Poll::Ready(Ok(sent)) => drop(output.drain(..sent)),
-                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Trouble::Lost)),
-                    Poll::Pending => break,
-                }
-            }
-            let mut bytes = [0; 32 << 10];
-            match stream.poll_read(cx, &mut bytes) {
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Trouble::Lost)),
-                Poll::Ready(Ok(len)) => {
-                    input.extend_from_slice(&bytes[..len]);
-                    return Poll::Ready(Ok(true));
-                }
-                Poll::Pending => {}
-            }
-            match had_output && output.is_empty() {
-                true => Poll::Ready(Ok(true)),
-                false => over.as_mut().poll(cx).map(|()| Ok(false)),
-            }
-        })
-        .await
+        let Initiator { array, rng, .. } = &mut *self.host;
+        exchange(&array.shared, rng, &self.stream, &mut self.input, &mut self.output).await
     }
 
     pub(super) fn next_pdu(&mut self) -> Result<Option<(Bhs, Vec<u8>)>, Trouble> {
@@ -327,6 +292,10 @@ impl Connection<'_> {
         }
         match operation {
             opcode::R2T => self.asked(bhs.into()),
+            opcode::DATA_IN if data.len() > self.takes_bytes => {
+                let what = format!("{} bytes in a PDU, and it takes {}", data.len(), self.takes_bytes);
+                Err(Trouble::Violation(what))
+            }
             opcode::DATA_IN => self.data_in(bhs.into(), data),
             opcode::SCSI_RESPONSE => self.answered(bhs.into(), data),
             opcode::TASK_RESPONSE => self.function_ended(bhs.into()),

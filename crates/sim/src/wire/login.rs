@@ -21,6 +21,8 @@ pub(super) struct Agreed {
     pub(super) immediate_data: bool,
     pub(super) initial_r2t: bool,
     pub(super) first_burst_bytes: usize,
+    pub(super) burst_bytes: usize,
+    pub(super) outstanding_r2ts: usize,
     pub(super) segment_bytes: usize,
 }
 
@@ -32,6 +34,8 @@ impl Default for Agreed {
             immediate_data: true,
             initial_r2t: true,
             first_burst_bytes: 65_536,
+            burst_bytes: 262_144,
+            outstanding_r2ts: 1,
             segment_bytes: 8192,
         }
     }
@@ -95,6 +99,7 @@ impl Connection<'_> {
         let (immediate, r2t) = (yes(rng.random_bool(0.7)), yes(rng.random()));
         let (first, longest) = (log_uniform(rng, 512, 128 << 10), log_uniform(rng, 512, 256 << 10));
         let (r2ts, segment) = (rng.random_range(1..=6), log_uniform(rng, 512, 64 << 10));
+        self.takes_bytes = segment as usize;
         let name = &self.host.name;
         format!(
             "InitiatorName={name}\0TargetName={}\0SessionType=Normal\0HeaderDigest={header}\0\
@@ -125,6 +130,8 @@ fn agreed(text: &[u8]) -> Agreed {
         immediate_data: keys.get("ImmediateData") != Some(&"No"),
         initial_r2t: keys.get("InitialR2T") != Some(&"No"),
         first_burst_bytes: number("FirstBurstLength", before.first_burst_bytes),
+        burst_bytes: number("MaxBurstLength", before.burst_bytes),
+        outstanding_r2ts: number("MaxOutstandingR2T", before.outstanding_r2ts),
         segment_bytes: number("MaxRecvDataSegmentLength", before.segment_bytes),
     }
 }

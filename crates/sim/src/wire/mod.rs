@@ -20,7 +20,9 @@ mod totals;
 pub use totals::WireTotals;
 
 use crate::{
+    boot::check_pool,
     model::{History, Window},
+    runner::Outcome,
     scenario::{Faults, Load, Scenario, log_uniform},
 };
 use initiator::Initiator;
@@ -53,17 +55,6 @@ const USED_SECTORS: u32 = 1024;
 /// Sectors of one verifying read.
 const READ_SECTORS: u32 = 256;
 
-/// What came of a seed.
-#[derive(Clone, Debug)]
-pub struct WireOutcome {
-    /// What was exercised.
-    pub totals: WireTotals,
-    /// Two runs of the same seed and code agree in it.
-    pub trace_hash: u64,
-    /// The violation, with the boot in which it was met.
-    pub violation: Option<String>,
-}
-
 /// How a boot ends.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
@@ -85,7 +76,7 @@ fn export_name(unit: usize) -> String {
 }
 
 /// Runs a seed.
-pub fn run_wire_seed(seed: u64, verbose: bool) -> WireOutcome {
+pub fn run_wire_seed(seed: u64, verbose: bool) -> Outcome<WireTotals> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(90);
     let faults = if rng.random_bool(0.4) { Faults::Slow } else { Faults::None };
@@ -111,7 +102,7 @@ pub fn run_wire_seed(seed: u64, verbose: bool) -> WireOutcome {
     (totals.seeds, totals.steps) = (1, world.progress().0);
     let trace_hash = world.trace_hash();
     world.end();
-    WireOutcome { totals, trace_hash, violation }
+    Outcome { totals, trace_hash, violation }
 }
 
 impl Run {
@@ -251,7 +242,11 @@ impl Boot {
         // Nothing is under way any more: what nobody was told of took effect before now, or never.
         self.shared.history.lock().crash();
         self.verify(&volumes, if self.last { 1.0 } else { 0.3 }).await?;
-        pool.close().await.map_err(|e| format!("the pool cannot be closed: {e}"))
+        pool.close().await.map_err(|e| format!("the pool cannot be closed: {e}"))?;
+        match self.last {
+            true => check_pool(self.disks).await,
+            false => Ok(()),
+        }
     }
 
     fn array(&self, volumes: &[Arc<Volume>]) -> Result<Arc<Array>, String> {

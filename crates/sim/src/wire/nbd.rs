@@ -2,18 +2,20 @@
 //!
 //! Nothing fences a connection that was lost: what it was not answered may take effect until the array has stopped.
 
-use super::shared::{Array, Front, Trouble};
-use crate::{model::OpId, scenario::log_uniform, stamp};
+use super::{
+    shared::{Array, Front, Trouble, What},
+    stream::exchange,
+};
+use crate::{scenario::log_uniform, stamp};
 use quoin_base::SECTOR_BYTES;
 use quoin_nbd::wire::{
     Chunk, Errno, OPTION_MAGIC, OptionHeader, OptionReply, REPLY_FLAG_DONE, REQUEST_MAGIC, Request,
     SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, SimpleReply, chunk, command, command_flag, option, reply,
 };
-use quoin_world::World;
 use quoin_world_sim::SimStream;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use std::{collections::BTreeMap, future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Times in a row that nothing came before a client gives a connection up.
@@ -32,12 +34,6 @@ pub(super) struct NbdClient {
     pub(super) forgotten: Vec<SimStream>,
 }
 
-enum What {
-    Write(OpId),
-    Read { begun: u32, first: u32, data: Vec<u8>, received: usize },
-    Flush,
-}
-
 struct Connection<'a> {
     client: &'a mut NbdClient,
     stream: SimStream,
@@ -53,14 +49,8 @@ impl NbdClient {
     pub(super) async fn run(mut self) {
         let shared = self.array.shared.clone();
         while self.operations > 0 && !shared.is_over() {
-            match self.connection().await {
-                Ok(()) => {}
-                Err(Trouble::Lost) => {
-                    let pause = Duration::from_micros(log_uniform(&mut self.rng, 1, 5_000));
-                    shared.world.sleep(pause).await;
-                }
-                Err(Trouble::Violation(what)) => shared.violated(format!("client {}: {what}", self.number)),
-            }
+            let outcome = self.connection().await;
+            shared.pause_after(outcome, &mut self.rng, &format!("client {}", self.number)).await;
         }
     }
 
@@ -83,12 +73,8 @@ impl NbdClient {
         }
         let Connection { requests, stream, .. } = connection;
         for what in requests.into_values() {
-            match what {
-                // It stays under way, as far as anybody can tell.
-                What::Write(_) => array.shared.totals.lock().unanswered += 1,
-                What::Read { begun, .. } => array.shared.history.lock().read_failed(begun),
-                What::Flush => {}
-            }
+            // A write stays under way, as far as anybody can tell.
+            what.unanswered(&array.shared);
         }
         if outcome.is_err() && self.rng.random_bool(0.3) {
             self.forgotten.push(stream);
@@ -223,39 +209,14 @@ impl Connection<'_> {
                 let data = vec![0; len as usize];
                 (self.send(command::READ, 0, offset, len), What::Read { begun, first, data, received: 0 })
             }
-            _ => (self.send(command::FLUSH, 0, 0, 0), What::Flush),
+            _ => (self.send(command::FLUSH, 0, 0, 0), What::Other),
         };
         self.requests.insert(cookie, what);
     }
 
     async fn exchange(&mut self) -> Result<bool, Trouble> {
-        let millis = self.client.rng.random_range(5..60);
-        let mut over = self.client.array.shared.world.sleep(Duration::from_millis(millis));
-        let Self { stream, input, output, .. } = self;
-        let had_output = !output.is_empty();
-        poll_fn(|cx| {
-            while !output.is_empty() {
-                match stream.poll_write(cx, output) {
-                    Poll::Ready(Ok(sent)) => drop(output.drain(..sent)),
-                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Trouble::Lost)),
-                    Poll::Pending => break,
-                }
-            }
-            let mut bytes = [0; 32 << 10];
-            match stream.poll_read(cx, &mut bytes) {
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Trouble::Lost)),
-                Poll::Ready(Ok(len)) => {
-                    input.extend_from_slice(&bytes[..len]);
-                    return Poll::Ready(Ok(true));
-                }
-                Poll::Pending => {}
-            }
-            match had_output && output.is_empty() {
-                true => Poll::Ready(Ok(true)),
-                false => over.as_mut().poll(cx).map(|()| Ok(false)),
-            }
-        })
-        .await
+        let NbdClient { array, rng, .. } = &mut *self.client;
+        exchange(&array.shared, rng, &self.stream, &mut self.input, &mut self.output).await
     }
 
     /// Takes one whole reply, or a chunk of one. False if there is none.
@@ -333,11 +294,7 @@ impl Connection<'_> {
             return Err(Trouble::Violation(format!("request {cookie} is answered, and was before")));
         };
         if error != 0 {
-            match what {
-                What::Write(op) => array.shared.settle([op]),
-                What::Read { begun, .. } => array.shared.history.lock().read_failed(begun),
-                What::Flush => {}
-            }
+            what.give_up(&array.shared);
             if error == Errno::NoSpc as u32 {
                 array.shared.totals.lock().refused_full += 1;
                 return Ok(());
@@ -347,25 +304,6 @@ impl Connection<'_> {
                 false => Err(Trouble::Violation(format!("request {cookie} failed with error {error}"))),
             };
         }
-        let (mut history, mut totals) = (array.shared.history.lock(), array.shared.totals.lock());
-        match what {
-            What::Write(op) => {
-                history.end(op, true);
-                totals.writes += 1;
-            }
-            What::Read { begun, first, data, received } => {
-                if received != data.len() {
-                    let what = format!("a read of {} bytes was answered with {received}", data.len());
-                    return Err(Trouble::Violation(what));
-                }
-                let volume = array.units[self.unit].volume;
-                history
-                    .read_returned(begun, volume, 0, first, std::iter::once(&data[..]))
-                    .map_err(Trouble::Violation)?;
-                totals.reads += 1;
-            }
-            What::Flush => {}
-        }
-        Ok(())
+        what.succeeded(&array, self.unit)
     }
 }

@@ -39,6 +39,64 @@ pub(super) enum Trouble {
     Violation(String),
 }
 
+/// What a request is about.
+pub(super) enum What {
+    Write(OpId),
+    Read { begun: u32, first: u32, data: Vec<u8>, received: usize },
+    Other,
+}
+
+impl What {
+    /// It was refused, or ended without an answer: it took effect before now, or never.
+    pub(super) fn give_up(self, shared: &Shared) {
+        match self {
+            What::Write(op) => shared.settle([op]),
+            What::Read { begun, .. } => shared.history.lock().read_failed(begun),
+            What::Other => {}
+        }
+    }
+
+    /// Its connection was lost first. A write stays in doubt.
+    pub(super) fn unanswered(self, shared: &Shared) -> Option<OpId> {
+        match self {
+            What::Write(op) => {
+                shared.totals.lock().unanswered += 1;
+                Some(op)
+            }
+            What::Read { begun, .. } => {
+                shared.history.lock().read_failed(begun);
+                None
+            }
+            What::Other => None,
+        }
+    }
+
+    /// It was answered: all is well with it.
+    pub(super) fn succeeded(self, array: &Array, unit: usize) -> Result<(), Trouble> {
+        let (mut history, mut totals) = (array.shared.history.lock(), array.shared.totals.lock());
+        match self {
+            What::Write(op) => {
+                history.end(op, true);
+                totals.writes += 1;
+            }
+            What::Read { begun, data, received, .. } if received != data.len() => {
+                history.read_failed(begun);
+                let what = format!("a read of {} bytes was answered with {received}", data.len());
+                return Err(Trouble::Violation(what));
+            }
+            What::Read { begun, first, data, .. } => {
+                let volume = array.units[unit].volume;
+                history
+                    .read_returned(begun, volume, 0, first, std::iter::once(&data[..]))
+                    .map_err(Trouble::Violation)?;
+                totals.reads += 1;
+            }
+            What::Other => {}
+        }
+        Ok(())
+    }
+}
+
 pub(super) struct Shared {
     pub(super) world: Arc<SimWorld>,
     pub(super) history: Mutex<History>,
@@ -72,6 +130,17 @@ impl Shared {
     pub(super) fn violated(&self, what: String) {
         self.violation.lock().get_or_insert(what);
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes how a host's connection ended. One that lost it waits for a moment.
+    pub(super) async fn pause_after(&self, outcome: Result<(), Trouble>, rng: &mut ChaCha8Rng, who: &str) {
+        match outcome {
+            Ok(()) => {}
+            Err(Trouble::Lost) => {
+                self.world.sleep(Duration::from_micros(log_uniform(rng, 1, 5_000))).await;
+            }
+            Err(Trouble::Violation(what)) => self.violated(format!("{who}: {what}")),
+        }
     }
 
     pub(super) fn is_over(&self) -> bool {

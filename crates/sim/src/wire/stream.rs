@@ -1,10 +1,16 @@
-//! A simulated stream of bytes as the front ends take one.
+//! Simulated streams of bytes, as the front ends take one and as hosts use theirs.
 
+use super::shared::{Shared, Trouble};
+use quoin_world::World;
 use quoin_world_sim::SimStream;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
 use std::{
+    future::poll_fn,
     io::{self, IoSlice},
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -48,4 +54,39 @@ impl AsyncWrite for Wire {
         self.0.close();
         Poll::Ready(Ok(()))
     }
+}
+
+/// Sends `output` and receives until something has come, all is sent, or a while is over; true unless that.
+pub(super) async fn exchange(
+    shared: &Shared,
+    rng: &mut ChaCha8Rng,
+    stream: &SimStream,
+    input: &mut Vec<u8>,
+    output: &mut Vec<u8>,
+) -> Result<bool, Trouble> {
+    let mut over = shared.world.sleep(Duration::from_millis(rng.random_range(5..60)));
+    let had_output = !output.is_empty();
+    poll_fn(|cx| {
+        while !output.is_empty() {
+            match stream.poll_write(cx, output) {
+                Poll::Ready(Ok(sent)) => drop(output.drain(..sent)),
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(Trouble::Lost)),
+                Poll::Pending => break,
+            }
+        }
+        let mut bytes = [0; 32 << 10];
+        match stream.poll_read(cx, &mut bytes) {
+            Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Trouble::Lost)),
+            Poll::Ready(Ok(len)) => {
+                input.extend_from_slice(&bytes[..len]);
+                return Poll::Ready(Ok(true));
+            }
+            Poll::Pending => {}
+        }
+        match had_output && output.is_empty() {
+            true => Poll::Ready(Ok(true)),
+            false => over.as_mut().poll(cx).map(|()| Ok(false)),
+        }
+    })
+    .await
 }
