@@ -4,6 +4,7 @@ mod rig;
 
 use quoin_base::{MIB, VolumeId};
 use quoin_pool::{Pool, Transaction, VolumeSpace};
+use quoin_world::World;
 use rig::{Rig, create, fork, pattern, read, settle};
 use std::collections::BTreeSet;
 

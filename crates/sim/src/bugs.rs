@@ -63,12 +63,7 @@ fn choices(bug: Bug) -> Choices {
         _ => (None, None),
     };
     // With little RAM a checkpoint waits for pages, and takes longer.
-    Choices {
-        faults,
-        load,
-        little_ram: matches!(bug, Bug::EarlyExtentReuse | Bug::EarlyPageReuse),
-        ..Choices::default()
-    }
+    Choices { faults, load, little_ram: bug == Bug::EarlyExtentReuse, ..Choices::default() }
 }
 
 impl Planted {

@@ -28,7 +28,7 @@ pub enum Faults {
     Errors,
     /// A drive stops working at some moment and comes back for the next boot.
     Death,
-    /// Some reads take very long, while everything else goes on.
+    /// Some reads of clients take very long, while everything else goes on.
     Late,
     /// A drive does not answer for a while, or not any more; what it was asked takes effect late.
     Hang,

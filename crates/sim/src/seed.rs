@@ -297,7 +297,7 @@ impl Run {
                 plan.slow = 0.03;
             }
             match scenario.faults {
-                Faults::Late if faulty => plan.late_read = 2.0 * rate,
+                Faults::Late if faulty => plan.late_read = 10.0 * rate,
                 Faults::Errors if faulty && i == victim => {
                     (plan.read_error, plan.write_error, plan.flush_error) = (rate, rate / 10.0, rate / 10.0);
                 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::{ByteRange, SECTOR_BYTES, crc32c};
-use quoin_world::{BUF_ALIGN_BYTES, Buf, Completer, Completion, DiskError, DiskOp, Slice};
+use quoin_world::{BUF_ALIGN_BYTES, Buf, Completer, Completion, DiskError, DiskOp, Slice, Thread, World};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use std::{
@@ -375,8 +375,8 @@ impl Inner {
         concerned && probability > 0.0 && self.rng.random_bool(probability)
     }
 
-    fn latency_ns(&mut self, is_read: bool) -> u64 {
-        if is_read && self.faults.late_read > 0.0 && self.rng.random_bool(self.faults.late_read) {
+    fn latency_ns(&mut self, is_host_read: bool) -> u64 {
+        if is_host_read && self.faults.late_read > 0.0 && self.rng.random_bool(self.faults.late_read) {
             self.injected.late_reads += 1;
             return self.rng.random_range(0..=LATE_READ.as_nanos() as u64);
         }
@@ -414,7 +414,8 @@ impl Disk for SimDisk {
         world.trace(operation, &[self.number, offset, len, sum]);
         let (completer, completion) = Completion::new();
         let mut inner = self.inner.lock();
-        let latency_ns = inner.latency_ns(operation == "read");
+        let is_host_read = operation == "read" && matches!(world.current(), Some(Thread::Data(_)));
+        let latency_ns = inner.latency_ns(is_host_read);
         let wrote = range.filter(|_| operation == "write");
         let Some(id) = world.schedule_disk(self.number, latency_ns, wrote) else {
             return Completion::ready(Err(DiskError::Abandoned));

@@ -27,7 +27,7 @@ pub struct FaultPlan {
     pub latency: RangeInclusive<Duration>,
     /// It takes up to a hundred times the longest latency instead.
     pub slow: f64,
-    /// A read takes up to half a second instead, while all else goes on.
+    /// A read that a data thread asks for takes up to half a second instead, while all else goes on.
     pub late_read: f64,
 }
 
