@@ -11,6 +11,8 @@ use std::time::Duration;
 /// The longest address space a volume has: 512⁴ blocks.
 pub(crate) const VOLUME_END: u64 = 1 << 49;
 const SLAB_BYTES: u64 = 256 * KIB;
+/// Where volumes end that are forked in turns: a few of their places hang on each node above the leaves.
+const TURNS_END: u64 = 16 * GIB;
 /// The fewest journal extents a pool takes.
 const LEAST_EXTENTS: u64 = 16;
 /// The fewest slabs that a drive's journal takes.
@@ -348,13 +350,13 @@ impl Scenario {
     }
 }
 
-/// Little in many places: each has a leaf of its own, and nodes above it that it shares with few.
-fn sparse_windows(rng: &mut ChaCha8Rng) -> Vec<Window> {
+/// Little in many places before `end`: each has a leaf of its own, and nodes above it that it shares with others.
+fn sparse_windows(rng: &mut ChaCha8Rng, end: u64) -> Vec<Window> {
     let mut windows: Vec<Window> = Vec::new();
     for _ in 0..rng.random_range(12..=40) {
         let sectors = 16 * rng.random_range(1..=3);
-        let byte = log_uniform(rng, 4 * MIB, VOLUME_END) / (4 * MIB) * (4 * MIB);
-        let window = Window { first: byte.min(VOLUME_END - 4 * MIB) / SECTOR_BYTES, sectors };
+        let byte = log_uniform(rng, 4 * MIB, end) / (4 * MIB) * (4 * MIB);
+        let window = Window { first: byte.min(end - 4 * MIB) / SECTOR_BYTES, sectors };
         if windows.iter().all(|w| w.first != window.first) {
             windows.push(window);
         }
@@ -374,8 +376,10 @@ pub(crate) fn windows(rng: &mut ChaCha8Rng, load: Load) -> Vec<Window> {
         VOLUME_END,
     ];
     let mut windows: Vec<Window> = Vec::new();
-    if matches!(load, Load::Sparse | Load::Turns) {
-        return sparse_windows(rng);
+    match load {
+        Load::Sparse => return sparse_windows(rng, VOLUME_END),
+        Load::Turns => return sparse_windows(rng, TURNS_END),
+        _ => {}
     }
     for _ in 0..rng.random_range(1..=3) {
         let sectors = match load {

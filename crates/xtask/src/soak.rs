@@ -58,6 +58,7 @@ const PARTS: &[Part] = &[
     Part { name: "churn", every: 2, work: |seed| simulation(seed, " --load churn") },
     Part { name: "failing drives", every: 2, work: |seed| simulation(seed, " --faults errors") },
     Part { name: "silent faults", every: 2, work: |seed| simulation(seed, " --faults silent") },
+    Part { name: "late reads", every: 2, work: |seed| simulation(seed, " --faults late --load turns") },
     Part { name: "simulation of the array", every: 1, work: array },
     Part { name: "rot", every: 2, work: |seed| simulation(seed, " --faults rot --load full") },
     Part { name: "latent errors", every: 2, work: |seed| simulation(seed, " --faults latent") },
