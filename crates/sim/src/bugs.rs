@@ -38,11 +38,13 @@ fn within(bug: Bug) -> u64 {
         | Bug::SkipReadVerify
         | Bug::ReplayTorn
         | Bug::SkipRecoveryFlush
+        | Bug::TailPastDisplaced
+        | Bug::KeepWaived
+        | Bug::EarlyPageReuse
         | Bug::VerifyLastBatchOnly => 400,
         Bug::EarlyExtentReuse | Bug::ReplayIntoForked | Bug::PublishMovesEarly => 600,
         Bug::SkipMendRoots => 1000,
         Bug::SameRootSlot => 4000,
-        Bug::KeepWaived | Bug::EarlyPageReuse | Bug::TailPastDisplaced => 400,
         _ => 200,
     }
 }
