@@ -19,6 +19,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::{
     collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -183,10 +184,15 @@ impl Run {
         let mut totals = self.totals.lock();
         totals.boots += 1;
         let pool = opened.lock().take();
-        if let Some(pool) = &pool {
-            totals.add_pool(&pool.stats());
+        // Counts that went below nothing panic where they are added up.
+        let figures = pool.as_ref().map(|pool| catch_unwind(AssertUnwindSafe(|| pool.stats())));
+        if let Some(Ok(stats)) = &figures {
+            totals.add_pool(stats);
         }
         let ended = match result {
+            Ok(_) | Err(Stopped::PowerCut { .. }) if matches!(figures, Some(Err(_))) => {
+                Err("the pool's figures do not add up".to_owned())
+            }
             Ok(End::Violated(violation)) => Err(violation),
             Ok(End::Closed) => {
                 totals.closes += 1;
