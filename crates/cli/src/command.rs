@@ -261,7 +261,7 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
 }
 
 fn no_lun(volume: &str) -> Failure {
-    let why = "there is no logical unit number behind 65535";
+    let why = format!("volume {volume} would need a logical unit number above 65535");
     Failure::new("volume not mapped", format!("volume {volume}"), why, "begin with a lower --lun")
 }
 

@@ -389,5 +389,5 @@ fn several_objects_are_made_by_one_command() {
     );
     assert_eq!(lab.json(&["map", "d3", "--host", "h1"])["lun"], 0);
     let last = lab.run(&["map", "d1", "d2", "--host", "h1", "--lun", "65535"]);
-    refused(&last, 1, &["volume d2", "no logical unit number behind 65535"]);
+    refused(&last, 1, &["volume d2 would need a logical unit number above 65535"]);
 }
