@@ -48,8 +48,7 @@ pub(super) static REFUSED: Table<u64> = Table {
     labels: &["protocol"],
     rows: &[Row::count(
         "quoin_refusals_total",
-        "Refused access: tokens and changes (rest), failed authentication (iscsi), clients and exports \
-         (nbd).",
+        "Refused tokens and changes (rest), logins (iscsi), and clients and exports (nbd).",
         |count| *count,
     )],
 };
