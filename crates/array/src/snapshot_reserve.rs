@@ -143,7 +143,9 @@ impl Array {
         let scopes: Vec<_> = self.reserves.lock().watches.keys().copied().collect();
         let gone: Vec<_> = scopes.into_iter().filter(|scope| self.reserve_object(*scope).is_none()).collect();
         let mut reserves = self.reserves.lock();
-        gone.iter().for_each(|scope| drop(reserves.watches.remove(scope)));
+        for scope in &gone {
+            reserves.watches.remove(scope);
+        }
     }
 
     /// What volumes' and groups' reserves were when they were looked at last, for monitoring.

@@ -197,7 +197,7 @@ impl Array {
             let kept = keep.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>().join(", ");
             let text = shortened(&format!("the content before the restore is kept as {kept}"));
             let names: Vec<_> = keep.iter().map(|spec| &spec.name).collect();
-            let first = Told::new(own.object.clone(), text).with("snapshots", names).as_first_step();
+            let first = Told::new(own.object.clone(), text).with("snapshots", names).first_step();
             let (tx, staged) = self.events.stage_told(Transaction::new(), first);
             self.volumes.fork(keep, tx).await.map_err(ArrayError::not(title))?;
             self.events.saved(staged);

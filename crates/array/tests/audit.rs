@@ -4,7 +4,7 @@ mod lab;
 
 use lab::{Lab, create};
 use quoin_api::{Actor, CopyState, Event, EventKind, FieldChange, VolumeCreate};
-use quoin_array::{Array, ArrayError, EventSelection, acting};
+use quoin_array::{Array, ArrayError, EventSelection, ReserveOf, acting};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::{
@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Public operations that change nothing, or are not asked for by a client.
-const OTHERS: [&str; 4] = ["run", "list_jobs", "show_job", "scrub_status"];
+const OTHERS: [&str; 5] = ["run", "list_jobs", "show_job", "scrub_status", "preview_reserve"];
 
 fn of<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -124,7 +124,13 @@ async fn volumes_and_snapshots(audit: &Audit<'_>) {
         audit.change("retain_snapshot", array.retain_snapshot("k", of(json!({ "retain_s": 60 })))).await;
     assert!(field(&event, "retain_until_ms").0.is_null(), "{event:?}");
     audit.change("delete_snapshot", array.delete_snapshot("s", of(json!({})))).await;
-    audit.change("delete_volume", array.delete_volume("c", of(json!({})))).await;
+    let event = audit.change("delete_volume", array.delete_volume("c", of(json!({})))).await;
+    assert_eq!(field(&event, "in_recycle_bin"), (json!(false), json!(true)));
+    let event = audit.change("restore_deleted", array.restore_deleted("c", of(json!({ "name": "d" })))).await;
+    assert_eq!(field(&event, "name"), (json!("c"), json!("d")));
+    array.delete_volume("d", of(json!({}))).await.unwrap();
+    let event = audit.change("purge_deleted", array.purge_deleted("d")).await;
+    assert_eq!(field(&event, "size_bytes"), (json!(128 << 20), Value::Null));
 }
 
 async fn groups(audit: &Audit<'_>) {
@@ -187,9 +193,11 @@ async fn settings(audit: &Audit<'_>) {
     assert_eq!(field(&event, "paused"), (json!(false), json!(true)));
     audit.change("delete_schedule", array.delete_schedule("n")).await;
     let reserve = Some(of(json!({ "percent": 90, "policy": "offline-volume" })));
-    audit.change("set_reserve", array.set_reserve(reserve)).await;
-    let event = audit.change("set_reserve", array.set_reserve(None)).await;
+    audit.change("set_reserve", array.set_reserve(&ReserveOf::Pool, reserve)).await;
+    let event = audit.change("set_reserve", array.set_reserve(&ReserveOf::Pool, None)).await;
     assert_eq!(field(&event, "percent"), (json!(90), Value::Null));
+    let event = audit.change("set_recycle_bin", array.set_recycle_bin(of(json!({ "keep_s": 60 })))).await;
+    assert_eq!(field(&event, "keep_s"), (json!(86_400), json!(60)));
 }
 
 async fn work(audit: &Audit<'_>) {

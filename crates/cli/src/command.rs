@@ -22,7 +22,10 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 use quoin_api::{Host, HostChange, HostCreate, Mapping, MappingCreate, Status};
-use std::path::PathBuf;
+use std::{
+    io::{self, BufRead, IsTerminal, Write},
+    path::PathBuf,
+};
 
 /// Options of every command.
 #[derive(Args, Clone, Debug)]
@@ -374,6 +377,17 @@ pub(crate) fn create_each<T: serde::Serialize>(
         (_, made) => output.list(made, "", several),
     }
     outcome
+}
+
+/// Asks a question at the terminal. False if there is none.
+pub(crate) fn is_answered_yes(question: &str) -> bool {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return false;
+    }
+    let mut line = String::new();
+    let asked = write!(io::stderr(), "{question} [y/N] ");
+    let read = asked.and_then(|()| io::stdin().lock().read_line(&mut line));
+    read.is_ok() && ["y", "yes"].contains(&line.trim().to_lowercase().as_str())
 }
 
 /// Does something to each of these, the others too when one fails. Fails as the first one does, after the failures before

@@ -3,7 +3,7 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
-    command::{each, show},
+    command::{each, is_answered_yes, show},
     output::{pairs, table},
     size_text,
     time::{duration_text, parse_age, utc_text},
@@ -101,7 +101,7 @@ pub(crate) fn run(client: &Client, output: &Output, command: RecycleBinCommand) 
                     "restore them one by one",
                 ));
             }
-            each(&volumes, |volume| {
+            each(output, &volumes, |volume| {
                 let request = RecycleBinRestore { name: new_name.clone(), thin };
                 let restored: Volume = client.post(&format!("{}/restore", path(volume)), &request)?;
                 output.show(&restored, view::volume);
@@ -125,17 +125,19 @@ fn empty(client: &Client, output: &Output, volumes: &[String], yes: bool) -> Res
         output.say("the recycle bin is empty");
         return Ok(());
     }
-    if !yes {
-        let names: Vec<_> = found.iter().map(|volume| volume.name.as_str()).collect();
-        return Err(Failure::usage(
+    let names: Vec<_> = found.iter().map(|volume| volume.name.as_str()).collect();
+    let names = names.join(", ");
+    if !yes && !is_answered_yes(&format!("Delete for good, with all data: {names}?")) {
+        return Err(Failure::new(
             "nothing deleted",
-            format!("this would delete for good, with all data: {}", names.join(", ")),
+            "the recycle bin",
+            format!("this would delete for good, with all data: {names}; it was not confirmed"),
             "add --yes to do so; or look first: quoin recycle-bin list",
         ));
     }
     let uuids: Vec<_> = found.iter().map(|volume| volume.uuid.to_string()).collect();
     let mut names = found.iter().map(|volume| &volume.name);
-    each(&uuids, |uuid| {
+    each(output, &uuids, |uuid| {
         let name = names.next().map_or("", String::as_str);
         client.delete(&path(uuid))?;
         output.say(&format!("volume {name} ({uuid}) deleted for good"));

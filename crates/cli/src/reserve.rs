@@ -3,7 +3,7 @@
 use crate::{
     Failure, Output, Size,
     client::{Client, segment},
-    command::list,
+    command::{is_answered_yes, list},
     output::{pairs, table},
     parse_size, size_text,
     time::utc_text,
@@ -11,7 +11,6 @@ use crate::{
 };
 use clap::{Args, ValueEnum};
 use quoin_api::{Reserve, ReservePolicy, ReservePreview, ReserveScope, ReserveSet};
-use std::io::{self, BufRead, IsTerminal, Write};
 
 pub(crate) const EXAMPLES: &str = "Without a limit the command lists all reserves, or shows the one of the volume or group. \
                                    Each reserve is enforced on its own. If setting one deletes snapshots or takes volumes \
@@ -105,17 +104,6 @@ fn confirmed(client: &Client, path: &str, request: &ReserveSet, yes: bool) -> Re
         "what it does at once, as listed above, was not confirmed",
         "to set it all the same, add --yes; or choose a larger reserve",
     ))
-}
-
-/// Asks whoever sits at a terminal.
-fn is_answered_yes(question: &str) -> bool {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return false;
-    }
-    let mut line = String::new();
-    let asked = write!(io::stderr(), "{question} [y/N] ");
-    let read = asked.and_then(|()| io::stdin().lock().read_line(&mut line));
-    read.is_ok() && ["y", "yes"].contains(&line.trim().to_lowercase().as_str())
 }
 
 /// What a reserve would do at once.

@@ -366,16 +366,14 @@ impl Pool {
         layer.check_end(range).map_err(Refusal::Error)?;
         let new = shard.uncharged(keys.clone());
         let mut replaced = Vec::new();
-        let stuck = self.counters.stuck_blocks.load(Ordering::Acquire);
-        let fit_of = |new| self.space.fit(self.buffer.charged_blocks(), stuck, new, layer.claim());
-        let mut fit = fit_of(new);
+        let mut fit = self.fit(new, layer);
         if fit != Fit::Fits && self.space.may_replace() {
             let below = below.ok_or(Refusal::LookBelow)?;
             let layers = self.layers.read();
             replaced.extend(keys.filter(|key| below.is_replaced(shard, *key, layer, &layers)));
             fit = match new - replaced.len() as u64 {
                 0 => Fit::Fits,
-                more => fit_of(more),
+                more => self.fit(more, layer),
             };
         }
         match fit {
@@ -453,6 +451,12 @@ impl Pool {
         })
     }
 
+    /// Whether so many new blocks of a layer fit beside what is buffered.
+    fn fit(&self, new: u64, layer: &Layer) -> Fit {
+        let stuck = self.counters.stuck_blocks.load(Ordering::Acquire);
+        self.space.fit(self.buffer.charged_blocks(), stuck, new, layer.claim())
+    }
+
     /// Whether the nodes may be copied that an unmap of a shared map needs. They must not take what is promised to others.
     /// A tail that was cut off goes in any case.
     fn admit_copies_of_nodes(
@@ -466,7 +470,7 @@ impl Pool {
             return Ok(());
         }
         let new = shard.uncharged(std::iter::once(first));
-        match self.space.fit(self.buffer.charged_blocks(), new, layer.claim()) {
+        match self.fit(new, layer) {
             Fit::Fits => Ok(()),
             Fit::Later => Err(Refusal::Wait),
             Fit::Never if reach == Reach::Tail => Ok(()),

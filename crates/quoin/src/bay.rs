@@ -279,7 +279,7 @@ mod tests {
     fn a_path_is_free_again_when_its_thread_has_ended_even_by_a_panic() {
         let bay = PathBay::new(Vec::new(), Patience::default());
         let (release, released) = mpsc::channel::<()>();
-        assert!(bay.work(Path::new("a"), move || drop(released.recv())));
+        assert!(bay.work(Path::new("a"), move || _ = released.recv()));
         assert!(!bay.work(Path::new("a"), || ()), "one thread is at it");
         assert!(bay.work(Path::new("b"), || panic!("on purpose")));
         drop(release);

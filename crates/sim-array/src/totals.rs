@@ -2,7 +2,7 @@
 
 quoin_sim::figures! {
     /// What was exercised, summed over seeds.
-    Totals, rare: [refused_full, doubtful_dropped, refused_changes, failed_copies, emptied_early], {
+    pub Totals, rare: [refused_full, doubtful_dropped, refused_changes, failed_copies, emptied_early], {
         /// Seeds run to their end.
         seeds,
         /// Times the array was started.

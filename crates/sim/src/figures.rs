@@ -18,11 +18,11 @@ pub trait Figures: Copy + Default + Send + fmt::Display {
 /// are `rare` at 0. Names that end in `_bytes` are of bytes.
 #[macro_export]
 macro_rules! figures {
-    ($(#[$what:meta])* $type:ident, rare: [$($rare:ident),*], { $($(#[$doc:meta])* $name:ident,)* }) => {
+    ($(#[$what:meta])* $vis:vis $type:ident, rare: [$($rare:ident),*], { $($(#[$doc:meta])* $name:ident,)* }) => {
         $(#[$what])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub struct $type {
-            $($(#[$doc])* pub $name: u64,)*
+        $vis struct $type {
+            $($(#[$doc])* $vis $name: u64,)*
         }
 
         impl $crate::Figures for $type {

@@ -5,7 +5,7 @@ use quoin_world_sim::Injected;
 
 crate::figures! {
     /// What was exercised, summed over seeds.
-    Totals, rare: [], {
+    pub Totals, rare: [], {
         /// Seeds run to their end.
         seeds,
         /// Times a pool was opened or that was tried.

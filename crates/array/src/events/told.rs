@@ -41,7 +41,7 @@ impl Told {
     }
 
     /// Says that the change that was asked for follows in a transaction of its own.
-    pub(crate) fn as_first_step(self) -> Self {
+    pub(crate) fn first_step(self) -> Self {
         Self { is_first_step: true, ..self }
     }
 

@@ -2,7 +2,7 @@
 
 crate::figures! {
     /// What was exercised, summed over seeds.
-    WireTotals, rare: [pings, refused_full], {
+    pub WireTotals, rare: [pings, refused_full], {
         /// Seeds run to their end.
         seeds,
         /// Times the array was started.
