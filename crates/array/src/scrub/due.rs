@@ -1,6 +1,6 @@
 //! When a complete scrub is due, for those who watch whether it came.
 
-use super::{Record, next_due};
+use super::record::{Record, next_due};
 use crate::Array;
 
 impl Record {
@@ -22,7 +22,7 @@ impl Array {
 
 #[cfg(test)]
 mod tests {
-    use super::super::DAY_MS;
+    use super::super::record::DAY_MS;
     use super::*;
     use quoin_api::ScrubSchedule;
 
