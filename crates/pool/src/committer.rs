@@ -158,8 +158,8 @@ pub(crate) struct Committer {
     pub(crate) gathers_table: bool,
     /// Segments the cleaner cannot walk, and their generations.
     pub(crate) uncleanable: BTreeMap<u32, u32>,
-    /// Blocks that could not be completed because a drive failed to read, and how often that was tried.
-    pub(crate) unread: BTreeMap<BlockKey, u32>,
+    /// Blocks that could not be completed because a drive failed to read, how often that was tried, and since when.
+    pub(crate) unread: BTreeMap<BlockKey, (u32, Nanos)>,
     /// Blocks that destage tried one after the other without reading one.
     pub(crate) tried_in_vain: u64,
     /// Segments whose pages the next checkpoint moves elsewhere.

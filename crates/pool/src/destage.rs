@@ -14,7 +14,10 @@ use crate::{
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::{LayerId, Sequence};
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 /// Blocks composed, or pages fetched, at the same time.
 const PARALLEL: usize = 32;
@@ -23,9 +26,9 @@ const BATCH_BLOCKS: u64 = 1024;
 
 /// How often a block that cannot be read is tried at least before it is given up.
 const TRIES: u32 = 3;
-/// And while a fork or copy waits for it.
-const WAITED_TRIES: u32 = 20;
-/// How full buffer or journal must be if nobody does.
+/// For how long it must have been tried if a fork or copy waits for it: the drive may recover.
+const WAITED_FOR: Duration = Duration::from_secs(10);
+/// How full buffer or journal must be if none does.
 const GIVE_UP_FROM: f64 = 0.7;
 
 /// What a taken block becomes.
@@ -158,11 +161,12 @@ impl Committer {
                 composed.push(block);
                 continue;
             }
-            let tries = self.unread.entry(key).or_default();
+            let now = pool.world.now();
+            let (tries, since) = self.unread.entry(key).or_insert((0, now));
             *tries += 1;
-            let tries = *tries;
+            let (tries, waited) = (*tries, now.since(*since));
             let is_lost = tries >= TRIES && pool.fill(0) > GIVE_UP_FROM
-                || tries >= WAITED_TRIES && pool.awaits_destage() && self.is_unreadable(&block).await;
+                || waited >= WAITED_FOR && pool.awaits_destage() && self.is_unreadable(&block).await;
             if is_lost {
                 tracing::error!(layer = %key.layer, block = key.index, tries, "given up after failed reads; it is lost");
                 pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
