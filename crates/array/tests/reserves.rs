@@ -179,7 +179,7 @@ fn the_last_snapshot_of_a_deleted_volume_stays() {
             snapshot(array, "v2", name).await;
             day.pass(MINUTE).await;
         }
-        array.delete_volume("v2", Deletion::default()).await.unwrap();
+        array.delete_volume("v2", Deletion { now: true, ..Deletion::default() }).await.unwrap();
         day.pass(MINUTE).await;
         let pool = &ReserveOf::Pool;
         let (deleted, after) = preview(array, pool, oldest(1)).await;

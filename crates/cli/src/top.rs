@@ -308,7 +308,7 @@ mod tests {
     fn sample(uptime_ms: u64, count: u64) -> Sample {
         let status = r#"{"ready":false,"state":"offline","since_ms":0,"reason":null,"name":"a","pool":
             "0f4e7a1c-22b9-4a6e-9d55-7d3f7f1f2a10","iqn":"iqn.2026-11.test:a","portals":[],"nbd":[],"version":"0",
-            "uptime_s":1,"objects":{"volumes":1,"snapshots":0,"groups":0,"hosts":0,"mappings":0,"sessions":0,"exports":0},"capacity":null,
+            "uptime_s":1,"objects":{"volumes":1,"snapshots":0,"groups":0,"hosts":0,"mappings":0,"sessions":0,"exports":0},"offline_volumes":[],"capacity":null,
             "integrity":{"damaged_ranges":0},"recovery":null,"engine":null,"drives":[]}"#;
         Sample { stats: stats(uptime_ms, count), status: serde_json::from_str(status).unwrap() }
     }
