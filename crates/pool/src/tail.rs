@@ -36,7 +36,20 @@ impl Pool {
         }
         let mut at = whole / block_bytes;
         while let Some(found) = self.leaf_of(volume, at).await? {
-            let Reached::Leaf(first, leaf) = found else { return Ok(true) };
+            let (first, leaf) = match found {
+                Reached::Leaf(first, leaf) => (first, leaf),
+                // What a damaged node leads to counts as mapped, unless all of it was unmapped since.
+                Reached::Damaged { first, blocks, .. } => {
+                    let layer = self.confirmed_layer(volume).await?;
+                    let is_unmapped = blocks == TREE_FAN_OUT
+                        && (at.max(first)..first + blocks).all(|block| self.buffer.is_zeroed(&layer, block));
+                    if !is_unmapped {
+                        return Ok(true);
+                    }
+                    at = first + blocks;
+                    continue;
+                }
+            };
             let mapped = |leaf: &Page, block| ThinEntry(leaf.get(slot(block, 0))).block().is_some();
             for block in (at.max(first)..first + TREE_FAN_OUT).filter(|&block| mapped(&leaf, block)) {
                 if self.buffer.is_zeroed(&*self.confirmed_layer(volume).await?, block) {

@@ -209,6 +209,33 @@ fn a_volume_with_damaged_nodes_can_be_deleted_and_what_it_took_is_counted() {
 }
 
 #[test]
+fn an_emptied_tail_with_a_damaged_leaf_is_empty_at_once() {
+    let (rig, volume, _) = rig();
+    let pool = rig.open();
+    let opened = pool.clone();
+    let number = rig.run(async move {
+        let way = way(&opened, volume, FAR[2]).await;
+        opened.close().await.unwrap();
+        way[0]
+    });
+    drop(pool);
+    damage(&rig, number);
+    let pool = rig.open();
+    rig.run(async move {
+        let from = 600 * BLOCK;
+        assert!(pool.is_mapped_from(volume, from).await.unwrap());
+        pool.end_volume(volume, from).unwrap();
+        pool.unmap_from(volume, from).await.unwrap();
+        // Also before the damaged leaf is replaced by one that maps nothing.
+        assert!(!pool.is_mapped_from(volume, from).await.unwrap());
+        pool.drain().await.unwrap();
+        assert!(!pool.is_mapped_from(volume, from).await.unwrap());
+        assert_eq!(read(&pool, volume, 3).await, Ok(53));
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
 fn a_drive_that_reads_nothing_is_away_and_a_place_that_it_does_not_read_is_damaged() {
     for away in [true, false] {
         let (rig, volume, _) = rig();
