@@ -23,9 +23,11 @@ fn prefix(volume: &str) -> String {
     format!("{volume}.hourly-")
 }
 
+/// The snapshots with such names that schedules took. Others of that name are snapshots of those, without the tag.
 fn taken(array: &Array, prefix: &str) -> Result<BTreeSet<String>, String> {
-    let volumes = array.list_volumes().map_err(|e| e.to_string())?;
-    Ok(volumes.into_iter().map(|volume| volume.name).filter(|name| name.starts_with(prefix)).collect())
+    let volumes = array.list_volumes().map_err(|e| e.to_string())?.into_iter();
+    let scheduled = volumes.filter(|volume| volume.tags.contains_key("schedule"));
+    Ok(scheduled.map(|volume| volume.name).filter(|name| name.starts_with(prefix)).collect())
 }
 
 impl Admin {
