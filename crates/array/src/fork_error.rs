@@ -2,6 +2,7 @@
 
 use quoin_api::Problem;
 use thiserror::Error;
+use uuid::Uuid;
 
 /// Why a request about snapshots or groups was refused. [`ForkError::problem`] tells it with what to do next.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum ForkError {
         source_name: String,
         /// Whether it was to be refreshed; else it was to be restored.
         refresh: bool,
+        /// Which volume its source is in the recycle bin, if it is there.
+        in_bin: Option<Uuid>,
     },
     /// What a volume was to become is not what was taken.
     #[error("{}, so it does not hold what was taken", modified.join("; "))]
@@ -97,6 +100,12 @@ impl ForkError {
                 format!("volume {name}"),
                 why,
                 "list them: quoin snapshot list",
+            ),
+            Self::SourceDeleted { name, source_name, refresh, in_bin: Some(uuid) } => conflict(
+                "no-source",
+                if *refresh { "not refreshed" } else { "not restored" },
+                format!("{} {name}", if *refresh { "volume" } else { "snapshot" }),
+                format!("restore {source_name} from the recycle bin first: quoin recycle-bin restore {uuid}"),
             ),
             Self::SourceDeleted { name, refresh: true, .. } => conflict(
                 "no-source",

@@ -227,7 +227,9 @@ impl Array {
         let (_, origin) = self.forked(name)?;
         self.volumes.by_id(origin.source).ok_or_else(|| {
             let (name, source_name) = (name.to_owned(), origin.source_name);
-            ForkError::SourceDeleted { name, source_name, refresh }.into()
+            let source = self.volumes.binned().into_iter().find(|volume| volume.id() == origin.source);
+            let in_bin = source.map(|volume| volume.uuid());
+            ForkError::SourceDeleted { name, source_name, refresh, in_bin }.into()
         })
     }
 

@@ -4,7 +4,7 @@ mod years;
 
 use quoin_api::{
     Deletion, GroupCreate, GroupSnapshotCreate, HostCreate, MappingCreate, RecycleBinRestore, RecycleBinSet,
-    SnapshotCreate, SnapshotRetain, VolumeCreate, VolumeUpdate,
+    SnapshotCreate, SnapshotRefresh, SnapshotRestore, SnapshotRetain, VolumeCreate, VolumeUpdate,
 };
 use quoin_array::{Array, ArrayError, BinError, EventSelection};
 use quoin_base::{ByteRange, MIB};
@@ -169,6 +169,34 @@ fn names_are_free_at_once_and_a_restore_may_need_another() {
         array.purge_deleted("v1").await.unwrap();
         assert!(binned(array).is_empty());
         assert!(matches!(array.show_deleted("v1"), Err(ArrayError::Bin(BinError::NotFound { .. }))));
+    });
+}
+
+#[test]
+fn a_restore_from_a_snapshot_names_the_source_that_is_in_the_bin() {
+    Years::new(39).boot(Ending::Stop, async |day: Day| {
+        let array = &day.array;
+        array.create_volume(create("v1")).await.unwrap();
+        fill(array, "v1", 1, 1).await.unwrap();
+        snapshot(array, "v1", "s1").await;
+        fill(array, "v1", 1, 2).await.unwrap();
+        delete(array, "v1").await;
+        let uuid = array.show_deleted("v1").unwrap().uuid.to_string();
+        for refused in [
+            array.restore_snapshot("s1", SnapshotRestore::default()).await,
+            array.refresh_snapshot("s1", SnapshotRefresh::default()).await,
+        ] {
+            let problem = refused.unwrap_err().problem();
+            assert!(problem.kind.ends_with("no-source"), "{problem}");
+            assert!(problem.next.contains(&format!("quoin recycle-bin restore {uuid}")), "{problem}");
+        }
+        restore(array, &uuid).await.unwrap();
+        array.restore_snapshot("s1", SnapshotRestore::default()).await.unwrap();
+        assert_eq!(byte_of(array, "v1").await, 1);
+        // Once it is gone for good, there is nothing to restore first.
+        array.delete_volume("v1", Deletion { now: true, ..Deletion::default() }).await.unwrap();
+        let refused = array.restore_snapshot("s1", SnapshotRestore::default()).await;
+        assert!(refused.unwrap_err().problem().next.contains("--to VOLUME"));
     });
 }
 
