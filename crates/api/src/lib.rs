@@ -11,6 +11,7 @@ mod export;
 mod folder;
 mod group;
 mod host;
+mod integer;
 mod job;
 mod problem;
 mod recycle_bin;
@@ -36,6 +37,7 @@ pub use group::{
 pub use host::{
     Access, AccessUpdate, Host, HostChange, HostCreate, HostMapping, Mapping, MappingCreate, Session,
 };
+pub use integer::{MAX_INTEGER, int64, optional_int64};
 pub use job::{Job, JobKind, JobState};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use recycle_bin::{DeletedVolume, RecycleBin, RecycleBinRestore, RecycleBinSet};

@@ -55,7 +55,7 @@ pub struct ReserveSet {
     #[schema(example = 20, minimum = 1, maximum = 100)]
     pub percent: Option<u8>,
     /// So many bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::optional_int64")]
     #[schema(example = 107374182400u64, minimum = 1)]
     pub bytes: Option<u64>,
     /// What is done when snapshots hold more.

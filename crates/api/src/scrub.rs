@@ -83,7 +83,7 @@ pub struct ScrubUpdate {
     #[schema(value_type = Option<String>, example = "02:00", pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$")]
     pub at: Option<TimeOfDay>,
     /// The highest read rate in bytes per second; 0 for no limit. It applies to a running scrub, too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::optional_int64")]
     #[schema(example = 52428800u64)]
     pub rate_bytes_s: Option<u64>,
 }

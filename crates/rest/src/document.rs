@@ -57,4 +57,29 @@ mod tests {
             "docs/openapi.json differs from what is served; run UPDATE=1 cargo test -p quoin-rest"
         );
     }
+
+    /// What a format allows and a larger maximum does not mean to forbid, a client cannot know.
+    #[test]
+    fn no_integer_may_be_larger_than_its_format() {
+        fn visit(value: &Value, place: &str, wrong: &mut Vec<String>) {
+            let largest = match value["format"].as_str() {
+                Some("int32") => i32::MAX as u64,
+                Some("int64") => quoin_api::MAX_INTEGER,
+                _ => u64::MAX,
+            };
+            if value["maximum"].as_u64().is_some_and(|maximum| maximum > largest) {
+                wrong.push(place.to_owned());
+            }
+            match value {
+                Value::Object(fields) => {
+                    fields.iter().for_each(|(name, field)| visit(field, &format!("{place}/{name}"), wrong));
+                }
+                Value::Array(items) => items.iter().for_each(|item| visit(item, place, wrong)),
+                _ => {}
+            }
+        }
+        let mut wrong = Vec::new();
+        visit(&document(), "", &mut wrong);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
 }

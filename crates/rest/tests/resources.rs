@@ -241,3 +241,20 @@ fn snapshot_reserves_are_of_the_pool_of_volumes_and_of_groups() {
     assert_eq!(lab.get("/api/v1/status").body["offline_volumes"], json!([]));
     assert_eq!(lab.get("/api/v1/volumes/v1").body["offline"], Value::Null);
 }
+
+/// Clients have signed integers of 64 bits: the document says so, and a larger one is no mistake that goes through.
+#[test]
+fn integers_above_the_signed_range_are_refused() {
+    let lab = Lab::new();
+    let above = 1u64 << 63;
+    let reserve = json!({ "bytes": above, "policy": "offline-volume" });
+    is_problem(&lab.post("/api/v1/snapshot-reserve/preview", &reserve), 422, "invalid");
+    let reserve = json!({ "bytes": above - 1, "policy": "offline-volume" });
+    assert_eq!(lab.post("/api/v1/snapshot-reserve/preview", &reserve).status, 200);
+    let rate = send(&lab, "PATCH", "/api/v1/scrub", &json!({ "rate_bytes_s": above }), &[("if-match", "*")]);
+    is_problem(&rate, 422, "invalid");
+    for filter in ["since_ms", "after"] {
+        is_problem(&lab.get(&format!("/api/v1/events?{filter}={above}")), 422, "invalid");
+        assert_eq!(lab.get(&format!("/api/v1/events?{filter}={}", above - 1)).status, 200);
+    }
+}

@@ -1,6 +1,7 @@
 //! What the document says of all resources alike: headers, conditions, statuses, and the rules of names, initiators, tags
 //! and the like wherever they occur.
 
+use quoin_api::MAX_INTEGER;
 use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[a-z0-9][a-z0-9._-]*$";
@@ -144,13 +145,13 @@ fn complete_parameter(path: &str, parameter: &mut Value) {
             });
         }
         if ["since_ms", "after"].contains(&of.as_str()) {
-            parameter["schema"]["maximum"] = u64::MAX.into();
+            parameter["schema"]["maximum"] = MAX_INTEGER.into();
         }
         return;
     }
     parameter["schema"] = match of.as_str() {
         "id" if path.contains("/jobs/") => json!({ "type": "string", "pattern": "^[a-z0-9-]{1,63}$" }),
-        "id" => json!({ "type": "integer", "format": "int32", "minimum": 0, "maximum": u32::MAX }),
+        "id" => json!({ "type": "integer", "format": "int64", "minimum": 0, "maximum": u32::MAX }),
         _ => name(),
     };
 }
@@ -205,8 +206,7 @@ fn complete_schema(schema: &str, body: &mut Value) {
                 rule["multipleOf"] = 512.into();
                 (rule["minimum"], rule["maximum"]) = (512.into(), (64u64 << 40).into());
             }
-            "rate_bytes_s" => rule["maximum"] = u64::MAX.into(),
-            "bytes" => rule["maximum"] = u64::MAX.into(),
+            "rate_bytes_s" | "bytes" => rule["maximum"] = MAX_INTEGER.into(),
             _ => {}
         }
     }

@@ -38,11 +38,11 @@ pub(crate) struct Selection {
     #[param(required = false)]
     severity: Severity,
     /// Only events at this time or later, in milliseconds since the Unix epoch.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "quoin_api::int64")]
     #[param(required = false, minimum = 0)]
     since_ms: u64,
     /// Only events with a number above this one.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "quoin_api::int64")]
     #[param(required = false, minimum = 0)]
     after: u64,
     /// Only changes made by clients, and refused tokens, logins and changes.
