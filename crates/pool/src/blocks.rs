@@ -105,6 +105,9 @@ impl Committer {
         page.set(at + 3, 0);
         page.set(at + 2, self.generation + 1);
         self.blocks_free += 1;
+        if planted(Bug::EarlyNumberReuse) {
+            (self.sweeping, self.block_cursor) = (true, number);
+        }
         pool.cache.purge(number);
         if !place.location.is_none() {
             pool.segments.release(place.location, self.generation + 1, &pool.readers)?;

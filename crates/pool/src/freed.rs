@@ -48,6 +48,17 @@ impl FreedPages {
         passed
     }
 
+    /// Takes the number that came free last: what a planted bug uses at once.
+    pub(crate) fn newest(&mut self) -> Option<u64> {
+        let (&group, newest) = self.groups.iter_mut().max_by_key(|(_, group)| group.epoch)?;
+        let bit = newest.numbers.trailing_zeros();
+        newest.numbers &= newest.numbers - 1;
+        if newest.numbers == 0 {
+            self.groups.remove(&group);
+        }
+        Some(group * GROUP + u64::from(bit))
+    }
+
     /// Forgets what no reader can come by any more.
     pub(crate) fn forget_passed(&mut self, readers: &ReaderEpochs) {
         let mut known = BTreeMap::new();

@@ -140,13 +140,18 @@ impl Committer {
     /// A page number of the tree space that nothing uses.
     pub(crate) async fn take_tree_page(&mut self) -> Result<u64, PoolError> {
         let pool = self.pool.clone();
+        if planted(Bug::EarlyPageReuse)
+            && let Some(number) = self.freed_pages.newest()
+            && !pool.pages.exists(node(number)).await?
+        {
+            self.tree_free -= 1;
+            return Ok(number);
+        }
         if self.tree_free > WORTH_LOOKING + self.tree_end / 4 {
             while self.tree_cursor < self.tree_end {
                 let number = self.tree_cursor;
                 self.tree_cursor += 1;
-                let early = planted(Bug::EarlyPageReuse);
-                if !pool.pages.exists(node(number)).await?
-                    && (self.freed_pages.may_use(number, &pool.readers) || early)
+                if !pool.pages.exists(node(number)).await? && self.freed_pages.may_use(number, &pool.readers)
                 {
                     self.tree_free -= 1;
                     return Ok(number);

@@ -15,14 +15,9 @@ pub struct Planted {
     pub choices: Choices,
 }
 
-/// Every planted bug that some hundred seeds find.
-///
-/// Not so a number, of a block or of a page of a map, that is used again too early: a read must last from before the
-/// number is freed until it is used again, and find its content whole. Hundreds of seeds may miss it, also those with late
-/// reads and turns of forks, which come nearest to it.
+/// Every planted bug.
 pub fn all() -> Vec<Planted> {
-    let rare = [Bug::EarlyNumberReuse, Bug::EarlyPageReuse];
-    let bugs = Bug::ALL.into_iter().filter(|bug| !rare.contains(bug));
+    let bugs = Bug::ALL.into_iter();
     bugs.map(|bug| Planted { bug, within: within(bug), choices: choices(bug) }).collect()
 }
 
@@ -41,6 +36,7 @@ fn within(bug: Bug) -> u64 {
         | Bug::TailPastDisplaced
         | Bug::KeepWaived
         | Bug::EarlyPageReuse
+        | Bug::EarlyNumberReuse
         | Bug::VerifyLastBatchOnly => 400,
         Bug::EarlyExtentReuse | Bug::ReplayIntoForked | Bug::PublishMovesEarly => 600,
         Bug::SkipMendRoots => 1000,
@@ -58,7 +54,9 @@ fn choices(bug: Bug) -> Choices {
         Bug::EarlyExtentReuse => (Some(Faults::Slow), Some(Load::Rewrite)),
         Bug::SkipMendRoots => (Some(Faults::Roots), None),
         Bug::PublishMovesEarly => (Some(Faults::Slow), Some(Load::Full)),
-        // A read must be on its way down a map while one of its nodes is given back and used again.
+        // A read must last from before a number is freed until it is used again.
+        Bug::EarlyNumberReuse => (Some(Faults::Late), None),
+        // The same for a node of a map, which a read must fetch from a drive on its way down.
         Bug::EarlyPageReuse => (Some(Faults::Late), Some(Load::Turns)),
         // A write must wait for its batch while a checkpoint is made.
         Bug::TailPastDisplaced => (Some(Faults::Slow), Some(Load::Hot)),
@@ -66,8 +64,9 @@ fn choices(bug: Bug) -> Choices {
         Bug::TakeBackEarly => (Some(Faults::Hang), None),
         _ => (None, None),
     };
-    // With little RAM a checkpoint waits for pages, and takes longer.
-    Choices { faults, load, little_ram: bug == Bug::EarlyExtentReuse, ..Choices::default() }
+    // With little RAM a checkpoint waits for pages, and takes longer; and nodes of maps are read from drives.
+    let little_ram = matches!(bug, Bug::EarlyExtentReuse | Bug::EarlyPageReuse);
+    Choices { faults, load, little_ram, ..Choices::default() }
 }
 
 impl Planted {

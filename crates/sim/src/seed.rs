@@ -26,6 +26,9 @@ use std::{
 
 /// Steps after which a boot counts as never ending.
 const STEP_LIMIT: u64 = 4_000_000;
+/// With RAM for a single page of metadata each few blocks take a checkpoint: what unmaps all blocks below one damaged node
+/// of a map, 262,144 of them, makes 30,000 of these.
+const STEP_LIMIT_LITTLE_RAM: u64 = 40_000_000;
 
 /// Longer than any drive that does not hang takes.
 const PATIENCE: Patience =
@@ -70,7 +73,8 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
     if choices.little_ram {
         (scenario.pool.metadata_bytes, scenario.pool.cache_bytes) = (4096, 40 << 10);
     }
-    let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit: STEP_LIMIT });
+    let step_limit = if choices.little_ram { STEP_LIMIT_LITTLE_RAM } else { STEP_LIMIT };
+    let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit });
     let disks: Vec<_> =
         scenario.drives.iter().enumerate().map(|(i, (len, _))| world.disk(&format!("d{i}"), *len)).collect();
     let model = Model {
