@@ -3,6 +3,7 @@
 use crate::{
     admin::{Admin, HOST},
     host::{Host, read_all},
+    reserve::clear_reserves,
     scenario::{Ending, Scenario},
     schedule::clear_schedules,
     seed::Shared,
@@ -105,8 +106,11 @@ impl BootRun {
         }
         if self.after_crash {
             let shared = self.shared.clone();
-            let cleared =
-                spawn(&self.shared.world, Thread::Background, async move { clear_schedules(&shared).await });
+            let clear = async move {
+                clear_schedules(&shared).await?;
+                clear_reserves(&shared).await
+            };
+            let cleared = spawn(&self.shared.world, Thread::Background, clear);
             cleared.await.ok_or("no answer")??;
         }
         self.compare(self.after_crash)?;

@@ -84,6 +84,9 @@ impl Admin {
                 .collect();
             let what = format!("{set} of {group}");
             let change = model.fork_new(&what, OriginKind::Snapshot, false, &sources);
+            let new = change.volumes.iter().filter(|(_, before, _)| before.is_none());
+            let new = new.filter_map(|(_, _, after)| Some(after.as_ref()?.id)).collect();
+            model.taken_together.push(new);
             let snapshots = members.iter().map(|(name, vol)| (vol.id, format!("{name}.{set}"))).collect();
             (model.begin(change), Set { name: set, group: group.clone(), snapshots })
         };

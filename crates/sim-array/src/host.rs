@@ -175,7 +175,11 @@ impl Host {
             }
             Err(DeviceError::Deleted { .. }) => is_changing,
             Err(DeviceError::Offline { .. }) => self.shared.stopping.load(Ordering::Relaxed),
-            Err(DeviceError::Stopped { .. } | DeviceError::Medium { .. }) => false,
+            Err(DeviceError::Stopped { .. }) => {
+                totals.refused_stopped += 1;
+                is_changing && model.stoppable.contains(&vol.id)
+            }
+            Err(DeviceError::Medium { .. }) => false,
             #[allow(unreachable_patterns, reason = "refusals that are added are to be looked at here")]
             Err(_) => false,
         };
@@ -247,6 +251,7 @@ pub(crate) async fn read(
                     is_changing || now.as_ref().is_some_and(|now| now.size_bytes < end)
                 }
                 DeviceError::Deleted { .. } => is_changing,
+                DeviceError::Stopped { .. } => is_changing && model.stoppable.contains(&vol.id),
                 DeviceError::Offline { .. } => shared.stopping.load(Ordering::Relaxed),
                 _ => false,
             };

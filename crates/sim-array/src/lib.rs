@@ -9,6 +9,7 @@
 //! 3. Nothing else changes.
 //! 4. From the moment a snapshot is retained, or a volume made a template, its content stays, byte by byte.
 //! 5. A write to a thick volume is never refused for lack of space.
+//! 6. A snapshot reserve deletes and stops only what it may, and says what it deleted.
 //!
 //! Runs the real `quoin-array`, `quoin-volume` and what is below them. Does not show: races between instructions of two
 //! threads, front ends, failing drives.
@@ -22,6 +23,7 @@ mod groups;
 mod host;
 mod model;
 mod moves;
+mod reserve;
 mod scenario;
 mod schedule;
 mod seed;

@@ -1,6 +1,9 @@
 //! What the array must remember: volumes, what they hold, groups, and the changes under way.
 
-use crate::catalog::{Change, Objects};
+use crate::{
+    catalog::{Change, Objects},
+    reserve::Episode,
+};
 use quoin_api::OriginKind;
 use quoin_base::{ByteRange, SECTOR_BYTES};
 use quoin_sim::{History, Window};
@@ -97,6 +100,12 @@ pub(crate) struct Model {
     pub scheduled: BTreeSet<String>,
     /// Forks that schedules may make.
     pub expected: BTreeSet<usize>,
+    /// Reserves that are set, by the number of the change.
+    pub reserving: BTreeMap<u32, Episode>,
+    /// Volumes that a reserve may have stopped, by number.
+    pub stoppable: BTreeSet<u32>,
+    /// The numbers of snapshots that were taken as a set, whatever became of the set.
+    pub taken_together: Vec<Vec<u32>>,
     next: u32,
     /// Changes begun in this boot.
     pub begun: u32,
@@ -118,6 +127,9 @@ impl Model {
             touched: BTreeMap::new(),
             scheduled: BTreeSet::new(),
             expected: BTreeSet::new(),
+            reserving: BTreeMap::new(),
+            stoppable: BTreeSet::new(),
+            taken_together: Vec::new(),
             next: 0,
             begun: 0,
         }

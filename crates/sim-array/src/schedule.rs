@@ -133,7 +133,7 @@ impl Model {
     }
 
     /// A volume is gone.
-    fn forget(&mut self, name: &str) {
+    pub(crate) fn forget(&mut self, name: &str) {
         if let Some(vol) = self.volumes.remove(name) {
             self.history.volume_deleted(vol.id);
             self.frozen.remove(&vol.id);

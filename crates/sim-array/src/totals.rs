@@ -2,7 +2,7 @@
 
 quoin_sim::figures! {
     /// What was exercised, summed over seeds.
-    pub Totals, rare: [refused_full, doubtful_dropped, refused_changes, failed_copies, emptied_early], {
+    pub Totals, rare: [refused_full, doubtful_dropped, refused_changes, failed_copies, emptied_early, reserves_unconfirmed], {
         /// Seeds run to their end.
         seeds,
         /// Times the array was started.
@@ -81,6 +81,16 @@ quoin_sim::figures! {
         groups_restored,
         /// Snapshots that schedules took.
         scheduled,
+        /// Snapshot reserves set.
+        reserves,
+        /// Those refused since what they do at once was not confirmed.
+        reserves_unconfirmed,
+        /// Snapshots that reserves deleted.
+        deleted_by_reserve,
+        /// Times a volume was seen stopped by one, and its I/O refused.
+        reserves_stopped,
+        /// Writes and unmaps refused since the volume was stopped.
+        refused_stopped,
         /// Range copies done.
         copies,
         /// Range copies refused, or ended for want of space.

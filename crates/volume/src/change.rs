@@ -159,7 +159,7 @@ impl Volumes {
     /// to be called again when it is back.
     pub async fn trim(&self) -> Result<(), VolumeError> {
         for volume in self.list() {
-            while volume.is_trimming() && self.by_id(volume.id()).is_some() {
+            while volume.is_trimming() && self.is_current(&volume) {
                 match self.trim_once(&volume).await {
                     Ok(()) => {}
                     // Deleted meanwhile.
@@ -171,13 +171,14 @@ impl Volumes {
         Ok(())
     }
 
-    async fn trim_once(&self, volume: &Volume) -> Result<(), VolumeError> {
+    async fn trim_once(&self, volume: &Arc<Volume>) -> Result<(), VolumeError> {
         let pool = self.pool()?;
         let shrinks = {
             let _turn = volume.trimming.lock().await;
             let shrinks = volume.shrinks.load(Ordering::Relaxed);
             let record = volume.record();
-            if !record.is_trimming() {
+            // What came back from the recycle bin may have grown.
+            if !record.is_trimming() || !self.is_current(volume) {
                 return Ok(());
             }
             empty_tail(&pool, &record).await?;
@@ -186,16 +187,15 @@ impl Volumes {
         let _turn = self.changes.lock().await;
         let mut record = volume.record();
         // It may have been shrunk again meanwhile, or grown and emptied on the way.
-        if volume.shrinks.load(Ordering::Relaxed) != shrinks || !record.is_trimming() {
+        let is_same = volume.shrinks.load(Ordering::Relaxed) == shrinks && self.is_current(volume);
+        if !is_same || !record.is_trimming() {
             return Ok(());
         }
         record.trim_end = 0;
         let tx = record.put(Transaction::new(), Some(&volume.record()));
         let tx = if record.thick { tx.reserve(record.id, record.reserved_bytes()) } else { tx };
-        if self.by_id(record.id).is_some() {
-            pool.commit(tx).await?;
-            volume.update(&record);
-        }
+        pool.commit(tx).await?;
+        volume.update(&record);
         Ok(())
     }
 }

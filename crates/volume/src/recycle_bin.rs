@@ -160,7 +160,7 @@ impl Volumes {
         let tx = if stops { self.without_clock(tx) } else { tx };
         self.pool()?.commit(tx).await.map_err(|error| refused(&record.name, error))?;
         self.leave_bin(&gone, stops);
-        Ok(self.add(&record))
+        Ok(self.add_again(&record, volume))
     }
 
     /// Deletes volumes in the recycle bin for good; their space comes back in the background. Commits what is in `with` in the

@@ -41,7 +41,7 @@ pub struct Volume {
     deleted: AtomicBool,
     instruments: Instruments,
     /// Held while its tail is emptied, so that it does not grow meanwhile.
-    pub(crate) trimming: AsyncMutex,
+    pub(crate) trimming: Arc<AsyncMutex>,
     /// How often it was shrunk. Changed by the one whose turn it is to change volumes.
     pub(crate) shrinks: AtomicU64,
     /// How often its content was replaced by another's.
@@ -67,7 +67,7 @@ impl Volume {
             stopped: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
             instruments: Instruments::default(),
-            trimming: AsyncMutex::new(),
+            trimming: Arc::new(AsyncMutex::new()),
             shrinks: AtomicU64::new(0),
             contents: AtomicU64::new(0),
             gate: Gate::default(),

@@ -218,6 +218,20 @@ impl Volumes {
         volume
     }
 
+    /// The same for one that was deleted and is back: who still empties the tail of what it was keeps others from its tail.
+    pub(crate) fn add_again(&self, record: &VolumeRecord, before: &Volume) -> Arc<Volume> {
+        let mut volume = self.object(record);
+        volume.trimming = before.trimming.clone();
+        let volume = Arc::new(volume);
+        self.known.lock().insert(record.id, volume.clone());
+        volume
+    }
+
+    /// Whether a volume is what its id stands for now: not one that was deleted, whether it came back since or not.
+    pub(crate) fn is_current(&self, volume: &Arc<Volume>) -> bool {
+        self.by_id(volume.id()).is_some_and(|now| Arc::ptr_eq(&now, volume))
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Volume>> {
         self.known.lock().values().find(|volume| volume.name() == name).cloned()
     }
