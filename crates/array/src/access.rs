@@ -17,10 +17,10 @@ use quoin_target::Lun;
 use quoin_volume::check_name;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many volumes a host can see: so many mappings still go in one transaction.
+/// How many volumes a host can see: that many mappings fit one transaction.
 const MAPPINGS_PER_HOST: usize = 1000;
 
-/// What is at a LUN.
+/// What a LUN leads to.
 #[derive(Clone, Copy)]
 struct Shown {
     volume: VolumeId,
@@ -98,7 +98,7 @@ impl Access {
         Ok(HostRecord { name: name.to_owned(), initiators, created_ms: now_ms, chap })
     }
 
-    /// What a host becomes by a change, or why not.
+    /// A host after a change, or why the change is not allowed.
     pub(crate) fn plan_change(&self, name: &str, change: &HostChange) -> Result<HostRecord, ArrayError> {
         let mut host = self.host(name)?.clone();
         if let Some(new_name) = change.name.as_ref().filter(|new_name| *new_name != name) {
@@ -140,7 +140,7 @@ impl Access {
         Ok(names.into_iter().collect())
     }
 
-    /// The mapping that may be made so, or why not. `volume_named` tells the names of volumes for messages.
+    /// The mapping to be made, or why it is not allowed. `volume_named` returns the names of volumes, for messages.
     pub(crate) fn plan_mapping(
         &self,
         volume: VolumeId,

@@ -27,7 +27,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// What an array is told at its start.
+/// The settings with which an array starts.
 #[derive(Clone, Debug)]
 pub struct ArrayOptions {
     /// What people call it.
@@ -48,7 +48,7 @@ pub struct ArrayOptions {
     pub space: SpacePercents,
 }
 
-/// One array. Changes are made one after the other, each in one transaction with the event that tells of it.
+/// One array. It makes changes one after the other, each in one transaction with its event.
 pub struct Array {
     pub(crate) world: Arc<dyn World>,
     pub(crate) bay: Box<dyn Bay>,
@@ -131,7 +131,7 @@ impl Array {
         self.events.newest(&selection)
     }
 
-    /// Sets how many events are kept. To be called before the array runs.
+    /// Sets how many events are kept. Must be called before the array runs.
     pub fn set_event_retention(&self, retention: Retention) {
         self.events.set_retention(retention);
     }
@@ -146,7 +146,7 @@ impl Array {
         self.restored.load(Ordering::Acquire)
     }
 
-    /// Refuses to tell what there is while nobody knows: the catalog could not be read yet.
+    /// Fails while the catalog has not been read yet: until then it is unknown which objects exist.
     pub(crate) fn require_catalog(&self) -> Result<(), ArrayError> {
         if self.is_restored() { Ok(()) } else { self.pool().map(drop) }
     }
@@ -155,7 +155,7 @@ impl Array {
         self.slot.get().map_err(|reason| VolumeError::Offline { reason }.into())
     }
 
-    /// Commits a change together with what is told of it. Called with `changes` held.
+    /// Commits a change together with its event. Called with `changes` held.
     pub(crate) async fn commit_told(&self, tx: Transaction, told: Told) -> Result<(), ArrayError> {
         let pool = self.pool()?;
         let (tx, staged) = self.events.stage_told(tx, told);

@@ -6,7 +6,7 @@ use quoin_drive::Patience;
 use quoin_world::{Disk, OneShot, one_shot};
 use std::sync::Arc;
 
-/// What became of opening a drive; `None` if another process has it.
+/// The outcome of opening a drive; `None` if another process has it.
 pub type Opening = OneShot<Result<Option<Arc<dyn Disk>>, String>>;
 /// Paths of drives, with their position in the pool.
 pub type Finding = OneShot<Vec<(DriveIndex, String)>>;

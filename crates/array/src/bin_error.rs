@@ -1,9 +1,9 @@
-//! Why requests about the recycle bin were refused, and how that is told.
+//! Why requests about the recycle bin were refused, and the problem reported to clients.
 
 use quoin_api::Problem;
 use thiserror::Error;
 
-/// Why a request about the recycle bin was refused. [`BinError::problem`] tells it with what to do next.
+/// Why a request about the recycle bin was refused. [`BinError::problem`] adds what to do next.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum BinError {
     /// No deleted volume has the name or identity.
@@ -61,7 +61,7 @@ pub enum BinError {
         wanted_bytes: u64,
         /// The most that could be kept.
         free_bytes: u64,
-        /// What comes back when the recycle bin is emptied.
+        /// How much space emptying the recycle bin frees.
         held_bytes: u64,
     },
     /// A time for which nothing can be kept.
@@ -73,7 +73,7 @@ pub enum BinError {
 }
 
 impl BinError {
-    /// The problem as clients are told it.
+    /// The problem as reported to clients.
     pub fn problem(&self) -> Problem {
         let (title, why) = ("volume not restored", self.to_string());
         match self {

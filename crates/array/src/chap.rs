@@ -38,7 +38,7 @@ impl ChapRecord {
         }
     }
 
-    /// As the target checks them; `None` if the catalog holds what was never let in.
+    /// The credentials as the target checks them; `None` if the catalog holds values that the array never accepts.
     pub(crate) fn credentials(&self) -> Option<Credentials> {
         let login = |proof: &ProofRecord| {
             Some(Login { user: proof.user.clone(), secret: Secret::new(proof.secret.as_bytes())? })

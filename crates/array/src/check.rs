@@ -19,7 +19,7 @@ use quoin_target::ExportRules;
 use quoin_volume::{GROUP_OBJECT, check_volumes};
 use std::collections::BTreeMap;
 
-/// Adds to the report of a pool what is wrong with the volumes, hosts, mappings, exports and events in its catalog.
+/// Adds the problems of the volumes, hosts, mappings, exports and events in a pool's catalog to its report.
 pub fn check_catalog(report: &mut CheckReport) {
     check_volumes(report);
     let mut found: Vec<(String, String)> = Vec::new();
@@ -195,7 +195,7 @@ mod tests {
             (OWN_RESERVE_OBJECT, "volume/1", reserve()),
         ]);
         assert!(sound.is_clean(), "{:?}", sound.problems);
-        // What is in the recycle bin may have the name of another, and has nothing reserved.
+        // A volume in the recycle bin may have the name of another volume, and has no reservation.
         let deleted = r#"{"version":3,"id":1,"uuid":"da98f305-398b-4873-983c-da64de7c4481","name":"v1","size_bytes":8192,"block_bytes":512,"created_ms":0,"thick":true,"trim_end":0,"deleted":{"at_ms":1,"until_ms":2}}"#;
         let sound = report(vec![(VOLUME_OBJECT, "2", deleted.as_bytes().to_vec())]);
         assert!(sound.is_clean(), "{:?}", sound.problems);

@@ -1,11 +1,11 @@
-//! Watches the wall clock, which anybody with the right to may set: says when it jumped, and when it is behind the retention
-//! clock, which it cannot be unless it was set back.
+//! Watches the wall clock, which administrators of the system can set. Reports when it jumped, and when it is behind
+//! the retention clock, which happens only if it was set back.
 
 use quoin_api::Severity;
 use quoin_volume::RetentionState;
 use quoin_world::Nanos;
 
-/// What a clock may be off before anybody is told: it is corrected by as much now and then.
+/// How far a clock may be off before that is reported: time services correct it by as much now and then.
 const TOLERANCE_MS: u64 = 10_000;
 
 /// The wall clock as it was when it was looked at last.
@@ -21,7 +21,7 @@ pub(crate) fn set_back_ms(state: &RetentionState) -> Option<u64> {
 }
 
 impl ClockWatch {
-    /// Looks at the clocks: what is to be told of them.
+    /// Looks at the clocks; returns what to report about them.
     pub(crate) fn look(
         &mut self,
         now: Nanos,
@@ -61,7 +61,7 @@ impl ClockWatch {
     }
 }
 
-/// What is to be told when a pool with immutable snapshots has been opened.
+/// What to report after a pool with immutable snapshots was opened.
 pub(crate) fn after_a_pause(state: &RetentionState) -> Option<(Severity, String)> {
     let passed_ms = state.wall_ms.saturating_sub(state.mark.wall_ms);
     (passed_ms > 6 * TOLERANCE_MS).then(|| {

@@ -1,8 +1,8 @@
-//! Copies of ranges, as management sees them: begun, followed, cancelled, and ended whatever came of them.
+//! Copies of ranges, as management sees them: it starts, shows, cancels and ends them, whatever their outcome.
 //!
-//! A copy is a task from its beginning to its end. If the pool goes offline before the end, the end is made up for when it
-//! is open again. A copy that the catalog has and this process did not begin was interrupted: it is ended, and people are
-//! told to begin it again, since hosts may have written to its target.
+//! A copy is a task from its beginning to its end. If the pool goes offline before the end, the array ends the copy
+//! after the pool reopens. A copy in the catalog that this process did not start was interrupted. The array ends it,
+//! and an event asks people to start it again, since hosts may have written to its target.
 
 use crate::{Array, ArrayError, acting, current_actor, events::Told, snapshots::shortened};
 use parking_lot::Mutex;
@@ -20,12 +20,12 @@ use std::{
 };
 use uuid::Uuid;
 
-/// So many copies that ended are told of.
+/// The number of ended copies that are still listed.
 const ENDED_KEPT: usize = 32;
-/// How often who cancels a copy looks whether it has ended.
+/// How often a request that cancels a copy checks whether the copy has ended.
 const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What came of a copy.
+/// The outcome of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Done,
@@ -33,10 +33,10 @@ enum Outcome {
     Cancelled,
 }
 
-/// How far a copy is beyond copying.
+/// The state of a copy besides its progress.
 #[derive(Default)]
 struct Course {
-    /// Known once it copies no more.
+    /// Known once it has stopped copying.
     outcome: Option<Outcome>,
     /// When it stopped copying.
     stopped: Option<Nanos>,
@@ -44,7 +44,7 @@ struct Course {
     ended_ms: Option<u64>,
     /// Its task runs.
     busy: bool,
-    /// Who asked for it to be cancelled.
+    /// The client that cancelled it.
     cancelled_by: Option<Arc<Actor>>,
 }
 
@@ -57,7 +57,7 @@ struct Job {
     course: Mutex<Course>,
 }
 
-/// The copies that are told of, oldest first.
+/// The copies that are listed, oldest first.
 #[derive(Default)]
 pub(crate) struct Copies {
     jobs: VecDeque<Arc<Job>>,
@@ -131,7 +131,7 @@ impl Job {
         }
     }
 
-    /// What is told at its end; that it failed is told at once.
+    /// The text of the event at its end. `None` for a failure, which has its event at once.
     fn end_told(&self) -> Option<String> {
         let course = self.course.lock();
         match &course.outcome {
@@ -144,7 +144,7 @@ impl Job {
         }
     }
 
-    /// Takes up the end of a copy that nobody is at; false if there is nothing to do.
+    /// Claims the end of a copy that no task is working on; false if there is nothing to do.
     fn take_up(&self) -> bool {
         let mut course = self.course.lock();
         let due = course.outcome.is_some() && course.ended_ms.is_none() && !course.busy;
@@ -241,7 +241,7 @@ impl Array {
     /// Copies all there is to copy, and ends the copy.
     async fn run_copy(self: &Arc<Self>, job: &Job, copy: RangeCopy) {
         let outcome = self.copy_all(job, &copy).await;
-        // The next start tells that it was interrupted.
+        // The next start reports that it was interrupted.
         if self.stopping.load(Ordering::Acquire) && outcome != Outcome::Done {
             return;
         }
@@ -279,7 +279,7 @@ impl Array {
         }
     }
 
-    /// Ends a copy that copies no more, if the pool is there.
+    /// Ends a copy that has stopped copying, if the pool is open.
     async fn finish_copy(&self, job: &Job) {
         let actor = {
             let course = job.course.lock();
@@ -296,7 +296,7 @@ impl Array {
         let is_known = || self.volumes.copies().iter().any(|copy| copy.id == id);
         let settled = self.volumes.settle_copies().await?;
         let _turn = self.changes.lock().await;
-        // It may have been ended by a transaction whose outcome nobody was told.
+        // A transaction whose outcome stayed unknown may have ended it.
         if is_known() {
             let (tx, staged) = match job.end_told() {
                 Some(text) => {
@@ -316,7 +316,7 @@ impl Array {
         Ok(())
     }
 
-    /// Ends copies that nobody is at: those that were interrupted, and those whose end did not succeed.
+    /// Ends copies that no task is working on: those that were interrupted, and those that could not be ended before.
     pub(crate) async fn tend_copies(self: &Arc<Self>) {
         let is_idle = || self.copies.lock().jobs.iter().all(|job| job.state().is_ended());
         if self.volumes.copies().is_empty() && is_idle() {
@@ -385,12 +385,12 @@ impl Array {
     }
 }
 
-/// What events of a copy are about.
+/// The object of events of a copy.
 fn object(record: &CopyRecord) -> String {
     format!("volume {}", record.target)
 }
 
-/// What became of a copy, and how far it came.
+/// The outcome of a copy, and how far it got.
 fn told(job: &Job, what: &str) -> String {
     let CopyRecord { id, source, length_bytes, .. } = &job.record;
     format!("copy {id} of volume {source} {what}: {} of {length_bytes} bytes are copied", job.done_bytes())

@@ -1,6 +1,6 @@
 //! The drives of the configuration: opened, watched, and found where their paths do not lead to them.
 //!
-//! A drive is known by its label, not by its path. Where a path is gone or leads to something else, the drives are
+//! A drive is known by its label, not by its path. If a path no longer exists or leads to something else, the drives are
 //! looked for by label; a drive that is found elsewhere takes the place of the one that is missing.
 
 use crate::{Array, Bay, supervise::NotOpened};
@@ -24,7 +24,7 @@ pub(crate) struct DriveSlot {
     pub(crate) found_at: Option<String>,
     /// What its path leads to.
     pub(crate) device: Option<String>,
-    /// The drive, held only while its pool is open: whoever holds it holds its lock.
+    /// The drive, held only while its pool is open, because holding it holds its lock.
     pub(crate) drive: Option<Arc<Drive>>,
     /// Why it could not be opened, or how it failed.
     pub(crate) fault: Option<String>,
@@ -55,7 +55,7 @@ impl Drives {
         Self(bay.paths().into_iter().enumerate().map(slot).collect())
     }
 
-    /// True when nobody else holds any of the drives.
+    /// True when no other owner holds any of the drives.
     pub(crate) fn all_let_go(&self) -> bool {
         self.0.iter().filter_map(|slot| slot.drive.as_ref()).all(|drive| Arc::strong_count(drive) == 1)
     }
@@ -69,7 +69,7 @@ impl Drives {
         }
     }
 
-    /// What is said of drives that do not answer in time; `None` if all do.
+    /// A description of the drives that do not answer in time; `None` if all do.
     pub(crate) fn stalled(&self) -> Option<String> {
         let told = self.0.iter().filter_map(|slot| match slot.watch.answers() {
             Answers::InTime => None,
@@ -208,7 +208,7 @@ impl Array {
         let free = (0..slots).filter(|slot| opened.iter().all(|opened| opened.slot != *slot));
         let free: Vec<_> = free.collect();
         if found.len() < free.len() {
-            // What is wrong with the paths says more than what is not found.
+            // The problems of the paths are more useful than the list of missing drives.
             let drives = self.drives.lock();
             let why: Vec<_> = free.iter().filter_map(|slot| drives.0[*slot].fault.clone()).collect();
             return Err(why.join("; "));
@@ -225,7 +225,7 @@ impl Array {
         (drives.0[slot].drive, drives.0[slot].fault) = (None, fault);
     }
 
-    /// Notes which drive is where, and tells of those that are not where the configuration says.
+    /// Notes which drive is where, and reports those that are not where the configuration says.
     fn note_opened(&self, opened: &[Opened], drives: &[Arc<Drive>]) {
         let mut slots = self.drives.lock();
         for Opened { slot, path, disk } in opened {
@@ -280,7 +280,7 @@ impl Array {
         }
     }
 
-    /// Tells of drives whose file systems became full, or have room again.
+    /// Reports drives whose file systems became full, or have room again.
     pub(crate) fn look_at_room(&self, without_room: &[String]) {
         let mut drives = self.drives.lock();
         for slot in &mut drives.0 {
@@ -306,7 +306,7 @@ impl Array {
         self.drives.lock().0.iter().for_each(|slot| slot.watch.hurry());
     }
 
-    /// What is said of drives that do not answer in time; `None` if all do.
+    /// A description of the drives that do not answer in time; `None` if all do.
     pub fn stalled_drives(&self) -> Option<String> {
         self.drives.lock().stalled()
     }

@@ -1,4 +1,4 @@
-//! Why the array refused or failed a request, and how that is told.
+//! Why the array refused or failed a request, and the problem reported to clients.
 
 use crate::volume_problem::volume_problem;
 use crate::{BinError, ExportError, ForkError, ScheduleError};
@@ -7,7 +7,7 @@ use quoin_pool::PoolError;
 use quoin_volume::{BadName, VolumeError};
 use thiserror::Error;
 
-/// Why a management request was refused or failed. [`ArrayError::problem`] tells it with what to do next.
+/// Why a management request was refused or failed. [`ArrayError::problem`] adds what to do next.
 #[derive(Debug, Error)]
 pub enum ArrayError {
     /// About a volume.
@@ -47,7 +47,7 @@ pub enum ArrayError {
     /// About snapshots, clones and groups.
     #[error(transparent)]
     Fork(#[from] ForkError),
-    /// About a volume, told under a title of its own.
+    /// About a volume, reported under this title.
     #[error("{error}")]
     Not {
         /// What was not done.
@@ -135,7 +135,7 @@ pub enum ArrayError {
         /// The hosts that see it.
         hosts: Vec<String>,
     },
-    /// Somebody is connected from under whom something would be taken or changed.
+    /// Connected hosts or clients use what the request would remove or change.
     #[error("{which} is in use: {}", users.join("; "))]
     InUse {
         /// What was not done.
@@ -256,7 +256,7 @@ pub enum ArrayError {
     Pool(#[from] PoolError),
 }
 
-/// What is said of a host that cannot be as it was asked for.
+/// The title of refusals of hosts that cannot be created as requested.
 const HOST_NOT_CREATED: &str = "host not created";
 
 impl From<VolumeError> for ArrayError {
@@ -269,7 +269,7 @@ impl From<VolumeError> for ArrayError {
 }
 
 impl ArrayError {
-    /// The problem as clients are told it.
+    /// The problem as reported to clients.
     pub fn problem(&self) -> Problem {
         let why = self.to_string();
         let invalid = |title: &str, which: String, next: &str| {

@@ -1,11 +1,11 @@
-//! Why a change of exports was refused, and how that is told.
+//! Why a change of exports was refused, and the problem reported to clients.
 
 use quoin_api::Problem;
 use quoin_target::BadRule;
 use quoin_volume::BadName;
 use thiserror::Error;
 
-/// Why a request about exports was refused. [`ExportError::problem`] tells it with what to do next.
+/// Why a request about exports was refused. [`ExportError::problem`] adds what to do next.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ExportError {
     /// The name breaks the rules for names.
@@ -33,7 +33,7 @@ pub enum ExportError {
         /// How many there may be.
         limit: usize,
     },
-    /// A rule about who may see it cannot be.
+    /// A rule about who may see it is invalid.
     #[error("export {name}: {why}")]
     Rule {
         /// The export.
@@ -52,7 +52,7 @@ pub enum ExportError {
 }
 
 impl ExportError {
-    /// The problem as clients are told it.
+    /// The problem as reported to clients.
     pub fn problem(&self) -> Problem {
         let why = self.to_string();
         let created = "export not created";

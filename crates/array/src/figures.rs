@@ -21,7 +21,7 @@ pub struct Figures {
     pub online: bool,
     /// How many objects there are; `None` until the pool was open once.
     pub objects: Option<api::Objects>,
-    /// What is taken of the usable space; 0 while the pool is offline.
+    /// The used part of the usable space; 0 while the pool is offline.
     pub used_ratio: f64,
     /// Events since the process started.
     pub events: EventCounts,
@@ -35,13 +35,13 @@ pub struct Figures {
     pub pool: Option<PoolStats>,
     /// The clock by which immutable snapshots are kept; `None` while nothing is immutable.
     pub retention: Option<api::Retention>,
-    /// How much of the pool snapshots may hold, and how much they do; `None` while nobody knows.
+    /// How much of the pool snapshots may hold, and how much they do; `None` while that is unknown.
     pub reserve: Option<api::Reserve>,
     /// Snapshot reserves of volumes and groups.
     pub own_reserves: Vec<ReserveFigures>,
     /// Volumes that snapshot reserves keep offline.
     pub stopped_volumes: u64,
-    /// What the recycle bin holds; `None` while nobody knows.
+    /// What the recycle bin holds; `None` while that is unknown.
     pub recycle_bin: Option<api::RecycleBin>,
     /// How many schedules there are.
     pub schedules: usize,
@@ -68,9 +68,9 @@ pub struct ReserveFigures {
     pub scope: api::ReserveScope,
     /// The volume or group.
     pub name: String,
-    /// What the snapshots may hold.
+    /// How much the snapshots may hold.
     pub limit_bytes: u64,
-    /// What they hold.
+    /// How much they hold.
     pub held_bytes: u64,
 }
 
@@ -83,7 +83,7 @@ pub struct VolumeFigures {
     pub uuid: Uuid,
     /// The folder it is in; empty for none.
     pub folder: String,
-    /// What sort of volume it is.
+    /// The kind of volume.
     pub kind: api::VolumeKind,
     /// True if it is mapped to a host or exported.
     pub is_shown: bool,
@@ -93,7 +93,7 @@ pub struct VolumeFigures {
     pub size_bytes: u64,
     /// Bytes that take space in the pool; `None` while the pool is offline.
     pub mapped_bytes: Option<u64>,
-    /// What hosts asked of it since the process started.
+    /// The requests of hosts since the process started.
     pub asked: InstrumentsSnapshot,
 }
 

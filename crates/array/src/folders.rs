@@ -14,7 +14,7 @@ impl Array {
     }
 }
 
-/// The folders of volumes, of which each has a folder, a size and mapped bytes.
+/// The folders of volumes; each volume is given by its folder, size and mapped bytes.
 fn folders(volumes: impl Iterator<Item = (Folder, u64, Option<u64>)>) -> Vec<api::Folder> {
     let empty = |path: &Folder| api::Folder {
         path: if path.is_top() { "/".to_owned() } else { path.to_string() },

@@ -1,10 +1,10 @@
-//! Why snapshots, clones, restores and groups were refused, and how that is told.
+//! Why snapshots, clones, restores and groups were refused, and the problem reported to clients.
 
 use quoin_api::Problem;
 use thiserror::Error;
 use uuid::Uuid;
 
-/// Why a request about snapshots or groups was refused. [`ForkError::problem`] tells it with what to do next.
+/// Why a request about snapshots or groups was refused. [`ForkError::problem`] adds what to do next.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ForkError {
     /// Neither a snapshot nor a clone.
@@ -25,7 +25,7 @@ pub enum ForkError {
         /// Which volume its source is in the recycle bin, if it is there.
         in_bin: Option<Uuid>,
     },
-    /// What a volume was to become is not what was taken.
+    /// Snapshots were modified after they were taken, so they no longer hold that content.
     #[error("{}, so it does not hold what was taken", modified.join("; "))]
     Modified {
         /// The snapshots, and when each was modified.
@@ -86,7 +86,7 @@ pub enum ForkError {
 }
 
 impl ForkError {
-    /// The problem as clients are told it.
+    /// The problem as reported to clients.
     pub fn problem(&self) -> Problem {
         let why = self.to_string();
         let conflict = |kind: &str, title: &str, which: String, next: String| {

@@ -1,4 +1,4 @@
-//! How fast what was deleted is given back, from looks at how much is left.
+//! How fast the space of deleted content is reclaimed, from samples of how much is left.
 
 use quoin_api as api;
 use quoin_pool::PoolStats;

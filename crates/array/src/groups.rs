@@ -132,7 +132,7 @@ impl Array {
         Ok(self.set_view(&self.set(&group, &set)?))
     }
 
-    /// Makes all volumes of a group what a set of snapshots of theirs is.
+    /// Restores all volumes of a group to a set of their snapshots.
     pub async fn restore_group(
         self: &Arc<Self>,
         name: &str,
@@ -151,7 +151,7 @@ impl Array {
         Ok(self.group_view(&group))
     }
 
-    /// Makes a set of snapshots what the volumes of the group are now, as of one moment.
+    /// Replaces the content of a set of snapshots by that of the volumes of the group now, as of one moment.
     pub async fn refresh_group(
         self: &Arc<Self>,
         name: &str,
@@ -303,7 +303,7 @@ impl Array {
         Err(ForkError::NotWhole { group: set.group.name.clone(), set: set.name.clone(), why })
     }
 
-    /// A name for a set that nobody named: the time.
+    /// A name for a set created without one: the time.
     fn free_set(&self, group: &Group) -> String {
         let stamp = Utc::of_ms(self.world.wall_clock_ms()).stamp();
         let (sets, members) = (self.sets(group), self.volumes.members(group));
@@ -338,7 +338,7 @@ impl Array {
     }
 }
 
-/// What is told of a change of a group.
+/// The event of a change of a group.
 fn told_of(group: &str, text: impl Into<String>) -> Told {
     Told::new(format!("group {group}"), text)
 }

@@ -7,7 +7,7 @@ use quoin_target::SessionView;
 use quoin_volume::{BlockDevice, Volume};
 use std::sync::Arc;
 
-/// Refuses what `title` says if anybody uses what it is about, unless by force; returns who does, for the event.
+/// Fails with `title` if the object has users, unless forced. Returns the users, for the event.
 pub(crate) fn require_unused(
     title: &'static str,
     which: String,
@@ -32,7 +32,7 @@ impl Array {
         self.users_who(volume, |access| !self.is_read_only_with(volume, access))
     }
 
-    /// Who is logged in and could not write to a volume any more if it were read-only by default.
+    /// Who is logged in and could no longer write to a volume if it were read-only by default.
     pub(crate) fn writers_by_default(&self, volume: &Volume) -> Vec<String> {
         self.users_who(volume, |access| {
             access == api::Access::Default && !self.is_read_only_with(volume, access)
@@ -50,7 +50,7 @@ impl Array {
         require_unused(title, which(volumes), writers, force)
     }
 
-    /// Refuses to change or take away volumes that somebody sees.
+    /// Refuses to change or remove volumes that connected hosts or clients see.
     pub(crate) fn require_no_users(
         &self,
         title: &'static str,
@@ -61,7 +61,7 @@ impl Array {
         require_unused(title, which(volumes), users, force)
     }
 
-    /// Whether who has this access to a volume may not write to it.
+    /// Whether this access to a volume does not allow writing to it.
     pub(crate) fn is_read_only_with(&self, volume: &Volume, access: api::Access) -> bool {
         match access {
             api::Access::ReadOnly => true,

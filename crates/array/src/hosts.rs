@@ -12,7 +12,7 @@ use crate::{
 use quoin_api as api;
 use quoin_pool::Transaction;
 
-/// What the mappings of a host that is renamed may take of its catalog transaction.
+/// How much of its catalog transaction the mappings of a host that is renamed may take.
 const RENAMED_BYTES_MAX: usize = 44 << 10;
 
 impl Array {

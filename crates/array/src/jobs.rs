@@ -1,13 +1,13 @@
-//! Jobs: range copies, scrubs, volumes that shrink and space that is being returned, under one roof.
+//! Jobs: one view of range copies, scrubs, volumes that shrink and space that is being reclaimed.
 //!
-//! A job is a view of what does the work, which keeps what has to outlive a restart itself: there is nothing here that
-//! could say anything else.
+//! A job is only a view of the task that does the work. The task itself keeps the state that has to survive a restart,
+//! so no second state here can contradict it.
 
 use crate::{Array, ArrayError};
 use quoin_api::{self as api, CopyState, Job, JobKind, JobState, ScrubOutcome};
 use std::sync::Arc;
 
-/// The job that returns the space of what was deleted: there is one for all.
+/// The job that reclaims the space of deleted content: there is one for all of it.
 const RECLAIM: &str = "reclaim";
 
 /// A job of this kind at which nothing is known to be done.
@@ -111,7 +111,7 @@ impl Array {
         found.ok_or_else(|| ArrayError::NoJob { id: id.to_owned() })
     }
 
-    /// Cancels a job, and returns what has become of it.
+    /// Cancels a job, and returns its new state.
     pub async fn cancel_job(self: &Arc<Self>, id: &str) -> Result<Job, ArrayError> {
         let job = self.show_job(id).await?;
         let copy = id.strip_prefix("copy-").and_then(|id| id.parse().ok());

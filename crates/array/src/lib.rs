@@ -2,7 +2,7 @@
 //!
 //! Promises: what an operation reported as done is hardened in the pool's catalog and comes back with it; the
 //! target shows each initiator exactly what the mappings say; when the pool goes offline (a drive failed or is
-//! missing) management goes on, status and events say why, and the pool is opened again when its drives are
+//! missing) management continues, status and events say why, and the pool is opened again when its drives are
 //! back, under the volumes and sessions that stayed. Does no networking and opens no file: drives come from a
 //! [`Bay`]. Assumes that it is called on a data thread of its world.
 

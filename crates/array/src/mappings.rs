@@ -41,7 +41,7 @@ impl Array {
         Ok(view)
     }
 
-    /// Changes what a host may do with a volume that it sees. Its sessions stay, and are told.
+    /// Changes what a host may do with a volume that it sees. Its sessions continue, and are notified.
     pub async fn set_mapping(
         &self,
         host: &str,
@@ -122,7 +122,7 @@ impl Array {
     }
 }
 
-/// What two flags of a request ask for.
+/// The access that two flags of a request ask for.
 pub(crate) fn chosen_access(
     title: &'static str,
     which: String,

@@ -1,4 +1,4 @@
-//! Exports: which volumes NBD clients see, under which names, and who may.
+//! Exports: which volumes NBD clients see, under which names, and which clients may see them.
 
 use crate::{
     Array, ArrayError, ExportError,
@@ -109,8 +109,8 @@ impl Array {
         Ok(self.export_view(&record))
     }
 
-    /// Changes what clients of an export may do. Those that are connected stay so; they are not told, since NBD has no way
-    /// to.
+    /// Changes what clients of an export may do. Connected clients stay connected. They are not notified, since NBD has
+    /// no way to do that.
     pub async fn set_export(&self, name: &str, update: api::AccessUpdate) -> Result<api::Export, ArrayError> {
         let _turn = self.changes.lock().await;
         self.show_export(name)?;
@@ -165,7 +165,7 @@ impl Array {
         Ok(())
     }
 
-    /// What an export says that clients may do.
+    /// The access that an export gives to clients.
     pub(crate) fn export_access(&self, name: &str) -> Option<api::Access> {
         self.exported.lock().get(name).map(ExportRecord::access)
     }
@@ -176,7 +176,7 @@ impl Array {
         exported.values().filter(|export| export.volume == volume).map(|export| export.name.clone()).collect()
     }
 
-    /// Changes what is exported, and what is served with it. Called with `changes` held.
+    /// Changes the exports, and with them the exports that are served. Called with `changes` held.
     pub(crate) fn change_exports(&self, change: impl FnOnce(&mut Exported)) {
         let mut exported = self.exported.lock();
         change(&mut exported);
@@ -186,7 +186,7 @@ impl Array {
                 (Some(volume), Ok(rules)) => {
                     self.exports.set(&record.name, volume, rules, permit::permit(record.access()));
                 }
-                // What is not understood is shown to nobody.
+                // An export whose volume or rules are unknown is shown to no client.
                 _ => self.exports.retain(|name| name != record.name),
             }
         }

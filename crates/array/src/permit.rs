@@ -4,7 +4,7 @@ use crate::record::{ExportRecord, MappingRecord};
 use quoin_api as api;
 use quoin_target::Access;
 
-/// What two flags say. If both are set, which no request can make them, the safer one counts.
+/// The access that two flags mean. If both are set, which no request can cause, the safer one counts.
 fn access(read_only: bool, writable: bool) -> api::Access {
     match (read_only, writable) {
         (true, _) => api::Access::ReadOnly,

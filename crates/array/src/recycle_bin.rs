@@ -1,7 +1,8 @@
-//! The recycle bin: keeps deleted volumes for a set time, lets them be restored, and gives their space up early if the pool
-//! needs it.
+//! The recycle bin: keeps deleted volumes for a set time, restores them on request, and frees their space early if the
+//! pool needs it.
 //!
-//! What schedules and the snapshot reserve delete does not come here: they delete to keep a number, or to free space.
+//! Snapshots that schedules or the snapshot reserve delete do not enter it: they are deleted to keep a number, or to
+//! free space.
 
 use crate::{
     Array, ArrayError, BinError,
@@ -20,9 +21,9 @@ use uuid::Uuid;
 
 const KEY: &str = "recycle-bin";
 const WHAT: &str = "recycle bin";
-/// So long deleted volumes are kept if nobody has set another time.
+/// How long deleted volumes are kept by default.
 const KEEP_DEFAULT: Duration = Duration::from_secs(86_400);
-/// So many volumes are deleted for good in one transaction.
+/// The most volumes that one transaction deletes for good.
 const PURGED_AT_ONCE: usize = 50;
 
 /// The setting as the catalog keeps it.
@@ -174,7 +175,7 @@ impl Array {
         }
     }
 
-    /// Deletes what has been kept for its time, and, oldest first, what the pool needs the space of.
+    /// Deletes for good the volumes whose time is over and, oldest first, those whose space the pool needs.
     pub(crate) async fn tend_recycle_bin(&self, pool: &Pool, stats: &PoolStats) {
         if self.volumes.binned().is_empty() {
             return;
@@ -218,7 +219,7 @@ impl Array {
         Ok(())
     }
 
-    /// What is told of the end of a volume in the bin.
+    /// The event of the final deletion of a volume in the bin.
     fn purged(&self, volume: &Volume, text: &str) -> Told {
         let deleted = volume.deleted().map(|deleted| utc_text(deleted.at_ms)).unwrap_or_default();
         Told::new(format!("volume {}", volume.name()), format!("{text}; it was deleted on {deleted}"))
@@ -271,27 +272,27 @@ impl Array {
     }
 }
 
-/// Who deletes, for the record.
+/// Who deletes, for the record of the volume.
 pub(crate) fn deleted_by() -> Option<String> {
     current_actor().map(|actor| actor.to_string())
 }
 
-/// What comes back if all of these are deleted.
+/// How much space deleting all of these frees.
 pub(crate) fn freed_bytes(pool: &Pool, volumes: &[Arc<Volume>]) -> u64 {
     pool.space_of(&volumes.iter().map(|volume| volume.id()).collect::<BTreeSet<_>>()).freed_bytes
 }
 
-/// Of items, oldest first, as few as free anything, from the shortest beginning of the list that does; none if all together
-/// free nothing. The more items, the more is freed.
+/// Of items, oldest first, the fewest that free anything, from the shortest prefix of the list that does; none if all
+/// together free nothing. More items never free less.
 fn fewest_that_free<T: Clone>(items: &[T], freed: impl Fn(&[T]) -> u64) -> Vec<T> {
     let frees = |some: &[T], needed: &[T]| freed(&[some, needed].concat()) > 0;
     if !frees(items, &[]) {
         return Vec::new();
     }
     let ends = last_that(items.len(), |end| !frees(&items[..end], &[]));
-    // What ends the beginning is needed. Of those before it, the newest possible are taken.
+    // The last item of that prefix is needed. Of those before it, the newest possible are taken.
     let (mut needed, mut rest) = (vec![items[ends].clone()], &items[..ends]);
-    // What the items free may change meanwhile: then they run out, at worst.
+    // The space that the items free may change meanwhile: at worst the items run out.
     while !rest.is_empty() && needed.len() < PURGED_AT_ONCE && !frees(&[], &needed) {
         let at = last_that(rest.len(), |begin| frees(&rest[begin..], &needed));
         needed.push(rest[at].clone());
@@ -301,7 +302,8 @@ fn fewest_that_free<T: Clone>(items: &[T], freed: impl Fn(&[T]) -> u64) -> Vec<T
     needed
 }
 
-/// The last number below `end` of which something holds that holds of 0, and of no number behind one of which it does not.
+/// The last number below `end` for which `holds` is true. `holds` must be true for 0 and false for every number after
+/// one for which it is false.
 fn last_that(end: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut is, mut is_not) = (0, end);
     while is_not - is > 1 {

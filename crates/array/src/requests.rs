@@ -24,12 +24,12 @@ const KEPT_FOR_MS: u64 = 24 * 3600 * 1000;
 const KEPT_MOST: usize = 1000;
 /// How many notes one transaction deletes at most, so that it stays small.
 const DELETED_AT_ONCE: usize = 4;
-/// What the note of a request and the deletions beside it take of a transaction at most.
+/// The most bytes of a transaction that the note of a request and the deletions with it take.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 10;
 /// The longest name of an object in a note; the names of two objects fit.
 const OBJECT_BYTES_MAX: usize = 256;
 
-/// What tells a request from all others.
+/// What distinguishes a request from all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestKey {
     /// The key, as a short text made from what the sender chose.
@@ -125,7 +125,8 @@ impl Requests {
 }
 
 impl Notes {
-    /// What is deleted when `key` is added: first what makes room, then what nobody can use.
+    /// The notes to delete when `key` is added: expired ones, the oldest ones if there are too many, then unreadable
+    /// ones.
     fn surplus(&self, key: &str, now_ms: u64) -> Vec<String> {
         let mut others: Vec<_> = self.by_key.iter().filter(|(other, _)| *other != key).collect();
         others.sort_by_key(|(_, note)| (note.is_known_at(now_ms), note.at_ms));
@@ -137,10 +138,10 @@ impl Notes {
 }
 
 impl Array {
-    /// What came of the request with this key: `None` if it was not carried out within the last day.
+    /// The outcome of the request with this key; `None` if it was not carried out within the last day.
     ///
-    /// Refused unless the pool is open and works. An answer is then final: if an earlier attempt failed without anybody
-    /// knowing what it left on the drives, the pool has been opened since, and its catalog told.
+    /// Fails unless the pool is open and works. The answer is final: if the outcome of an earlier attempt was unknown,
+    /// the pool has been opened since, and its catalog contains the outcome.
     pub fn carried_out(&self, request: &RequestKey) -> Result<Option<CarriedOut>, ArrayError> {
         if let PoolState::Offline { reason } = self.pool()?.state() {
             return Err(VolumeError::Offline { reason }.into());
@@ -149,7 +150,7 @@ impl Array {
     }
 }
 
-/// What is wrong with the note of a request, for the offline check.
+/// The problem of the note of a request, if it has one; for the offline check.
 pub(crate) fn request_problem(key: &str, value: &[u8]) -> Option<String> {
     decode::<CarriedOut>(key, value).err().map(|error| error.to_string())
 }

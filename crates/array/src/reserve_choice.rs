@@ -1,11 +1,12 @@
-//! Which snapshots a reserve deletes: the oldest whose deletion frees space, as the pool's report has it.
+//! Which snapshots a reserve deletes: the oldest whose deletion frees space according to the pool's report.
 //!
 //! 1. Nothing is chosen that frees nothing. Snapshots that hold space only together are chosen together, once none frees
 //!    space alone.
 //! 2. A set of a group is chosen as a whole or not at all.
-//! 3. The newest snapshot of a volume that was deleted is never chosen: nothing else may hold what that volume was.
+//! 3. The newest snapshot of a deleted volume is never chosen: it may be the only copy of the content of that volume.
 //!
-//! A choice deletes nothing. It goes on as if what it chose before were gone, so that it tells what would happen.
+//! A choice deletes nothing. It treats the snapshots that it chose before as deleted, and so predicts what would
+//! happen.
 
 use crate::{
     Array,
@@ -25,9 +26,9 @@ pub(crate) struct Victim {
     pub(crate) moments: Vec<Vec<Arc<Volume>>>,
     /// When the oldest was taken.
     pub(crate) taken_ms: u64,
-    /// What their deletion frees at least.
+    /// The least space that their deletion frees.
     pub(crate) freed_bytes: u64,
-    /// What the snapshots of the reserve hold afterwards.
+    /// How much the snapshots of the reserve hold afterwards.
     pub(crate) held_bytes: u64,
 }
 
@@ -47,14 +48,14 @@ struct Candidate {
     state: State,
 }
 
-/// A snapshot, and what it was taken of and when.
+/// A snapshot, its source, and when it was taken.
 struct Known {
     id: VolumeId,
     source: VolumeId,
     taken_ms: u64,
 }
 
-/// What a reserve deletes, one after the other.
+/// The snapshots and sets that a reserve deletes, one after the other.
 pub(crate) struct Choice<'a> {
     pool: &'a Pool,
     /// The snapshots of the reserve.
@@ -63,17 +64,17 @@ pub(crate) struct Choice<'a> {
     candidates: Vec<Candidate>,
     known: Vec<Known>,
     volumes: BTreeSet<VolumeId>,
-    /// What was chosen.
+    /// The snapshots chosen so far.
     gone: BTreeSet<VolumeId>,
-    /// What comes back with all snapshots of the reserve.
+    /// The space freed by deleting all snapshots of the reserve.
     all_bytes: u64,
-    /// What comes back with those that were chosen.
+    /// The space freed by deleting the chosen ones.
     freed_bytes: u64,
     held_bytes: u64,
 }
 
 impl Array {
-    /// The choice of what a reserve deletes, as things are now.
+    /// The choice for a reserve, as things are now.
     pub(crate) fn choice<'a>(&self, pool: &'a Pool, scope: Scope) -> Choice<'a> {
         let own: BTreeSet<_> = self.snapshots_in(scope).iter().map(|volume| volume.id()).collect();
         let (mut known, mut volumes) = (Vec::new(), BTreeSet::new());
@@ -107,12 +108,12 @@ impl Array {
 }
 
 impl Choice<'_> {
-    /// What the snapshots of the reserve hold once all that was chosen is gone.
+    /// How much the snapshots of the reserve hold once all chosen ones are deleted.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// Chooses what is to be deleted next; `None` if nothing that may be deleted frees space.
+    /// Chooses the next snapshot or set to delete; `None` if nothing that may be deleted frees space.
     pub(crate) fn choose_next(&mut self) -> Option<Victim> {
         let kept = self.last_of_deleted();
         let may_go = |candidate: &Candidate| {
@@ -143,13 +144,13 @@ impl Choice<'_> {
         newest.into_values().map(|(_, id)| id).collect()
     }
 
-    /// What is chosen, and these too.
+    /// The snapshots chosen so far, and these too.
     fn gone_with(&self, chosen: &[usize]) -> BTreeSet<VolumeId> {
         let more = chosen.iter().flat_map(|at| self.candidates[*at].snapshots.iter().map(|s| s.id()));
         self.gone.iter().copied().chain(more).collect()
     }
 
-    /// What comes back with all of `gone`, and what the snapshots of the reserve hold then.
+    /// How much space deleting all of `gone` frees, and how much the snapshots of the reserve hold then.
     fn measure(&self, gone: &BTreeSet<VolumeId>) -> (u64, u64) {
         let freed = self.pool.space_of(gone).freed_bytes;
         let all = match gone.is_subset(&self.own) {
@@ -159,12 +160,12 @@ impl Choice<'_> {
         (freed, all.saturating_sub(freed))
     }
 
-    /// How much less the snapshots of the reserve hold once these are gone too.
+    /// How much less the snapshots of the reserve hold once these are deleted too.
     fn gain(&self, chosen: &[usize]) -> u64 {
         self.held_bytes.saturating_sub(self.measure(&self.gone_with(chosen)).1)
     }
 
-    /// As few of the oldest of `idle`, none of which frees space alone, as free some together.
+    /// Of `idle`, none of which frees space alone, the fewest oldest ones that free space together.
     fn together(&self, idle: &[usize]) -> Option<Vec<usize>> {
         if self.gain(idle) == 0 {
             return None;
@@ -205,7 +206,7 @@ impl Choice<'_> {
             self.candidates[*at].state = State::Chosen;
             families.extend(self.candidates[*at].families.iter().copied());
         }
-        // What shares blocks with them may free space now.
+        // Snapshots that share blocks with them may free space now.
         for candidate in self.candidates.iter_mut().filter(|candidate| candidate.state == State::Idle) {
             if !candidate.families.is_disjoint(&families) {
                 candidate.state = State::Ready;

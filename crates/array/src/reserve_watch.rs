@@ -18,7 +18,7 @@ const POOL_KEY: &str = "snapshots";
 const WARNING_PERCENT: u64 = 80;
 /// Points below a threshold at which it counts as left.
 const HYSTERESIS_PERCENT: u64 = 2;
-/// So many reserves of volumes and groups are looked at each second.
+/// The number of reserves of volumes and groups that are checked each second.
 const LOOKED_AT_ONCE: usize = 10;
 
 /// Whose snapshots a reserve limits.

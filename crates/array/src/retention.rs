@@ -46,7 +46,7 @@ impl Array {
         Ok(())
     }
 
-    /// When what is immutable from now on for so long is so no more, by the clock that holds then.
+    /// When a retention of this length that begins now ends, on the clock that will apply.
     pub(crate) fn until_ms(&self, retain_s: u64) -> u64 {
         let now_ms =
             self.volumes.retention().map_or_else(|| self.world.wall_clock_ms(), |state| state.clock_ms);
@@ -64,16 +64,16 @@ impl Array {
         })
     }
 
-    /// Says what is to be said of a newly opened pool.
+    /// Reports the state of the clocks of a newly opened pool, if there is something to report.
     pub(crate) fn note_pause(&self) {
-        // What is said of jumps is said from here on.
+        // Jumps are reported from here on.
         self.look_at_clocks();
         if let Some((severity, text)) = self.volumes.retention().as_ref().and_then(after_a_pause) {
             self.events.record(severity, WHAT, text);
         }
     }
 
-    /// Looks at the clocks, keeps the mark fresh, and releases what is immutable no more.
+    /// Looks at the clocks, keeps the mark fresh, and releases snapshots whose retention has ended.
     pub(crate) async fn keep_retention(&self) {
         let state = self.look_at_clocks();
         if (state.is_some() || !self.volumes.binned().is_empty())
@@ -113,7 +113,7 @@ impl Array {
         Ok(())
     }
 
-    /// Writes the mark, so that the next start goes on from now.
+    /// Writes the mark, so that the clock continues from now at the next start.
     pub(crate) async fn stop_retention(&self) {
         if let Err(error) = self.volumes.mark_retention(true).await {
             self.events.record(

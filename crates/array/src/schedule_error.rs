@@ -1,10 +1,10 @@
-//! Why requests about schedules were refused, and how that is told.
+//! Why requests about schedules were refused, and the problem reported to clients.
 
 use quoin_api::Problem;
 use quoin_volume::BadName;
 use thiserror::Error;
 
-/// Why a request about schedules was refused. [`ScheduleError::problem`] tells it with what to do next.
+/// Why a request about schedules was refused. [`ScheduleError::problem`] adds what to do next.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ScheduleError {
     /// The name breaks the rules for names.
@@ -30,7 +30,7 @@ pub enum ScheduleError {
         /// The name asked for.
         name: String,
     },
-    /// What it is of was deleted.
+    /// Its source was deleted.
     #[error("the volume or group of schedule {name} was deleted")]
     SourceDeleted {
         /// The schedule.
@@ -39,7 +39,7 @@ pub enum ScheduleError {
 }
 
 impl ScheduleError {
-    /// The problem as clients are told it.
+    /// The problem as reported to clients.
     pub fn problem(&self) -> Problem {
         let why = self.to_string();
         let which = |name: &str| format!("schedule {name}");

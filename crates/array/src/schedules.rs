@@ -1,8 +1,8 @@
 //! Schedules: take snapshots of a volume or a group by the clock, and delete the oldest beyond those to be kept.
 //!
-//! A snapshot is taken in the transaction that notes that it was: no moment counts twice, also if the array fails in between.
-//! Moments that went by while the array was off count as one. What a schedule took is known by its tags; who takes a tag
-//! away keeps the snapshot.
+//! One transaction takes a snapshot and notes that it was taken, so no moment counts twice, even after a crash. Moments
+//! that passed while the array was off count as one. A schedule recognises its snapshots by their tags and does not
+//! delete a snapshot that has lost one.
 
 use crate::{
     Array, ArrayError, ScheduleError,
@@ -28,7 +28,7 @@ const TAGS: [&str; 2] = ["schedule", "every"];
 /// How many there may be.
 const SCHEDULES_MAX: usize = 1000;
 
-/// What a schedule takes snapshots of.
+/// The source of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Source {
@@ -66,7 +66,7 @@ impl ScheduleRecord {
         tx.put(SCHEDULE_OBJECT, &self.name, encode(self))
     }
 
-    /// What is wrong with it in a catalog, under this key.
+    /// Its problem in a catalog, under this key, if it has one.
     pub(crate) fn problem(&self, key: &str) -> Option<String> {
         match self.name == key {
             true => rules_problem(&self.rules),
@@ -83,7 +83,7 @@ impl ScheduleRecord {
         self.rules.iter().filter(is_due).copied().collect()
     }
 
-    /// After the clock was set back: what was served in what is the future now counts as served now.
+    /// After the clock was set back: runs that now lie in the future count as served now.
     fn forget_the_future(&mut self, now_ms: u64) {
         self.created_ms = self.created_ms.min(now_ms);
         self.served_ms.values_mut().for_each(|served_ms| *served_ms = (*served_ms).min(now_ms));
@@ -155,7 +155,7 @@ impl Array {
         Ok(self.schedule_view(&self.schedule(name)?))
     }
 
-    /// Lets a schedule rest, or go on. What went by while it rested is not made up for.
+    /// Pauses or resumes a schedule. Runs missed during a pause are not made up for.
     pub async fn update_schedule(
         &self,
         name: &str,
@@ -211,7 +211,7 @@ impl Array {
         };
         for (name, rule) in due {
             let _turn = self.changes.lock().await;
-            // It may be another by now, or gone.
+            // It may have been replaced or deleted by now.
             let Ok(record) = self.schedule(&name) else { continue };
             if record.paused || !record.due(now_ms).contains(&rule) {
                 continue;
@@ -256,7 +256,7 @@ impl Array {
         Ok(record)
     }
 
-    /// What is to be forked, and what it is called.
+    /// The forks to make, and the name of the set or snapshot.
     fn planned(&self, record: &ScheduleRecord, stamp: &str) -> Result<(Vec<ForkSpec>, String), ArrayError> {
         let gone = || ScheduleError::SourceDeleted { name: record.name.clone() };
         let numbered = (2..).map(|n| format!("{stamp}-{n}"));
@@ -326,7 +326,8 @@ impl Array {
         }
     }
 
-    /// Says that a moment went by without a snapshot, and goes on with the next; a schedule without a source rests.
+    /// Reports that a moment passed without a snapshot, and continues with the next one; a schedule without a source is
+    /// paused.
     async fn not_served(&self, name: &str, rule: Rule, error: &ArrayError) {
         self.schedule_failures.fetch_add(1, Ordering::Relaxed);
         let Ok(mut record) = self.schedule(name) else { return };
@@ -370,7 +371,7 @@ impl Array {
         Ok(view)
     }
 
-    /// What a schedule takes snapshots of, by its name now.
+    /// The source of a schedule, by its current name.
     fn source_of_schedule(&self, record: &ScheduleRecord) -> String {
         let deleted = |kind: &str| format!("{kind} (deleted)");
         match record.source {
@@ -413,14 +414,14 @@ impl Array {
 /// When a snapshot was taken, and the name that it shares with those of its set.
 pub(crate) type Moment = (u64, String);
 
-/// What a snapshot or clone shares with those of its set alone.
+/// What only the snapshots or clones of one set have in common.
 pub(crate) fn moment_of(volume: &Volume) -> Option<Moment> {
     let origin = volume.origin()?;
     let name = origin.set.map_or_else(|| volume.name(), |set| format!("{}/{}", set.group, set.name));
     Some((origin.taken_ms, name))
 }
 
-/// So many snapshots are deleted in one transaction.
+/// The most snapshots that one transaction deletes.
 const DELETED_AT_ONCE: usize = 50;
 
 fn rules_text(rules: &[Rule]) -> String {

@@ -1,7 +1,9 @@
-//! Scrubs of the pool: when they begin, how far one is, what the last one found, and what of volumes is damaged.
+//! Scrubs of the pool: when they begin, how far one is, what the last one found, and which parts of volumes are
+//! damaged.
 //!
-//! All of it is one object of the pool's catalog, so that it outlives restarts: a scrub that was under way goes on where
-//! it was saved last. Damage is listed, whoever met it, until it is overwritten or unmapped.
+//! All of this is one object of the pool's catalog, so that it survives restarts: an interrupted scrub continues where
+//! it was saved last. Damage stays listed until it is overwritten or unmapped, whether a scrub, a read or destage found
+//! it.
 
 mod due;
 mod record;
@@ -24,12 +26,12 @@ use record::{Begun, DEFAULT_RATE_BYTES_S, Damaged, Record};
 use std::{sync::Arc, time::Duration};
 
 const KEY: &str = "scrub";
-/// The most events of single ranges that are made of what is found at a time.
+/// The most events of single ranges recorded for the findings of one look.
 const MOST_EVENTS: usize = 20;
 /// How often the place of a scrub is saved, and damage is looked at again.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 
-/// How a scrub ended: at the end of everything or not, or why it could not go on.
+/// How a scrub ended: complete or not, or why it could not continue.
 type Outcome = Result<bool, String>;
 
 struct Running {
@@ -174,7 +176,7 @@ impl Array {
         self.scrub_status().await
     }
 
-    /// How scrubs are set, what one is doing, and what is damaged now.
+    /// The settings of scrubs, the state of a running one, and what is damaged now.
     pub async fn scrub_status(&self) -> Result<ScrubStatus, ArrayError> {
         let pool = self.pool()?;
         self.note_damage(&pool);
@@ -182,7 +184,7 @@ impl Array {
         self.scrub_view()
     }
 
-    /// The same, without looking again at what is damaged.
+    /// The same, without checking the listed damage again.
     pub(crate) fn scrub_view(&self) -> Result<ScrubStatus, ArrayError> {
         let pool = self.pool()?;
         let stats = pool.stats();
@@ -228,7 +230,7 @@ impl Array {
             started_ms: running.started_ms,
             verified_bytes: counts.bytes,
             total_bytes,
-            // What is written meanwhile may be read too: the end is known when it is reached.
+            // The scrub may also read data written meanwhile: its end is known only when it is reached.
             percent: (counts.bytes as f64 * 100.0 / total_bytes.max(1) as f64).min(99.9),
             remaining_s: (elapsed_s >= 1.0 && bytes_s > 0.0).then(|| (left / bytes_s) as u64),
             found: findings(&counts),
@@ -247,7 +249,7 @@ impl Array {
         })
     }
 
-    /// Takes over what a newly opened pool says of scrubs.
+    /// Reads the state of scrubs from a newly opened pool.
     pub(crate) fn restore_scrubs(&self, pool: &Pool) -> Result<(), ArrayError> {
         let kept = pool.get(SCRUB_OBJECT, KEY).map(|bytes| decode::<Record>(KEY, &bytes)).transpose()?;
         let mut scrubs = self.scrubs.lock();
@@ -256,7 +258,7 @@ impl Array {
         Ok(())
     }
 
-    /// Does what is due: notes what was found, begins a scrub or goes on with one, and saves how far it is.
+    /// Does what is due: lists new findings, begins or continues a scrub, and saves its progress.
     pub(crate) async fn tend_scrubs(&self, pool: &Arc<Pool>) {
         self.note_damage(pool);
         self.end_scrub();
@@ -294,7 +296,7 @@ impl Array {
         }
     }
 
-    /// Begins a scrub or goes on with one; false if one runs.
+    /// Begins or continues a scrub; false if one runs.
     fn begin_scrub(&self, pool: &Arc<Pool>, begun: Option<Begun>) -> bool {
         let mut scrubs = self.scrubs.lock();
         if scrubs.running.is_some() {
@@ -360,7 +362,7 @@ impl Array {
         true
     }
 
-    /// Lets go of the pool, which is about to be closed. The scrub goes on when it is open again.
+    /// Releases the pool, which is about to be closed. The scrub continues when the pool is open again.
     pub(crate) async fn suspend_scrub(&self, pool: &Pool) {
         self.scrubs.lock().note_progress();
         if let Err(error) = self.save_scrubs(pool).await {
@@ -371,7 +373,7 @@ impl Array {
         }
     }
 
-    /// Puts what was found in the list, and tells people.
+    /// Adds new findings to the list, and records events.
     fn note_damage(&self, pool: &Pool) {
         let found = pool.take_damage();
         if found.is_empty() {
@@ -458,7 +460,7 @@ impl Array {
     }
 }
 
-/// What is told of a scrub that ended.
+/// The severity and text of the event of a scrub that ended.
 fn told(result: &ScrubResult, damage: u64) -> (Severity, String) {
     let ScrubFindings { damaged_blocks, damaged_pages, damaged_rows, repaired_pages, failed_reads, .. } =
         result.found;
@@ -483,7 +485,7 @@ fn told(result: &ScrubResult, damage: u64) -> (Severity, String) {
     (severity, text)
 }
 
-/// What is wrong with the object of scrubs in a catalog, if anything.
+/// The problem of the object of scrubs in a catalog, if it has one.
 pub(crate) fn scrub_problem(key: &str, bytes: &[u8]) -> Option<String> {
     match decode::<Record>(key, bytes) {
         Ok(_) if key == KEY => None,

@@ -4,7 +4,7 @@ use quoin_api::{Volume, VolumeKind};
 use quoin_volume::Folder;
 use std::cmp::Ordering;
 
-/// The filters there are, for whoever names one that is not.
+/// The existing filters, for the refusal of an unknown one.
 const FIELDS: &str = "name, folder, tag, kind, source, host, sort or limit";
 /// What a list may be sorted by.
 const SORTS: [(&str, Sort); 6] = [
@@ -36,7 +36,7 @@ impl VolumeSelection {
     /// tags must be there, and any of the kinds.
     ///
     /// # Errors
-    /// What is wrong with which parameter.
+    /// A parameter is invalid: which one, and why.
     pub fn parse(parameters: &[(String, String)]) -> Result<Self, String> {
         let mut selection = Self::default();
         for (at, (field, value)) in parameters.iter().enumerate() {
@@ -80,8 +80,8 @@ impl VolumeSelection {
         Ok(())
     }
 
-    /// Those of `volumes` that are wanted, in the order that is wanted. Those of which the order says nothing stay as they
-    /// are.
+    /// The selected ones of `volumes`, in the selected order. Volumes that are equal in this order keep their
+    /// positions.
     pub fn of(&self, mut volumes: Vec<Volume>) -> Vec<Volume> {
         volumes.retain(|volume| self.holds(volume));
         if let Some((sort, descends)) = self.sort {

@@ -1,7 +1,7 @@
 //! Snapshot reserves: watch what snapshots hold, say when it is much, and do what the policy says when it is too much.
 //!
-//! What they hold is reckoned from below: the pool's host data less what is mapped in volumes and clones, which may share it.
-//! So nothing is deleted or stopped for space that snapshots do not hold.
+//! The figure of what they hold is a lower bound: the pool's host data less the blocks mapped in volumes and clones,
+//! which may share them. So nothing is deleted or stopped for space that snapshots do not hold.
 //!
 //! 1. There is one reserve for the pool, and one for each volume and group at most; each is enforced on its own.
 //! 2. The reserve of a volume or group is deleted in the transaction that deletes the volume or group.
@@ -22,13 +22,13 @@ use quoin_pool::{Pool, PoolStats, Transaction};
 use quoin_volume::{BlockDevice, OriginKind, Volume};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// At most so many volumes and groups have a reserve.
+/// The most volumes and groups that have a reserve.
 const OWN_RESERVES_MAX: usize = 100;
-/// After nothing could be deleted, it is tried again after this time.
+/// When nothing could be deleted, the array retries after this time.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// At most so many snapshots are deleted in one transaction; a set is smaller.
+/// The most snapshots that one transaction deletes; a set is smaller.
 const DELETED_AT_ONCE: usize = quoin_volume::MEMBERS_MAX;
-/// A refusal names so many snapshots or volumes.
+/// The most snapshots or volumes that a refusal names.
 const NAMED_MAX: usize = 10;
 
 /// Whose reserve it is, by name.
@@ -148,7 +148,7 @@ impl Array {
         }
     }
 
-    /// What volumes' and groups' reserves were when they were looked at last, for monitoring.
+    /// The reserves of volumes and groups as of the last look at them, for monitoring.
     pub(crate) fn reserve_figures(&self) -> Vec<crate::ReserveFigures> {
         let reserves = self.reserves.lock();
         let own = reserves.watches.iter().filter(|(scope, _)| **scope != Scope::Pool);
@@ -162,8 +162,8 @@ impl Array {
         figures.collect()
     }
 
-    /// Looks how much of each reserve is in use, or of some if there are many; says so, takes volumes offline or lets them
-    /// go on. Returns those for which something is to be deleted.
+    /// Looks how much of each reserve is in use, or of some if there are many; records events, takes volumes offline or
+    /// back online. Returns the reserves for which something is to be deleted.
     pub(crate) fn look_at_reserves(&self, pool: &Pool, stats: &PoolStats) -> Vec<Scope> {
         let turn = self.reserves.lock().turn();
         turn.iter().for_each(|scope| self.look_at_reserve(pool, stats, *scope));
@@ -210,8 +210,8 @@ impl Array {
         self.events.record(severity, object, text);
     }
 
-    /// Deletes for the first of these reserves for which something can be deleted, once what was deleted before is given
-    /// back: the oldest snapshot that frees space, or set of snapshots.
+    /// Deletes the oldest snapshot or set that frees space, for the first of these reserves for which there is one.
+    /// Does nothing while the space of earlier deletions is being reclaimed.
     pub(crate) async fn recover_reserves(&self, due: Vec<Scope>) {
         if due.is_empty() {
             return;
@@ -300,7 +300,7 @@ impl Array {
         Ok(())
     }
 
-    /// What a reserve would do at once. Called with `changes` held.
+    /// The effects that a reserve would have at once. Called with `changes` held.
     fn preview(&self, pool: &Pool, scope: Scope, record: &ReserveRecord) -> api::ReservePreview {
         let limit_bytes = self.limit_bytes(scope, record, &pool.stats());
         let held_bytes = self.held_in(pool, scope);
@@ -373,7 +373,7 @@ impl Array {
         })
     }
 
-    /// What sort of object a reserve is of, and its name unless it is the pool; `None` if it is gone.
+    /// The kind of object that a reserve is for, and its name unless it is the pool; `None` if the object was deleted.
     fn reserve_name(&self, scope: Scope) -> Option<(ReserveScope, Option<String>)> {
         Some(match scope {
             Scope::Pool => (ReserveScope::Pool, None),
@@ -382,7 +382,7 @@ impl Array {
         })
     }
 
-    /// What events of a reserve are about; `None` if it is gone.
+    /// The object of events of a reserve; `None` if it was deleted.
     pub(crate) fn reserve_object(&self, scope: Scope) -> Option<String> {
         let (kind, name) = self.reserve_name(scope)?;
         Some(name.map_or_else(|| "snapshot reserve".to_owned(), |name| format!("{kind} {name}")))
@@ -390,7 +390,7 @@ impl Array {
 
     fn view_of(&self, scope: Scope) -> Result<api::Reserve, ArrayError> {
         self.require_catalog()?;
-        // Whoever names a volume or group has just found it.
+        // The caller has just found the volume or group by its name.
         self.reserve_view(scope).ok_or(ArrayError::Reserve)
     }
 
@@ -411,7 +411,7 @@ impl Array {
         })
     }
 
-    /// What the snapshots of a reserve may hold.
+    /// How much the snapshots of a reserve may hold.
     fn limit_bytes(&self, scope: Scope, record: &ReserveRecord, stats: &PoolStats) -> u64 {
         let Some(percent) = record.percent else { return record.bytes.unwrap_or(0) };
         let whole = match scope {
@@ -425,7 +425,7 @@ impl Array {
         whole / 100 * u64::from(percent)
     }
 
-    /// What comes back if all snapshots of a reserve are deleted.
+    /// How much space deleting all snapshots of a reserve frees.
     fn held_in(&self, pool: &Pool, scope: Scope) -> u64 {
         let snapshots = self.snapshots_in(scope);
         pool.space_of(&snapshots.iter().map(|volume| volume.id()).collect()).freed_bytes

@@ -97,7 +97,7 @@ impl Array {
         Ok(self.volume_view(&self.forked(name)?.0))
     }
 
-    /// Makes a volume what a snapshot or clone is.
+    /// Restores a volume to the content of a snapshot or clone.
     pub async fn restore_snapshot(
         self: &Arc<Self>,
         name: &str,
@@ -117,7 +117,7 @@ impl Array {
         Ok(self.volume_view(&target))
     }
 
-    /// Makes a snapshot or clone what its source, or another volume, is now.
+    /// Replaces the content of a snapshot or clone by the current content of its source or of another volume.
     pub async fn refresh_snapshot(
         self: &Arc<Self>,
         name: &str,
@@ -258,7 +258,7 @@ impl Array {
         }
     }
 
-    /// A name for a snapshot that nobody named: that of the volume and the time.
+    /// A name for a snapshot created without one: the name of the volume and the time.
     fn free_name(&self, volume: &str) -> String {
         let name = suffixed(volume, &Utc::of_ms(self.world.wall_clock_ms()).stamp());
         let numbered = (2..).map(|n| suffixed(volume, &format!("{}-{n}", &name[name.len() - 15..])));
@@ -269,7 +269,7 @@ impl Array {
     }
 }
 
-/// What is told of content that is replaced: where the new one comes from, what becomes of the one before, and what
+/// Adds to the event of a replacement where the new content comes from, what becomes of the previous content, and what
 /// changes with it.
 fn told_of_content(own: Told, replacements: &[Replacement], keep: &[ForkSpec]) -> Told {
     let mut own = own;
@@ -308,13 +308,13 @@ fn told_of_content(own: Told, replacements: &[Replacement], keep: &[ForkSpec]) -
     own
 }
 
-/// That a snapshot was modified after it was taken, and when.
+/// Says that a snapshot was modified after it was taken, and when; `None` if it was not.
 fn told_modified(snapshot: &Volume) -> Option<String> {
     let at_ms = snapshot.modified_ms()?;
     Some(format!("snapshot {} was modified on {}", snapshot.name(), utc_text(at_ms)))
 }
 
-/// As much of a text as an event needs.
+/// A text, shortened to what an event needs.
 pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(500) {
         Some((end, _)) => format!("{} …", &text[..end]),
@@ -336,7 +336,7 @@ pub(crate) fn suffixed(volume: &str, suffix: &str) -> String {
 }
 
 impl ArrayError {
-    /// Refusals of the layer below, told under this title.
+    /// Refusals of the layer below, reported under this title.
     pub(crate) fn not(title: &'static str) -> impl Fn(VolumeError) -> Self {
         move |error| match error {
             VolumeError::Pool(error) => Self::Pool(error),

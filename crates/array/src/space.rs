@@ -1,8 +1,8 @@
 //! Watches how full the pool is: says when a threshold is reached, and when there is space again.
 //!
-//! A level is left only when use has fallen well below its threshold, so that use that moves about one does not make an
-//! event each time. What the last process left in the journal is charged as if it were new until it is destaged; after an
-//! opening it counts for nothing until then, so that no restart of a pool that is well filled says that it is full.
+//! A level is left only when use has fallen well below its threshold, so that use that oscillates around a threshold
+//! does not cause an event each time. Data that the last process left in the journal is charged as new data until it is
+//! destaged. It is not counted here until then, so that a well filled pool is not reported as full after a restart.
 
 use crate::Array;
 use quoin_api::{Severity, SpaceLevel};
@@ -11,7 +11,7 @@ use quoin_pool::PoolStats;
 
 /// Points below its threshold at which a level is left.
 const HYSTERESIS_PERCENT: f64 = 2.0;
-/// Space that must be there again, at most, before a full pool counts as full no more.
+/// The most space that must be free again before a full pool no longer counts as full.
 const ROOM_AGAIN_MAX_BYTES: u64 = GIB;
 
 /// How much of the space for host data may be used before there is something to say.
@@ -48,7 +48,7 @@ pub(crate) struct SpaceWatch {
     percents: SpacePercents,
     level: SpaceLevel,
     refused_writes: u64,
-    /// What was in the journal when the pool was opened and may not be destaged yet, as charged.
+    /// The charge of the data that was in the journal when the pool was opened and may not be destaged yet.
     replayed_bytes: u64,
 }
 
@@ -57,12 +57,12 @@ pub(crate) fn taken_bytes(stats: &PoolStats) -> u64 {
     stats.live_bytes + stats.buffered_bytes + stats.reserved_unmapped_bytes
 }
 
-/// What is taken of the space for host data, in percent.
+/// The used part of the space for host data, in percent.
 pub(crate) fn used_percent(stats: &PoolStats) -> f64 {
     taken_bytes(stats) as f64 * 100.0 / stats.usable_bytes.max(1) as f64
 }
 
-/// What must be free again before a full pool counts as full no more.
+/// How much must be free again before a full pool no longer counts as full.
 fn room_again_bytes(stats: &PoolStats) -> u64 {
     (stats.usable_bytes / 50).min(ROOM_AGAIN_MAX_BYTES)
 }
@@ -81,9 +81,9 @@ impl SpaceWatch {
         self.level
     }
 
-    /// Whether the pool needs the space that the recycle bin holds: from halfway between the threshold of warnings and a full
-    /// pool on. What is buffered may lie over what is there and does not count, unless the pool is full; what is being
-    /// given back counts as free.
+    /// Whether the pool needs the space that the recycle bin holds: from halfway between the warning threshold and a
+    /// full pool. Buffered data may replace data on the drives, so it does not count unless the pool is full. Space
+    /// that is being reclaimed counts as free.
     pub(crate) fn needs_bin(&self, stats: &PoolStats) -> bool {
         let percent = u64::midpoint(self.percents.warning.into(), 100);
         let taken = (stats.live_bytes + stats.reserved_unmapped_bytes).saturating_sub(stats.removing_bytes);
@@ -102,7 +102,7 @@ impl SpaceWatch {
     /// Looks at the pool; what changed since it was looked at before.
     pub(crate) fn look(&mut self, stats: &PoolStats) -> Option<Found> {
         let before = self.level;
-        // Once less is buffered, it is no more than that of what was replayed.
+        // Replayed data cannot be more than all buffered data.
         self.replayed_bytes = self.replayed_bytes.min(stats.buffered_bytes);
         let stats = &PoolStats { buffered_bytes: stats.buffered_bytes - self.replayed_bytes, ..*stats };
         let level = self.level_of(stats);
@@ -166,7 +166,7 @@ impl SpaceWatch {
 }
 
 impl Array {
-    /// Looks how full the pool is, and tells whoever is concerned.
+    /// Looks how full the pool is, and notifies administrators and hosts.
     pub(crate) fn watch_space(&self, stats: &PoolStats) {
         let mut watch = self.space.lock();
         let found = watch.look(stats);
@@ -242,13 +242,13 @@ mod tests {
         assert!(!needs(PoolStats { removing_bytes: 5 << 30, ..stats(94, 0) }, &watch));
         assert!(!needs(PoolStats { buffered_bytes: 20 << 30, ..stats(75, 0) }, &watch));
         assert!(needs(PoolStats { reserved_unmapped_bytes: 20 << 30, ..stats(75, 0) }, &watch));
-        // Writes were refused: what is buffered has no room.
+        // Writes were refused: buffered data has no room.
         let full = PoolStats { buffered_bytes: 20 << 30, ..stats(80, 1) };
         assert!(watch.look(&full).is_some() && needs(full, &watch));
         assert!(!needs(PoolStats { removing_bytes: 5 << 30, ..full }, &watch));
     }
 
-    /// A pool that is 70 % full and has another 40 % in its journal, most of it over what is there.
+    /// A pool that is 70 % full and has another 40 % in its journal, most of it overwrites.
     #[test]
     fn a_restart_does_not_say_that_the_pool_is_full() {
         let mut watch = SpaceWatch::new(SpacePercents { notice: 75, warning: 90 });

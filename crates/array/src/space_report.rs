@@ -1,4 +1,4 @@
-//! What volumes have of the pool's space, as arrays report it.
+//! The reports of the space of the pool and of volumes.
 
 use crate::{Array, ArrayError, recycle_bin::freed_bytes};
 use quoin_api as api;
@@ -8,14 +8,14 @@ use quoin_volume::{BlockDevice, OriginKind, Volume};
 use std::{collections::BTreeSet, sync::Arc};
 
 impl Array {
-    /// What the pool's space is used for.
+    /// The use of the pool's space.
     pub fn pool_space(&self) -> Result<api::PoolSpace, ArrayError> {
         let pool = self.pool()?;
         let (stats, space) = (pool.stats(), pool.space());
         let provisioned_bytes = self.volumes.list().iter().map(|volume| volume.size_bytes()).sum();
         let binned = self.volumes.binned();
         let held_by_bin = freed_bytes(&pool, &binned);
-        // What copies hold for themselves is shared with their sources, and nobody's volume. What is deleted is not either.
+        // Not in the figures: hidden volumes of copies, which share their blocks with the sources, and deleted volumes.
         let copies = self.volumes.copies();
         let hidden = copies.iter().map(|copy| copy.id);
         let hidden = hidden.chain(binned.iter().map(|volume| volume.id())).collect();
@@ -48,19 +48,19 @@ impl Array {
         })
     }
 
-    /// What a volume has of the pool's space.
+    /// A volume's part of the pool's space.
     pub fn volume_space(&self, name: &str) -> Result<api::VolumeSpace, ArrayError> {
         self.space_of(&[self.volume(name)?])
     }
 
-    /// What the volumes of a group have of the pool's space, all together.
+    /// The part of the pool's space that the volumes of a group have together.
     pub fn group_space(&self, name: &str) -> Result<api::VolumeSpace, ArrayError> {
         self.require_catalog()?;
         let group = self.volumes.group(name)?;
         self.space_of(&self.volumes.members(&group))
     }
 
-    /// What comes back if all snapshots of these volumes are deleted.
+    /// How much space deleting all snapshots of these volumes frees.
     pub(crate) fn held_by_snapshots(&self, pool: &Pool, of: impl Fn(VolumeId) -> bool) -> u64 {
         let chosen = |volume: &Arc<Volume>| {
             volume.origin().is_some_and(|origin| origin.kind == OriginKind::Snapshot && of(origin.source))
@@ -69,7 +69,7 @@ impl Array {
         pool.space_of(&snapshots.map(|volume| volume.id()).collect()).freed_bytes
     }
 
-    /// What volumes have of the pool's space, all together.
+    /// The part of the pool's space that these volumes have together.
     fn space_of(&self, volumes: &[Arc<Volume>]) -> Result<api::VolumeSpace, ArrayError> {
         let pool = self.pool()?;
         let ids: BTreeSet<VolumeId> = volumes.iter().map(|volume| volume.id()).collect();

@@ -1,4 +1,4 @@
-//! Volumes that snapshot reserves keep offline: which, why, and what is said of it.
+//! Volumes that snapshot reserves keep offline: which, why, and the events about them.
 
 use crate::{Array, reserve_watch::Scope, snapshots::shortened};
 use quoin_api::{ReservePolicy, Severity};
@@ -39,7 +39,7 @@ impl Array {
         }
     }
 
-    /// Makes the volumes refuse I/O that reserves keep offline, and lets all others go on; says which.
+    /// Makes volumes that reserves keep offline reject I/O, and all others serve it; records events.
     pub(crate) fn stop_volumes(&self) {
         let volumes = self.volumes.list();
         let names: BTreeMap<_, _> = volumes.iter().map(|volume| (volume.id(), volume.name())).collect();

@@ -15,20 +15,20 @@ use std::{
 
 /// How often an open pool is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// When opening a pool that is offline is tried again first: a process that was killed lets go of its drives a moment
-/// after it has ended. Then each time twice as long after the last, up to [`RETRY_EVERY`].
+/// The delay before the first retry to open a pool that is offline: a process that was killed releases its drives a
+/// moment after it has ended. Each further delay is twice as long, up to [`RETRY_EVERY`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// How often it is tried in the long run.
 const RETRY_EVERY: Duration = Duration::from_secs(3);
 
-/// So long it is no news that a drive is in use by another process: one that was killed lets go of its drives a moment
+/// How long a drive in use by another process is not reported: a process that was killed releases its drives a moment
 /// after it has ended.
 const IN_USE_FOR: Duration = Duration::from_secs(5);
 
 /// Why the pool was not opened.
 pub(crate) struct NotOpened {
     pub(crate) reason: String,
-    /// All that is in the way is that another process uses drives.
+    /// The only reason is that another process uses drives.
     pub(crate) in_use: bool,
 }
 
@@ -41,7 +41,7 @@ impl From<String> for NotOpened {
 /// How many places that were damaged without loss get an event of their own when a pool is opened.
 const MOST_MENDED_EVENTS: usize = 8;
 
-/// How often, and how many times, it is looked whether the drives of a closed pool are let go.
+/// How often, and how many times, the array checks whether the drives of a closed pool are released.
 const LET_GO_LOOK_EVERY: Duration = Duration::from_millis(20);
 const LET_GO_LOOKS: u32 = 250;
 
@@ -136,7 +136,7 @@ impl Array {
     async fn open(self: &Arc<Self>) -> Result<(), NotOpened> {
         let opened = self.open_pool().await;
         if let Err(NotOpened { reason, .. }) = &opened {
-            // Whoever holds a drive holds its lock: the next attempt could not open it.
+            // Holding a drive holds its lock, and the next attempt could not open it.
             self.drives.lock().release(reason);
         }
         opened
@@ -155,7 +155,7 @@ impl Array {
         self.state_changed();
         self.tell_mended(pool.mended());
         self.note_pause();
-        // Before initiators are let in: what they see then does not change at once.
+        // Before initiators are admitted, so that their view of the space does not change right after.
         self.space.lock().opened(&pool.stats());
         self.watch_space(&pool.stats());
         self.attempted.store(true, Ordering::Release);
@@ -165,7 +165,7 @@ impl Array {
         Ok(())
     }
 
-    /// Says what was damaged without loss.
+    /// Reports damage that caused no loss.
     fn tell_mended(&self, mended: &[String]) {
         for text in mended.iter().take(MOST_MENDED_EVENTS) {
             self.events.record(Severity::Warning, self.pool_name(), text.as_str());
@@ -177,7 +177,7 @@ impl Array {
         }
     }
 
-    /// Takes over what the catalog says, and serves it.
+    /// Reads the state of the array from the catalog, and serves it.
     async fn restore(&self, pool: &Arc<Pool>) -> Result<(), String> {
         let _turn = self.changes.lock().await;
         self.events.restore(pool);
@@ -226,8 +226,7 @@ impl Array {
         }
     }
 
-    /// Empties the slot, closes the pool, and waits until nobody holds its drives any more, so that they can be
-    /// opened again.
+    /// Empties the slot, closes the pool, and waits until no owner holds its drives, so that they can be opened again.
     async fn close_pool(&self, pool: Arc<Pool>, reason: &str) -> Result<(), PoolError> {
         self.suspend_scrub(&pool).await;
         let _turn = self.changes.lock().await;

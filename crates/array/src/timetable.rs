@@ -44,7 +44,7 @@ pub(crate) fn next_due_ms(every: Every, at_minute: u16, now_ms: u64) -> u64 {
     now_ms.checked_sub(some).map_or(some, |since| some + (since / period + 1) * period)
 }
 
-/// What is wrong with rules.
+/// The problem of rules, if they have one.
 pub(crate) fn rules_problem(rules: &[Rule]) -> Option<String> {
     if rules.is_empty() {
         return Some("it says of nothing how often it is taken".to_owned());

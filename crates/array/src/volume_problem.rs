@@ -1,11 +1,11 @@
-//! How refusals about volumes are told.
+//! The problems reported to clients for refusals about volumes.
 
 use crate::error::{offline, pool_problem, unreadable};
 use crate::retention::utc_text;
 use quoin_api::Problem;
 use quoin_volume::VolumeError;
 
-/// The problem as clients are told it; `title` says what was not done.
+/// The problem as reported to clients; `title` says what was not done.
 pub(crate) fn volume_problem(error: &VolumeError, title: &str) -> Problem {
     use VolumeError as V;
     let why = error.to_string();
@@ -141,7 +141,7 @@ pub(crate) fn volume_problem(error: &VolumeError, title: &str) -> Problem {
     }
 }
 
-/// What is immutable was to be changed or deleted.
+/// A request was to change or delete something immutable.
 fn immutable(title: &str, name: &str, until_ms: u64, what: String) -> Problem {
     let why = format!("{what} immutable until {}", utc_text(until_ms));
     let next = "wait until then; retention cannot be shortened and passes only while the array runs; quoin status shows the retention clock";

@@ -147,7 +147,7 @@ impl Array {
         self.discard_all(&[volume], own, now).await
     }
 
-    /// Deletes volumes for good, and takes them away from whoever sees them. Called with `changes` held.
+    /// Deletes volumes for good, with their mappings and exports. Called with `changes` held.
     pub(crate) async fn delete_all(
         &self,
         volumes: &[Arc<Volume>],
@@ -156,8 +156,8 @@ impl Array {
         self.remove_all(volumes, own.into(), None).await
     }
 
-    /// Takes volumes away from whoever sees them, and deletes them: for good, or into the recycle bin for this time. Called
-    /// with `changes` held.
+    /// Deletes volumes with their mappings and exports: for good, or into the recycle bin for this time. Called with
+    /// `changes` held.
     pub(crate) async fn remove_all(
         &self,
         volumes: &[Arc<Volume>],
@@ -214,7 +214,7 @@ impl Array {
     }
 }
 
-/// What sort of volume it is.
+/// The kind of a volume.
 pub(crate) fn kind(volume: &Volume) -> api::VolumeKind {
     match volume.origin().map(|origin| origin.kind) {
         _ if volume.is_template() => api::VolumeKind::Template,
@@ -224,7 +224,7 @@ pub(crate) fn kind(volume: &Volume) -> api::VolumeKind {
     }
 }
 
-/// What a change changes, field by field.
+/// The fields that a change changes.
 fn fields(told: Told, volume: &Volume, change: &VolumeChange) -> Told {
     let VolumeChange { name, size_bytes, thick, tags, folder, template, protected, .. } = change;
     told.change("name", volume.name(), name.clone().unwrap_or_else(|| volume.name()))
@@ -240,7 +240,7 @@ fn fields(told: Told, volume: &Volume, change: &VolumeChange) -> Told {
         .change("writable", !volume.is_protected(), !protected.unwrap_or(volume.is_protected()))
 }
 
-/// What a change changes, for the event.
+/// The changes of a request, for the event.
 fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
     let mut told = Vec::new();
     if let Some(name) = change.name.as_ref().filter(|name| **name != volume.name()) {

@@ -103,7 +103,7 @@ impl Client {
         self.checked(request.call()).map(drop)
     }
 
-    /// Says who asks: with what right, and for the event log, by which command and as whom.
+    /// Adds the token, and for the event log the command and the user.
     fn signed<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
         request
             .header("Authorization", &self.token)

@@ -356,8 +356,8 @@ pub(crate) fn list<T: serde::Serialize + serde::de::DeserializeOwned>(
     Ok(())
 }
 
-/// Makes something of each of these, the others too when one fails, and shows what was made: one thing by itself, several as
-/// a list.
+/// Creates something from each of these, and continues when one fails. Shows what was created: one object by itself,
+/// several as a list.
 pub(crate) fn create_each<T: serde::Serialize>(
     output: &Output,
     names: &[String],
@@ -390,8 +390,8 @@ pub(crate) fn is_answered_yes(question: &str) -> bool {
     read.is_ok() && ["y", "yes"].contains(&line.trim().to_lowercase().as_str())
 }
 
-/// Does something to each of these, the others too when one fails. Fails as the first one does, after the failures before
-/// the last have been told.
+/// Does something to each of these, and continues when one fails. Reports all failures but the last, and returns the
+/// last.
 pub(crate) fn each(
     output: &Output,
     names: &[String],

@@ -104,7 +104,7 @@ fn path(id: u32) -> String {
 /// Waits until a copy has ended, and shows how far it is on a terminal.
 fn wait(client: &Client, begun: VolumeCopy) -> Result<VolumeCopy, Failure> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    // Without the handler an interrupt ends this process, and the copy goes on just so.
+    // Without the handler an interrupt ends this process, and the copy continues as well.
     drop(flag::register(SIGINT, interrupted.clone()));
     let line = Line { is_shown: io::stderr().is_terminal() };
     let (mut copy, mut pause) = (begun, LOOK_FIRST);
@@ -128,7 +128,7 @@ fn goes_on(id: u32) -> Failure {
     Failure::new("copy still running", format!("copy {id}"), why, next)
 }
 
-/// A line on the terminal that is written over; it is gone when this is dropped.
+/// A line on the terminal that is overwritten; dropping this erases it.
 struct Line {
     is_shown: bool,
 }

@@ -25,10 +25,10 @@ pub(crate) const EXAMPLES: &str = "Severities, lowest first: info, notice, warni
     quoin --data /srv/a events --follow\n  \
     quoin --data /srv/a events --follow -o json    # one JSON object a line";
 
-/// How often the array is asked for what is new, and for how many events at most.
+/// How often the array is asked for new events, and for how many at most.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 const FOLLOW_LIMIT: u32 = 10_000;
-/// So many numbers an event may be behind others that were shown before it.
+/// How many numbers an event may be behind others that were shown before it.
 const LATE: u64 = 200;
 
 /// Options of `quoin events`.
@@ -120,7 +120,7 @@ fn follow(client: &Client, output: &Output, filters: &str, limit: u32) -> Result
         thread::sleep(FOLLOW_EVERY);
         let path = format!("/events?limit={FOLLOW_LIMIT}&after={}&{filters}", shown.after());
         newest = match client.get(&path) {
-            // An array that restarts is waited for: what it recorded meanwhile is still wanted.
+            // Waits for an array that restarts: the events it recorded meanwhile are still wanted.
             Err(failure) if failure.is_refusal() => return Err(failure),
             outcome => outcome.unwrap_or_default(),
         };

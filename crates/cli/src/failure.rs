@@ -3,7 +3,7 @@
 use quoin_api::Problem;
 use std::fmt;
 
-/// A command that failed: what it tells, and its exit code.
+/// A command that failed: its problem, and its exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What, which object, why, what next.
@@ -31,7 +31,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// True if the array answered that it does not do what it was asked for: asking again is no use.
+    /// True if the array answered that it refuses the request: a retry is no use.
     pub(crate) fn is_refusal(&self) -> bool {
         (400..500).contains(&self.problem.status)
     }

@@ -24,7 +24,7 @@ pub(crate) fn run(client: &Client, output: &Output, command: FolderCommand) -> R
     }
 }
 
-/// A folder a line, moved in by what it lies in.
+/// One folder per line, indented by its depth.
 fn tree(folders: &[Folder]) -> String {
     let row = |folder: &Folder| {
         let name = match folder.path.rsplit_once('/') {

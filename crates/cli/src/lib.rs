@@ -1,8 +1,8 @@
 //! The command line client: each command is one request to the management interface, shown as a table or JSON.
 //!
-//! Promises to scripts: JSON on standard output is what the interface answered; a failure goes to standard
-//! error with what, why and what next, and its exit code is 1, or 2 for a wrong command line. Decides nothing
-//! and stores nothing. Assumes that the data directory or the environment tells where the array is.
+//! Promises to scripts: JSON on standard output is what the interface answered; a failure goes to standard error with
+//! what, why and what next, and its exit code is 1, or 2 for a wrong command line. Decides nothing and stores nothing.
+//! Assumes that the data directory or the environment says where the array is.
 
 mod client;
 mod command;

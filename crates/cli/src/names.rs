@@ -8,7 +8,7 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use serde::Deserialize;
 use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 
-/// How long an array has to tell names.
+/// How long an array has to answer with names.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Objects by the word that commands and arguments have for them, and where they are listed.
 const KINDS: [(&str, &str); 10] = [

@@ -36,8 +36,8 @@ impl Output {
         line(&self.for_programs(value).unwrap_or_else(|| text(value)));
     }
 
-    /// Shows a list. An empty one leaves standard output as programs expect it; people are told on standard error, with
-    /// `text` of no items or, if there are `filters`, that nothing fits them.
+    /// Shows a list. For an empty one, standard output stays as programs expect it. A message on standard error then
+    /// says so: `text` of no items or, if there are `filters`, that nothing matches them.
     pub fn list<T: Serialize>(&self, items: &[T], filters: &str, text: impl FnOnce(&[T]) -> String) {
         if let Some(text) = self.for_programs(&items) {
             // An empty list as CSV has no line at all.
@@ -71,7 +71,7 @@ impl Output {
         }
     }
 
-    /// Tells of a failure on standard error: as JSON to programs that read JSON.
+    /// Reports a failure on standard error: as JSON for programs that read JSON.
     pub fn complain(&self, failure: &Failure) {
         match self.format {
             Format::Json => eprintln!("{}", failure.json()),
@@ -106,7 +106,7 @@ fn readable(query: &str) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Writes one line. False if nobody reads any more.
+/// Writes one line. False if the reader has closed the output.
 pub(crate) fn line(text: &str) -> bool {
     writeln!(io::stdout().lock(), "{text}").is_ok()
 }

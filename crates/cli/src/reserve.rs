@@ -86,7 +86,7 @@ pub(crate) fn run(client: &Client, output: &Output, args: &ReserveArgs) -> Resul
     Ok(())
 }
 
-/// Tells what setting a reserve does at once, and asks whether that is meant. True if there is something to confirm.
+/// Shows what setting a reserve does at once, and asks for confirmation. True if there is something to confirm.
 fn confirmed(client: &Client, path: &str, request: &ReserveSet, yes: bool) -> Result<bool, Failure> {
     let preview: ReservePreview = client.post(&format!("{path}/preview"), request)?;
     let question = match (preview.would_delete.len(), preview.would_take_offline.len()) {
@@ -106,7 +106,7 @@ fn confirmed(client: &Client, path: &str, request: &ReserveSet, yes: bool) -> Re
     ))
 }
 
-/// What a reserve would do at once.
+/// The effects that a reserve would have at once.
 fn effect(preview: &ReservePreview) -> String {
     let ReservePreview { limit_bytes, held_bytes, would_delete, held_after_bytes, would_take_offline } =
         preview;
@@ -118,7 +118,7 @@ fn effect(preview: &ReservePreview) -> String {
         return format!("{holds} This takes volumes offline at once:\n{}", table(&["volume"], rows, ""));
     }
     let rows = would_delete.iter().flat_map(|deletion| {
-        // What is deleted together frees space together.
+        // Snapshots that are deleted together free space together.
         deletion.snapshots.iter().enumerate().map(|(at, name)| {
             let freed = if at == 0 { size_text(deletion.freed_bytes) } else { "together".to_owned() };
             vec![name.clone(), utc_text(deletion.taken_ms), freed]

@@ -3,7 +3,7 @@
 
 use std::{env, ffi::OsString, fs, os::unix::fs::MetadataExt};
 
-/// What is longer is cut.
+/// Longer texts are cut.
 const BYTES_MAX: usize = 256;
 
 pub(crate) struct Stated {
@@ -42,7 +42,7 @@ fn user() -> String {
     visible(&format!("{}@{}", named.filter(|name| !name.is_empty()).unwrap_or_else(id), machine.trim()))
 }
 
-/// What a header can carry.
+/// The text as a header can carry it: replaces all other characters by question marks, and cuts it.
 fn visible(text: &str) -> String {
     text.chars().map(|c| if c == ' ' || c.is_ascii_graphic() { c } else { '?' }).take(BYTES_MAX).collect()
 }

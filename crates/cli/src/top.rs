@@ -34,7 +34,7 @@ pub struct TopArgs {
     once: bool,
 }
 
-/// What the array says at one moment.
+/// The figures of the array at one moment.
 struct Sample {
     stats: Stats,
     status: Status,
@@ -84,7 +84,7 @@ struct FillRates {
     space_percent: f64,
 }
 
-/// Shows the rates, once or until told to stop.
+/// Shows the rates, once or until interrupted.
 pub(crate) fn top(client: &Client, output: &Output, args: &TopArgs) -> Result<(), Failure> {
     let interval = Duration::from_secs(args.interval);
     let before = Sample::take(client)?;
@@ -159,7 +159,7 @@ impl Drop for Screen {
     }
 }
 
-/// Writes over what is there, so that nothing flickers.
+/// Overwrites the screen in place, so that nothing flickers.
 fn draw(status: &Status, top: &Top) -> io::Result<()> {
     let (columns, rows) = terminal::size()?;
     let head = format!("{}  {}  {}", status.name, status.state, status.reason.as_deref().unwrap_or_default());
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!((top.total.write.iops, top.fill.is_none()), (2000.0, true));
         let text = body(&top).join("\n");
         assert!(text.contains("v1") && text.contains("15.6 MiB") && text.contains("2000 µs"), "{text}");
-        // After a restart, what was counted since.
+        // After a restart, counters begin at zero.
         assert_eq!(Top::between(&sample(99_000, 9000), &sample(4000, 400)).total.write.iops, 100.0);
     }
 }

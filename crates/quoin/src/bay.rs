@@ -16,12 +16,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// So long are drives waited for that are in use, and so often it is looked.
+/// How long to wait for drives that are in use, and how often to look.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Where the system keeps links to devices that do not change with their names.
 const LINKS_OF_DEVICES: [&str; 2] = ["/dev/disk/by-id", "/dev/disk/by-path"];
-/// No more of a directory is looked at.
+/// The most entries of a directory that are examined.
 const MOST_ENTRIES: usize = 4096;
 
 /// The drives of the configuration, opened through the operating system.
@@ -142,7 +142,7 @@ fn open_all(paths: &[PathBuf], pool: PoolId) -> Result<Vec<Arc<dyn Disk>>, Strin
     let missing = paths.len() - present.len();
     let mut found = if missing > 0 { search(paths, pool, &taken) } else { Vec::new() };
     found.retain(|(index, _)| !present.contains(index));
-    // Only if all are found: otherwise the paths tell best what is wrong.
+    // Only if all are found: otherwise the paths show best what is wrong.
     if missing > 0 && found.len() == missing && taken.len() == present.len() {
         return taken.iter().chain(found.iter().map(|(_, path)| path)).map(open_one).collect();
     }
@@ -161,7 +161,7 @@ fn open_unless_in_use(path: &Path) -> Result<Option<Arc<dyn Disk>>, String> {
     }
 }
 
-/// The newest intact label of what a path leads to.
+/// The newest intact label of the drive at a path.
 fn label_at(path: &Path) -> Option<Label> {
     let kind = fs::metadata(path).ok()?.file_type();
     if !kind.is_file() && !kind.is_block_device() {

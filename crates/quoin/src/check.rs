@@ -62,14 +62,14 @@ fn walk(data: &DataDir, config: &Config) -> Result<CheckReport, Failure> {
     walked.map_err(|why| failed(why, "bring back the drives as they were, or restore the data from a backup"))
 }
 
-/// What `quoin check` tells.
+/// What `quoin check` reports.
 #[derive(serde::Serialize)]
 struct Checked {
     ok: bool,
     problems: Vec<Problem>,
     /// Problems beyond those listed.
     more_problems: u64,
-    /// What an interrupted write left behind and opening the pool mends.
+    /// The remains of an interrupted write, which opening the pool repairs.
     notes: Vec<Problem>,
     volumes: u64,
     segments: u64,
@@ -79,7 +79,7 @@ struct Checked {
     space: Space,
 }
 
-/// What is reported of space at the checkpoint, as proven.
+/// The space report at the checkpoint, as proven.
 #[derive(serde::Serialize)]
 struct Space {
     written_bytes: u64,
@@ -134,7 +134,7 @@ fn passed_over(report: &CheckReport) -> BTreeSet<VolumeId> {
     walked.filter(|id| hidden.contains(id) || !report.volume_ids.contains(id)).collect()
 }
 
-/// What the catalog calls a volume.
+/// The name of a volume in the catalog.
 fn name_of(report: &CheckReport, id: VolumeId) -> Option<String> {
     let object = report.objects.get(&(VOLUME_OBJECT, format!("{:010}", id.0)))?;
     let record: serde_json::Value = serde_json::from_slice(object).ok()?;

@@ -1,7 +1,7 @@
 //! `quoin completions`: completions for shells.
 //!
-//! What a shell is given asks this program at each completion, by way of [`VARIABLE`], so that names of objects are
-//! completed too, and what is completed is what the installed version knows.
+//! The script for the shell calls this program at each completion, with [`VARIABLE`] set. So names of objects are
+//! completed too, and completions match the installed version.
 
 use clap_complete::{CompleteEnv, aot::Shell, env::Shells};
 use quoin_cli::Failure;

@@ -10,7 +10,7 @@ use std::{
 };
 
 pub(crate) const CONFIG_FILE: &str = "quoin.toml";
-/// What opens `GET /metrics` and nothing else.
+/// The file of the token that grants access to `GET /metrics` only.
 const METRICS_TOKEN_FILE: &str = "metrics_token";
 
 /// A data directory.
@@ -80,7 +80,7 @@ impl DataDir {
         if token.trim().is_empty() { Err(refuse(format!("{shown} is empty"))) } else { Ok(token) }
     }
 
-    /// What opens `GET /metrics` and nothing else; made when it is not there, or empty.
+    /// The token that grants access to `GET /metrics` only; created if it is missing or empty.
     pub(crate) fn metrics_token(&self) -> Result<String, Failure> {
         if let Ok(token) = fs::read_to_string(self.file(METRICS_TOKEN_FILE))
             && !token.trim().is_empty()
@@ -92,7 +92,7 @@ impl DataDir {
         Ok(token)
     }
 
-    /// A secret nobody can guess, for the file `name`.
+    /// A random secret that cannot be guessed, for the file `name`.
     pub(crate) fn new_token(&self, name: &str) -> Result<String, Failure> {
         let mut bytes = [0u8; 32];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())

@@ -1,4 +1,4 @@
-//! How many files and sockets the process may have open, and who may have how many of them.
+//! How many files and sockets the process may have open, and how they are shared out.
 //!
 //! Promises: each front end and the management interface keep to a share of their own, and the shares together leave
 //! what the array itself needs, so that no flood of connections to one takes descriptors from another.
@@ -6,11 +6,11 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 
-/// What the process itself needs: its log, rings, listeners, lock and files it reads.
+/// The descriptors that the process itself needs: for its log, rings, listeners, lock and files it reads.
 const OWN: usize = 160;
 /// A drive's file, and one more while it is opened again.
 const FOR_A_DRIVE: usize = 2;
-/// Connections there are at most, whatever the process may have open.
+/// The most connections, however many files the process may have open.
 const ISCSI_MOST: usize = 1024;
 const NBD_MOST: usize = 1024;
 const MANAGEMENT_MOST: usize = 256;
@@ -44,12 +44,12 @@ fn own(drives: usize) -> usize {
     OWN + CLOSING + drives * FOR_A_DRIVE
 }
 
-/// What the process may have open so that every share is as large as it gets.
+/// The number of descriptors that allows every share its maximum.
 fn enough(drives: usize) -> usize {
     own(drives) + (ISCSI_MOST + NBD_MOST + MANAGEMENT_MOST)
 }
 
-/// Raises the soft limit of open files to the hard one, and shares it out. Says what does not fit.
+/// Raises the soft limit of open files to the hard one, and shares it out. Logs a warning if it is too low.
 pub(crate) fn share_out(drives: usize) -> Shares {
     let before = getrlimit(Resource::Nofile);
     if before.current != before.maximum

@@ -227,7 +227,7 @@ fn refuse_what_is_there(path: &str, found: Result<Probe, DriveError>) -> Result<
 fn drive_config(data: &DataDir, candidate: &Candidate) -> Result<DriveConfig, Failure> {
     let path = match candidate.path.strip_prefix(data.path()) {
         Ok(inside) if candidate.create_len.is_some() => inside.to_owned(),
-        // Links stay links: what they lead to may change its name.
+        // Links stay links: the name of their target may change.
         _ => std::path::absolute(&candidate.path).map_err(|error| {
             let shown = candidate.path.display().to_string();
             let why = format!("cannot tell the full path of {shown}: {error}");
@@ -237,7 +237,7 @@ fn drive_config(data: &DataDir, candidate: &Candidate) -> Result<DriveConfig, Fa
     Ok(DriveConfig { path })
 }
 
-/// What `quoin init` tells.
+/// What `quoin init` reports.
 #[derive(serde::Serialize)]
 struct Made {
     data: PathBuf,

@@ -8,7 +8,7 @@ use std::fs;
 /// The environment variable that stands for `--memory-limit`.
 pub(crate) const MEMORY_LIMIT_VARIABLE: &str = "QUOIN_MEMORY_LIMIT";
 
-/// The limit if nobody says one, in bytes.
+/// The default limit, in bytes.
 pub(crate) fn default_limit_bytes() -> u64 {
     default_limit(system_bytes())
 }
@@ -53,7 +53,7 @@ fn default_limit(system_bytes: Option<u64>) -> u64 {
     system_bytes.map_or(GIB, |bytes| (bytes / 4).min(4 * GIB)).max(PoolOptions::LEAST_MEMORY_BYTES)
 }
 
-/// The system's RAM, if it tells.
+/// The system's RAM, if it can be read.
 fn system_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim();

@@ -70,7 +70,7 @@ fn refused(why: impl Into<String>, next: impl Into<String>) -> Failure {
     Failure::usage("array not started", why, next)
 }
 
-/// Opens what the command line and the configuration ask for. Called before there are other threads.
+/// Opens the sockets that the command line and the configuration ask for. Called before there are other threads.
 pub(crate) fn listen(args: Args, config: &ServeConfig, data: &DataDir) -> Result<Listening, Failure> {
     let file = |given: Option<PathBuf>, configured: &Option<PathBuf>| {
         given.or_else(|| configured.as_ref().map(|path| data.path().join(path)))
@@ -199,7 +199,7 @@ impl Listening {
 }
 
 impl Front {
-    /// What it counts, for `/metrics`.
+    /// Its counters, for `/metrics`.
     pub(crate) fn counts(&self) -> impl Fn() -> FrontEnd + Send + Sync + use<> {
         let server = self.server.clone();
         move || {
@@ -233,7 +233,7 @@ impl Front {
     }
 }
 
-/// A refused client, as the event log tells of it.
+/// A refused client, as the event log records it.
 fn refusal(Refused { peer, export, tls_name, why, detail }: Refused) -> Refusal {
     let object = export.map_or_else(|| "NBD".to_owned(), |name| format!("export {name}"));
     Refusal { detail, ..Refusal::of_client("nbd", object, why, tls_name, peer) }

@@ -18,7 +18,7 @@ pub(crate) const NOTES_FILE: &str = "events.pending";
 /// Lines in a file that is replaced as a whole or added to.
 pub(crate) struct FileNotes {
     path: PathBuf,
-    /// What was written last, still to be made durable; one writer at a time.
+    /// The file written last, still to be made durable; one writer at a time.
     file: Mutex<Option<fs::File>>,
     failed: AtomicBool,
 }
@@ -80,8 +80,8 @@ impl Notes for FileNotes {
         let mut replace = || {
             let mut opened = options.open(&new)?;
             opened.write_all(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes())?;
-            // A file that takes the place of another before its content is durable may be empty after a power failure. The
-            // mark alone is not worth the wait: without it, numbers go on from what the pool says.
+            // A file that replaces another before its content is durable may be empty after a power failure. The mark
+            // alone is not worth the wait: without it, numbering continues from the last event in the pool.
             if lines.len() > 1 {
                 opened.sync_data()?;
             }

@@ -1,5 +1,5 @@
-//! What `quoin init --force` asks before it overwrites pools: one that holds immutable snapshots, or of which that cannot be
-//! told, is overwritten only by who types its name.
+//! The question of `quoin init --force` before it overwrites pools: a pool that holds immutable snapshots, or may hold
+//! some, is overwritten only if the user types its name.
 
 use quoin_array::immutable_snapshots;
 use quoin_base::PoolId;
@@ -24,7 +24,7 @@ pub(crate) struct Kept {
 pub(crate) async fn kept_pools(disks: &[Arc<dyn Disk>]) -> Vec<Kept> {
     let mut pools: BTreeMap<PoolId, (Label, Vec<Arc<dyn Disk>>)> = BTreeMap::new();
     for disk in disks {
-        // What has no sound label is no pool whose snapshots could be read ever again.
+        // A drive without a sound label belongs to no pool whose snapshots could ever be read again.
         if let Ok(Probe::Quoin(label)) = probe(disk).await {
             pools.entry(label.pool).or_insert_with(|| (label, Vec::new())).1.push(disk.clone());
         }
@@ -64,7 +64,7 @@ pub(crate) fn require_names(kept: &[Kept], names: &[String]) -> Result<(), Failu
     Ok(())
 }
 
-/// Asks whoever sits at a terminal.
+/// Asks on the terminal, if there is one.
 fn is_typed(name: &str, why: &str) -> bool {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return false;

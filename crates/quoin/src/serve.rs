@@ -42,7 +42,7 @@ pub(crate) const DEFAULT_ISCSI: &str = "127.0.0.1:3260";
 pub(crate) const DEFAULT_API: &str = "127.0.0.1:8470";
 pub(crate) const DEFAULT_THREADS_MAX: usize = 4;
 const LOCK_FILE: &str = "run/lock";
-/// How often it is looked whether the catalog has been read, before initiators are let in.
+/// How often the process checks whether the catalog has been read, before it admits initiators.
 const RESTORED_POLL: Duration = Duration::from_millis(5);
 /// How long a stop waits for drives that do not answer, beside the time until they are suspect.
 const STALLED_STOP_WITHIN: Duration = Duration::from_secs(15);
@@ -219,8 +219,8 @@ async fn serve(
     Ok(())
 }
 
-/// Ends the process if the stop does not come to an end because drives do not answer. Only what is acknowledged
-/// is promised, and that is on the drives.
+/// Ends the process if the stop does not finish because drives do not answer. All acknowledged data is on the drives,
+/// and nothing else is promised.
 async fn give_up_stalled(array: Arc<Array>, suspect_after: Duration) {
     let mut left = suspect_after + STALLED_STOP_WITHIN;
     loop {
@@ -234,8 +234,8 @@ async fn give_up_stalled(array: Arc<Array>, suspect_after: Duration) {
     }
 }
 
-/// Waits until it is known who sees which volume. Clients wait in their listener's backlog meanwhile: one that
-/// comes back after a restart and is told that its volume does not exist would fail its I/O.
+/// Waits until mappings and exports are known. Clients wait in the backlog of their listener meanwhile: a client that
+/// reconnects after a restart and does not find its volume would fail its I/O.
 pub(crate) async fn restored(array: &Array) {
     while !array.is_restored() {
         sleep(RESTORED_POLL).await;
@@ -263,7 +263,7 @@ fn front_end(
     IscsiServer::new(target, options)
 }
 
-/// What the iSCSI server counts, for `/metrics`.
+/// The counters of the iSCSI server, for `/metrics`.
 fn iscsi_front_end(server: &IscsiServer<Volume>) -> FrontEnd {
     let counted = server.metrics();
     FrontEnd {

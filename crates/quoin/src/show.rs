@@ -1,4 +1,4 @@
-//! `quoin config`: what an array is told, and where from.
+//! `quoin config`: the settings of an array, and where each comes from.
 
 use crate::{
     data::{CONFIG_FILE, DataDir},

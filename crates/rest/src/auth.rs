@@ -1,4 +1,4 @@
-//! The bearer tokens (RFC 6750): whoever has the one may do everything, whoever has the other may read metrics.
+//! The bearer tokens (RFC 6750): one grants all rights, the other grants access to metrics only.
 
 use crate::{failure::Failure, server::Server};
 use axum::{
@@ -12,7 +12,7 @@ use quoin_array::{Refusal, acting};
 use sha2::{Digest, Sha256};
 use std::{fmt, hint::black_box, net::SocketAddr, sync::Arc};
 
-/// What the event log calls the token that opens everything.
+/// What the event log calls the token that grants all rights.
 const ADMIN: &str = "admin";
 
 /// The secret that clients show. Never printed.
@@ -24,7 +24,7 @@ impl Token {
         Self(text.trim().to_owned())
     }
 
-    /// Tells tokens apart without giving them away: the first 8 hexadecimal digits of the SHA-256.
+    /// Identifies a token without disclosing it: the first 8 hexadecimal digits of its SHA-256.
     pub(crate) fn fingerprint(&self) -> String {
         Sha256::digest(self.0.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
     }
@@ -46,7 +46,7 @@ impl fmt::Debug for Token {
 pub(crate) async fn require_token(State(server): State<Server>, request: Request, next: Next) -> Response {
     match shown(&request) {
         Some(shown) if server.token.matches(shown) => {
-            // What only reads is not recorded, and needs no actor.
+            // Requests that only read are not recorded, and need no actor.
             let reads = [Method::GET, Method::HEAD].contains(request.method());
             let actor = (!reads).then(|| {
                 Arc::new(Actor { token: Some(ADMIN.to_owned()), ..actor_of(&request, Some(&server.token)) })
@@ -61,7 +61,7 @@ pub(crate) async fn require_token(State(server): State<Server>, request: Request
     }
 }
 
-/// Lets in who may read metrics: whoever shows the token for that, or the one that opens everything.
+/// Admits requests for metrics with the metrics token or with the token that grants all rights.
 pub(crate) async fn require_metrics_token(
     State(server): State<Server>,
     request: Request,
@@ -86,13 +86,13 @@ fn why_refused(shown: Option<&str>) -> &'static str {
     }
 }
 
-/// Records that somebody without a valid token was refused.
+/// Records that a request without a valid token was refused.
 fn refused(server: &Server, request: &Request, why: &str) {
     let (object, actor) = ("management interface".to_owned(), actor_of(request, None));
     server.array.refused(Refusal { protocol: "rest", object, why: why.to_owned(), detail: None, actor });
 }
 
-/// Who sent a request, as far as it tells.
+/// Who sent a request, as far as the request says.
 fn actor_of(request: &Request, token: Option<&Token>) -> Actor {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let stated = |name: &str| Some(request.headers().get(name)?.to_str().ok()?.to_owned());

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
-/// What connections to the management interface may take.
+/// The limits of connections to the management interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at once.
@@ -20,7 +20,7 @@ pub struct Limits {
     pub head_within: Duration,
     /// The time in which a request's body has to arrive.
     pub body_within: Duration,
-    /// The time in which a client has to take what it was answered.
+    /// The time in which a client has to receive its answer.
     pub taken_within: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! `GET /healthz` and `GET /readyz`, without a token: for those who watch the process and tell nothing but whether it
-//! lives and whether it serves.
+//! `GET /healthz` and `GET /readyz`, without a token, for monitoring of the process. They say only whether it lives and
+//! whether it serves.
 
 use crate::{failure::Failure, server::Server};
 use axum::{

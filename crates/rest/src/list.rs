@@ -1,8 +1,8 @@
 //! Lists: their filters, and the pages that clients read them in.
 //!
-//! A page ends with an item, and a cursor names it: the next page begins behind that item as the list is then. What was
-//! created or deleted meanwhile shifts no page. If that very item is gone, the cursor is refused, and nothing is missed
-//! unnoticed.
+//! A cursor names the last item of a page: the next page begins behind that item in the list as it is then. Items
+//! created or deleted meanwhile do not shift pages. If the named item itself is gone, the cursor is refused, so that no
+//! client misses items unnoticed.
 
 use crate::{extract::query, failure::Failure};
 use axum::{

@@ -1,9 +1,9 @@
 //! `GET /metrics`: everything the array counts, in Prometheus' text format (version 0.0.4).
 //!
-//! Promises: names follow Prometheus' conventions (base units, `_total` for what only grows); labels take values
-//! from the configuration only (volumes, drives, hosts and their initiators), so that nobody from outside can
-//! make series; one look at the array per request, nothing is kept between requests. [`catalogue`] is the whole
-//! list of metrics; `docs/metrics.md` is made from it.
+//! Promises: names follow Prometheus' conventions (base units, `_total` for counters); labels take values from the
+//! configuration only (volumes, drives, hosts and their initiators), so that clients from outside cannot create series;
+//! each request looks at the array once, and nothing is kept between requests. [`catalogue`] is the whole list of
+//! metrics; `docs/metrics.md` is made from it.
 
 mod catalogue;
 mod exposition;

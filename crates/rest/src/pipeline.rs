@@ -34,12 +34,12 @@ pub(crate) use tag::resource;
 /// The header with a key of the client's choice.
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// What came of a request that was carried out within the last day.
+/// The outcome of a request that was carried out within the last day.
 type CarriedOutBefore = Box<dyn Fn(&RequestKey) -> Result<Option<CarriedOut>, ArrayError> + Send + Sync>;
 
-/// What requests share on their way to their resources.
+/// The state that requests share on their way to their resources.
 pub(crate) struct Pipeline {
-    /// The resources themselves, to look at what a condition is about.
+    /// The resources themselves, to look up the object of a condition.
     resources: Router,
     /// Held by changes; alone, by those that depend on a condition.
     turns: RwLock<()>,
@@ -53,7 +53,7 @@ impl Pipeline {
         Arc::new(Self { resources, turns: RwLock::default(), replays: Arc::default(), carried_out, world })
     }
 
-    /// What a resource shows now.
+    /// The current state of a resource.
     async fn look(&self, path: Uri) -> Response {
         let mut look = Request::new(Body::empty());
         *look.uri_mut() = path;
@@ -134,7 +134,7 @@ fn unmet(path: &str, current: Option<&str>) -> Failure {
     Failure::new(Problem::new("changed", 412, "nothing changed", path, why, next))
 }
 
-/// What the resource answers, with its entity tag if it shows one that has one.
+/// The answer of the resource, with an entity tag if it shows an object that has one.
 async fn answer(request: Request, next: Next) -> Response {
     let shows = tag::place(request.method(), request.uri().path());
     let response = next.run(request).await;
@@ -147,7 +147,8 @@ pub(crate) async fn run(State(pipeline): State<Arc<Pipeline>>, request: Request,
         return answer(request, next).await;
     }
     let caller = current_caller();
-    // A task of its own keeps its turn to the end of the change, even if the client leaves: the change itself goes on.
+    // A task of its own keeps its turn to the end of the change, even if the client disconnects: the change itself
+    // continues.
     let task = match request.headers().get(IDEMPOTENCY_KEY) {
         Some(key) if request.method() == Method::POST => {
             let key = key.clone();
@@ -180,7 +181,8 @@ mod tests {
         request.body(Body::empty()).unwrap()
     }
 
-    /// A change goes on in the background although its client left. One that depends on what was read before comes after it.
+    /// A change continues in the background after its client disconnected. A request that depends on an earlier read is
+    /// handled after that change.
     #[test]
     fn a_change_keeps_its_turn_though_its_client_leaves() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -24,20 +24,20 @@ use quoin_array::{Array, ArrayError, RequestKey, acting, current_caller};
 use quoin_world::{Thread, World, one_shot};
 use std::{future::Future, sync::Arc, time::Duration};
 
-/// What the handlers work with.
+/// The state that handlers use.
 #[derive(Clone)]
 pub struct Server {
     /// The array they manage.
     pub array: Arc<Array>,
     /// The world it runs on.
     pub world: Arc<dyn World>,
-    /// What clients must show.
+    /// The token that clients must show.
     pub token: Arc<Token>,
-    /// What opens `GET /metrics`, and nothing else.
+    /// The token that grants access to `GET /metrics` only.
     pub metrics_token: Arc<Token>,
     /// The process's memory limit, and what sessions hold of it.
     pub memory: Memory,
-    /// What the front ends count.
+    /// The counters of the front ends.
     pub front_ends: Arc<dyn Fn() -> Vec<FrontEnd> + Send + Sync>,
 }
 

@@ -105,7 +105,7 @@ async fn connection(
     mut stops: watch::Receiver<bool>,
 ) {
     let place = Arc::new(place);
-    // Refused for a socket that is gone already, which the first read tells.
+    // Fails for a socket that is closed already, which the first read reports.
     let _ = stream.set_nodelay(true);
     let _ = set_tcp_user_timeout(&stream, limits.taken_within.as_millis() as u32);
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
@@ -135,7 +135,7 @@ async fn connection(
     }
 }
 
-/// Tells a client that no connection can make room for its own, as far as it takes that at once.
+/// Sends the refusal of a connection for which no other one can make room, as far as the client takes it at once.
 fn turn_away(stream: TcpStream) {
     let body = serde_json::to_string(&busy()).unwrap_or_default();
     let head = format!(
@@ -162,15 +162,15 @@ fn busy() -> Problem {
     )
 }
 
-/// Reads the body, within its time and size, and carries the request out. Comes after the token was checked: those who
-/// have none are not waited for.
+/// Reads the body, within its time and size, and carries the request out. Comes after the check of the token: the array
+/// does not wait for clients without one.
 pub(crate) async fn whole_request(
     State(body_within): State<Duration>,
     request: Request,
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    // Gone with its connection when that makes room.
+    // Ends with its connection when that makes room.
     let bytes = match timeout(body_within, read(body)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(failure)) => return failure.into_response(),

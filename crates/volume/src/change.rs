@@ -3,10 +3,10 @@
 //!
 //! A volume grows in one transaction. It shrinks in three steps, so that a crash in between harms nothing: writers are
 //! fenced off the tail; one transaction gives the volume its new end and notes where the old one was; then the tail is
-//! emptied, and another transaction takes the note away. As long as the note is there the volume does not grow: what
-//! would come back were not zeroes. The tail is emptied in the background, and anew after a crash.
+//! emptied, and another transaction removes the note. As long as the note exists the volume cannot grow: the data that
+//! would reappear is not zeroes. The tail is emptied in the background, again from its beginning after a crash.
 //!
-//! Once a volume has become a template, no write to it is under way and none is let in: its gate is closed while it
+//! Once a volume has become a template, no write to it is under way and none is admitted: its gate is closed while it
 //! becomes one.
 
 use crate::{
@@ -19,7 +19,7 @@ use quoin_pool::{Pool, PoolError, Transaction};
 use quoin_world::AsyncMutexGuard;
 use std::sync::{Arc, atomic::Ordering};
 
-/// What shall be changed; what is `None` stays.
+/// The changes to make; fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeChange {
     /// Another name.
@@ -34,7 +34,7 @@ pub struct VolumeChange {
     pub tags: Option<Tags>,
     /// Another folder.
     pub folder: Option<Folder>,
-    /// Whether it is there to be cloned, and nobody writes to it.
+    /// Whether it is a template: it can be cloned, and rejects writes.
     pub template: Option<bool>,
     /// Whether hosts may only read it, unless a mapping or export lets them write.
     pub protected: Option<bool>,
@@ -81,8 +81,7 @@ impl Volumes {
         Ok(record)
     }
 
-    /// Changes a volume; commits what is in `with` in the same transaction. After it has shrunk, [`Volumes::trim`] is to
-    /// be called.
+    /// Changes a volume; commits `with` in the same transaction. Call [`Volumes::trim`] after it has shrunk.
     pub async fn change(
         &self,
         name: &str,
@@ -96,7 +95,7 @@ impl Volumes {
         let grows = record.size_bytes > before.size_bytes;
         let shrinks = record.size_bytes < before.size_bytes;
         let thickens = record.thick && !before.thick;
-        // Nobody empties the tail while it becomes a part of the volume again, or is looked at, or would be reserved.
+        // The tail must not be emptied while it becomes a part of the volume again, is examined, or would be reserved.
         let waits = grows || thickens || shrinks && !change.force;
         let turn = if waits { Some(volume.trimming.lock().await) } else { None };
         if waits && before.is_trimming() {
@@ -143,7 +142,7 @@ impl Volumes {
     ) -> Result<(Arc<Volume>, Option<Fence>, AsyncMutexGuard<'_>), VolumeError> {
         loop {
             let volume = self.get(name)?;
-            // NOTE: before the turn, so that nobody else's change waits for a writer.
+            // NOTE: before the turn, so that no other change waits for a writer.
             let freezes = change.template == Some(true) && !volume.is_template();
             let fence = if freezes { Some(Fence::freeze(std::slice::from_ref(&volume)).await) } else { None };
             let turn = self.changes.lock().await;
@@ -155,8 +154,8 @@ impl Volumes {
         }
     }
 
-    /// Empties what lay beyond the end of volumes that were shrunk. Returns early if the pool goes offline; then it is
-    /// to be called again when it is back.
+    /// Empties the former tails of volumes that were shrunk. Returns early if the pool goes offline; call it again when
+    /// the pool is back.
     pub async fn trim(&self) -> Result<(), VolumeError> {
         for volume in self.list() {
             while volume.is_trimming() && self.is_current(&volume) {
@@ -218,7 +217,7 @@ async fn fence(pool: &Pool, before: &VolumeRecord, end: u64, force: bool) -> Res
     if found? { Err(mapped()) } else { Ok(()) }
 }
 
-/// Empties what lies beyond a volume's end, so that it counts as mapped no more.
+/// Unmaps everything beyond a volume's end, so that it no longer counts as mapped.
 async fn empty_tail(pool: &Pool, record: &VolumeRecord) -> Result<(), VolumeError> {
     pool.unmap_from(record.id, record.size_bytes).await?;
     Ok(pool.drain().await?)

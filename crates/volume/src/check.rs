@@ -12,9 +12,9 @@ use quoin_base::VolumeId;
 use quoin_pool::CheckReport;
 use std::collections::BTreeMap;
 
-/// What a check finds wrong with the volumes of a catalog: each object decodes, has a volume in the pool, and
-/// a name of its own, and as much space kept for it as it is due; each volume of the pool has an object, its own or that of
-/// the copy that it is the hidden volume of. Adds to the report.
+/// Adds the problems of the volumes of a catalog to the report. Each object must decode and have a volume in the pool,
+/// a unique name, and the reservation that it needs. Each volume of the pool must have an object: its own, or that of
+/// the copy whose hidden volume it is.
 pub fn check_volumes(report: &mut CheckReport) {
     let mut known = BTreeMap::new();
     let objects: Vec<_> = report.objects.iter().filter(|((kind, _), _)| *kind == VOLUME_OBJECT).collect();
@@ -48,7 +48,7 @@ pub fn check_volumes(report: &mut CheckReport) {
                     found
                         .push((what.clone(), format!("the pool keeps {kept} bytes for it instead of {due}")));
                 }
-                // In the recycle bin a name is nobody's.
+                // A volume in the recycle bin does not occupy its name.
                 let name = record.deleted.is_none().then_some(record.name);
                 if name.is_some() && known.values().any(|other| *other == name) {
                     found.push((what, "two volumes have this name".to_owned()));
@@ -75,7 +75,8 @@ pub fn check_volumes(report: &mut CheckReport) {
     found.into_iter().for_each(|(what, problem)| report.add(what, problem));
 }
 
-/// What is wrong with the groups: each object decodes, has a name of its own, and members that exist and are in no other.
+/// The problems of groups: each object must decode and have a unique name, and its members must exist and be in no
+/// other group.
 fn check_groups(report: &CheckReport, found: &mut Vec<(String, String)>) {
     let (mut names, mut members) = (BTreeMap::new(), BTreeMap::new());
     for ((_, key), value) in report.objects.iter().filter(|((kind, _), _)| *kind == GROUP_OBJECT) {

@@ -1,16 +1,16 @@
 //! Copies of ranges, from one volume into another or into itself.
 //!
-//! A copy has a *hidden volume*: a fork of the source, of the moment at which the copy began. No record describes it and
-//! no list shows it; an object of the catalog names it and says what it is for. Both come to be in one transaction and
-//! go in one.
+//! A copy has a *hidden volume*: a fork of the source as of the moment at which the copy began. No record describes it
+//! and no list shows it; an object of the catalog names it and says what it is for. One transaction creates both, and
+//! one deletes both.
 //!
 //! Promises:
-//! 1. What is copied is what the source held when the copy began, whoever writes to it since, also if source and target
-//!    are one volume.
-//! 2. A copy goes on only in the pool in which it began. Once that was opened anew hosts may have written to the target,
-//!    and the copy is there to be ended.
-//! 3. Until a copy is ended nothing deletes or replaces its target, shrinks it into the range, or makes it one that
-//!    nobody writes to.
+//! 1. A copy takes the content that the source held when the copy began, whatever is written to it since, also if
+//!    source and target are the same volume.
+//! 2. A copy continues only in the opening of the pool in which it began. After the pool was reopened, hosts may have
+//!    written to the target, and the copy can only be ended.
+//! 3. Until a copy is ended nothing deletes or replaces its target, shrinks it into the range, or makes it reject
+//!    writes.
 
 use crate::{
     BlockDevice, DeviceError, Volume, VolumeError, Volumes,
@@ -34,7 +34,7 @@ pub const COPIES_MAX: usize = 8;
 const RECORD_VERSION: u32 = 1;
 const OPENED_ANEW: &str = "it went offline and was opened again";
 
-/// What is to be copied.
+/// The range to copy.
 #[derive(Clone, Debug)]
 pub struct CopySpec {
     /// Where from.
@@ -56,11 +56,11 @@ pub struct CopyRecord {
     version: u32,
     /// Its hidden volume, whose id is that of the copy.
     pub id: VolumeId,
-    /// What the source was called when it began.
+    /// The name of the source when the copy began.
     pub source: String,
     /// Its identity.
     pub source_uuid: Uuid,
-    /// What the target was called when it began.
+    /// The name of the target when the copy began.
     pub target: String,
     /// Its identity.
     pub target_uuid: Uuid,
@@ -113,7 +113,8 @@ impl RangeCopy {
         self.pool_for(range)?.settle_fork(self.record.id).await.map_err(|e| self.told(range, e))
     }
 
-    /// Copies some of what is left once `done` bytes are done. Hardened on return; how many bytes it was.
+    /// Copies a part of the range from `done` bytes on, and returns its length in bytes. The part is hardened on
+    /// return.
     pub async fn step(&self, done: u64) -> Result<u64, DeviceError> {
         let range = self.rest(done);
         let _pass = self.target.enter(range).await?;
@@ -137,7 +138,7 @@ impl RangeCopy {
         }
     }
 
-    /// What is wrong with the hidden volume is wrong with the source, at the same byte.
+    /// An error of the hidden volume is one of the source, at the same byte.
     fn told(&self, range: ByteRange, error: PoolError) -> DeviceError {
         match error {
             PoolError::Medium { volume, offset, reason, .. } if volume == self.record.id => {
@@ -148,7 +149,7 @@ impl RangeCopy {
     }
 }
 
-/// Copies that did nothing any more can be ended, as long as the pool stays open.
+/// Copies that had stopped before can be ended, as long as the pool stays open.
 #[must_use]
 pub struct Settled(Weak<Pool>);
 
@@ -201,15 +202,15 @@ impl Volumes {
         self.copies.lock().values().cloned().collect()
     }
 
-    /// Waits until copies that do nothing any more can be ended.
+    /// Waits until copies that have stopped can be ended.
     pub async fn settle_copies(&self) -> Result<Settled, VolumeError> {
         let pool = self.pool()?;
         pool.settle_copies().await?;
         Ok(Settled(Arc::downgrade(&pool)))
     }
 
-    /// Ends a copy, and with it its hidden volume, if it did nothing any more when it was settled; commits what is in
-    /// `with` in the same transaction.
+    /// Ends a copy and deletes its hidden volume; commits `with` in the same transaction. The copy must have stopped
+    /// before `settled` was obtained. Fails if the pool was reopened since.
     pub async fn end_copy(
         &self,
         id: VolumeId,
@@ -231,7 +232,7 @@ impl Volumes {
         self.require_no_copy_into(volume, 0).is_err()
     }
 
-    /// Refuses what would take from a copy, from byte `from` of the volume on, what it writes to.
+    /// Refuses to remove the range from byte `from` of the volume on if a copy writes to it.
     pub(crate) fn require_no_copy_into(&self, volume: &Volume, from: u64) -> Result<(), VolumeError> {
         let copies = self.copies.lock();
         let is_hit = |copy: &&CopyRecord| {
@@ -282,7 +283,7 @@ pub fn hidden_volumes(objects: &Objects) -> BTreeSet<VolumeId> {
     copies.filter_map(|((_, key), value)| Some(CopyRecord::decode(key, value).ok()?.id)).collect()
 }
 
-/// What is wrong with the copies in a catalog of a pool with these volumes.
+/// The problems of the copies in a catalog of a pool with these volumes.
 pub(crate) fn copy_problems(objects: &Objects, volumes: &BTreeSet<VolumeId>) -> Vec<(String, String)> {
     let problem = |own_key: &str, value: &[u8]| match CopyRecord::decode(own_key, value) {
         Err(error) => Some(error.to_string()),

@@ -7,7 +7,7 @@ use std::future::Future;
 use thiserror::Error;
 use uuid::Uuid;
 
-/// What of a device's space is kept for it (SBC-3 §4.7).
+/// How much of a device's space is reserved for it (SBC-3 §4.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Provisioning {
     /// Nothing: a write takes space that others may have taken.
@@ -23,25 +23,25 @@ pub enum Provisioning {
 pub trait BlockDevice: Send + Sync + 'static {
     /// The identity hosts see, the same for the life of the volume.
     fn uuid(&self) -> Uuid;
-    /// What people call it.
+    /// Its name.
     fn name(&self) -> String;
     /// Its size in bytes, a multiple of the logical block.
     fn size_bytes(&self) -> u64;
     /// Its logical block: 512 or 4096 bytes.
     fn block_bytes(&self) -> u32;
-    /// How often its content was replaced by another's: a host that saw it before sees another medium.
+    /// How often its content was replaced: a host that saw it before sees another medium.
     fn contents(&self) -> u64 {
         0
     }
-    /// Where a front end that serves it counts what hosts ask for; `None` if nobody wants to know.
+    /// Where a front end that serves it counts the requests of hosts; `None` if they are not counted.
     fn instruments(&self) -> Option<&Instruments> {
         None
     }
-    /// What of its space is kept for it.
+    /// How much of its space is reserved for it.
     fn provisioning(&self) -> Provisioning {
         Provisioning::Thin
     }
-    /// Whether nobody may write to it, whatever they may do with other devices.
+    /// Whether it rejects all writes, whatever rights a host has on other devices.
     fn is_read_only(&self) -> bool {
         false
     }
@@ -49,8 +49,8 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn is_read_only_by_default(&self) -> bool {
         false
     }
-    /// Thresholds of the space it shares with others, of which hosts are to be told; `None` if there are none, or if it
-    /// does not depend on that space.
+    /// Thresholds of the space it shares with others, about which hosts are notified; `None` if there are none, or if
+    /// it does not depend on that space.
     fn thresholds(&self) -> Option<&Thresholds> {
         None
     }
@@ -75,7 +75,7 @@ pub trait BlockDevice: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Extent>, DeviceError>> + Send;
 }
 
-/// Why a block device refused or failed a request. What the host is told follows from the kind.
+/// Why a block device refused or failed a request. The response to the host follows from the kind.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum DeviceError {
     /// The range is not inside the volume.
@@ -102,13 +102,13 @@ pub enum DeviceError {
         /// The volume's name.
         volume: String,
     },
-    /// The volume serves nobody until somebody has done something about it.
+    /// The volume rejects all I/O until an administrator intervenes.
     #[error("volume {volume} is stopped: its snapshots hold more than the snapshot reserve")]
     Stopped {
         /// The volume's name.
         volume: String,
     },
-    /// Nobody may write to the volume.
+    /// The volume rejects writes.
     #[error("volume {volume} is write-protected: a template, or an immutable snapshot")]
     ReadOnly {
         /// The volume's name.

@@ -103,7 +103,7 @@ pub enum VolumeError {
         /// The time asked for.
         seconds: u64,
     },
-    /// What a volume would lose by being shrunk holds data.
+    /// The part that a volume would lose by shrinking holds data.
     #[error("volume {name} holds data beyond byte {size_bytes}")]
     TailMapped {
         /// The volume.
@@ -146,7 +146,7 @@ pub enum VolumeError {
         /// The name.
         name: String,
     },
-    /// A volume cannot become what it is.
+    /// The source and the target of a replacement are the same volume.
     #[error("source and target are both volume {name}")]
     Itself {
         /// The volume.
@@ -162,12 +162,12 @@ pub enum VolumeError {
         name: String,
         /// Its logical block.
         block_bytes: u32,
-        /// What it was to become.
+        /// The volume whose content it was to take.
         source_name: String,
-        /// That one's logical block.
+        /// The logical block of that volume.
         source_block_bytes: u32,
     },
-    /// What is to be copied does not lie on blocks.
+    /// The range to copy is not aligned to blocks.
     #[error(
         "{what}, {bytes}, is not a multiple of {block_bytes} bytes, the larger logical block of the two volumes"
     )]
@@ -178,10 +178,10 @@ pub enum VolumeError {
         what: &'static str,
         /// The number.
         bytes: u64,
-        /// What it has to be a multiple of.
+        /// The size of which it must be a multiple.
         block_bytes: u64,
     },
-    /// What is to be copied is nothing, or not within the source.
+    /// The range to copy is empty, or not within the source.
     #[error(
         "volume {name} has {size_bytes} bytes: there are no {length_bytes} bytes to copy from byte {from_bytes} on"
     )]
@@ -195,7 +195,7 @@ pub enum VolumeError {
         /// The source's size.
         size_bytes: u64,
     },
-    /// What is to be copied does not fit into the target.
+    /// The range to copy does not fit into the target.
     #[error(
         "volume {name} has {size_bytes} bytes; to take what is copied it must have at least {needed_bytes}"
     )]
@@ -213,7 +213,7 @@ pub enum VolumeError {
         /// The volume.
         name: String,
     },
-    /// As many copies run as may.
+    /// The maximum number of copies is running.
     #[error("{COPIES_MAX} copies are running, the maximum")]
     TooManyCopies {
         /// The target.
@@ -272,7 +272,7 @@ pub enum VolumeError {
         /// The group.
         group: String,
     },
-    /// The pool is not open; what was asked for was not done.
+    /// The pool is not open; the request was not carried out.
     #[error("the pool is offline: {reason}")]
     Offline {
         /// Why.

@@ -1,7 +1,7 @@
 //! Snapshots, clones, restores: volumes made of others, and volumes whose content is replaced by that of others.
 //!
-//! Promises: what one call makes or replaces is of one moment, in one transaction. A volume whose content is replaced
-//! stays who it is; its size becomes that of what it is replaced by.
+//! Promises: the volumes that one call makes or replaces are of one moment, in one transaction. A volume whose content
+//! is replaced keeps its identity; its size becomes that of the new content.
 
 use crate::{
     BlockDevice, Folder, Origin, OriginKind, SetOf, Tags, Volume, VolumeError, Volumes, check_name,
@@ -17,15 +17,15 @@ use std::{
 /// A snapshot or clone to be made.
 #[derive(Clone, Debug)]
 pub struct ForkSpec {
-    /// What it holds the content of.
+    /// The volume whose content it holds.
     pub source: Arc<Volume>,
     /// Its name.
     pub name: String,
-    /// What it is made as.
+    /// Whether it is a snapshot or a clone.
     pub kind: OriginKind,
     /// The pool keeps space for all of it.
     pub thick: bool,
-    /// What people note about it.
+    /// Its tags.
     pub tags: Tags,
     /// The folder it begins in; its source's if not given.
     pub folder: Option<Folder>,
@@ -42,13 +42,13 @@ pub struct ForkSpec {
 pub struct Replacement {
     /// The volume.
     pub target: Arc<Volume>,
-    /// What it becomes.
+    /// The volume whose content it takes.
     pub source: Arc<Volume>,
-    /// The target comes from the source from now on.
+    /// The target has the source as its origin from now on.
     pub refreshes: bool,
 }
 
-/// Volumes that nobody writes to, since their content is about to be replaced.
+/// Volumes that are held free of writers, since their content is about to be replaced.
 #[must_use]
 pub struct Held {
     replacements: Vec<Replacement>,
@@ -56,7 +56,7 @@ pub struct Held {
 }
 
 impl Volumes {
-    /// Makes snapshots or clones, all of one moment; commits what is in `with` in the same transaction.
+    /// Makes snapshots or clones, all of one moment; commits `with` in the same transaction.
     pub async fn fork(
         &self,
         specs: Vec<ForkSpec>,
@@ -82,7 +82,7 @@ impl Volumes {
             let from = source.record();
             let origin =
                 Origin { kind, source: source.id(), source_name: from.name.clone(), taken_ms: now_ms, set };
-            // What lies beyond the end of a source that was shrunk comes along.
+            // A fork also gets the data beyond the end of a source that was shrunk.
             let record = VolumeRecord {
                 id: pool.next_volume_id(),
                 uuid: self.random_uuid(),
@@ -111,23 +111,23 @@ impl Volumes {
         Ok(records.iter().map(|record| self.add(record)).collect())
     }
 
-    /// Keeps writers out of volumes that are to be replaced: when it returns, none is inside, and until what it returns
-    /// is dropped, those who come wait. Refuses what cannot be.
+    /// Keeps writers out of volumes that are to be replaced. When it returns, no writer is inside; later ones wait
+    /// until the returned value is dropped. Refuses impossible replacements.
     pub async fn hold(&self, replacements: Vec<Replacement>) -> Result<Held, VolumeError> {
         replacements.iter().try_for_each(|replacement| self.check_replacement(replacement))?;
         let targets = replacements.iter().map(|replacement| replacement.target.clone()).collect();
         Ok(Held { replacements, _fence: Fence::close(targets).await })
     }
 
-    /// Replaces the content of volumes that are held, all as of one moment; commits what is in `with` in the same
-    /// transaction. Who waited to write to them is refused.
+    /// Replaces the content of volumes that are held, all as of one moment; commits `with` in the same transaction.
+    /// Writes that waited for them are refused.
     pub async fn replace(&self, held: &Held, with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         let pool = self.pool()?;
         held.replacements.iter().try_for_each(|replacement| self.check_replacement(replacement))?;
         let mut trimming = Vec::new();
         for Replacement { target, .. } in &held.replacements {
-            // Nobody empties what was its tail while that becomes a part of it again.
+            // Its former tail must not be emptied while it becomes a part of the volume again.
             trimming.push(target.trimming.lock().await);
         }
         let now_ms = self.now_ms();
@@ -167,7 +167,7 @@ impl Volumes {
         outcome.map_err(|error| refused(&what, error))
     }
 
-    /// Makes a snapshot or clone a volume in its own right; commits what is in `with` in the same transaction.
+    /// Makes a snapshot or clone a volume in its own right; commits `with` in the same transaction.
     pub async fn promote(&self, volume: &Volume, with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         self.require_changeable(volume)?;

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! 1. A volume is in at most one group.
-//! 2. Members exist: whoever deletes a volume takes it out of its group in the same transaction.
-//! 3. A group has at most [`MEMBERS_MAX`] members, so that what is done to all of them fits one transaction.
+//! 2. Members exist: the transaction that deletes a volume takes it out of its group.
+//! 3. A group has at most [`MEMBERS_MAX`] members, so that a change of all of them fits one transaction.
 
 use crate::{Volume, VolumeError, Volumes, check_name, record::encode};
 use quoin_base::VolumeId;
@@ -124,7 +124,7 @@ impl Volumes {
         group.members.iter().filter_map(|id| self.by_id(*id)).collect()
     }
 
-    /// Creates a group; commits what is in `with` in the same transaction.
+    /// Creates a group; commits `with` in the same transaction.
     pub async fn create_group(
         &self,
         name: &str,
@@ -148,7 +148,7 @@ impl Volumes {
         .await
     }
 
-    /// Gives a group another name; commits what is in `with` in the same transaction.
+    /// Gives a group another name; commits `with` in the same transaction.
     pub async fn rename_group(
         &self,
         name: &str,
@@ -173,7 +173,7 @@ impl Volumes {
         .await
     }
 
-    /// Puts a volume into a group; commits what is in `with` in the same transaction.
+    /// Puts a volume into a group; commits `with` in the same transaction.
     pub async fn join_group(
         &self,
         name: &str,
@@ -188,7 +188,7 @@ impl Volumes {
         .await
     }
 
-    /// Takes a volume out of a group; commits what is in `with` in the same transaction.
+    /// Takes a volume out of a group; commits `with` in the same transaction.
     pub async fn leave_group(
         &self,
         name: &str,
@@ -207,7 +207,7 @@ impl Volumes {
         .await
     }
 
-    /// Deletes a group; its volumes and their snapshots stay. Commits what is in `with` in the same transaction.
+    /// Deletes a group; its volumes and their snapshots stay. Commits `with` in the same transaction.
     pub async fn delete_group(&self, name: &str, with: Transaction) -> Result<Group, VolumeError> {
         self.change_groups(with, |groups| {
             let id = groups.named(name)?.id;

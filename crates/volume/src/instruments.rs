@@ -1,9 +1,9 @@
-//! What front ends measure of a volume.
+//! The measurements of front ends about a volume.
 
 use quoin_base::metrics::{Counter, LatencyHistogram, LatencySnapshot};
 use std::time::Duration;
 
-/// What a host asks of a volume.
+/// The kinds of requests to a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// To read.

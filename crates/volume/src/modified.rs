@@ -3,8 +3,8 @@
 //! Invariant: the catalog says that a snapshot is modified before the first change to it is acknowledged, whatever sort of
 //! change it is and whenever the array stops. A write that then fails may leave the mark without a change.
 //!
-//! The mark is hardened before the writer enters the volume's gate. Whoever closes a gate may hold the turn to change volumes,
-//! for which a marking writer waits: a writer that marked inside could never leave.
+//! The mark is hardened before the writer enters the volume's gate. A task that closes a gate may hold the turn to
+//! change volumes, for which a marking writer waits: a writer that marked inside could never leave.
 
 use crate::{DeviceError, Volume, record::VolumeRecord};
 use quoin_base::ByteRange;
@@ -12,7 +12,7 @@ use quoin_pool::Transaction;
 use quoin_world::{AsyncMutex, GatePass, World};
 use std::sync::{Arc, atomic::Ordering};
 
-/// What a volume needs to mark itself as modified.
+/// The state that a volume needs to mark itself as modified.
 #[derive(Clone)]
 pub(crate) struct Marking {
     pub(crate) world: Arc<dyn World>,
@@ -26,19 +26,19 @@ pub(crate) fn is_pristine(record: &VolumeRecord) -> bool {
 }
 
 impl Volume {
-    /// Lets a writer of this range in. The first one to a snapshot marks it as modified.
+    /// Admits a writer of this range. The first one to a snapshot marks it as modified.
     pub(crate) async fn enter_to_write(&self, range: ByteRange) -> Result<GatePass<'_>, DeviceError> {
         loop {
             self.require_mark(range).await?;
             let pass = self.enter(range).await?;
-            // A refresh in between made it what its source is.
+            // A refresh in between replaced its content by that of its source.
             if !self.pristine.load(Ordering::Acquire) {
                 return Ok(pass);
             }
         }
     }
 
-    /// The same for one that reads this range and writes it back: it has it alone.
+    /// The same for a writer that reads this range and writes it back: it holds the range exclusively.
     pub(crate) async fn enter_to_write_alone(&self, range: ByteRange) -> Result<GatePass<'_>, DeviceError> {
         loop {
             self.require_mark(range).await?;
@@ -49,7 +49,7 @@ impl Volume {
         }
     }
 
-    /// Marks it before its first write. What is refused anyway leaves no mark.
+    /// Marks it before its first write. A write that is refused anyway leaves no mark.
     async fn require_mark(&self, range: ByteRange) -> Result<(), DeviceError> {
         if self.pristine.load(Ordering::Acquire) {
             self.writable_pool_for(range)?;

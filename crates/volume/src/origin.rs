@@ -4,27 +4,27 @@ use quoin_base::VolumeId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// What a volume that comes from another was made as. Both are volumes like any other.
+/// Whether a volume was made as a snapshot or as a clone of another. Both are volumes like any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OriginKind {
-    /// To keep what the source was at a moment.
+    /// Keeps the content of the source as of one moment.
     Snapshot,
-    /// To go on from it.
+    /// Continues from the content of the source independently.
     Clone,
 }
 
-/// Where a snapshot or clone comes from. The source may have another name by now, or be gone.
+/// Where a snapshot or clone comes from. The source may have been renamed or deleted since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
-    /// What it was made as.
+    /// Snapshot or clone.
     pub kind: OriginKind,
-    /// The volume it holds the content of. Ids are never used again.
+    /// The volume whose content it holds. Ids are never reused.
     pub source: VolumeId,
-    /// What that was called then.
+    /// The name of the source at that time.
     pub source_name: String,
-    /// The moment of which it is, in milliseconds since the Unix epoch.
+    /// When its content was taken, in milliseconds since the Unix epoch.
     pub taken_ms: u64,
     /// The set that it is a part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,8 +35,8 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetOf {
-    /// The group, which may be gone.
+    /// The group, which may have been deleted.
     pub group: Uuid,
-    /// What the set is called, also the end of its snapshots' names.
+    /// The name of the set, also the end of its snapshots' names.
     pub name: String,
 }

@@ -1,8 +1,9 @@
 //! Writes of any bytes of a volume.
 //!
-//! The pool writes whole sectors. What a write does not cover of its first and last sector is read and written back
-//! with it. Another write to those sectors in between would be undone, so the writer has them alone meanwhile. The lock
-//! is a range of the volume's gate: every front end's writes pass it, and so does whoever replaces the volume's content.
+//! The pool writes whole sectors. The parts of its first and last sector that a write does not cover are read and
+//! written back with it. Another write to those sectors in between would be undone, so the writer holds them
+//! exclusively meanwhile. The lock is a range of the volume's gate: every front end's writes pass it, and so does a
+//! replacement of the volume's content.
 
 use crate::{DeviceError, Volume};
 use quoin_base::{ByteRange, SECTOR_BYTES};

@@ -81,8 +81,8 @@ impl VolumeRecord {
         }
     }
 
-    /// What the pool is to reserve for it. While its tail is not emptied, that counts too, since it is mapped. Nothing is
-    /// reserved for what is in the recycle bin.
+    /// What the pool reserves for it. Until its tail is emptied, the tail counts too, since it is mapped. A volume in
+    /// the recycle bin has no reservation.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         if self.thick && self.deleted.is_none() { self.size_bytes.max(self.trim_end) } else { 0 }
     }

@@ -1,13 +1,13 @@
 //! The recycle bin: deleted volumes that can be restored for a while.
 //!
 //! Promises:
-//! 1. A volume in the bin keeps its identity, tags, folder and origin, and what it held when its deletion returned: nobody
-//!    writes to it, and no list of volumes has it. Its name is free.
-//! 2. The pool keeps no space for it beyond what it holds, thick or not: a restored volume has its space reserved anew, or is
-//!    not restored.
-//! 3. Its time passes by the retention clock, as that of immutable snapshots does: a wall clock that is set forward ends no
-//!    volume, and the time for which the array is off does not count.
-//! 4. A volume goes into the bin, comes out of it and ends in one transaction each.
+//! 1. A volume in the bin keeps its identity, tags, folder and origin, and the content it had when its deletion
+//!    returned: it rejects writes, and no list of volumes contains it. Its name is free.
+//! 2. The pool reserves no space for it beyond its content, thick or not. Restoring it as a thick volume reserves its
+//!    space again, or fails.
+//! 3. Its time is measured by the retention clock, as that of immutable snapshots: setting the wall clock forward
+//!    deletes no volume, and the time for which the array is off does not count.
+//! 4. Moving a volume into the bin, restoring it and deleting it for good is one transaction each.
 
 use crate::{
     BlockDevice, OriginKind, Volume, VolumeError, Volumes, check_name, fence::Fence, record::VolumeRecord,
@@ -23,18 +23,18 @@ use std::{
 };
 use uuid::Uuid;
 
-/// Who deleted a volume is kept in so many bytes at most: the records of a set fit one transaction.
+/// The length limit for the name of who deleted a volume, so that the records of a set fit one transaction.
 const BY_BYTES_MAX: usize = 40;
 
-/// That a volume is in the recycle bin.
+/// The record that a volume is in the recycle bin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deleted {
     /// When it was deleted, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// What the retention clock shows when its time is over.
+    /// The time of the retention clock at which its time is over.
     until_ms: u64,
-    /// Who deleted it; `None` if the array did by itself.
+    /// Who deleted it; `None` if no client did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
@@ -42,7 +42,7 @@ pub struct Deleted {
 /// The volumes in the bin, by id.
 pub(crate) type Bin = BTreeMap<VolumeId, Arc<Volume>>;
 
-/// How a volume comes back.
+/// How a volume is restored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Another name than the one it had.
@@ -52,7 +52,7 @@ pub struct Recovery {
 }
 
 impl Volume {
-    /// That it is in the recycle bin; `None` for a volume that is not.
+    /// The record of its deletion; `None` for a volume that is not in the recycle bin.
     pub fn deleted(&self) -> Option<Deleted> {
         self.record().deleted
     }
@@ -90,8 +90,8 @@ impl Volumes {
         self.binned().into_iter().filter(is_over).collect()
     }
 
-    /// Puts volumes into the recycle bin for this time; commits what is in `with` in the same transaction. Waits for writers
-    /// that are inside; later ones are refused.
+    /// Puts volumes into the recycle bin for this time; commits `with` in the same transaction. Waits for writers that
+    /// are inside; later ones are refused.
     pub async fn discard(
         &self,
         volumes: &[Arc<Volume>],
@@ -99,9 +99,9 @@ impl Volumes {
         by: Option<String>,
         with: Transaction,
     ) -> Result<(), VolumeError> {
-        // Writers of what is not deleted anyway are not held up.
+        // Writers must not wait for a deletion that is refused anyway.
         self.require_deletable(volumes)?;
-        // NOTE: before the turn, so that nobody else's change waits for a writer.
+        // NOTE: before the turn, so that no other change waits for a writer.
         let _fence = Fence::close(volumes.to_vec()).await;
         let _turn = self.changes.lock().await;
         self.require_deletable(volumes)?;
@@ -134,8 +134,8 @@ impl Volumes {
         Ok(())
     }
 
-    /// Brings a volume back from the recycle bin; commits what is in `with` in the same transaction. Whoever held the volume
-    /// before its deletion holds one that is deleted.
+    /// Brings a volume back from the recycle bin; commits `with` in the same transaction. Handles from before its
+    /// deletion stay those of a deleted volume.
     pub async fn recover(
         &self,
         volume: &Volume,
@@ -163,8 +163,8 @@ impl Volumes {
         Ok(self.add_again(&record, volume))
     }
 
-    /// Deletes volumes in the recycle bin for good; their space comes back in the background. Commits what is in `with` in the
-    /// same transaction. Refuses volumes of which there are immutable snapshots.
+    /// Deletes volumes in the recycle bin for good; their space is reclaimed in the background. Commits `with` in the
+    /// same transaction. Refuses volumes that have immutable snapshots.
     pub async fn purge(&self, volumes: &[Arc<Volume>], with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         volumes.iter().try_for_each(|volume| self.require_binned(volume))?;
@@ -191,7 +191,7 @@ impl Volumes {
         }
     }
 
-    /// Whether nothing needs the retention clock any more once these are not in the bin.
+    /// Whether nothing needs the retention clock once these have left the bin.
     fn clock_stops_without(&self, gone: &BTreeSet<VolumeId>) -> bool {
         let is_empty = self.bin.lock().keys().all(|id| gone.contains(id));
         is_empty && !self.list().iter().any(|volume| volume.is_immutable())
@@ -221,7 +221,7 @@ impl Volumes {
     }
 }
 
-/// As much of a text as a record has room for, in characters that JSON writes as they are.
+/// A text, cut to the room in a record, in characters that JSON does not escape.
 fn shortened(text: &str) -> String {
     let plain = |c: &char| !c.is_control() && !['"', '\\'].contains(c);
     let mut short = String::new();

@@ -1,14 +1,15 @@
 //! Immutable snapshots, and the clock by which they are kept.
 //!
 //! Promises:
-//! 1. As long as a snapshot's time is not over, nothing here deletes it, replaces or changes its content, lets a host write
-//!    to it, makes its time shorter, or deletes the volume it was taken of. A request that began before has ended, or has
-//!    been refused, when the snapshot becomes immutable: its gate is closed meanwhile, and the pool refuses each record of
-//!    a request that got in regardless.
-//! 2. That time passes by the *retention clock*: only while the pool is open, as fast as the monotonic clock, whatever the
-//!    wall clock is set to. While the pool is closed it stands still.
-//! 3. The catalog has a mark of the clock as long as a snapshot is immutable, or anything in the recycle bin. A pool that is opened goes on from the mark:
-//!    what passed since it was written counts anew, so that a crash makes a time longer and never shorter.
+//! 1. Until a snapshot's retention ends, nothing here deletes it, replaces or changes its content, lets a host write to
+//!    it, shortens its retention, or deletes the volume from which it was taken. A request that began before has ended,
+//!    or has been refused, when the snapshot becomes immutable: its gate is closed meanwhile, and the pool refuses each
+//!    record of a request that got in regardless.
+//! 2. Retention is measured by the *retention clock*: it runs only while the pool is open, as fast as the monotonic
+//!    clock, whatever the wall clock is set to. While the pool is closed it stands still.
+//! 3. The catalog has a mark of the clock as long as a snapshot is immutable, or anything is in the recycle bin. A pool
+//!    that is opened continues from the mark: time that passed since it was written does not count, so that a crash
+//!    lengthens a retention and never shortens it.
 
 use crate::{
     BlockDevice, OriginKind, Volume, VolumeError, Volumes,
@@ -28,7 +29,7 @@ pub const RETAIN_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
 const KEY: &str = "clock";
 const RECORD_VERSION: u32 = 1;
 const RELEASED_AT_ONCE: usize = 50;
-/// How old a mark gets while something is immutable: at most so much longer does a crash make a time.
+/// How old a mark gets while something is immutable: a crash lengthens a retention by at most this.
 const MARK_EVERY: Duration = Duration::from_secs(60);
 
 /// The mark as the catalog keeps it.
@@ -44,7 +45,7 @@ pub struct ClockMark {
 }
 
 impl ClockMark {
-    /// What a catalog holds; `None` if nothing is immutable or in the recycle bin.
+    /// The mark in a catalog; `None` if nothing is immutable or in the recycle bin.
     pub fn read(bytes: Option<&[u8]>) -> Result<Option<Self>, VolumeError> {
         let bad = |why: String| VolumeError::Record { key: KEY.to_owned(), why };
         let Some(bytes) = bytes else { return Ok(None) };
@@ -64,17 +65,17 @@ pub struct RetentionClock {
 }
 
 impl RetentionClock {
-    /// Goes on from a mark.
+    /// Continues from a mark.
     pub fn from_mark(mark: ClockMark, now: Nanos) -> Self {
         Self { mark, since: now }
     }
 
-    /// What it shows.
+    /// The time that it shows.
     pub fn now_ms(&self, now: Nanos) -> u64 {
         self.mark.mark_ms.saturating_add(now.since(self.since).as_millis() as u64)
     }
 
-    /// The mark it goes on from.
+    /// The mark from which it continues.
     pub fn mark(&self) -> ClockMark {
         self.mark
     }
@@ -85,15 +86,15 @@ impl RetentionClock {
 pub struct RetentionState {
     /// Snapshots that are immutable.
     pub snapshots: usize,
-    /// What the retention clock shows, in milliseconds.
+    /// The time of the retention clock, in milliseconds.
     pub clock_ms: u64,
-    /// What the wall clock shows, in milliseconds since the Unix epoch.
+    /// The time of the wall clock, in milliseconds since the Unix epoch.
     pub wall_ms: u64,
     /// The mark in the catalog.
     pub mark: ClockMark,
 }
 
-/// What is to become immutable: each snapshot with its record before and after.
+/// The snapshots to make immutable, each with its record before and after.
 struct Retention<'a> {
     tx: Transaction,
     clock: RetentionClock,
@@ -118,27 +119,28 @@ impl Volumes {
         Some(self.by_wall_clock(volume.record().retain_until_ms?))
     }
 
-    /// What the wall clock shows, as it is now and if the pool stays open until then, when the retention clock shows this.
+    /// The wall clock time at which the retention clock shows this, if the wall clock is not set and the pool stays
+    /// open until then.
     pub(crate) fn by_wall_clock(&self, until_ms: u64) -> u64 {
         self.now_ms().saturating_add(until_ms.saturating_sub(self.clock_ms().unwrap_or(0)))
     }
 
-    /// What the retention clock shows; `None` while it does not run.
+    /// The time of the retention clock; `None` while it does not run.
     pub(crate) fn clock_ms(&self) -> Option<u64> {
         Some((*self.retention.lock())?.now_ms(self.world.now()))
     }
 
-    /// Makes snapshots immutable for this time from now, or longer than they are; commits what is in `with` in the same
-    /// transaction. Waits for writers that are inside; those that come meanwhile wait, and are refused.
+    /// Makes snapshots immutable for this time from now, or extends their retention to that; commits `with` in the same
+    /// transaction. Waits for writers that are inside; later ones wait, and are refused.
     pub async fn retain(
         &self,
         snapshots: &[Arc<Volume>],
         time: Duration,
         with: Transaction,
     ) -> Result<(), VolumeError> {
-        // Writers of what is refused anyway are not held up.
+        // Writers must not wait for a retention that is refused anyway.
         self.plan_retention(snapshots, time, Transaction::new())?;
-        // NOTE: before the turn, so that nobody else's change waits for a writer.
+        // NOTE: before the turn, so that no other change waits for a writer.
         let _fence = Fence::freeze(snapshots).await;
         let _turn = self.changes.lock().await;
         let pool = self.pool()?;
@@ -163,7 +165,7 @@ impl Volumes {
         Ok(())
     }
 
-    /// What [`Volumes::retain`] will commit, or why it cannot.
+    /// The transaction that [`Volumes::retain`] will commit, or why it cannot.
     fn plan_retention<'a>(
         &self,
         snapshots: &'a [Arc<Volume>],
@@ -202,7 +204,7 @@ impl Volumes {
         let immutable: Vec<_> = self.list().into_iter().filter(|volume| volume.is_immutable()).collect();
         let is_over =
             |volume: &&Arc<Volume>| volume.record().retain_until_ms.is_none_or(|until| until <= clock_ms);
-        // So many fit one transaction; the others are next.
+        // This many fit one transaction; the others follow in the next.
         let over: Vec<_> = immutable.iter().filter(is_over).take(RELEASED_AT_ONCE).cloned().collect();
         if over.is_empty() {
             return Ok(over);
@@ -254,7 +256,7 @@ impl Volumes {
         Ok(())
     }
 
-    /// Goes on from the mark that the catalog of a newly opened pool holds.
+    /// Continues from the mark in the catalog of a newly opened pool.
     pub(crate) fn restore_clock(&self, pool: &Pool, records: &[VolumeRecord]) -> Result<(), VolumeError> {
         let any_immutable = records.iter().any(|record| record.retain_until_ms.is_some());
         let found = pool.list(CLOCK_OBJECT).into_iter().find(|(key, _)| key == KEY);
@@ -263,14 +265,14 @@ impl Volumes {
             let why = "there is none, though snapshots are immutable".to_owned();
             return Err(VolumeError::Record { key: KEY.to_owned(), why });
         }
-        // What is in the bin needs a clock, too; it is not worth refusing the pool for.
+        // Volumes in the bin need a clock, too, but its lack is no reason to refuse the pool.
         let any_deleted = records.iter().any(|record| record.deleted.is_some());
         let mark = mark.or_else(|| any_deleted.then(|| self.first_mark()));
         *self.retention.lock() = mark.map(|mark| RetentionClock::from_mark(mark, self.world.now()));
         Ok(())
     }
 
-    /// Refuses to delete immutable snapshots, volumes of which there are such, and what is copied into.
+    /// Refuses to delete immutable snapshots, volumes that have such snapshots, and targets of running copies.
     pub(crate) fn require_deletable(&self, volumes: &[Arc<Volume>]) -> Result<(), VolumeError> {
         for volume in volumes {
             self.require_changeable(volume)?;
@@ -289,7 +291,7 @@ impl Volumes {
         Ok(())
     }
 
-    /// Refuses to change what an immutable snapshot holds, or that it is one.
+    /// Refuses to change an immutable snapshot.
     pub(crate) fn require_changeable(&self, volume: &Volume) -> Result<(), VolumeError> {
         match self.retained_until_ms(volume) {
             Some(until_ms) => Err(VolumeError::Immutable { name: volume.name(), until_ms }),
@@ -334,7 +336,7 @@ impl Volumes {
     }
 }
 
-/// What a clock with a mark of now will show when this time has passed.
+/// The time that a clock with a mark of now will show after this duration.
 pub(crate) fn until_ms(clock: RetentionClock, time: Duration) -> Result<u64, VolumeError> {
     if time.is_zero() || time > RETAIN_MAX {
         return Err(VolumeError::RetentionTime { seconds: time.as_secs() });
@@ -352,7 +354,7 @@ fn mark_in(objects: &Objects) -> Result<Option<ClockMark>, VolumeError> {
 /// The snapshots in a catalog that are immutable, by name.
 ///
 /// # Errors
-/// It cannot be told.
+/// The records cannot be read.
 pub fn immutable_snapshots(objects: &Objects) -> Result<Vec<String>, VolumeError> {
     let clock_ms = mark_in(objects)?.map_or(0, |mark| mark.mark_ms);
     let mut names = Vec::new();
@@ -365,7 +367,7 @@ pub fn immutable_snapshots(objects: &Objects) -> Result<Vec<String>, VolumeError
     Ok(names)
 }
 
-/// What is wrong with the retention clock of a catalog.
+/// The problem of the retention clock of a catalog, if it has one.
 pub(crate) fn clock_problem(objects: &Objects) -> Option<String> {
     match (mark_in(objects), immutable_snapshots(objects)) {
         (Err(error), _) => Some(error.to_string()),

@@ -3,11 +3,11 @@
 use parking_lot::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The part of a threshold by which it may differ from what was set without anybody being told.
+/// One part in so many of a threshold: a smaller change does not notify hosts.
 const SAME_WITHIN: u64 = 100;
 
-/// How much must be used for hosts to be told, and how often that happened. Whoever watches the pool sets it; front
-/// ends look at it.
+/// How much space must be used for hosts to be notified, and how often that happened. The watcher of the pool sets it;
+/// front ends read it.
 #[derive(Default, Debug)]
 pub struct Thresholds {
     bytes: RwLock<Vec<u64>>,
@@ -16,8 +16,8 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// Sets them, in bytes used, ascending. What differs by less than a hundredth stays as it was: what a pool can hold
-    /// moves a little with its metadata, and hosts are told of every change.
+    /// Sets them, in bytes used, ascending. Thresholds that differ by less than a hundredth stay as they were: the
+    /// capacity of a pool varies slightly with its metadata, and hosts are notified of every change.
     pub fn set(&self, bytes: Vec<u64>) {
         let same = |(before, now): (&u64, &u64)| before.abs_diff(*now) <= now / SAME_WITHIN;
         let mut set = self.bytes.write();
@@ -27,7 +27,7 @@ impl Thresholds {
         }
     }
 
-    /// What was set.
+    /// The thresholds that were set.
     pub fn bytes(&self) -> Vec<u64> {
         self.bytes.read().clone()
     }

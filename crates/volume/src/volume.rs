@@ -36,7 +36,7 @@ pub struct Volume {
     protected: AtomicBool,
     /// It is a snapshot that has not changed since it was taken.
     pub(crate) pristine: AtomicBool,
-    /// It serves nobody until somebody has done something about it.
+    /// It rejects all I/O until an administrator intervenes.
     stopped: AtomicBool,
     deleted: AtomicBool,
     instruments: Instruments,
@@ -94,7 +94,7 @@ impl Volume {
         }
     }
 
-    /// Refuses to change what a read-only snapshot holds.
+    /// Refuses to change the content of a read-only snapshot.
     pub(crate) fn require_unprotected(&self, what: &'static str) -> Result<(), VolumeError> {
         match self.is_protected() {
             true => Err(VolumeError::Protected { name: self.name(), what }),
@@ -142,7 +142,7 @@ impl Volume {
         self.contents.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// What people noted about it.
+    /// Its tags.
     pub fn tags(&self) -> Tags {
         self.record.read().tags.clone()
     }
@@ -152,7 +152,7 @@ impl Volume {
         self.record.read().folder.clone()
     }
 
-    /// Whether it is there to be cloned, and nobody writes to it.
+    /// Whether it is a template: it can be cloned, and rejects writes.
     pub fn is_template(&self) -> bool {
         self.template.load(Ordering::Acquire)
     }
@@ -173,7 +173,7 @@ impl Volume {
         self.immutable.load(Ordering::Acquire)
     }
 
-    /// Whether it refuses all I/O until somebody has done something about it.
+    /// Whether it rejects all I/O until an administrator intervenes.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
@@ -198,17 +198,17 @@ impl Volume {
         Some(self.slot.get().ok()?.volume_stats(self.id)?.mapped_bytes)
     }
 
-    /// What the pool knows of it; `None` while it is offline.
+    /// Its figures in the pool; `None` while the pool is offline.
     pub fn stats(&self) -> Option<VolumeStats> {
         self.slot.get().ok()?.volume_stats(self.id)
     }
 
-    /// Lets a writer of `range` in, unless what it knew has been replaced while it waited.
+    /// Admits a writer of `range`, unless the content was replaced while it waited.
     pub(crate) async fn enter(&self, range: ByteRange) -> Result<GatePass<'_>, DeviceError> {
         self.admit(self.gate.enter(range)).await
     }
 
-    /// The same for one that reads `range` and writes it back: it has it alone.
+    /// The same for a writer that reads `range` and writes it back: it holds the range exclusively.
     pub(crate) async fn enter_alone(&self, range: ByteRange) -> Result<GatePass<'_>, DeviceError> {
         self.admit(self.gate.enter_alone(range)).await
     }

@@ -19,7 +19,7 @@ use uuid::Uuid;
 /// The largest volume: 64 TiB.
 pub const MAX_SIZE_BYTES: u64 = 64 * 1024 * GIB;
 
-/// What a new volume shall be.
+/// The properties of a new volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
     /// Its name; see [`check_name`].
@@ -30,7 +30,7 @@ pub struct VolumeSpec {
     pub block_bytes: u32,
     /// The pool keeps space for all of it.
     pub thick: bool,
-    /// What people note about it.
+    /// Its tags.
     pub tags: Tags,
     /// Where people keep it.
     pub folder: Folder,
@@ -64,7 +64,7 @@ pub(crate) fn check_size(name: &str, size_bytes: u64, block_bytes: u32) -> Resul
 pub struct Restored {
     /// Volumes that were not known before.
     pub added: Vec<Arc<Volume>>,
-    /// Volumes that are not in the catalog any more.
+    /// Volumes that are no longer in the catalog.
     pub removed: Vec<Arc<Volume>>,
 }
 
@@ -92,7 +92,7 @@ impl Volumes {
         Self { world, slot, known, bin, groups, copies, retention, changes }
     }
 
-    /// Takes over what the catalog of a newly opened pool says. Volumes known before stay the objects they are.
+    /// Reads the volumes from the catalog of a newly opened pool. Volumes known before keep their objects.
     pub fn restore(&self, pool: &Pool) -> Result<Restored, VolumeError> {
         let tags: BTreeMap<_, _> = pool.list(TAGS_OBJECT).into_iter().collect();
         let records = pool
@@ -156,7 +156,7 @@ impl Volumes {
         self.known.lock().get(&id).cloned()
     }
 
-    /// Creates a volume; commits what is in `with` in the same transaction.
+    /// Creates a volume; commits `with` in the same transaction.
     pub async fn create(&self, spec: VolumeSpec, with: Transaction) -> Result<Arc<Volume>, VolumeError> {
         spec.check()?;
         let _turn = self.changes.lock().await;
@@ -172,7 +172,7 @@ impl Volumes {
         Ok(self.add(&record))
     }
 
-    /// Deletes volumes for good; their space comes back in the background. Commits what is in `with` in the same transaction.
+    /// Deletes volumes for good; their space is reclaimed in the background. Commits `with` in the same transaction.
     pub async fn delete(&self, volumes: &[Arc<Volume>], with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         self.require_deletable(volumes)?;
@@ -250,7 +250,7 @@ impl Volumes {
     }
 }
 
-/// What the pool refused, about the volume of this name.
+/// A refusal of the pool, as an error about the volume of this name.
 pub(crate) fn refused(name: &str, error: PoolError) -> VolumeError {
     match error {
         PoolError::CannotReserve { wanted_bytes, free_bytes } => {

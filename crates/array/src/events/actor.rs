@@ -61,7 +61,7 @@ pub struct Acting<F> {
     task: Pin<Box<F>>,
 }
 
-/// Puts back who was there before, also when the task panics.
+/// Restores the previous caller, also when the task panics.
 struct Before(Caller);
 
 impl Drop for Before {

@@ -1,14 +1,14 @@
 //! Keeps a flood of refusals from being a flood of events.
 //!
-//! The first refusal of a kind from an address is told at once. Those after it are counted, and told together when a
-//! minute is over; as long as they go on, each next time is twice as long, up to an hour. Kinds and addresses that are
-//! remembered are bounded for each protocol, and of clients with a token apart from those without: refusals beyond are
-//! counted together, as of many addresses. So a flood over one protocol hides no refusal over another, and a flood of wrong
-//! tokens hides no change that was refused.
+//! The first refusal of a kind from an address is reported at once. Further ones are counted and reported together
+//! after a minute. While they continue, each next report takes twice as long, up to an hour. The number of kinds and
+//! addresses remembered is bounded for each protocol, separately for clients with a token and without. Refusals beyond
+//! that are counted together, as of many addresses. So a flood over one protocol hides no refusal over another, and a
+//! flood of wrong tokens hides no rejected change.
 
 use std::{collections::BTreeMap, time::Duration};
 
-/// How long refusals are counted before they are told together: the first time, and at most.
+/// How long refusals are counted before they are reported together: the first time, and at most.
 const FIRST_WINDOW: Duration = Duration::from_secs(60);
 const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
 /// Kinds and addresses remembered of each protocol, of clients with a token and of those without.
@@ -28,7 +28,7 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// What is counted of all others of the protocol together.
+    /// The key under which all other refusals of the protocol are counted.
     fn of_many(&self) -> Self {
         Self { address: String::new(), why: String::new(), ..self.clone() }
     }
@@ -45,7 +45,7 @@ struct Window {
     count: u64,
 }
 
-/// Refusals that are told together.
+/// Refusals that are reported together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// What they have in common; no address when they are of many.
@@ -56,14 +56,14 @@ pub(crate) struct Summary {
     pub(crate) since_ms: u64,
 }
 
-/// Remembers what was told when.
+/// Remembers what was reported, and when.
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
     windows: BTreeMap<Alike, Window>,
 }
 
 impl Limiter {
-    /// True if a refusal is to be told at once; else it is counted.
+    /// True if a refusal is to be reported at once; otherwise it is counted.
     pub(crate) fn tells(&mut self, alike: &Alike, now_ms: u64) -> bool {
         if let Some(window) = self.windows.get_mut(alike) {
             window.count += 1;
@@ -80,7 +80,7 @@ impl Limiter {
         false
     }
 
-    /// What is to be told of windows that are over by now, or of all when the array stops.
+    /// The summaries of windows that have ended, or of all windows when the array stops.
     pub(crate) fn over(&mut self, now_ms: u64, all: bool) -> Vec<Summary> {
         let mut summaries = Vec::new();
         self.windows.retain(|alike, window| {
@@ -156,7 +156,7 @@ mod tests {
         let summaries = limiter.over(60_000, false);
         assert_eq!(summaries.len(), 1);
         assert_eq!((summaries[0].count, summaries[0].alike.address.as_str()), (10_000 - KEYS_MAX as u64, ""));
-        // Who was quiet for a minute is forgotten.
+        // An address that was quiet for a minute is forgotten.
         assert_eq!(limiter.windows.len(), 1);
     }
 }

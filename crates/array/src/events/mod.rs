@@ -1,14 +1,15 @@
-//! The event log: what happened, who changed what, and who was refused. Kept in the pool's catalog; beside the drives, in
-//! [`Notes`], as long as the pool does not hold it.
+//! The event log: what happened, who changed what, and who was refused. Events are kept in the pool's catalog, or
+//! beside the drives, in [`Notes`], until the pool holds them.
 //!
 //! Invariants:
-//! 1. A number is given to one event only, over restarts and crashes, and whether or not the pool is open. It grows.
-//! 2. An event that anybody was shown is in the pool or in the notes: a process that is killed loses none.
-//! 3. Whoever stages new events stages the deletion of those that [`Retention`] gives up, at most
-//!    [`retention::DELETED_AT_ONCE`] in a transaction.
-//! 4. No event takes more than [`record::EVENT_BYTES_MAX`], and a transaction takes along [`STAGED_BYTES_MAX`] of them at
-//!    most.
-//! 5. An event that cannot be read hinders nothing: it is left out, deleted, and told of.
+//! 1. No two events ever get the same number, not even after restarts and crashes or while the pool is offline. Numbers
+//!    increase.
+//! 2. An event that was shown to a client is in the pool or in the notes: a process that is killed loses none.
+//! 3. Each transaction that adds events also deletes those that [`Retention`] gives up, at most
+//!    [`retention::DELETED_AT_ONCE`].
+//! 4. No event takes more than [`record::EVENT_BYTES_MAX`], and a transaction carries at most [`STAGED_BYTES_MAX`] of
+//!    events.
+//! 5. An unreadable event stops nothing else: it is left out and deleted, and a warning reports it.
 
 mod actor;
 mod limiter;
@@ -51,8 +52,8 @@ const STAGED_BYTES_MAX: usize = 8 << 10;
 const _: () = assert!(STAGED_BYTES_MAX >= 2 * EVENT_BYTES_MAX, "one that waits and that of the change fit");
 /// How many events wait for a pool that is offline; beyond, the oldest of the least severity is dropped, and counted.
 const WAITING_MAX: usize = 500;
-/// How many of them may be refusals when others have to go for them: whoever tries passwords while the pool is offline
-/// pushes out nothing of what happens to it.
+/// How many of them may be refusals before the oldest refusal is dropped first. So a client that tries passwords while
+/// the pool is offline pushes out no other events.
 const REFUSALS_WAITING_MAX: usize = 100;
 /// The key of the object that holds the mark.
 const MARK_KEY: &str = "mark";
@@ -73,7 +74,7 @@ struct Log {
     saved: BTreeMap<u64, Saved>,
     waiting: VecDeque<EventRecord>,
     last: u64,
-    /// No number above it was given out; `None` until the notes or the pool tell.
+    /// No number above it was given out; `None` until it is read from the notes or the pool.
     mark: Option<u64>,
     /// Lines added to the notes since they were replaced.
     noted: usize,
@@ -94,7 +95,7 @@ struct Saved {
 pub struct EventCounts {
     /// By severity, the least first.
     pub by_severity: [u64; 5],
-    /// Refusals by protocol, those included that were not told one by one.
+    /// Refusals by protocol, including those that have no event of their own.
     pub refused: BTreeMap<String, u64>,
 }
 
@@ -186,7 +187,7 @@ impl Events {
             limiter: Mutex::default(),
             requests: Requests::default(),
         };
-        // The last line may be torn: what is added next must not become part of it.
+        // The last line may be torn: the next line must not become part of it.
         events.renote();
         events.raise_mark();
         events
@@ -218,7 +219,7 @@ impl Events {
         for (key, value) in pool.list(EVENT_LOG_OBJECT) {
             last = last.max(decode::<LogRecord>(&key, &value).map_or(0, |record| record.last));
         }
-        // What waits may have been saved by a process that ended before it could forget the notes.
+        // An event that waits may have been saved by a process that ended before it could clear the notes.
         let mut waiting = mem::take(&mut log.waiting);
         waiting.retain(|event| log.saved.get(&event.number).is_none_or(|saved| saved.event != *event));
         // Without a mark the numbers of what waits were a guess.
@@ -254,12 +255,12 @@ impl Events {
         self.record_told(severity, Told::new(object, text));
     }
 
-    /// The same, with what was changed.
+    /// The same, with the changed fields.
     pub(crate) fn record_told(&self, severity: Severity, told: Told) {
         self.record_by(current_actor(), severity, told);
     }
 
-    /// The same, on behalf of whoever asked for it earlier.
+    /// The same, on behalf of the actor that asked for it earlier.
     pub(crate) fn record_by(&self, actor: Option<Arc<Actor>>, severity: Severity, told: Told) {
         let event = self.next(actor, severity, told);
         self.wait(event);
@@ -285,12 +286,12 @@ impl Events {
         }
     }
 
-    /// Puts what waits, and the event of the change itself, into its transaction.
+    /// Puts the events that wait, and the event of the change itself, into its transaction.
     pub(crate) fn stage(&self, tx: Transaction, own: Option<(String, String)>) -> (Transaction, Staged) {
         self.stage_own(tx, own.map(Told::from))
     }
 
-    /// Puts what waits, and what is told of the change itself, into its transaction.
+    /// Puts the events that wait, and the event of the change itself, into its transaction.
     pub(crate) fn stage_told(&self, tx: Transaction, own: Told) -> (Transaction, Staged) {
         self.stage_own(tx, Some(own))
     }
@@ -367,7 +368,7 @@ impl Events {
         !log.waiting.is_empty() || !log.unreadable.is_empty() || !log.surplus(&[], now_ms).is_empty()
     }
 
-    /// Makes durable what waits, raises the mark in time, and tells of refusals that were counted. To be called now and then.
+    /// Makes events that wait durable, raises the mark in time, and reports counted refusals. Call it regularly.
     pub(crate) fn tend(&self) {
         self.tell_refusals(false);
         self.raise_mark();
@@ -376,7 +377,7 @@ impl Events {
         }
     }
 
-    /// Leaves the notes as a clean stop does: with what waits, and with the last number as the mark.
+    /// Leaves the notes as a clean stop does: with the events that wait, and with the last number as the mark.
     pub(crate) fn close(&self) {
         let mut log = self.log.lock();
         if let Some(notes) = &self.notes {
@@ -397,7 +398,7 @@ impl Events {
         }
     }
 
-    /// Makes the notes what waits now.
+    /// Replaces the notes by the events that wait now.
     fn renote(&self) {
         let mut log = self.log.lock();
         if let Some(notes) = &self.notes {
@@ -431,7 +432,7 @@ impl Events {
         record.bounded()
     }
 
-    /// The next number. Changes that are refused take one too, so many can be taken between two looks at the mark.
+    /// The next number. Refused changes take one too, so many numbers can be taken between two looks at the mark.
     fn take_number(&self) -> u64 {
         let number = {
             let mut log = self.log.lock();
@@ -444,7 +445,7 @@ impl Events {
 }
 
 impl Log {
-    /// What is to be deleted when `more` are added.
+    /// The numbers of the events to delete when `more` are added.
     fn surplus(&self, more: &[EventRecord], now_ms: u64) -> Vec<u64> {
         let kept = |event: &EventRecord, len_bytes| {
             let (number, at_ms) = (event.number, event.at_ms);
@@ -489,7 +490,7 @@ fn trace(EventRecord { severity, object, text, actor, .. }: &EventRecord) {
     }
 }
 
-/// What is wrong with an object of the event log, for the offline check.
+/// The problem of an object of the event log, if it has one; for the offline check.
 pub(crate) fn log_problem(kind: ObjectKind, key: &str, value: &[u8]) -> Option<String> {
     if kind == EVENT_LOG_OBJECT {
         return decode::<LogRecord>(key, value).err().map(|error| error.to_string());

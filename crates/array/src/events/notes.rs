@@ -1,11 +1,11 @@
-//! Where events wait that the pool does not hold yet, and how far numbers have been given out.
+//! The notes: events that the pool does not hold yet, and how far numbers have been given out.
 //!
 //! The notes are lines beside the drives. While the pool is open they are empty but for the mark: events are in the pool
 //! within a second. While it is offline they are all there is, and a process that is killed meanwhile finds them again.
 //!
-//! The mark says that every number above it is unused. It is raised long before numbers reach it, a thousand at a time, so
-//! that it is durable when they do; a clean stop sets it to the last number. So numbers go on after any crash, at worst
-//! with a gap.
+//! The mark says that every number above it is unused. It is raised long before numbers reach it, a thousand at a time,
+//! so that it is durable when they do; a clean stop sets it to the last number. So numbers continue after any crash, at
+//! worst with a gap.
 
 use super::record::EventRecord;
 use crate::record::{decode, encode};

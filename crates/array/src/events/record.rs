@@ -5,7 +5,7 @@ use quoin_api::{Actor, Event, EventKind, FieldChange, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How long a text may be, in bytes; what is longer is cut.
+/// How long a text may be, in bytes; longer texts are cut.
 const TEXT_BYTES_MAX: usize = 1000;
 /// How long what clients state about themselves may be.
 const STATED_BYTES_MAX: usize = 256;
@@ -57,7 +57,7 @@ impl EventRecord {
         let changed = self.changes.len();
         while len_of(&self.changes) > CHANGES_BYTES_MAX || self.room_bytes() < LEFT_OUT_BYTES_MAX {
             if self.changes.pop().is_none() {
-                // What JSON has to escape takes more than its bytes.
+                // Characters that JSON escapes take more than their bytes.
                 let half = self.text.len() / 2;
                 cut(&mut self.text, half);
                 if let Some(actor) = &mut self.actor {
@@ -94,8 +94,8 @@ fn cut(text: &mut String, most_bytes: usize) {
     }
 }
 
-/// Who reads the log must not be written to by whom it tells of: no line breaks, no escape sequences, nothing that changes
-/// the direction of what follows.
+/// Clients must not be able to control the terminal of the log's readers through an event: removes line breaks, escape
+/// sequences, and characters that change the direction of the following text.
 fn tidy(text: &mut String, most_bytes: usize) {
     let misleads =
         |c| matches!(c, '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
@@ -166,7 +166,7 @@ mod tests {
             assert!(len <= EVENT_BYTES_MAX, "{filler:?}: {len} bytes");
             assert!(!made.object.chars().any(char::is_control));
             let left_out = 9 - made.changes.len();
-            // What is only controls is nothing once it is tidy.
+            // A text of control characters only is empty once it is tidy.
             assert_eq!(left_out > 0, filler != "\u{1}", "{filler:?}");
             let said = format!("; {left_out} more changed fields are not listed");
             assert_eq!(made.text.ends_with(&said), left_out > 0, "{filler:?}: {}", made.text);

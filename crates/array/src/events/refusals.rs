@@ -9,7 +9,7 @@ use crate::{Array, ArrayError};
 use quoin_api::{Actor, EventKind, Severity};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Somebody was refused.
+/// A client was refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     /// Over which protocol: `rest`, `iscsi`, `nbd`.
@@ -19,7 +19,7 @@ pub struct Refusal {
     /// Why, in words of the array. Refusals of one address for the same reason count as alike, so nothing that a client
     /// without a token chose belongs here.
     pub why: String,
-    /// What else there is to say; an event says it of the first of those that are alike.
+    /// Details; only the event of the first of similar refusals has them.
     pub detail: Option<String>,
     /// Who tried.
     pub actor: Actor,
@@ -40,7 +40,7 @@ impl Refusal {
 }
 
 impl Events {
-    /// Counts a refusal; tells of it at once, or later together with others like it.
+    /// Counts a refusal; reports it at once, or later together with others like it.
     pub(crate) fn refused(&self, refusal: Refusal) {
         let Refusal { protocol, object, why, detail, actor } = refusal;
         let address = actor.address.as_deref().map(source_of);
@@ -55,7 +55,7 @@ impl Events {
         }
     }
 
-    /// Tells of the refusals that were only counted and whose time is over; of all when the array stops.
+    /// Reports the refusals that were only counted and whose window has ended; all of them when the array stops.
     pub(crate) fn tell_refusals(&self, all: bool) {
         let over = self.limiter.lock().over(self.world.wall_clock_ms(), all);
         for Summary { alike: Alike { protocol, address, why, .. }, count, since_ms } in over {
@@ -83,7 +83,7 @@ impl Events {
 }
 
 impl Array {
-    /// Records that somebody was refused. A flood of refusals becomes few events that say how many there were.
+    /// Records that a client was refused. A flood of refusals becomes a few events that say how many there were.
     pub fn refused(&self, refusal: Refusal) {
         self.events.refused(refusal);
     }
@@ -113,7 +113,7 @@ impl Array {
     pub fn change_refused(&self, error: &ArrayError) {
         let Some(actor) = current_actor() else { return };
         let problem = error.problem();
-        // Who has a token is told of change by change: another object is another attempt.
+        // For clients with a token each object counts as an attempt of its own.
         let (object, why) = (problem.which, format!("{}: {}", problem.title, problem.why));
         let actor = (*actor).clone();
         self.refused(Refusal { protocol: "rest", object, why, detail: None, actor });

@@ -11,20 +11,20 @@ use super::record::EventRecord;
 use quoin_api::{EventKind, Severity};
 use std::time::Duration;
 
-/// What an event takes on average, for the size of the log.
+/// The average size of an event, for the size of the log.
 const EVENT_BYTES_MEAN: u64 = 320;
 /// The log takes no more of the catalog than this, whatever is set …
 const LOG_BYTES_MAX: u64 = 4 << 20;
 /// … nor, beyond the least, than this part of the pool.
 const LOG_PART_OF_POOL: u64 = 1024;
 const LOG_BYTES_MIN: u64 = 64 << 10;
-/// So many events are deleted in one transaction.
+/// The most events that one transaction deletes.
 pub(crate) const DELETED_AT_ONCE: usize = 32;
 
-/// What sort of event, as far as it matters for how long it is kept.
+/// The class of an event, which decides how long it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventClass {
-    /// What the array tells by itself, by severity.
+    /// Events of the array itself, by severity.
     Severity(Severity),
     /// Changes by clients of the management interface, whatever their severity.
     Audit,
@@ -61,7 +61,7 @@ impl EventClass {
     }
 }
 
-/// What is kept of a class: the newest, up to a count, and no longer than a time.
+/// How much of a class is kept: the newest events, up to a count, and no longer than a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     /// At most so many; at least one.
@@ -70,7 +70,7 @@ pub struct Keep {
     pub age: Option<Duration>,
 }
 
-/// What is kept of each class of events.
+/// How much of each class of events is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retention([Keep; 7]);
 
@@ -91,12 +91,12 @@ pub(crate) struct Kept {
 }
 
 impl Retention {
-    /// What is kept of a class.
+    /// How much of a class is kept.
     pub fn of(&self, class: EventClass) -> Keep {
         self.0[class.index()]
     }
 
-    /// Sets what is kept of a class. A count of 0 counts as 1: the newest event is what numbers go on from.
+    /// Sets how much of a class is kept. A count of 0 counts as 1: numbering continues from the newest event.
     pub fn set(&mut self, class: EventClass, keep: Keep) {
         self.0[class.index()] = Keep { count: keep.count.max(1), ..keep };
     }
@@ -105,7 +105,7 @@ impl Retention {
         self.0.iter().map(|keep| u64::from(keep.count)).sum()
     }
 
-    /// What the whole log may take in a pool of this capacity.
+    /// How much space the whole log may take in a pool of this capacity.
     pub(crate) fn budget_bytes(&self, capacity_bytes: u64) -> u64 {
         let wanted = (self.counts() * EVENT_BYTES_MEAN).min(LOG_BYTES_MAX);
         wanted.min((capacity_bytes / LOG_PART_OF_POOL).max(LOG_BYTES_MIN))

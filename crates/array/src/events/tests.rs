@@ -97,7 +97,7 @@ fn no_number_is_beyond_the_mark_however_many_are_taken_at_once() {
     assert!(noted.mark.is_some_and(|mark| mark >= last), "{:?} and {last}", noted.mark);
 }
 
-/// Somebody tries passwords for days while the pool is offline.
+/// A client tries passwords for days while the pool is offline.
 #[test]
 fn a_flood_of_refusals_pushes_out_nothing_that_happened() {
     let events = log(&Arc::default());
@@ -107,7 +107,7 @@ fn a_flood_of_refusals_pushes_out_nothing_that_happened() {
     for n in 0..5 * WAITING_MAX {
         let address = Some(format!("10.0.{}.{}", n / 256, n % 256));
         let actor = Actor { address, ..Actor::default() };
-        // Over another protocol each time, so that each of them is told.
+        // Over another protocol each time, so that each of them is reported.
         let protocol: &'static str = Box::leak(n.to_string().into_boxed_str());
         events.refused(Refusal { protocol, why: "wrong secret".into(), actor, ..Refusal::default() });
     }
@@ -119,7 +119,7 @@ fn a_flood_of_refusals_pushes_out_nothing_that_happened() {
     assert_eq!(all.iter().filter(|event| event.kind == EventKind::Event).count(), WAITING_MAX - 199);
 }
 
-/// A drive that comes and goes for days, with nobody to save what is said of it.
+/// A drive that comes and goes for days while its events cannot be saved.
 #[test]
 fn what_waits_is_bounded_and_the_least_goes_first() {
     let notes = Arc::new(Kept::default());

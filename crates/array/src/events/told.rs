@@ -1,4 +1,4 @@
-//! What is told of a change: in one line for people, and field by field for programs.
+//! The event of a change before it is recorded: one line for people, and the changed fields for programs.
 
 use quoin_api::{FieldChange, Severity};
 use serde::Serialize;
@@ -7,12 +7,12 @@ use serde_json::Value;
 /// An event in the making.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
-    /// How much it matters, if it is told with a change.
+    /// Its severity, if it is recorded with a change.
     pub(crate) severity: Severity,
     pub(crate) object: String,
     pub(crate) text: String,
     pub(crate) changes: Vec<FieldChange>,
-    /// The change that was asked for follows in a transaction of its own.
+    /// The requested change follows in a transaction of its own.
     pub(crate) is_first_step: bool,
     /// What the request shows as its answer, if not the object.
     answer: Option<String>,
@@ -40,7 +40,7 @@ impl Told {
         self.answer.as_ref().unwrap_or(&self.object)
     }
 
-    /// Says that the change that was asked for follows in a transaction of its own.
+    /// Marks that the requested change follows in a transaction of its own.
     pub(crate) fn first_step(self) -> Self {
         Self { is_first_step: true, ..self }
     }
@@ -50,13 +50,13 @@ impl Told {
         Self { severity: Severity::Warning, ..self }
     }
 
-    /// Says something more, as far as an event has room.
+    /// Adds to the text, as far as an event has room.
     pub(crate) fn and(self, more: &str) -> Self {
         let text = crate::snapshots::shortened(&format!("{}{more}", self.text));
         Self { text, ..self }
     }
 
-    /// Adds a field that was `before` and is `after` now, unless it stays as it was.
+    /// Adds a field that was `before` and is `after` now, unless it is unchanged.
     pub(crate) fn change(mut self, field: &str, before: impl Serialize, after: impl Serialize) -> Self {
         let value = |result: serde_json::Result<Value>| result.unwrap_or_default();
         let (before, after) = (value(serde_json::to_value(before)), value(serde_json::to_value(after)));

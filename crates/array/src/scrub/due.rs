@@ -1,4 +1,4 @@
-//! When a complete scrub is due, for those who watch whether it came.
+//! When a complete scrub is due, so that monitoring can notice a missing one.
 
 use super::record::{Record, next_due};
 use crate::Array;
@@ -7,7 +7,7 @@ impl Record {
     /// When the first complete scrub after the last one was or is due. It lies in the past when it was missed, or has not
     /// ended yet.
     fn due_ms(&self) -> Option<u64> {
-        // What was settled without a complete scrub is not known any more; then the due time after it counts.
+        // Without a completed or begun scrub, the time up to which due scrubs were settled counts.
         let from_ms =
             self.completed_ms.or(self.begun.map(|begun| begun.started_ms)).unwrap_or(self.settled_ms);
         next_due(self.schedule, self.at, from_ms)

@@ -1,4 +1,4 @@
-//! What is kept in the catalog of scrubs and damage.
+//! The record of scrubs and damage in the catalog.
 
 use quoin_api::{ScrubFindings, ScrubResult, ScrubSchedule, ScrubUpdate, TimeOfDay};
 use quoin_base::{ByteRange, VolumeId};
@@ -12,7 +12,7 @@ pub(super) const DEFAULT_RATE_BYTES_S: u64 = 50 << 20;
 const DEFAULT_MINUTE: u16 = 2 * 60;
 pub(super) const DAY_MS: u64 = 86_400_000;
 
-/// What is kept in the catalog.
+/// The record in the catalog.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) schedule: ScrubSchedule,
@@ -147,7 +147,7 @@ mod tests {
         }
         assert_eq!((record.damaged.len(), record.more_damaged), (MOST_DAMAGED, 100));
         record.damaged.truncate(MOST_DAMAGED - 1);
-        // What is known is not listed again, and what reaches further takes its place.
+        // Known damage is not listed again; a finding that reaches further replaces it.
         let first = record.damaged[0].offset_bytes;
         let range = |len| ByteRange::new(first, len);
         let damage = |len| Damage { volume: VolumeId(u32::MAX), range: range(len), reason: String::new() };

@@ -8,7 +8,7 @@ const NAME: &str = "^[a-z0-9][a-z0-9._-]*$";
 const INITIATOR: &str = "^([iI][qQ][nN]\\.[0-9]{4}-(0[1-9]|1[0-2])\\.[A-Za-z0-9-]+(\\.[A-Za-z0-9-]+)*(:[A-Za-z0-9.:-]*)?|\
                          [eE][uU][iI]\\.[0-9A-Fa-f]{16}|[nN][aA][aA]\\.[0-9A-Fa-f]{16}([0-9A-Fa-f]{16})?)$";
 const TAG_KEY: &str = "^[A-Za-z0-9._/-]{1,63}$";
-/// What has no control characters.
+/// Text without control characters.
 const TEXT: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 const FOLDER: &str = "^/?([a-z0-9][a-z0-9._-]{0,62}(/[a-z0-9][a-z0-9._-]{0,62})*)?/?$";
 /// An IPv4 or IPv6 network or address. Of the short forms of IPv6 those in which `::` stands last or before the last group.

@@ -15,7 +15,7 @@ use std::fmt;
 /// 2⁵³: larger whole numbers are not all exact as floating point.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Why a body is not what was asked for.
+/// Why a body is not as required.
 #[derive(Debug)]
 pub(super) enum Error {
     /// It is no JSON.
@@ -140,7 +140,7 @@ impl<'de> Deserializer<'de> for Strict {
         match self.0 {
             Value::Object(_) => self.deserialize_any(visitor),
             Value::Array(_) => Err(de::Error::invalid_type(Unexpected::Seq, &"an object")),
-            // What was given is not repeated: it may be a secret.
+            // The message does not repeat the value: it may be a secret.
             _ => Err(de::Error::invalid_type(Unexpected::Other("single value"), &"an object")),
         }
     }

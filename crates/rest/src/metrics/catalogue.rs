@@ -42,7 +42,7 @@ pub struct FrontEnd {
     pub written_bytes: u64,
     /// Messages that broke the protocol: rejected, or damaged on the way.
     pub protocol_errors: u64,
-    /// Peers it cut off; `None` if it cuts off nobody.
+    /// Peers it cut off; `None` if it never cuts off a peer.
     pub cut_off: Option<CutOff>,
 }
 
@@ -344,7 +344,7 @@ static DRIVE_LATENCY: Table<LatencySnapshot> = Table {
     )],
 };
 
-/// Everything there is to tell.
+/// All metrics with their values.
 pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory) -> Exposition {
     let mut out = Exposition::default();
     out.add(&ARRAY, figures, &[]);
@@ -383,7 +383,8 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
         let (host, initiator) = traffic.initiator.as_ref().map_or(("", ""), |(host, name)| (host, name));
         out.add(&INITIATOR, traffic, &[host, initiator]);
     }
-    // Snapshots that nobody sees do nothing: a thousand of them would be thousands of series.
+    // Snapshots that are neither mapped nor exported have no I/O: a thousand of them would be thousands of useless
+    // series.
     for volume in
         figures.volumes.iter().filter(|volume| volume.is_shown || volume.kind != VolumeKind::Snapshot)
     {

@@ -7,7 +7,7 @@ use prometheus::{
 use quoin_base::metrics::LatencySnapshot;
 use std::collections::BTreeMap;
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// Only grows, until the process or, where said so, the pool is opened anew.
@@ -34,7 +34,7 @@ pub(super) struct Table<T: 'static> {
     pub(super) rows: &'static [Row<T>],
 }
 
-/// A metric of some `T`, and how it is read; `None` when there is nothing to tell at the moment.
+/// A metric of some `T`, and how it is read; `None` when there is no value at the moment.
 pub(super) struct Row<T> {
     pub(super) metric: Metric,
     pub(super) read: Read<T>,
@@ -96,7 +96,7 @@ pub(super) struct Exposition {
 }
 
 impl Exposition {
-    /// Adds what a table's metrics are of `item`, under these values of their labels.
+    /// Adds the values of a table's metrics for `item`, under these values of their labels.
     pub(super) fn add<T>(&mut self, table: &Table<T>, item: &T, labels: &[&str]) {
         debug_assert_eq!(table.labels.len(), labels.len());
         for row in table.rows {

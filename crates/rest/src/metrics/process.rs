@@ -11,7 +11,7 @@ use std::{fs, sync::LazyLock};
 /// a restart.
 static START_SECONDS: LazyLock<Option<f64>> = LazyLock::new(start_seconds);
 
-/// What the process takes now.
+/// The resources that the process uses now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Process {
     pub(super) cpu_seconds: f64,

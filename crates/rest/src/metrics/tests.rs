@@ -1,4 +1,4 @@
-//! The page of metrics, the rules and the dashboard say what the catalogue does.
+//! The page of metrics, the alert rules and the dashboard agree with the catalogue.
 
 use super::{catalogue, exposition::Kind};
 use std::{
@@ -93,7 +93,7 @@ fn the_page_counts_the_series_of_each_object() {
     }
 }
 
-/// What the alert rules and the dashboard speak of exists.
+/// The metrics that the alert rules and the dashboard use exist.
 #[test]
 fn rules_and_dashboard_name_metrics_that_exist() {
     let names: BTreeMap<_, _> = catalogue::all()
@@ -113,7 +113,7 @@ fn rules_and_dashboard_name_metrics_that_exist() {
             if !word.starts_with("quoin_") && !word.starts_with("process_") {
                 continue;
             }
-            // What ends like a part of a histogram or summary is one.
+            // A name that ends like a part of a histogram or summary is such a part.
             let of = |ends: &[&str], kinds: &[Kind]| {
                 let base = ends.iter().find_map(|end| word.strip_suffix(end));
                 base.and_then(|base| names.get(base)).is_some_and(|kind| kinds.contains(kind))

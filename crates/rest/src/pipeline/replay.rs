@@ -1,7 +1,7 @@
-//! Requests that are sent again: what was answered to which key.
+//! Requests that are sent again: the answer to each key.
 //!
-//! This process knows its own answers and repeats them. What an earlier process carried out is known from the array's notes
-//! alone, and answered with what is there now.
+//! This process knows its own answers and repeats them. Requests that an earlier process carried out are known only
+//! from the array's notes, and answered with the current state of the object.
 
 use crate::failure::Failure;
 use axum::{
@@ -45,7 +45,7 @@ pub(super) struct Running {
     key: String,
 }
 
-/// A request with its key and what tells it from another one.
+/// A request with its key and what distinguishes it from others.
 #[allow(clippy::result_large_err, reason = "the answer is sent at once")]
 pub(super) async fn keyed(key: &HeaderValue, request: Request) -> Result<(Request, RequestKey), Response> {
     let Some(key) = key.to_str().ok().filter(|key| is_key(key)) else {
@@ -71,14 +71,14 @@ fn digest(texts: &[&[u8]]) -> String {
     hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a request made or changed: where that is now, and how the request was answered.
+/// The object that a request made or changed: where it is now, and the answer to the request.
 pub(super) struct Made {
     pub(super) shown: Uri,
     status: StatusCode,
     location: Option<String>,
 }
 
-/// Finds what a request to `path` made or changed, as the array calls it: `volume v1`.
+/// Finds the object that a request to `path` made or changed, as the array calls it: `volume v1`.
 pub(super) fn made(path: &str, object: &str) -> Option<Made> {
     let (kind, name) = object.split_once(' ')?;
     let place = match kind {
@@ -104,8 +104,8 @@ pub(super) fn made(path: &str, object: &str) -> Option<Made> {
 }
 
 impl Made {
-    /// The answer to a request that was carried out before this process started, made of what is there now; `None` if that is
-    /// gone.
+    /// The answer to a request that was carried out before this process started: the current state of the object.
+    /// `None` if the object is gone.
     pub(super) fn answer(self, shown: Response) -> Option<Response> {
         if !shown.status().is_success() {
             return None;
@@ -129,7 +129,7 @@ pub(super) fn reused() -> Response {
     refused(422, "key-reused", why, "send each request with a key of its own")
 }
 
-/// What the request made is not there any more.
+/// The object that the request made no longer exists.
 pub(super) fn gone(done: &CarriedOut) -> Response {
     let why = format!(
         "the request was carried out on {}, and {} is not there any more under this name",
@@ -149,7 +149,7 @@ fn is_key(key: &str) -> bool {
 }
 
 impl Replays {
-    /// Begins a request, or tells what was answered to it.
+    /// Begins a request, or returns the earlier answer to it.
     #[allow(clippy::result_large_err, reason = "the answer is sent at once")]
     pub(super) fn begin(self: &Arc<Self>, request: &RequestKey, now: Nanos) -> Result<Running, Response> {
         let RequestKey { key, fingerprint } = request;

@@ -1,7 +1,7 @@
 //! Entity tags: which resources have one, and what goes into it.
 //!
-//! A tag is of what an administrator set, not of figures that change by themselves: otherwise no condition would hold
-//! while hosts write. It tells whether somebody changed the object, not whether all of its answer is the same.
+//! A tag covers what an administrator set, not figures that change by themselves: otherwise no condition would hold
+//! while hosts write. It shows whether the object was changed, not whether the whole answer is the same.
 
 use axum::{
     body::to_bytes,
@@ -20,7 +20,7 @@ const COLLECTIONS: [&str; 7] =
     ["volumes", "snapshots", "hosts", "exports", "groups", "schedules", "mappings"];
 /// Resources there is one of.
 const SINGLE: [&str; 2] = ["snapshot-reserve", "scrub"];
-/// Fields that change though nobody changed the object.
+/// Fields that change without a change of the object.
 const FIGURES: [&str; 20] = [
     "allocated_bytes",
     "clients",
@@ -101,7 +101,7 @@ pub(super) async fn tagged(response: Response) -> Response {
     Response::from_parts(parts, bytes.into())
 }
 
-/// Leaves of the end of immutability only whether there is one: as the wall clock tells it, it moves by itself.
+/// Reduces the end of immutability to whether there is one: expressed as wall clock time, it moves by itself.
 fn settle(value: &mut Value) {
     match value {
         Value::Object(fields) => {
