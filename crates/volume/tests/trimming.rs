@@ -29,7 +29,10 @@ async fn resize(volumes: &Volumes, size_bytes: u64) -> Arc<Volume> {
 fn trim(world: &Arc<dyn World>, volumes: &Arc<Volumes>) -> OneShot<()> {
     let (sender, ended) = one_shot();
     let volumes = volumes.clone();
-    let task = async move { sender.send(volumes.trim().await.unwrap()) };
+    let task = async move {
+        volumes.trim().await.unwrap();
+        sender.send(());
+    };
     world.spawn(Thread::Background, Box::pin(task));
     ended
 }
