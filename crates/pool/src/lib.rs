@@ -11,70 +11,39 @@
 //! Assumes of drives: a durable write or a flush that returned means it; other writes may be lost or torn by
 //! a power failure. `docs/architecture.md` tells how it works, `docs/format.md` what lies on the drives.
 
-mod allocation;
-mod blocks;
 mod buffer;
 pub mod bugs;
-mod cache;
-mod check;
-mod checkpoint;
-mod clean;
-mod committer;
-mod compose;
-mod copy;
-mod create;
-mod damage;
-mod deadlist;
-mod destage;
-mod discard;
+mod commit;
 mod error;
-mod families;
 mod fork;
 mod format;
-mod freed;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod health;
-mod held;
+mod host;
+mod integrity;
 mod journal;
-mod layer;
-mod layers;
-mod memory;
+mod lifecycle;
+mod maps;
 mod meta;
 #[cfg(all(test, feature = "shuttle", feature = "planted-bugs"))]
 mod models;
-mod open;
-mod options;
-mod pace;
-mod pool;
-mod quarantine;
-mod read;
-mod readers;
-mod received;
-mod remove;
-mod reserve;
-mod roots;
-mod rows;
-mod scrub;
-mod segment_io;
-mod shortage;
+mod segment;
 mod space;
-mod space_report;
-mod stalls;
-mod stats;
-mod tail;
-mod tree;
-mod write;
+mod store;
 
-pub use check::{CheckReport, MAX_PROBLEMS, Problem, check, read_catalog};
-pub use create::format;
-pub use damage::Damage;
 pub use error::PoolError;
-pub use health::PoolState;
-pub use memory::MemoryShares;
+pub use integrity::{
+    check::{CheckReport, MAX_PROBLEMS, Problem, check, read_catalog},
+    damage::Damage,
+    scrub::{Scrub, ScrubCounts, ScrubPosition},
+};
+pub use lifecycle::{
+    create::format,
+    memory::MemoryShares,
+    options::{FormatOptions, PoolOptions},
+    pool::Pool,
+    stats::{PoolStats, RecoveryStats, Removal, VolumeStats},
+};
 pub use meta::{ObjectKind, Transaction};
-pub use options::{FormatOptions, PoolOptions};
-pub use pool::Pool;
-pub use scrub::{Scrub, ScrubCounts, ScrubPosition};
-pub use space_report::{PoolSpace, VolumeSpace};
-pub use stats::{PoolStats, RecoveryStats, Removal, VolumeStats};
+pub use space::report::{PoolSpace, VolumeSpace};
+pub use store::health::PoolState;

@@ -5,7 +5,7 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{BATCH_MAGIC, BatchHeader, EXTENT_MAGIC, ExtentHeader, PAGE_BYTES, RecordHeader, zeroed},
-    write::copied,
+    host::write::copied,
 };
 use futures_util::{
     StreamExt,

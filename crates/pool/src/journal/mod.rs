@@ -23,7 +23,7 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::PAGE_BYTES,
-    health::Health,
+    store::health::Health,
 };
 use quoin_base::{Epoch, PoolId, Sequence};
 use quoin_stripe::Columns;

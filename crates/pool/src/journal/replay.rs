@@ -20,7 +20,7 @@ use crate::{
         BATCH_MAGIC, BatchHeader, COUNTERS_END, CopySource, ExtentHeader, PAGE_BYTES, RecordHeader,
         RecordKind,
     },
-    tree::MAX_BLOCKS,
+    maps::tree::MAX_BLOCKS,
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::{PoolId, SECTOR_BYTES, Sequence, crc32c};

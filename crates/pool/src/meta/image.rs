@@ -2,7 +2,7 @@
 
 use crate::{
     error::PoolError,
-    layer::Lists,
+    fork::layer::Lists,
     meta::{ObjectKind, catalog::encode_key, reader::Reader},
 };
 use quoin_base::{LayerId, Sequence, VolumeId};

@@ -18,7 +18,7 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{Location, MAP_FAN_OUT, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_WORDS, PAGES_END, SPACES, Space},
-    segment_io::SegmentIo,
+    segment::io::SegmentIo,
 };
 use hashbrown::HashMap;
 use quoin_base::crc64;

@@ -12,7 +12,7 @@ use crate::{
     format::{
         ColumnEntry, Location, PAGE_BYTES, PAGE_WORDS, ROW_CONTENTS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed,
     },
-    readers::ReaderEpochs,
+    segment::readers::ReaderEpochs,
 };
 use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
 use quoin_drive::Drive;

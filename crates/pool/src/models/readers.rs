@@ -1,7 +1,7 @@
 //! Reader epochs: a place is used again only when nobody can still look at it.
 
 use super::holds_but_not_with;
-use crate::{bugs::Bug, readers::ReaderEpochs};
+use crate::{bugs::Bug, segment::readers::ReaderEpochs};
 use quoin_world::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
 use std::sync::Arc;

@@ -1,0 +1,119 @@
+//! Putting together what destage writes. Nothing gets a new checksum before it was verified against the one it has: what
+//! hosts wrote against that of its receipt, what lies below against that of the block table.
+
+use crate::{
+    buffer::{BlockKey, Content, Extent},
+    bugs::{Bug, planted},
+    error::PoolError,
+    fork::layer::Layer,
+    host::{
+        read::{Verified, covered, is_zero},
+        received::Received,
+    },
+    lifecycle::pool::Pool,
+};
+use quoin_base::{SECTOR_BYTES, crc32c};
+use quoin_world::{Buf, Slice, atomic::Ordering};
+
+/// A whole block's content and its checksum.
+pub(crate) struct Whole {
+    pub data: Slice,
+    pub crc: u32,
+}
+
+impl Pool {
+    /// A block's whole content: buffered extents over what lies below. `None`: it is all zeroes.
+    pub(crate) async fn compose(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        extents: &[Extent],
+    ) -> Result<Option<Whole>, PoolError> {
+        let sectors = self.buffer.sectors_per_block();
+        let whole = match extents {
+            [extent] if extent.sectors == sectors => match self.verified_data(layer, key, extent).await? {
+                Some(Verified { data, crc }) => {
+                    let crc = crc.unwrap_or_else(|| crc32c(&data).0);
+                    Whole { data, crc }
+                }
+                None => return Ok(None),
+            },
+            _ => self.merge(layer, key, extents).await?,
+        };
+        Ok(Some(whole).filter(|whole| !is_zero(&whole.data)))
+    }
+
+    async fn merge(&self, layer: &Layer, key: BlockKey, extents: &[Extent]) -> Result<Whole, PoolError> {
+        let sectors = self.buffer.sectors_per_block();
+        let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
+        let is_whole = covered(extents, 0, sectors) == sectors;
+        let base = match is_whole || planted(Bug::ZeroFill) {
+            true => None,
+            false => self.read_base(layer, key.index).await?,
+        };
+        let mut buf = match &base {
+            Some(base) => Buf::copy_of(base),
+            None => Buf::zeroed(bytes(sectors)),
+        };
+        for extent in extents {
+            let target = &mut buf.as_mut_slice()[bytes(extent.start)..][..bytes(extent.sectors)];
+            match self.verified_data(layer, key, extent).await? {
+                Some(Verified { data, .. }) => target.copy_from_slice(&data),
+                None => target.fill(0),
+            }
+        }
+        let data = buf.into_slice();
+        let crc = crc32c(&data).0;
+        Ok(Whole { data, crc })
+    }
+
+    /// An extent's data as it was received; `None` for zeroes.
+    async fn verified_data(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        extent: &Extent,
+    ) -> Result<Option<Verified>, PoolError> {
+        let verified = match &extent.content {
+            Content::Zero => return Ok(None),
+            Content::Ram(received) => {
+                let data = received.sectors(extent.start, extent.sectors);
+                if planted(Bug::BlessFlippedBits) {
+                    return Ok(Some(Verified { data, crc: None }));
+                }
+                if received.verifies() {
+                    let crc = received.crc_of(data.len());
+                    return Ok(Some(Verified { data, crc }));
+                }
+                self.read_again(layer, key, extent, received).await?
+            }
+            Content::Journal(source) => self.journal_data(layer, key, extent, source).await?,
+            Content::Shared(source) => {
+                let data = self.shared_data(layer, key, extent, *source).await?;
+                return Ok(data.map(|data| Verified { data, crc: None }));
+            }
+        };
+        Ok(Some(verified))
+    }
+
+    /// What the journal has of data that is not any more what was received.
+    async fn read_again(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        extent: &Extent,
+        received: &Received,
+    ) -> Result<Verified, PoolError> {
+        self.counters.ram_faults.fetch_add(1, Ordering::Relaxed);
+        let (volume, block) = (layer.volume.id, key.index);
+        tracing::error!(%volume, block, "a buffered block changed in RAM; it is read from the journal again");
+        let source = received.in_journal(key, &extent.batch, self.buffer.sectors_per_block());
+        let source = source.ok_or_else(|| PoolError::Medium {
+            volume,
+            offset: block * self.buffer.block_bytes,
+            reason: "it changed in RAM before it was destaged, and the journal does not have it".into(),
+            unread: false,
+        })?;
+        self.journal_data(layer, key, extent, &source).await
+    }
+}

@@ -1,0 +1,8 @@
+//! The committer and its work: destage, checkpoints, cleaning, removal of what nobody uses any more.
+
+pub(crate) mod checkpoint;
+pub(crate) mod clean;
+pub(crate) mod committer;
+pub(crate) mod compose;
+pub(crate) mod destage;
+pub(crate) mod remove;

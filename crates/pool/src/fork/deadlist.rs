@@ -1,0 +1,141 @@
+//! Deadlists: what a layer does not use any more and an ancestor of it owns.
+//!
+//! A list is a chain of pages in the tree space, the page written last first: the number of the next page, how many
+//! entries, entries. An entry is that of a map, the number of a page marked as such.
+
+use crate::{
+    bugs::{Bug, planted},
+    commit::committer::Committer,
+    error::PoolError,
+    fork::layer::Layer,
+    format::{DEAD_ENTRIES, DEAD_PAGE, Space, ThinEntry},
+    maps::tree::node,
+    meta::DeadList,
+};
+use quoin_base::LayerId;
+use quoin_world::atomic::Ordering;
+use std::sync::Arc;
+
+impl Committer {
+    /// True for what a layer owns.
+    pub(crate) fn is_mine(&self, layer: &Layer, entry: ThinEntry) -> bool {
+        let birth = entry.birth();
+        birth == layer.id || !planted(Bug::ForgetAliases) && self.pool.layers.read().owner(birth) == layer.id
+    }
+
+    /// Lists a block or page (with [`DEAD_PAGE`]) that a layer does not use any more and does not own.
+    pub(crate) async fn bury(&mut self, layer: &Layer, entry: ThinEntry) -> Result<(), PoolError> {
+        if planted(Bug::ForgetTheDead) && entry.0 & DEAD_PAGE == 0 {
+            return Ok(());
+        }
+        let pool = self.pool.clone();
+        let mut list = layer.lists.lock().dead;
+        if list.head != 0
+            && let Err(why) = self.tree_page_or_damage(list.head).await?
+        {
+            self.give_up_list(layer, &mut list, &why).await?;
+        }
+        let DeadList { mut head, entries } = list;
+        let mut count = match head {
+            0 => DEAD_ENTRIES,
+            head => self.list_page(head).await?.get(1) as usize,
+        };
+        if count == DEAD_ENTRIES {
+            let next = std::mem::replace(&mut head, self.take_tree_page().await?);
+            let page = pool.pages.change(node(head)).await?;
+            page.set(0, next);
+            count = 0;
+        }
+        let page = pool.pages.change(node(head)).await?;
+        page.set(2 + count, entry.0);
+        page.set(1, count as u64 + 1);
+        let owner = pool.layers.read().owner(entry.birth());
+        let mut lists = layer.lists.lock();
+        lists.dead = DeadList { head, entries: entries + 1 };
+        if entry.0 & DEAD_PAGE == 0 {
+            *lists.dead_blocks.entry(owner).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    async fn list_page(&self, number: u64) -> Result<Arc<crate::meta::Page>, PoolError> {
+        let page = self.pool.pages.get(node(number)).await?;
+        page.ok_or_else(|| PoolError::page(Space::Tree, number, "a page of a deadlist is missing"))
+    }
+
+    /// Takes a page of entries off a list; `None` if there is none. Of a list that is damaged nothing is left.
+    async fn pop(&mut self, layer: &Layer, list: &mut DeadList) -> Result<Option<Vec<ThinEntry>>, PoolError> {
+        if list.head == 0 {
+            return Ok(None);
+        }
+        let page = match self.tree_page_or_damage(list.head).await? {
+            Ok(page) => page,
+            Err(why) => {
+                self.give_up_list(layer, list, &why).await?;
+                return Ok(Some(Vec::new()));
+            }
+        };
+        let count = (page.get(1) as usize).min(DEAD_ENTRIES);
+        let entries = (0..count).map(|i| ThinEntry(page.get(2 + i))).collect();
+        let next = page.get(0);
+        self.drop_tree_page(list.head).await?;
+        *list = DeadList { head: next, entries: list.entries.saturating_sub(count as u64) };
+        Ok(Some(entries))
+    }
+
+    /// Looks through a page of what a layer listed before its parent became a part of it: what it owns now nobody can
+    /// reach any more. False if there is nothing left.
+    pub(crate) async fn sift(&mut self, layer: &Arc<Layer>) -> Result<bool, PoolError> {
+        let mut list = layer.lists.lock().sifting;
+        let Some(entries) = self.pop(layer, &mut list).await? else { return Ok(false) };
+        for entry in entries {
+            if entry.0 & DEAD_PAGE == 0 {
+                let owner = self.pool.layers.read().owner(entry.birth());
+                layer.lists.lock().sifted(owner);
+            }
+            if self.is_mine(layer, entry) {
+                self.free(layer, entry).await?;
+            } else if !layer.is_gone() {
+                self.bury(layer, entry).await?;
+            }
+        }
+        let mut lists = layer.lists.lock();
+        lists.sifting = list;
+        if list.head == 0 {
+            lists.sifting_blocks.clear();
+        }
+        Ok(true)
+    }
+
+    /// Gives back a page of a deadlist that nobody needs any more. What it lists is others'. False if there is none.
+    pub(crate) async fn forget_dead(&mut self, layer: &Layer) -> Result<bool, PoolError> {
+        let mut list = layer.lists.lock().dead;
+        let popped = self.pop(layer, &mut list).await?;
+        let mut lists = layer.lists.lock();
+        lists.dead = list;
+        lists.dead_blocks.clear();
+        Ok(popped.is_some())
+    }
+
+    /// Gives back a block or page that a layer owns and nobody refers to.
+    pub(crate) async fn free(&mut self, owner: &Layer, entry: ThinEntry) -> Result<(), PoolError> {
+        let Some(number) = entry.block() else { return Ok(()) };
+        if entry.0 & DEAD_PAGE != 0 {
+            self.drop_tree_page(number & !DEAD_PAGE).await?;
+        } else {
+            if self.drop_reference(number).await? {
+                owner.end_loan();
+            }
+            owner.owned_blocks.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.forget_birth(owner, entry.birth());
+        Ok(())
+    }
+
+    fn forget_birth(&self, owner: &Layer, birth: LayerId) {
+        match birth == owner.id {
+            true => drop(owner.births.fetch_sub(1, Ordering::Relaxed)),
+            false => self.pool.layers.write().forget_birth(birth),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! All layers of a pool: trees of them, whose leaves belong to volumes.
+//!
+//! Invariants:
+//! 1. A volume has one layer, which is a leaf; every other layer is frozen, with one or two children, or gone.
+//! 2. A block or tree page is owned by the layer that its birth names, or by the one that this became a part of. What a
+//!    layer owns is reached from its own map, or is being sifted; what its descendants still use of it, too.
+//! 3. In a layer's map what it owns stands in pages it owns: a walk through these meets all of it.
+//! 4. Pending layers own nothing, and their parent has another pending child or had one.
+
+use crate::{
+    bugs::{Bug, planted},
+    fork::layer::{Layer, VolumeState},
+    meta::{Alias, CatalogImage, DeadList, LayerImage, Operation, Transaction},
+};
+use quoin_base::{LayerId, Sequence, VolumeId};
+use quoin_world::atomic::{AtomicU64, Ordering};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
+    sync::Arc,
+};
+
+#[derive(Default)]
+pub(crate) struct Layers {
+    pub volumes: BTreeMap<VolumeId, Arc<Layer>>,
+    pub all: BTreeMap<LayerId, Arc<Layer>>,
+    children: BTreeMap<LayerId, BTreeSet<LayerId>>,
+    aliases: BTreeMap<LayerId, Alias>,
+    /// Those without a map of their own, oldest first.
+    pub pending: BTreeSet<LayerId>,
+    /// Frozen, with one child: the two shall become one.
+    lonely: BTreeSet<LayerId>,
+    /// Gone, and not yet given back.
+    pub removing: VecDeque<Arc<Layer>>,
+    pub next: u32,
+    /// References to blocks beyond the first of each: so many blocks range copies save.
+    pub copies: AtomicU64,
+    /// The last catalog transaction that took effect.
+    pub applied: Sequence,
+}
+
+impl Layers {
+    /// As a checkpoint has them.
+    pub(crate) fn from_image(image: &CatalogImage) -> Self {
+        let mut layers = Self {
+            aliases: image.aliases.clone(),
+            next: image.next_layer,
+            copies: AtomicU64::new(image.copies),
+            applied: image.applied,
+            ..Self::default()
+        };
+        let leaves = image.layers.iter().filter(|layer| layer.is_leaf());
+        for layer in leaves.map(|image| Arc::new(Layer::from_image(image, None))) {
+            layers.volumes.insert(layer.volume.id, layer.clone());
+            layers.all.insert(layer.id, layer);
+        }
+        for image in image.layers.iter().filter(|layer| !layer.is_leaf()) {
+            // What was given up is nobody's.
+            let state = layers.volumes.get(&image.volume).filter(|_| !image.gone).map(|l| l.volume.clone());
+            layers.all.insert(image.id, Arc::new(Layer::from_image(image, state)));
+        }
+        for image in &image.layers {
+            let layer = &layers.all[&image.id];
+            if image.gone {
+                layers.removing.push_back(layer.clone());
+            } else if image.pending {
+                layers.pending.insert(image.id);
+            }
+            if let Some(parent) = layers.all.get(&image.parent) {
+                layer.set_parent(Some(parent.clone()));
+                layers.children.entry(image.parent).or_default().insert(image.id);
+            }
+        }
+        let lonely = layers.children.iter().filter(|(_, children)| children.len() == 1);
+        layers.lonely = lonely.map(|(id, _)| *id).collect();
+        layers
+    }
+
+    pub(crate) fn images(&self) -> Vec<LayerImage> {
+        self.all.values().map(|layer| layer.image()).collect()
+    }
+
+    pub(crate) fn aliases(&self) -> &BTreeMap<LayerId, Alias> {
+        &self.aliases
+    }
+
+    /// The layer that owns what this one bore.
+    pub(crate) fn owner(&self, birth: LayerId) -> LayerId {
+        self.aliases.get(&birth).map_or(birth, |alias| alias.owner)
+    }
+
+    /// The layer that a record of a volume changed, if that is still of importance.
+    pub(crate) fn changed_by(&self, volume: VolumeId, sequence: Sequence) -> Option<Arc<Layer>> {
+        if let Some(leaf) = self.volumes.get(&volume).filter(|leaf| leaf.holds(sequence)) {
+            return Some(leaf.clone());
+        }
+        // The volume may have gone on with another layer or be deleted: what was forked from it lives on. Once it is
+        // destaged it does not change any more.
+        let held =
+            |layer: &Arc<Layer>| layer.volume.id == volume && layer.holds(sequence) && !layer.is_gone();
+        if planted(Bug::ReplayIntoForked) {
+            return self.all.values().find(|layer| held(layer)).cloned();
+        }
+        let pending = self.pending.iter().filter_map(|id| self.all.get(id));
+        pending.filter_map(|layer| layer.parent()).find(held)
+    }
+
+    /// Applies what a transaction says of volumes. Returns the layers that volumes hold by a fork into them.
+    pub(crate) fn apply(&mut self, transaction: &Transaction, sequence: Sequence) -> Vec<Arc<Layer>> {
+        self.applied = sequence;
+        let mut forked = Vec::new();
+        for operation in &transaction.operations {
+            match *operation {
+                Operation::CreateVolume { volume, layer } => {
+                    self.next = self.next.max(layer.0 + 1);
+                    let layer = Arc::new(Layer::new(layer, volume, sequence));
+                    self.all.insert(layer.id, layer.clone());
+                    self.volumes.insert(volume, layer);
+                }
+                Operation::DeleteVolume(volume) => {
+                    if let Some(layer) = self.volumes.remove(&volume) {
+                        self.give_up(layer);
+                    }
+                }
+                Operation::Reserve { volume, bytes } => {
+                    if let Some(layer) = self.volumes.get(&volume) {
+                        layer.volume.reserved_bytes.store(bytes, Ordering::Release);
+                    }
+                }
+                Operation::Fork { source, target, kept, given } => {
+                    forked.extend(self.fork(source, target, (kept, given), sequence));
+                }
+                Operation::Put { .. } | Operation::Delete { .. } => {}
+            }
+        }
+        forked
+    }
+
+    fn fork(
+        &mut self,
+        source: VolumeId,
+        target: VolumeId,
+        (kept, given): (LayerId, LayerId),
+        sequence: Sequence,
+    ) -> Option<Arc<Layer>> {
+        self.next = self.next.max(kept.0.max(given.0) + 1);
+        let parent = self.volumes.get(&source)?.clone();
+        parent.freeze(sequence);
+        let replaced = self.volumes.get(&target).cloned();
+        let state = replaced.as_ref().map_or_else(|| VolumeState::new(target), |layer| layer.volume.clone());
+        let forks = [(kept, parent.volume.clone()), (given, state)]
+            .map(|(id, state)| Arc::new(Layer::child(id, &parent, state, sequence)));
+        forks[1].confirm(false);
+        for fork in &forks {
+            self.volumes.insert(fork.volume.id, fork.clone());
+            self.all.insert(fork.id, fork.clone());
+            self.pending.insert(fork.id);
+        }
+        self.children.insert(parent.id, [kept, given].into());
+        if let Some(replaced) = replaced {
+            self.give_up(replaced);
+        }
+        let [_, given] = forks;
+        Some(given)
+    }
+
+    fn give_up(&mut self, layer: Arc<Layer>) {
+        layer.give_up();
+        self.pending.remove(&layer.id);
+        self.lonely.remove(&layer.id);
+        self.removing.push_back(layer);
+    }
+
+    /// How many layers a volume's lies above the nearest one with a map.
+    pub(crate) fn pending_depth(&self, volume: VolumeId) -> usize {
+        let Some(leaf) = self.volumes.get(&volume) else { return 0 };
+        std::iter::successors(leaf.below(), |layer| layer.below()).count()
+    }
+
+    /// Pending layers whose parents have a map, with these.
+    pub(crate) fn next_to_fork(&self) -> Vec<(Arc<Layer>, Arc<Layer>)> {
+        let layers = self.pending.iter().filter_map(|id| self.all.get(id));
+        let with_parent = layers.filter_map(|layer| Some((layer.clone(), layer.parent()?)));
+        with_parent.filter(|(_, parent)| !parent.is_pending()).collect()
+    }
+
+    /// Notes that nothing of a layer that is gone is left.
+    pub(crate) fn removed(&mut self, layer: &Layer) {
+        self.removing.retain(|other| other.id != layer.id);
+        self.all.remove(&layer.id);
+        self.aliases.retain(|_, alias| alias.owner != layer.id);
+        let Some(parent) = layer.parent() else { return };
+        layer.set_parent(None);
+        let Some(siblings) = self.children.get_mut(&parent.id) else { return };
+        siblings.remove(&layer.id);
+        if siblings.is_empty() {
+            self.children.remove(&parent.id);
+            self.give_up(parent);
+        } else {
+            self.lonely.insert(parent.id);
+        }
+    }
+
+    /// Makes a frozen layer with one child a part of that child. None is left to be so if it returns `None`.
+    pub(crate) fn merge_one(&mut self) -> Option<Arc<Layer>> {
+        let (parent, child) = self.lonely.iter().find_map(|id| {
+            let (parent, children) = (self.all.get(id)?, self.children.get(id)?);
+            let child = self.all.get(children.first()?)?;
+            let is_ready = !child.is_pending()
+                && !child.is_gone()
+                && child.lists.lock().sifting.head == 0
+                && parent.lists.lock().sifting.head == 0;
+            is_ready.then(|| (parent.clone(), child.clone()))
+        })?;
+        self.lonely.remove(&parent.id);
+        self.children.remove(&parent.id);
+        self.all.remove(&parent.id);
+        let above = parent.parent();
+        if let Some(siblings) = above.as_ref().and_then(|above| self.children.get_mut(&above.id)) {
+            siblings.remove(&parent.id);
+            siblings.insert(child.id);
+        }
+        child.set_parent(above);
+        parent.give_up();
+        parent.set_parent(None);
+        self.join(&parent, &child);
+        Some(child)
+    }
+
+    /// What the parent owned and listed becomes the child's.
+    fn join(&mut self, parent: &Layer, child: &Layer) {
+        for alias in self.aliases.values_mut().filter(|alias| alias.owner == parent.id) {
+            alias.owner = child.id;
+        }
+        let births = parent.births.load(Ordering::Relaxed);
+        if births > 0 {
+            self.aliases.insert(parent.id, Alias { owner: child.id, births });
+        }
+        child.owned_blocks.fetch_add(parent.owned_blocks.load(Ordering::Relaxed), Ordering::Relaxed);
+        child.lend(parent.lent());
+        {
+            let mut lists = child.lists.lock();
+            let inherited = mem::take(&mut *parent.lists.lock());
+            lists.sifting = mem::replace(&mut lists.dead, inherited.dead);
+            lists.sifting_blocks = mem::replace(&mut lists.dead_blocks, inherited.dead_blocks);
+            if planted(Bug::KeepOldList) {
+                lists.sifting = DeadList::default();
+                lists.sifting_blocks.clear();
+            }
+        }
+        for layer in self.all.values() {
+            layer.lists.lock().rename(parent.id, child.id);
+        }
+    }
+
+    /// How many layers are still to become one with another.
+    pub(crate) fn joining(&self) -> u64 {
+        self.lonely.len() as u64
+    }
+
+    /// The layer whose list was being looked through; those that are gone do it when they are given back.
+    pub(crate) fn sifting(&self) -> Option<Arc<Layer>> {
+        let sifts = |layer: &&Arc<Layer>| !layer.is_gone() && layer.lists.lock().sifting.head != 0;
+        self.all.values().find(sifts).cloned()
+    }
+
+    /// Counts one less of what this layer bore.
+    pub(crate) fn forget_birth(&mut self, birth: LayerId) {
+        if let Some(layer) = self.all.get(&birth) {
+            layer.births.fetch_sub(1, Ordering::Relaxed);
+        } else if let Some(alias) = self.aliases.get_mut(&birth) {
+            alias.births -= 1;
+            if alias.births == 0 {
+                self.aliases.remove(&birth);
+            }
+        }
+    }
+
+    /// The blocks that come back at least if a volume is deleted: others may have some of what it has lent.
+    pub(crate) fn freed_by_delete(&self, volume: VolumeId) -> u64 {
+        let (released, lent) = self.released_by_delete(volume);
+        released.saturating_sub(lent.min(self.copies.load(Ordering::Relaxed)))
+    }
+
+    /// The references to blocks that go, and how many of them may be to blocks of others too.
+    fn released_by_delete(&self, volume: VolumeId) -> (u64, u64) {
+        let Some(mut layer) = self.volumes.get(&volume).cloned() else { return (0, 0) };
+        let (mut released, mut lent) = (0, 0);
+        loop {
+            released += layer.held();
+            lent += layer.lent();
+            let Some(parent) = layer.parent() else { return (released, lent) };
+            let siblings = self.children.get(&parent.id).into_iter().flatten();
+            let mut siblings = siblings.filter(|id| **id != layer.id).filter_map(|id| self.all.get(id));
+            match (siblings.next(), siblings.next()) {
+                (None, _) => layer = parent,
+                (Some(only), None) => {
+                    let dropped = only.lists.lock().dropped(parent.id);
+                    return (released + dropped, lent + dropped.min(parent.lent()));
+                }
+                _ => return (released, lent),
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Unmapping a long range: in a time that depends on what is mapped there, not on the range's length.
+//!
+//! What neither the buffer nor the map holds reads as zeroes already, through any crash, and needs no record. The buffer
+//! is looked at first: what leaves it while one looks is in the map by then, and what comes in meanwhile came after.
+//! Zeroes of somebody else that are not hardened yet may vanish, and what they displaced come back: they are recorded
+//! again.
+
+use crate::{
+    error::PoolError,
+    fork::layer::Layer,
+    format::{TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    host::write::Reach,
+    journal::Batch,
+    lifecycle::pool::Pool,
+    maps::tree::{MAX_BLOCKS, missing_node, slot},
+    meta::Page,
+};
+use quoin_base::{ByteRange, VolumeId};
+use std::{ops::Range, sync::Arc};
+
+/// Leaves after which what was recorded is waited for, and other tasks of the thread have a turn.
+const LEAVES_A_TURN: usize = 64;
+
+/// What a walk to the next leaf comes to.
+pub(crate) enum Reached {
+    /// A leaf, and the first block that it maps.
+    Leaf(u64, Arc<Page>),
+    /// A node that cannot be read, and the blocks that it may map.
+    Damaged { first: u64, blocks: u64, error: PoolError },
+}
+
+impl Reached {
+    /// The first block that is mapped there.
+    pub(crate) fn first(&self) -> u64 {
+        match self {
+            Reached::Leaf(first, _) | Reached::Damaged { first, .. } => *first,
+        }
+    }
+}
+
+impl Pool {
+    /// Unmaps what is mapped or buffered of a range, hardened on return.
+    pub(crate) async fn unmap_mapped(
+        &self,
+        volume: VolumeId,
+        range: ByteRange,
+        reach: Reach,
+    ) -> Result<(), PoolError> {
+        let mut batches = Vec::new();
+        let appended = self.append_mapped(volume, range, reach, &mut batches).await;
+        // Also what went before a refusal: nothing is left behind that is neither done nor undone.
+        self.harden_all(&mut batches).await?;
+        appended
+    }
+
+    async fn append_mapped(
+        &self,
+        volume: VolumeId,
+        range: ByteRange,
+        reach: Reach,
+        batches: &mut Vec<Arc<Batch>>,
+    ) -> Result<(), PoolError> {
+        let block_bytes = self.buffer.block_bytes;
+        let (first, end) = (range.offset / block_bytes, range.end().div_ceil(block_bytes));
+        let held = self.buffer.blocks_to_unmap(&*self.confirmed_layer(volume).await?, first..end);
+        self.append_unmaps(volume, range, &held, reach, batches).await?;
+        let (mut at, mut leaves) = (first, 0);
+        while let Some(found) = self.leaf_of(volume, at).await? {
+            if found.first() >= end {
+                break;
+            }
+            let (start, leaf) = match found {
+                Reached::Leaf(start, leaf) => (start, leaf),
+                Reached::Damaged { first: start, blocks, .. } => {
+                    at = start + blocks;
+                    // Nobody knows what is there: all of it is unmapped, unless that would never end.
+                    if blocks == TREE_FAN_OUT || end < MAX_BLOCKS {
+                        let lost = start.max(first)..at.min(end);
+                        self.append_unmaps_but(volume, range, lost, &held, reach, batches).await?;
+                    }
+                    continue;
+                }
+            };
+            let mapped: Vec<u64> = (start.max(first)..(start + TREE_FAN_OUT).min(end))
+                .filter(|&block| ThinEntry(leaf.get(slot(block, 0))).block().is_some())
+                // Once is enough, and twice would undo what was written in between by who saw it unmapped.
+                .filter(|block| held.binary_search(block).is_err())
+                .collect();
+            self.append_unmaps(volume, range, &mapped, reach, batches).await?;
+            at = start + TREE_FAN_OUT;
+            leaves += 1;
+            if leaves % LEAVES_A_TURN == 0 {
+                self.harden_all(batches).await?;
+                self.world.yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends records for these blocks, ascending, as far as they lie in the range.
+    async fn append_unmaps(
+        &self,
+        volume: VolumeId,
+        range: ByteRange,
+        blocks: &[u64],
+        reach: Reach,
+        batches: &mut Vec<Arc<Batch>>,
+    ) -> Result<(), PoolError> {
+        let block_bytes = self.buffer.block_bytes;
+        for run in blocks.chunk_by(|a, b| a + 1 == *b) {
+            let from = (run[0] * block_bytes).max(range.offset);
+            let to = ((run[run.len() - 1] + 1) * block_bytes).min(range.end());
+            self.append_unmap_range(volume, ByteRange::new(from, to - from), reach, batches).await?;
+        }
+        Ok(())
+    }
+
+    /// Appends records for all of these blocks but those that are held.
+    async fn append_unmaps_but(
+        &self,
+        volume: VolumeId,
+        range: ByteRange,
+        blocks: Range<u64>,
+        held: &[u64],
+        reach: Reach,
+        batches: &mut Vec<Arc<Batch>>,
+    ) -> Result<(), PoolError> {
+        let blocks_a_turn = LEAVES_A_TURN as u64 * TREE_FAN_OUT;
+        for first in blocks.clone().step_by(blocks_a_turn as usize) {
+            let rest: Vec<u64> = (first..(first + blocks_a_turn).min(blocks.end))
+                .filter(|block| held.binary_search(block).is_err())
+                .collect();
+            self.append_unmaps(volume, range, &rest, reach, batches).await?;
+            self.harden_all(batches).await?;
+            self.world.yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Waits until all is hardened.
+    pub(crate) async fn harden_all(&self, batches: &mut Vec<Arc<Batch>>) -> Result<(), PoolError> {
+        for batch in batches.drain(..) {
+            self.journal.hardened(&batch).await?;
+        }
+        Ok(())
+    }
+
+    /// The first leaf of a volume that maps `from` or a block behind it; or a damaged node that may lead to one.
+    pub(crate) async fn leaf_of(&self, volume: VolumeId, from: u64) -> Result<Option<Reached>, PoolError> {
+        loop {
+            let layer = self.confirmed_layer(volume).await?;
+            let found = self.leaf_from(&layer, from).await;
+            if !layer.is_gone() {
+                return found;
+            }
+        }
+    }
+
+    async fn leaf_from(&self, layer: &Layer, from: u64) -> Result<Option<Reached>, PoolError> {
+        let _guard = self.readers.enter();
+        let (mut at, mut missing) = (from, 0);
+        'down: while at < MAX_BLOCKS {
+            let mut entry = layer.map_root();
+            for level in (0..TREE_LEVELS).rev() {
+                // A missing node is missing for all that it would map.
+                let span = TREE_FAN_OUT.pow(level + 1);
+                let Some(number) = entry.block() else {
+                    at = (at / span + 1) * span;
+                    continue 'down;
+                };
+                let error = match self.tree_page(number).await {
+                    Ok(page) => page.ok_or_else(|| missing_node(layer, number)),
+                    Err(error @ PoolError::Corrupt { .. }) => Err(error),
+                    Err(error) => return Err(error),
+                };
+                let page = match error {
+                    Ok(page) => page,
+                    // Copied and given back since its number was met; then it is another one now.
+                    Err(_) if number != std::mem::replace(&mut missing, number) && !layer.is_gone() => {
+                        continue 'down;
+                    }
+                    Err(error) => {
+                        let first = at / span * span;
+                        return Ok(Some(Reached::Damaged { first, blocks: span, error }));
+                    }
+                };
+                if level == 0 {
+                    return Ok(Some(Reached::Leaf(at / span * span, page)));
+                }
+                let own = slot(at, level);
+                let Some(next) = (own..TREE_FAN_OUT as usize).find(|&slot| page.get(slot) != 0) else {
+                    at = (at / span + 1) * span;
+                    continue 'down;
+                };
+                if next > own {
+                    at = at / span * span + next as u64 * TREE_FAN_OUT.pow(level);
+                }
+                entry = ThinEntry(page.get(next));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,11 @@
+//! What hosts ask for: reads, writes, unmaps and block status, with what lies on their way: admission, read cache, checksums.
+
+pub(crate) mod allocation;
+pub(crate) mod cache;
+pub(crate) mod discard;
+pub(crate) mod pace;
+pub(crate) mod read;
+pub(crate) mod received;
+pub(crate) mod stalls;
+pub(crate) mod tail;
+pub(crate) mod write;

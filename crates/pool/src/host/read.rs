@@ -1,0 +1,494 @@
+//! Reading: write buffer, then thin map, then read cache, else block table and segment, with every checksum
+//! verified.
+//!
+//! A reader looks into the buffer first. What it finds there lies over what the map leads to; the map may
+//! already show a buffered block that was destaged in between, so a block of which only a part is buffered is
+//! looked at again when anything was evicted meanwhile. An extent not hardened yet is waited for: what a
+//! reader has seen must not be gone after a crash.
+
+use crate::{
+    buffer::{BlockKey, Content, Extent, JournalSource, REGION_BYTES},
+    bugs::{Bug, planted},
+    error::PoolError,
+    fork::layer::Layer,
+    format::{BlockInfo, PAGE_BYTES, TREE_FAN_OUT, ThinEntry},
+    host::cache::LARGEST_FILL_BYTES,
+    journal::Batch,
+    lifecycle::pool::Pool,
+    maps::{
+        blocks::{BlockPlace, LOST},
+        tree,
+    },
+    meta::Page,
+};
+use futures_util::future::{join_all, try_join_all};
+use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
+use quoin_world::{Buf, Slice};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+};
+
+/// What may lie between two blocks of one drive read: less than another read would cost.
+const GAP_BYTES: u64 = 16 << 10;
+/// The longest drive read.
+const LONGEST_RUN_BYTES: u64 = 1 << 20;
+
+/// A block that a part needs and the cache does not have.
+struct Found {
+    /// Which part.
+    part: usize,
+    number: u64,
+    place: BlockPlace,
+}
+
+/// The part of a read that lies in one block.
+struct Part {
+    key: BlockKey,
+    /// Sectors within the block.
+    start: u16,
+    sectors: u16,
+    extents: Vec<Extent>,
+    base: Option<Slice>,
+}
+
+impl Part {
+    fn end(&self) -> u16 {
+        self.start + self.sectors
+    }
+
+    /// True when the buffered extents leave sectors of it open.
+    fn needs_base(&self) -> bool {
+        covered(&self.extents, self.start, self.end()) < self.sectors
+    }
+}
+
+/// True when the parts hold the same extents.
+fn same(parts: &[Part], others: &[Part]) -> bool {
+    let sequences = |parts: &[Part]| -> Vec<_> {
+        parts.iter().flat_map(|p| p.extents.iter().map(|e| (p.key, e.start, e.sectors, e.sequence))).collect()
+    };
+    sequences(parts) == sequences(others)
+}
+
+/// How many sectors of `start..end` the extents, which do not overlap, cover.
+pub(crate) fn covered(extents: &[Extent], start: u16, end: u16) -> u16 {
+    extents.iter().map(|e| (e.start + e.sectors).min(end).saturating_sub(e.start.max(start))).sum()
+}
+
+/// Data that is what its checksum says.
+pub(crate) struct Verified {
+    pub data: Slice,
+    /// The checksum, if it is that of just this data.
+    pub crc: Option<u32>,
+}
+
+enum Captured {
+    Parts(Vec<Part>, u64),
+    /// Something there is not hardened yet.
+    Wait(Arc<Batch>),
+}
+
+impl Pool {
+    /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content.
+    pub async fn read(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Slice>, PoolError> {
+        self.check_range(range)?;
+        let (layer, out) = loop {
+            let layer = self.confirmed_layer(volume).await?;
+            let guard = self.readers.enter();
+            let keep = range.len <= LARGEST_FILL_BYTES;
+            let read = match range.offset % REGION_BYTES + range.len <= REGION_BYTES {
+                true => self.read_region(&layer, range, keep).await,
+                false => {
+                    let pieces = range.split(REGION_BYTES).map(|piece| self.read_region(&layer, piece, keep));
+                    try_join_all(pieces).await.map(|pieces| pieces.into_iter().flatten().collect())
+                }
+            };
+            drop(guard);
+            if !layer.is_gone() {
+                break (layer, read.map_err(|error| self.offline_or(error))?);
+            }
+        };
+        layer.volume.read_bytes.fetch_add(range.len, Ordering::Relaxed);
+        self.counters.read_bytes.fetch_add(range.len, Ordering::Relaxed);
+        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        Ok(out)
+    }
+
+    /// Reads a range of one region. `keep`: what comes from drives goes into the cache.
+    async fn read_region(
+        &self,
+        layer: &Layer,
+        range: ByteRange,
+        keep: bool,
+    ) -> Result<Vec<Slice>, PoolError> {
+        loop {
+            let (mut parts, evictions) = match self.capture(layer, range) {
+                Captured::Parts(parts, evictions) => (parts, evictions),
+                Captured::Wait(batch) => {
+                    self.journal.hardened(&batch).await?;
+                    continue;
+                }
+            };
+            let below = self.fill_bases(layer, &mut parts, keep).await;
+            let mixed = parts.iter().any(|p| !p.extents.is_empty()) && !planted(Bug::LookOnce);
+            if mixed && parts.iter().any(|p| p.needs_base() && !p.extents.is_empty()) {
+                match self.capture(layer, range) {
+                    Captured::Parts(again, now) if now == evictions => {
+                        for (part, again) in parts.iter_mut().zip(again) {
+                            part.extents = again.extents;
+                        }
+                    }
+                    Captured::Parts(..) => continue,
+                    Captured::Wait(batch) => {
+                        self.journal.hardened(&batch).await?;
+                        continue;
+                    }
+                }
+            }
+            below?;
+            let mut out: Vec<Slice> = Vec::new();
+            let mut failed = None;
+            for part in &parts {
+                match self.assemble(layer, part).await {
+                    Ok(slice) => push(&mut out, slice),
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+            }
+            match failed {
+                None => return Ok(out),
+                // What was captured may have been displaced, and its journal extent given out again.
+                Some(error) => match self.capture(layer, range) {
+                    Captured::Parts(again, now) if now == evictions && same(&parts, &again) => {
+                        return Err(error);
+                    }
+                    _ => continue,
+                },
+            }
+        }
+    }
+
+    /// What the buffer holds of a range within one region.
+    fn capture(&self, layer: &Layer, range: ByteRange) -> Captured {
+        let block_bytes = self.buffer.block_bytes;
+        let shard = self.buffer.shard(layer.block(range.offset / block_bytes));
+        let mut parts = Vec::with_capacity((range.len / block_bytes) as usize + 1);
+        for piece in range.split(block_bytes) {
+            let key = layer.block(piece.offset / block_bytes);
+            let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
+            let sectors = (piece.len / SECTOR_BYTES) as u16;
+            let overlaps = |e: &&Extent| e.start < start + sectors && e.start + e.sectors > start;
+            let extents: Vec<Extent> =
+                shard.visible(layer, key.index).iter().filter(overlaps).cloned().collect();
+            let hardened = |e: &Extent| e.batch.is_hardened() || planted(Bug::ServeUnhardened);
+            if let Some(open) = extents.iter().find(|e| !hardened(e)) {
+                return Captured::Wait(open.batch.clone());
+            }
+            parts.push(Part { key, start, sectors, extents, base: None });
+        }
+        Captured::Parts(parts, shard.evictions)
+    }
+
+    /// Finds what lies below for the parts that need it: in the cache, else on drives, neighbours in one operation.
+    async fn fill_bases(&self, layer: &Layer, parts: &mut [Part], keep: bool) -> Result<(), PoolError> {
+        let mut found: Vec<Found> = Vec::new();
+        let mut leaf: Option<(u64, Option<Arc<Page>>)> = None;
+        for (i, part) in parts.iter_mut().enumerate() {
+            if !part.needs_base() {
+                continue;
+            }
+            let leaf_index = part.key.index / TREE_FAN_OUT;
+            if leaf.as_ref().is_none_or(|(index, _)| *index != leaf_index) {
+                let found = self.leaf(layer, part.key.index).await;
+                leaf = Some((leaf_index, found.map_err(|e| self.unreachable(layer, part.key.index, e))?));
+            }
+            let Some((_, Some(page))) = &leaf else { continue };
+            let Some(number) = ThinEntry(page.get(tree::slot(part.key.index, 0))).block() else { continue };
+            part.base = self.cache.get(number);
+            if part.base.is_none() {
+                // Freed between the two look-ups: it is looked up again below.
+                let freed = BlockPlace { location: Default::default(), info: BlockInfo(0) };
+                let place =
+                    self.block(number).await.map_err(|e| self.unreachable(layer, part.key.index, e))?;
+                let place = place.unwrap_or(freed);
+                found.push(Found { part: i, number, place });
+            }
+        }
+        let (mut runs, parts_now) = (runs(&found), &*parts);
+        let read = async |run: Range<usize>| self.read_run(layer, &found[run], parts_now, keep).await;
+        let bases = match runs.len() {
+            0 => return Ok(()),
+            1 => vec![read(runs.remove(0)).await],
+            _ => join_all(runs.into_iter().map(read)).await,
+        };
+        for base in bases {
+            for (i, slice) in base? {
+                parts[i].base = slice;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads blocks that lie one behind the other.
+    async fn read_run(
+        &self,
+        layer: &Layer,
+        run: &[Found],
+        parts: &[Part],
+        keep: bool,
+    ) -> Result<Vec<(usize, Option<Slice>)>, PoolError> {
+        let (first, last) = (run[0].place.location, run[run.len() - 1].place.location);
+        let mut out = Vec::with_capacity(run.len());
+        let whole = match first.is_none() {
+            true => None,
+            false => {
+                let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
+                self.io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await.ok()
+            }
+        };
+        for Found { part, number, place } in run {
+            let intact = whole.as_ref().and_then(|whole| {
+                let at = (place.location.offset_bytes() - first.offset_bytes()) as usize;
+                let slice = whole.slice(at, place.location.len_bytes() as usize);
+                self.verified(place.info, slice)
+            });
+            let slice = match intact {
+                Some(slice) => {
+                    if keep {
+                        self.cache.fill(*number, &slice);
+                    }
+                    Some(slice)
+                }
+                None => self.read_base(layer, parts[*part].key.index).await?,
+            };
+            out.push((*part, slice));
+        }
+        Ok(out)
+    }
+
+    fn verified(&self, info: BlockInfo, stored: Slice) -> Option<Slice> {
+        let ok = info.algorithm() == BlockInfo::STORED
+            && (crc32c(&stored).0 == info.crc() || planted(Bug::SkipReadVerify));
+        ok.then_some(stored)
+    }
+
+    /// The content of a block as segments have it; `None` if it is unmapped. Looks again as long as what it
+    /// looks at moves; an unchanged place whose content does not verify is damage.
+    pub(crate) async fn read_base(&self, layer: &Layer, index: u64) -> Result<Option<Slice>, PoolError> {
+        self.read_mapped(layer, index, layer, index).await
+    }
+
+    /// The same of what a map leads to, for a block of a layer: damage is the layer's.
+    pub(crate) async fn read_mapped(
+        &self,
+        map: &Layer,
+        at: u64,
+        layer: &Layer,
+        index: u64,
+    ) -> Result<Option<Slice>, PoolError> {
+        // Of a map that is taken apart nothing counts.
+        let unreachable = |error| if map.is_gone() { error } else { self.unreachable(layer, index, error) };
+        loop {
+            let leaf = self.leaf(map, at).await.map_err(unreachable)?;
+            let Some(leaf) = leaf else { return Ok(None) };
+            let entry = ThinEntry(leaf.get(tree::slot(at, 0)));
+            let Some(number) = entry.block() else { return Ok(None) };
+            let place = self.block(number).await.map_err(unreachable)?;
+            let Some(found) = place else {
+                if self.moved(map, at, entry, place).await? {
+                    continue;
+                }
+                return Err(PoolError::corrupt(format!("block {number}"), "it is mapped, yet free"));
+            };
+            if found.info.algorithm() == LOST {
+                return Err(self.medium(layer, index, "its content is lost".into()));
+            }
+            // It may become part of what is written: what RAM made of it is not passed on.
+            let cached = self.cache.peek(number).and_then(|content| self.verified(found.info, content));
+            if cached.is_some() {
+                return Ok(cached);
+            }
+            let read = self.io.read(found.location).await;
+            let intact = match &read {
+                Ok(stored) => self.verified(found.info, stored.clone()),
+                Err(_) => None,
+            };
+            if intact.is_some() {
+                return Ok(intact);
+            }
+            if self.moved(map, at, entry, place).await? {
+                continue;
+            }
+            self.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
+            let volume = layer.volume.id;
+            return Err(match read {
+                Ok(_) => {
+                    let (segment, offset) = (found.location.segment(), found.location.offset_bytes());
+                    let reason =
+                        format!("the checksum of block {number} in segment {segment} at {offset} differs");
+                    tracing::warn!(%volume, block = index, reason, "unreadable block");
+                    self.medium(layer, index, reason)
+                }
+                Err(error) => {
+                    let (offset, reason) = (index * self.buffer.block_bytes, error.to_string());
+                    tracing::warn!(%volume, block = index, reason, "unreadable block");
+                    PoolError::Medium { volume, offset, reason, unread: true }
+                }
+            });
+        }
+    }
+
+    /// True if a block is no longer mapped by `entry`, or no longer at `place`. The leaf is looked up anew: leaves
+    /// go too, and one seen before keeps what it held when it went.
+    async fn moved(
+        &self,
+        layer: &Layer,
+        index: u64,
+        entry: ThinEntry,
+        place: Option<BlockPlace>,
+    ) -> Result<bool, PoolError> {
+        let Some(leaf) = self.leaf(layer, index).await? else { return Ok(true) };
+        let now = ThinEntry(leaf.get(tree::slot(index, 0)));
+        let Some(number) = now.block().filter(|_| now == entry) else { return Ok(true) };
+        Ok(self.block(number).await? != place)
+    }
+
+    /// Puts a part together from its buffered extents and what lies below.
+    async fn assemble(&self, layer: &Layer, part: &Part) -> Result<Slice, PoolError> {
+        let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
+        let len = bytes(part.sectors);
+        match (&part.base, part.extents.as_slice()) {
+            (Some(base), []) => return Ok(base.slice(bytes(part.start), len)),
+            (None, []) => return Ok(Buf::zeroed(len).into_slice()),
+            (_, [e]) if e.start <= part.start && e.start + e.sectors >= part.end() => {
+                if let Content::Ram(received) = &e.content {
+                    return Ok(received.sectors(part.start, part.sectors));
+                }
+            }
+            _ => {}
+        }
+        let mut buf = Buf::zeroed(len);
+        if let Some(base) = &part.base {
+            buf.as_mut_slice().copy_from_slice(&base.slice(bytes(part.start), len));
+        }
+        for extent in &part.extents {
+            let (from, to) = (extent.start.max(part.start), (extent.start + extent.sectors).min(part.end()));
+            let target = &mut buf.as_mut_slice()[bytes(from - part.start)..bytes(to - part.start)];
+            match self.extent_data(layer, part.key, extent).await? {
+                None => target.fill(0),
+                Some(data) => {
+                    target.copy_from_slice(&data[bytes(from - extent.start)..bytes(to - extent.start)]);
+                }
+            }
+        }
+        Ok(buf.into_slice())
+    }
+
+    /// An extent's data; `None` for zeroes.
+    async fn extent_data(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        extent: &Extent,
+    ) -> Result<Option<Slice>, PoolError> {
+        match &extent.content {
+            Content::Zero => Ok(None),
+            Content::Ram(received) => Ok(Some(received.sectors(extent.start, extent.sectors))),
+            Content::Journal(source) => {
+                self.journal_data(layer, key, extent, source).await.map(|read| Some(read.data))
+            }
+            Content::Shared(source) => self.shared_data(layer, key, extent, *source).await,
+        }
+    }
+
+    /// An extent's data as the journal has it.
+    pub(crate) async fn journal_data(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        extent: &Extent,
+        source: &JournalSource,
+    ) -> Result<Verified, PoolError> {
+        let first = key.index * u64::from(self.buffer.sectors_per_block()) + u64::from(extent.start);
+        let range = ByteRange::new(first * SECTOR_BYTES, u64::from(extent.sectors) * SECTOR_BYTES);
+        self.read_journal_range(source, range).await.map_err(|(reason, unread)| PoolError::Medium {
+            volume: layer.volume.id,
+            offset: range.offset,
+            reason,
+            unread,
+        })
+    }
+
+    /// Reads a part of a record's payload, given as a range of its volume within one block.
+    async fn read_journal_range(
+        &self,
+        source: &JournalSource,
+        range: ByteRange,
+    ) -> Result<Verified, (String, bool)> {
+        let block_bytes = self.buffer.block_bytes;
+        let record = ByteRange::new(source.record_sector * SECTOR_BYTES, u64::from(source.record_bytes));
+        // The record's part of the block: that is what its checksum covers.
+        let block_start = (range.offset / block_bytes * block_bytes).max(record.offset);
+        let block_end = (range.offset / block_bytes * block_bytes + block_bytes).min(record.end());
+        let at = source.place.offset + (block_start - record.offset);
+        let page = PAGE_BYTES as u64;
+        let (from, to) = (at / page * page, (at + (block_end - block_start)).next_multiple_of(page));
+        let column = source.place.column;
+        let drive = self.io.columns.drive(column.drive).map_err(|e| (e.to_string(), true))?;
+        let buf = drive
+            .read_slab(column.slab, from, (to - from) as usize)
+            .await
+            .map_err(|e| (e.to_string(), true))?;
+        let data = buf.into_slice().slice((at - from) as usize, (block_end - block_start) as usize);
+        let index = (range.offset / block_bytes - record.offset / block_bytes) as usize;
+        let crc = crc32c(&data).0;
+        if source.crcs.get(index) != Some(&crc) {
+            let why = format!(
+                "the checksum of a journal record in slab {} of {} differs",
+                column.slab,
+                drive.name()
+            );
+            return Err((why, false));
+        }
+        let part = data.slice((range.offset - block_start) as usize, range.len as usize);
+        let is_all = part.len() == data.len();
+        Ok(Verified { data: part, crc: is_all.then_some(crc) })
+    }
+}
+
+/// Adds a slice, as one with the last if it follows that in the same buffer.
+fn push(slices: &mut Vec<Slice>, slice: Slice) {
+    if !slices.last_mut().is_some_and(|last| last.extend(&slice)) {
+        slices.push(slice);
+    }
+}
+
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks(512).all(|chunk| chunk.iter().fold(0, |acc, b| acc | b) == 0)
+}
+
+/// Ranges of `found` to be read in one operation: blocks that lie one behind the other, or nearly so, in one
+/// segment.
+fn runs(found: &[Found]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (i, Found { place, .. }) in found.iter().enumerate() {
+        let location = place.location;
+        let follows = |run: &Range<usize>| {
+            let (first, before) = (found[run.start].place.location, found[i - 1].place.location);
+            let gap = location.offset_bytes().checked_sub(before.offset_bytes() + before.len_bytes());
+            !location.is_none()
+                && !before.is_none()
+                && before.segment() == location.segment()
+                && gap.is_some_and(|gap| gap <= GAP_BYTES)
+                && location.offset_bytes() + location.len_bytes() - first.offset_bytes() <= LONGEST_RUN_BYTES
+        };
+        match runs.last_mut() {
+            Some(run) if follows(run) => run.end = i + 1,
+            _ => runs.push(i..i + 1),
+        }
+    }
+    runs
+}

@@ -1,0 +1,109 @@
+//! Host data in RAM with the checksum that was taken when it was received.
+//!
+//! The checksum goes with the data until destage has used it: a bit that flips in RAM meanwhile is found there, and what
+//! the journal holds is taken instead.
+
+use crate::{
+    buffer::{BlockKey, Content, JournalSource, TakenBlock, held::Held},
+    journal::Batch,
+    lifecycle::pool::Pool,
+};
+use quoin_base::{SECTOR_BYTES, crc32c};
+use quoin_world::{Buf, Slice, atomic::Ordering};
+
+/// What one record brought for one block.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    data: Held,
+    /// Its first sector within the block.
+    start: u16,
+    crc: u32,
+    /// Where it begins among the payloads of its batch.
+    payload_offset: u32,
+}
+
+impl Received {
+    pub(crate) fn new(data: Held, start: u16, crc: u32, payload_offset: u32) -> Self {
+        Self { data, start, crc, payload_offset }
+    }
+
+    /// Counts it as held by one more extent, or by one less: the RAM that is held more or less by that, in bytes.
+    pub(crate) fn hold(&self) -> u64 {
+        self.data.hold()
+    }
+
+    pub(crate) fn release(&self) -> u64 {
+        self.data.release()
+    }
+
+    /// Those of its bytes that are of some sectors of the block.
+    pub(crate) fn sectors(&self, start: u16, sectors: u16) -> Slice {
+        let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
+        self.data.slice(bytes(start - self.start), bytes(sectors))
+    }
+
+    /// The checksum, if it is that of the `len` bytes at hand: of all of it.
+    pub(crate) fn crc_of(&self, len: usize) -> Option<u32> {
+        (len == self.data.bytes().len()).then_some(self.crc)
+    }
+
+    /// Whether it still is what was received.
+    pub(crate) fn verifies(&self) -> bool {
+        crc32c(self.data.bytes()).0 == self.crc
+    }
+
+    /// Where the journal has it; `None` if it was not sent there.
+    pub(crate) fn in_journal(
+        &self,
+        key: BlockKey,
+        batch: &Batch,
+        block_sectors: u16,
+    ) -> Option<JournalSource> {
+        let mut place = batch.payload_place()?;
+        place.offset += u64::from(self.payload_offset);
+        Some(JournalSource {
+            place,
+            record_sector: key.index * u64::from(block_sectors) + u64::from(self.start),
+            record_bytes: self.data.bytes().len() as u32,
+            crcs: [self.crc].into(),
+        })
+    }
+
+    /// The same with a bit flipped, as bad RAM does it.
+    fn flipped(&self, bit: usize) -> Self {
+        let mut copy = Buf::copy_of(self.data.bytes());
+        let byte = bit / 8 % copy.len();
+        copy.as_mut_slice()[byte] ^= 1 << (bit % 8);
+        Self { data: Held::Buffer(copy.into_slice()), ..self.clone() }
+    }
+}
+
+impl Pool {
+    /// For tests of what happens then: of each of the next so many blocks with data in RAM that are destaged, a bit
+    /// flips between receipt and destage.
+    pub fn flip_bits(&self, blocks: u64) {
+        self.flips.fetch_add(blocks, Ordering::Relaxed);
+    }
+
+    pub(crate) fn flip_bits_of(&self, taken: &mut [TakenBlock]) {
+        let mut left = self.flips.swap(0, Ordering::Relaxed);
+        if left == 0 {
+            return;
+        }
+        for block in taken.iter_mut() {
+            if left == 0 {
+                return;
+            }
+            let bit = block.key.index as usize * 7919;
+            let in_ram = block.extents.iter_mut().find_map(|extent| match &mut extent.content {
+                Content::Ram(received) => Some(received),
+                Content::Zero | Content::Journal(_) | Content::Shared(_) => None,
+            });
+            if let Some(received) = in_ram {
+                *received = received.flipped(bit);
+                left -= 1;
+            }
+        }
+        self.flips.fetch_add(left, Ordering::Relaxed);
+    }
+}

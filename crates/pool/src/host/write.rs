@@ -1,0 +1,555 @@
+//! Writing and unmapping: admission, the journal record and the buffer entry, then the wait until hardened.
+
+use crate::{
+    buffer::{BlockKey, Content, Piece, REGION_BYTES, Shard, held::Held},
+    bugs::{Bug, planted},
+    error::PoolError,
+    fork::{layer::Layer, layers::Layers},
+    format::{RecordHeader, RecordKind, ThinEntry, zeroed},
+    host::{
+        pace::{SLOW_FROM, STOP_AT},
+        received::Received,
+        stalls::Waits,
+    },
+    journal::{Batch, Entry, Room},
+    lifecycle::pool::Pool,
+    maps::tree::{MAX_BLOCKS, slot},
+    meta::Page,
+    space::Fit,
+};
+use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
+use quoin_world::{
+    Buf, Slice,
+    atomic::{AtomicU64, Ordering},
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Longer ranges are unmapped only where anything is mapped: that takes a look at the map.
+const MAPPED_ONLY_FROM: u64 = 4 << 20;
+
+/// What the map says of the blocks of one region.
+#[derive(Default)]
+pub(crate) struct Below {
+    /// The leaf it has for them, if any.
+    leaf: Option<Arc<Page>>,
+    /// If the layer has lent any of its blocks: those of the leaf's that it has not. It lends none while it lives: what
+    /// is copied from was forked from it.
+    alone: BTreeSet<u64>,
+}
+
+impl Below {
+    /// True for a block that destage will exchange for another of the same size: it is mapped, the layer alone owns it,
+    /// and nothing buffered will change that before. While a block is not buffered and its shard is locked, its entry stays
+    /// as it is; a leaf with an entry that the layer owns is the layer's own, and stays the one it is while that lives.
+    fn is_replaced(&self, shard: &Shard, key: BlockKey, layer: &Layer, layers: &Layers) -> bool {
+        let entry = self.leaf.as_ref().map_or(ThinEntry(0), |leaf| ThinEntry(leaf.get(slot(key.index, 0))));
+        let is_own = || entry.birth() == key.layer || layers.owner(entry.birth()) == key.layer;
+        let is_alone = |number| layer.lent() == 0 || self.alone.contains(&number);
+        entry.block().is_some_and(is_alone) && shard.extents(key).is_none() && is_own()
+    }
+}
+
+/// What of a write lies in one block.
+struct DataPiece {
+    index: u64,
+    /// First sector within the block.
+    start: u16,
+    len_bytes: u32,
+    data: Held,
+}
+
+/// Which part of a volume an unmap may reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// What lies before the volume's end, as of the moment at which each record is appended: see [`Pool::end_volume`].
+    Volume,
+    /// What was cut off too.
+    Tail,
+}
+
+/// One who waits: a writer in the queue for room, a copy that is to settle.
+pub(crate) struct Waiting<'a>(&'a AtomicU64);
+
+impl<'a> Waiting<'a> {
+    pub(crate) fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+pub(crate) enum Refusal {
+    /// Space will come with the next commits.
+    Wait,
+    /// Whether it fits depends on what it overwrites.
+    LookBelow,
+    /// The volume was forked, or holds something else by now.
+    Moved,
+    Error(PoolError),
+}
+
+impl Pool {
+    /// Writes the slices one after the other from byte `offset` on, hardened on return. Offset and lengths are
+    /// multiples of 512, and each slice begins at a multiple of 512 in memory.
+    pub async fn write(&self, volume: VolumeId, offset: u64, data: Vec<Slice>) -> Result<(), PoolError> {
+        let len: u64 = data.iter().map(|d| d.len() as u64).sum();
+        self.check_range(ByteRange::new(offset, len))?;
+        if let Some(odd) = data.iter().find(|d| !d.len().is_multiple_of(SECTOR_BYTES as usize)) {
+            return Err(PoolError::Refused(format!("a slice of {} bytes is not whole sectors", odd.len())));
+        }
+        if self.shortage.is_short() {
+            return Err(PoolError::NoSpace);
+        }
+        let mut layer = self.confirmed_layer(volume).await?;
+        let (started, mut waits) = (self.world.now(), Waits::default());
+        let mut batches: Vec<Arc<Batch>> = Vec::new();
+        let mut refused = None;
+        let mut rest = data.into_iter().collect::<std::collections::VecDeque<_>>();
+        let unit = REGION_BYTES.min(self.journal.max_record_bytes());
+        for range in ByteRange::new(offset, len).split(unit) {
+            let slices = take_front(&mut rest, range.len as usize);
+            let batch = match self.append_write(&mut layer, range, slices, &mut waits).await {
+                Ok(batch) => batch,
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            };
+            if !batches.last().is_some_and(|last| Arc::ptr_eq(last, &batch)) {
+                batches.push(batch);
+            }
+        }
+        // Also what went before a refusal: nothing is left behind that is neither done nor undone.
+        for batch in batches {
+            self.journal.hardened(&batch).await?;
+        }
+        self.stalls.ended(started, self.world.now(), waits);
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        layer.volume.written_bytes.fetch_add(len, Ordering::Relaxed);
+        self.counters.written_bytes.fetch_add(len, Ordering::Relaxed);
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes a range read as zeroes and gives its space back, hardened on return. Where a volume shares its map with
+    /// others that takes copies of nodes: a pool that has no room for more of them says so.
+    pub async fn unmap(&self, volume: VolumeId, range: ByteRange) -> Result<(), PoolError> {
+        self.check_range(range)?;
+        if self.layer(volume)?.parent().is_some() && !self.space.may_replace() {
+            return Err(PoolError::NoSpace);
+        }
+        if range.len > MAPPED_ONLY_FROM {
+            self.unmap_mapped(volume, range, Reach::Volume).await?;
+        } else {
+            let mut batches = Vec::new();
+            let appended = self.append_unmap_range(volume, range, Reach::Volume, &mut batches).await;
+            // Also what went before a refusal: nothing is left behind that is neither done nor undone.
+            self.harden_all(&mut batches).await?;
+            appended?;
+            if planted(Bug::UnmapTwice) {
+                self.world.sleep(std::time::Duration::from_millis(5)).await;
+                self.append_unmap_range(volume, range, Reach::Volume, &mut batches).await?;
+                self.harden_all(&mut batches).await?;
+            }
+        }
+        self.counters.unmapped_bytes.fetch_add(range.len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Appends a record for each region of the range.
+    pub(crate) async fn append_unmap_range(
+        &self,
+        volume: VolumeId,
+        range: ByteRange,
+        reach: Reach,
+        batches: &mut Vec<Arc<Batch>>,
+    ) -> Result<(), PoolError> {
+        let mut layer = self.confirmed_layer(volume).await?;
+        for piece in range.split(REGION_BYTES) {
+            if planted(Bug::UnjournaledUnmap) {
+                let layer = self.layer(volume)?;
+                let mut shard = self.buffer.shard(layer.block(piece.offset / self.buffer.block_bytes));
+                let sequence = self.journal.take_sequence();
+                let pieces = self.zero_pieces(&layer, piece);
+                self.buffer.insert(&mut shard, sequence, &Batch::recovered(), pieces);
+                continue;
+            }
+            let append = |layer: &Arc<Layer>, _: Option<&Below>| self.try_append_unmap(layer, piece, reach);
+            let batch =
+                self.append_admitted(&mut layer, piece, SECTOR_BYTES, &mut Waits::default(), append).await?;
+            if !batches.last().is_some_and(|last| Arc::ptr_eq(last, &batch)) {
+                batches.push(batch);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_range(&self, range: ByteRange) -> Result<(), PoolError> {
+        if !range.is_aligned(SECTOR_BYTES) {
+            let ByteRange { offset, len } = range;
+            return Err(PoolError::Refused(format!(
+                "range {offset}+{len} is not whole sectors of 512 bytes"
+            )));
+        }
+        if range.end() > MAX_BLOCKS * self.buffer.block_bytes {
+            return Err(PoolError::Refused(format!("byte {} is beyond what a volume can hold", range.end())));
+        }
+        self.health.check()
+    }
+
+    /// Waits until a write of `len` bytes may be appended, and keeps room for it in the journal: ever longer as
+    /// buffer and journal fill up, so that hosts slow down to what destage can do instead of running into a wall.
+    async fn admit(&self, len: u64, waits: &mut Waits) -> Result<Room<'_>, PoolError> {
+        let fill = self.fill(len);
+        let mut waited_since = None;
+        if fill > SLOW_FROM {
+            waited_since = Some(self.world.now());
+            self.requests.nudge();
+            if let Some(delay) = self.pace.delay(self.world.now(), fill, len) {
+                self.counters.throttled.fetch_add(1, Ordering::Relaxed);
+                self.world.sleep(delay).await;
+            }
+        }
+        let room = || match self.health.is_failed() {
+            true => Some(Err(self.health.error())),
+            // The room it would wait for does not come while a drive has none.
+            false => match self.take_room(len) {
+                None if self.shortage.is_short() => Some(Err(PoolError::NoSpace)),
+                room => room.map(Ok),
+            },
+        };
+        // First come, first served: who comes while others wait does not take what they wait for.
+        let waits_alone = self.waiting.load(Ordering::Acquire) == 0;
+        let room = match waits_alone.then(room).flatten() {
+            Some(room) => room,
+            None => {
+                let _waiting = Waiting::new(&self.waiting);
+                let _turn = self.admission_turn.lock().await;
+                self.progress.until(room).await
+            }
+        };
+        if let Some(since) = waited_since {
+            waits.room += self.world.now().since(since);
+        }
+        room
+    }
+
+    /// Keeps room for `len` bytes if there is any.
+    fn take_room(&self, len: u64) -> Option<Room<'_>> {
+        let room = (self.buffer_fill(len) < STOP_AT).then(|| self.journal.keep_room(len, STOP_AT)).flatten();
+        if room.is_none() {
+            self.requests.nudge();
+        }
+        room
+    }
+
+    /// How full the fuller of buffer and journal would be with `len` bytes more.
+    pub(crate) fn fill(&self, len: u64) -> f64 {
+        self.buffer_fill(len).max(self.journal.fill(len))
+    }
+
+    fn buffer_fill(&self, len: u64) -> f64 {
+        (self.buffer.ram_bytes() + len) as f64 / self.options.buffer_bytes as f64
+    }
+
+    async fn append_write(
+        &self,
+        layer: &mut Arc<Layer>,
+        range: ByteRange,
+        slices: Vec<Slice>,
+        waits: &mut Waits,
+    ) -> Result<Arc<Batch>, PoolError> {
+        let (pieces, crcs) = self.data_pieces(range, &slices);
+        self.append_admitted(layer, range, range.len, waits, |layer, below| {
+            self.try_append_write(layer, range, &slices, &pieces, &crcs, below)
+        })
+        .await
+    }
+
+    /// Appends a record for a range of one region as soon as there is room for it, which will take `bytes` of buffer or
+    /// journal.
+    pub(crate) async fn append_admitted(
+        &self,
+        layer: &mut Arc<Layer>,
+        range: ByteRange,
+        bytes: u64,
+        waits: &mut Waits,
+        attempt: impl Fn(&Arc<Layer>, Option<&Below>) -> Result<Arc<Batch>, Refusal>,
+    ) -> Result<Arc<Batch>, PoolError> {
+        let mut below = None;
+        loop {
+            let room = self.admit(bytes, waits).await?;
+            match attempt(layer, below.as_ref()) {
+                Ok(batch) => {
+                    room.appended();
+                    return Ok(batch);
+                }
+                Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::LookBelow) => {
+                    drop(room);
+                    below = Some(self.look_below(layer, range).await?);
+                }
+                Err(Refusal::Moved) => {
+                    drop(room);
+                    below = None;
+                    *layer = self.confirmed_layer(layer.volume.id).await?;
+                }
+                Err(Refusal::Wait) => {
+                    drop(room);
+                    // There may be a leaf by the next time.
+                    below = None;
+                    let since = self.world.now();
+                    let commits = self.counters.commits.load(Ordering::Acquire);
+                    self.requests.hurry();
+                    let moved = || {
+                        let moved = self.counters.commits.load(Ordering::Acquire) != commits;
+                        (moved || self.health.is_failed() || self.shortage.is_short()).then_some(())
+                    };
+                    self.progress.until(moved).await;
+                    waits.space += self.world.now().since(since);
+                    self.health.check()?;
+                    if self.shortage.is_short() {
+                        return Err(PoolError::NoSpace);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn look_below(&self, layer: &Layer, range: ByteRange) -> Result<Below, PoolError> {
+        let block_bytes = self.buffer.block_bytes;
+        let _guard = self.readers.enter();
+        let leaf = self.leaf(layer, range.offset / block_bytes).await;
+        // Of a layer that is gone nothing counts: the next attempt tells.
+        let leaf = match leaf {
+            _ if layer.is_gone() => None,
+            // Nothing there is given back for what is written now.
+            Err(PoolError::Corrupt { .. }) => None,
+            leaf => leaf?,
+        };
+        let mut below = Below { leaf, ..Below::default() };
+        if layer.lent() == 0 {
+            return Ok(below);
+        }
+        let Some(leaf) = &below.leaf else { return Ok(below) };
+        for index in range.offset / block_bytes..range.end().div_ceil(block_bytes) {
+            let Some(number) = ThinEntry(leaf.get(slot(index, 0))).block() else { continue };
+            match self.block(number).await {
+                Ok(Some(place)) if place.info.count() == 1 => drop(below.alone.insert(number)),
+                Ok(_) | Err(PoolError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(below)
+    }
+
+    /// Whether these blocks of a range may be inserted, whose shard is locked, and which of them only replace what is
+    /// mapped.
+    pub(crate) fn charge(
+        &self,
+        shard: &Shard,
+        layer: &Layer,
+        range: ByteRange,
+        keys: impl Iterator<Item = BlockKey> + Clone,
+        below: Option<&Below>,
+    ) -> Result<Vec<BlockKey>, Refusal> {
+        if !layer.is_live() {
+            return Err(Refusal::Moved);
+        }
+        layer.check_end(range).map_err(Refusal::Error)?;
+        let new = shard.uncharged(keys.clone());
+        let mut replaced = Vec::new();
+        let mut fit = self.fit(new, layer);
+        if fit != Fit::Fits && self.space.may_replace() {
+            let below = below.ok_or(Refusal::LookBelow)?;
+            let layers = self.layers.read();
+            replaced.extend(keys.filter(|key| below.is_replaced(shard, *key, layer, &layers)));
+            fit = match new - replaced.len() as u64 {
+                0 => Fit::Fits,
+                more => self.fit(more, layer),
+            };
+        }
+        match fit {
+            Fit::Fits => Ok(replaced),
+            Fit::Later => Err(Refusal::Wait),
+            Fit::Never => {
+                self.counters.refused_full.fetch_add(1, Ordering::Relaxed);
+                Err(Refusal::Error(PoolError::NoSpace))
+            }
+        }
+    }
+
+    fn try_append_write(
+        &self,
+        layer: &Arc<Layer>,
+        range: ByteRange,
+        slices: &[Slice],
+        pieces: &[DataPiece],
+        crcs: &[u32],
+        below: Option<&Below>,
+    ) -> Result<Arc<Batch>, Refusal> {
+        let lane = self.journal.lane(&*self.world);
+        lane.append(range.len as usize, slices.len(), |batch, payload_offset| {
+            let early = planted(Bug::SequenceBeforeShard).then(|| self.journal.take_sequence());
+            let keys = pieces.iter().map(|piece| layer.block(piece.index));
+            let mut shard = self.buffer.shard(layer.block(pieces[0].index));
+            let replaced = self.charge(&shard, layer, range, keys, below)?;
+            let sequence = early.unwrap_or_else(|| self.journal.take_sequence());
+            let mut at = payload_offset;
+            let inserted =
+                pieces.iter().zip(crcs).map(|(DataPiece { index, start, len_bytes, data }, crc)| {
+                    let received = Received::new(data.clone(), *start, *crc, at);
+                    at += len_bytes;
+                    let sectors = (u64::from(*len_bytes) / SECTOR_BYTES) as u16;
+                    let content = Content::Ram(received);
+                    Piece { key: layer.block(*index), start: *start, sectors, content }
+                });
+            self.buffer.insert(&mut shard, sequence, batch, inserted);
+            self.buffer.waive(&mut shard, &replaced);
+            let mut header = record(layer, range, RecordKind::Write);
+            header.sequence = sequence.0.into();
+            header.payload_bytes = (range.len as u32).into();
+            Ok(Entry { header, crcs: crcs.to_vec(), payload: slices.to_vec() })
+        })
+    }
+
+    fn try_append_unmap(
+        &self,
+        layer: &Arc<Layer>,
+        range: ByteRange,
+        reach: Reach,
+    ) -> Result<Arc<Batch>, Refusal> {
+        let lane = self.journal.lane(&*self.world);
+        lane.append(0, 0, |batch, _| {
+            let first = layer.block(range.offset / self.buffer.block_bytes);
+            let mut shard = self.buffer.shard(first);
+            if !layer.is_live() {
+                return Err(Refusal::Moved);
+            }
+            if reach == Reach::Volume && !planted(Bug::GateLeftOpen) {
+                layer.check_end(range).map_err(Refusal::Error)?;
+            }
+            let copies_nodes = layer.parent().is_some();
+            if copies_nodes {
+                self.admit_copies_of_nodes(&shard, layer, first, reach)?;
+            }
+            let sequence = self.journal.take_sequence();
+            self.buffer.insert(&mut shard, sequence, batch, self.zero_pieces(layer, range));
+            if copies_nodes {
+                self.buffer.charge(&mut shard, first);
+            }
+            let mut header = record(layer, range, RecordKind::Unmap);
+            header.sequence = sequence.0.into();
+            Ok(Entry { header, crcs: Vec::new(), payload: Vec::new() })
+        })
+    }
+
+    /// Whether so many new blocks of a layer fit beside what is buffered.
+    fn fit(&self, new: u64, layer: &Layer) -> Fit {
+        let stuck = self.counters.stuck_blocks.load(Ordering::Acquire);
+        self.space.fit(self.buffer.charged_blocks(), stuck, new, layer.claim())
+    }
+
+    /// Whether the nodes may be copied that an unmap of a shared map needs. They must not take what is promised to others.
+    /// A tail that was cut off goes in any case.
+    fn admit_copies_of_nodes(
+        &self,
+        shard: &Shard,
+        layer: &Layer,
+        first: BlockKey,
+        reach: Reach,
+    ) -> Result<(), Refusal> {
+        if !self.space.any_reserved() {
+            return Ok(());
+        }
+        let new = shard.uncharged(std::iter::once(first));
+        match self.fit(new, layer) {
+            Fit::Fits => Ok(()),
+            Fit::Later => Err(Refusal::Wait),
+            Fit::Never if reach == Reach::Tail => Ok(()),
+            Fit::Never => Err(Refusal::Error(PoolError::NoSpace)),
+        }
+    }
+
+    /// The blocks of a range and the sectors of each that it touches.
+    pub(crate) fn zero_pieces(&self, layer: &Layer, range: ByteRange) -> impl Iterator<Item = Piece> {
+        let block_bytes = self.buffer.block_bytes;
+        range.split(block_bytes).map(move |piece| Piece {
+            key: layer.block(piece.offset / block_bytes),
+            start: (piece.offset % block_bytes / SECTOR_BYTES) as u16,
+            sectors: (piece.len / SECTOR_BYTES) as u16,
+            content: Content::Zero,
+        })
+    }
+
+    /// The data of a range cut at block boundaries, each part in one slice, and the checksum of each.
+    fn data_pieces(&self, range: ByteRange, slices: &[Slice]) -> (Vec<DataPiece>, Vec<u32>) {
+        let block_bytes = self.buffer.block_bytes;
+        let mut rest: std::collections::VecDeque<Slice> = slices.iter().cloned().collect();
+        range
+            .split(block_bytes)
+            .map(|piece| {
+                let data = joined(take_front(&mut rest, piece.len as usize));
+                let crc = crc32c(&data).0;
+                let data = Held::new(data, range.len, block_bytes);
+                let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
+                (
+                    DataPiece { index: piece.offset / block_bytes, start, len_bytes: piece.len as u32, data },
+                    crc,
+                )
+            })
+            .unzip()
+    }
+}
+
+pub(crate) fn record(layer: &Layer, range: ByteRange, kind: RecordKind) -> RecordHeader {
+    let mut header: RecordHeader = zeroed();
+    header.volume = layer.volume.id.0.into();
+    header.sector = (range.offset / SECTOR_BYTES).into();
+    header.sectors = ((range.len / SECTOR_BYTES) as u32).into();
+    header.kind = kind as u8;
+    header
+}
+
+/// The first `len` bytes of a queue of slices, taken off it.
+fn take_front(queue: &mut std::collections::VecDeque<Slice>, mut len: usize) -> Vec<Slice> {
+    let mut taken = Vec::with_capacity(1);
+    while len > 0 {
+        let Some(front) = queue.pop_front() else { break };
+        if front.len() > len {
+            taken.push(front.slice(0, len));
+            queue.push_front(front.slice(len, front.len() - len));
+            break;
+        }
+        len -= front.len();
+        taken.push(front);
+    }
+    taken
+}
+
+/// The slices as one: itself if there is but one, else a copy.
+pub(crate) fn joined(mut slices: Vec<Slice>) -> Slice {
+    match slices.len() {
+        1 => slices.remove(0),
+        _ => copied(&slices),
+    }
+}
+
+/// The slices one after the other, in a buffer of their own.
+pub(crate) fn copied(slices: &[Slice]) -> Slice {
+    let mut buf = Buf::unfilled(slices.iter().map(|s| s.len()).sum());
+    let mut rest = buf.as_mut_slice();
+    for slice in slices {
+        let (head, tail) = rest.split_at_mut(slice.len());
+        head.copy_from_slice(slice);
+        rest = tail;
+    }
+    buf.into_slice()
+}

@@ -1,0 +1,552 @@
+//! The offline check: walks everything a pool holds and names what is not as it must be. It changes nothing.
+//!
+//! It trusts nothing it has not verified: both root slots of every voter, every metadata page, every thin map,
+//! every block's content, every row's head, the counts that are kept against the references that are there
+//! (I7), every slab's owner, and the journal that a recovery would replay.
+
+use crate::{
+    error::PoolError,
+    format::{
+        BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordKind, RowHeader,
+        SPACES,
+    },
+    integrity::quarantine::Leaked,
+    journal::{JournalBounds, read_journal, record_verifies},
+    lifecycle::{
+        open::{Opened, open_checkpoint, read_transaction},
+        options::PoolOptions,
+    },
+    maps::{
+        blocks::{BlockPlace, LOST, block_page, block_word},
+        tree::node,
+    },
+    meta::{ObjectKind, Operation, PageId, SegmentState, Transaction},
+    space::report::{PoolSpace, VolumeSpace},
+    store::roots::{Slot, newest, read_slots},
+};
+use futures_util::{StreamExt, stream};
+use hashbrown::HashMap;
+use quoin_base::{ByteRange, PoolId, SECTOR_BYTES, SegmentId, Sequence, VolumeId, crc32c};
+use quoin_drive::Drive;
+use rustc_hash::FxBuildHasher;
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+mod layers;
+mod space;
+#[cfg(test)]
+pub(crate) mod tests;
+
+/// Something that is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Which structure: "segment 12", "block 93", "journal extent 7".
+    pub what: String,
+    /// What is wrong with it, and what follows from that.
+    pub problem: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.problem)
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct CheckReport {
+    /// What is wrong; empty if all is well.
+    pub problems: Vec<Problem>,
+    /// What an interrupted write left behind, or damage that has a sound copy: opening the pool mends it.
+    pub notes: Vec<Problem>,
+    /// What damaged pages of maps led to that is taken and cannot be reached. Counts that are too high are notes then.
+    pub(crate) leaked: Leaked,
+    /// References that layers count and that were not found.
+    pub(crate) missing_references: u64,
+    /// Problems beyond the first [`MAX_PROBLEMS`], which are not listed.
+    pub more_problems: u64,
+    /// Volumes walked.
+    pub volumes: u64,
+    /// Metadata pages read and verified.
+    pub pages: u64,
+    /// Blocks whose content was read and verified.
+    pub blocks: u64,
+    /// Segments in use.
+    pub segments: u64,
+    /// Journal records that a recovery would replay, each verified.
+    pub records: u64,
+    /// The catalog as it would be after recovery, for the layers above to check what is theirs.
+    pub objects: BTreeMap<(ObjectKind, String), Vec<u8>>,
+    /// The volumes there would be after recovery.
+    pub volume_ids: BTreeSet<VolumeId>,
+    /// The bytes promised to volumes that would have been after recovery; those without a promise may be missing.
+    pub reservations: BTreeMap<VolumeId, u64>,
+    /// What volumes have of the space at the checkpoint, as the walk of their maps found it.
+    pub volume_space: BTreeMap<VolumeId, VolumeSpace>,
+    /// What all volumes have of the space at the checkpoint.
+    pub space: PoolSpace,
+}
+
+/// Blocks read at the same time.
+const PARALLEL: usize = 64;
+/// The most problems a report lists.
+pub const MAX_PROBLEMS: usize = 1000;
+
+impl CheckReport {
+    /// True when nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// Adds a problem.
+    pub fn add(&mut self, what: impl Into<String>, problem: impl Into<String>) {
+        match self.problems.len() < MAX_PROBLEMS {
+            true => self.problems.push(Problem { what: what.into(), problem: problem.into() }),
+            false => self.more_problems += 1,
+        }
+    }
+
+    fn note(&mut self, what: String, problem: impl Into<String>) {
+        self.notes.push(Problem { what, problem: problem.into() });
+    }
+
+    /// Adds what follows from pages of maps that were damaged, if any were: a note then, a problem else.
+    fn add_unless_leaked(&mut self, what: String, problem: String) {
+        match self.leaked.pages {
+            0 => self.add(what, problem),
+            _ => self.note(what, format!("{problem}; a page that led to it was damaged")),
+        }
+    }
+
+    /// Compares a count with what was found. More may be counted than can be reached once pages were damaged.
+    fn expect(&mut self, what: String, problem: impl FnOnce() -> String, counted: u64, found: u64) {
+        match counted.cmp(&found) {
+            Ordering::Equal => {}
+            Ordering::Greater => self.add_unless_leaked(what, problem()),
+            Ordering::Less => self.add(what, problem()),
+        }
+    }
+
+    fn apply(&mut self, transaction: Transaction) {
+        for operation in transaction.operations {
+            match operation {
+                Operation::Put { kind, key, value } => {
+                    self.objects.insert((kind, key), value);
+                }
+                Operation::Delete { kind, key } => {
+                    self.objects.remove(&(kind, key));
+                }
+                Operation::CreateVolume { volume: id, .. } | Operation::Fork { target: id, .. } => {
+                    self.volume_ids.insert(id);
+                }
+                Operation::DeleteVolume(id) => {
+                    self.volume_ids.remove(&id);
+                    self.reservations.remove(&id);
+                }
+                Operation::Reserve { volume, bytes } if self.volume_ids.contains(&volume) => {
+                    self.reservations.insert(volume, bytes);
+                }
+                Operation::Reserve { .. } => {}
+            }
+        }
+    }
+
+    /// Lists an error that ended a part of the walk.
+    fn add_error(&mut self, what: &str, error: PoolError) {
+        match error {
+            PoolError::Corrupt { what, problem } => self.add(what, problem),
+            error => self.add(what, error.to_string()),
+        }
+    }
+}
+
+/// Checks a pool that is not open. Fails only if there is no pool to check.
+pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
+    let Some(first) = drives.first() else { return Err(PoolError::Refused("a pool has drives".into())) };
+    let pool = first.label().pool;
+    let mut report = CheckReport::default();
+    for drive in &drives {
+        for (offset, why) in drive.label_damage().await {
+            report.note(
+                format!("the label at {offset} of drive {}", drive.name()),
+                format!("{why}; the other copy is used"),
+            );
+        }
+    }
+    check_roots(&drives, pool, &mut report).await;
+    let opened = match open_checkpoint(drives).await {
+        Ok(opened) => opened,
+        Err(error @ (PoolError::Corrupt { .. } | PoolError::Unopenable(_))) => {
+            report.add_error("the pool", error);
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    report.leaked = Leaked::of(&opened.catalog.objects);
+    let mut walk = Walk {
+        unreachable_references: 0,
+        unread_nodes: Vec::new(),
+        unreached: BTreeSet::new(),
+        opened: &opened,
+        report: &mut report,
+        live: HashMap::default(),
+        references: HashMap::default(),
+        tree_pages: BTreeSet::new(),
+    };
+    walk.page_maps().await;
+    walk.layers().await;
+    walk.orphaned_tree_pages().await;
+    walk.space(block_bytes(&opened)).await;
+    walk.block_table().await;
+    walk.leaks();
+    walk.segments().await;
+    let leaves = || opened.catalog.layers.iter().filter(|l| l.is_leaf());
+    report.volume_ids = leaves().map(|l| l.volume).collect();
+    report.reservations = leaves().map(|l| (l.volume, l.reserved_bytes)).collect();
+    report.objects = opened.catalog.objects.clone();
+    check_promises(&opened, &mut report);
+    check_journal(&opened, pool, &mut report).await;
+    Ok(report)
+}
+
+/// The objects in the catalog of a pool that is not open, as they would be after recovery. Nothing but catalog and journal
+/// is looked at.
+pub async fn read_catalog(
+    drives: Vec<Arc<Drive>>,
+) -> Result<BTreeMap<(ObjectKind, String), Vec<u8>>, PoolError> {
+    let Some(first) = drives.first() else { return Err(PoolError::Refused("a pool has drives".into())) };
+    let pool = first.label().pool;
+    let opened = open_checkpoint(drives).await?;
+    let mut report = CheckReport { objects: opened.catalog.objects.clone(), ..CheckReport::default() };
+    check_journal(&opened, pool, &mut report).await;
+    match report.problems.into_iter().next() {
+        Some(Problem { what, problem }) => Err(PoolError::Corrupt { what, problem }),
+        None => Ok(report.objects),
+    }
+}
+
+/// At the checkpoint, what is promised to volumes and not mapped fits beside what is used.
+fn check_promises(opened: &Opened, report: &mut CheckReport) {
+    let promised = opened.promised_bytes();
+    let live = opened.io.segments.usage().live_data;
+    // The most that any opening lets host data take.
+    let space = opened.space(&PoolOptions { dirty_bytes: 0, ..PoolOptions::default() });
+    let room = space.limit().saturating_sub(live);
+    if promised > room {
+        let problem =
+            format!("{promised} bytes are promised to volumes and not used yet, and {room} are left");
+        report.add("the space accounting", problem);
+    }
+}
+
+/// The records that a recovery would replay, and what they would make of the catalog.
+async fn check_journal(opened: &Opened, pool: PoolId, report: &mut CheckReport) {
+    let columns = &opened.io.columns;
+    let replay = match read_journal(columns, pool, JournalBounds::of(&opened.root)).await {
+        Ok(replay) => replay,
+        Err(error) => return report.add_error("the journal", error),
+    };
+    for unread in replay.unread {
+        report.note("the journal".into(), unread);
+    }
+    for record in &replay.records {
+        report.records += 1;
+        let what = format!("journal record {}", record.header.sequence.get());
+        let verified = match RecordKind::from_byte(record.header.kind) {
+            Some(RecordKind::Catalog) => match read_transaction(columns, record, block_bytes(opened)).await {
+                Ok(transaction) => {
+                    if Sequence(record.header.sequence.get()) > opened.catalog.applied {
+                        report.apply(transaction);
+                    }
+                    Ok(true)
+                }
+                Err(error) => Err(error),
+            },
+            Some(_) => match record.problem(block_bytes(opened)) {
+                Some(why) => {
+                    report.add(what, why);
+                    continue;
+                }
+                None => record_verifies(columns, record).await,
+            },
+            None => Ok(false),
+        };
+        match verified {
+            Ok(true) => {}
+            Ok(false) => report.add(what, "its payload does not verify; acknowledged data is lost"),
+            Err(error) => report.add_error(&what, error),
+        }
+    }
+}
+
+fn block_bytes(opened: &Opened) -> u64 {
+    u64::from(opened.io.columns.drives()[0].label().block_bytes)
+}
+
+/// Both slots of every voter: one holds the newest root, the other the one before, or nothing yet.
+async fn check_roots(drives: &[Arc<Drive>], pool: PoolId, report: &mut CheckReport) {
+    let slots = read_slots(drives, pool).await;
+    let newest = newest(slots.iter().map(|(_, _, slot)| slot));
+    for (drive, number, slot) in &slots {
+        let what = || format!("root slot {number} of drive {}", drive.name());
+        match slot {
+            Slot::Damaged => report
+                .note(what(), "it does not verify; a checkpoint was being written, or the drive is damaged"),
+            Slot::Unreadable(why) => report.note(what(), format!("it cannot be read ({why})")),
+            Slot::Root(_) | Slot::Blank => {}
+        }
+        let Some(newest) = newest.filter(|newest| newest.generation.get() as usize % 2 == *number) else {
+            continue;
+        };
+        if slot.root().is_none_or(|root| root.age() != newest.age()) {
+            let generation = newest.generation.get();
+            report.note(what(), format!("it should hold checkpoint {generation}, as another slot does"));
+        }
+    }
+}
+
+struct Walk<'a> {
+    opened: &'a Opened,
+    report: &'a mut CheckReport,
+    /// Sectors that locations take, by segment.
+    live: HashMap<u32, u64, FxBuildHasher>,
+    /// References to each block from the thin maps.
+    references: HashMap<u64, u32, FxBuildHasher>,
+    /// Pages of the tree space that a thin map reached.
+    tree_pages: BTreeSet<u64>,
+    /// Blocks that the table has and nothing leads to.
+    unreached: BTreeSet<u64>,
+    /// Pages of the tree space that cannot be read.
+    unread_nodes: Vec<(u64, PoolError)>,
+    /// References that the block table counts and that nothing leads to.
+    unreachable_references: u64,
+}
+
+impl Walk<'_> {
+    fn take(&mut self, location: Location) {
+        *self.live.entry(location.segment().0).or_default() += u64::from(location.sectors());
+    }
+
+    /// Every page of every space, map pages included: each is where the page above says, and verifies.
+    async fn page_maps(&mut self) {
+        for space in SPACES {
+            let mut level = vec![0u64];
+            for depth in (0..=MAP_LEVELS).rev() {
+                let mut below = Vec::new();
+                for index in level {
+                    let id = PageId { space, level: depth, index };
+                    let entry = match self.opened.pages.entry(id).await {
+                        Ok(entry) => entry,
+                        Err(_) => continue, // its parent was reported
+                    };
+                    if entry.location.get() == 0 {
+                        continue;
+                    }
+                    self.take(Location(entry.location.get()));
+                    match self.opened.pages.get(id).await {
+                        Ok(Some(page)) if depth > 0 => {
+                            let used = (0..MAP_FAN_OUT).filter(|i| page.get(*i as usize * 2) != 0);
+                            below.extend(used.map(|i| index * MAP_FAN_OUT + i));
+                        }
+                        Ok(_) => {}
+                        Err(error) if id == node(index) => self.unread_nodes.push((index, error)),
+                        Err(error) => self.report.add_error(&format!("page {index} of {space:?}"), error),
+                    }
+                    self.report.pages += 1;
+                }
+                level = below;
+            }
+        }
+    }
+
+    /// Pages of the tree space that cannot be read, and those that no layer leads to.
+    async fn orphaned_tree_pages(&mut self) {
+        for (index, error) in std::mem::take(&mut self.unread_nodes) {
+            match self.tree_pages.contains(&index) {
+                true => self.report.add_error("a page of the tree space", error),
+                // A page that led there was damaged too.
+                false => self
+                    .report
+                    .add_unless_leaked(format!("page {index} of the tree space"), error.to_string()),
+            }
+        }
+        for index in 1..self.opened.root.tree_end.get() {
+            let exists = self.opened.pages.exists(node(index)).await.unwrap_or(false);
+            if exists && !self.tree_pages.contains(&index) {
+                self.report.add_unless_leaked(
+                    format!("page {index} of the tree space"),
+                    "no layer leads to it; its space is leaked".into(),
+                );
+            }
+        }
+    }
+
+    /// Every entry: references as counted, content as its checksum says.
+    async fn block_table(&mut self) {
+        let end = self.opened.root.blocks_end.get();
+        let mut free = 0u64;
+        for first in (0..end).step_by(BLOCKS_PER_PAGE as usize) {
+            let page = match self.opened.pages.get(block_page(first)).await {
+                Ok(page) => page,
+                Err(_) => continue, // reported with the page map
+            };
+            let mut used = Vec::new();
+            for number in first.max(1)..(first + BLOCKS_PER_PAGE).min(end) {
+                let references = self.references.remove(&number).unwrap_or(0);
+                let at = block_word(number);
+                let (location, info) = match &page {
+                    Some(page) => (Location(page.get(at + 2)), BlockInfo(page.get(at + 3))),
+                    None => (Location(0), BlockInfo(0)),
+                };
+                if references == 0 && info.count() > 0 {
+                    self.unreached.insert(number);
+                }
+                self.unreachable_references += u64::from(info.count().saturating_sub(references));
+                self.report.expect(
+                    format!("block {number}"),
+                    || format!("it is counted to have {} references and has {references}", info.count()),
+                    info.count().into(),
+                    references.into(),
+                );
+                match info.count() {
+                    0 => free += 1,
+                    _ => used.push((number, BlockPlace { location, info })),
+                }
+            }
+            self.blocks(used).await;
+        }
+        for (number, references) in std::mem::take(&mut self.references) {
+            self.report.add(
+                format!("block {number}"),
+                format!("{references} references lead to it, beyond the table's end"),
+            );
+        }
+        let counted = self.opened.root.blocks_free.get();
+        if free != counted {
+            self.report.add(
+                "the block table",
+                format!("it is recorded to have {counted} free entries and has {free}"),
+            );
+        }
+    }
+
+    /// What is known to be leaked explains every reference that nothing leads to, and no other.
+    fn leaks(&mut self) {
+        let Leaked { pages, blocks_at_most, references } = self.report.leaked;
+        if pages == 0 {
+            return;
+        }
+        let explained = references + self.report.missing_references;
+        let found = self.unreachable_references;
+        if found != explained {
+            let problem = format!(
+                "{found} references to blocks lead nowhere, and damaged pages of thin maps explain {explained}"
+            );
+            self.report.add("the block table", problem);
+        }
+        self.report.note(
+            "the thin maps".into(),
+            format!(
+                "{pages} damaged pages were given up; they led to at most {blocks_at_most} blocks, of which {found} \
+                 references stay taken for good"
+            ),
+        );
+    }
+
+    /// The content of blocks, many at a time.
+    async fn blocks(&mut self, used: Vec<(u64, BlockPlace)>) {
+        let (lost, stored): (Vec<_>, Vec<_>) =
+            used.into_iter().partition(|(_, p)| p.info.algorithm() == LOST);
+        for (number, _) in lost {
+            self.tell_block(number, "its content was lost to a drive; overwrite or unmap it".into());
+        }
+        let opened = self.opened;
+        let reads: Vec<_> = stored.iter().map(|(_, place)| opened.io.read(place.location)).collect();
+        let mut reads = stream::iter(reads).buffered(PARALLEL).enumerate();
+        while let Some((i, read)) = reads.next().await {
+            let (number, place) = stored[i];
+            let what = format!("block {number}");
+            let (segment, offset) = (place.location.segment(), place.location.offset_bytes());
+            self.take(place.location);
+            self.report.blocks += 1;
+            match read {
+                Ok(data) if crc32c(&data).0 == place.info.crc() => {}
+                Ok(_) => self.tell_block(
+                    number,
+                    format!("its content in segment {segment} at {offset} does not verify"),
+                ),
+                Err(error) => self.report.add_error(&what, error),
+            }
+        }
+    }
+
+    /// Tells of a block whose content is not there, which matters to those that reach it.
+    fn tell_block(&mut self, number: u64, problem: String) {
+        let what = format!("block {number}");
+        match self.unreached.contains(&number) {
+            true => self.report.add_unless_leaked(what, problem),
+            false => self.report.add(what, problem),
+        }
+    }
+
+    /// Every segment: live as counted, rows with heads where they must be.
+    async fn segments(&mut self) {
+        let io = self.opened.io.clone();
+        for (id, segment) in io.segments.all() {
+            let live = self.live.remove(&id.0).unwrap_or(0);
+            if segment.state == SegmentState::Free {
+                if live > 0 {
+                    self.report.add(
+                        format!("segment {id}"),
+                        format!("it is free, yet {live} sectors of it are in use"),
+                    );
+                }
+                continue;
+            }
+            self.report.segments += 1;
+            if live != u64::from(segment.live_sectors) {
+                self.report.add(
+                    format!("segment {id}"),
+                    format!("it is counted to hold {} live sectors and holds {live}", segment.live_sectors),
+                );
+            }
+            if segment.written_bytes > io.segments.segment_bytes() {
+                self.report.add(format!("segment {id}"), "more is recorded to be written than it can hold");
+                continue;
+            }
+            self.rows(id, segment.generation, segment.written_bytes).await;
+        }
+        for (id, live) in std::mem::take(&mut self.live) {
+            let bytes = live * SECTOR_BYTES;
+            self.report
+                .add(format!("segment {id}"), format!("it does not exist, yet {bytes} bytes lie in it"));
+        }
+    }
+
+    async fn rows(&mut self, id: SegmentId, generation: u32, written_bytes: u64) {
+        let mut at = 0;
+        while at < written_bytes {
+            let what = format!("the row at {at} of segment {id}");
+            let head = match self.opened.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await {
+                Ok(head) => head,
+                Err(error) => return self.report.add_error(&what, error),
+            };
+            let row = RowHeader::parse(&head).filter(|row| {
+                row.segment.get() == id.0
+                    && row.segment_generation.get() == generation
+                    && u64::from(row.offset.get()) == at
+                    && row.len_bytes.get() as usize >= PAGE_BYTES
+            });
+            match row {
+                Some(row) => at += u64::from(row.len_bytes.get()),
+                None => {
+                    return self.report.add(what, "its head does not verify; the segment cannot be cleaned");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Every structure is damaged once, and the check names it: by a flipped bit on the drive, and where a
+//! checksum would hide nothing, by wrong content under a right checksum.
+
+use super::*;
+use crate::{
+    FormatOptions, ObjectKind, Pool, PoolOptions, Transaction,
+    format::{EXTENT_MAGIC, ExtentHeader, Space, ThinEntry},
+    lifecycle::create::format as make,
+    segment::io::SegmentIo,
+};
+use quoin_base::{LayerId, MIB, VolumeId};
+use quoin_drive::{LABEL_OFFSETS, ROOT_OFFSETS, Roles, SLABS_START_BYTES, inspect_set, open_set};
+use quoin_world::{Disk, Slice};
+use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
+use std::future::Future;
+
+pub(crate) const SLAB: u64 = 256 << 10;
+
+pub(crate) struct Rig {
+    pub(crate) world: Arc<SimWorld>,
+    pub(crate) disks: Vec<Arc<SimDisk>>,
+    pub(crate) volume: VolumeId,
+}
+
+impl Rig {
+    /// A pool with destaged data, metadata of every kind, and a journal that would be replayed.
+    pub(crate) fn new() -> Self {
+        let world = SimWorld::new(7, SimOptions { data_threads: 1, step_limit: 20_000_000 });
+        let disks: Vec<_> = (0..2).map(|i| world.disk(&format!("d{i}"), 16 * MIB)).collect();
+        let mut rig = Self { world: world.clone(), disks, volume: VolumeId(1) };
+        let roles = Roles { journal: true, data: true };
+        let disks = rig.disks().into_iter().map(|d| (d, roles)).collect();
+        let options = FormatOptions {
+            slab_bytes: SLAB as u32,
+            row_bytes: SLAB as u32 / 4,
+            journal_bytes: Some(2 * MIB),
+            ..FormatOptions::default()
+        };
+        rig.run(async move { make(&*world, disks, options).await.unwrap() });
+        let pool = rig.open();
+        rig.volume = rig.run(async move {
+            let volume = pool.next_volume_id();
+            let create = Transaction::new().create_volume(volume).put(ObjectKind(1), "v", b"{}".to_vec());
+            pool.commit(create).await.unwrap();
+            for i in 0..64u64 {
+                pool.write(volume, i * 8192, vec![Slice::copy_of(&[i as u8 + 1; 8192])]).await.unwrap();
+            }
+            pool.drain().await.unwrap();
+            pool.write(volume, 0, vec![Slice::copy_of(&[99; 8192])]).await.unwrap();
+            pool.commit(Transaction::new().put(ObjectKind(1), "w", b"{}".to_vec())).await.unwrap();
+            pool.write(volume, 8192, vec![Slice::copy_of(&[98; 8192])]).await.unwrap();
+            volume
+        });
+        rig.world.crash();
+        rig
+    }
+
+    pub(crate) fn disks(&self) -> Vec<Arc<dyn Disk>> {
+        self.disks.iter().map(|d| d.clone() as Arc<dyn Disk>).collect()
+    }
+
+    pub(crate) fn run<T: Send + 'static>(&self, main: impl Future<Output = T> + Send + 'static) -> T {
+        self.world.run(main).unwrap()
+    }
+
+    pub(crate) fn open(&self) -> Arc<Pool> {
+        self.try_open().unwrap()
+    }
+
+    pub(crate) fn try_open(&self) -> Result<Arc<Pool>, PoolError> {
+        let (disks, world) = (self.disks(), self.world.clone());
+        let options = PoolOptions { dirty_bytes: 256 << 10, buffer_bytes: MIB, ..PoolOptions::default() };
+        self.run(async move { Pool::open(world, open_set(disks).await.unwrap(), options).await })
+    }
+
+    pub(crate) fn check(&self) -> CheckReport {
+        let disks = self.disks();
+        self.run(async move { check(inspect_set(disks).await.unwrap()).await.unwrap() })
+    }
+
+    pub(crate) fn opened(&self) -> Opened {
+        let disks = self.disks();
+        self.run(async move { open_checkpoint(inspect_set(disks).await.unwrap()).await.unwrap() })
+    }
+
+    /// Flips a bit in the middle of what lies at `location`.
+    fn damage(&self, opened: &Opened, location: Location) {
+        self.damage_at(&opened.io, location);
+    }
+
+    pub(crate) fn damage_at(&self, io: &SegmentIo, location: Location) {
+        let (_, columns) = io.segments.layout(location.segment()).unwrap();
+        let disk = &self.disks[usize::from(columns[0].drive.0)];
+        let at = SLABS_START_BYTES + u64::from(columns[0].slab) * SLAB + location.offset_bytes();
+        flip(disk, at + location.len_bytes() / 2);
+    }
+
+    pub(crate) fn page(&self, opened: &Opened, id: PageId) -> Location {
+        let (pages, io) = (opened.root.spaces, opened.io.clone());
+        let entry = self.run(async move { crate::meta::PageStore::new(io, pages).entry(id).await.unwrap() });
+        assert_ne!(entry.location.get(), 0, "{id:?} has no place");
+        Location(entry.location.get())
+    }
+
+    #[track_caller]
+    fn names(&self, expected: &str) {
+        let report = self.check();
+        let found: Vec<_> = report.problems.iter().chain(&report.notes).map(ToString::to_string).collect();
+        assert!(found.iter().any(|p| p.contains(expected)), "nothing names {expected:?}: {found:#?}");
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.world.end();
+    }
+}
+
+fn flip(disk: &SimDisk, at: u64) {
+    let byte = disk.peek(at, 1)[0];
+    disk.poke(at, &[byte ^ 0x10]);
+}
+
+#[test]
+fn a_sound_pool_is_clean_and_everything_was_looked_at() {
+    let rig = Rig::new();
+    let report = rig.check();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+    assert_eq!((report.volumes, report.blocks, report.records), (1, 64, 3), "{report:?}");
+    assert_eq!(report.objects.len(), 2);
+    assert_eq!(report.volume_ids.len(), 1);
+    assert!(report.pages > 12 && report.segments >= 3, "{report:?}");
+}
+
+#[test]
+fn damaged_metadata_pages_of_every_space_and_level_are_named() {
+    for space in SPACES {
+        for level in 0..=MAP_LEVELS {
+            let rig = Rig::new();
+            let opened = rig.opened();
+            let index = match (space, level) {
+                (Space::Tree, 0) => 1,
+                _ => 0,
+            };
+            let location = rig.page(&opened, PageId { space, level, index });
+            rig.damage(&opened, location);
+            rig.names(&format!("of the {space:?} space"));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_block_is_named() {
+    let rig = Rig::new();
+    let opened = rig.opened();
+    let pages = crate::meta::PageStore::new(opened.io.clone(), opened.root.spaces);
+    let page = rig.run(async move { pages.get(block_page(5)).await.unwrap().unwrap() });
+    rig.damage(&opened, Location(page.get(block_word(5) + 2)));
+    rig.names("block 5: its content in segment");
+}
+
+#[test]
+fn a_damaged_row_head_is_named() {
+    let rig = Rig::new();
+    let opened = rig.opened();
+    for (id, segment) in opened.io.segments.all() {
+        if segment.written_bytes > 0 {
+            let rig = Rig::new();
+            rig.damage(&opened, Location::new(id, 0, PAGE_BYTES));
+            rig.names(&format!("the row at 0 of segment {id}"));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_label_is_named_and_left_as_it_is() {
+    for at in LABEL_OFFSETS {
+        let rig = Rig::new();
+        flip(&rig.disks[1], at + 30);
+        let before = rig.disks[1].peek(at, 4096);
+        rig.names(&format!("the label at {at} of drive d1"));
+        assert_eq!(rig.disks[1].peek(at, 4096), before);
+    }
+}
+
+#[test]
+fn damaged_roots_are_named() {
+    for (slot, at) in ROOT_OFFSETS.iter().enumerate() {
+        let rig = Rig::new();
+        flip(&rig.disks[0], at + 40);
+        rig.names(&format!("root slot {slot} of drive d0"));
+    }
+    let rig = Rig::new();
+    for disk in &rig.disks {
+        for at in ROOT_OFFSETS {
+            flip(disk, at + 40);
+        }
+    }
+    rig.names("no valid root");
+}
+
+/// Where the extent with the newest records begins on its disk.
+fn newest_extent(rig: &Rig) -> (Arc<SimDisk>, u64) {
+    let mut newest = None;
+    for disk in &rig.disks {
+        for slab in 0..8 {
+            let at = SLABS_START_BYTES + slab * SLAB;
+            let Some(header) = ExtentHeader::parse(&disk.peek(at, PAGE_BYTES)) else { continue };
+            assert_eq!(header.magic.get(), EXTENT_MAGIC);
+            if newest.as_ref().is_none_or(|(number, _, _)| *number < header.number.get()) {
+                newest = Some((header.number.get(), disk.clone(), at));
+            }
+        }
+    }
+    let (_, disk, at) = newest.unwrap();
+    (disk, at)
+}
+
+/// Where the batches of an extent begin.
+fn batches(disk: &SimDisk, extent: u64) -> Vec<u64> {
+    let mut at = extent + PAGE_BYTES as u64;
+    let mut found = Vec::new();
+    loop {
+        let head = disk.peek(at, 64);
+        if head[..8] != *b"QUOINJB1" {
+            return found;
+        }
+        found.push(at);
+        at += u64::from(u32::from_le_bytes([head[28], head[29], head[30], head[31]]));
+    }
+}
+
+#[test]
+fn damage_to_the_journal_is_named() {
+    // The last batch is left alone: damage there cannot be told from a write that was never acknowledged.
+    let rig = Rig::new();
+    let (disk, extent) = newest_extent(&rig);
+    let heads = batches(&disk, extent);
+    assert!(heads.len() >= 4, "{heads:?}");
+    flip(&disk, extent + 100);
+    rig.names("its header is unreadable");
+
+    let rig = Rig::new();
+    let (disk, _) = newest_extent(&rig);
+    flip(&disk, heads[heads.len() - 2] + 20);
+    rig.names("is unreadable, yet batch");
+
+    // The payload of a write and that of a catalog record, further back.
+    let rig = Rig::new();
+    let (disk, _) = newest_extent(&rig);
+    flip(&disk, heads[heads.len() - 3] + PAGE_BYTES as u64 + 77);
+    rig.names("its payload does not verify");
+    let rig = Rig::new();
+    let (disk, _) = newest_extent(&rig);
+    flip(&disk, heads[heads.len() - 2] + PAGE_BYTES as u64 + 7);
+    rig.names("its checksum differs");
+}
+
+/// Changes metadata behind the committer's back, in a way that every checksum covers.
+pub(crate) fn forge<F>(forge: impl FnOnce(Arc<Pool>, VolumeId) -> F) -> Rig
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let rig = Rig::new();
+    let pool = rig.open();
+    let forged = forge(pool.clone(), rig.volume);
+    rig.run(async move {
+        pool.drain().await.unwrap();
+        forged.await;
+        pool.checkpoint().await.unwrap();
+    });
+    rig.world.crash();
+    rig
+}
+
+#[test]
+fn wrong_counts_under_right_checksums_are_named() {
+    let rig = forge(|pool, _| async move {
+        let page = pool.pages.change(block_page(7)).await.unwrap();
+        let info = BlockInfo(page.get(block_word(7) + 3));
+        page.set(block_word(7) + 3, BlockInfo::new(info.crc(), 2, info.algorithm()).0);
+    });
+    rig.names("block 7: it is counted to have 2 references and has 1");
+
+    let rig = forge(|pool, _| async move {
+        let page = pool.pages.change(block_page(7)).await.unwrap();
+        page.set(block_word(7) + 3, 0);
+    });
+    rig.names("block 7: it is counted to have 0 references and has 1");
+
+    let rig = forge(|pool, volume| async move {
+        pool.layer(volume).unwrap().mapped_blocks.fetch_add(3, std::sync::atomic::Ordering::Relaxed);
+    });
+    rig.names("it is recorded to have 67 mapped blocks and has 64");
+
+    let rig = forge(|pool, _| async move {
+        let place = pool.block(7).await.unwrap().unwrap();
+        pool.segments.add(place.location);
+    });
+    rig.names("live sectors and holds");
+}
+
+#[test]
+fn wrong_links_under_right_checksums_are_named() {
+    let rig = forge(|pool, volume| async move {
+        let layer = pool.layer(volume).unwrap();
+        let leaf = pool.leaf(&layer, 3).await.unwrap().unwrap();
+        let (third, fourth) = (leaf.get(3), leaf.get(4));
+        assert_ne!(third, fourth);
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
+        // Another way to the same child.
+        let page = pool.pages.change(node(root)).await.unwrap();
+        page.set(9, page.get(0));
+    });
+    rig.names("two places lead to it");
+
+    let rig = forge(|pool, _| async move {
+        // Within the numbers in use: a page that was used and no node leads to any more.
+        let layer = pool.layer(VolumeId(1)).unwrap();
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
+        pool.pages.change(node(root)).await.unwrap().set(0, 0);
+    });
+    rig.names("no layer leads to it; its space is leaked");
+
+    let rig = forge(|pool, volume| async move {
+        let layer = pool.layer(volume).unwrap();
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
+        pool.pages.change(node(root)).await.unwrap().set(0, ThinEntry::new(900, LayerId(1)).0);
+    });
+    rig.names("node 900 of layer 1 of volume 1: it is missing");
+}
+
+#[test]
+fn figures_of_space_that_do_not_fit_the_maps_are_named() {
+    use std::sync::atomic::Ordering::Relaxed;
+    // A snapshot that lost a block to each side since, and one that both overwrote.
+    let forked = |spoil: fn(&Pool, VolumeId, VolumeId)| {
+        forge(move |pool, volume| async move {
+            let snapshot = pool.next_volume_id();
+            pool.commit(Transaction::new().fork(volume, snapshot)).await.unwrap();
+            for (volume, block) in [(volume, 3), (volume, 5), (snapshot, 4), (snapshot, 5)] {
+                pool.write(volume, block * 8192, vec![Slice::copy_of(&[7; 8192])]).await.unwrap();
+            }
+            pool.drain().await.unwrap();
+            spoil(&pool, volume, snapshot);
+        })
+    };
+    let report = forked(|_, _, _| {}).check();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+    let (own_bytes, released_bytes) = (2 * 8192, 4 * 8192);
+    let own =
+        VolumeSpace { written_bytes: 64 * 8192, own_bytes, released_bytes, freed_bytes: released_bytes };
+    assert_eq!(report.volume_space.values().collect::<Vec<_>>(), [&own, &own]);
+    let pool = report.space;
+    assert_eq!((pool.written_bytes, pool.own_bytes, pool.shared_bytes), (128 * 8192, 4 * 8192, 64 * 8192));
+    assert_eq!((pool.unique_bytes, pool.removing_bytes, pool.settled), (68 * 8192, 0, true));
+
+    let rig = forked(|pool, volume, _| {
+        pool.layer(volume).unwrap().mapped_blocks.fetch_add(1, Relaxed);
+    });
+    rig.names("the space of volume 1: 532480 bytes would be reported as written, and 524288 are");
+    rig.names("the space of the pool: 1056768 bytes would be reported as written, and 1048576 are");
+    let rig = forked(|pool, volume, _| {
+        pool.layer(volume).unwrap().owned_blocks.fetch_add(1, Relaxed);
+    });
+    rig.names("the space of volume 1: 24576 bytes would be reported as its own, and 16384 are");
+    rig.names(
+        "the space of volume 1: 40960 bytes would be reported as released by deleting it, and 32768 are",
+    );
+    rig.names("the space of the pool: 565248 bytes would be reported as unique, and 557056 are");
+    let rig = forked(|pool, volume, snapshot| {
+        let parent = pool.layer(volume).unwrap().parent().unwrap();
+        let layer = pool.layer(snapshot).unwrap();
+        layer.lists.lock().dead_blocks.insert(parent.id, 1);
+    });
+    rig.names(
+        "the space of volume 1: 24576 bytes would be reported as released by deleting it, and 32768 are",
+    );
+}

@@ -1,0 +1,500 @@
+//! Scrub: reading all that lies on the drives, to find what cannot be read any more before somebody needs it.
+//!
+//! A pass goes through the pages of every space as the page map has them, and with each page of the block table through
+//! the content of its blocks. What does not verify is looked up again: only an unchanged place is damage. Then every
+//! volume that reaches it is named. A pass changes nothing but for [`Scrub::repair`].
+//!
+//! It keeps to its rate, and to a quarter of the time while hosts do I/O.
+
+use crate::{
+    error::PoolError,
+    format::{
+        BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RowHeader, SPACES, Space,
+    },
+    lifecycle::pool::Pool,
+    maps::blocks::{BlockPlace, LOST, block_word},
+    meta::{PageId, SegmentState},
+};
+use quoin_base::{ByteRange, MIB, SegmentId, crc32c, crc64};
+use quoin_world::{
+    Mutex, Nanos,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+mod reach;
+#[cfg(test)]
+mod tests;
+
+use reach::Unreadable;
+
+/// The most read in one operation.
+const LONGEST_READ_BYTES: u64 = MIB;
+/// What may lie between two blocks that are read together.
+const GAP_BYTES: u64 = 64 << 10;
+/// While hosts do I/O, a read is followed by this many times what it took.
+const REST_OF_READ: u32 = 3;
+/// How often it is told who reaches what was found.
+const TELL_AFTER: Duration = Duration::from_secs(30);
+/// A pause that is shorter is made with the next one.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(5);
+/// How long a pause lasts at most before it is seen that the pass is to stop.
+const LONGEST_SLEEP: Duration = Duration::from_millis(200);
+
+/// Where a pass is: pages before this were verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubPosition {
+    /// Which space of metadata, in their order.
+    pub space: u8,
+    /// Which page of it.
+    pub page: u64,
+}
+
+/// What a pass has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubCounts {
+    /// Bytes read and verified.
+    pub bytes: u64,
+    /// Blocks of host data verified.
+    pub blocks: u64,
+    /// Metadata pages verified.
+    pub pages: u64,
+    /// Row heads verified.
+    pub rows: u64,
+    /// Blocks that cannot be read correctly.
+    pub damaged_blocks: u64,
+    /// Metadata pages that cannot be read correctly.
+    pub damaged_pages: u64,
+    /// Row heads that cannot be read correctly.
+    pub damaged_rows: u64,
+    /// Of the damaged pages, those written anew from RAM.
+    pub repaired_pages: u64,
+    /// Reads that a drive failed.
+    pub failed_reads: u64,
+}
+
+impl ScrubCounts {
+    /// All that was damaged and is not repaired.
+    pub fn damage(&self) -> u64 {
+        self.damaged_blocks + self.damaged_rows + self.damaged_pages - self.repaired_pages
+    }
+}
+
+/// One pass over a pool.
+pub struct Scrub {
+    pool: Arc<Pool>,
+    rate_bytes_s: AtomicU64,
+    stopping: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    position: ScrubPosition,
+    counts: ScrubCounts,
+    /// What is not host data and was found damaged, in words.
+    notes: Vec<String>,
+    unreadable: Unreadable,
+}
+
+/// The most notes of a pass.
+const MOST_NOTES: usize = 100;
+
+/// How the pace is kept.
+struct Pace {
+    read_since: Nanos,
+    /// How long it has still to rest for what it read.
+    owed: Duration,
+    told: Nanos,
+    host_operations: u64,
+}
+
+impl Scrub {
+    /// One that begins at `from`, with what was counted before that, and reads at most `rate_bytes_s`; 0: as fast as it
+    /// can.
+    pub fn new(pool: Arc<Pool>, from: ScrubPosition, counts: ScrubCounts, rate_bytes_s: u64) -> Arc<Self> {
+        let state = State { position: from, counts, ..State::default() };
+        Arc::new(Self {
+            pool,
+            rate_bytes_s: AtomicU64::new(rate_bytes_s),
+            stopping: AtomicBool::new(false),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Reads at most so much in a second from now on.
+    pub fn set_rate(&self, rate_bytes_s: u64) {
+        self.rate_bytes_s.store(rate_bytes_s, Ordering::Relaxed);
+    }
+
+    /// Ends it soon.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Where it is, and what it has done.
+    pub fn progress(&self) -> (ScrubPosition, ScrubCounts) {
+        let state = self.state.lock();
+        (state.position, state.counts)
+    }
+
+    /// What it found beside host data, in words.
+    pub fn notes(&self) -> Vec<String> {
+        self.state.lock().notes.clone()
+    }
+
+    /// Goes through everything, or until it is stopped: true if it came to the end. What hosts cannot read any more is
+    /// then told by [`Pool::take_damage`]. Runs on a thread of the array.
+    pub async fn run(&self) -> Result<bool, PoolError> {
+        // What is only in RAM gets its place.
+        self.pool.checkpoint().await?;
+        let now = self.pool.world.now();
+        let host_operations = self.pool.counters.host_operations();
+        let mut pace = Pace { read_since: now, owed: Duration::ZERO, told: now, host_operations };
+        let outcome = self.pass(&mut pace).await;
+        self.tell().await?;
+        self.pool.health.check()?;
+        outcome
+    }
+
+    async fn pass(&self, pace: &mut Pace) -> Result<bool, PoolError> {
+        let from = self.state.lock().position;
+        for (number, space) in (0u8..).zip(SPACES).skip(from.space.into()) {
+            let first = if number == from.space { from.page } else { 0 };
+            if !self.space(number, space, first, pace).await? {
+                return Ok(false);
+            }
+        }
+        let end = SPACES.len() as u8;
+        self.state.lock().position = ScrubPosition { space: end, page: 0 };
+        self.segments(pace).await
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed) || self.pool.health.is_failed()
+    }
+
+    /// The pages of a space from `first` on, those of its map that lead there included. False if it was stopped.
+    async fn space(&self, number: u8, space: Space, first: u64, pace: &mut Pace) -> Result<bool, PoolError> {
+        let mut todo = vec![PageId { space, level: MAP_LEVELS, index: 0 }];
+        while let Some(id) = todo.pop() {
+            if self.is_stopping() {
+                return Ok(false);
+            }
+            if !self.page(id, pace).await? {
+                continue;
+            }
+            let Ok(Some(page)) = self.pool.pages.get(id).await else { continue };
+            if id.level > 0 {
+                let below =
+                    |slot: u64| PageId { space, level: id.level - 1, index: id.index * MAP_FAN_OUT + slot };
+                let behind = |id: &PageId| (id.index + 1) << (8 * u32::from(id.level)) > first;
+                let used = (0..MAP_FAN_OUT).filter(|slot| page.get(*slot as usize * 2) != 0).map(below);
+                todo.extend(used.filter(behind).collect::<Vec<_>>().into_iter().rev());
+                continue;
+            }
+            drop(page);
+            if space == Space::Blocks && !self.blocks(id.index * BLOCKS_PER_PAGE, pace).await? {
+                return Ok(false);
+            }
+            self.state.lock().position = ScrubPosition { space: number, page: id.index + 1 };
+        }
+        Ok(true)
+    }
+
+    /// Verifies a page where it lies on a drive. False if there is none, or none that can be read.
+    async fn page(&self, id: PageId, pace: &mut Pace) -> Result<bool, PoolError> {
+        loop {
+            let guard = self.pool.readers.enter();
+            let Ok(entry) = self.pool.pages.entry(id).await else { return Ok(false) };
+            let location = Location(entry.location.get());
+            if location.is_none() {
+                return Ok(false);
+            }
+            let read = self.pool.io.read(location).await;
+            drop(guard);
+            let intact = read.as_ref().is_ok_and(|bytes| crc64(bytes).0 == entry.crc.get());
+            // What is about to be written elsewhere may have its new place already.
+            if !intact && !self.pool.pages.is_dirty(id) {
+                match self.pool.pages.entry(id).await {
+                    Ok(now) if now != entry => continue,
+                    Ok(_) => {}
+                    Err(_) => return Ok(false),
+                }
+                return self.damaged_page(id, location, read.is_err()).await;
+            }
+            self.count(|counts| {
+                (counts.pages, counts.bytes) = (counts.pages + 1, counts.bytes + location.len_bytes())
+            });
+            self.rest(pace, location.len_bytes()).await?;
+            return Ok(true);
+        }
+    }
+
+    async fn damaged_page(&self, id: PageId, at: Location, unread: bool) -> Result<bool, PoolError> {
+        let (segment, offset) = (at.segment(), at.offset_bytes());
+        let what = format!("metadata page {} of the {:?} space, level {}", id.index, id.space, id.level);
+        let how = if unread { "cannot be read from its drive" } else { "does not verify" };
+        let repaired = self.repair(id).await?;
+        let then = match repaired {
+            true => "it was in RAM and is written anew",
+            false => "what it describes cannot be read",
+        };
+        tracing::error!("{what} in segment {segment} at {offset} {how}; {then}");
+        let mut state = self.state.lock();
+        state.counts.damaged_pages += 1;
+        state.counts.repaired_pages += u64::from(repaired);
+        state.note(format!("{what} in segment {segment} at {offset} {how}; {then}"));
+        if !repaired {
+            state.unreadable.page(id);
+        }
+        Ok(repaired)
+    }
+
+    /// Mends what is damaged, if it is elsewhere too; true if so. This is the place for every kind of redundancy. So far
+    /// the only one is RAM: a page that is there was verified when it was read, and the next checkpoint writes it anew.
+    /// Data has no second copy yet.
+    async fn repair(&self, id: PageId) -> Result<bool, PoolError> {
+        self.pool.rewrite(id).await?;
+        Ok(self.pool.pages.is_dirty(id))
+    }
+
+    /// The content of the blocks of one page of the table. False if it was stopped.
+    async fn blocks(&self, first: u64, pace: &mut Pace) -> Result<bool, PoolError> {
+        let mut blocks = self.places(first).await;
+        blocks.sort_unstable_by_key(|(_, place)| place.location.0);
+        let mut rest = &blocks[..];
+        while let Some((_, first)) = rest.first() {
+            if self.is_stopping() {
+                return Ok(false);
+            }
+            let follows = |(_, place): &&(u64, BlockPlace)| {
+                let (at, begin) = (place.location.offset_bytes(), first.location.offset_bytes());
+                place.location.segment() == first.location.segment()
+                    && at + place.location.len_bytes() - begin <= LONGEST_READ_BYTES
+            };
+            let mut count = 1;
+            while let Some(next) = rest.get(count).filter(follows) {
+                let before = rest[count - 1].1.location;
+                if next.1.location.offset_bytes() > before.offset_bytes() + before.len_bytes() + GAP_BYTES {
+                    break;
+                }
+                count += 1;
+            }
+            let (run, others) = rest.split_at(count);
+            let bytes = self.run_of_blocks(run).await?;
+            self.rest(pace, bytes).await?;
+            rest = others;
+        }
+        Ok(true)
+    }
+
+    /// The blocks in use of a page of the table. Those known to be lost are told again, and not read.
+    async fn places(&self, first: u64) -> Vec<(u64, BlockPlace)> {
+        let page = PageId::new(Space::Blocks, first / BLOCKS_PER_PAGE);
+        let Ok(Some(page)) = self.pool.pages.get(page).await else { return Vec::new() };
+        let mut places = Vec::new();
+        for number in first..first + BLOCKS_PER_PAGE {
+            let at = block_word(number);
+            let (location, info) = (Location(page.get(at + 2)), BlockInfo(page.get(at + 3)));
+            match (info.count(), info.algorithm()) {
+                (0, _) => {}
+                (_, LOST) => self.lost(number),
+                _ => places.push((number, BlockPlace { location, info })),
+            }
+        }
+        places
+    }
+
+    fn lost(&self, number: u64) {
+        let mut state = self.state.lock();
+        state.counts.damaged_blocks += 1;
+        state.unreadable.block(number, "its content was lost before".into());
+    }
+
+    /// Verifies blocks that lie near each other; how many bytes were read.
+    async fn run_of_blocks(&self, run: &[(u64, BlockPlace)]) -> Result<u64, PoolError> {
+        let (first, last) = (run[0].1.location, run[run.len() - 1].1.location);
+        let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
+        let guard = self.pool.readers.enter();
+        let read = self.pool.io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await;
+        drop(guard);
+        for (number, place) in run {
+            let at = (place.location.offset_bytes() - first.offset_bytes()) as usize;
+            let intact = read.as_ref().is_ok_and(|bytes| {
+                crc32c(&bytes[at..at + place.location.len_bytes() as usize]).0 == place.info.crc()
+            });
+            if intact || self.verifies_now(*number).await? {
+                self.count(|counts| counts.blocks += 1);
+            }
+        }
+        self.count(|counts| counts.bytes += len);
+        Ok(len)
+    }
+
+    /// Looks a block up again that did not verify, as long as its place changes.
+    async fn verifies_now(&self, number: u64) -> Result<bool, PoolError> {
+        loop {
+            let guard = self.pool.readers.enter();
+            let Ok(Some(place)) = self.pool.block(number).await else { return Ok(true) };
+            if place.info.algorithm() == LOST {
+                return Ok(true);
+            }
+            let read = self.pool.io.read(place.location).await;
+            drop(guard);
+            if read.as_ref().is_ok_and(|bytes| crc32c(bytes).0 == place.info.crc()) {
+                return Ok(true);
+            }
+            if self.pool.block(number).await.ok().flatten() != Some(place) {
+                continue;
+            }
+            let (segment, offset) = (place.location.segment(), place.location.offset_bytes());
+            let reason = match &read {
+                Ok(_) => format!("the checksum of block {number} in segment {segment} at {offset} differs"),
+                Err(error) => error.to_string(),
+            };
+            tracing::error!(number, %reason, "the scrub found a damaged block");
+            let mut state = self.state.lock();
+            match read {
+                Ok(_) => {
+                    state.counts.damaged_blocks += 1;
+                    state.unreadable.block(number, reason);
+                }
+                Err(_) => {
+                    state.counts.failed_reads += 1;
+                    state.note(format!("block {number}: {reason}"));
+                }
+            }
+            return Ok(false);
+        }
+    }
+
+    /// The heads of the rows of every sealed segment. False if it was stopped.
+    async fn segments(&self, pace: &mut Pace) -> Result<bool, PoolError> {
+        let mut doubtful: BTreeMap<SegmentId, u64> = BTreeMap::new();
+        for (id, segment) in self.pool.segments.all() {
+            if segment.state == SegmentState::Sealed {
+                match self.rows(id, segment.generation, segment.written_bytes, pace).await? {
+                    Rows::Stopped => return Ok(false),
+                    Rows::Sound => {}
+                    Rows::Damaged(at) => drop(doubtful.insert(id, at)),
+                }
+            }
+        }
+        if doubtful.is_empty() {
+            return Ok(true);
+        }
+        // What was planned and not written yet is written by then.
+        self.pool.checkpoint().await?;
+        for (id, segment) in self.pool.segments.all() {
+            if segment.state != SegmentState::Sealed || !doubtful.contains_key(&id) {
+                continue;
+            }
+            match self.rows(id, segment.generation, segment.written_bytes, pace).await? {
+                Rows::Stopped => return Ok(false),
+                Rows::Sound => {}
+                Rows::Damaged(at) => {
+                    let mut state = self.state.lock();
+                    state.counts.damaged_rows += 1;
+                    state.note(format!(
+                        "the head of the row at {at} of segment {id} does not verify; what lies there can be read, the \
+                         segment is not cleaned"
+                    ));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    async fn rows(
+        &self,
+        id: SegmentId,
+        generation: u32,
+        end: u64,
+        pace: &mut Pace,
+    ) -> Result<Rows, PoolError> {
+        let mut at = 0;
+        while at < end {
+            if self.is_stopping() {
+                return Ok(Rows::Stopped);
+            }
+            let guard = self.pool.readers.enter();
+            let head = self.pool.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
+            drop(guard);
+            if self.pool.segments.generation(id) != Some(generation) {
+                return Ok(Rows::Sound);
+            }
+            let row = head.ok().and_then(|head| RowHeader::parse(&head)).filter(|row| {
+                row.segment.get() == id.0
+                    && row.segment_generation.get() == generation
+                    && u64::from(row.offset.get()) == at
+                    && row.len_bytes.get() as usize >= PAGE_BYTES
+            });
+            let Some(row) = row else { return Ok(Rows::Damaged(at)) };
+            at += u64::from(row.len_bytes.get());
+            self.count(|counts| {
+                (counts.rows, counts.bytes) = (counts.rows + 1, counts.bytes + PAGE_BYTES as u64)
+            });
+            self.rest(pace, PAGE_BYTES as u64).await?;
+        }
+        Ok(Rows::Sound)
+    }
+
+    fn count(&self, change: impl FnOnce(&mut ScrubCounts)) {
+        change(&mut self.state.lock().counts);
+    }
+
+    /// Rests after `bytes` were read, as the rate and hosts want it, and tells now and then what was found.
+    async fn rest(&self, pace: &mut Pace, bytes: u64) -> Result<(), PoolError> {
+        let world = &self.pool.world;
+        let took = world.now().since(pace.read_since);
+        pace.owed = pace.owed.saturating_sub(took);
+        if let Some(nanos) = (bytes * 1_000_000_000).checked_div(self.rate_bytes_s.load(Ordering::Relaxed)) {
+            pace.owed += Duration::from_nanos(nanos);
+        }
+        let host_operations = self.pool.counters.host_operations();
+        if std::mem::replace(&mut pace.host_operations, host_operations) != host_operations {
+            pace.owed = pace.owed.max(took.min(LONGEST_SLEEP) * REST_OF_READ);
+        }
+        if pace.owed >= SHORTEST_SLEEP {
+            let mut pause = std::mem::take(&mut pace.owed);
+            while pause > Duration::ZERO && !self.is_stopping() {
+                let part = pause.min(LONGEST_SLEEP);
+                world.sleep(part).await;
+                pause -= part;
+            }
+        } else {
+            world.yield_now().await;
+        }
+        if world.now().since(pace.told) >= TELL_AFTER {
+            pace.told = world.now();
+            self.tell().await?;
+        }
+        pace.read_since = world.now();
+        Ok(())
+    }
+
+    /// Tells which volumes what was found is missing to.
+    async fn tell(&self) -> Result<(), PoolError> {
+        let unreadable = std::mem::take(&mut self.state.lock().unreadable);
+        if !unreadable.is_empty() {
+            self.pool.tell_who_reaches(&unreadable).await?;
+        }
+        Ok(())
+    }
+}
+
+enum Rows {
+    Sound,
+    /// From here on.
+    Damaged(u64),
+    Stopped,
+}
+
+impl State {
+    fn note(&mut self, note: String) {
+        if self.notes.len() < MOST_NOTES && !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+}

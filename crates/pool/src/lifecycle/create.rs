@@ -1,0 +1,165 @@
+//! Making a pool: labels on its drives and an empty root.
+
+use crate::{
+    error::PoolError,
+    format::{MAX_TABLE_SEGMENTS, ROOT_MAGIC, Root, SegmentEntry, zeroed},
+    lifecycle::options::FormatOptions,
+    store::roots::harden_root,
+};
+use quoin_base::{DriveId, DriveIndex, Epoch, PoolId};
+use quoin_drive::{Drive, FORMAT_VERSION, Label, Roles, SLABS_START_BYTES};
+use quoin_world::{Disk, World};
+use std::sync::Arc;
+use uuid::Builder;
+
+/// The block of a pool: the unit of mapping, checksums and reference counts.
+pub(crate) const POOL_BLOCK_BYTES: u32 = 8192;
+/// Data slabs below which a pool could not keep its reserve.
+const MIN_DATA_SLABS: u64 = 24;
+
+/// Makes a pool of these disks, which may hold anything: it is overwritten. The caller has made sure that
+/// nobody needs it.
+pub async fn format(
+    world: &dyn World,
+    disks: Vec<(Arc<dyn Disk>, Roles)>,
+    options: FormatOptions,
+) -> Result<PoolId, PoolError> {
+    check_options(&disks, &options)?;
+    let pool = PoolId(random_uuid(world));
+    let count = disks.len() as u16;
+    let created_ms = world.wall_clock_ms();
+    let journal_drives = disks.iter().filter(|(_, roles)| roles.journal).count();
+    let mut drives: Vec<Arc<Drive>> = Vec::new();
+    for (index, (disk, roles)) in disks.into_iter().enumerate() {
+        let len_bytes = disk.len_bytes();
+        let label = Label {
+            pool,
+            pool_name: options.pool_name.clone(),
+            drive: DriveId(random_uuid(world)),
+            index: DriveIndex(index as u16),
+            drives: count,
+            roles,
+            len_bytes,
+            slab_bytes: options.slab_bytes,
+            row_bytes: options.row_bytes,
+            block_bytes: POOL_BLOCK_BYTES,
+            journal_slabs: if roles.journal { options.journal_slabs(len_bytes, journal_drives) } else { 0 },
+            epoch: Epoch(0),
+            generation: 1,
+            journal_set: 1,
+            created_ms,
+        };
+        drives.push(Drive::format(disk, label).await?);
+    }
+    let mut root: Root = zeroed();
+    root.magic = ROOT_MAGIC.into();
+    root.version = FORMAT_VERSION.into();
+    root.pool = *pool.0.as_bytes();
+    root.generation = 1.into();
+    root.tail = 1.into();
+    root.next_sequence = 1.into();
+    root.tree_end = 1.into();
+    root.blocks_end = 1.into();
+    root.next_extent = 1.into();
+    root.next_volume = 1.into();
+    root.segments = 1.into();
+    root.seal();
+    harden_root(&drives, &root).await?;
+    Ok(pool)
+}
+
+/// Why no drive can be divided so, if so. Rows divide the slab and are whole blocks of the pool: so says the label.
+fn geometry_problem(options: &FormatOptions) -> Option<String> {
+    let FormatOptions { slab_bytes, row_bytes, .. } = *options;
+    if !slab_bytes.is_power_of_two() || !(256 << 10..=64 << 20).contains(&slab_bytes) {
+        return Some(format!("a slab is a power of two from 256 KiB to 64 MiB, not {slab_bytes} bytes"));
+    }
+    if !row_bytes.is_power_of_two() || !(16 << 10..=slab_bytes / 4).contains(&row_bytes) {
+        return Some(format!(
+            "a row is a power of two from 16 KiB to a quarter of the slab of {slab_bytes} bytes, not {row_bytes} bytes"
+        ));
+    }
+    None
+}
+
+fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> Result<(), PoolError> {
+    let refuse = |why: String| Err(PoolError::Refused(why));
+    if disks.is_empty() {
+        return refuse("a pool needs at least one drive".into());
+    }
+    if disks.len() > 1024 {
+        return refuse(format!("a pool has at most 1,024 drives, not {}", disks.len()));
+    }
+    if let Some(why) = geometry_problem(options) {
+        return refuse(why);
+    }
+    if !disks.iter().any(|(_, roles)| roles.journal) {
+        return refuse("a pool needs at least one drive with the journal role".into());
+    }
+    let journal_drives = disks.iter().filter(|(_, roles)| roles.journal).count();
+    let mut data_slabs = 0;
+    for (disk, roles) in disks {
+        let slabs = disk.len_bytes().saturating_sub(SLABS_START_BYTES) / u64::from(options.slab_bytes);
+        let journal = if roles.journal {
+            u64::from(options.journal_slabs(disk.len_bytes(), journal_drives))
+        } else {
+            0
+        };
+        if slabs < journal {
+            return refuse(format!(
+                "drive {} of {} bytes is too small for its journal of {journal} slabs of {} bytes",
+                disk.name(),
+                disk.len_bytes(),
+                options.slab_bytes
+            ));
+        }
+        data_slabs += if roles.data { slabs - journal } else { 0 };
+    }
+    let table_bytes = data_slabs * size_of::<SegmentEntry>() as u64;
+    if table_bytes > MAX_TABLE_SEGMENTS as u64 / 4 * u64::from(options.slab_bytes) {
+        return refuse(format!(
+            "{data_slabs} data slabs of {} bytes are more than a pool can keep count of: make the slabs larger",
+            options.slab_bytes
+        ));
+    }
+    if data_slabs < MIN_DATA_SLABS {
+        return refuse(format!(
+            "the drives have room for {data_slabs} data slabs of {} bytes; at least {MIN_DATA_SLABS} are needed: \
+             take larger or more drives",
+            options.slab_bytes
+        ));
+    }
+    Ok(())
+}
+
+fn random_uuid(world: &dyn World) -> uuid::Uuid {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&world.random_u64().to_le_bytes());
+    bytes[8..].copy_from_slice(&world.random_u64().to_le_bytes());
+    Builder::from_random_bytes(bytes).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_do_not_divide_the_slab_into_whole_blocks_are_refused() {
+        let problem = |slab_bytes, row_bytes| {
+            geometry_problem(&FormatOptions { slab_bytes, row_bytes, ..FormatOptions::default() })
+        };
+        for slab_bytes in [256 << 10, 4 << 20, 64 << 20] {
+            for row_bytes in [16 << 10, 64 << 10, slab_bytes / 4] {
+                assert_eq!(problem(slab_bytes, row_bytes), None);
+                assert!(row_bytes.is_multiple_of(POOL_BLOCK_BYTES) && slab_bytes.is_multiple_of(row_bytes));
+            }
+            // Whole pages and no whole blocks; whole blocks that do not divide the slab; too short, too long.
+            for row_bytes in [20 << 10, 24 << 10, 8 << 10, slab_bytes / 2, 0] {
+                let why = problem(slab_bytes, row_bytes).unwrap();
+                assert!(why.contains(&format!("not {row_bytes} bytes")), "{why}");
+            }
+        }
+        assert!(problem(3 << 20, 64 << 10).unwrap().contains("not 3145728 bytes"));
+        assert!(problem(128 << 20, 1 << 20).is_some());
+    }
+}

@@ -1,0 +1,8 @@
+//! A pool from its making to its end: creating, opening, options, memory, and what it reports of itself.
+
+pub(crate) mod create;
+pub(crate) mod memory;
+pub(crate) mod open;
+pub(crate) mod options;
+pub(crate) mod pool;
+pub(crate) mod stats;

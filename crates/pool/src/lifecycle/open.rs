@@ -1,0 +1,412 @@
+//! Opening a pool: the newest root, the segment table and catalog it leads to, and the journal from its tail
+//! on. Thin maps and block table are not read; their pages come when they are wanted. Payloads stay in the
+//! journal until then.
+
+use crate::{
+    buffer::{BlockKey, Buffer, Content, JournalSource, Piece},
+    bugs::{Bug, planted},
+    commit::committer::{Committer, Start},
+    error::PoolError,
+    fork::{layer::Layer, layers::Layers},
+    format::{
+        CopySource, PAGE_BYTES, RecordHeader, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space,
+    },
+    journal::{Batch, Journal, JournalBounds, JournalParts, JournalPlace, ReplayedRecord, read_journal},
+    lifecycle::{
+        create::POOL_BLOCK_BYTES,
+        options::PoolOptions,
+        pool::{Parts, Pool},
+        stats::RecoveryStats,
+    },
+    meta::{Catalog, CatalogImage, PageId, PageStore, SegmentTable, Transaction},
+    segment::io::SegmentIo,
+    space::Space as SpaceGauge,
+    store::{
+        health::Health,
+        roots::{following, harden_root, mend_roots, newest_root},
+    },
+};
+use futures_util::future::join_all;
+use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, VolumeId, crc32c};
+use quoin_drive::{Drive, Label, SLABS_START_BYTES, raise_set};
+use quoin_stripe::Columns;
+use quoin_world::{Thread, World};
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+#[cfg(test)]
+mod tests;
+
+/// Dirty metadata below which a checkpoint would hardly ever not be due.
+const LEAST_DIRTY_BYTES: u64 = 256 << 10;
+
+/// What the root of a pool leads to without the journal.
+pub(crate) struct Opened {
+    pub root: Root,
+    pub io: Arc<SegmentIo>,
+    pub pages: PageStore,
+    pub catalog: CatalogImage,
+}
+
+impl Opened {
+    /// Metadata that may be dirty: a small pool cannot set aside as much for checkpoints as a large one, nor one whose
+    /// space was promised to volumes when less was set aside.
+    fn dirty_bytes(&self, options: &PoolOptions) -> u64 {
+        let slab_bytes = u64::from(self.io.columns.drives()[0].label().slab_bytes);
+        let usage = self.io.segments.usage();
+        let most = options.dirty_bytes.min(usage.data_slabs * slab_bytes / 32).max(LEAST_DIRTY_BYTES);
+        let promised = self.promised_bytes();
+        let halves = std::iter::successors(Some(most), |dirty| Some(dirty / 2));
+        let keeps =
+            |&dirty: &u64| usage.live_data.saturating_add(promised) <= self.gauge(dirty, options).limit();
+        match promised {
+            0 => most,
+            _ => halves.take_while(|&dirty| dirty >= LEAST_DIRTY_BYTES).find(keeps).unwrap_or(most),
+        }
+    }
+
+    /// What is promised to volumes, beside what they own.
+    pub(crate) fn promised_bytes(&self) -> u64 {
+        let block_bytes = u64::from(self.io.columns.drives()[0].label().block_bytes);
+        let leaves = self.catalog.layers.iter().filter(|layer| layer.is_leaf());
+        let (mut unmapped, mut lent) = (0u64, 0);
+        for leaf in leaves.filter(|leaf| leaf.reserved_bytes > 0) {
+            unmapped += leaf.reserved_bytes.div_ceil(block_bytes).saturating_sub(leaf.owned_blocks);
+            lent += leaf.lent_blocks;
+        }
+        (unmapped + lent.min(self.catalog.copies)).saturating_mul(block_bytes)
+    }
+
+    /// The space gauge of the pool as it is on the drives.
+    pub(crate) fn space(&self, options: &PoolOptions) -> SpaceGauge {
+        self.gauge(self.dirty_bytes(options), options)
+    }
+
+    fn gauge(&self, dirty_bytes: u64, options: &PoolOptions) -> SpaceGauge {
+        let label = self.io.columns.drives()[0].label();
+        let (slab_bytes, block_bytes) = (u64::from(label.slab_bytes), u64::from(label.block_bytes));
+        let segments = &self.io.segments;
+        let usage = segments.usage();
+        // The cleaner finds something worth cleaning as long as segments are emptier than this on average.
+        let filled_bytes = segments.dense_bytes(block_bytes) - 2 * segments.slack_bytes(block_bytes);
+        let options = PoolOptions { dirty_bytes, ..options.clone() };
+        let space = SpaceGauge::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, &options);
+        space.update(usage.live_data, usage.live_meta);
+        space
+    }
+}
+
+impl Pool {
+    /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves.
+    pub async fn open(
+        world: Arc<dyn World>,
+        drives: Vec<Arc<Drive>>,
+        options: PoolOptions,
+    ) -> Result<Arc<Pool>, PoolError> {
+        let started = world.now();
+        let label = drives.first().ok_or_else(|| PoolError::Refused("a pool has drives".into()))?.label();
+        let epoch = raise_set(&drives).await?;
+        if !planted(Bug::SkipRecoveryFlush) {
+            // What is read back now may still sit in a drive's volatile cache, and will be served.
+            for outcome in join_all(drives.iter().map(|d| d.flush())).await {
+                outcome?;
+            }
+        }
+        let taken_over = world.now();
+        let opened = open_checkpoint(drives).await?;
+        let (root, columns) = (opened.root, opened.io.columns.clone());
+        // What may be on one voter only is served only when it is on all.
+        let mut mended = columns
+            .drives()
+            .iter()
+            .flat_map(|drive| {
+                drive.mended().into_iter().map(|what| format!("drive {}: {what}", drive.name()))
+            })
+            .collect::<Vec<_>>();
+        if !planted(Bug::SkipMendRoots) {
+            mended.extend(mend_roots(columns.drives(), &root).await?);
+        }
+        let checkpoint_read = world.now();
+        let replay = read_journal(&columns, label.pool, JournalBounds::of(&root)).await?;
+        mended.extend(replay.unread);
+        mended.iter().for_each(|what| tracing::warn!(pool = %label.pool_name, "{what}"));
+        let journal_read = world.now();
+        let lanes = world.data_threads();
+        let extents = replay.extents.usage().total;
+        if extents < 2 * lanes as u64 + 4 {
+            return Err(PoolError::Refused(format!(
+                "the journal has {extents} extents, too few for {lanes} data threads: use at most {}",
+                extents.saturating_sub(4) / 2
+            )));
+        }
+        let health = Arc::new(Health::default());
+        let slab_bytes = u64::from(label.slab_bytes);
+        let next_sequence = replay.next_sequence.max(Sequence(root.next_sequence.get()));
+        let journal = Arc::new(Journal::new(JournalParts {
+            pool: label.pool,
+            epoch,
+            columns,
+            slab_bytes,
+            lanes,
+            extents: replay.extents,
+            next_sequence,
+            health: health.clone(),
+        }));
+        let options = PoolOptions { dirty_bytes: opened.dirty_bytes(&options), ..options };
+        let space = opened.space(&options);
+        let Opened { root, io, pages, catalog } = opened;
+        let layers = Layers::from_image(&catalog);
+        let mut recovery = RecoveryStats {
+            replayed_records: replay.records.len() as u64,
+            replayed_bytes: replay.records.iter().map(|r| u64::from(r.header.payload_bytes.get())).sum(),
+            batches: replay.batches,
+            torn_batches: replay.torn,
+            checkpoint_generation: root.generation.get(),
+            takeover: taken_over.since(started),
+            checkpoint: checkpoint_read.since(taken_over),
+            journal: journal_read.since(checkpoint_read),
+            ..RecoveryStats::default()
+        };
+        let mut pool = Pool::new(Parts {
+            root,
+            mended,
+            world: world.clone(),
+            options,
+            id: label.pool,
+            name: label.pool_name.clone(),
+            health,
+            journal: journal.clone(),
+            buffer: Buffer::new(u64::from(label.block_bytes)),
+            io,
+            pages,
+            space,
+            layers,
+            next_volume: root.next_volume.get(),
+            catalog: Catalog::new(catalog.objects),
+            recovery,
+        });
+        pool.replay(replay.records).await?;
+        pool.count_reserved();
+        recovery.duration = world.now().since(started);
+        recovery.replay = world.now().since(journal_read);
+        pool.recovery = recovery;
+        tracing::info!(
+            pool = %pool.name,
+            records = recovery.replayed_records,
+            bytes = recovery.replayed_bytes,
+            torn = recovery.torn_batches,
+            took = ?recovery.duration,
+            takeover = ?recovery.takeover,
+            checkpoint = ?recovery.checkpoint,
+            journal = ?recovery.journal,
+            replay = ?recovery.replay,
+            "pool opened"
+        );
+
+        let pool = Arc::new(pool);
+        let root = pool.begin_to_write(epoch).await?;
+        journal.start(&*world);
+        let start = Start {
+            generation: root.generation.get(),
+            tree_end: root.tree_end.get(),
+            tree_free: root.tree_free.get(),
+            blocks_end: root.blocks_end.get(),
+            blocks_free: root.blocks_free.get(),
+            catalog_pages: root.catalog_bytes.get().div_ceil(PAGE_BYTES as u64),
+        };
+        pool.space.update_catalog(root.catalog_bytes.get());
+        pool.segments.quarantine_empty(start.generation + 1, &pool.readers);
+        let committer = Committer::new(pool.clone(), start);
+        world.spawn(Thread::Background, Box::pin(committer.run()));
+        Ok(pool)
+    }
+
+    /// Has the newest root say that the journal goes on, before it does.
+    async fn begin_to_write(&self, epoch: Epoch) -> Result<Root, PoolError> {
+        let root = *self.root.lock();
+        if root.closed.get() == 0 {
+            return Ok(root);
+        }
+        let root = following(&root, epoch.0, false);
+        harden_root(self.io.columns.drives(), &root).await?;
+        *self.root.lock() = root;
+        Ok(root)
+    }
+
+    /// Notes with a root of its own that the pool was closed, if nothing was written after the last checkpoint.
+    pub(crate) async fn note_closed(&self) -> Result<(), PoolError> {
+        let root = *self.root.lock();
+        let drives = self.io.columns.drives();
+        if self.journal.peek_sequence() != Sequence(root.tail.get()) {
+            return Ok(());
+        }
+        let root = following(&root, drives[0].epoch().0, true);
+        harden_root(drives, &root).await?;
+        *self.root.lock() = root;
+        Ok(())
+    }
+
+    /// Puts records back where they were when they were acknowledged.
+    async fn replay(&self, records: Vec<ReplayedRecord>) -> Result<(), PoolError> {
+        let batch = Batch::recovered();
+        for record in records {
+            let header = record.header;
+            let sequence = Sequence(header.sequence.get());
+            let damaged = |problem: String| PoolError::corrupt(format!("journal record {sequence}"), problem);
+            let volume = VolumeId(header.volume.get());
+            match RecordKind::from_byte(header.kind) {
+                // What the checkpoint holds already is not done again.
+                Some(RecordKind::Catalog) if sequence <= self.layers.read().applied => {}
+                Some(RecordKind::Catalog) => {
+                    let forked = self.apply(&self.read_transaction(&record).await?, sequence);
+                    forked.iter().for_each(|layer| layer.confirm(true));
+                }
+                Some(kind) => {
+                    let Some(layer) = self.layers.read().changed_by(volume, sequence) else { continue };
+                    let sectors = u64::from(header.sectors.get());
+                    let first = header.sector.get();
+                    if let Some(why) = record.problem(self.buffer.block_bytes) {
+                        return Err(damaged(why.into()));
+                    }
+                    let range = ByteRange::new(first * SECTOR_BYTES, sectors * SECTOR_BYTES);
+                    if kind == RecordKind::Copy {
+                        self.replay_copy(&layer, range, &header, &batch)?;
+                        continue;
+                    }
+                    let content = match kind {
+                        RecordKind::Unmap => Content::Zero,
+                        _ => Content::Journal(JournalSource {
+                            place: record.place,
+                            record_sector: first,
+                            record_bytes: header.payload_bytes.get(),
+                            crcs: record.crcs,
+                        }),
+                    };
+                    for piece in self.zero_pieces(&layer, range) {
+                        let key: BlockKey = piece.key;
+                        let piece = Piece { content: content.clone(), ..piece };
+                        self.buffer.insert(&mut self.buffer.shard(key), sequence, &batch, [piece]);
+                    }
+                    if kind == RecordKind::Unmap && layer.parent().is_some() {
+                        let first = layer.block(range.offset / self.buffer.block_bytes);
+                        self.buffer.charge(&mut self.buffer.shard(first), first);
+                    }
+                }
+                None => return Err(damaged(format!("kind {} is unknown", header.kind))),
+            }
+        }
+        Ok(())
+    }
+
+    fn replay_copy(
+        &self,
+        layer: &Layer,
+        range: ByteRange,
+        header: &RecordHeader,
+        batch: &Arc<Batch>,
+    ) -> Result<(), PoolError> {
+        let (source, sequence) = (CopySource::unpack(header.source.get()), Sequence(header.sequence.get()));
+        let is_settled = |layer: &Arc<Layer>| !layer.is_pending() && !layer.is_gone();
+        if !self.layers.read().all.get(&source.layer).is_some_and(is_settled) {
+            let problem = format!("layer {}, whose blocks it shares, is not there", source.layer);
+            return Err(PoolError::corrupt(format!("journal record {sequence}"), problem));
+        }
+        for piece in self.shared_pieces(layer, range, source) {
+            let key = piece.key;
+            self.buffer.insert(&mut self.buffer.shard(key), sequence, batch, [piece]);
+        }
+        Ok(())
+    }
+
+    async fn read_transaction(&self, record: &ReplayedRecord) -> Result<Transaction, PoolError> {
+        read_transaction(&self.io.columns, record, self.buffer.block_bytes).await
+    }
+}
+
+/// The catalog transaction that a record carries.
+pub(crate) async fn read_transaction(
+    columns: &Columns,
+    record: &ReplayedRecord,
+    block_bytes: u64,
+) -> Result<Transaction, PoolError> {
+    let JournalPlace { column, offset } = record.place;
+    let len = u64::from(record.header.payload_bytes.get());
+    let page = PAGE_BYTES as u64;
+    let (from, to) = (offset / page * page, (offset + len).next_multiple_of(page));
+    let drive = columns.drive(column.drive)?;
+    let bytes = drive.read_slab(column.slab, from, (to - from) as usize).await?;
+    let payload = &bytes[(offset - from) as usize..][..len as usize];
+    let crcs: Vec<u32> = payload.chunks(block_bytes as usize).map(|c| crc32c(c).0).collect();
+    let what = || {
+        let at = SLABS_START_BYTES + u64::from(column.slab) * u64::from(drive.label().slab_bytes) + offset;
+        format!("catalog record {} at byte {at} of drive {}", record.header.sequence.get(), drive.name())
+    };
+    if crcs != *record.crcs {
+        return Err(PoolError::corrupt(what(), "its checksum differs"));
+    }
+    let used = payload.get(..record.header.sector.get() as usize);
+    Transaction::decode(used.ok_or_else(|| PoolError::corrupt(what(), "it is longer than its payload"))?)
+}
+
+/// Opens what the newest root leads to: segment table and catalog at once, the rest when it is wanted.
+pub(crate) async fn open_checkpoint(drives: Vec<Arc<Drive>>) -> Result<Opened, PoolError> {
+    let label = drives[0].label();
+    let root = newest_root(&drives, label.pool).await?;
+    let slabs = drives.iter().map(|drive| u64::from(drive.slabs())).sum();
+    if let Some(why) = impossible_layout(&label).or_else(|| root.problem(slabs, label.slab_bytes.into())) {
+        return Err(PoolError::corrupt("the root, or the label it goes with", why));
+    }
+    let columns = Columns::new(drives);
+    let table = read_segment_table(&columns, &root, label.row_bytes).await?;
+    let io = Arc::new(SegmentIo { columns, segments: Arc::new(table) });
+    let pages = PageStore::new(io.clone(), root.spaces);
+    let mut blob = Vec::new();
+    let catalog_bytes = root.catalog_bytes.get();
+    for index in 0..catalog_bytes.div_ceil(PAGE_BYTES as u64) {
+        let page = pages.get(PageId::new(Space::Catalog, index)).await?;
+        let page = page.ok_or_else(|| PoolError::page(Space::Catalog, index, "it is missing"))?;
+        blob.extend_from_slice(&page.to_buf());
+    }
+    blob.truncate(catalog_bytes as usize);
+    let catalog = CatalogImage::decode(&blob)?;
+    Ok(Opened { root, io, pages, catalog })
+}
+
+/// Why no pool is laid out as the label says, if so.
+fn impossible_layout(label: &Label) -> Option<&'static str> {
+    let (slab, row) = (label.slab_bytes, label.row_bytes);
+    match () {
+        () if label.block_bytes != POOL_BLOCK_BYTES => {
+            Some("the size of its blocks is not one of this version")
+        }
+        () if !slab.is_power_of_two() || !(256 << 10..=64 << 20).contains(&slab) => {
+            Some("the size of its slabs is impossible")
+        }
+        () if row < 16 << 10 || row > slab / 4 => Some("the size of its rows is impossible"),
+        () => None,
+    }
+}
+
+/// Reads the segment table. The root names the segments that hold it.
+async fn read_segment_table(
+    columns: &Columns,
+    root: &Root,
+    row_bytes: u32,
+) -> Result<SegmentTable, PoolError> {
+    let drives = columns.drives();
+    let named = (root.table_segments.get() as usize).min(root.table.len());
+    let entries = root.table[..named].iter().map(|t| (t.id.get() as usize, t.entry.as_bytes()));
+    let holding = SegmentTable::open(drives, entries, row_bytes)?;
+    let io = Arc::new(SegmentIo { columns: columns.clone(), segments: Arc::new(holding) });
+    let pages = PageStore::new(io, root.spaces);
+    let mut bytes = Vec::new();
+    let count = root.segments.get() as usize;
+    for index in 0..count.div_ceil(SEGMENTS_PER_PAGE) as u64 {
+        match pages.get(PageId::new(Space::Segments, index)).await? {
+            Some(page) => bytes.extend_from_slice(&page.to_buf()),
+            None => bytes.resize(bytes.len() + PAGE_BYTES, 0),
+        }
+    }
+    let entries = bytes.chunks_exact(size_of::<SegmentEntry>()).take(count).enumerate().skip(1);
+    SegmentTable::open(drives, entries, row_bytes)
+}

@@ -1,0 +1,225 @@
+//! Opening with a page of the journal or a root slot damaged or unreadable: what nothing needs refuses nothing, and what
+//! was acknowledged is there or missed, never silently gone.
+
+use super::*;
+use crate::{
+    ObjectKind, PoolError,
+    integrity::check::tests::{Rig, SLAB},
+    store::roots::{newest, read_slots},
+};
+use quoin_base::PoolId;
+use quoin_drive::{ROOT_BYTES, ROOT_OFFSETS, SLABS_START_BYTES, inspect_set};
+use quoin_world::Slice;
+use quoin_world_sim::{FaultPlan, Image};
+
+const BLOCK: u64 = 8192;
+const PAGE: u64 = PAGE_BYTES as u64;
+/// Journal extents of each drive.
+const EXTENTS: u64 = 8;
+
+fn unreadable(only: ByteRange) -> FaultPlan {
+    FaultPlan { read_error: 1.0, only: Some(only), ..FaultPlan::default() }
+}
+
+fn restore(rig: &Rig, images: &[Image]) {
+    for (disk, image) in rig.disks.iter().zip(images) {
+        disk.set_faults(FaultPlan::default());
+        disk.restore(image.clone());
+    }
+}
+
+fn images(rig: &Rig) -> Vec<Image> {
+    rig.disks.iter().map(|disk| disk.image()).collect()
+}
+
+/// What the first blocks of the rig's volume hold, and whether both objects are there. `None`: it cannot be read.
+fn content(rig: &Rig, pool: &Arc<Pool>) -> (Vec<Option<u8>>, usize) {
+    let (pool, volume) = (pool.clone(), rig.volume);
+    rig.run(async move {
+        let mut bytes = Vec::new();
+        for block in 0..64 {
+            let read = pool.read(volume, ByteRange::new(block * BLOCK, BLOCK)).await;
+            bytes.push(read.ok().map(|slices| slices[0][0]));
+        }
+        (bytes, pool.list(ObjectKind(1)).len())
+    })
+}
+
+fn close(rig: &Rig, pool: &Arc<Pool>) {
+    let pool = pool.clone();
+    rig.run(async move { pool.close().await.unwrap() });
+}
+
+/// Makes each page of the journal unreadable, or zeroes it, one at a time.
+fn each_page(rig: &Rig, mut opened: impl FnMut(&str, Result<Arc<Pool>, PoolError>)) {
+    let images = images(rig);
+    for disk in &rig.disks {
+        for page in 0..EXTENTS * SLAB / PAGE {
+            for damage in ["unreadable", "zeroed"] {
+                let at = SLABS_START_BYTES + page * PAGE;
+                match damage {
+                    "zeroed" => disk.poke(at, &[0; PAGE_BYTES]),
+                    _ => disk.set_faults(unreadable(ByteRange::new(at, 512))),
+                }
+                let what = format!("{damage} {} {at}: ", quoin_world::Disk::name(&**disk));
+                opened(&what, rig.try_open());
+                rig.world.crash();
+                restore(rig, &images);
+            }
+        }
+    }
+}
+
+#[test]
+fn after_a_clean_stop_no_page_of_the_journal_is_needed() {
+    let rig = Rig::new();
+    let pool = rig.open();
+    close(&rig, &pool);
+    drop(pool);
+    let mut told = 0;
+    each_page(&rig, |what, outcome| {
+        let pool = outcome.unwrap_or_else(|error| panic!("{what}{error}"));
+        told += pool.mended().len();
+        if what.starts_with("unreadable") {
+            let at = what.split(' ').nth(2).unwrap().trim_end_matches(':');
+            assert!(
+                pool.mended().iter().all(|text| text.contains(&format!("byte {at}"))),
+                "{:?}",
+                pool.mended()
+            );
+        }
+    });
+    // Each that is looked at: not payloads, nor extents that were never used.
+    assert!((100..1024).contains(&told), "{told}");
+
+    // All of it, whatever it held.
+    let images = images(&rig);
+    for disk in &rig.disks {
+        disk.set_faults(unreadable(ByteRange::new(SLABS_START_BYTES, EXTENTS * SLAB)));
+    }
+    let pool = rig.open();
+    let (bytes, objects) = content(&rig, &pool);
+    assert_eq!((bytes[0], bytes[1], bytes[63], objects), (Some(99), Some(98), Some(64), 2));
+    // It is written to, and what was written is needed from then on.
+    let (volume, writer) = (rig.volume, pool.clone());
+    rig.run(async move { writer.write(volume, 0, vec![Slice::copy_of(&[77; 8192])]).await.unwrap() });
+    rig.world.crash();
+    let refused = rig.try_open().err().unwrap().to_string();
+    assert!(refused.contains("fails to read it") && refused.contains("drive d"), "{refused}");
+    rig.disks.iter().for_each(|disk| disk.set_faults(FaultPlan::default()));
+    let pool = rig.open();
+    assert_eq!(content(&rig, &pool).0[0], Some(77));
+    restore(&rig, &images);
+}
+
+#[test]
+fn after_a_crash_a_page_that_is_needed_refuses_by_name_and_no_other_does() {
+    let rig = Rig::new();
+    let (mut opened, mut refused) = (0, 0);
+    each_page(&rig, |what, outcome| {
+        let pool = match outcome {
+            Ok(pool) => pool,
+            Err(error) => {
+                refused += 1;
+                let (text, place) = (error.to_string(), what.split(' ').collect::<Vec<_>>());
+                let says = text.contains("fails to read") || text.contains("read of");
+                assert!(text.contains(place[1]) && (place[0] == "zeroed" || says), "{what}{text}");
+                return;
+            }
+        };
+        opened += 1;
+        let (bytes, objects) = content(&rig, &pool);
+        // The last two batches may look torn where they were damaged.
+        if what.starts_with("unreadable") {
+            assert_eq!(objects, 2, "{what}");
+            assert!(
+                matches!(bytes[0], None | Some(99)) && matches!(bytes[1], None | Some(98)),
+                "{what}{bytes:?}"
+            );
+        }
+        assert!((2..64).all(|block| bytes[block] == Some(block as u8 + 1)), "{what}{bytes:?}");
+    });
+    // Headers and what cannot be told from a batch that was acknowledged.
+    assert!(opened > 2000 && (4..=32).contains(&refused), "{opened} {refused}");
+}
+
+#[test]
+fn a_root_slot_that_one_drive_cannot_read_is_taken_from_another() {
+    let rig = Rig::new();
+    let images = images(&rig);
+    let newest = rig.opened().root;
+    for disk in &rig.disks {
+        for (slot, at) in ROOT_OFFSETS.into_iter().enumerate() {
+            disk.set_faults(unreadable(ByteRange::new(at, 512)));
+            let report = rig.check();
+            let name = quoin_world::Disk::name(&**disk);
+            let note = format!("root slot {slot} of drive {name}: it cannot be read");
+            assert!(report.notes.iter().any(|p| p.to_string().starts_with(&note)), "{:?}", report.notes);
+            assert!(report.is_clean(), "{:?}", report.problems);
+            let pool = rig.open();
+            assert_eq!(pool.mended().len(), 1, "{:?}", pool.mended());
+            assert!(pool.mended()[0].contains(&format!("drive {name}: the root slot at byte {at}")));
+            assert_eq!(content(&rig, &pool).0[0], Some(99));
+            let is_newest = newest.generation.get() as usize % 2 == slot;
+            assert!(!is_newest || disk.peek(at, ROOT_BYTES) == newest.as_bytes());
+            rig.world.crash();
+            restore(&rig, &images);
+        }
+    }
+    // Where no drive can tell, the newest root may be there.
+    for at in ROOT_OFFSETS {
+        rig.disks.iter().for_each(|disk| disk.set_faults(unreadable(ByteRange::new(at, 512))));
+        let refused = rig.try_open().err().unwrap().to_string();
+        assert!(
+            refused.contains(&format!("the root slot at byte {at} can be read on no drive")),
+            "{refused}"
+        );
+        restore(&rig, &images);
+    }
+}
+
+#[test]
+fn a_stale_root_of_a_higher_generation_and_a_lower_epoch_loses() {
+    let rig = Rig::new();
+    drop(rig.open());
+    rig.world.crash();
+    let current = rig.opened().root;
+    assert!(current.epoch.get() >= 1);
+    // An owner that was fenced off had got further, and had never heard of the objects.
+    let mut stale = current;
+    stale.epoch = (current.epoch.get() - 1).into();
+    stale.generation = (current.generation.get() + 5).into();
+    stale.catalog_bytes = 0.into();
+    stale.seal();
+    let slot = stale.generation.get() as usize % 2;
+    assert_ne!(slot, current.generation.get() as usize % 2);
+    rig.disks[1].poke(ROOT_OFFSETS[slot], stale.as_bytes());
+
+    let (disks, pool) = (rig.disks(), PoolId(uuid::Uuid::from_bytes(current.pool)));
+    let chosen = rig.run(async move {
+        let drives = inspect_set(disks).await.unwrap();
+        let slots = read_slots(&drives, pool).await;
+        newest(slots.iter().map(|(_, _, slot)| slot)).unwrap()
+    });
+    assert_eq!(chosen.age(), current.age());
+    let report = rig.check();
+    assert!(report.is_clean() && report.objects.len() == 2, "{:?}", report.problems);
+    let pool = rig.open();
+    assert_eq!(
+        content(&rig, &pool),
+        (
+            (0..64)
+                .map(|b| Some(match b {
+                    0 => 99,
+                    1 => 98,
+                    b => b + 1,
+                }))
+                .collect(),
+            2
+        )
+    );
+    // The next checkpoint covers it.
+    close(&rig, &pool);
+    assert!(rig.opened().root.epoch.get() > current.epoch.get());
+    assert!(rig.check().is_clean());
+}

@@ -1,0 +1,350 @@
+//! What a pool counts, and how it reports it. Counters begin at zero each time the pool is opened.
+
+use crate::{fork::layer::Layer, lifecycle::pool::Pool};
+use quoin_base::VolumeId;
+use quoin_world::atomic::{AtomicU64, Ordering};
+use std::{sync::Arc, time::Duration};
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub writes: AtomicU64,
+    pub written_bytes: AtomicU64,
+    pub reads: AtomicU64,
+    pub read_bytes: AtomicU64,
+    pub unmapped_bytes: AtomicU64,
+    pub copied_bytes: AtomicU64,
+    pub throttled: AtomicU64,
+    pub forks: AtomicU64,
+    pub longest_fork_nanos: AtomicU64,
+    pub refused_full: AtomicU64,
+    pub commits: AtomicU64,
+    pub destaged_blocks: AtomicU64,
+    pub destaged_bytes: AtomicU64,
+    pub cleaned_bytes: AtomicU64,
+    pub cleaned_meta_segments: AtomicU64,
+    pub checkpoints: AtomicU64,
+    pub checkpoint_bytes: AtomicU64,
+    pub checkpoint_nanos: AtomicU64,
+    pub medium_errors: AtomicU64,
+    pub lost_blocks: AtomicU64,
+    pub ram_faults: AtomicU64,
+    pub uncleanable: AtomicU64,
+    /// RAM for page numbers that came free and that readers may still come by.
+    pub freed_pages_ram_bytes: AtomicU64,
+    /// Buffered blocks while none of them can be destaged, for a drive does not read the records of some; 0 as a rule.
+    pub stuck_blocks: AtomicU64,
+}
+
+impl Counters {
+    /// Counts a transaction with forks, which held all writers for so long.
+    pub(crate) fn forked(&self, held: Duration) {
+        self.forks.fetch_add(1, Ordering::Relaxed);
+        self.longest_fork_nanos.fetch_max(held.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// What hosts have done so far: it changes while they do something.
+    pub(crate) fn host_operations(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed) + self.reads.load(Ordering::Relaxed)
+    }
+}
+
+/// What opening a pool took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecoveryStats {
+    /// From the first read to the moment the pool served.
+    pub duration: Duration,
+    /// Of it, to take the drives over: epochs raised, everything flushed.
+    pub takeover: Duration,
+    /// Of it, to read root, segment table and catalog.
+    pub checkpoint: Duration,
+    /// Of it, to read headers and checksums of the journal.
+    pub journal: Duration,
+    /// Of it, to put the records back into the buffer.
+    pub replay: Duration,
+    /// Journal records applied.
+    pub replayed_records: u64,
+    /// Bytes of host data they carry. It stays in the journal until it is wanted.
+    pub replayed_bytes: u64,
+    /// Batches found in the journal, obsolete ones included.
+    pub batches: u64,
+    /// Batches that were torn, never acknowledged, and dropped.
+    pub torn_batches: u64,
+    /// The checkpoint it started from.
+    pub checkpoint_generation: u64,
+}
+
+/// A pool in figures. Bytes unless named otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PoolStats {
+    /// What data segments could hold in all.
+    pub capacity_bytes: u64,
+    /// What host data may take: the capacity less reserve and metadata.
+    pub usable_bytes: u64,
+    /// What host data outside reservations can still take, before what is buffered.
+    pub free_bytes: u64,
+    /// Promised to volumes, whether they use it or not.
+    pub reserved_bytes: u64,
+    /// Promised to volumes, beside what they own.
+    pub reserved_unmapped_bytes: u64,
+    /// Host data in segments.
+    pub live_bytes: u64,
+    /// Of it, what is owned by deleted volumes and is being given back.
+    pub removing_bytes: u64,
+    /// Of it, what volumes share, or only a snapshot's past holds.
+    pub shared_bytes: u64,
+    /// Entries of deadlists still to be looked through for what deletions freed.
+    pub sifting_entries: u64,
+    /// Layers that shall become one with the only one that came of them and still is.
+    pub joining_layers: u64,
+    /// Layers that volumes and their forks are made of.
+    pub layers: u64,
+    /// Metadata in segments.
+    pub metadata_bytes: u64,
+    /// Host data charged and not destaged yet.
+    pub buffered_bytes: u64,
+    /// RAM the write buffer takes.
+    pub buffer_ram_bytes: u64,
+    /// RAM that metadata pages take, and page numbers that came free.
+    pub metadata_ram_bytes: u64,
+    /// Of it, page numbers that came free and that readers may still come by.
+    pub freed_pages_ram_bytes: u64,
+    /// RAM that the read cache takes.
+    pub cache_ram_bytes: u64,
+    /// Blocks that reads found in the read cache.
+    pub cache_hits: u64,
+    /// Blocks that reads looked for in the read cache and did not find.
+    pub cache_misses: u64,
+    /// Segments that are free.
+    pub free_segments: u64,
+    /// Segments in all.
+    pub segments: u64,
+    /// Journal extents in use, and in all.
+    pub journal_extents_used: u64,
+    /// Journal extents in all.
+    pub journal_extents: u64,
+    /// Written to the journal.
+    pub journal_bytes: u64,
+    /// Batches written to the journal.
+    pub journal_batches: u64,
+    /// Records in them.
+    pub journal_records: u64,
+    /// How many times the journal has been gone through.
+    pub journal_wraps: u64,
+    /// Host writes.
+    pub writes: u64,
+    /// Written by hosts.
+    pub written_bytes: u64,
+    /// Host reads.
+    pub reads: u64,
+    /// Read by hosts.
+    pub read_bytes: u64,
+    /// Unmapped by hosts.
+    pub unmapped_bytes: u64,
+    /// Copied within the array, by reference or as data.
+    pub copied_bytes: u64,
+    /// Writes that were delayed because buffer or journal were filling up.
+    pub throttled_writes: u64,
+    /// Writes refused because the pool was full.
+    pub refused_writes: u64,
+    /// Writes that took longer than 50 ms, most of it waiting for room in buffer and journal.
+    pub stalls_for_room: u64,
+    /// Writes that took longer than 50 ms, most of it waiting for space that was being given back.
+    pub stalls_for_space: u64,
+    /// Writes that took longer than 50 ms, most of it until the journal was written.
+    pub stalls_for_hardening: u64,
+    /// The longest a write took.
+    pub longest_write: Duration,
+    /// Transactions that forked volumes: those of one moment are one.
+    pub forks: u64,
+    /// The longest that one of them held writes.
+    pub longest_fork: Duration,
+    /// Blocks destaged.
+    pub destaged_blocks: u64,
+    /// Written to segments by destage.
+    pub destaged_bytes: u64,
+    /// Written to segments by the cleaner.
+    pub cleaned_bytes: u64,
+    /// Checkpoints made.
+    pub checkpoints: u64,
+    /// Written by checkpoints.
+    pub checkpoint_bytes: u64,
+    /// Time spent in checkpoints.
+    pub checkpoint_time: Duration,
+    /// Times that a metadata page was looked for and found in RAM.
+    pub metadata_hits: u64,
+    /// Metadata pages read from drives.
+    pub metadata_loads: u64,
+    /// Blocks that could not be read back correctly, each time one was met.
+    pub medium_errors: u64,
+    /// Blocks lost: what lay below a partial write was unreadable, or what was buffered changed in RAM and the journal
+    /// could not help.
+    pub lost_blocks: u64,
+    /// Times that buffered data was found to have changed in RAM. The journal's copy is taken instead.
+    pub ram_faults: u64,
+    /// Segments left alone by the cleaner because it could not read them.
+    pub uncleanable_segments: u64,
+}
+
+impl PoolStats {
+    /// Bytes written to journal and segments for each byte that hosts wrote; 0 before the first.
+    pub fn write_amplification(&self) -> f64 {
+        let written = self.journal_bytes + self.destaged_bytes + self.cleaned_bytes + self.checkpoint_bytes;
+        match self.written_bytes {
+            0 => 0.0,
+            host => written as f64 / host as f64,
+        }
+    }
+}
+
+/// What layers own, in bytes.
+#[derive(Default)]
+struct LayerUse {
+    count: u64,
+    removing: u64,
+    shared: u64,
+    sifting: u64,
+    joining: u64,
+}
+
+/// A volume in figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VolumeStats {
+    /// Space its destaged blocks map, shared with others or not.
+    pub mapped_bytes: u64,
+    /// Of it, what was written since it was last forked, or forked into: nobody else has it.
+    pub owned_bytes: u64,
+    /// What comes back if it alone is deleted. Behind while what was deleted before is still being given back.
+    pub freed_by_delete_bytes: u64,
+    /// Space promised to it; 0: none.
+    pub reserved_bytes: u64,
+    /// Written by hosts since the pool was opened.
+    pub written_bytes: u64,
+    /// Read by hosts since the pool was opened.
+    pub read_bytes: u64,
+}
+
+/// What a volume held that was deleted, or that another was forked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// The volume.
+    pub volume: VolumeId,
+    /// What nobody else has of it, and is not given back yet.
+    pub owned_bytes: u64,
+}
+
+impl Pool {
+    /// The pool in figures.
+    pub fn stats(&self) -> PoolStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let c = &self.counters;
+        let (segments, journal) = (self.segments.usage(), self.journal.usage());
+        let written = self.journal.counters();
+        let stalls = self.stalls.counts();
+        let reserved = self.space.reserved().now;
+        let layers = self.layer_use();
+        PoolStats {
+            capacity_bytes: segments.data_slabs * self.segments.segment_bytes(),
+            usable_bytes: self.space.limit(),
+            free_bytes: self.space.free_bytes(),
+            reserved_bytes: reserved.blocks.saturating_mul(self.buffer.block_bytes),
+            reserved_unmapped_bytes: reserved.unmapped.saturating_mul(self.buffer.block_bytes),
+            live_bytes: segments.live_data,
+            removing_bytes: layers.removing,
+            shared_bytes: layers.shared,
+            sifting_entries: layers.sifting,
+            joining_layers: layers.joining,
+            layers: layers.count,
+            metadata_bytes: segments.live_meta,
+            buffered_bytes: self.buffer.charged_blocks() * self.buffer.block_bytes,
+            buffer_ram_bytes: self.buffer.ram_bytes(),
+            metadata_ram_bytes: self.pages.resident_bytes() + get(&c.freed_pages_ram_bytes),
+            freed_pages_ram_bytes: get(&c.freed_pages_ram_bytes),
+            cache_ram_bytes: self.cache.held_bytes(),
+            cache_hits: self.cache.hits(),
+            cache_misses: self.cache.misses(),
+            free_segments: segments.free_slabs,
+            segments: segments.data_slabs,
+            journal_extents_used: journal.used,
+            journal_extents: journal.total,
+            journal_bytes: written.bytes,
+            journal_batches: written.batches,
+            journal_records: written.records,
+            journal_wraps: journal.taken / journal.total.max(1),
+            writes: get(&c.writes),
+            written_bytes: get(&c.written_bytes),
+            reads: get(&c.reads),
+            read_bytes: get(&c.read_bytes),
+            unmapped_bytes: get(&c.unmapped_bytes),
+            copied_bytes: get(&c.copied_bytes),
+            throttled_writes: get(&c.throttled),
+            refused_writes: get(&c.refused_full),
+            stalls_for_room: stalls.room,
+            stalls_for_space: stalls.space,
+            stalls_for_hardening: stalls.hardening,
+            longest_write: stalls.longest,
+            forks: get(&c.forks),
+            longest_fork: Duration::from_nanos(get(&c.longest_fork_nanos)),
+            destaged_blocks: get(&c.destaged_blocks),
+            destaged_bytes: get(&c.destaged_bytes),
+            cleaned_bytes: get(&c.cleaned_bytes),
+            checkpoints: get(&c.checkpoints),
+            checkpoint_bytes: get(&c.checkpoint_bytes),
+            checkpoint_time: Duration::from_nanos(get(&c.checkpoint_nanos)),
+            metadata_hits: self.pages.hits(),
+            metadata_loads: get(&self.pages.loads),
+            medium_errors: get(&c.medium_errors),
+            lost_blocks: get(&c.lost_blocks),
+            ram_faults: get(&c.ram_faults),
+            uncleanable_segments: get(&c.uncleanable),
+        }
+    }
+
+    fn layer_use(&self) -> LayerUse {
+        let layers = self.layers.read();
+        let (count, joining) = (layers.all.len() as u64, layers.joining());
+        let mut sum = LayerUse { count, joining, ..LayerUse::default() };
+        for layer in layers.all.values() {
+            sum.sifting += layer.lists.lock().sifting.entries;
+            let owned = layer.owned_blocks.load(Ordering::Relaxed) * self.buffer.block_bytes;
+            if layer.is_gone() {
+                sum.removing += owned;
+                continue;
+            }
+            sum.removing += layer.unreached() * self.buffer.block_bytes;
+            if !layer.is_live() {
+                sum.shared += layer.held() * self.buffer.block_bytes;
+            }
+        }
+        sum
+    }
+
+    /// What opening it took.
+    pub fn recovery(&self) -> RecoveryStats {
+        self.recovery
+    }
+
+    /// A volume in figures; `None` if there is none of this id.
+    pub fn volume_stats(&self, volume: VolumeId) -> Option<VolumeStats> {
+        let layers = self.layers.read();
+        let layer = layers.volumes.get(&volume)?;
+        let block_bytes = self.buffer.block_bytes;
+        Some(VolumeStats {
+            mapped_bytes: layer.mapped() * block_bytes,
+            owned_bytes: layer.held() * block_bytes,
+            freed_by_delete_bytes: layers.freed_by_delete(volume) * block_bytes,
+            reserved_bytes: layer.volume.reserved_bytes.load(Ordering::Relaxed),
+            written_bytes: layer.volume.written_bytes.load(Ordering::Relaxed),
+            read_bytes: layer.volume.read_bytes.load(Ordering::Relaxed),
+        })
+    }
+
+    /// What was given up and is not given back yet, by volume, what is next first.
+    pub fn being_removed(&self) -> Vec<Removal> {
+        let layers = self.layers.read();
+        let removal = |layer: &Arc<Layer>| Removal {
+            volume: layer.volume.id,
+            owned_bytes: layer.owned_blocks.load(Ordering::Relaxed) * self.buffer.block_bytes,
+        };
+        layers.removing.iter().map(removal).collect()
+    }
+}

@@ -1,0 +1,161 @@
+//! The block table: block number → place, checksum and reference count. Four words an entry: two of
+//! fingerprint, one location, one [`BlockInfo`]. A free entry has count 0 and, in place of its location, the
+//! generation of the first checkpoint without it, before which it is not used again.
+
+use crate::{
+    bugs::{Bug, planted},
+    commit::committer::Committer,
+    error::PoolError,
+    format::{BLOCKS_PER_PAGE, BlockInfo, Location, Space},
+    lifecycle::pool::Pool,
+    meta::PageId,
+};
+use quoin_world::atomic::Ordering;
+
+pub(crate) fn block_page(number: u64) -> PageId {
+    PageId::new(Space::Blocks, number / BLOCKS_PER_PAGE)
+}
+
+pub(crate) fn block_word(number: u64) -> usize {
+    (number % BLOCKS_PER_PAGE) as usize * 4
+}
+
+/// Where a block is and what it must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BlockPlace {
+    pub location: Location,
+    pub info: BlockInfo,
+}
+
+/// The algorithm of a block whose content is lost: completing a partial write met unreadable data.
+pub(crate) const LOST: u8 = 15;
+
+fn referenced_yet_free(number: u64) -> PoolError {
+    PoolError::corrupt(format!("block {number}"), "it is referenced, yet free")
+}
+
+impl Pool {
+    /// The entry of a block; `None` if it is free.
+    pub(crate) async fn block(&self, number: u64) -> Result<Option<BlockPlace>, PoolError> {
+        let Some(page) = self.pages.get(block_page(number)).await? else { return Ok(None) };
+        let at = block_word(number);
+        loop {
+            let info = BlockInfo(page.get(at + 3));
+            if info.count() == 0 {
+                return Ok(None);
+            }
+            let location = Location(page.get(at + 2));
+            if page.get(at + 3) == info.0 {
+                return Ok(Some(BlockPlace { location, info }));
+            }
+        }
+    }
+}
+
+impl Committer {
+    /// Fills in the entry of a number just taken, for content just placed, with one reference.
+    pub(crate) async fn add_block(&mut self, number: u64, place: BlockPlace) -> Result<(), PoolError> {
+        let pool = self.pool.clone();
+        let page = pool.pages.change(block_page(number)).await?;
+        let at = block_word(number);
+        page.set(at, 0);
+        page.set(at + 1, 0);
+        page.set(at + 2, place.location.0);
+        page.set(at + 3, place.info.0);
+        pool.cache.purge(number);
+        Ok(())
+    }
+
+    /// Adds a reference to a block that has one. Returns how many it had.
+    pub(crate) async fn add_reference(&mut self, number: u64) -> Result<u32, PoolError> {
+        let pool = self.pool.clone();
+        let place = pool.block(number).await?.ok_or_else(|| referenced_yet_free(number))?;
+        let page = pool.pages.change(block_page(number)).await?;
+        let count = place.info.count();
+        page.set(block_word(number) + 3, place.info.counted(count + 1).0);
+        pool.layers.read().copies.fetch_add(1, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    /// Drops one reference of a block, and with the last one the block. True if others are left.
+    pub(crate) async fn drop_reference(&mut self, number: u64) -> Result<bool, PoolError> {
+        let pool = self.pool.clone();
+        let place = match pool.block(number).await {
+            Ok(Some(place)) => place,
+            Ok(None) => return Err(referenced_yet_free(number)),
+            // Nobody knows where it lies: that space stays taken, and what takes its place is sound.
+            Err(error @ PoolError::Corrupt { .. }) => {
+                tracing::error!(number, %error, "a block cannot be given back");
+                return Ok(false);
+            }
+            Err(error) if pool.is_unreadable(&error).await => {
+                tracing::error!(number, %error, "a block cannot be given back");
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let page = pool.pages.change(block_page(number)).await?;
+        let at = block_word(number);
+        let count = place.info.count() - 1;
+        if count > 0 {
+            page.set(at + 3, place.info.counted(count).0);
+            pool.layers.read().copies.fetch_sub(1, Ordering::Relaxed);
+            return Ok(true);
+        }
+        page.set(at + 3, 0);
+        page.set(at + 2, self.generation + 1);
+        self.blocks_free += 1;
+        if planted(Bug::EarlyNumberReuse) {
+            (self.sweeping, self.block_cursor) = (true, number);
+        }
+        pool.cache.purge(number);
+        if !place.location.is_none() {
+            pool.segments.release(place.location, self.generation + 1, &pool.readers)?;
+        }
+        Ok(false)
+    }
+
+    /// A number that nothing refers to, no durable checkpoint knows and no reader looks at.
+    pub(crate) async fn take_block_number(&mut self) -> Result<u64, PoolError> {
+        if self.sweeping {
+            let pool = self.pool.clone();
+            while self.block_cursor < self.blocks_end {
+                let number = self.block_cursor;
+                self.block_cursor += 1;
+                let free = match pool.pages.get(block_page(number)).await {
+                    Err(PoolError::Corrupt { .. }) => {
+                        self.block_cursor = number.next_multiple_of(BLOCKS_PER_PAGE).max(number + 1);
+                        false
+                    }
+                    Err(error) => return Err(error),
+                    Ok(None) => true,
+                    Ok(Some(page)) => {
+                        let at = block_word(number);
+                        BlockInfo(page.get(at + 3)).count() == 0
+                            && (page.get(at + 2) <= self.reusable || planted(Bug::EarlyNumberReuse))
+                    }
+                };
+                if free {
+                    // A root whose count is too low is mended by counting, not by going below nothing.
+                    self.blocks_free = self.blocks_free.saturating_sub(1);
+                    return Ok(number);
+                }
+            }
+            self.sweeping = false;
+        }
+        if let Err(PoolError::Corrupt { .. }) = self.pool.pages.get(block_page(self.blocks_end)).await {
+            self.blocks_end = self.blocks_end.next_multiple_of(BLOCKS_PER_PAGE);
+        }
+        let number = self.blocks_end;
+        self.blocks_end += 1;
+        Ok(number)
+    }
+
+    /// Decides, after a checkpoint, whether freed numbers are worth looking for.
+    pub(crate) fn consider_sweep(&mut self) {
+        if !self.sweeping && self.blocks_free > BLOCKS_PER_PAGE + self.blocks_end / 8 {
+            self.sweeping = true;
+            self.block_cursor = 1;
+        }
+    }
+}

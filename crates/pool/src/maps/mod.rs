@@ -1,0 +1,5 @@
+//! Where blocks are: thin maps, the block table, and page numbers that came free.
+
+pub(crate) mod blocks;
+pub(crate) mod freed;
+pub(crate) mod tree;

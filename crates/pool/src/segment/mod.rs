@@ -1,0 +1,5 @@
+//! Rows of open segments, reading what a location names, and the reader epochs that say when a place may be used again.
+
+pub(crate) mod io;
+pub(crate) mod readers;
+pub(crate) mod rows;

@@ -1,0 +1,227 @@
+//! Packing blocks and pages into rows of open segments.
+
+use crate::{
+    error::PoolError,
+    format::{Location, PAGE_BYTES, ROW_CONTENTS, ROW_MAGIC, RowHeader, zeroed},
+    host::write::copied,
+    lifecycle::pool::Pool,
+    meta::{Segment, SegmentTable, Stream},
+    segment::readers::ReaderEpochs,
+    store::shortage::without_room,
+};
+use quoin_base::{SECTOR_BYTES, SegmentId};
+use quoin_world::{Buf, Slice};
+use zerocopy::IntoBytes;
+
+/// A row that is planned and not written yet.
+pub(crate) struct Row {
+    segment: SegmentId,
+    layout: Segment,
+    stream: Stream,
+    offset: u64,
+    /// Bytes so far, the head and what fills up to the first content included.
+    len_bytes: u64,
+    pub(crate) contents: Vec<u64>,
+    pub(crate) data: Vec<Slice>,
+}
+
+/// A row goes to its drive in pieces of so many bytes, one after the other: what hosts wait for gets in between, where a
+/// long request would fill the drive's queue.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// The open segment of a stream, and the rows planned in it and its predecessors.
+pub(crate) struct RowWriter {
+    stream: Stream,
+    open: Option<(SegmentId, Segment)>,
+    rows: Vec<Row>,
+    /// The last row takes no more.
+    row_ended: bool,
+}
+
+impl RowWriter {
+    pub(crate) fn new(stream: Stream) -> Self {
+        Self { stream, open: None, rows: Vec::new(), row_ended: true }
+    }
+
+    /// Finds a place for `len_bytes` of content, a multiple of 512, that the row's head will call `content`.
+    /// The caller adds the data to the row in the same order, and lets something lead there: the place counts as
+    /// live already. `None`: no slab is free.
+    pub(crate) fn place(
+        &mut self,
+        segments: &SegmentTable,
+        content: u64,
+        len_bytes: usize,
+        generation: u64,
+        readers: &ReaderEpochs,
+    ) -> Option<Location> {
+        let fits = !self.row_ended
+            && self.rows.last().is_some_and(|row| {
+                let end = row.len_bytes + len_bytes as u64;
+                end <= u64::from(row.layout.geometry.row_bytes)
+                    && row.offset + end <= segments.segment_bytes()
+                    && row.contents.len() < ROW_CONTENTS
+            });
+        if !fits {
+            self.end_row(segments);
+            let begin = |s: &Segment| self.stream.contents_begin(s.written_bytes);
+            let room = |s: &Segment| begin(s) + len_bytes as u64 <= segments.segment_bytes();
+            if !self.open.as_ref().is_some_and(|(_, s)| room(s)) {
+                let next = segments.take(self.stream)?;
+                if let Some((full, _)) = self.open.replace(next) {
+                    segments.seal(full, generation, readers);
+                }
+            }
+            let (segment, layout) = self.open.clone()?;
+            let (stream, offset) = (self.stream, layout.written_bytes);
+            let len_bytes = stream.contents_begin(offset) - offset;
+            let padding = len_bytes as usize - PAGE_BYTES;
+            let data = if padding > 0 { vec![Buf::zeroed(padding).into_slice()] } else { Vec::new() };
+            self.rows.push(Row { segment, layout, stream, offset, len_bytes, contents: Vec::new(), data });
+            self.row_ended = false;
+        }
+        let location = self.rows.last_mut()?.push(content, len_bytes);
+        // Live from here on: a segment that is sealed before its rows are published must not look empty.
+        segments.add(location);
+        Some(location)
+    }
+
+    /// Ends the row at hand: what is placed next opens another. The segment notes where that begins.
+    pub(crate) fn end_row(&mut self, segments: &SegmentTable) {
+        self.row_ended = true;
+        let (Some(row), Some((id, open))) = (self.rows.last(), self.open.as_mut()) else { return };
+        let end = row.offset + row.len_bytes.next_multiple_of(PAGE_BYTES as u64);
+        if row.segment == *id && end > open.written_bytes {
+            open.written_bytes = end;
+            segments.wrote(*id, end);
+        }
+    }
+
+    /// Adds the data of what was placed last.
+    pub(crate) fn push_data(&mut self, data: Slice) {
+        if let Some(row) = self.rows.last_mut() {
+            row.data.push(data);
+        }
+    }
+
+    /// The planned rows, complete. The next content opens a new row.
+    pub(crate) fn finish(&mut self, segments: &SegmentTable) -> Vec<Row> {
+        self.end_row(segments);
+        std::mem::take(&mut self.rows)
+    }
+
+    /// Seals the open segment.
+    pub(crate) fn seal(&mut self, segments: &SegmentTable, generation: u64, readers: &ReaderEpochs) {
+        if let Some((id, _)) = self.open.take() {
+            segments.seal(id, generation, readers);
+        }
+    }
+}
+
+impl Row {
+    fn push(&mut self, content: u64, len_bytes: usize) -> Location {
+        let location = Location::new(self.segment, self.offset + self.len_bytes, len_bytes);
+        self.len_bytes += len_bytes as u64;
+        self.contents.push(content);
+        location
+    }
+
+    /// Writes the row: head, data, zeroes up to the next multiple of 4096.
+    /// A drive without room is waited for.
+    pub(crate) async fn write(self, pool: &Pool) -> Result<u64, PoolError> {
+        let io = &pool.io;
+        let filled: u64 = self.data.iter().map(|d| d.len() as u64).sum();
+        assert_eq!(filled + PAGE_BYTES as u64, self.len_bytes, "a row holds exactly what was placed in it");
+        let len_bytes = self.len_bytes.next_multiple_of(PAGE_BYTES as u64);
+        let mut head: RowHeader = zeroed();
+        head.magic = ROW_MAGIC.into();
+        head.pool = *pool.id.0.as_bytes();
+        head.segment = self.segment.0.into();
+        head.segment_generation = self.layout.generation.into();
+        head.offset = (self.offset as u32).into();
+        head.len_bytes = (len_bytes as u32).into();
+        head.count = (self.contents.len() as u32).into();
+        head.stream = self.stream as u8;
+        for (slot, content) in head.contents.iter_mut().zip(&self.contents) {
+            *slot = (*content).into();
+        }
+        head.seal();
+        let mut data = Vec::with_capacity(self.data.len() + 2);
+        data.push(Buf::copy_of(head.as_bytes()).into_slice());
+        data.extend(self.data);
+        let padding = len_bytes - self.len_bytes;
+        if padding > 0 {
+            data.push(Buf::zeroed(padding as usize).into_slice());
+        }
+        debug_assert!(padding.is_multiple_of(SECTOR_BYTES));
+        let unit = io.columns.block_bytes(&self.layout.columns)? as usize;
+        if data.iter().any(|s| !s.len().is_multiple_of(unit) || !(s.as_ptr() as usize).is_multiple_of(unit)) {
+            // A host's block may begin at any sector of the buffer it came in.
+            data = vec![copied(&data)];
+        }
+        let mut offset = self.offset;
+        for piece in pieces(data, PIECE_BYTES) {
+            let len_bytes: usize = piece.iter().map(|s| s.len()).sum();
+            let mut waits = None;
+            loop {
+                let (layout, piece) = (&self.layout, piece.clone());
+                let written = io.columns.write_row(layout.geometry, &layout.columns, offset, piece).await;
+                let Err(error) = written else { break };
+                let Some(drive) = without_room(&error) else { return Err(error.into()) };
+                waits.get_or_insert_with(|| pool.lacks_room(drive));
+                if !pool.may_retry().await? {
+                    return Err(error.into());
+                }
+            }
+            drop(waits);
+            offset += len_bytes as u64;
+        }
+        Ok(len_bytes)
+    }
+}
+
+/// The slices in groups of `piece_bytes`, but for the last.
+fn pieces(data: Vec<Slice>, piece_bytes: usize) -> Vec<Vec<Slice>> {
+    let (mut pieces, mut piece, mut room) = (Vec::new(), Vec::new(), piece_bytes);
+    for mut slice in data {
+        while slice.len() >= room {
+            piece.push(slice.slice(0, room));
+            slice = slice.slice(room, slice.len() - room);
+            pieces.push(std::mem::take(&mut piece));
+            room = piece_bytes;
+        }
+        if !slice.is_empty() {
+            room -= slice.len();
+            piece.push(slice);
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_hold_the_same_bytes_in_order() {
+        let bytes: Vec<u8> = (0..40_960u32).map(|i| (i % 251) as u8).collect();
+        let slices = |lens: &[usize]| {
+            let mut at = 0;
+            let cut = |len: &usize| {
+                at += len;
+                Buf::copy_of(&bytes[at - len..at]).into_slice()
+            };
+            lens.iter().map(cut).collect::<Vec<_>>()
+        };
+        for lens in [&[40_960][..], &[8192, 8192, 16_384, 8192], &[4096, 512, 36_352], &[512; 80]] {
+            let cut = pieces(slices(lens), 16_384);
+            let sizes: Vec<usize> = cut.iter().map(|p| p.iter().map(|s| s.len()).sum()).collect();
+            assert_eq!(sizes, [16_384, 16_384, 8192], "{lens:?}");
+            let joined: Vec<u8> = cut.iter().flatten().flat_map(|s| s.iter().copied()).collect();
+            assert!(joined == bytes, "{lens:?}");
+            assert!(cut.iter().flatten().all(|s| !s.is_empty()), "{lens:?}");
+        }
+    }
+}

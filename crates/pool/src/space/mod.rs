@@ -1,0 +1,370 @@
+//! How much host data a pool takes: always so little that checkpoint, cleaner, unmap and delete can go on.
+//!
+//! Every buffered block is charged a whole pool block from the moment it is appended, as if it were
+//! incompressible and shared with nothing, and the charge is replaced by what it really takes when it is
+//! destaged. Host data may take what remains beside the reserve and the metadata.
+//!
+//! Invariants, while any volume has blocks *reserved*, that is promised to it:
+//! 1. What is live, what is promised and not mapped yet, the metadata it may bring along, and the headroom
+//!    together stay within the limit: a reservation and a write outside any are admitted only if so.
+//! 2. A write to reserved blocks may use the promise and the headroom. The headroom holds what overwrites take
+//!    until what they displace is given back, so such a write may have to wait for destage. It fails only while a drive
+//!    cannot read journal records that destage needs, and nothing else is left to be destaged.
+//! 3. An unmapped block of a reservation is promised again from the moment the map lets go of it.
+//! 4. An unmap of a map that is shared copies nodes: the first block of its record is charged as if it was written.
+
+pub(crate) mod report;
+pub(crate) mod reserve;
+
+use crate::{
+    buffer::REGION_BYTES,
+    format::{PAGE_BYTES, TREE_FAN_OUT, TREE_LEVELS},
+    lifecycle::options::PoolOptions,
+};
+use quoin_base::{MIB, SECTOR_BYTES};
+use quoin_world::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+pub(crate) struct Space {
+    /// What all data segments but the reserve hold when they are filled without gaps.
+    total: u64,
+    reserve_slabs: u64,
+    slab_bytes: u64,
+    /// What one step of the committer may add to the dirty bytes after which a checkpoint is made.
+    step_bytes: u64,
+    /// What a checkpoint may write beside the catalog.
+    checkpoint_bytes: u64,
+    /// What the catalog takes in the next checkpoint, about.
+    catalog_bytes: AtomicU64,
+    block_bytes: u64,
+    /// Kept for overwrites of reserved blocks, while any are reserved.
+    headroom: u64,
+    /// Bytes host data may take, and takes, as of the last commit.
+    limit: AtomicU64,
+    live: AtomicU64,
+    /// What of the limit is left beside what is live, to writes to reserved blocks and to others: each one signed word,
+    /// so that a writer never sees a new limit with an old use.
+    reserved_room: AtomicU64,
+    free_room: AtomicU64,
+    /// Whether any block is reserved.
+    any_reserved: AtomicBool,
+    /// Whether layers share maps.
+    sharing: AtomicBool,
+    /// What volumes have reserved, as of the last change, and what is about to be added. Held while the figures above
+    /// change.
+    reserved: Mutex<Reserved>,
+    /// Bytes host data may take for as long as it only replaces what is there.
+    replace_limit: AtomicU64,
+}
+
+/// What is promised to volumes.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    pub now: Promise,
+    /// What a reservation that is not hardened yet adds.
+    pub pending: Promise,
+    /// Whether layers share maps, so that what is written may have to copy their nodes.
+    pub sharing: bool,
+}
+
+/// A promise, in blocks.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Promise {
+    pub blocks: u64,
+    /// Those that are not mapped.
+    pub unmapped: u64,
+    /// Nodes of shared maps that may have to be copied to write them.
+    pub nodes: u64,
+}
+
+impl Promise {
+    /// Of `blocks` to a volume that maps `mapped`, in a map that it may share.
+    pub(crate) fn of(blocks: u64, mapped: u64, shares: bool) -> Self {
+        let nodes = if shares && blocks > 0 { SHARED_NODES + blocks.div_ceil(TREE_FAN_OUT) } else { 0 };
+        Self { blocks, unmapped: blocks.saturating_sub(mapped), nodes }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.unmapped += other.unmapped;
+        self.nodes += other.nodes;
+    }
+
+    /// What it is more than another.
+    pub(crate) fn beyond(self, other: Self) -> Self {
+        Self {
+            blocks: self.blocks.saturating_sub(other.blocks),
+            unmapped: self.unmapped.saturating_sub(other.unmapped),
+            nodes: self.nodes.saturating_sub(other.nodes),
+        }
+    }
+}
+
+/// Metadata a new block may bring along: a leaf of its own, and its share of the tables above.
+const CHARGED_METADATA_BYTES: u64 = NODE_BYTES + 512;
+
+/// The same where maps are shared: the way to the leaf may have to be copied too.
+const CHARGED_SHARED_BYTES: u64 = TREE_LEVELS as u64 * NODE_BYTES + 512;
+
+const NODE_BYTES: u64 = 4096;
+
+/// Nodes that a shared map has beside a leaf for each of its fullest: the ways to a few places far apart, a page of a
+/// deadlist.
+const SHARED_NODES: u64 = 20;
+
+/// Metadata that a reserved block may bring along, reckoned twice as all metadata is: its entries in leaf and block
+/// table, an eighth of free block numbers, and its share of what is above.
+const RESERVED_METADATA_BYTES: u64 = 96;
+
+/// More bytes than any pool has: whatever would be more is this.
+const TOO_MUCH: u64 = 1 << 61;
+
+/// What headroom is at most, and which part of the pool it is in between.
+const HEADROOM_MAX_BYTES: u64 = 64 * MIB;
+const HEADROOM_PART: u64 = 64;
+
+/// Whose space a write may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claim {
+    /// What nobody was promised.
+    Free,
+    /// What its volume was promised.
+    Reserved,
+}
+
+/// What a checkpoint writes beside the pages that are due when it begins: the top of the map, what the last transaction
+/// added to the catalog, and entries of segments that it takes.
+const CHECKPOINT_MORE_BYTES: u64 = 128 << 10;
+
+/// Pages that a block makes due when it is destaged: a leaf, the page of its old number and that of its new one, and as
+/// many of the map.
+const BLOCK_PAGES: u64 = 6;
+/// The same where the leaf and the node above it may have to be copied. What is above these many blocks have in common.
+const SHARED_BLOCK_PAGES: u64 = BLOCK_PAGES + 4;
+/// Blocks that one step of destage may always take.
+const LEAST_STEP_BLOCKS: u64 = 8;
+
+/// Slabs that a checkpoint of so many bytes may take: two segments are begun, of pages and of the segment table.
+fn slabs_for(checkpoint_bytes: u64, slab_bytes: u64) -> u64 {
+    checkpoint_bytes.div_ceil(slab_bytes) + 2
+}
+
+/// Whether new data fits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fit {
+    Fits,
+    /// It will, once what is buffered has been destaged.
+    Later,
+    Never,
+}
+
+impl Space {
+    /// Of `data_slabs` slabs, each of which the cleaner can fill with `filled_bytes` of blocks.
+    pub(crate) fn new(
+        data_slabs: u64,
+        slab_bytes: u64,
+        block_bytes: u64,
+        filled_bytes: u64,
+        options: &PoolOptions,
+    ) -> Self {
+        let step_bytes = options.dirty_bytes / 4;
+        let least = LEAST_STEP_BLOCKS * SHARED_BLOCK_PAGES * PAGE_BYTES as u64;
+        let checkpoint_bytes = options.dirty_bytes + step_bytes.max(least) + CHECKPOINT_MORE_BYTES;
+        let reserve_slabs = 2 * slabs_for(checkpoint_bytes, slab_bytes) + 6 + data_slabs / 32;
+        let total = data_slabs.saturating_sub(reserve_slabs) * filled_bytes;
+        // Two of the longest writes always have room.
+        let longest = REGION_BYTES.min(slab_bytes / 4);
+        let least = 2 * (longest / block_bytes + 1) * (block_bytes + 2 * CHARGED_METADATA_BYTES);
+        let space = Self {
+            total,
+            reserve_slabs,
+            slab_bytes,
+            step_bytes,
+            checkpoint_bytes,
+            catalog_bytes: AtomicU64::new(0),
+            block_bytes,
+            headroom: (total / HEADROOM_PART).clamp(least, HEADROOM_MAX_BYTES.max(least)),
+            limit: AtomicU64::new(0),
+            live: AtomicU64::new(0),
+            reserved_room: AtomicU64::new(0),
+            free_room: AtomicU64::new(0),
+            any_reserved: AtomicBool::new(false),
+            sharing: AtomicBool::new(false),
+            reserved: Mutex::default(),
+            replace_limit: AtomicU64::new(0),
+        };
+        space.update(0, 0);
+        space
+    }
+
+    /// Free slabs below which the cleaner works.
+    pub(crate) fn clean_below(&self) -> u64 {
+        (self.reserve_slabs.div_ceil(2) + 4).max(self.destage_slabs() + 4)
+    }
+
+    /// Free slabs below which a checkpoint is made for what it gives back.
+    pub(crate) fn checkpoint_below(&self) -> u64 {
+        let (low, high) = (self.destage_slabs(), self.clean_below());
+        low + (high.saturating_sub(low) / 4).max(1)
+    }
+
+    /// Free slabs kept for checkpoints: below, only they take slabs.
+    pub(crate) fn checkpoint_slabs(&self) -> u64 {
+        slabs_for(self.checkpoint_bytes(), self.slab_bytes)
+    }
+
+    /// The most that a checkpoint writes.
+    pub(crate) fn checkpoint_bytes(&self) -> u64 {
+        // Its pages, and the pages of the map that lead to them.
+        let catalog = self.catalog_bytes.load(Ordering::Relaxed);
+        self.checkpoint_bytes + catalog + catalog / 128
+    }
+
+    /// Takes over how long the catalog is.
+    pub(crate) fn update_catalog(&self, bytes: u64) {
+        self.catalog_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Free slabs kept for the cleaner too: below, destage waits as long as there is anything to clean.
+    pub(crate) fn destage_slabs(&self) -> u64 {
+        self.checkpoint_slabs() + 3
+    }
+
+    /// Takes over what is live now.
+    pub(crate) fn update(&self, live_data: u64, live_meta: u64) {
+        let reserved = self.reserved.lock();
+        let limit = self.total.saturating_sub(2 * live_meta);
+        self.limit.store(limit / SECTOR_BYTES * SECTOR_BYTES, Ordering::Relaxed);
+        self.live.store(live_data, Ordering::Relaxed);
+        // What is overwritten takes new block numbers until old ones are used again: what the metadata grew by since the
+        // pool became full may take a part of what it is reckoned with, twice its size, and of the reserve.
+        self.replace_limit.store(limit + live_meta / 2 + self.total / 128, Ordering::Relaxed);
+        self.divide(&reserved);
+    }
+
+    /// Takes over what is reserved now.
+    pub(crate) fn update_reserved(&self, change: impl FnOnce(&mut Reserved)) {
+        let mut reserved = self.reserved.lock();
+        change(&mut reserved);
+        self.divide(&reserved);
+    }
+
+    /// What is reserved, as of the last change.
+    pub(crate) fn reserved(&self) -> Reserved {
+        *self.reserved.lock()
+    }
+
+    fn divide(&self, reserved: &Reserved) {
+        let any = reserved.now.blocks + reserved.pending.blocks > 0;
+        let room = self.limit.load(Ordering::Relaxed) as i64 - self.live.load(Ordering::Relaxed) as i64;
+        let promised = reserved.now.unmapped.saturating_mul(self.block_bytes).min(TOO_MUCH) as i64;
+        // What is about to be promised once more, by a fork for instance, must not be used up meanwhile.
+        let pending = reserved.pending.unmapped.saturating_mul(self.block_bytes).min(TOO_MUCH) as i64;
+        let set_aside = if any { self.set_aside(reserved).min(TOO_MUCH) as i64 } else { 0 };
+        self.reserved_room.store((room - promised - pending) as u64, Ordering::Release);
+        self.free_room.store((room - promised - set_aside) as u64, Ordering::Release);
+        // Whoever checks behind a shard's lock taken after this sees it.
+        self.any_reserved.store(any, Ordering::Release);
+        self.sharing.store(reserved.sharing, Ordering::Release);
+    }
+
+    /// What writes outside reservations must leave beside the promised blocks themselves.
+    fn set_aside(&self, reserved: &Reserved) -> u64 {
+        let blocks = reserved.now.blocks + reserved.pending.blocks;
+        let nodes = reserved.now.nodes + reserved.pending.nodes;
+        let pending = reserved.pending.unmapped.saturating_mul(self.block_bytes);
+        let metadata = blocks
+            .saturating_mul(RESERVED_METADATA_BYTES)
+            .saturating_add(nodes.saturating_mul(2 * NODE_BYTES));
+        pending.saturating_add(metadata).saturating_add(self.headroom)
+    }
+
+    /// Blocks that one step of destage may take.
+    pub(crate) fn step_blocks(&self) -> u64 {
+        let pages = if self.is_sharing() { SHARED_BLOCK_PAGES } else { BLOCK_PAGES };
+        (self.step_bytes / (pages * PAGE_BYTES as u64)).max(LEAST_STEP_BLOCKS)
+    }
+
+    /// Whether layers share maps.
+    fn is_sharing(&self) -> bool {
+        self.sharing.load(Ordering::Acquire)
+    }
+
+    /// What a buffered block may take at the worst. A promise leaves no slack for what it may take beyond: then its
+    /// metadata counts twice, as all metadata does.
+    fn charge_bytes(&self) -> u64 {
+        match self.any_reserved() {
+            true => self.block_bytes + 2 * self.charged_metadata(),
+            false => self.block_bytes + self.charged_metadata(),
+        }
+    }
+
+    fn charged_metadata(&self) -> u64 {
+        if self.is_sharing() { CHARGED_SHARED_BYTES } else { CHARGED_METADATA_BYTES }
+    }
+
+    /// Whether `new` blocks more fit beside the `charged` ones in the buffer, of which destage cannot take `stuck`: figures
+    /// taken before the call.
+    pub(crate) fn fit(&self, charged: u64, stuck: u64, new: u64, claim: Claim) -> Fit {
+        let charge = self.charge_bytes();
+        let (taken, new) = ((charged * charge) as i64, (new * charge) as i64);
+        let room = |room: &AtomicU64| room.load(Ordering::Acquire) as i64;
+        match claim {
+            Claim::Free => {
+                let room = room(&self.free_room);
+                match () {
+                    () if taken + new <= room => Fit::Fits,
+                    () if charged > stuck && new <= room => Fit::Later,
+                    () => Fit::Never,
+                }
+            }
+            Claim::Reserved if taken == 0 || taken + new <= room(&self.reserved_room) => Fit::Fits,
+            Claim::Reserved if charged > stuck => Fit::Later,
+            Claim::Reserved => Fit::Never,
+        }
+    }
+
+    /// Whether anything is promised, or about to be.
+    pub(crate) fn any_reserved(&self) -> bool {
+        self.any_reserved.load(Ordering::Acquire)
+    }
+
+    /// Whether what is live and `charged`, and all that is promised, `pending` included, fit together.
+    pub(crate) fn keeps_promises(&self, pending: Promise, charged: u64) -> bool {
+        let reserved = self.reserved.lock();
+        self.promised(charged, &Reserved { pending, ..*reserved }) <= self.limit()
+    }
+
+    /// What a new reservation may take, in bytes, a multiple of the block.
+    pub(crate) fn reservable_bytes(&self, charged: u64) -> u64 {
+        let reserved = self.reserved.lock();
+        let promised = self.promised(charged, &Reserved { pending: Promise::default(), ..*reserved });
+        self.limit().saturating_sub(promised) / (self.block_bytes + RESERVED_METADATA_BYTES)
+            * self.block_bytes
+    }
+
+    /// What is taken, and what is not to be taken by writes without a reservation.
+    fn promised(&self, charged: u64, reserved: &Reserved) -> u64 {
+        let taken = self.live.load(Ordering::Relaxed)
+            + charged * (self.block_bytes + 2 * self.charged_metadata())
+            + reserved.now.unmapped.saturating_mul(self.block_bytes).min(TOO_MUCH);
+        taken.saturating_add(self.set_aside(reserved))
+    }
+
+    /// What host data without a reservation may take beside what is live, in bytes.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        (self.free_room.load(Ordering::Relaxed) as i64).max(0) as u64
+    }
+
+    /// Whether blocks may be exchanged for others without being charged. What an exchange takes until the old block
+    /// is given back is a batch of destage, for which the reserve has room.
+    pub(crate) fn may_replace(&self) -> bool {
+        self.live.load(Ordering::Relaxed) <= self.replace_limit.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+}

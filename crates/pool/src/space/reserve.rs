@@ -1,0 +1,145 @@
+//! Reservations: space promised to a volume, which nobody else can take.
+//!
+//! A promise that grows is first *pledged*: writers see it before it is checked, so that nothing slips in between
+//! the check and the moment it takes effect. The pledge is given back once the transaction has taken effect or
+//! failed. What of a volume is mapped already needs no more space, so a pledge is counted anew with every commit, as
+//! promises are.
+
+use crate::{
+    buffer::SHARDS,
+    error::PoolError,
+    lifecycle::pool::Pool,
+    meta::{Operation, Transaction},
+    space::{Promise, Reserved},
+};
+use quoin_base::VolumeId;
+use quoin_world::atomic::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What volumes shall have reserved by a transaction that is not hardened yet.
+pub(crate) type Pledged = BTreeMap<VolumeId, VolumePledge>;
+
+/// What a transaction changes about a volume's reservation.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct VolumePledge {
+    /// `None`: as many as before.
+    blocks: Option<u64>,
+    /// It is forked: all it has will be shared, and what is promised must be there once more.
+    shared: bool,
+}
+
+/// What is set aside for a transaction that is not hardened yet.
+pub(crate) struct Pledge<'a>(&'a Pool);
+
+impl Drop for Pledge<'_> {
+    fn drop(&mut self) {
+        self.0.pledged.lock().clear();
+        self.0.count_reserved();
+    }
+}
+
+impl Pool {
+    /// What a transaction changes about reservations.
+    fn pledged_by(&self, transaction: &Transaction) -> Pledged {
+        let layers = self.layers.read();
+        let mut pledged = Pledged::new();
+        let mut created = BTreeSet::new();
+        for operation in &transaction.operations {
+            match *operation {
+                Operation::CreateVolume { volume, .. } => drop(created.insert(volume)),
+                Operation::Reserve { volume, bytes }
+                    if layers.volumes.contains_key(&volume) || created.contains(&volume) =>
+                {
+                    pledged.entry(volume).or_default().blocks = Some(self.blocks_of(bytes));
+                }
+                Operation::Fork { source, target, .. } => {
+                    created.insert(target);
+                    for volume in [source, target] {
+                        pledged.entry(volume).or_default().shared = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        pledged
+    }
+
+    fn blocks_of(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.buffer.block_bytes)
+    }
+
+    /// What is buffered is charged more than it will take, and may lie over what it replaces. Lets it be destaged if
+    /// a reservation fails for its sake.
+    pub(crate) async fn make_room_for(&self, transaction: &Transaction) -> Result<(), PoolError> {
+        let pending = self.promises(&self.pledged_by(transaction)).pending;
+        let charged = self.buffer.charged_blocks();
+        let fits = |charged| self.space.keeps_promises(pending, charged);
+        if pending != Promise::default() && !fits(charged) && fits(0) {
+            self.drain().await?;
+        }
+        Ok(())
+    }
+
+    /// Sets aside what a transaction promises, or refuses it. Called with the catalog's turn held.
+    pub(crate) fn pledge(&self, transaction: &Transaction) -> Result<Option<Pledge<'_>>, PoolError> {
+        let pledged = self.pledged_by(transaction);
+        if self.promises(&pledged).pending == Promise::default() {
+            return Ok(None);
+        }
+        *self.pledged.lock() = pledged;
+        let pledge = Pledge(self);
+        self.count_reserved();
+        self.pass_shards();
+        let charged = self.buffer.charged_blocks();
+        let pending = self.space.reserved().pending;
+        match self.space.keeps_promises(pending, charged) {
+            true => Ok(Some(pledge)),
+            false => Err(PoolError::CannotReserve {
+                wanted_bytes: pending.unmapped.saturating_mul(self.buffer.block_bytes),
+                free_bytes: self.space.reservable_bytes(charged),
+            }),
+        }
+    }
+
+    /// When it returns, whoever looked at what a shard's lock protects before the call has made its insertion, and
+    /// whoever comes later sees what was changed before the call.
+    pub(crate) fn pass_shards(&self) {
+        (0..SHARDS).for_each(|shard| self.buffer.pass(shard));
+    }
+
+    /// Counts anew what is promised, and what of it is not mapped.
+    pub(crate) fn count_reserved(&self) {
+        let pledged = self.pledged.lock();
+        let counted = self.promises(&pledged);
+        self.space.update_reserved(|reserved| *reserved = counted);
+    }
+
+    /// What is promised, and what is promised beside once `pledged` holds.
+    fn promises(&self, pledged: &Pledged) -> Reserved {
+        let layers = self.layers.read();
+        let (mut now, mut then) = (Promise::default(), Promise::default());
+        // What it has lent it cannot overwrite in place either; of two that share a block only one must be able to.
+        let (mut lent_now, mut lent_then) = (0, 0);
+        for (volume, layer) in &layers.volumes {
+            let blocks = self.blocks_of(layer.volume.reserved_bytes.load(Ordering::Acquire));
+            // What it shares with others it cannot overwrite in place.
+            let (owned, lent) = (layer.owned_blocks.load(Ordering::Relaxed), layer.lent());
+            let shares = layer.parent().is_some();
+            now.add(Promise::of(blocks, owned, shares));
+            lent_now += if blocks > 0 { lent } else { 0 };
+            let pledge = pledged.get(volume).copied().unwrap_or_default();
+            let (owned, lent) = if pledge.shared { (0, 0) } else { (owned, lent) };
+            let blocks = pledge.blocks.unwrap_or(blocks);
+            then.add(Promise::of(blocks, owned, shares || pledge.shared));
+            lent_then += if blocks > 0 { lent } else { 0 };
+        }
+        let copies = layers.copies.load(Ordering::Relaxed);
+        now.unmapped += lent_now.min(copies);
+        then.unmapped += lent_then.min(copies);
+        // Volumes that the same transaction creates.
+        let new = pledged.iter().filter(|(volume, _)| !layers.volumes.contains_key(volume));
+        new.for_each(|(_, pledge)| then.add(Promise::of(pledge.blocks.unwrap_or(0), 0, pledge.shared)));
+        let sharing = layers.all.len() > layers.volumes.len() || pledged.values().any(|pledge| pledge.shared);
+        Reserved { now, pending: then.beyond(now), sharing }
+    }
+}

@@ -1,0 +1,109 @@
+//! The file system under sparse file drives is full.
+//!
+//! A drive that has no room fails a write of a row without having harmed anything: what was to be written is in the
+//! journal, and so is all that is acknowledged. So the pool stays online.
+//!
+//! 1. The committer keeps the row it could not write and tries again every [`RETRY_EVERY`]. It does nothing else meanwhile.
+//! 2. Until that row is written, writes of hosts are refused as in a pool that is full. Nobody waits for the committer to
+//!    make room in buffer or journal. Reads go on.
+//! 3. A pool that is closed meanwhile stops as if it were killed: the next opening replays the journal.
+
+use crate::{error::PoolError, lifecycle::pool::Pool};
+use quoin_drive::DriveError;
+use quoin_stripe::StripeError;
+use quoin_world::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// How often a row is tried again.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether the pool is being closed.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+#[derive(Default)]
+pub(crate) struct Shortage {
+    is_short: AtomicBool,
+    /// How many rows wait, by the drive that has no room for them.
+    waiting: Mutex<BTreeMap<String, u32>>,
+    closing: AtomicBool,
+}
+
+impl Shortage {
+    /// True while writes that need room are refused.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Acquire)
+    }
+
+    /// Lets nobody wait for room any more.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    fn begin(&self, drive: &str) {
+        *self.waiting.lock().entry(drive.to_owned()).or_default() += 1;
+        self.is_short.store(true, Ordering::Release);
+    }
+
+    fn end(&self, drive: &str) {
+        let mut waiting = self.waiting.lock();
+        if let Some(rows) = waiting.get_mut(drive) {
+            *rows -= 1;
+            if *rows == 0 {
+                waiting.remove(drive);
+            }
+        }
+        self.is_short.store(!waiting.is_empty(), Ordering::Release);
+    }
+}
+
+/// One row that waits; leaves when dropped.
+pub(crate) struct WaitsForRoom<'a> {
+    pool: &'a Pool,
+    drive: String,
+}
+
+impl Drop for WaitsForRoom<'_> {
+    fn drop(&mut self) {
+        self.pool.shortage.end(&self.drive);
+        self.pool.progress.notify();
+    }
+}
+
+impl Pool {
+    /// The drives whose file systems have no room; empty as a rule.
+    pub fn drives_without_room(&self) -> Vec<String> {
+        self.shortage.waiting.lock().keys().cloned().collect()
+    }
+
+    /// Begins to wait for room on the drive that failed a write for want of it.
+    pub(crate) fn lacks_room(&self, drive: &str) -> WaitsForRoom<'_> {
+        self.shortage.begin(drive);
+        self.progress.notify();
+        WaitsForRoom { pool: self, drive: drive.to_owned() }
+    }
+
+    /// Waits until a write is to be tried again. False: the pool is being closed.
+    pub(crate) async fn may_retry(&self) -> Result<bool, PoolError> {
+        let since = self.world.now();
+        loop {
+            self.health.check()?;
+            if self.shortage.closing.load(Ordering::Acquire) {
+                return Ok(false);
+            }
+            if self.world.now().since(since) >= RETRY_EVERY {
+                return Ok(true);
+            }
+            self.world.sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// The drive that had no room for a write, if that was what is wrong.
+pub(crate) fn without_room(error: &StripeError) -> Option<&str> {
+    match error {
+        StripeError::Drive(DriveError::NoRoom { drive }) => Some(drive),
+        _ => None,
+    }
+}
