@@ -103,6 +103,8 @@ pub enum Bug {
     ForkOwnLane = 47,
     /// A block whose charge was waived stays uncharged, though what it replaced is not there any more.
     KeepWaived = 48,
+    /// Who opens a pool that was closed leaves the root that says so, and takes it at its word.
+    StayClosed = 49,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
     GateLeftOpen = 60,
     /// A drive that hung is used again before the operations it was given up with are over.
@@ -112,7 +114,7 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 44] = [
+    pub const ALL: [Bug; 45] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -157,6 +159,7 @@ impl Bug {
         Bug::UnmapTwice,
         Bug::ForkOwnLane,
         Bug::KeepWaived,
+        Bug::StayClosed,
     ];
 }
 

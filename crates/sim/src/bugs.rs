@@ -37,6 +37,7 @@ fn within(bug: Bug) -> u64 {
         | Bug::KeepWaived
         | Bug::EarlyPageReuse
         | Bug::EarlyNumberReuse
+        | Bug::StayClosed
         | Bug::VerifyLastBatchOnly => 400,
         Bug::EarlyExtentReuse | Bug::ReplayIntoForked | Bug::PublishMovesEarly => 600,
         Bug::SkipMendRoots => 1000,

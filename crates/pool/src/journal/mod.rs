@@ -16,7 +16,7 @@ mod unread;
 
 pub(crate) use extents::{Extents, JournalUse};
 pub(crate) use lane::{Batch, Entry, Lane};
-pub(crate) use replay::{JournalPlace, ReplayedRecord, read_journal, record_verifies};
+pub(crate) use replay::{JournalPlace, Replay, ReplayedRecord, read_journal, record_verifies};
 pub(crate) use unread::JournalBounds;
 
 use crate::{

@@ -102,6 +102,36 @@ pub(crate) struct Replay {
     pub unread: Vec<String>,
 }
 
+impl Replay {
+    /// Of a journal that holds nothing beyond the tail, as its root and its drives' epoch say: nothing of it is read.
+    pub(crate) fn of_closed(columns: &Columns, bounds: JournalBounds) -> Self {
+        let places = places(columns);
+        let held = vec![None; places.len()];
+        Self {
+            records: Vec::new(),
+            extents: Extents::new(places, &held, bounds.next_extent),
+            next_sequence: beyond(bounds.tail),
+            batches: 0,
+            torn: 0,
+            unread: Vec::new(),
+        }
+    }
+}
+
+/// A sequence clear of any that a torn, dropped batch behind `last` may have held.
+fn beyond(last: Sequence) -> Sequence {
+    Sequence(last.0 + (1 << 20))
+}
+
+/// Where extents lie.
+fn places(columns: &Columns) -> Vec<Column> {
+    let slabs = |drive: &Arc<Drive>| {
+        let label = drive.label();
+        (0..label.journal_slabs).map(move |slab| Column { drive: label.index, slab })
+    };
+    columns.drives().iter().flat_map(slabs).collect()
+}
+
 /// An extent whose header is intact.
 pub(super) struct ExtentContent {
     pub header: ExtentHeader,
@@ -155,14 +185,7 @@ pub(crate) async fn read_journal(
     bounds: JournalBounds,
 ) -> Result<Replay, PoolError> {
     let tail = bounds.tail;
-    let places: Vec<Column> = columns
-        .drives()
-        .iter()
-        .flat_map(|drive| {
-            let label = drive.label();
-            (0..label.journal_slabs).map(move |slab| Column { drive: label.index, slab })
-        })
-        .collect();
+    let places = places(columns);
     let reads: Vec<_> = places.iter().map(|place| read_extent(columns, *place, pool, tail)).collect();
     let found: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
     let mut found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -184,8 +207,7 @@ pub(crate) async fn read_journal(
     Ok(Replay {
         records,
         extents: Extents::new(places, &held, next_number),
-        // Clear of any sequence that a torn, dropped batch may have held.
-        next_sequence: Sequence(last.max(tail.0) + (1 << 20)),
+        next_sequence: beyond(Sequence(last.max(tail.0))),
         batches,
         torn,
         unread,

@@ -11,7 +11,9 @@ use crate::{
     format::{
         CopySource, PAGE_BYTES, RecordHeader, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space,
     },
-    journal::{Batch, Journal, JournalBounds, JournalParts, JournalPlace, ReplayedRecord, read_journal},
+    journal::{
+        Batch, Journal, JournalBounds, JournalParts, JournalPlace, Replay, ReplayedRecord, read_journal,
+    },
     lifecycle::{
         create::POOL_BLOCK_BYTES,
         options::PoolOptions,
@@ -127,7 +129,11 @@ impl Pool {
             mended.extend(mend_roots(columns.drives(), &root).await?);
         }
         let checkpoint_read = world.now();
-        let replay = read_journal(&columns, label.pool, JournalBounds::of(&root)).await?;
+        let bounds = JournalBounds::of(&root);
+        let replay = match is_as_closed(&root, epoch) {
+            true => Replay::of_closed(&columns, bounds),
+            false => read_journal(&columns, label.pool, bounds).await?,
+        };
         mended.extend(replay.unread);
         mended.iter().for_each(|what| tracing::warn!(pool = %label.pool_name, "{what}"));
         let journal_read = world.now();
@@ -224,7 +230,7 @@ impl Pool {
     /// Has the newest root say that the journal goes on, before it does.
     async fn begin_to_write(&self, epoch: Epoch) -> Result<Root, PoolError> {
         let root = *self.root.lock();
-        if root.closed.get() == 0 {
+        if root.closed.get() == 0 || planted(Bug::StayClosed) {
             return Ok(root);
         }
         let root = following(&root, epoch.0, false);
@@ -240,7 +246,9 @@ impl Pool {
         if self.journal.peek_sequence() != Sequence(root.tail.get()) {
             return Ok(());
         }
-        let root = following(&root, drives[0].epoch().0, true);
+        let mut root = following(&root, drives[0].epoch().0, true);
+        root.next_extent = self.journal.needed_from(Sequence(root.tail.get())).1.into();
+        root.seal();
         harden_root(drives, &root).await?;
         *self.root.lock() = root;
         Ok(())
@@ -346,6 +354,14 @@ pub(crate) async fn read_transaction(
     }
     let used = payload.get(..record.header.sector.get() as usize);
     Transaction::decode(used.ok_or_else(|| PoolError::corrupt(what(), "it is longer than its payload"))?)
+}
+
+/// Whether nothing was written since the pool was closed, so that its journal holds nothing that is needed. Whoever opens a
+/// pool raises the epoch of all its drives before it writes anything: one more than that of the root, and nobody did in
+/// between, even if a newer root is lost.
+fn is_as_closed(root: &Root, epoch: Epoch) -> bool {
+    let is_next = epoch.0 == root.epoch.get() + 1 || planted(Bug::StayClosed);
+    root.closed.get() == 1 && is_next
 }
 
 /// Opens what the newest root leads to: segment table and catalog at once, the rest when it is wanted.

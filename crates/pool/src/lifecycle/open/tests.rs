@@ -8,7 +8,7 @@ use crate::{
     store::roots::{newest, read_slots},
 };
 use quoin_base::PoolId;
-use quoin_drive::{ROOT_BYTES, ROOT_OFFSETS, SLABS_START_BYTES, inspect_set};
+use quoin_drive::{ROOT_BYTES, ROOT_OFFSETS, SLABS_START_BYTES, inspect_set, open_set};
 use quoin_world::Slice;
 use quoin_world_sim::{FaultPlan, Image};
 
@@ -76,6 +76,15 @@ fn after_a_clean_stop_no_page_of_the_journal_is_needed() {
     let pool = rig.open();
     close(&rig, &pool);
     drop(pool);
+    each_page(&rig, |what, outcome| {
+        let pool = outcome.unwrap_or_else(|error| panic!("{what}{error}"));
+        assert!(pool.mended().is_empty(), "{what}it was looked at: {:?}", pool.mended());
+    });
+
+    // Somebody who opened it since may have written, if only the epoch says that there was anybody.
+    let disks = rig.disks();
+    rig.run(async move { raise_set(&open_set(disks).await.unwrap()).await.unwrap() });
+    rig.world.crash();
     let mut told = 0;
     each_page(&rig, |what, outcome| {
         let pool = outcome.unwrap_or_else(|error| panic!("{what}{error}"));
