@@ -130,6 +130,7 @@ impl Array {
         let volume = self.volumes.recover(&volume, recovery, tx).await.map_err(refused)?;
         self.events.saved(staged);
         self.trim_volumes();
+        self.stop_volumes();
         Ok(self.volume_view(&volume))
     }
 

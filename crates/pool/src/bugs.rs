@@ -105,6 +105,8 @@ pub enum Bug {
     KeepWaived = 48,
     /// Who opens a pool that was closed leaves the root that says so, and takes it at its word.
     StayClosed = 49,
+    /// A record that is appended to a lane after its end waits to be written for ever.
+    AppendPastEnd = 50,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
     GateLeftOpen = 60,
     /// A drive that hung is used again before the operations it was given up with are over.

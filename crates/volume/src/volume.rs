@@ -138,6 +138,13 @@ impl Volume {
         self.record.read().origin.clone()
     }
 
+    /// Goes on where a volume ended that was deleted: who still empties its tail keeps others from the tail, and a host that
+    /// knew it looks again at what it holds.
+    pub(crate) fn succeeding(self, before: &Volume) -> Self {
+        let contents = AtomicU64::new(before.contents() + 1);
+        Self { trimming: before.trimming.clone(), contents, ..self }
+    }
+
     pub(crate) fn content_replaced(&self) {
         self.contents.fetch_add(1, Ordering::AcqRel);
     }

@@ -218,11 +218,9 @@ impl Volumes {
         volume
     }
 
-    /// The same for one that was deleted and is back: who still empties the tail of what it was keeps others from its tail.
+    /// The same for one that was deleted and is back.
     pub(crate) fn add_again(&self, record: &VolumeRecord, before: &Volume) -> Arc<Volume> {
-        let mut volume = self.object(record);
-        volume.trimming = before.trimming.clone();
-        let volume = Arc::new(volume);
+        let volume = Arc::new(self.object(record).succeeding(before));
         self.known.lock().insert(record.id, volume.clone());
         volume
     }

@@ -119,6 +119,8 @@ pub(crate) struct Lane {
     /// Shared with the journal: see [`Journal::fill`].
     queued: Arc<AtomicU64>,
     stopping: AtomicBool,
+    /// Nothing of the queue is written any more. Changed with the queue locked.
+    ended: AtomicBool,
     stopped: AtomicBool,
     has_stopped: Event,
 }
@@ -133,6 +135,7 @@ impl Lane {
             wake: Arc::new(Event::new()),
             queued,
             stopping: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             has_stopped: Event::new(),
         }
@@ -171,6 +174,10 @@ impl Lane {
             open.entries.push(entry);
             if open.entries.len() == 1 {
                 *self.newest.lock() = Some(open.batch.clone());
+            }
+            // Another thread may append when the lane has just ended: nobody would ever write it.
+            if self.ended.load(Ordering::Relaxed) && !planted(Bug::AppendPastEnd) {
+                open.batch.resolve(FAILED);
             }
             open.batch.clone()
         };
@@ -258,8 +265,10 @@ impl Journal {
         while let Some(flight) = flights.next().await {
             self.landed(lane, &mut position, flight);
         }
-        for open in lane.queue.lock().drain(..) {
-            open.batch.resolve(FAILED);
+        {
+            let mut queue = lane.queue.lock();
+            lane.ended.store(true, Ordering::Relaxed);
+            queue.drain(..).for_each(|open| open.batch.resolve(FAILED));
         }
         if let Some(position) = position {
             self.extents.lock().close(position.extent.index);

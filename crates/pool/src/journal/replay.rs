@@ -107,9 +107,11 @@ impl Replay {
     pub(crate) fn of_closed(columns: &Columns, bounds: JournalBounds) -> Self {
         let places = places(columns);
         let held = vec![None; places.len()];
+        // Clear of the number of any extent whose write a drive did late.
+        let next_number = bounds.next_extent + places.len() as u64;
         Self {
             records: Vec::new(),
-            extents: Extents::new(places, &held, bounds.next_extent),
+            extents: Extents::new(places, &held, next_number),
             next_sequence: beyond(bounds.tail),
             batches: 0,
             torn: 0,

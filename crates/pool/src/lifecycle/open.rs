@@ -247,7 +247,8 @@ impl Pool {
             return Ok(());
         }
         let mut root = following(&root, drives[0].epoch().0, true);
-        root.next_extent = self.journal.needed_from(Sequence(root.tail.get())).1.into();
+        let (first_extent, next_extent) = self.journal.needed_from(Sequence(root.tail.get()));
+        (root.first_extent, root.next_extent) = (first_extent.into(), next_extent.into());
         root.seal();
         harden_root(drives, &root).await?;
         *self.root.lock() = root;

@@ -47,6 +47,25 @@ fn a_write_that_is_hardened_returns() {
     });
 }
 
+/// The pool ends while a write is on its way to the journal: it is refused or done, and never waits for ever.
+#[test]
+fn a_write_beside_the_end_of_its_lane_returns() {
+    holds_but_not_with(Bug::AppendPastEnd, 100, 50, || {
+        block_on(async {
+            let bench = Bench::new().await;
+            let (pool, volume) = (bench.open().await, bench.volume);
+            let writer = {
+                let pool = pool.clone();
+                let data = vec![Slice::copy_of(&vec![1; BLOCK as usize])];
+                bench.on(0, async move { drop(pool.write(volume, 0, data).await) })
+            };
+            pool.health.close();
+            pool.journal.stop().await;
+            writer.await.unwrap();
+        });
+    });
+}
+
 /// Two lanes write the same sectors; what replay makes of the journal is what readers saw.
 #[test]
 fn replay_agrees_with_the_order_that_readers_saw() {
