@@ -15,7 +15,7 @@ pub struct Planted {
     pub choices: Choices,
 }
 
-/// Every planted bug.
+/// Every planted bug of [`Bug::ALL`], with what it takes to find it.
 pub fn all() -> Vec<Planted> {
     let bugs = Bug::ALL.into_iter();
     bugs.map(|bug| Planted { bug, within: within(bug), choices: choices(bug) }).collect()
