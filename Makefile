@@ -14,7 +14,7 @@ help:
 	@echo 'make clean-data  stop the array and wipe its data'
 	@echo 'make demo        PostgreSQL on a volume, its array killed twice under load, every commit accounted for'
 	@echo 'make test        install what is missing and run everything CI runs'
-	@echo 'make bench       measure against a peer'
+	@echo 'make bench       measure against peers, about two hours'
 
 up:
 	@deploy/up.sh

@@ -17,8 +17,6 @@ pub(crate) enum Flush {
     None,
     /// Each write on its own (`O_DSYNC`), as many at once as the depth says.
     Each,
-    /// One `fdatasync` for as many writes as are in flight.
-    Batch,
 }
 
 /// Transfers on the bare file.
@@ -77,14 +75,8 @@ pub(crate) fn command(access: Access, file: &Path, bytes: u64, seconds: f64) -> 
     match access.flush {
         Flush::None => {}
         Flush::Each => drop(command.arg("--sync=dsync")),
-        Flush::Batch => drop(command.arg(format!("--fdatasync={}", access.depth))),
     }
     command
-}
-
-/// Measures `access` on `file`, of which the first `bytes` are used.
-pub(crate) fn run(access: Access, file: &Path, bytes: u64, seconds: f64) -> Result<Drive> {
-    measure(command(access, file, bytes, seconds))
 }
 
 /// Runs a command of fio that reports as JSON.
@@ -151,7 +143,6 @@ mod tests {
             args(base).contains("--rw=randwrite --bs=8192 --iodepth=32")
                 && args(base).contains("--sync=dsync")
         );
-        assert!(args(Access { flush: Flush::Batch, ..base }).contains("--fdatasync=32"));
         assert!(args(Access { mix: Some(70), ..base }).contains("--rw=randrw"));
     }
 }

@@ -7,12 +7,13 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::proc;
-use crate::quoin::{Array, SMALL_VOLUMES};
+use crate::quoin::Array;
 use quoin_initiator::Connection;
 
 /// What was begun before comes to its end: buffered writes are destaged, a checkpoint is made.
 const SETTLE: Duration = Duration::from_secs(8);
 const WATCH: Duration = Duration::from_secs(20);
+const SESSIONS: u16 = 5;
 
 /// CPU of an idle array.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -24,11 +25,12 @@ pub(crate) struct Idle {
     pub(crate) cores: f64,
 }
 
-/// Watches an array with an initiator logged in to each of its volumes.
+/// Watches an array with several sessions logged in.
 pub(crate) fn run(array: &Array) -> Result<Idle> {
     let serving = array.serve()?;
-    let everyone = serving.small().into_iter().chain([serving.at()]);
-    let sessions: Vec<_> = everyone.map(|at| Connection::login(&at.endpoint(), 0)).collect::<Result<_>>()?;
+    let endpoint = serving.at().endpoint();
+    let sessions: Vec<_> =
+        (0..SESSIONS).map(|number| Connection::login(&endpoint, number)).collect::<Result<_>>()?;
     sleep(SETTLE);
     let before = proc::usage(serving.process.pid())?.cpu_seconds;
     sleep(WATCH);
@@ -37,5 +39,5 @@ pub(crate) fn run(array: &Array) -> Result<Idle> {
         session.logout()?;
     }
     let seconds = WATCH.as_secs_f64();
-    Ok(Idle { seconds, sessions: SMALL_VOLUMES + 1, cpu_seconds, cores: cpu_seconds / seconds })
+    Ok(Idle { seconds, sessions: SESSIONS, cpu_seconds, cores: cpu_seconds / seconds })
 }

@@ -107,9 +107,12 @@ pub(crate) struct Spec {
     /// Seed of addresses and contents.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Further units, of other initiators: sessions are spread over all of them.
+    /// Number of the first session; sessions of one initiator at the same time must have different ones.
     #[arg(skip)]
-    pub(crate) more: Vec<At>,
+    pub(crate) session: u16,
+    /// First byte of the unit that is used.
+    #[arg(long, value_parser = crate::units::parse_bytes, default_value = "0", value_name = "SIZE")]
+    pub(crate) first: u64,
     /// Process whose CPU time and storage traffic is to be shown.
     #[arg(long, value_name = "PID")]
     pub(crate) target_pid: Option<u32>,
@@ -178,22 +181,21 @@ impl Worker {
     }
 
     fn new(spec: &Spec, number: u16) -> Result<Worker> {
-        let units = 1 + spec.more.len() as u16;
-        let at = match number % units {
-            0 => &spec.at,
-            further => &spec.more[usize::from(further) - 1],
-        };
-        let (connection, capacity) = Worker::open(&at.endpoint(), number)?;
+        let (connection, capacity) = Worker::open(&spec.at.endpoint(), spec.session + number)?;
         let whole = capacity.bytes();
-        let set = spec.working_set.unwrap_or(whole);
-        ensure!(set <= whole, "the working set of {set} bytes is larger than the unit's {whole}");
+        let set = spec.working_set.unwrap_or(whole.saturating_sub(spec.first));
         ensure!(
-            spec.bs.is_multiple_of(u64::from(capacity.block_bytes)),
-            "--bs {} is not a multiple of the unit's block size {}",
+            spec.first.saturating_add(set) <= whole,
+            "the working set of {set} bytes at {} is larger than the unit's {whole}",
+            spec.first
+        );
+        ensure!(
+            spec.bs.is_multiple_of(u64::from(capacity.block_bytes)) && spec.first.is_multiple_of(spec.bs),
+            "--bs {} is not a multiple of the unit's block size {}, or --first is not one of --bs",
             spec.bs,
             capacity.block_bytes
         );
-        let blocks = set / spec.bs / u64::from(spec.sessions.div_ceil(units));
+        let blocks = set / spec.bs / u64::from(spec.sessions);
         ensure!(
             blocks >= 2 * spec.depth as u64,
             "the working set gives each session {blocks} blocks of {} bytes, too few for depth {}",
@@ -201,12 +203,12 @@ impl Worker {
             spec.depth
         );
         let extent = Extent {
-            start: u64::from(number / units) * blocks * spec.bs,
+            start: spec.first + u64::from(number) * blocks * spec.bs,
             block_bytes: spec.bs as u32,
             blocks,
             seed: spec.seed,
         };
-        let rng = Rng::new(spec.seed << 16 | u64::from(number));
+        let rng = Rng::new(spec.seed << 16 | u64::from(spec.session + number));
         let ledger = spec.verify.then(|| Ledger::new(extent));
         let contents = Contents { ledger, verified: Verified::default(), rng };
         Ok(Worker { connection, capacity, extent, contents, latencies: Latencies::new() })

@@ -5,23 +5,27 @@
 //! a portal.
 
 mod bars;
+mod bench;
 mod compare;
 mod drive;
-mod echo;
+mod files;
 mod idle;
 mod ledger;
-mod line;
 mod load;
+mod long;
 mod machine;
 mod markdown;
 mod matrix;
-mod nbd;
+mod nbdkit;
 mod pressure;
 mod proc;
 mod process;
 mod quoin;
 mod recovery;
 mod report;
+mod result;
+mod sample;
+mod served;
 mod snapshots;
 mod source;
 mod stats;
@@ -64,31 +68,19 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         ledger: PathBuf,
     },
-    /// Compare Quoin with tgtd, the bare drive and a TCP echo; exits with 1 if a run does not count.
-    Compare(compare::Options),
-    /// Measure as `compare` does, and tell only what each row must reach and whether it did; exits with 1 if a bar is not
-    /// met or a run does not count.
+    /// Compare Quoin with its peers, tgtd and nbdkit, and with the bare drive; exits with 1 if a row does not reach what
+    /// it must, or does not count.
     ///
-    /// Examples: quoin-bench bars; quoin-bench bars --seconds 6 --rounds 1 --rows cached-read,drive-read -o json
+    /// Examples: quoin-bench compare; quoin-bench compare --rounds 1 --seconds 2 --rows write,read -o json;
+    /// quoin-bench compare --quick
     #[command(verbatim_doc_comment)]
-    Bars {
-        #[command(flatten)]
-        options: compare::Options,
-        /// Table for people or JSON for programs.
-        #[arg(short, long, value_enum, default_value = "table")]
-        output: Output,
-    },
+    Compare(compare::Options),
     /// Overwrite a pool that is nearly full of live data, for long; exits with 1 if hosts were stalled by the array or
     /// throughput did not hold.
     ///
     /// Example: quoin-bench pressure --drive-size 1g --markdown pressure.md
     #[command(verbatim_doc_comment)]
     Pressure(pressure::Options),
-    /// Compare Quoin over NBD with nbdkit's file plugin, fio being the client of both.
-    ///
-    /// Example: quoin-bench nbd --rounds 3 --seconds 10
-    #[command(verbatim_doc_comment)]
-    Nbd(nbd::Options),
     /// Kill the array under the same load over little data and over much; exits with 1 if recovery does not take the
     /// same time.
     ///
@@ -147,9 +139,7 @@ fn run(cli: Cli) -> Result<bool> {
             Ok(report::explain(&verified))
         }
         Command::Compare(options) => compare::run(&options),
-        Command::Bars { options, output } => compare::run_for_bars(&options, output),
         Command::Pressure(options) => pressure::run(&options),
-        Command::Nbd(options) => nbd::run(&options),
         Command::Recovery(options) => recovery::run(&options),
         Command::Snapshots(part) => snapshots::run(&part),
         Command::Tgtd { file, store } => {

@@ -1,41 +1,38 @@
-//! The comparison as a document: summary, one table a row, the engine's work, commands.
+//! The comparison as one page: what it was measured on, a line for each row, the bars, remarks.
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 
 use crate::bars;
-use crate::compare::{LimitSample, Outcome, RowResult, Sample};
-use crate::line::{Line, SATURATED_CORES, Verdict, limit_iops, limit_p50, verdict};
-use crate::matrix::{Data, Limit, Peer};
-use crate::stats::median;
+use crate::compare::Outcome;
+use crate::matrix::{Data, LARGE_BYTES, Target, Work};
+use crate::result::RowResult;
+use crate::sample::{Figure, Sample};
+use crate::stats::{Spread, median};
 
+/// A generator whose sessions keep so much of a core busy each may itself be what limits a row.
+const SATURATED_CORES: f64 = 0.95;
 /// More than this outside target and generator is worth a remark.
 const DISTURBED_CORES: f64 = 0.5;
+/// Of a row that is to read from cache, or from the drive, less or more than this comes from the cache.
+const CACHE_SHARE: f64 = 0.9;
 
-/// The whole report.
+/// The whole page.
 pub(crate) fn render(outcome: &Outcome) -> String {
-    let mut text = String::from("## Measured on\n\n");
+    let mut text = String::new();
     for (name, value) in &outcome.machine {
         text += &format!("- {name}: {value}\n");
     }
     text += &format!("\n{}\n", outcome.settings);
-    let bars = bars::of(outcome);
-    if !bars.is_empty() {
-        text += &format!("\n## Bars\n\n{}\n", bars::show(&bars));
+    if !outcome.rows.is_empty() {
+        text += &format!("\n{}\n", rows(&outcome.rows));
     }
-    text += "\n## Summary\n\nRatios are Quoin to the fastest peer of equal durability: above 1 is better for IOPS, \
-             below 1 for CPU and latency. ▼ marks rows in which Quoin has fewer IOPS.\n\n";
-    text += &format!("{}\n", summary(outcome));
-    text += "\n## Rows\n\nLatencies in µs. CPU in µs per I/O; \"machine\" counts target, generator, kernel workers \
-             and whatever else ran.\n";
-    for result in &outcome.rows {
-        text += &row_section(result, outcome.notes.get(result.row.id));
+    text += &format!("\n{}\n", bars::show(&outcome.bars));
+    if !outcome.remarks.is_empty() {
+        text += "\n";
     }
-    if let Some(table) = engine_table(outcome) {
-        text += &format!(
-            "\n## What Quoin's engine did during the write rows\n\nMiB per run, medians.\n\n{table}\n"
-        );
+    for remark in &outcome.remarks {
+        text += &format!("- {remark}\n");
     }
-    text += &commands(outcome);
     text
 }
 
@@ -58,225 +55,172 @@ pub(crate) fn finish(mut table: Table, words: &[usize]) -> Table {
     table
 }
 
-fn summary(outcome: &Outcome) -> Table {
+fn rows(rows: &[RowResult]) -> Table {
     let mut table = table(&[
         "row",
-        "Quoin IOPS",
-        "best equal peer",
-        "its IOPS",
-        "IOPS ratio",
-        "CPU ratio",
-        "p99 ratio",
-        "limit",
         "",
+        "Quoin",
+        "best peer",
+        "its rate",
+        "ratio",
+        "p99 µs, both",
+        "CPU µs, both",
+        "drive bytes read, written",
+        "bare drive",
+        "files",
     ]);
-    for result in &outcome.rows {
-        let limit = bare_iops(result);
-        let Some(Verdict { quoin, best, best_name, invalid }) = verdict(result) else {
-            let lines = result.peers.iter().map(|(peer, samples)| (Line::of(samples), peer));
-            if let Some((best, peer)) = lines
-                .filter(|(_, peer)| result.row.inequality(**peer).is_none())
-                .max_by(|one, other| one.0.iops.total_cmp(&other.0.iops))
-            {
-                let iops = format!("{:.0}", best.iops);
-                table.add_row([result.row.id, "–", &peer.name(), &iops, "–", "–", "–", &limit, ""]);
-            }
-            continue;
+    for result in rows {
+        table.add_row(cells(result));
+    }
+    finish(table, &[0, 1, 3])
+}
+
+fn cells(result: &RowResult) -> Vec<String> {
+    let (row, subject, best) = (&result.row, result.row.subject(), result.best_peer());
+    let unit = if row.is_of_bytes() { "MB/s" } else { "IOPS" };
+    let rate = |target| result.figure(target, Figure::Rate).map_or_else(none, |mb| rate(mb, row.io_bytes));
+    let both = |figure, digits: usize| {
+        let one = |target| match result.figure(target, figure) {
+            Some(spread) => format!("{:.*}", digits, spread.median),
+            None => none(),
         };
-        let mark = match invalid {
-            Some(_) => "INVALID",
-            None if quoin.iops < best.iops => "▼",
-            None => "",
-        };
-        table.add_row([
-            result.row.id.to_owned(),
-            format!("{:.0}", quoin.iops),
-            best_name,
-            format!("{:.0}", best.iops),
-            ratio(quoin.iops, best.iops),
-            ratio(quoin.target_us, best.target_us),
-            ratio(quoin.p99, best.p99),
-            limit,
-            mark.to_owned(),
-        ]);
-    }
-    finish(table, &[0, 2, 7])
-}
-
-fn ratio(of: f64, to: f64) -> String {
-    if to > 0.0 { format!("{:.2}", of / to) } else { "–".to_owned() }
-}
-
-/// What the drive, or for cached rows the wire, would give.
-fn bare_iops(result: &RowResult) -> String {
-    result
-        .limits
-        .first()
-        .map_or_else(String::new, |(limit, samples)| format!("{:.0} ({})", limit_iops(samples), limit.name()))
-}
-
-fn row_section(result: &RowResult, note: Option<&String>) -> String {
-    let row = &result.row;
-    let mut table = table(&[
-        "target",
-        "IOPS",
-        "MB/s",
-        "p50",
-        "p99",
-        "p99.9",
-        "max",
-        "CPU target",
-        "generator",
-        "machine",
-        "remarks",
-    ]);
-    for (peer, samples) in result.peers.iter().filter(|(_, samples)| !samples.is_empty()) {
-        let line = Line::of(samples);
-        let mut remarks: Vec<String> = row.inequality(*peer).map(str::to_owned).into_iter().collect();
-        if line.generator_cores > SATURATED_CORES && !row.several {
-            remarks.push("generator saturated".to_owned());
-        }
-        let astray = match row.data {
-            Data::Drive => line.from_storage < 0.9,
-            Data::Cached => line.from_storage > 0.1,
-        };
-        if astray && !row.writes() {
-            remarks.push(format!("{:.0} % from the drive", line.from_storage * 100.0));
-        }
-        if line.machine_cores > SATURATED_CORES * cores() {
-            remarks.push("machine saturated".to_owned());
-        }
-        if let Some(hits) = line.hit_ratio.filter(|_| !row.writes()) {
-            remarks.push(format!("{:.1} % cache hits", hits * 100.0));
-        }
-        if line.elsewhere_cores > DISTURBED_CORES {
-            remarks.push(format!("{:.1} cores went elsewhere", line.elsewhere_cores));
-        }
-        let invalid = samples.iter().filter_map(|sample| sample.invalid.as_ref());
-        remarks.extend(invalid.map(|why| format!("INVALID: {why}")));
-        remarks.dedup();
-        let mut cells = vec![peer.name(), format!("{:.0}", line.iops), format!("{:.1}", line.mb_per_second)];
-        cells.extend([line.p50, line.p99, line.p999, line.max].map(|us| format!("{us:.0}")));
-        cells.extend([line.target_us, line.generator_us, line.machine_us].map(|us| format!("{us:.1}")));
-        cells.push(remarks.join("; "));
-        table.add_row(cells);
-    }
-    for (limit, samples) in &result.limits {
-        table.add_row(limit_cells(limit, samples, row.io_bytes));
-    }
-    let mut text = format!("\n### {}: {}\n\n{}\n", row.id, row.title, finish(table, &[0, 10]));
-    if let Some(verdict) = verdict(result) {
-        text += &format!("\n{}\n", conclusion(result, &verdict, note));
-    }
-    text
-}
-
-fn limit_cells(limit: &Limit, samples: &[LimitSample], io_bytes: u64) -> Vec<String> {
-    let of = |at: &dyn Fn(&LimitSample) -> f64| median(samples.iter().map(at));
-    let us = |at: fn(&crate::stats::Percentiles) -> f64| {
-        let value = of(&|sample| match sample {
-            LimitSample::Drive(drive) => at(&drive.latency_us),
-            LimitSample::Echo(echo) => at(&echo.latency_us),
-        });
-        format!("{value:.0}")
+        format!("{} : {}", one(subject), best.map_or_else(none, one))
     };
-    let server = of(&|sample| match sample {
-        LimitSample::Drive(drive) => drive.cpu.us_per_io,
-        LimitSample::Echo(echo) => echo.server.us_per_io,
-    });
-    let client = match limit {
-        Limit::Drive(_) => "–".to_owned(),
-        Limit::Echo(_) => format!(
-            "{:.1}",
-            of(&|sample| if let LimitSample::Echo(echo) = sample { echo.client.us_per_io } else { 0.0 })
-        ),
+    let cpu = if row.is_of_bytes() || row.work == Work::Beside {
+        both(Figure::CpuPerMib, 0) + " a MiB"
+    } else {
+        both(Figure::CpuPerIo, 1)
     };
-    let iops = limit_iops(samples);
+    let drive = |figure| result.figure(subject, figure).map_or_else(none, |of| format!("{:.2}", of.median));
+    let ratio = best.and_then(|best| result.ratio((subject, Figure::Rate), (best, Figure::Rate)));
     vec![
-        limit.name(),
-        format!("{iops:.0}"),
-        format!("{:.1}", iops * io_bytes as f64 / 1e6),
-        us(|p| p.p50),
-        us(|p| p.p99),
-        us(|p| p.p999),
-        us(|p| p.max),
-        format!("{server:.1}"),
-        client,
-        "–".to_owned(),
-        "limit".to_owned(),
+        row.id.to_owned(),
+        unit.to_owned(),
+        rate(subject),
+        best.map_or_else(none, |best| best.name()),
+        best.map_or_else(none, rate),
+        ratio.map_or_else(none, |ratio| format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.min, ratio.max)),
+        both(Figure::P99, 0),
+        cpu,
+        format!("{}, {}", drive(Figure::DriveRead), drive(Figure::DriveWritten)),
+        bare(result),
+        result.files().map_or_else(none, |files| format!("{:.2}–{:.2}", files.slowest, files.fastest)),
     ]
 }
 
-fn conclusion(result: &RowResult, verdict: &Verdict, note: Option<&String>) -> String {
-    let Verdict { quoin, best, best_name, invalid } = verdict;
-    let mut text = format!(
-        "Quoin to {best_name}: IOPS × {}, CPU per I/O × {}, p99 × {}.",
-        ratio(quoin.iops, best.iops),
-        ratio(quoin.target_us, best.target_us),
-        ratio(quoin.p99, best.p99)
-    );
-    if result.row.depth == 1 {
-        let bare: f64 = result.limits.iter().map(|(_, samples)| limit_p50(samples)).sum();
-        let names: Vec<String> = result.limits.iter().map(|(limit, _)| limit.name()).collect();
-        text += &format!(" Median latency above {}: {:.0} µs.", names.join(" + "), quoin.p50 - bare);
-    }
-    if let Some(why) = invalid {
-        text += &format!(" **INVALID**: {why}.");
-    }
-    if quoin.iops < best.iops {
-        let why = note.map_or("not explained yet", String::as_str);
-        text += &format!("\n\n▼ Behind: {why}");
-    }
-    text
+fn none() -> String {
+    "–".to_owned()
 }
 
-fn engine_table(outcome: &Outcome) -> Option<Table> {
-    let mut table =
-        table(&["row", "written", "journal", "wraps", "destaged", "cleaned", "checkpoints", "to the drives"]);
-    let mut any = false;
-    for result in outcome.rows.iter().filter(|result| result.row.writes()) {
-        let Some((_, samples)) = result.peers.iter().find(|(peer, _)| *peer == Peer::Quoin) else { continue };
-        let of = |at: &dyn Fn(&Sample) -> u64| median(samples.iter().map(|sample| at(sample) as f64));
-        let engine =
-            |at: fn(&crate::quoin::Engine) -> u64| of(&|sample| sample.engine.as_ref().map_or(0, at));
-        let mib = |bytes: f64| format!("{:.0}", bytes / f64::from(1 << 20));
-        table.add_row([
-            result.row.id.to_owned(),
-            mib(of(&|sample| sample.report.write.ios * sample.report.block_bytes)),
-            mib(engine(|e| e.journal_bytes)),
-            format!("{:.0}", engine(|e| e.journal_wraps)),
-            mib(engine(|e| e.destaged_bytes)),
-            mib(engine(|e| e.cleaned_bytes)),
-            format!("{:.0}", engine(|e| e.checkpoints)),
-            mib(of(&|sample| sample.report.target.map_or(0, |target| target.storage_write_bytes))),
-        ]);
-        any = true;
+/// Transfers a second; of large ones, and of those of another size than the row's, MB/s.
+fn rate(mb_per_second: Spread, io_bytes: u64) -> String {
+    match io_bytes >= LARGE_BYTES {
+        true => mb_per_second.show(0),
+        false => mb_per_second.times(1e6 / io_bytes as f64).show(0),
     }
-    any.then(|| finish(table, &[0]))
 }
 
-/// Cores of this machine.
-fn cores() -> f64 {
-    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
+fn bare(result: &RowResult) -> String {
+    let io_bytes = result.row.bare().io_bytes;
+    let Some(mb) = result.figure(Target::Bare, Figure::Rate) else { return none() };
+    let unit = if io_bytes >= LARGE_BYTES && !result.row.is_of_bytes() { " MB/s" } else { "" };
+    rate(mb, io_bytes) + unit
 }
 
-/// What was run: Quoin's commands and the bare file's in full; of tgtd's, which differ in a few words, one in full and of
-/// the others those words. Folded away, since it is long.
-fn commands(outcome: &Outcome) -> String {
-    let mut text = String::from("\n<details>\n<summary>Commands</summary>\n");
-    let mut first: Option<&Vec<String>> = None;
-    for (who, commands) in &outcome.commands {
-        let lines: Vec<&String> = match first {
-            Some(first) if who.starts_with("tgtd") => {
-                commands.iter().filter(|line| !first.contains(line) && !line.contains("portal=")).collect()
-            }
-            _ => commands.iter().collect(),
-        };
-        if first.is_none() && who.starts_with("tgtd") {
-            first = Some(commands);
+/// What a reader has to know of a row besides its line.
+pub(crate) fn remarks(result: &RowResult) -> Vec<String> {
+    let (row, subject) = (&result.row, result.row.subject());
+    let samples = result.samples(subject);
+    let of = |at: fn(&Sample) -> Option<f64>| Spread::of(samples.iter().filter_map(at)).map(|of| of.median);
+    let mut remarks: Vec<String> =
+        result.objection().map(|why| format!("does not count: {why}")).into_iter().collect();
+    let cores = median(samples.iter().map(|sample| sample.generator_cores)) / f64::from(row.sessions);
+    if cores > SATURATED_CORES {
+        remarks.push("the load generator's core was busy all the time".to_owned());
+    }
+    if let Some(cores) = of(|sample| sample.elsewhere_cores).filter(|cores| *cores > DISTURBED_CORES) {
+        remarks.push(format!("{cores:.1} cores were busy beside target and generator"));
+    }
+    if let Some(hits) = of(|sample| sample.hit_ratio).filter(|_| !row.writes()) {
+        let cached = row.data == Data::Cached;
+        if cached && hits < CACHE_SHARE || !cached && hits > 1.0 - CACHE_SHARE {
+            remarks.push(format!("{:.0} % of the blocks came from the cache", hits * 100.0));
         }
-        let lines: Vec<&str> = lines.into_iter().map(String::as_str).collect();
-        text += &format!("\n{who}:\n\n```\n{}\n```\n", lines.join("\n"));
     }
-    text + "\n</details>\n"
+    if let Some(parts) = samples.iter().rev().find_map(|sample| sample.parts) {
+        remarks.push(format!(
+            "in the last round the log wrapped after {:.0} s; {:.0} MB/s before and {:.0} MB/s long after; then {:.2} bytes were \
+             written to the drives for each of the host's",
+            parts.wrapped_at_seconds, parts.early_mb_per_second, parts.late_mb_per_second, parts.late_drive_written
+        ));
+    }
+    let stream = |target| {
+        let of = result.samples(target).iter().filter_map(|sample| sample.beside);
+        Spread::of(of.map(|beside| beside.stream_mb_per_second))
+    };
+    let alone = |target| result.ratio((target, Figure::P99), (target, Figure::AloneP99));
+    for target in [Some(subject), result.best_peer()].into_iter().flatten() {
+        if let Some((stream, p99)) = stream(target).zip(alone(target)) {
+            remarks.push(format!(
+                "{}: the backup had {:.0} MB/s; the log's p99 was {:.2} × that without it",
+                target.name(),
+                stream.median,
+                p99.median
+            ));
+        }
+    }
+    let invalid = result.runs.iter().flat_map(|(target, samples)| {
+        samples.iter().filter_map(move |sample| Some((target, sample.round, sample.invalid.as_ref()?)))
+    });
+    remarks.extend(invalid.map(|(target, round, why)| {
+        format!("round {} of {} does not count: {why}", round + 1, target.name())
+    }));
+    remarks.into_iter().map(|remark| format!("{}: {remark}.", row.id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::tests::of as result_of;
+    use crate::sample::Beside;
+    use crate::tgtd::Store;
+
+    const PEER: Target = Target::Tgtd(Store::RDWR_SYNC_DIRECT);
+
+    #[test]
+    fn a_row_is_one_line_with_rate_ratio_and_spread() {
+        let result = result_of(
+            "write-d32",
+            &[
+                (Target::Quoin, &[81.92, 163.84, 81.92]),
+                (PEER, &[40.96, 40.96, 20.48]),
+                (Target::Bare, &[8.192; 3]),
+            ],
+        );
+        let cells = cells(&result);
+        assert_eq!(cells[2], "10000 (10000–20000)");
+        assert_eq!(cells[3..6], ["tgtd rdwr sync+direct", "5000 (2500–5000)", "4.00 (2.00–4.00)"]);
+        assert_eq!(cells[7..], ["10.0 : 10.0", "–, –", "1000", "1.00–1.00"]);
+        assert!(remarks(&result).is_empty());
+    }
+
+    #[test]
+    fn a_bare_drive_with_larger_transfers_is_told_in_bytes() {
+        let result = result_of("write-d128", &[(Target::Quoin, &[81.92]), (Target::Bare, &[500.0])]);
+        assert_eq!(bare(&result), "500 MB/s");
+    }
+
+    #[test]
+    fn what_a_row_hides_is_remarked() {
+        let mut result =
+            result_of("backup", &[(Target::Quoin, &[1.0, 1.0]), (PEER, &[1.0]), (Target::Bare, &[1.0, 1.0])]);
+        result.runs[0].1[0].beside =
+            Some(Beside { alone_iops: 9.0, alone_p99_us: 50.0, stream_mb_per_second: 300.0 });
+        result.runs[0].1[1].invalid = Some("it was put off".to_owned());
+        result.runs[0].1[0].generator_cores = 2.0;
+        let remarks = remarks(&result).join("\n");
+        assert!(remarks.contains("Quoin: the backup had 300 MB/s; the log's p99 was 2.00 ×"), "{remarks}");
+        assert!(remarks.contains("round 2 of Quoin does not count: it was put off"), "{remarks}");
+        assert!(remarks.contains("generator's core"), "{remarks}");
+    }
 }

@@ -1,9 +1,19 @@
-//! The rows that are compared, and what counts as equal in each.
+//! The rows that are compared: the workload of each, who takes part, and what the bare drive does beside it.
+//!
+//! Only stores of equal durability take part: where a row writes, those that flush every write. Where it reads from the
+//! drive, those that read past the page cache.
 
 use crate::drive::{Access, Flush};
-use crate::echo::Exchange;
+use crate::files::Probe;
 use crate::load::Pattern;
 use crate::tgtd::Store;
+
+/// Share of reads in mixed rows, in percent.
+pub(crate) const MIX: u64 = 70;
+/// Transfers from this size on are told in bytes.
+pub(crate) const LARGE_BYTES: u64 = 64 << 10;
+/// Threads of a probe at most: enough to tell a slow file from a fast one.
+const PROBE_DEPTH_MOST: usize = 8;
 
 /// Where a row's data is when the measurement begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,194 +24,224 @@ pub(crate) enum Data {
     Drive,
 }
 
+/// What must have happened to a target's data before the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// It was written, in whatever order.
+    Written,
+    /// It was written in sequence, and at most overwritten in sequence.
+    InOrder,
+    /// It was written in sequence and then overwritten at random for a time.
+    Aged,
+    /// So much was overwritten that the array has used each of its segments more than once.
+    Wrapped,
+}
+
+/// What is done in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// The pattern, over iSCSI.
+    Load,
+    /// The pattern, over iSCSI, for long: what comes early is compared with what comes late.
+    Long,
+    /// The pattern, over iSCSI, once alone and once beside a stream of large writes, which are a backup.
+    Beside,
+    /// The pattern, over NBD.
+    Nbd,
+}
+
+/// Who is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    Quoin,
+    /// Quoin on a pool that was just made and filled.
+    Fresh,
+    Tgtd(Store),
+    /// Its file plugin, each write flushed.
+    Nbdkit,
+    /// The drive without a target.
+    Bare,
+}
+
+impl Target {
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Target::Quoin => "Quoin".to_owned(),
+            Target::Fresh => "Quoin, fresh pool".to_owned(),
+            Target::Tgtd(store) => format!("tgtd {}", store.name()),
+            Target::Nbdkit => "nbdkit file, each write flushed".to_owned(),
+            Target::Bare => "bare drive".to_owned(),
+        }
+    }
+
+    pub(crate) fn is_peer(&self) -> bool {
+        matches!(self, Target::Tgtd(_) | Target::Nbdkit)
+    }
+}
+
 /// One workload for all targets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
+    pub(crate) work: Work,
     pub(crate) pattern: Pattern,
     pub(crate) io_bytes: u64,
+    /// Transfers in flight, per session.
     pub(crate) depth: usize,
+    pub(crate) sessions: u16,
     pub(crate) data: Data,
-    /// From several initiators to as many volumes, compared with one of them alone.
-    pub(crate) several: bool,
-    /// Seconds that Quoin needs in this row so that destage and checkpoints take part as they do in the long run.
-    pub(crate) least_seconds: f64,
-    /// How many times its journal must be gone through meanwhile.
-    pub(crate) least_wraps: u64,
-    /// tgtd's backing stores in this row.
-    stores: &'static [Store],
+    pub(crate) before: Before,
+    /// Transfers of the bare drive: as large and as many, if not said otherwise.
+    bare: Option<(u64, usize)>,
+    targets: &'static [Target],
 }
 
-const CACHED: &[Store] = &[Store::RDWR, Store::AIO];
-const DIRECT: &[Store] = &[Store::AIO, Store::RDWR_DIRECT];
-const SEQUENTIAL: &[Store] = &[Store::AIO, Store::RDWR_DIRECT, Store::RDWR];
-const WRITTEN: &[Store] = &[Store::RDWR_SYNC, Store::RDWR_SYNC_DIRECT, Store::AIO, Store::RDWR];
+const CACHED: &[Target] = &[Target::Quoin, Target::Tgtd(Store::RDWR), Target::Tgtd(Store::AIO)];
+const READ: &[Target] = &[Target::Quoin, Target::Tgtd(Store::AIO), Target::Tgtd(Store::RDWR_DIRECT)];
+const WRITTEN: &[Target] =
+    &[Target::Quoin, Target::Tgtd(Store::RDWR_SYNC), Target::Tgtd(Store::RDWR_SYNC_DIRECT)];
+const LONG: &[Target] =
+    &[Target::Fresh, Target::Tgtd(Store::RDWR_SYNC), Target::Tgtd(Store::RDWR_SYNC_DIRECT)];
+const WRAPPED: &[Target] =
+    &[Target::Quoin, Target::Fresh, Target::Tgtd(Store::RDWR_SYNC), Target::Tgtd(Store::RDWR_SYNC_DIRECT)];
+const NBD: &[Target] = &[Target::Quoin, Target::Nbdkit];
 
 const fn row(
     id: &'static str,
     title: &'static str,
     pattern: Pattern,
     (kib, depth): (u64, usize),
-    data: Data,
-    stores: &'static [Store],
+    targets: &'static [Target],
 ) -> Row {
-    let (several, least_seconds, least_wraps) = (false, 0.0, 0);
-    Row { id, title, pattern, io_bytes: kib << 10, depth, data, several, least_seconds, least_wraps, stores }
+    Row {
+        id,
+        title,
+        work: Work::Load,
+        pattern,
+        io_bytes: kib << 10,
+        depth,
+        sessions: 1,
+        data: Data::Drive,
+        before: Before::Written,
+        bare: None,
+        targets,
+    }
 }
 
 impl Row {
-    const fn several(self) -> Row {
-        Row { several: true, ..self }
+    const fn cached(self) -> Row {
+        Row { data: Data::Cached, ..self }
     }
 
-    const fn for_at_least(self, least_seconds: f64, least_wraps: u64) -> Row {
-        Row { least_seconds, least_wraps, ..self }
+    const fn after(self, before: Before) -> Row {
+        Row { before, ..self }
+    }
+
+    const fn by(self, work: Work) -> Row {
+        Row { work, ..self }
+    }
+
+    const fn sessions(self, sessions: u16) -> Row {
+        Row { sessions, ..self }
+    }
+
+    const fn beside_bare(self, kib: u64, depth: usize) -> Row {
+        Row { bare: Some((kib << 10, depth)), ..self }
     }
 }
 
-/// Share of reads in the mixed row, in percent.
-pub(crate) const MIX: u64 = 70;
-
-/// All rows, in the order of the report. Each round goes through them in this order: what the sequential reads find was
-/// written in sequence, but for the aged ones.
-pub(crate) const ROWS: [Row; 15] = {
-    use Data::{Cached, Drive};
+/// All rows, in the order in which each round goes through them: what is read in sequence comes before what is written at
+/// random, so that little has to be written again between two rows.
+pub(crate) const ROWS: [Row; 18] = {
     use Pattern::{Randread, Randrw, Randwrite, Read, Write};
     [
-        row("cached-read-d32", "8 KiB random read from cache, depth 32", Randread, (8, 32), Cached, CACHED),
-        row("cached-read-d1", "8 KiB random read from cache, depth 1", Randread, (8, 1), Cached, CACHED),
-        row("drive-read-d32", "8 KiB random read from the drive, depth 32", Randread, (8, 32), Drive, DIRECT),
-        row("drive-read-d1", "8 KiB random read from the drive, depth 1", Randread, (8, 1), Drive, DIRECT),
-        row("seqread-64k", "64 KiB sequential read, depth 16", Read, (64, 16), Drive, SEQUENTIAL),
-        row("seqread-1m", "1 MiB sequential read, depth 8", Read, (1024, 8), Drive, SEQUENTIAL),
-        row("write-d32", "8 KiB random durable write, depth 32", Randwrite, (8, 32), Drive, WRITTEN)
-            .for_at_least(60.0, 3),
-        row("write-d1", "8 KiB random durable write, depth 1", Randwrite, (8, 1), Drive, WRITTEN)
-            .for_at_least(36.0, 0),
-        row("mix-d32", "8 KiB random, 70 % reads, durable writes, depth 32", Randrw, (8, 32), Drive, WRITTEN)
-            .for_at_least(15.0, 0),
+        row("cached-read", "8 KiB random read from cache, depth 32", Randread, (8, 32), CACHED).cached(),
+        row("seqread-64k", "64 KiB sequential read, depth 16", Read, (64, 16), READ).after(Before::InOrder),
+        row("seqread-1m", "1 MiB sequential read, depth 8", Read, (1024, 8), READ).after(Before::InOrder),
+        row("seqread-1m-d1", "1 MiB sequential read, one at a time; drive: depth 8", Read, (1024, 1), READ)
+            .after(Before::InOrder)
+            .beside_bare(1024, 8),
+        row("seqwrite-64k", "64 KiB sequential durable write, depth 16", Write, (64, 16), WRITTEN),
+        row("seqwrite-1m", "1 MiB sequential durable write, depth 8", Write, (1024, 8), WRITTEN),
+        row("backup", "8 KiB durable log writes beside a backup of 1 MiB writes", Write, (8, 1), WRITTEN)
+            .by(Work::Beside),
+        row("drive-read", "8 KiB random read from the drive, depth 32", Randread, (8, 32), READ),
+        row("write-d1", "8 KiB random durable write, depth 1", Randwrite, (8, 1), WRITTEN),
+        row("write-d32", "8 KiB random durable write, depth 32", Randwrite, (8, 32), WRITTEN),
+        // As many bytes in flight in pieces of 80 KiB.
         row(
-            "aged-read-64k",
-            "64 KiB sequential read of what was overwritten at random, depth 16",
-            Read,
-            (64, 16),
-            Drive,
-            SEQUENTIAL,
-        ),
-        row(
-            "aged-read-1m",
-            "1 MiB sequential read of what was overwritten at random, depth 8",
-            Read,
-            (1024, 8),
-            Drive,
-            SEQUENTIAL,
-        ),
-        row("seqwrite-64k", "64 KiB sequential durable write, depth 16", Write, (64, 16), Drive, WRITTEN)
-            .for_at_least(10.0, 0),
-        row("seqwrite-1m", "1 MiB sequential durable write, depth 8", Write, (1024, 8), Drive, WRITTEN)
-            .for_at_least(10.0, 0),
-        row(
-            "several-read",
-            "8 KiB random read, 4 initiators on 4 volumes, depth 32 each",
-            Randread,
-            (8, 32),
-            Drive,
-            &[],
-        )
-        .several(),
-        row(
-            "several-write",
-            "8 KiB random durable write, 4 initiators on 4 volumes, depth 32 each",
+            "write-d128",
+            "8 KiB random durable write, depth 128; drive: 80 KiB",
             Randwrite,
-            (8, 32),
-            Drive,
-            &[],
+            (8, 128),
+            WRITTEN,
         )
-        .several()
-        .for_at_least(12.0, 0),
+        .beside_bare(80, 12),
+        row("mix-d32", "8 KiB random, 70 % reads, durable writes, depth 32", Randrw, (8, 32), WRITTEN),
+        row("nbd-write-d1", "8 KiB random durable write over NBD, depth 1", Randwrite, (8, 1), NBD)
+            .by(Work::Nbd),
+        row("nbd-mix-d32", "8 KiB random over NBD, 70 % reads, depth 32", Randrw, (8, 32), NBD).by(Work::Nbd),
+        row("sessions", "8 KiB random durable write, 16 sessions, depth 8 each", Randwrite, (8, 8), WRAPPED)
+            .sessions(16)
+            .after(Before::Wrapped),
+        row("long", "8 KiB random durable write, depth 32, past the wrap", Randwrite, (8, 32), LONG)
+            .by(Work::Long),
+        row("aged-read-64k", "64 KiB sequential read of an aged volume, depth 16", Read, (64, 16), READ)
+            .after(Before::Aged),
+        row("aged-read-1m", "1 MiB sequential read of an aged volume, depth 8", Read, (1024, 8), READ)
+            .after(Before::Aged),
     ]
 };
 
-/// Who is measured in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Peer {
-    Quoin,
-    /// Quoin with one initiator on one volume, where the row has several.
-    Alone,
-    Tgtd(Store),
-}
-
-impl Peer {
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Peer::Quoin => "Quoin".to_owned(),
-            Peer::Alone => "Quoin, one alone".to_owned(),
-            Peer::Tgtd(store) => format!("tgtd {}", store.name()),
-        }
-    }
-}
-
-/// A bare measurement of what the row's I/O would cost without a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
-    Drive(Access),
-    Echo(Exchange),
-}
-
-impl Limit {
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Limit::Drive(Access { flush: Flush::None, .. }) => "bare file, io_uring".to_owned(),
-            Limit::Drive(Access { flush: Flush::Each, .. }) => "bare file, each write flushed".to_owned(),
-            Limit::Drive(Access { flush: Flush::Batch, .. }) => "bare file, one flush a batch".to_owned(),
-            Limit::Echo(_) => "TCP echo".to_owned(),
-        }
-    }
-}
+/// The rows of the quick look, which has no peers.
+pub(crate) const QUICK: [&str; 4] = ["cached-read", "seqread-1m", "seqwrite-1m", "write-d32"];
 
 impl Row {
-    /// Seconds of load before the measurement. What writes first touches memory that its process never had, which costs
-    /// a virtual machine more than the write.
-    pub(crate) fn warmup_seconds(&self) -> f64 {
-        if self.writes() { 6.0 } else { 1.0 }
-    }
-
     pub(crate) fn writes(&self) -> bool {
         !matches!(self.pattern, Pattern::Randread | Pattern::Read)
     }
 
-    pub(crate) fn peers(&self) -> impl Iterator<Item = Peer> {
-        let alone = self.several.then_some(Peer::Alone);
-        std::iter::once(Peer::Quoin).chain(alone).chain(self.stores.iter().map(|&store| Peer::Tgtd(store)))
+    pub(crate) fn is_random(&self) -> bool {
+        !matches!(self.pattern, Pattern::Read | Pattern::Write)
     }
 
-    /// Why a peer's figure is not to be held against Quoin's, if it is not.
-    pub(crate) fn inequality(&self, peer: Peer) -> Option<&'static str> {
-        match peer {
-            Peer::Tgtd(store) if self.writes() && !store.is_durable() => Some("not durable"),
-            Peer::Tgtd(Store::RDWR) if self.data == Data::Drive => Some("from the page cache"),
-            _ => None,
+    /// Whether its rate is told in bytes rather than in transfers.
+    pub(crate) fn is_of_bytes(&self) -> bool {
+        self.io_bytes >= LARGE_BYTES
+    }
+
+    /// All who are measured, the bare drive last.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = Target> {
+        self.targets.iter().copied().chain([Target::Bare])
+    }
+
+    /// Which of them is Quoin for the comparison.
+    pub(crate) fn subject(&self) -> Target {
+        self.targets[0]
+    }
+
+    /// What the bare drive does in this row.
+    pub(crate) fn bare(&self) -> Access {
+        let (io_bytes, depth) = self.bare.unwrap_or((self.io_bytes, self.depth * usize::from(self.sessions)));
+        Access {
+            write: self.writes(),
+            random: self.is_random(),
+            mix: (self.pattern == Pattern::Randrw).then_some(MIX),
+            io_bytes,
+            depth,
+            flush: if self.writes() { Flush::Each } else { Flush::None },
         }
     }
 
-    pub(crate) fn limits(&self) -> Vec<Limit> {
-        let random = !matches!(self.pattern, Pattern::Read | Pattern::Write);
-        let mix = (self.pattern == Pattern::Randrw).then_some(MIX);
-        let (write, depth, io_bytes) = (self.writes(), self.depth, self.io_bytes);
-        let flushes: &[Flush] = match (write, depth) {
-            (false, _) => &[Flush::None],
-            (true, 1) => &[Flush::Each],
-            (true, _) => &[Flush::Each, Flush::Batch],
-        };
-        if self.several {
-            return Vec::new();
+    /// What is done for a moment on each file before it is used.
+    pub(crate) fn probe(&self) -> Probe {
+        Probe {
+            write: self.writes(),
+            random: self.is_random(),
+            io_bytes: self.io_bytes,
+            depth: (self.depth * usize::from(self.sessions)).min(PROBE_DEPTH_MOST),
         }
-        let drive =
-            flushes.iter().map(|&flush| Limit::Drive(Access { write, random, mix, io_bytes, depth, flush }));
-        // A mix is mostly reads: its echo is shaped like one.
-        let echo = Limit::Echo(Exchange::of(write && mix.is_none(), io_bytes, depth));
-        drive.filter(|_| self.data == Data::Drive).chain([echo]).collect()
     }
 }
 
@@ -227,26 +267,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_has_an_equal_peer_and_a_limit() {
+    fn every_row_has_quoin_first_and_a_peer_of_equal_durability() {
         for row in ROWS {
-            assert!(
-                row.peers().any(|peer| peer != Peer::Quoin && row.inequality(peer).is_none()),
-                "{}",
-                row.id
-            );
-            assert!(row.several || row.limits().len() > usize::from(row.data == Data::Drive), "{}", row.id);
-            assert_eq!(select(&[row.id.to_owned()]).unwrap()[0].id, row.id);
+            assert!(matches!(row.subject(), Target::Quoin | Target::Fresh), "{}", row.id);
+            assert!(row.targets().any(|target| target.is_peer()), "{}", row.id);
+            assert_eq!(row.targets().last(), Some(Target::Bare));
+            for target in row.targets() {
+                if let Target::Tgtd(store) = target {
+                    assert!(store.is_durable() || !row.writes(), "{}: {}", row.id, store.name());
+                    let from_page_cache = store == Store::RDWR && row.data == Data::Drive;
+                    assert!(!from_page_cache, "{}: {}", row.id, store.name());
+                }
+            }
+            assert_eq!(row.bare().flush == Flush::Each, row.writes());
         }
-        assert!(select(&["nonsense".to_owned()]).unwrap_err().contains("write-d1"));
     }
 
     #[test]
-    fn what_is_not_flushed_is_not_equal_to_what_is() {
-        let written = select(&["write-d32".to_owned()]).unwrap()[0];
-        assert_eq!(written.inequality(Peer::Tgtd(Store::AIO)), Some("not durable"));
-        assert_eq!(written.inequality(Peer::Tgtd(Store::RDWR_SYNC)), None);
-        assert_eq!(written.inequality(Peer::Quoin), None);
-        let read = select(&["seqread-1m".to_owned()]).unwrap()[0];
-        assert_eq!(read.inequality(Peer::Tgtd(Store::RDWR)), Some("from the page cache"));
+    fn rows_are_chosen_by_parts_of_their_names() {
+        let ids = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            select(&words).map(|rows| rows.iter().map(|row| row.id).collect::<Vec<_>>())
+        };
+        assert_eq!(ids(&[]).unwrap().len(), ROWS.len());
+        assert_eq!(ids(&["aged"]).unwrap(), ["aged-read-64k", "aged-read-1m"]);
+        assert_eq!(ids(&[IDLE]).unwrap(), [""; 0]);
+        assert!(ids(&["nonsense"]).unwrap_err().contains("write-d1"));
+        assert!(QUICK.iter().all(|id| ROWS.iter().any(|row| row.id == *id)));
     }
 }

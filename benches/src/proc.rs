@@ -47,16 +47,7 @@ fn io_field(io: &str, name: &str) -> u64 {
 
 /// CPU seconds of this process, user and system.
 pub(crate) fn own_cpu_seconds() -> f64 {
-    seconds(ClockId::ProcessCPUTime)
-}
-
-/// CPU seconds of this thread, user and system.
-pub(crate) fn thread_cpu_seconds() -> f64 {
-    seconds(ClockId::ThreadCPUTime)
-}
-
-fn seconds(clock: ClockId) -> f64 {
-    let time = clock_gettime(clock);
+    let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 

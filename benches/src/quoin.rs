@@ -11,31 +11,25 @@ use rustix::process::Signal;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::compare::write_noise;
+use crate::files::write_noise;
 use crate::load::At;
 use crate::process::{Running, free_port, line, wait_until};
 
 const HOST: &str = "iqn.2026-11.io.quoin:bench";
 
 /// File drives of an array.
-const DRIVES: usize = 4;
+pub(crate) const DRIVES: usize = 4;
 
-/// Volumes beside the large one, each of a quarter of its size.
-pub(crate) const SMALL_VOLUMES: u16 = 4;
-
-fn small_volume(number: u16) -> String {
-    format!("bench{number}")
-}
-
-fn small_host(number: u16) -> String {
-    format!("{HOST}{number}")
-}
+/// The volume that is measured, and the name of its NBD export.
+pub(crate) const VOLUME: &str = "bench";
 
 /// An array's directory and the program to run on it.
 pub(crate) struct Array {
     pub(crate) binary: PathBuf,
     data: PathBuf,
     pub(crate) log: PathBuf,
+    drives: Vec<PathBuf>,
+    init_args: Vec<String>,
     serve_args: Vec<String>,
     /// What was run to make the array.
     pub(crate) commands: Vec<String>,
@@ -53,30 +47,36 @@ pub(crate) struct Serving<'a> {
 /// What the engine has done since it started, as `quoin status -o json` tells it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Engine {
+    pub(crate) written_bytes: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) journal_bytes: u64,
+    pub(crate) checkpoint_bytes: u64,
     pub(crate) destaged_bytes: u64,
     pub(crate) cleaned_bytes: u64,
-    pub(crate) checkpoints: u64,
-    pub(crate) journal_bytes: u64,
-    pub(crate) journal_wraps: u64,
+    /// Bytes read from all drives.
+    pub(crate) drive_read_bytes: u64,
+    /// Bytes written to all drives.
+    pub(crate) drive_written_bytes: u64,
     /// Blocks that reads found in the read cache.
     pub(crate) cache_hits: u64,
-    /// Blocks that reads looked for there in vain.
+    /// Blocks that reads did not find in the read cache.
     pub(crate) cache_misses: u64,
 }
 
 impl Engine {
     fn parse(status: &Value) -> Result<Engine> {
-        let field = |name: &str| {
-            status["engine"][name]
-                .as_u64()
-                .with_context(|| format!("`quoin status -o json` has no number engine.{name}"))
-        };
+        let field = |name: &str| number(status, &format!("/engine/{name}"));
+        let drives = status["drives"].as_array().context("`quoin status -o json` has no list drives")?;
+        let sum = |name: &str| drives.iter().map(|drive| number(drive, name)).sum::<Result<u64>>();
         Ok(Engine {
+            written_bytes: field("written_bytes")?,
+            read_bytes: field("read_bytes")?,
+            journal_bytes: field("journal_bytes")?,
+            checkpoint_bytes: field("checkpoint_bytes")?,
             destaged_bytes: field("destaged_bytes")?,
             cleaned_bytes: field("cleaned_bytes")?,
-            checkpoints: field("checkpoints")?,
-            journal_bytes: field("journal_bytes")?,
-            journal_wraps: field("journal_wraps")?,
+            drive_read_bytes: sum("/read_bytes")?,
+            drive_written_bytes: sum("/write_bytes")?,
             cache_hits: field("cache_hits")?,
             cache_misses: field("cache_misses")?,
         })
@@ -85,14 +85,28 @@ impl Engine {
     /// What was done since `before`.
     pub(crate) fn since(&self, before: &Engine) -> Engine {
         Engine {
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            journal_bytes: self.journal_bytes.saturating_sub(before.journal_bytes),
+            checkpoint_bytes: self.checkpoint_bytes.saturating_sub(before.checkpoint_bytes),
             destaged_bytes: self.destaged_bytes.saturating_sub(before.destaged_bytes),
             cleaned_bytes: self.cleaned_bytes.saturating_sub(before.cleaned_bytes),
-            checkpoints: self.checkpoints.saturating_sub(before.checkpoints),
-            journal_bytes: self.journal_bytes.saturating_sub(before.journal_bytes),
-            journal_wraps: self.journal_wraps.saturating_sub(before.journal_wraps),
+            drive_read_bytes: self.drive_read_bytes.saturating_sub(before.drive_read_bytes),
+            drive_written_bytes: self.drive_written_bytes.saturating_sub(before.drive_written_bytes),
             cache_hits: self.cache_hits.saturating_sub(before.cache_hits),
             cache_misses: self.cache_misses.saturating_sub(before.cache_misses),
         }
+    }
+
+    /// Bytes written to segments: all that the drives took but for journal and metadata.
+    pub(crate) fn placed_bytes(&self) -> u64 {
+        self.drive_written_bytes.saturating_sub(self.journal_bytes + self.checkpoint_bytes)
+    }
+
+    /// Whether at least a quarter of what hosts wrote went to segments as well, so that the work was not only put off. It
+    /// is no more than that because destage follows seconds later, at the rate that hosts had then.
+    pub(crate) fn is_settled(&self) -> bool {
+        4 * self.placed_bytes() >= self.written_bytes
     }
 
     /// The share of blocks that reads found in the read cache; `None` if none were read.
@@ -100,49 +114,9 @@ impl Engine {
         let looked_for = self.cache_hits + self.cache_misses;
         (looked_for > 0).then(|| self.cache_hits as f64 / looked_for as f64)
     }
-
-    /// Why a run that wrote says nothing: its work was only put off, or the journal was not gone through so many times.
-    pub(crate) fn objection(&self, least_wraps: u64) -> Option<String> {
-        if self.journal_wraps < least_wraps {
-            return Some(format!(
-                "the journal wrapped {} times, less than {least_wraps}",
-                self.journal_wraps
-            ));
-        }
-        let missing: Vec<&str> = [("destaged", self.destaged_bytes), ("checkpointed", self.checkpoints)]
-            .into_iter()
-            .filter_map(|(what, amount)| (amount == 0).then_some(what))
-            .collect();
-        (!missing.is_empty()).then(|| format!("nothing was {} during the run", missing.join(" or ")))
-    }
 }
 
 impl Array {
-    /// Makes an array with one mapped volume under `dir`, and [`SMALL_VOLUMES`] further ones, each of an initiator of
-    /// its own; all are empty.
-    pub(crate) fn create(
-        binary: &Path,
-        dir: &Path,
-        volume_bytes: u64,
-        init_args: &[String],
-        serve_args: &[String],
-    ) -> Result<Array> {
-        let mut array = Array::init(binary, dir, volume_bytes.max(1 << 30), init_args, serve_args)?;
-        let serving = array.serve()?;
-        let mut commands = vec![serving.command.clone()];
-        commands.append(&mut serving.map_volume(volume_bytes)?);
-        for number in 0..SMALL_VOLUMES {
-            commands.append(&mut serving.map(
-                &small_volume(number),
-                &small_host(number),
-                volume_bytes / 4,
-            )?);
-        }
-        drop(serving);
-        array.commands.append(&mut commands);
-        Ok(array)
-    }
-
     /// Makes an array of four file drives of this size under `dir`; it has no volume. The files are written out before,
     /// as the peer's file is: a file system that gives a file its space at the first write makes that write dear.
     pub(crate) fn init(
@@ -157,29 +131,42 @@ impl Array {
             "there is no {}; build it with `cargo build --release -p quoin` or name it with --quoin",
             binary.display()
         );
+        let drives: Vec<PathBuf> =
+            (0..DRIVES).map(|number| dir.join(format!("drive-{number}.img"))).collect();
+        for file in &drives {
+            write_noise(file, drive_bytes).with_context(|| format!("cannot write {}", file.display()))?;
+        }
         let mut array = Array {
             binary: binary.to_owned(),
             data: dir.join("array"),
             log: dir.join("quoin.log"),
+            drives,
+            init_args: init_args.to_vec(),
             serve_args: serve_args.to_vec(),
             commands: Vec::new(),
         };
-        let mut init = vec!["init".to_owned(), "--force".to_owned()];
-        for number in 0..DRIVES {
-            let file = dir.join(format!("drive-{number}.img"));
-            write_noise(&file, drive_bytes).with_context(|| format!("cannot write {}", file.display()))?;
-            init.extend(["--drive".to_owned(), file.display().to_string()]);
-        }
-        init.extend_from_slice(init_args);
-        let init: Vec<&str> = init.iter().map(String::as_str).collect();
-        let init = array.run(&init)?.0;
-        array.commands.push(init);
+        array.format()?;
         Ok(array)
     }
 
-    /// The name the generator logs in with.
-    pub(crate) fn initiator(&self) -> &'static str {
-        HOST
+    /// Makes the array anew on its files, without a volume.
+    pub(crate) fn format(&mut self) -> Result<()> {
+        if self.data.exists() {
+            std::fs::remove_dir_all(&self.data)?;
+        }
+        let mut init = vec!["init".to_owned(), "--force".to_owned()];
+        for file in &self.drives {
+            init.extend(["--drive".to_owned(), file.display().to_string()]);
+        }
+        init.extend_from_slice(&self.init_args);
+        let init: Vec<&str> = init.iter().map(String::as_str).collect();
+        self.commands = vec![self.run(&init)?.0];
+        Ok(())
+    }
+
+    /// The files of its drives.
+    pub(crate) fn drives(&self) -> &[PathBuf] {
+        &self.drives
     }
 
     pub(crate) fn version(&self) -> Result<String> {
@@ -211,9 +198,17 @@ impl Array {
 
     /// The same with a limit to the RAM it may take, in bytes.
     pub(crate) fn serve_within(&self, memory_bytes: Option<u64>) -> Result<Serving<'_>> {
+        self.serve_to(memory_bytes, None)
+    }
+
+    /// The same to NBD clients at this address as well.
+    pub(crate) fn serve_to(&self, memory_bytes: Option<u64>, nbd: Option<SocketAddr>) -> Result<Serving<'_>> {
         let (portal, api) = (free_port()?, free_port()?);
         let mut command = self.command(&["serve", "--iscsi", &portal.to_string(), "--api", &api.to_string()]);
         command.args(&self.serve_args);
+        if let Some(nbd) = nbd {
+            command.args(["--nbd", &nbd.to_string()]);
+        }
         if let Some(bytes) = memory_bytes {
             command.args(["--memory-limit", &bytes.to_string()]);
         }
@@ -282,24 +277,13 @@ impl Serving<'_> {
 
     /// Makes a volume and maps it as LUN 1 to the generator; returns what was run.
     pub(crate) fn map_volume(&self, bytes: u64) -> Result<Vec<String>> {
-        self.map("bench", HOST, bytes)
-    }
-
-    /// Makes a volume and maps it as LUN 1 to a host of the same name with this initiator; returns what was run.
-    fn map(&self, name: &str, initiator: &str, bytes: u64) -> Result<Vec<String>> {
         let size = bytes.to_string();
         let commands = [
-            &["volume", "create", name, "--size", &size][..],
-            &["host", "create", name, "--initiator", initiator],
-            &["map", name, "--host", name, "--lun", "1"],
+            &["volume", "create", VOLUME, "--size", &size][..],
+            &["host", "create", VOLUME, "--initiator", HOST],
+            &["map", VOLUME, "--host", VOLUME, "--lun", "1"],
         ];
         commands.into_iter().map(|args| Ok(self.array.run(args)?.0)).collect()
-    }
-
-    /// Where and as whom the generator logs in for each of the small volumes.
-    pub(crate) fn small(&self) -> Vec<At> {
-        let at = |number| At { initiator: small_host(number), ..self.at() };
-        (0..SMALL_VOLUMES).map(at).collect()
     }
 
     /// Shows the volume to NBD clients; returns what was run.
@@ -313,6 +297,22 @@ impl Serving<'_> {
     }
 }
 
+/// A number of `quoin status -o json`.
+pub(crate) fn number(status: &Value, pointer: &str) -> Result<u64> {
+    status
+        .pointer(pointer)
+        .and_then(Value::as_u64)
+        .with_context(|| format!("`quoin status -o json` has no number {pointer}"))
+}
+
+/// The program beside this one, unless another is named.
+pub(crate) fn binary(named: Option<&Path>) -> Result<PathBuf> {
+    match named {
+        Some(path) => Ok(path.to_owned()),
+        None => Ok(std::env::current_exe()?.with_file_name("quoin")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,22 +320,23 @@ mod tests {
 
     #[test]
     fn the_status_is_understood_and_what_it_lacks_is_named() {
-        let status = json!({"ready": true, "iqn": "iqn.2026-11.io.quoin:a", "engine": {
-            "destaged_bytes": 10, "cleaned_bytes": 0, "checkpoints": 2, "journal_bytes": 30, "journal_wraps": 1,
-            "cache_hits": 3, "cache_misses": 1}});
+        let mut status = json!({"ready": true, "iqn": "iqn.2026-11.io.quoin:a", "engine": {
+            "written_bytes": 100, "read_bytes": 7, "destaged_bytes": 10, "cleaned_bytes": 0, "journal_bytes": 110,
+            "checkpoint_bytes": 5, "cache_hits": 3, "cache_misses": 1},
+            "drives": [{"read_bytes": 1, "write_bytes": 80}, {"read_bytes": 2, "write_bytes": 85}]});
         let after = Engine::parse(&status).unwrap();
-        assert_eq!(after.destaged_bytes, 10);
-        let error = Engine::parse(&json!({"engine": {"destaged_bytes": 1}})).unwrap_err();
-        assert!(error.to_string().contains("engine.cleaned_bytes"));
-
+        assert_eq!((after.drive_read_bytes, after.drive_written_bytes), (3, 165));
         assert_eq!(after.hit_ratio(), Some(0.75));
-        assert_eq!(after.since(&Engine::default()).objection(1), None);
-        assert!(after.objection(3).unwrap().contains("wrapped 1 times, less than 3"));
-        let idle = after.since(&after).objection(0).unwrap();
         assert_eq!(after.since(&after).hit_ratio(), None);
-        assert!(idle.contains("destaged or checkpointed"));
-        assert!(
-            Engine { checkpoints: 0, ..after }.objection(0).unwrap().contains("nothing was checkpointed")
-        );
+
+        assert_eq!(after.placed_bytes(), 50);
+        assert!(after.is_settled());
+        assert!(Engine { drive_written_bytes: 140, ..after }.is_settled());
+        assert!(!Engine { drive_written_bytes: 139, ..after }.is_settled(), "less than a quarter was placed");
+
+        status["engine"].as_object_mut().unwrap().remove("cleaned_bytes");
+        assert!(Engine::parse(&status).unwrap_err().to_string().contains("/engine/cleaned_bytes"));
+        status["drives"][1].as_object_mut().unwrap().remove("write_bytes");
+        assert!(number(&status, "/drives/1/write_bytes").is_err());
     }
 }

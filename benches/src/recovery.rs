@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Output;
-use crate::pressure::{binary, fill, number};
-use crate::quoin::{Array, Serving};
+use crate::pressure::fill;
+use crate::quoin::{Array, Serving, binary, number};
 use crate::stats::median;
 use quoin_initiator::{self as initiator, Connection, Io, Next, Rng, Shape, Source};
 

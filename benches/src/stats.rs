@@ -99,6 +99,38 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
+/// The median of some values, and the lowest and the highest of them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// `None` of no values.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let values: Vec<f64> = values.into_iter().collect();
+        let min = values.iter().copied().min_by(f64::total_cmp)?;
+        let max = values.iter().copied().max_by(f64::total_cmp)?;
+        Some(Spread { median: median(values), min, max })
+    }
+
+    /// With so many digits: the median, and in brackets the extremes if they differ.
+    pub(crate) fn show(&self, digits: usize) -> String {
+        let Spread { median, min, max } = self;
+        match min == max {
+            true => format!("{median:.digits$}"),
+            false => format!("{median:.digits$} ({min:.digits$}–{max:.digits$})"),
+        }
+    }
+
+    /// The same of values that are so many times as large.
+    pub(crate) fn times(&self, factor: f64) -> Spread {
+        Spread { median: self.median * factor, min: self.min * factor, max: self.max * factor }
+    }
+}
+
 /// How likely it is that chance alone puts so many or more of what happened in both kinds of trials into the first
 /// kind: Fisher's exact test, one-sided.
 pub(crate) fn chance_of_more(
@@ -164,5 +196,13 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median([4.0, 1.0]), 2.5);
         assert_eq!(median([]), 0.0);
+        let spread = Spread { median: 2.0, min: 1.0, max: 7.0 };
+        assert_eq!(Spread::of([7.0, 1.0, 2.0]), Some(spread));
+        assert_eq!(Spread::of([]), None);
+        assert_eq!(
+            (spread.times(10.0).show(0), spread.show(1)),
+            ("20 (10–70)".into(), "2.0 (1.0–7.0)".into())
+        );
+        assert_eq!(Spread::of([1.0]).map(|spread| spread.show(0)), Some("1".to_owned()));
     }
 }

@@ -13,7 +13,7 @@ use crate::proc;
 use crate::process::{Running, free_port, line, wait_until};
 
 /// A backing store of tgtd and its flags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Store {
     pub(crate) kind: &'static str,
     pub(crate) flags: &'static str,

@@ -6,18 +6,17 @@ mod probe;
 mod report;
 mod timeline;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use serde_json::Value;
 
 use crate::Output;
 use crate::machine;
-use crate::quoin::{Array, Serving};
+use crate::quoin::{Array, Serving, binary, number};
 use quoin_initiator::{self as initiator, Capacity, Connection, Io, Next, Rng, Shape, Source};
 
 use probe::Probe;
@@ -145,14 +144,6 @@ impl Source for Fill {
 /// Contents that nothing on the way can shorten.
 fn unique(rng: &mut Rng, data: &mut [u8]) {
     data.chunks_mut(512).step_by(8).for_each(|sector| rng.fill(&mut sector[..16]));
-}
-
-/// The program beside this one, unless another is named.
-pub(crate) fn binary(named: Option<&Path>) -> Result<PathBuf> {
-    match named {
-        Some(path) => Ok(path.to_owned()),
-        None => Ok(std::env::current_exe()?.with_file_name("quoin")),
-    }
 }
 
 /// Writes all of the unit once.
@@ -283,12 +274,4 @@ fn watch(serving: &Serving<'_>, zero: Instant, stop: &AtomicBool) -> Result<Vec<
         }
     }
     Ok(samples)
-}
-
-/// A number of `quoin status -o json`.
-pub(crate) fn number(status: &Value, pointer: &str) -> Result<u64> {
-    status
-        .pointer(pointer)
-        .and_then(Value::as_u64)
-        .with_context(|| format!("`quoin status -o json` has no number {pointer}"))
 }

@@ -7,9 +7,9 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::pressure::number;
 use crate::pressure::timeline::{STALL, Timeline};
 use crate::proc;
+use crate::quoin::number;
 use crate::units::show_bytes;
 
 /// How far the last third may fall below the first, for throughput to count as steady.

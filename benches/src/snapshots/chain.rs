@@ -279,7 +279,8 @@ fn sample(options: &Options, serving: &Serving<'_>, at: &At, access: Access, see
         ledger: None,
         fua: false,
         seed,
-        more: Vec::new(),
+        session: 0,
+        first: 0,
         target_pid: Some(serving.process.pid()),
     })?;
     let done = serving.engine()?.since(&before);

@@ -17,8 +17,8 @@ use serde::Serialize;
 use super::{BLOCK_BYTES, Bar, Bench, Common, rest, tell, volume};
 use crate::load::At;
 use crate::markdown::{finish, table};
-use crate::pressure::{fill_first, number};
-use crate::quoin::Serving;
+use crate::pressure::fill_first;
+use crate::quoin::{Serving, number};
 use crate::stats::{Percentiles, histogram};
 use crate::units::show_bytes;
 

@@ -18,8 +18,8 @@ use serde::Serialize;
 use crate::Output;
 use crate::load::At;
 use crate::markdown::{finish, table};
-use crate::pressure::{binary, fill_first, number};
-use crate::quoin::{Array, Serving};
+use crate::pressure::fill_first;
+use crate::quoin::{Array, Serving, binary, number};
 
 /// What the engine maps.
 const BLOCK_BYTES: u64 = 8192;

@@ -314,6 +314,8 @@ pub struct Engine {
     pub write_amplification: f64,
     /// Blocks destaged.
     pub destaged_blocks: u64,
+    /// Bytes of large writes, written to segments as they came in.
+    pub placed_bytes: u64,
     /// Bytes written to segments by destage.
     pub destaged_bytes: u64,
     /// Bytes written to segments by the cleaner.

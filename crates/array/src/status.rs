@@ -175,6 +175,7 @@ fn engine(stats: &PoolStats, buffer_limit_bytes: u64) -> api::Engine {
         longest_fork_ms: milliseconds(stats.longest_fork),
         write_amplification: stats.write_amplification(),
         destaged_blocks: stats.destaged_blocks,
+        placed_bytes: stats.placed_bytes,
         destaged_bytes: stats.destaged_bytes,
         cleaned_bytes: stats.cleaned_bytes,
         checkpoints: stats.checkpoints,

@@ -61,6 +61,10 @@ number!(
     SegmentId(u32)
 );
 number!(
+    /// A slice: one log of a pool. The first is 0.
+    SliceId(u8)
+);
+number!(
     /// The position of a drive in its pool, as its label records it.
     DriveIndex(u16)
 );

@@ -9,7 +9,9 @@ pub mod metrics;
 mod range;
 
 pub use checksum::{Crc32c, Crc64, crc32c, crc64};
-pub use id::{BlockNumber, DriveId, DriveIndex, Epoch, LayerId, PoolId, SegmentId, Sequence, VolumeId};
+pub use id::{
+    BlockNumber, DriveId, DriveIndex, Epoch, LayerId, PoolId, SegmentId, Sequence, SliceId, VolumeId,
+};
 pub use range::{ByteRange, Extent};
 
 /// Bytes in one KiB.

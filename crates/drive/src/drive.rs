@@ -9,11 +9,11 @@
 //!    A write that found no room on the file system under the drive is no such failure: whoever asked for it knows.
 
 use crate::{
-    DriveError, LABEL_OFFSETS, Label, Probe, ROOT_BYTES, ROOT_OFFSETS, SLABS_START_BYTES,
-    label::Copy,
+    DriveError, GRANT_PAGE_BYTES, LABEL_OFFSETS, Label, Probe, ROOT_BYTES,
+    label::{Copy, root_offset, slabs_start},
     probe::{probe, read_copies, require_len, tail},
 };
-use quoin_base::{DriveIndex, Epoch};
+use quoin_base::{DriveIndex, Epoch, SliceId};
 use quoin_world::{
     AsyncMutex, Buf, Completion, Disk, DiskError, DiskInstruments, DiskOp, Event, Mutex, Slice,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -37,6 +37,7 @@ pub struct Drive {
     index: DriveIndex,
     slabs: u32,
     slab_bytes: u32,
+    slabs_start_bytes: u64,
     state: Arc<State>,
     relabelling: AsyncMutex,
 }
@@ -95,22 +96,24 @@ struct Flight {
 }
 
 impl Drive {
-    /// Makes a drive of `disk`, whatever is on it: wipes the traces of anything else, zeroes the root slots
+    /// Makes a drive of `disk`, whatever is on it: wipes the traces of anything else, zeroes root slots, grant pages
     /// and journal slabs so that later writes there change no file system's metadata, and writes both
-    /// labels last. `label.len_bytes` and `label.generation` are set here.
+    /// labels last. `label.len_bytes`, `label.generation` and `label.slabs_start_bytes` are set here.
     pub async fn format(disk: Arc<dyn Disk>, mut label: Label) -> Result<Arc<Drive>, DriveError> {
         label.len_bytes = disk.len_bytes();
         label.generation = 1;
+        label.slabs_start_bytes = slabs_start(label.len_bytes, label.slab_bytes);
         let slab_bytes = u64::from(label.slab_bytes);
-        require_len(&disk, SLABS_START_BYTES + slab_bytes.max(crate::probe::TAIL_BYTES))?;
+        let slabs_start_bytes = label.slabs_start_bytes;
+        require_len(&disk, slabs_start_bytes + slab_bytes.max(crate::probe::TAIL_BYTES))?;
         if let Some(why) = label.problem() {
             return Err(DriveError::BadLabel { drive: disk.name().into(), why });
         }
-        zero(&disk, 0, SLABS_START_BYTES).await?;
+        zero(&disk, 0, slabs_start_bytes).await?;
         let (tail_start, tail_len) = tail(&disk);
         zero(&disk, tail_start, tail_len).await?;
         disk.submit(DiskOp::Flush).await?;
-        zero(&disk, SLABS_START_BYTES, slab_bytes * u64::from(label.journal_slabs)).await?;
+        zero(&disk, slabs_start_bytes, slab_bytes * u64::from(label.journal_slabs)).await?;
         disk.submit(DiskOp::Flush).await?;
         for copy in 0..LABEL_OFFSETS.len() {
             write_label(&disk, copy, &label).await?;
@@ -172,6 +175,7 @@ impl Drive {
             index: label.index,
             slabs: label.slabs(),
             slab_bytes: label.slab_bytes,
+            slabs_start_bytes: label.slabs_start_bytes,
             relabelling: AsyncMutex::new(),
             state: Arc::new(State {
                 name: disk.name().to_owned(),
@@ -270,9 +274,9 @@ impl Drive {
         }
     }
 
-    /// Both root slots, whatever is in them, or why one cannot be read.
-    pub async fn read_roots(&self) -> [Result<Box<[u8; ROOT_BYTES]>, DriveError>; 2] {
-        let [first, second] = ROOT_OFFSETS.map(|offset| self.read_at(offset, ROOT_BYTES));
+    /// Both root slots of a slice, whatever is in them, or why one cannot be read.
+    pub async fn read_roots(&self, slice: SliceId) -> [Result<Box<[u8; ROOT_BYTES]>, DriveError>; 2] {
+        let [first, second] = [0, 1].map(|slot| self.read_at(root_offset(slice, slot), ROOT_BYTES));
         let boxed = |buf: Buf| {
             let mut root = Box::new([0; ROOT_BYTES]);
             root.copy_from_slice(&buf);
@@ -281,10 +285,27 @@ impl Drive {
         [first.await.map(boxed), second.await.map(boxed)]
     }
 
-    /// Writes root slot `slot`, 0 or 1, durably. `bytes` must be [`ROOT_BYTES`] long.
-    pub async fn write_root(&self, slot: usize, bytes: Buf) -> Result<(), DriveError> {
+    /// Writes root slot `slot`, 0 or 1, of a slice durably. `bytes` must be [`ROOT_BYTES`] long.
+    pub async fn write_root(&self, slice: SliceId, slot: usize, bytes: Buf) -> Result<(), DriveError> {
         assert_eq!(bytes.len(), ROOT_BYTES, "a root fills its slot");
-        self.write_at(ROOT_OFFSETS[slot], vec![bytes.into_slice()], true).await
+        self.write_at(root_offset(slice, slot), vec![bytes.into_slice()], true).await
+    }
+
+    /// Both copies of a grant page, whatever is in them, or why one cannot be read.
+    pub async fn read_grant_page(&self, page: u32) -> [Result<Buf, DriveError>; 2] {
+        let label = self.label();
+        assert!(page < label.grant_pages(), "a drive has its grant pages and no others");
+        let [first, second] =
+            [0, 1].map(|copy| self.read_at(label.grant_page_offset(page, copy), GRANT_PAGE_BYTES));
+        [first.await, second.await]
+    }
+
+    /// Writes one copy, 0 or 1, of a grant page durably. `bytes` must be [`GRANT_PAGE_BYTES`] long.
+    pub async fn write_grant_page(&self, page: u32, copy: usize, bytes: Buf) -> Result<(), DriveError> {
+        let label = self.label();
+        assert!(page < label.grant_pages() && copy < 2, "a drive has its grant pages and no others");
+        assert_eq!(bytes.len(), GRANT_PAGE_BYTES, "a grant page is written whole");
+        self.write_at(label.grant_page_offset(page, copy), vec![bytes.into_slice()], true).await
     }
 
     /// Reads `len` bytes from byte `offset` of slab `slab`.
@@ -378,7 +399,7 @@ impl Drive {
         let fits = offset.checked_add(len).is_some_and(|end| end <= u64::from(self.slab_bytes));
         let aligned = offset.is_multiple_of(block) && len.is_multiple_of(block);
         if slab < self.slabs && fits && aligned && len > 0 {
-            return Ok(SLABS_START_BYTES + u64::from(slab) * u64::from(self.slab_bytes) + offset);
+            return Ok(self.slabs_start_bytes + u64::from(slab) * u64::from(self.slab_bytes) + offset);
         }
         Err(DriveError::OutOfRange {
             drive: self.name().to_owned(),

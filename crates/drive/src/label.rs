@@ -3,7 +3,7 @@
 //! Magic, version and checksum have the same place in every format version, so that a drive of another one
 //! is recognised and refused rather than taken for a damaged one.
 
-use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, crc64};
+use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId, crc64};
 use quoin_world::{Buf, DiskError, Slice};
 use uuid::Uuid;
 use zerocopy::{
@@ -12,17 +12,44 @@ use zerocopy::{
 };
 
 /// The on-disk format this code reads and writes.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 /// Size of a label.
 pub const LABEL_BYTES: usize = 4096;
 /// Where the two copies of the label are.
 pub const LABEL_OFFSETS: [u64; 2] = [0, 65536];
 /// Size of a root slot.
 pub const ROOT_BYTES: usize = 4096;
-/// Where the two root slots are.
-pub const ROOT_OFFSETS: [u64; 2] = [131_072, 196_608];
-/// Where slab 0 begins.
-pub const SLABS_START_BYTES: u64 = 1 << 20;
+/// The most slices of a pool; so many have root slots.
+pub const MAX_SLICES: u8 = 16;
+/// Where labels and root slots end, and grant pages begin.
+pub const HEAD_BYTES: u64 = 1 << 20;
+/// Size of a grant page.
+pub const GRANT_PAGE_BYTES: usize = 4096;
+/// How many slabs a grant page tells of.
+pub const SLABS_PER_GRANT_PAGE: u32 = 4032;
+
+/// Where the first root slot is.
+const ROOTS_START_BYTES: u64 = 131_072;
+/// From one root slot to the next.
+const ROOT_DISTANCE_BYTES: u64 = 28 << 10;
+/// What slab 0 begins at a multiple of.
+const SLABS_START_UNIT_BYTES: u64 = 1 << 20;
+
+const _: () = assert!(root_offset(SliceId(MAX_SLICES - 1), 1) + ROOT_BYTES as u64 <= HEAD_BYTES);
+const _: () = assert!(ROOT_DISTANCE_BYTES * MAX_SLICES as u64 >= 2 * 65536, "a slice's slots are far apart");
+
+/// Where root slot `slot`, 0 or 1, of a slice is. The first slots of all slices come before the second ones.
+pub const fn root_offset(slice: SliceId, slot: usize) -> u64 {
+    ROOTS_START_BYTES + (slot as u64 * MAX_SLICES as u64 + slice.0 as u64) * ROOT_DISTANCE_BYTES
+}
+
+/// Where slab 0 begins on a drive of this size with slabs of this size: behind both copies of its grant pages.
+pub fn slabs_start(len_bytes: u64, slab_bytes: u32) -> u64 {
+    let most_slabs = len_bytes.saturating_sub(HEAD_BYTES) / u64::from(slab_bytes.max(1));
+    let pages = most_slabs.div_ceil(SLABS_PER_GRANT_PAGE.into()).max(1);
+    HEAD_BYTES + (2 * pages * GRANT_PAGE_BYTES as u64).next_multiple_of(SLABS_START_UNIT_BYTES)
+}
+
 /// The longest name of a pool, in bytes of UTF-8.
 pub const POOL_NAME_MAX_BYTES: usize = 64;
 
@@ -51,13 +78,16 @@ struct RawLabel {
     journal_set: U64,
     created_ms: U64,
     roles: U32,
-    reserved: [u8; 3916],
+    slices: U32,
+    slabs_start: U64,
+    reserved: [u8; 3904],
     checksum: U64,
 }
 
 const _: () = assert!(size_of::<RawLabel>() == LABEL_BYTES);
 const _: () = assert!(std::mem::offset_of!(RawLabel, version) == 8);
 const _: () = assert!(std::mem::offset_of!(RawLabel, roles) == 168);
+const _: () = assert!(std::mem::offset_of!(RawLabel, slabs_start) == 176);
 const _: () = assert!(std::mem::offset_of!(RawLabel, checksum) == CHECKSUM_OFFSET);
 
 /// Epochs and generations stay below: one more of them never overflows.
@@ -105,6 +135,10 @@ pub struct Label {
     pub journal_set: u64,
     /// When the drive was initialised, in milliseconds since the Unix epoch.
     pub created_ms: u64,
+    /// How many slices the pool has, at most [`MAX_SLICES`].
+    pub slices: u8,
+    /// Where slab 0 begins: behind the grant pages, see [`slabs_start`].
+    pub slabs_start_bytes: u64,
 }
 
 /// What one copy of the label turned out to be.
@@ -128,8 +162,19 @@ impl Label {
 
     /// Whole slabs in a drive of this label.
     pub fn slabs(&self) -> u32 {
-        let slabs = self.len_bytes.saturating_sub(SLABS_START_BYTES) / u64::from(self.slab_bytes.max(1));
+        let slabs = self.len_bytes.saturating_sub(self.slabs_start_bytes) / u64::from(self.slab_bytes.max(1));
         u32::try_from(slabs).unwrap_or(u32::MAX)
+    }
+
+    /// Grant pages of a drive of this label, each of which it has twice.
+    pub fn grant_pages(&self) -> u32 {
+        self.slabs().div_ceil(SLABS_PER_GRANT_PAGE)
+    }
+
+    /// Where a copy, 0 or 1, of a grant page is: all first copies come before the second ones.
+    pub fn grant_page_offset(&self, page: u32, copy: usize) -> u64 {
+        let pages_before = copy as u64 * u64::from(self.grant_pages()) + u64::from(page);
+        HEAD_BYTES + pages_before * GRANT_PAGE_BYTES as u64
     }
 
     /// Why no drive can have this label, if so.
@@ -155,6 +200,13 @@ impl Label {
                 self.journal_slabs,
                 self.slabs()
             ));
+        }
+        if !(1..=MAX_SLICES).contains(&self.slices) {
+            return Some(format!("{} slices are not from 1 to {MAX_SLICES}", self.slices));
+        }
+        let start = self.slabs_start_bytes;
+        if !start.is_multiple_of(SLABS_START_UNIT_BYTES) || start < self.grant_page_offset(0, 2) {
+            return Some(format!("slabs that begin at byte {start} leave no room for its grant pages"));
         }
         unit("block size", self.block_bytes, 4096)
             .or_else(|| unit("row size", self.row_bytes, self.block_bytes))
@@ -182,6 +234,8 @@ impl Label {
         raw.created_ms = self.created_ms.into();
         raw.roles =
             (u32::from(self.roles.journal) * ROLE_JOURNAL + u32::from(self.roles.data) * ROLE_DATA).into();
+        raw.slices = u32::from(self.slices).into();
+        raw.slabs_start = self.slabs_start_bytes.into();
         raw.checksum = crc64(&raw.as_bytes()[..CHECKSUM_OFFSET]).0.into();
         Buf::copy_of(raw.as_bytes()).into_slice()
     }
@@ -221,6 +275,8 @@ impl Label {
             generation: raw.generation.get(),
             journal_set: raw.journal_set.get(),
             created_ms: raw.created_ms.get(),
+            slices: u8::try_from(raw.slices.get()).unwrap_or(0),
+            slabs_start_bytes: raw.slabs_start.get(),
         };
         match label.problem() {
             None => Copy::Valid(Box::new(label)),

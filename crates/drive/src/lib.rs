@@ -1,9 +1,12 @@
-//! One drive of a pool: two labels, two root slots and slabs, on any [`Disk`](quoin_world::Disk).
+//! One drive of a pool: labels, root slots, grant pages and slabs, on any [`Disk`](quoin_world::Disk).
 //!
 //! ```text
-//! byte 0        label, copy 0 (4 KiB)       byte 131072   root slot 0 (4 KiB)
-//! byte 65536    label, copy 1 (4 KiB)       byte 196608   root slot 1 (4 KiB)
-//! byte 1 MiB    slab 0, slab 1, …           a tail that does not fill a slab is unused
+//! byte 0         label, copy 0 (4 KiB)
+//! byte 65536     label, copy 1 (4 KiB)
+//! byte 131072    root slot 0 (4 KiB) of slice 0, of slice 1, … of slice 15, one every 28 KiB
+//! byte 589824    root slot 1 (4 KiB) of slice 0, of slice 1, … of slice 15, one every 28 KiB
+//! byte 1 MiB     first copies of the grant pages (4 KiB each), then the second ones
+//! slabs_start    slab 0, slab 1, …; a tail that does not fill a slab is unused
 //! ```
 //!
 //! Promises: a drive that is blank, foreign, resized, stale or of another format version is never taken for
@@ -11,7 +14,7 @@
 //! an epoch on a drive only grows; after a failed write or flush nothing more is written until the drive is
 //! opened again; with a [`DriveWatch`], every operation ends in time, whether the disk answers or not.
 //!
-//! Does not: know what is in a root slot or a slab, keep checksums of data, retry. Assumes of the disk: one
+//! Does not: know what is in a root slot, a grant page or a slab, keep checksums of data, retry. Assumes of the disk: one
 //! process has it open, and a write is torn at nothing smaller than 512 bytes.
 
 pub mod bugs;
@@ -25,8 +28,8 @@ mod watch;
 pub use drive::{Drive, DriveCounters};
 pub use error::DriveError;
 pub use label::{
-    FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSETS, Label, POOL_NAME_MAX_BYTES, ROOT_BYTES, ROOT_OFFSETS, Roles,
-    SLABS_START_BYTES,
+    FORMAT_VERSION, GRANT_PAGE_BYTES, HEAD_BYTES, LABEL_BYTES, LABEL_OFFSETS, Label, MAX_SLICES,
+    POOL_NAME_MAX_BYTES, ROOT_BYTES, Roles, SLABS_PER_GRANT_PAGE, root_offset, slabs_start,
 };
 pub use probe::{Probe, probe};
 pub use set::{inspect_set, open_set, raise_set};

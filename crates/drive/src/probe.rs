@@ -1,6 +1,6 @@
 //! What is on a disk: nothing, a drive of Quoin's, or something else.
 
-use crate::{DriveError, FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSETS, Label, SLABS_START_BYTES, label::Copy};
+use crate::{DriveError, FORMAT_VERSION, HEAD_BYTES, LABEL_BYTES, LABEL_OFFSETS, Label, label::Copy};
 use quoin_world::{Buf, Disk, DiskError, DiskOp};
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub enum Probe {
 /// Says what is on `disk`. A drive of another format version and one whose labels are both damaged are
 /// errors.
 pub async fn probe(disk: &Arc<dyn Disk>) -> Result<Probe, DriveError> {
-    require_len(disk, SLABS_START_BYTES + TAIL_BYTES)?;
+    require_len(disk, HEAD_BYTES + TAIL_BYTES)?;
     let copies = read_copies(disk).await;
     let mut damage: Option<DriveError> = None;
     let mut newest: Option<Label> = None;
@@ -80,7 +80,7 @@ pub(crate) fn tail(disk: &Arc<dyn Disk>) -> (u64, u64) {
 
 async fn look_for_others(disk: &Arc<dyn Disk>) -> Result<Probe, DriveError> {
     let (tail_start, tail_len) = tail(disk);
-    let head = disk.submit(DiskOp::Read { offset: 0, buf: Buf::zeroed(SLABS_START_BYTES as usize) });
+    let head = disk.submit(DiskOp::Read { offset: 0, buf: Buf::zeroed(HEAD_BYTES as usize) });
     let tail = disk.submit(DiskOp::Read { offset: tail_start, buf: Buf::zeroed(tail_len as usize) });
     let (head, tail) = (head.await?, tail.await?);
     if let Some((what, ..)) = SIGNATURES.iter().find(|(_, at, magic)| head[*at..].starts_with(magic)) {

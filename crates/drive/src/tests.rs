@@ -2,12 +2,13 @@
 
 use crate::*;
 use futures_util::future::join_all;
-use quoin_base::{ByteRange, DriveId, DriveIndex, Epoch, PoolId};
+use quoin_base::{ByteRange, DriveId, DriveIndex, Epoch, PoolId, SliceId};
 use quoin_world::{Buf, Disk, Slice};
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld};
 use std::sync::Arc;
 
-const LEN_BYTES: u64 = 6 << 20;
+const LEN_BYTES: u64 = 7 << 20;
+const SLABS_START_BYTES: u64 = 2 << 20;
 const SLAB_BYTES: u32 = 1 << 20;
 
 fn uuid(n: u128) -> uuid::Uuid {
@@ -31,6 +32,8 @@ fn label(index: u16, drives: u16) -> Label {
         generation: 0,
         journal_set: 1,
         created_ms: 1234,
+        slices: 1,
+        slabs_start_bytes: 0,
     }
 }
 
@@ -66,12 +69,14 @@ fn the_bytes_of_a_label_are_the_documented_ones() {
     let (_, disks) = pool(1, 1);
     let bytes = disks[0].peek(65536, LABEL_BYTES);
     assert_eq!(bytes, disks[0].peek(0, LABEL_BYTES));
-    assert_eq!(&bytes[..16], b"QUOINDRV\x05\0\0\0\0\0\x01\0");
+    assert_eq!(&bytes[..16], b"QUOINDRV\x06\0\0\0\0\0\x01\0");
     assert_eq!(&bytes[48..53], b"tank\0");
     assert_eq!(bytes[112..120], LEN_BYTES.to_le_bytes());
     assert_eq!(bytes[120..124], SLAB_BYTES.to_le_bytes());
     assert_eq!(bytes[136..152], [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], "epoch, generation");
     assert_eq!(bytes[168..172], [3, 0, 0, 0], "roles");
+    assert_eq!(bytes[172..176], [1, 0, 0, 0], "slices");
+    assert_eq!(bytes[176..184], SLABS_START_BYTES.to_le_bytes());
     assert_eq!(bytes[4088..], quoin_base::crc64(&bytes[..4088]).0.to_le_bytes());
 }
 
@@ -88,7 +93,7 @@ fn what_is_written_is_read_back_after_a_power_cut() {
             d.write_slab(4, 4096, two, false).await.unwrap();
             d.flush().await.unwrap();
             d.write_slab(0, 0, vec![Slice::copy_of(&[3; 512])], true).await.unwrap();
-            d.write_root(1, Buf::copy_of(&[4; ROOT_BYTES])).await.unwrap();
+            d.write_root(SliceId(0), 1, Buf::copy_of(&[4; ROOT_BYTES])).await.unwrap();
         })
         .unwrap();
     let counters = drive.counters();
@@ -99,7 +104,7 @@ fn what_is_written_is_read_back_after_a_power_cut() {
     let (slab, first, roots) = world
         .run(async move {
             let reads = (d.read_slab(4, 4096, 12288).await, d.read_slab(0, 0, 512).await);
-            (reads.0.unwrap(), reads.1.unwrap(), d.read_roots().await.map(Result::unwrap))
+            (reads.0.unwrap(), reads.1.unwrap(), d.read_roots(SliceId(0)).await.map(Result::unwrap))
         })
         .unwrap();
     assert!(slab[..4096].iter().all(|&b| b == 1) && slab[4096..].iter().all(|&b| b == 2) && first[0] == 3);
@@ -136,7 +141,7 @@ fn formatting_wipes_and_zeroes_what_it_must() {
 
     let small = world.disk("small", 1 << 20);
     let refused = world.run(Drive::format(dynamic(&small), label(0, 1))).unwrap();
-    assert_eq!(refusal(refused), "drive small has 1048576 bytes and needs at least 2097152");
+    assert_eq!(refusal(refused), "drive small has 1048576 bytes and needs at least 3145728");
     let refused = world.run(Drive::format(dynamic(&disk), label(1, 1))).unwrap();
     assert_eq!(refusal(refused), "drive d cannot be initialised: it is number 1 of only 1 drives");
 }
@@ -179,12 +184,53 @@ fn another_format_version_and_another_size_are_refused() {
         }
     }
     let mut bytes = disks[0].peek(0, LABEL_BYTES);
-    bytes[8] = FORMAT_VERSION as u8 + 1;
-    let sum = quoin_base::crc64(&bytes[..4088]).0.to_le_bytes();
-    bytes[4088..].copy_from_slice(&sum);
-    LABEL_OFFSETS.iter().for_each(|&at| disks[0].poke(at, &bytes));
-    let said = format!("drive d0 has on-disk format {}; this Quoin reads", FORMAT_VERSION + 1);
-    assert!(refusal(open(&world, &disks[0])).starts_with(&said));
+    for version in [FORMAT_VERSION - 1, FORMAT_VERSION + 1] {
+        bytes[8] = version as u8;
+        let sum = quoin_base::crc64(&bytes[..4088]).0.to_le_bytes();
+        bytes[4088..].copy_from_slice(&sum);
+        LABEL_OFFSETS.iter().for_each(|&at| disks[0].poke(at, &bytes));
+        let said = format!("drive d0 has on-disk format {version}; this Quoin reads");
+        assert!(refusal(open(&world, &disks[0])).starts_with(&said));
+    }
+}
+
+#[test]
+fn no_two_slots_share_a_place_and_those_of_a_slice_lie_far_apart() {
+    let slices = || (0..MAX_SLICES).map(SliceId);
+    let mut slots: Vec<_> = slices().flat_map(|slice| [0, 1].map(|slot| root_offset(slice, slot))).collect();
+    slots.sort_unstable();
+    assert!(slots[0] > LABEL_OFFSETS[1] && slots[31] + ROOT_BYTES as u64 <= HEAD_BYTES);
+    assert!(slots.array_windows().all(|[a, b]| a + ROOT_BYTES as u64 <= *b));
+    assert!(slices().all(|slice| root_offset(slice, 0) >> 16 != root_offset(slice, 1) >> 16));
+}
+
+#[test]
+fn slabs_begin_behind_both_copies_of_the_grant_pages() {
+    for (len_bytes, slab_bytes, start) in
+        [(16 << 20, 256 << 10, 2 << 20), (1 << 40, 16 << 20, 2 << 20), (16 << 40, 1 << 20, 34 << 20)]
+    {
+        assert_eq!(slabs_start(len_bytes, slab_bytes), start, "{len_bytes} {slab_bytes}");
+        let label =
+            Label { len_bytes, slab_bytes, row_bytes: 64 << 10, slabs_start_bytes: start, ..label(0, 1) };
+        assert_eq!(label.problem(), None);
+        let last = label.grant_pages() - 1;
+        assert!(label.grant_page_offset(last, 1) + GRANT_PAGE_BYTES as u64 <= start);
+        let early = Label { slabs_start_bytes: HEAD_BYTES, ..label };
+        assert!(early.problem().unwrap().contains("leave no room for its grant pages"));
+    }
+}
+
+#[test]
+fn copies_of_a_grant_page_are_written_one_by_one() {
+    let (world, disks) = pool(18, 1);
+    let drive = open(&world, &disks[0]).unwrap();
+    let read = world
+        .run(async move {
+            drive.write_grant_page(0, 1, Buf::copy_of(&[5; GRANT_PAGE_BYTES])).await.unwrap();
+            drive.read_grant_page(0).await.map(Result::unwrap)
+        })
+        .unwrap();
+    assert!(read[0].iter().all(|&b| b == 0) && read[1].iter().all(|&b| b == 5));
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn run(bytes: &[u8]) {
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let bench = Bench::new(DRIVE_BYTES);
     bench.disk.restore(base().drive.clone());
-    let label = bench.disk.peek(0, 176);
+    let label = bench.disk.peek(0, 184);
     let copy = [&(label.len() as u16).to_le_bytes()[..], &label].concat();
     vec![
         ("both", [&[0][..], &copy, &copy].concat()),

@@ -12,7 +12,7 @@ use std::{
 };
 
 pub(crate) const SLAB_BYTES: u32 = 256 << 10;
-pub(crate) const DRIVE_BYTES: u64 = 13 * MIB;
+pub(crate) const DRIVE_BYTES: u64 = 14 * MIB;
 pub(crate) const BLOCK_BYTES: u64 = 8192;
 /// Steps that nothing done here comes near to.
 const STEPS: u64 = 3_000_000;

@@ -107,6 +107,12 @@ pub enum Bug {
     StayClosed = 49,
     /// A record that is appended to a lane after its end waits to be written for ever.
     AppendPastEnd = 50,
+    /// A segment with placed rows is given up though replay may find records that name it.
+    ForgetNames = 56,
+    /// A placed row is not hardened before its record is appended.
+    PlaceVolatile = 57,
+    /// A block number that was lent to a data thread is taken for another block.
+    LendTwice = 58,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
     GateLeftOpen = 60,
     /// A drive that hung is used again before the operations it was given up with are over.
@@ -116,7 +122,7 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 45] = [
+    pub const ALL: [Bug; 48] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -162,6 +168,9 @@ impl Bug {
         Bug::ForkOwnLane,
         Bug::KeepWaived,
         Bug::StayClosed,
+        Bug::ForgetNames,
+        Bug::PlaceVolatile,
+        Bug::LendTwice,
     ];
 }
 

@@ -4,6 +4,7 @@
 //! or is covered by a checksum, and the readers check it before they look at anything else.
 
 use quoin_base::{Crc64, LayerId, SECTOR_BYTES, SegmentId, crc64};
+use quoin_drive::{GRANT_PAGE_BYTES, SLABS_PER_GRANT_PAGE};
 use zerocopy::{
     FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout,
     little_endian::{U16, U32, U64},
@@ -15,6 +16,7 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) const PAGE_WORDS: usize = PAGE_BYTES / 8;
 
 pub(crate) const ROOT_MAGIC: u64 = u64::from_le_bytes(*b"QUOINRT1");
+pub(crate) const GRANT_MAGIC: u64 = u64::from_le_bytes(*b"QUOINGR1");
 pub(crate) const EXTENT_MAGIC: u64 = u64::from_le_bytes(*b"QUOINJX1");
 pub(crate) const BATCH_MAGIC: u64 = u64::from_le_bytes(*b"QUOINJB1");
 pub(crate) const ROW_MAGIC: u64 = u64::from_le_bytes(*b"QUOINRW1");
@@ -43,7 +45,7 @@ pub(crate) enum Space {
 }
 pub(crate) const SPACES: [Space; 4] = [Space::Tree, Space::Blocks, Space::Segments, Space::Catalog];
 
-/// The root: the whole state of a pool hangs from it. Two slots a drive, written alternately.
+/// The root: the whole state of a slice hangs from it. Two slots a drive and slice, written alternately.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Root {
@@ -76,7 +78,9 @@ pub(crate) struct Root {
     pub first_extent: U64,
     /// 1: the pool was closed, and nothing was written after this root.
     pub closed: U32,
-    pub reserved: [u8; 196],
+    /// The slice whose root it is.
+    pub slice: U32,
+    pub reserved: [u8; 192],
     pub crc: U64,
 }
 /// The most segments the segment table may be spread over.
@@ -138,6 +142,47 @@ impl Root {
         let root = Root::read_from_bytes(bytes).ok()?;
         let ok = root.magic.get() == ROOT_MAGIC && crc64(&bytes[..PAGE_BYTES - 8]) == Crc64(root.crc.get());
         ok.then_some(root)
+    }
+}
+
+/// Who holds which slabs of a drive.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct GrantPage {
+    pub magic: U64,
+    pub pool: [u8; 16],
+    /// Index of the drive that it is about and on.
+    pub drive: U16,
+    pub reserved0: U16,
+    /// Which page it is of its drive's.
+    pub number: U32,
+    pub epoch: U64,
+    /// Grows with every change.
+    pub generation: U64,
+    pub reserved: U64,
+    /// By slab: 0 nobody, n slice n - 1, 255 the store.
+    pub holders: [u8; SLABS_PER_GRANT_PAGE as usize],
+    pub crc: U64,
+}
+const _: () = assert!(size_of::<GrantPage>() == GRANT_PAGE_BYTES);
+
+impl GrantPage {
+    /// By which of two copies the newer one is known.
+    pub(crate) fn age(&self) -> (u64, u64) {
+        (self.epoch.get(), self.generation.get())
+    }
+
+    pub(crate) fn seal(&mut self) {
+        self.crc = U64::new(crc64(&self.as_bytes()[..GRANT_PAGE_BYTES - 8]).0);
+    }
+
+    /// The page in these bytes, if they are one.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<GrantPage> {
+        let page = GrantPage::read_from_bytes(bytes).ok()?;
+        let ok = page.magic.get() == GRANT_MAGIC
+            && crc64(&bytes[..GRANT_PAGE_BYTES - 8]) == Crc64(page.crc.get())
+            && page.generation.get() < COUNTERS_END;
+        ok.then_some(page)
     }
 }
 
@@ -226,7 +271,7 @@ pub(crate) struct RecordHeader {
     pub payload_offset: U32,
     /// Bytes of the payload, a multiple of 512; bytes that count for a catalog record are in `sector`.
     pub payload_bytes: U32,
-    /// Of a copy: where its first block comes from, a [`CopySource`].
+    /// Of a copy: where its first block comes from, a [`CopySource`]. Of a placed write: where its first block lies.
     pub source: U64,
     pub metro_epoch: U64,
     pub metro_sequence: U64,
@@ -243,9 +288,13 @@ pub(crate) enum RecordKind {
     Unmap = 2,
     /// A catalog transaction.
     Catalog = 3,
-    // 4: `placed`, reserved: the content of the range lies in durable rows the record names.
+    /// The content of the range lies in a row that was hardened before: `source` is the [`Location`] of its first block,
+    /// behind which the others follow.
+    Placed = 4,
     /// The range's blocks are now those that a map leads to.
     Copy = 5,
+    /// A segment was opened for placed rows: see [`OpenedSegment`].
+    Segment = 6,
 }
 
 impl RecordKind {
@@ -254,13 +303,15 @@ impl RecordKind {
             1 => Some(Self::Write),
             2 => Some(Self::Unmap),
             3 => Some(Self::Catalog),
+            4 => Some(Self::Placed),
             5 => Some(Self::Copy),
+            6 => Some(Self::Segment),
             _ => None,
         }
     }
 }
 
-/// A block of a layer that is copied from: index 40 bits, layer 24.
+/// A block of a layer, that is copied from for instance: index 40 bits, layer 24.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CopySource {
     pub layer: LayerId,
@@ -298,12 +349,35 @@ pub(crate) struct RowHeader {
     pub stream: u8,
     pub reserved: [u8; 11],
     pub crc: U64,
-    /// Block numbers, or packed page ids in the metadata stream.
-    pub contents: [U64; ROW_CONTENTS],
+    pub contents: [RowContent; ROW_CONTENTS],
 }
 /// The most blocks or pages a row can hold.
-pub(crate) const ROW_CONTENTS: usize = 504;
+pub(crate) const ROW_CONTENTS: usize = 252;
 const _: () = assert!(size_of::<RowHeader>() == PAGE_BYTES);
+
+/// A block or page that a row was written with.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RowContent {
+    /// A block number, or a packed page id in the metadata streams.
+    pub name: U64,
+    /// Of a block: the address that it was destaged for, a packed [`CopySource`]. A hint, by which the cleaner puts
+    /// neighbours together: layers become parts of others, and a block may be mapped elsewhere too. 0 for a page.
+    pub address: U64,
+}
+const _: () = assert!(size_of::<RowContent>() == 16);
+
+impl RowContent {
+    /// Of a metadata row.
+    pub(crate) fn page(packed: u64) -> Self {
+        Self { name: packed.into(), address: U64::ZERO }
+    }
+
+    /// Of a data row.
+    pub(crate) fn block(number: u64, address: CopySource) -> Self {
+        Self { name: number.into(), address: address.pack().into() }
+    }
+}
 
 impl RowHeader {
     fn digest(&self) -> u64 {
@@ -391,6 +465,19 @@ impl Location {
         (self.0 & 0xff) as u32 + 1
     }
 
+    /// The place of the same length that is so many of them behind it.
+    pub(crate) fn plus(self, count: u64) -> Self {
+        let offset = self.offset_bytes() + count * self.len_bytes();
+        Self::new(self.segment(), offset, self.len_bytes() as usize)
+    }
+
+    /// Whether a place of the same length begins where it ends.
+    pub(crate) fn is_followed_by(self, next: Self) -> bool {
+        next.segment() == self.segment()
+            && next.sectors() == self.sectors()
+            && next.offset_bytes() == self.offset_bytes() + self.len_bytes()
+    }
+
     pub(crate) fn len_bytes(self) -> u64 {
         u64::from(self.sectors()) * SECTOR_BYTES
     }
@@ -476,46 +563,4 @@ pub(crate) fn zeroed<T: FromZeros>() -> T {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packed_words_come_apart_as_they_were_put_together() {
-        let l = Location::new(SegmentId(7), 16 * 1024 * 1024 - 8192, 8192);
-        assert_eq!(
-            (l.segment(), l.offset_bytes(), l.len_bytes()),
-            (SegmentId(7), 16 * 1024 * 1024 - 8192, 8192)
-        );
-        let t = ThinEntry::new((1 << 39) - 1, LayerId((1 << 24) - 1));
-        assert_eq!((t.block(), t.birth()), (Some((1 << 39) - 1), LayerId((1 << 24) - 1)));
-        let b = BlockInfo::new(0xdead_beef, 5, 3);
-        assert_eq!((b.crc(), b.count(), b.algorithm()), (0xdead_beef, 5, 3));
-    }
-
-    #[test]
-    fn a_flipped_bit_is_noticed_in_every_structure() {
-        let mut root: Root = zeroed();
-        root.magic = U64::new(ROOT_MAGIC);
-        root.seal();
-        let mut extent: ExtentHeader = zeroed();
-        extent.magic = U64::new(EXTENT_MAGIC);
-        extent.seal();
-        let mut row: RowHeader = zeroed();
-        row.magic = U64::new(ROW_MAGIC);
-        row.seal();
-        for at in [0, 100, 4000, 4095] {
-            let flip = |bytes: &[u8]| {
-                let mut bytes = bytes.to_vec();
-                bytes[at] ^= 4;
-                bytes
-            };
-            assert!(Root::parse(root.as_bytes()).is_some() && Root::parse(&flip(root.as_bytes())).is_none());
-            assert!(ExtentHeader::parse(extent.as_bytes()).is_some());
-            assert!(ExtentHeader::parse(&flip(extent.as_bytes())).is_none());
-            assert!(
-                RowHeader::parse(row.as_bytes()).is_some()
-                    && RowHeader::parse(&flip(row.as_bytes())).is_none()
-            );
-        }
-    }
-}
+mod tests;

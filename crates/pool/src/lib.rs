@@ -1,4 +1,5 @@
-//! The engine of a pool: journal, write buffer, committer, segments and metadata, in one log-structured whole.
+//! The engine of a pool: slices, each a log with journal, write buffer, committer, segments and metadata of its own,
+//! over the drives that they share. A pool has one slice so far.
 //!
 //! Promises: a write, unmap or catalog transaction that returned survives any crash; reads return what was
 //! last acknowledged, or an error, never something else; a full pool refuses new data and nothing else;

@@ -3,10 +3,12 @@
 mod rig;
 
 use quoin_base::{ByteRange, MIB};
-use quoin_drive::SLABS_START_BYTES;
 use quoin_pool::{ObjectKind, Pool, PoolError, PoolOptions, Transaction};
 use quoin_world::{Thread, World, one_shot};
 use rig::{Rig, SLAB, create, options, pattern, read};
+
+/// Where slab 0 begins.
+const SLABS_START_BYTES: u64 = 2 * MIB;
 
 #[test]
 fn what_was_written_is_read_before_and_after_destage_and_reopening() {

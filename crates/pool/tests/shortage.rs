@@ -3,12 +3,14 @@
 mod rig;
 
 use quoin_base::{ByteRange, MIB};
-use quoin_drive::SLABS_START_BYTES;
 use quoin_pool::{Pool, PoolError, PoolState};
 use quoin_world::World;
 use quoin_world_sim::{PowerCut, SimDisk};
 use rig::{Rig, create, pattern, read};
 use std::{sync::Arc, time::Duration};
+
+/// Where slab 0 begins.
+const SLABS_START_BYTES: u64 = 2 * MIB;
 
 const LEN: usize = 64 << 10;
 

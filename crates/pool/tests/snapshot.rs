@@ -3,11 +3,13 @@
 mod rig;
 
 use quoin_base::{ByteRange, MIB, VolumeId};
-use quoin_drive::SLABS_START_BYTES;
 use quoin_pool::{Pool, PoolError, PoolOptions, Transaction};
 use quoin_world::{Thread, World, one_shot};
 use rig::{Rig, create, fork, options, pattern, read, settle};
 use std::time::Duration;
+
+/// Where slab 0 begins.
+const SLABS_START_BYTES: u64 = 2 * MIB;
 
 const BLOCK: u64 = 8192;
 

@@ -3,15 +3,24 @@
 use crate::run_seed;
 use anyhow::Result;
 use quoin_pool::bugs::Bug;
+use quoin_sim::{
+    bugs::finds,
+    search::{self, KnownFile, SearchArgs, Wanted},
+};
 
 /// Bugs that only show in what administrators do, or that show there, too; each with the number of seeds, from 0 on,
 /// within which it is found.
-const BUGS: [(Bug, u64); 1] = [(Bug::KeepOldList, 60)];
+const BUGS: [Wanted; 1] = [Wanted { bug: Bug::KeepOldList, within: 60 }];
+
+const KNOWN: KnownFile = KnownFile {
+    path: concat!(env!("CARGO_MANIFEST_DIR"), "/known-seeds.txt"),
+    record_with: "cargo run -p quoin-sim-array --features planted-bugs -- bugs --record",
+};
 
 /// Looks for every bug and tells how it was found.
 ///
 /// # Errors
-/// Some were not found.
-pub fn look_for_all() -> Result<()> {
-    quoin_sim::bugs::look_for_all(BUGS.into_iter(), |_, seed| run_seed(seed, false).violation)
+/// As [`search::look_for_all`].
+pub fn look_for_all(args: &SearchArgs) -> Result<()> {
+    search::look_for_all(args, &BUGS, KNOWN, |bug, seed| finds(bug, || run_seed(seed, false).violation))
 }

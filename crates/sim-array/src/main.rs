@@ -13,16 +13,22 @@ const ENOUGH_SEEDS: u64 = 150;
 #[derive(Parser)]
 #[command(name = "quoin-sim-array", version)]
 struct Cli {
+    #[cfg(feature = "planted-bugs")]
+    #[command(subcommand)]
+    command: Option<Command>,
     #[command(flatten)]
     seeds: SeedArgs,
-    /// Plant each known bug in turn, and look for the seed that finds it
-    #[cfg(feature = "planted-bugs")]
-    #[arg(long)]
-    bugs: bool,
     /// A bug to plant
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
     bug: Option<String>,
+}
+
+#[cfg(feature = "planted-bugs")]
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Plants each known bug in turn and looks for a seed that finds it.
+    Bugs(quoin_sim::search::SearchArgs),
 }
 
 impl Simulation for Cli {
@@ -52,7 +58,10 @@ fn main() -> ExitCode {
         std::panic::set_hook(Box::new(|_| {}));
     }
     #[cfg(feature = "planted-bugs")]
-    let outcome = if cli.bugs { quoin_sim_array::bugs::look_for_all() } else { run_seeds(&cli.seeds, &cli) };
+    let outcome = match &cli.command {
+        Some(Command::Bugs(args)) => quoin_sim_array::bugs::look_for_all(args),
+        None => run_seeds(&cli.seeds, &cli),
+    };
     #[cfg(not(feature = "planted-bugs"))]
     let outcome = run_seeds(&cli.seeds, &cli);
     match outcome {

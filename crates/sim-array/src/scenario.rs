@@ -64,11 +64,11 @@ impl Scenario {
         let all = Roles { journal: true, data: true };
         let data_bytes = if crowded { rng.random_range(8..=14) } else { rng.random_range(40..=96) } * MIB;
         let drives = match rng.random_range(0..3) {
-            0 => vec![(data_bytes + journal_bytes + MIB, all)],
-            1 => vec![(data_bytes / 2 + journal_bytes + MIB, all); 2],
+            0 => vec![(data_bytes + journal_bytes + 2 * MIB, all)],
+            1 => vec![(data_bytes / 2 + journal_bytes + 2 * MIB, all); 2],
             _ => vec![
-                (journal_bytes + 2 * MIB, Roles { journal: true, data: false }),
-                (data_bytes + MIB, Roles { journal: false, data: true }),
+                (journal_bytes + 3 * MIB, Roles { journal: true, data: false }),
+                (data_bytes + 2 * MIB, Roles { journal: false, data: true }),
             ],
         };
         let format = FormatOptions {
@@ -84,6 +84,7 @@ impl Scenario {
             cache_bytes: if rng.random_bool(0.5) { 0 } else { MIB },
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 300_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 1_000_000)),
+            place_from: 16 * KIB,
         };
         let threads = rng.random_range(1..=3);
         let (hosts, admins) = (rng.random_range(1..=4), rng.random_range(1..=2));

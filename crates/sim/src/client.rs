@@ -78,7 +78,8 @@ impl Shared {
         let excused = match error {
             PoolError::Offline { .. } => self.may_fail || self.damaged,
             PoolError::Medium { .. } | PoolError::Corrupt { .. } => {
-                self.damaged || (self.may_fail && doing == "read")
+                // A copy reads, too.
+                self.damaged || (self.may_fail && matches!(doing, "read" | "copy"))
             }
             PoolError::Drive(_) | PoolError::Stripe(_) => self.may_fail || self.damaged,
             _ => false,

@@ -1,8 +1,8 @@
 //! Damage that drives take while they lie still: flipped bits and sectors that cannot be read any more.
 
 use crate::scenario::{Faults, Scenario, log_uniform};
-use quoin_base::ByteRange;
-use quoin_drive::{ROOT_BYTES, ROOT_OFFSETS, SLABS_START_BYTES};
+use quoin_base::{ByteRange, SliceId};
+use quoin_drive::{HEAD_BYTES, ROOT_BYTES, root_offset, slabs_start};
 use quoin_world::{Thread, World};
 use quoin_world_sim::{SimDisk, SimWorld};
 use rand::{RngExt, SeedableRng};
@@ -19,25 +19,31 @@ const SECTOR_BYTES: u64 = 512;
 /// Where a drive holds data segments: what is damaged there is covered by a checksum elsewhere.
 pub(crate) fn data_region(scenario: &Scenario, drive: usize) -> ByteRange {
     let (len_bytes, _) = scenario.drives[drive];
-    let first = SLABS_START_BYTES + journal_bytes(scenario, drive);
+    let first = journal_region(scenario, drive).end();
     ByteRange::new(first.min(len_bytes), len_bytes.saturating_sub(first))
 }
 
-fn journal_bytes(scenario: &Scenario, drive: usize) -> u64 {
-    let (_, roles) = scenario.drives[drive];
-    if roles.journal { scenario.format.journal_bytes.unwrap_or(0) } else { 0 }
+/// Where a drive holds the journal.
+pub(crate) fn journal_region(scenario: &Scenario, drive: usize) -> ByteRange {
+    let (len_bytes, roles) = scenario.drives[drive];
+    let journal_bytes = if roles.journal { scenario.format.journal_bytes.unwrap_or(0) } else { 0 };
+    ByteRange::new(slabs_start(len_bytes, scenario.format.slab_bytes), journal_bytes)
+}
+
+fn root_offsets() -> [u64; 2] {
+    [0, 1].map(|slot| root_offset(SliceId(0), slot))
 }
 
 /// Where drives have their root slots.
 pub(crate) fn root_slots() -> ByteRange {
-    let [first, last] = ROOT_OFFSETS;
+    let [first, last] = root_offsets();
     ByteRange::new(first, last + ROOT_BYTES as u64 - first)
 }
 
 /// Damages the roots of the one drive that this seed chose for it. The others have them, so that nothing may come of it.
 pub(crate) fn damage_roots(seed: u64, disks: &[Arc<SimDisk>], rng: &mut ChaCha8Rng) {
     let victim = &disks[seed as usize % disks.len()];
-    for offset in ROOT_OFFSETS {
+    for offset in root_offsets() {
         if rng.random_bool(0.8) {
             victim.flip_bit(ByteRange::new(offset, ROOT_BYTES as u64));
         }
@@ -49,10 +55,7 @@ pub(crate) fn spawn(world: &Arc<SimWorld>, scenario: &Scenario, disks: &[Arc<Sim
     let drives: Vec<_> = disks
         .iter()
         .enumerate()
-        .map(|(i, disk)| {
-            let data = data_region(scenario, i);
-            (disk.clone(), data, ByteRange::new(SLABS_START_BYTES, data.offset - SLABS_START_BYTES))
-        })
+        .map(|(i, disk)| (disk.clone(), data_region(scenario, i), journal_region(scenario, i)))
         .collect();
     let (task_world, faults) = (world.clone(), scenario.faults);
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -69,7 +72,7 @@ pub(crate) fn spawn(world: &Arc<SimWorld>, scenario: &Scenario, disks: &[Arc<Sim
                     continue;
                 }
                 let region = match rng.random_range(0..20) {
-                    0 => ByteRange::new(0, SLABS_START_BYTES),
+                    0 => ByteRange::new(0, HEAD_BYTES),
                     1..=3 => *journal,
                     _ => *data,
                 };

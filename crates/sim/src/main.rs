@@ -24,16 +24,9 @@ struct Cli {
 enum Command {
     /// Runs iSCSI and NBD sessions over a simulated network, with volumes and pool below them.
     Wire(wire::WireArgs),
-    /// Plants each known bug in turn and looks for the seed that finds it.
+    /// Plants each known bug in turn and looks for a seed that finds it.
     #[cfg(feature = "planted-bugs")]
-    Bugs {
-        /// How many times the stated number of seeds each bug is given.
-        #[arg(long, default_value_t = 1)]
-        patience: u64,
-        /// Only this one.
-        #[arg(long)]
-        only: Option<String>,
-    },
+    Bugs(quoin_sim::search::SearchArgs),
 }
 
 #[derive(Args)]
@@ -70,7 +63,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Some(Command::Wire(args)) => run_seeds(&args.seeds, &args),
         #[cfg(feature = "planted-bugs")]
-        Some(Command::Bugs { patience, only }) => look_for_bugs(patience, only.as_deref()),
+        Some(Command::Bugs(args)) => quoin_sim::bugs::look_for_all(&args),
         None => run_seeds(&cli.run.seeds, &cli.run),
     };
     match outcome {
@@ -144,19 +137,6 @@ fn plant(args: &RunArgs) {
 
 #[cfg(not(feature = "planted-bugs"))]
 fn plant(_: &RunArgs) {}
-
-#[cfg(feature = "planted-bugs")]
-fn look_for_bugs(patience: u64, only: Option<&str>) -> anyhow::Result<()> {
-    let bugs = quoin_sim::bugs::all();
-    let chosen = bugs.iter().filter(|planted| only.is_none_or(|only| format!("{:?}", planted.bug) == only));
-    quoin_sim::bugs::look_for_all(
-        chosen.map(|planted| (planted.bug, planted.within * patience)),
-        |bug, seed| {
-            let planted = bugs.iter().find(|planted| planted.bug == bug);
-            run_seed(seed, planted.map(|planted| planted.choices).unwrap_or_default()).violation
-        },
-    )
-}
 
 #[cfg(test)]
 mod tests {

@@ -200,6 +200,13 @@ fn cache_bytes(seed: u64) -> u64 {
     if rng.random_bool(0.2) { 0 } else { log_uniform(&mut rng, 40 * KIB, 16 * MIB) }
 }
 
+/// From which length on writes are placed; of a stream of its own.
+fn place_from(seed: u64) -> u64 {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(80);
+    pick(&mut rng, &[8 * KIB, 16 * KIB, 64 * KIB, u64::MAX])
+}
+
 /// What few seeds have; of a stream of its own, so that the other seeds stay what they are.
 struct Rare {
     load: Option<Load>,
@@ -277,7 +284,7 @@ impl Scenario {
                 let data = !one_journal || i > 0 || rng.random_bool(0.5);
                 let share = data_slabs / (count as u64 - u64::from(one_journal)).max(1) + 1;
                 let slabs = if data { share } else { 0 };
-                let bytes = MIB + if journal { journal_bytes } else { 0 } + slabs * SLAB_BYTES;
+                let bytes = 2 * MIB + if journal { journal_bytes } else { 0 } + slabs * SLAB_BYTES;
                 (bytes + rng.random_range(0..4) * 4096, Roles { journal, data })
             })
             .collect();
@@ -294,6 +301,7 @@ impl Scenario {
             cache_bytes: cache_bytes(seed),
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),
+            place_from: place_from(seed),
         };
         let slow_drive = (faults == Faults::Slow).then(|| rng.random_range(0..count));
         let drawn_clients = rng.random_range(1..=5);

@@ -78,6 +78,8 @@ crate::figures! {
         space_checks,
         /// Offline checks of the drives.
         checks,
+        /// Bytes of large writes that went to segments as they came in.
+        placed_bytes,
         /// Blocks destaged.
         destaged_blocks,
         /// Checkpoints made.
@@ -112,6 +114,7 @@ crate::figures! {
 impl Totals {
     pub(crate) fn add_pool(&mut self, stats: &PoolStats) {
         self.throttled += stats.throttled_writes;
+        self.placed_bytes += stats.placed_bytes;
         self.destaged_blocks += stats.destaged_blocks;
         self.checkpoints += stats.checkpoints;
         self.cleaned_bytes += stats.cleaned_bytes;

@@ -105,16 +105,18 @@ impl Columns {
         Ok(self.drive(column.drive)?.read_slab(column.slab, range.offset, range.len as usize).await?)
     }
 
-    /// Writes one row, or with a single column a part of one, from byte `offset` of the segment's data on.
+    /// Writes one row, or with a single column a part of one, from byte `offset` of the segment's data on. `durable`: it is
+    /// hardened on return.
     pub async fn write_row(
         &self,
         geometry: Geometry,
         columns: &[Column],
         offset: u64,
         data: Vec<Slice>,
+        durable: bool,
     ) -> Result<(), StripeError> {
         let column = single(geometry, columns)?;
-        Ok(self.drive(column.drive)?.write_slab(column.slab, offset, data, false).await?)
+        Ok(self.drive(column.drive)?.write_slab(column.slab, offset, data, durable).await?)
     }
 
     /// The largest block of the drives that hold these columns: what is written to them begins in memory, and

@@ -201,7 +201,7 @@ fn damaged_byte(rig: &Rig, blocks_of_v1: std::ops::Range<u64>, to_bytes: u64) ->
 fn damage_is_told_of_the_source_and_of_its_byte() {
     let rig = filled();
     let begin_of_9 = &content(1, 9)[..512];
-    for at in (0..32 * MIB).step_by(4096).filter(|at| rig.disk.peek(*at, 512) == begin_of_9) {
+    for at in (0..33 * MIB).step_by(4096).filter(|at| rig.disk.peek(*at, 512) == begin_of_9) {
         rig.disk.poke(at + 100, &[7]);
     }
     // Moved by half a block, so that it has to be read.
@@ -218,7 +218,7 @@ fn a_damaged_map_is_told_of_the_source() {
             entries.by_ref().take(16).all(is_set) && !entries.any(is_set)
         };
         let leaves: Vec<_> =
-            (0..32 * MIB).step_by(4096).filter(|at| is_leaf(&rig.disk.peek(*at, 4096))).collect();
+            (0..33 * MIB).step_by(4096).filter(|at| is_leaf(&rig.disk.peek(*at, 4096))).collect();
         assert!(!leaves.is_empty());
         for at in leaves {
             rig.disk.poke(at + 100, &[7]);

@@ -27,6 +27,10 @@ use std::{future::Future, pin::Pin, time::Duration};
 /// A task to spawn.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// A future that was compiled in the crate that returns it. The code of an `async fn` is compiled anew in every crate that
+/// polls it, along with all that it awaits: where a layer's whole work lies behind a call, the call returns this.
+pub type Compiled<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 /// A thread of the array. Each runs a single-threaded executor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum Thread {

@@ -52,11 +52,10 @@ const STEPS: &[Step] = &[
         program("debug", "quoin-sim", As::User, &["wire", "--seeds", WIRE_SEEDS].map(str::to_owned))
     }),
     ("planted bugs", || {
-        let volume = "test --locked --package quoin-volume --features planted-bugs --test immutable";
-        cargo(&volume.split(' ').collect::<Vec<_>>())?;
-        cargo(&["run", "--locked", "--package", "quoin-sim", "--features", "planted-bugs", "--", "bugs"])?;
-        let array = "run --locked --package quoin-sim-array --features planted-bugs -- --bugs";
-        cargo(&array.split(' ').collect::<Vec<_>>())
+        // All of the workspace, so that its dependencies keep the features they were built with before.
+        let features = "quoin-volume/planted-bugs,quoin-sim/planted-bugs,quoin-sim-array/planted-bugs";
+        let test = ["test", "--workspace", "--locked", "--no-fail-fast", "--features", features];
+        cargo(&[&test[..], &["--test", "fence", "--test", "bugs", "--", "--nocapture"]].concat())
     }),
     ("raw snapshots", || {
         program("debug", "quoin-trial", As::User, &["raw-snapshots", "--rounds", "40"].map(str::to_owned))
@@ -66,6 +65,7 @@ const STEPS: &[Step] = &[
     ("power cuts", || trial("postgres", "--rounds 4 --seconds 8 --power-cut mix")),
     ("power losses", || trial("postgres", "--rounds 2 --seconds 8 --power-cut lose")),
     ("lying drives", || trial("postgres", "--rounds 2 --seconds 6 --power-cut lose --ignore-flushes")),
+    ("bench", || program("debug", "quoin-bench", As::User, &["compare", "--quick"].map(str::to_owned))),
     ("guest", || program("debug", "quoin-trial", As::User, &["guest".to_owned()])),
     ("make up", || step::run(Command::new("tests/make_up.sh").env("PROFILE", "dev"))),
 ];

@@ -7,7 +7,7 @@
 //!    whole block never is, for it goes to a drive as it is.
 
 use crate::host::write::copied;
-use quoin_world::{Slice, buffer_ram_bytes};
+use quoin_world::{Slice as Bytes, buffer_ram_bytes};
 use std::sync::Arc;
 
 /// How many times what it needs a write may keep of the buffer it came in.
@@ -22,14 +22,14 @@ const PACKED_MORE_BYTES: u64 = 16;
 #[derive(Clone, Debug)]
 pub(crate) enum Held {
     /// A part of a buffer as it came.
-    Buffer(Slice),
+    Buffer(Bytes),
     /// A copy in memory of its own size. Not aligned.
     Packed(Arc<[u8]>),
 }
 
 impl Held {
     /// What of a write of `write_bytes` lies in a block of `block_bytes`.
-    pub(crate) fn new(data: Slice, write_bytes: u64, block_bytes: u64) -> Self {
+    pub(crate) fn new(data: Bytes, write_bytes: u64, block_bytes: u64) -> Self {
         let len = data.len();
         if data.backing_ram_bytes() as u64 <= MOST_KEPT * write_bytes {
             return Self::Buffer(data);
@@ -49,10 +49,10 @@ impl Held {
     }
 
     /// Some of its bytes, to be sent to hosts or drives.
-    pub(crate) fn slice(&self, start: usize, len: usize) -> Slice {
+    pub(crate) fn slice(&self, start: usize, len: usize) -> Bytes {
         match self {
             Self::Buffer(slice) => slice.slice(start, len),
-            Self::Packed(bytes) => Slice::copy_of(&bytes[start..start + len]),
+            Self::Packed(bytes) => Bytes::copy_of(&bytes[start..start + len]),
         }
     }
 
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_is_held_is_near_what_was_written() {
-        let received = Slice::copy_of(&[7; 65536]);
+        let received = Bytes::copy_of(&[7; 65536]);
         for (len, most) in [(512, 700), (1536, 1900), (4096, 4096), (4608, 5600), (7680, 8192), (8192, 8192)]
         {
             let held = Held::new(received.slice(512, len), len as u64, BLOCK);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_long_write_is_held_as_it_came_and_counted_until_its_last_part_goes() {
-        let write = Slice::copy_of(&[7; 65536]);
+        let write = Bytes::copy_of(&[7; 65536]);
         let parts: Vec<_> = (0..8).map(|at| Held::new(write.slice(at * 8192, 8192), 65536, BLOCK)).collect();
         assert_eq!(parts.iter().map(Held::hold).sum::<u64>(), 65536);
         assert_eq!(parts[1..].iter().map(Held::release).sum::<u64>(), 0);

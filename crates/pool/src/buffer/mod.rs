@@ -20,7 +20,7 @@ use crate::{
     bugs::{Bug, planted},
     fork::layer::Layer,
     format::CopySource,
-    host::received::Received,
+    host::{placed::PlacedBlock, received::Received},
     journal::{Batch, JournalPlace},
 };
 use hashbrown::HashMap;
@@ -65,6 +65,8 @@ pub(crate) enum Content {
     Zero,
     Ram(Received),
     Journal(JournalSource),
+    /// In a row, as a whole block of which the extent is the same sectors.
+    Placed(Arc<PlacedBlock>),
     /// What a map leads to at this block, of which the extent is the same sectors.
     Shared(CopySource),
 }
@@ -444,7 +446,7 @@ fn gaps(extents: &[Extent]) -> impl Iterator<Item = Range<u16>> {
 fn hold(content: &Content) -> u64 {
     match content {
         Content::Ram(received) => HELD_BYTES + received.hold(),
-        Content::Zero | Content::Journal(_) | Content::Shared(_) => HELD_BYTES,
+        Content::Zero | Content::Journal(_) | Content::Placed(_) | Content::Shared(_) => HELD_BYTES,
     }
 }
 
@@ -452,7 +454,7 @@ fn hold(content: &Content) -> u64 {
 fn release(content: &Content) -> u64 {
     match content {
         Content::Ram(received) => HELD_BYTES + received.release(),
-        Content::Zero | Content::Journal(_) | Content::Shared(_) => HELD_BYTES,
+        Content::Zero | Content::Journal(_) | Content::Placed(_) | Content::Shared(_) => HELD_BYTES,
     }
 }
 

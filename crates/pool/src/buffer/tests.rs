@@ -4,7 +4,7 @@ use super::{BlockKey, Buffer, Content, HELD_BYTES, Piece};
 use crate::{buffer::held::Held, host::received::Received, journal::Batch};
 use proptest::prelude::*;
 use quoin_base::{LayerId, Sequence, crc32c};
-use quoin_world::Slice;
+use quoin_world::Slice as Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
 const SECTORS: u16 = 16;
@@ -69,7 +69,7 @@ proptest! {
                     let is_write = matches!(step, Step::Write { .. });
                     let stamp = if is_write { sequence as u8 } else { 0 };
                     let data = vec![stamp; usize::from(sectors) * 512];
-                    let data = Held::new(Slice::copy_of(&data), data.len() as u64, BLOCK_BYTES);
+                    let data = Held::new(Bytes::copy_of(&data), data.len() as u64, BLOCK_BYTES);
                     let received = Received::new(data.clone(), start, crc32c(data.bytes()).0, 0);
                     if is_write {
                         held.insert(sequence, (received.hold(), received.hold()));
@@ -110,7 +110,7 @@ proptest! {
 /// What a write brought for each of some whole blocks, all in one buffer.
 fn pieces(blocks: std::ops::Range<u64>) -> Vec<Piece> {
     let len = (blocks.end - blocks.start) * BLOCK_BYTES;
-    let data = Slice::copy_of(&vec![7; len as usize]);
+    let data = Bytes::copy_of(&vec![7; len as usize]);
     let first = blocks.start;
     let piece = |block: u64| {
         let data = data.slice(((block - first) * BLOCK_BYTES) as usize, BLOCK_BYTES as usize);

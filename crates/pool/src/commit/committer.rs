@@ -1,4 +1,4 @@
-//! The committer: the one task that changes the pool's metadata.
+//! The committer: the one task that changes a slice's metadata.
 //!
 //! It destages what is buffered, gives back what deleted volumes held, cleans segments and makes
 //! checkpoints, one thing at a time, so that a checkpoint always lies between two whole transactions.
@@ -10,7 +10,7 @@ use crate::{
     fork::{SETTLES_AFTER, layer::Layer},
     format::PAGE_BYTES,
     host::pace::SLOW_FROM,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     maps::freed::FreedPages,
     meta::{PageId, Stream},
     segment::rows::{Row, RowWriter},
@@ -130,7 +130,7 @@ impl Requests {
 
 /// The committer's own state: counters that checkpoints record, cursors, open segments.
 pub(crate) struct Committer {
-    pub(crate) pool: Arc<Pool>,
+    pub(crate) slice: Arc<Slice>,
     /// Generation of the last durable checkpoint.
     pub(crate) generation: u64,
     pub(crate) tree_end: u64,
@@ -184,11 +184,11 @@ pub(crate) struct Start {
 }
 
 impl Committer {
-    pub(crate) fn new(pool: Arc<Pool>, start: Start) -> Self {
-        let last_checkpoint = pool.world.now();
-        let sifting = pool.layers.read().sifting();
+    pub(crate) fn new(slice: Arc<Slice>, start: Start) -> Self {
+        let last_checkpoint = slice.world.now();
+        let sifting = slice.layers.read().sifting();
         Self {
-            pool,
+            slice,
             generation: start.generation,
             tree_end: start.tree_end,
             tree_free: start.tree_free,
@@ -220,56 +220,56 @@ impl Committer {
 
     /// Runs until asked to stop or until the pool fails.
     pub(crate) async fn run(mut self) {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         loop {
             match self.step().await {
-                Ok(Step::Did) => pool.world.yield_now().await,
+                Ok(Step::Did) => slice.world.yield_now().await,
                 Ok(Step::Idle) => self.wait().await,
                 Ok(Step::Stop) => break,
                 Err(error) => {
-                    pool.health.fail(error.to_string());
+                    slice.store.health().fail(error.to_string());
                     break;
                 }
             }
-            if pool.health.is_failed() {
+            if slice.store.health().is_failed() {
                 break;
             }
         }
-        pool.requests.end();
+        slice.requests.end();
     }
 
     async fn wait(&self) {
-        let requests = &self.pool.requests;
+        let requests = &self.slice.requests;
         let asked = requests.wake.until(|| {
             let asked = requests.nudged.swap(false, Ordering::AcqRel)
                 || !requests.queue.lock().is_empty()
-                || self.pool.health.is_failed();
+                || self.slice.store.health().is_failed();
             asked.then_some(())
         });
         // A writer that waits may wait for a batch to harden, of which nobody tells the committer.
-        let pressed = requests.hurry.load(Ordering::Acquire) || self.pool.fill(0) > SLOW_FROM;
+        let pressed = requests.hurry.load(Ordering::Acquire) || self.slice.fill(0) > SLOW_FROM;
         let tick = match pressed {
             true => PRESSED_TICK,
-            false if !self.pool.layers.read().pending.is_empty() => PENDING_TICK,
+            false if !self.slice.layers.read().pending.is_empty() => PENDING_TICK,
             false => TICK,
         };
-        let tick = self.pool.world.sleep(tick);
+        let tick = self.slice.world.sleep(tick);
         match select(pin!(asked), tick).await {
             Either::Left(_) | Either::Right(_) => {}
         }
     }
 
     async fn step(&mut self) -> Result<Step, PoolError> {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         self.settle();
         self.let_readers_leave().await;
-        let request = pool.requests.queue.lock().pop_front();
+        let request = slice.requests.queue.lock().pop_front();
         if let Some((request, answer)) = request {
             let outcome = match request {
                 Request::Checkpoint => self.checkpoint().await,
                 Request::Drain => self.drain().await,
                 Request::Rewrite(page) => {
-                    pool.pages.mark_dirty(page);
+                    slice.pages.mark_dirty(page);
                     Ok(())
                 }
                 Request::Stop => {
@@ -283,8 +283,8 @@ impl Committer {
                     Ok(Step::Did)
                 }
                 Err(error) => {
-                    pool.health.fail(error.to_string());
-                    answer.send(Err(pool.health.error()));
+                    slice.store.health().fail(error.to_string());
+                    answer.send(Err(slice.store.health().error()));
                     Err(error)
                 }
             };
@@ -293,8 +293,12 @@ impl Committer {
             self.checkpoint().await?;
             return Ok(Step::Did);
         }
+        let lent = self.lend_numbers().await?;
         let forked = self.fork_some();
         let cleaning = self.cleaning_is_due();
+        if cleaning {
+            slice.placer.seal_idle();
+        }
         let mut did = cleaning && self.clean().await?;
         if did && self.destage_yields() {
             return Ok(Step::Did);
@@ -303,7 +307,7 @@ impl Committer {
             Some(before) => self.destage(before).await?,
             None => false,
         };
-        did |= forked;
+        did |= forked | lent;
         did |= self.remove_some().await?;
         Ok(if did { Step::Did } else { Step::Idle })
     }
@@ -311,23 +315,23 @@ impl Committer {
     /// Waits while slabs are tight and a read that takes long keeps freed ones from being used again: going on
     /// would only use up the reserve. A journal without a free extent cannot wait: the read may wait for it.
     async fn let_readers_leave(&mut self) {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         let held_up = |generation| {
-            let journal = pool.journal.usage();
-            pool.segments.usage().free_slabs < pool.space.destage_slabs()
-                && pool.segments.awaits_readers(generation)
+            let journal = slice.journal.usage();
+            slice.segments.usage().free_slabs < slice.space.destage_slabs()
+                && slice.segments.awaits_readers(generation)
                 && journal.used < journal.total
-                && !pool.health.is_failed()
+                && !slice.store.health().is_failed()
         };
         while held_up(self.generation) {
-            pool.world.sleep(PRESSED_TICK).await;
+            slice.world.sleep(PRESSED_TICK).await;
             self.settle();
         }
     }
 
     /// Destages all that is acknowledged now, and makes a checkpoint.
     async fn drain(&mut self) -> Result<(), PoolError> {
-        let before = self.pool.journal.peek_sequence();
+        let before = self.slice.journal.peek_sequence();
         loop {
             self.settle();
             self.let_readers_leave().await;
@@ -341,36 +345,47 @@ impl Committer {
             if !self.destage(before).await? && !self.fork_some() {
                 break;
             }
-            self.pool.world.yield_now().await;
+            self.slice.world.yield_now().await;
         }
-        self.data_rows.seal(&self.pool.segments, self.generation + 1, &self.pool.readers);
-        self.cleaned_rows.seal(&self.pool.segments, self.generation + 1, &self.pool.readers);
+        self.data_rows.seal(&self.slice.segments, self.generation + 1, &self.slice.readers);
+        self.cleaned_rows.seal(&self.slice.segments, self.generation + 1, &self.slice.readers);
         self.checkpoint().await
     }
 
     /// The sequence up to which blocks are to be destaged now, if any are.
     fn destage_before(&mut self) -> Option<Sequence> {
-        let pool = &self.pool;
-        let (now, next) = (pool.world.now(), pool.journal.peek_sequence());
+        self.aged_before().max(self.placed_before())
+    }
+
+    /// The same for what holds up the tail though replay would find much placed.
+    fn placed_before(&self) -> Option<Sequence> {
+        let part = self.slice.most_named_bytes() / 4;
+        let many = self.slice.placer.named_bytes() > part;
+        many.then(|| self.slice.placer.last_of_oldest(part)).flatten().map(|last| Sequence(last.0 + 1))
+    }
+
+    fn aged_before(&mut self) -> Option<Sequence> {
+        let slice = &self.slice;
+        let (now, next) = (slice.world.now(), slice.journal.peek_sequence());
         if self.ages.back().is_none_or(|(at, s)| *s != next && now.since(*at) >= TICK / 2) {
             self.ages.push_back((now, next));
         }
-        if pool.buffer.charged_blocks() == 0 {
-            pool.requests.not_in_a_hurry();
+        if slice.buffer.charged_blocks() == 0 {
+            slice.requests.not_in_a_hurry();
         }
-        let hurry = pool.requests.hurry.load(Ordering::Acquire);
-        let used = pool.fill(0);
+        let hurry = slice.requests.hurry.load(Ordering::Acquire);
+        let used = slice.fill(0);
         if hurry || used > 0.7 {
             return Some(next);
         }
         if used > 0.25 {
             // The older half: what is overwritten soon may yet be spared.
-            let oldest = pool.buffer.oldest().unwrap_or(next);
+            let oldest = slice.buffer.oldest().unwrap_or(next);
             return Some(Sequence(oldest.0 + (next.0 - oldest.0.min(next.0)) / 2 + 1));
         }
-        let after = match pool.layers.read().pending.is_empty() {
-            true => pool.options.destage_after,
-            false => pool.options.destage_after.min(SETTLES_AFTER),
+        let after = match slice.layers.read().pending.is_empty() {
+            true => slice.options.destage_after,
+            false => slice.options.destage_after.min(SETTLES_AFTER),
         };
         while self.ages.len() > 1 && now.since(self.ages[1].0) >= after {
             self.ages.pop_front();
@@ -380,88 +395,96 @@ impl Committer {
 
     /// What a checkpoint would write now, beside the catalog.
     pub(crate) fn due_bytes(&self) -> u64 {
-        let pages = self.pool.pages.due();
+        let pages = self.slice.pages.due();
         let placed = if self.gathers_table { u64::MAX } else { pages };
-        (pages + self.pool.segments.due(placed)) * PAGE_BYTES as u64
+        (pages + self.slice.segments.due(placed)) * PAGE_BYTES as u64
     }
 
     /// Whether a checkpoint has to be made before more becomes due.
     pub(crate) fn is_much_due(&self) -> bool {
-        self.due_bytes() >= self.pool.options.dirty_bytes
+        self.due_bytes() >= self.slice.options.dirty_bytes
     }
 
     fn checkpoint_is_due(&mut self) -> bool {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         if self.is_much_due() {
             return true;
         }
         // What was freed since the last checkpoint comes back only with the next; one checkpoint gives back what
         // several cleanings freed.
-        let freed = !self.cleaned_metadata.is_empty() || pool.segments.awaits_checkpoint(self.generation);
-        if freed && pool.segments.usage().free_slabs < pool.space.checkpoint_below() {
+        let freed = !self.cleaned_metadata.is_empty() || slice.segments.awaits_checkpoint(self.generation);
+        if freed && slice.segments.usage().free_slabs < slice.space.checkpoint_below() {
             return true;
         }
-        let (journal, now) = (pool.journal.usage(), pool.world.now());
+        let (journal, now) = (slice.journal.usage(), slice.world.now());
         // Looking for the tail goes through the whole buffer.
+        let most_named = slice.most_named_bytes();
+        if slice.placer.named_bytes() > most_named / 2 && now.since(self.tail_looked) >= TAIL_LOOK_AFTER {
+            self.tail_looked = now;
+            let passed = slice.placer.named_below(slice.tail());
+            if passed > 0 && passed >= most_named / 4 {
+                return true;
+            }
+        }
         if journal.used * 2 > journal.total && now.since(self.tail_looked) >= TAIL_LOOK_AFTER {
             self.tail_looked = now;
             // Often enough that the journal never fills up, seldom enough that a page that changes all the time
             // is not written all the time.
             let worth = if journal.used * 4 > journal.total * 3 { 1 } else { (journal.total / 8).max(1) };
-            if pool.journal.freed_by(pool.tail()) >= worth {
+            if slice.journal.freed_by(slice.tail()) >= worth {
                 return true;
             }
         }
-        let changed = pool.pages.is_any_dirty() || pool.requests.catalog_changed.load(Ordering::Acquire);
-        changed && pool.world.now().since(self.last_checkpoint) >= pool.options.checkpoint_after
+        let changed = slice.pages.is_any_dirty() || slice.requests.catalog_changed.load(Ordering::Acquire);
+        changed && slice.world.now().since(self.last_checkpoint) >= slice.options.checkpoint_after
     }
 
     /// What waits for the next checkpoint or for readers is as good as free here.
     fn cleaning_is_due(&self) -> bool {
-        let usage = self.pool.segments.usage();
+        let usage = self.slice.segments.usage();
         let coming = usage.awaiting_slabs + self.cleaned_metadata.len() as u64;
-        usage.free_slabs + coming < self.pool.space.clean_below()
+        usage.free_slabs + coming < self.slice.space.clean_below()
     }
 
     /// True when the slabs left are for cleaner and checkpoints, and destage has to wait after a cleaning; but
     /// never for ever.
     fn destage_yields(&mut self) -> bool {
         self.yielded += 1;
-        let tight = self.pool.segments.usage().free_slabs < self.pool.space.destage_slabs();
+        let tight = self.slice.segments.usage().free_slabs < self.slice.space.destage_slabs();
         tight && self.yielded < LONGEST_YIELD
     }
 
     /// Gives back what durable checkpoints freed and no reader looks at any more.
     pub(crate) fn settle(&mut self) {
-        let pool = &self.pool;
+        let slice = &self.slice;
         while let Some(&(generation, epoch)) = self.settling.front() {
-            if epoch == pool.readers.current() {
-                pool.readers.advance();
+            if epoch == slice.readers.current() {
+                slice.readers.advance();
             }
-            if !pool.readers.passed(epoch) {
+            if !slice.readers.passed(epoch) {
                 break;
             }
             self.reusable = generation;
             self.settling.pop_front();
-            self.freed_pages.forget_passed(&pool.readers);
-            pool.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
+            self.freed_pages.forget_passed(&slice.readers);
+            slice.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
         }
-        if pool.segments.reclaim(self.generation, &pool.readers) {
-            pool.progress.notify();
+        if slice.segments.reclaim(self.generation, &slice.readers) {
+            slice.progress.notify();
         }
     }
 
     /// Notes that a checkpoint is about to hold the catalog as it is.
     pub(crate) fn catalog_taken(&self) {
-        self.pool.requests.catalog_changed.store(false, Ordering::Release);
+        self.slice.requests.catalog_changed.store(false, Ordering::Release);
     }
 
     /// Writes rows: one at a time, or as many as there are drives when writers are pressed for room. With more, durable
     /// writes of the journal would wait in the drives' queues behind them. Returns the bytes written.
     pub(crate) async fn write_rows(&self, rows: Vec<Row>) -> Result<u64, PoolError> {
-        let pool = &self.pool;
-        let writes: Vec<_> = rows.into_iter().map(|row| row.write(pool)).collect();
-        let parallel = if pool.fill(0) > SLOW_FROM { pool.io.columns.drives().len() } else { 1 };
+        let slice = &self.slice;
+        let writes: Vec<_> = rows.into_iter().map(|row| row.write(slice)).collect();
+        let parallel = if slice.fill(0) > SLOW_FROM { slice.store.drive_count() } else { 1 };
         let mut writes = stream::iter(writes).buffer_unordered(parallel);
         let mut bytes = 0;
         while let Some(written) = writes.next().await {
@@ -473,20 +496,20 @@ impl Committer {
     /// Tells the space gauge what is taken. What was published is counted here before it leaves the buffer: in between
     /// it counts twice, never not at all.
     pub(crate) fn count_space(&self) {
-        let usage = self.pool.segments.usage();
-        self.pool.count_reserved();
-        let metadata = usage.live_meta + self.pool.pages.unplaced_bytes();
-        self.pool.space.update(usage.live_data, metadata);
+        let usage = self.slice.segments.usage();
+        self.slice.count_reserved();
+        let metadata = usage.live_meta + self.slice.pages.unplaced_bytes();
+        self.slice.space.update(usage.live_data, metadata);
     }
 
     /// Tells writers that wait and the space gauge what a commit changed.
     pub(crate) fn committed(&self) {
-        let pool = &self.pool;
-        pool.pages.make_room(0);
-        pool.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
+        let slice = &self.slice;
+        slice.pages.make_room(0);
+        slice.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
         self.count_space();
-        pool.counters.commits.fetch_add(1, Ordering::AcqRel);
-        pool.progress.notify();
+        slice.counters.commits.fetch_add(1, Ordering::AcqRel);
+        slice.progress.notify();
     }
 }
 

@@ -10,18 +10,18 @@ use crate::{
         read::{Verified, covered, is_zero},
         received::Received,
     },
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
 };
 use quoin_base::{SECTOR_BYTES, crc32c};
-use quoin_world::{Buf, Slice, atomic::Ordering};
+use quoin_world::{Buf, Slice as Bytes, atomic::Ordering};
 
 /// A whole block's content and its checksum.
 pub(crate) struct Whole {
-    pub data: Slice,
+    pub data: Bytes,
     pub crc: u32,
 }
 
-impl Pool {
+impl Slice {
     /// A block's whole content: buffered extents over what lies below. `None`: it is all zeroes.
     pub(crate) async fn compose(
         &self,
@@ -88,6 +88,7 @@ impl Pool {
                 self.read_again(layer, key, extent, received).await?
             }
             Content::Journal(source) => self.journal_data(layer, key, extent, source).await?,
+            Content::Placed(block) => self.placed_data(layer, key, extent, block).await?,
             Content::Shared(source) => {
                 let data = self.shared_data(layer, key, extent, *source).await?;
                 return Ok(data.map(|data| Verified { data, crc: None }));

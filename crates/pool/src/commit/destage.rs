@@ -1,13 +1,13 @@
 //! Destage: the oldest buffered blocks become rows of segments, and the map leads there.
 
 use crate::{
-    buffer::TakenBlock,
+    buffer::{BlockKey, Content, Extent, TakenBlock},
     bugs::{Bug, planted},
     commit::{committer::Committer, compose::Whole},
     error::PoolError,
     fork::layer::Layer,
-    format::{BlockInfo, Location, ThinEntry},
-    integrity::quarantine::reads_otherwise,
+    format::{BlockInfo, CopySource, Location, RowContent, ThinEntry},
+    host::placed::PlacedBlock,
     maps::{
         blocks::{BlockPlace, LOST, block_page},
         tree,
@@ -36,6 +36,11 @@ const GIVE_UP_FROM: f64 = 0.7;
 enum Composition {
     Unmapped,
     Data(Whole),
+    /// It lies in a row already, and has the number.
+    Placed {
+        block: Arc<PlacedBlock>,
+        number: u64,
+    },
     /// A block that there is, which a layer owns.
     Shared {
         number: u64,
@@ -72,16 +77,16 @@ enum Placement {
 impl Committer {
     /// Destages up to a batch of blocks that came in before `before`. False if there was none.
     pub(crate) async fn destage(&mut self, before: Sequence) -> Result<bool, PoolError> {
-        let pool = self.pool.clone();
-        let batch = pool.space.step_blocks().min(BATCH_BLOCKS);
-        let pending = pool.layers.read().pending.clone();
-        let mut taken = pool.buffer.take_oldest(batch as usize, before, &pending);
-        pool.flip_bits_of(&mut taken);
+        let slice = self.slice.clone();
+        let batch = slice.space.step_blocks().min(BATCH_BLOCKS);
+        let pending = slice.layers.read().pending.clone();
+        let mut taken = slice.buffer.take_oldest(batch as usize, before, &pending);
+        slice.flip_bits_of(&mut taken);
         if taken.is_empty() {
             return Ok(false);
         }
         let tried = taken.len() as u64;
-        pool.requests.not_in_a_hurry();
+        slice.requests.not_in_a_hurry();
         self.yielded = 0;
         let composing: Vec<_> = taken.into_iter().map(|t| self.compose(t)).collect();
         let composed: Vec<_> = stream::iter(composing).buffered(PARALLEL).collect().await;
@@ -94,12 +99,12 @@ impl Committer {
             return Ok(false);
         }
         let places = self.place(&composed).await?;
-        let rows = self.data_rows.finish(&pool.segments);
+        let rows = self.data_rows.finish(&slice.segments);
         let written = self.write_rows(rows).await?;
-        pool.counters.destaged_bytes.fetch_add(written, Ordering::Relaxed);
+        slice.counters.destaged_bytes.fetch_add(written, Ordering::Relaxed);
         if planted(Bug::EvictBeforePublish) {
-            composed.iter().for_each(|c| pool.buffer.evict(&c.taken));
-            pool.world.yield_now().await;
+            composed.iter().for_each(|c| slice.buffer.evict(&c.taken));
+            slice.world.yield_now().await;
         }
         self.prefetch(&composed).await?;
         for (composed, place) in composed.iter().zip(&places) {
@@ -110,40 +115,52 @@ impl Committer {
         self.count_space();
         // The map is published: only now may a reader miss the buffer.
         for composed in &composed {
-            pool.buffer.evict(&composed.taken);
+            slice.buffer.evict(&composed.taken);
         }
-        pool.counters.destaged_blocks.fetch_add(composed.len() as u64, Ordering::Relaxed);
+        slice.counters.destaged_blocks.fetch_add(composed.len() as u64, Ordering::Relaxed);
         self.committed();
         Ok(true)
     }
 
     async fn compose(&self, taken: TakenBlock) -> Result<Composed, PoolError> {
-        let pool = &self.pool;
-        let layer = pool.layers.read().all.get(&taken.key.layer).filter(|layer| !layer.is_gone()).cloned();
+        let slice = &self.slice;
+        let layer = slice.layers.read().all.get(&taken.key.layer).filter(|layer| !layer.is_gone()).cloned();
         let Some(layer) = layer else {
             return Ok(Composed { taken, layer: None, content: Composition::Unmapped });
         };
-        if let Some((number, owner)) = pool.shared_block(&taken.extents).await? {
+        if let Some((number, owner)) = slice.shared_block(&taken.extents).await? {
             return Ok(Composed {
                 taken,
                 layer: Some(layer),
                 content: Composition::Shared { number, owner },
             });
         }
-        let content = match pool.compose(&layer, taken.key, &taken.extents).await {
+        if let Some((block, number)) = placed_whole(&taken.extents, slice.buffer.sectors_per_block()) {
+            // A number whose page went bad since it was lent is of no use: the block is written anew under another.
+            match slice.pages.get(block_page(number)).await {
+                Ok(_) => {
+                    let content = Composition::Placed { block, number };
+                    return Ok(Composed { taken, layer: Some(layer), content });
+                }
+                Err(PoolError::Corrupt { .. }) => {}
+                Err(error) if slice.store.is_unreadable(&error).await => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let content = match slice.compose(&layer, taken.key, &taken.extents).await {
             Ok(Some(data)) => Composition::Data(data),
             Ok(None) => Composition::Unmapped,
             Err(PoolError::Medium { unread: true, .. }) => Composition::Unread,
             Err(PoolError::Medium { volume, offset, reason, unread: false }) => {
                 tracing::error!(%volume, offset, %reason, "a block cannot be put together any more; it is lost");
-                pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
-                pool.damaged(volume, taken.key.index, &reason);
+                slice.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
+                slice.damaged(volume, taken.key.index, &reason);
                 Composition::Lost
             }
             // A page of metadata: what it leads to is lost when it is changed.
-            Err(error) if pool.is_unreadable(&error).await => {
-                pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
-                pool.damaged(layer.volume.id, taken.key.index, &error.to_string());
+            Err(error) if slice.store.is_unreadable(&error).await => {
+                slice.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
+                slice.damaged(layer.volume.id, taken.key.index, &error.to_string());
                 Composition::Lost
             }
             Err(error) => return Err(error),
@@ -154,7 +171,7 @@ impl Committer {
     /// Leaves in the buffer what could not be read, to be tried again: the drive may recover. A block is given up only
     /// when the journal fills up because of it, or when a fork or copy waits for it and its place alone is unreadable.
     async fn put_unread_back(&mut self, composed: &mut Vec<Composed>) {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         for mut block in std::mem::take(composed) {
             let key = block.taken.key;
             if !matches!(block.content, Composition::Unread) {
@@ -162,24 +179,24 @@ impl Committer {
                 composed.push(block);
                 continue;
             }
-            let now = pool.world.now();
+            let now = slice.world.now();
             let (tries, since) = self.unread.entry(key).or_insert((0, now));
             *tries += 1;
             let (tries, waited) = (*tries, now.since(*since));
-            let is_lost = tries >= TRIES && pool.fill(0) > GIVE_UP_FROM
-                || waited >= WAITED_FOR && pool.awaits_destage() && self.is_unreadable(&block).await;
+            let is_lost = tries >= TRIES && slice.fill(0) > GIVE_UP_FROM
+                || waited >= WAITED_FOR && slice.awaits_destage() && self.is_unreadable(&block).await;
             if is_lost {
                 tracing::error!(layer = %key.layer, block = key.index, tries, "given up after failed reads; it is lost");
-                pool.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
+                slice.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
                 self.unread.remove(&key);
                 if let Some(layer) = &block.layer {
                     let reason = "a drive failed to read what it was written over in part";
-                    pool.damaged(layer.volume.id, key.index, reason);
+                    slice.damaged(layer.volume.id, key.index, reason);
                 }
                 block.content = Composition::Lost;
                 composed.push(block);
             } else {
-                pool.buffer.put_back(&block.taken);
+                slice.buffer.put_back(&block.taken);
             }
         }
     }
@@ -187,13 +204,11 @@ impl Committer {
     /// Whether a block cannot be read again and again while every drive reads other places.
     async fn is_unreadable(&self, block: &Composed) -> bool {
         let Some(layer) = &block.layer else { return false };
-        for drive in self.pool.io.columns.drives() {
-            if !reads_otherwise(drive).await {
-                return false;
-            }
+        if !self.slice.store.every_drive_reads().await {
+            return false;
         }
         for _ in 0..TRIES {
-            match self.pool.compose(layer, block.taken.key, &block.taken.extents).await {
+            match self.slice.compose(layer, block.taken.key, &block.taken.extents).await {
                 Err(PoolError::Medium { unread: true, .. }) => {}
                 Ok(_) | Err(_) => return false,
             }
@@ -204,22 +219,27 @@ impl Committer {
     /// Notes that of `tried` blocks none could be read, or with 0 that one was destaged, and tells writers whether anything
     /// they may wait for can be. What lies in a fork on top of an unread block cannot either.
     fn count_stuck(&mut self, tried: u64) {
-        let charged = self.pool.buffer.charged_blocks();
+        let charged = self.slice.buffer.charged_blocks();
         self.tried_in_vain = if tried > 0 { self.tried_in_vain + tried } else { 0 };
         let stuck = if self.tried_in_vain >= charged { charged } else { 0 };
-        self.pool.counters.stuck_blocks.store(stuck, Ordering::Release);
+        self.slice.counters.stuck_blocks.store(stuck, Ordering::Release);
     }
 
     /// Plans rows for the data, under new block numbers. In the order of `composed`; `None` for what needs no
     /// block.
     async fn place(&mut self, composed: &[Composed]) -> Result<Vec<Option<Placed>>, PoolError> {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         let mut places = Vec::with_capacity(composed.len());
         for block in composed {
             let place = match &block.content {
                 Composition::Unmapped | Composition::Unread => None,
                 Composition::Shared { number, owner } => {
                     Some(Placed { number: *number, is: Placement::Shared(*owner) })
+                }
+                Composition::Placed { block, number } => {
+                    let info = BlockInfo::new(block.crc, 1, BlockInfo::STORED);
+                    let place = BlockPlace { location: block.location, info };
+                    Some(Placed { number: *number, is: Placement::New(place) })
                 }
                 Composition::Lost => {
                     let place = BlockPlace { location: Location(0), info: BlockInfo::new(0, 1, LOST) };
@@ -228,9 +248,11 @@ impl Committer {
                 Composition::Data(Whole { data, crc }) => {
                     let number = self.take_block_number().await?;
                     let generation = self.generation + 1;
+                    let BlockKey { layer, index, .. } = block.taken.key;
+                    let content = RowContent::block(number, CopySource { layer, index });
                     let location = self
                         .data_rows
-                        .place(&pool.segments, number, data.len(), generation, &pool.readers)
+                        .place(&slice.segments, content, data.len(), generation, &slice.readers)
                         .ok_or_else(out_of_slabs)?;
                     self.data_rows.push_data(data.clone());
                     let info = BlockInfo::new(*crc, 1, BlockInfo::STORED);
@@ -249,17 +271,17 @@ impl Committer {
     }
 
     async fn prefetch_one(&self, composed: &Composed) -> Result<(), PoolError> {
-        let pool = &self.pool;
+        let slice = &self.slice;
         let Some(layer) = &composed.layer else { return Ok(()) };
         let index = composed.taken.key.index;
         if let Composition::Shared { number, .. } = composed.content {
-            drop(pool.pages.get(block_page(number)).await);
+            drop(slice.pages.get(block_page(number)).await);
         }
         // What cannot be read is dealt with when it is changed.
-        let Ok(Some(leaf)) = pool.leaf(layer, index).await else { return Ok(()) };
+        let Ok(Some(leaf)) = slice.leaf(layer, index).await else { return Ok(()) };
         if let Some(old) = ThinEntry(leaf.get(tree::slot(index, 0))).block() {
             // A damaged one stays out of the way: see [`Committer::drop_reference`].
-            drop(pool.pages.get(block_page(old)).await);
+            drop(slice.pages.get(block_page(old)).await);
         }
         Ok(())
     }
@@ -274,7 +296,7 @@ impl Committer {
         let index = composed.taken.key.index;
         let leaf = match placed {
             Some(_) => self.leaf_to_change(layer, index).await?,
-            None => match self.pool.leaf(layer, index).await {
+            None => match self.slice.leaf(layer, index).await {
                 Ok(Some(leaf)) if leaf.get(tree::slot(index, 0)) == 0 => return Ok(()),
                 Ok(None) => return Ok(()),
                 Ok(Some(_)) | Err(_) => self.leaf_to_change(layer, index).await?,
@@ -297,8 +319,12 @@ impl Committer {
                     Placement::New(place) => self.add_block(number, place).await?,
                     Placement::Shared(owner) => self.share_block(layer, number, owner).await?,
                 }
-                if let Composition::Data(whole) = &composed.content {
-                    self.pool.cache.fill_written(number, &whole.data, old.block());
+                match &composed.content {
+                    Composition::Data(whole) => {
+                        self.slice.cache.fill_written(number, &whole.data, old.block());
+                    }
+                    Composition::Placed { block, .. } => block.publish(),
+                    _ => {}
                 }
                 ThinEntry::new(number, layer.id)
             }
@@ -315,6 +341,16 @@ impl Committer {
             Some(_) if self.is_mine(layer, old) || planted(Bug::FreeShared) => self.free(layer, old).await,
             Some(_) => self.bury(layer, old).await,
         }
+    }
+}
+
+/// The block that was placed and its number, if these extents are all of it.
+fn placed_whole(extents: &[Extent], sectors_per_block: u16) -> Option<(Arc<PlacedBlock>, u64)> {
+    match extents {
+        [Extent { sectors, content: Content::Placed(block), .. }] if *sectors == sectors_per_block => {
+            Some((block.clone(), block.number?))
+        }
+        _ => None,
     }
 }
 

@@ -5,4 +5,5 @@ pub(crate) mod clean;
 pub(crate) mod committer;
 pub(crate) mod compose;
 pub(crate) mod destage;
+pub(crate) mod gather;
 pub(crate) mod remove;

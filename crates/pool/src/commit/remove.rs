@@ -18,13 +18,13 @@ const PAGES: usize = 8;
 impl Committer {
     /// Frees some of what was given up. False if there is nothing.
     pub(crate) async fn remove_some(&mut self) -> Result<bool, PoolError> {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         let sifting = self.sifting.take();
         if let Some(layer) = sifting {
             for _ in 0..PAGES {
                 if !self.sift(&layer).await? {
                     self.committed();
-                    pool.requests.catalog_changed();
+                    slice.requests.catalog_changed();
                     return Ok(true);
                 }
                 if self.is_much_due() {
@@ -35,13 +35,13 @@ impl Committer {
             self.committed();
             return Ok(true);
         }
-        let first = pool.layers.read().removing.front().cloned();
+        let first = slice.layers.read().removing.front().cloned();
         if let Some(layer) = first {
             for _ in 0..PAGES {
                 if !self.remove_page(&layer).await? {
                     self.inherit_leaked(&layer);
-                    pool.layers.write().removed(&layer);
-                    pool.requests.catalog_changed();
+                    slice.layers.write().removed(&layer);
+                    slice.requests.catalog_changed();
                     break;
                 }
                 if self.is_much_due() {
@@ -51,9 +51,9 @@ impl Committer {
             self.committed();
             return Ok(true);
         }
-        self.sifting = pool.layers.write().merge_one();
+        self.sifting = slice.layers.write().merge_one();
         if self.sifting.is_some() {
-            pool.requests.catalog_changed();
+            slice.requests.catalog_changed();
         }
         Ok(self.sifting.is_some())
     }
@@ -65,7 +65,7 @@ impl Committer {
 
     /// Frees a node of a layer's map that leads to nothing more of its own, and the blocks it owns there.
     async fn remove_node(&mut self, layer: &Arc<Layer>) -> Result<bool, PoolError> {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         let root = ThinEntry(layer.root.load(Ordering::Acquire));
         if root.block().is_none() || !self.is_mine(layer, root) {
             layer.root.store(0, Ordering::Release);
@@ -104,7 +104,7 @@ impl Committer {
             entry = child;
         }
         match above {
-            Some((number, slot)) => pool.pages.change(node(number)).await?.set(slot, 0),
+            Some((number, slot)) => slice.pages.change(node(number)).await?.set(slot, 0),
             None => layer.root.store(0, Ordering::Release),
         }
         self.free(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;

@@ -21,20 +21,20 @@ use crate::{
         write::{Below, Reach, Refusal, Waiting, record},
     },
     journal::{Batch, Entry},
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     maps::{blocks::BlockPlace, tree::slot},
 };
 use quoin_base::{ByteRange, LayerId, SECTOR_BYTES, Sequence, VolumeId};
-use quoin_world::{Slice, atomic::Ordering};
+use quoin_world::{Slice as Bytes, atomic::Ordering};
 use std::{sync::Arc, time::Duration};
 
 /// How long to wait before looking again whether what is open has settled.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-impl Pool {
+impl Slice {
     /// Waits until a volume that was just forked from another can be copied from: its map is its own, and durable.
-    pub async fn settle_fork(&self, volume: VolumeId) -> Result<(), PoolError> {
+    pub(crate) async fn settle_fork(&self, volume: VolumeId) -> Result<(), PoolError> {
         let layer = self.confirmed_layer(volume).await?;
         while layer.is_pending() {
             self.drain().await?;
@@ -49,7 +49,7 @@ impl Pool {
     }
 
     /// Waits until nothing that was copied so far needs the volume it was copied from: from then on that may be deleted.
-    pub async fn settle_copies(&self) -> Result<(), PoolError> {
+    pub(crate) async fn settle_copies(&self) -> Result<(), PoolError> {
         if planted(Bug::DeleteCopiedEarly) {
             return Ok(());
         }
@@ -71,7 +71,7 @@ impl Pool {
     /// what is mapped, or a hole. Hardened on return; returns how many bytes of the range are done. `source` is a volume
     /// that was forked for the purpose, is settled, and that nobody writes to. Whole blocks are shared where the two
     /// ranges lie alike within blocks; everything else is copied as data.
-    pub async fn copy_some(
+    pub(crate) async fn copy_some(
         &self,
         source: VolumeId,
         from: u64,
@@ -245,7 +245,7 @@ impl Pool {
         key: BlockKey,
         extent: &Extent,
         source: CopySource,
-    ) -> Result<Option<Slice>, PoolError> {
+    ) -> Result<Option<Bytes>, PoolError> {
         let map = self.layers.read().all.get(&source.layer).cloned();
         let Some(map) = map else {
             // Whoever meets this saw the buffer before it was destaged, and looks again.
@@ -307,7 +307,7 @@ impl Committer {
     ) -> Result<(), PoolError> {
         let had = if planted(Bug::ForgetToCount) { 2 } else { self.add_reference(number).await? };
         layer.lend(1);
-        let owner = self.pool.layers.read().all.get(&owner).cloned();
+        let owner = self.slice.layers.read().all.get(&owner).cloned();
         if let Some(owner) = owner.filter(|_| had == 1) {
             owner.lend(1);
         }

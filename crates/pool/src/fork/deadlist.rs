@@ -20,7 +20,7 @@ impl Committer {
     /// True for what a layer owns.
     pub(crate) fn is_mine(&self, layer: &Layer, entry: ThinEntry) -> bool {
         let birth = entry.birth();
-        birth == layer.id || !planted(Bug::ForgetAliases) && self.pool.layers.read().owner(birth) == layer.id
+        birth == layer.id || !planted(Bug::ForgetAliases) && self.slice.layers.read().owner(birth) == layer.id
     }
 
     /// Lists a block or page (with [`DEAD_PAGE`]) that a layer does not use any more and does not own.
@@ -28,7 +28,7 @@ impl Committer {
         if planted(Bug::ForgetTheDead) && entry.0 & DEAD_PAGE == 0 {
             return Ok(());
         }
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         let mut list = layer.lists.lock().dead;
         if list.head != 0
             && let Err(why) = self.tree_page_or_damage(list.head).await?
@@ -42,14 +42,14 @@ impl Committer {
         };
         if count == DEAD_ENTRIES {
             let next = std::mem::replace(&mut head, self.take_tree_page().await?);
-            let page = pool.pages.change(node(head)).await?;
+            let page = slice.pages.change(node(head)).await?;
             page.set(0, next);
             count = 0;
         }
-        let page = pool.pages.change(node(head)).await?;
+        let page = slice.pages.change(node(head)).await?;
         page.set(2 + count, entry.0);
         page.set(1, count as u64 + 1);
-        let owner = pool.layers.read().owner(entry.birth());
+        let owner = slice.layers.read().owner(entry.birth());
         let mut lists = layer.lists.lock();
         lists.dead = DeadList { head, entries: entries + 1 };
         if entry.0 & DEAD_PAGE == 0 {
@@ -59,7 +59,7 @@ impl Committer {
     }
 
     async fn list_page(&self, number: u64) -> Result<Arc<crate::meta::Page>, PoolError> {
-        let page = self.pool.pages.get(node(number)).await?;
+        let page = self.slice.pages.get(node(number)).await?;
         page.ok_or_else(|| PoolError::page(Space::Tree, number, "a page of a deadlist is missing"))
     }
 
@@ -90,7 +90,7 @@ impl Committer {
         let Some(entries) = self.pop(layer, &mut list).await? else { return Ok(false) };
         for entry in entries {
             if entry.0 & DEAD_PAGE == 0 {
-                let owner = self.pool.layers.read().owner(entry.birth());
+                let owner = self.slice.layers.read().owner(entry.birth());
                 layer.lists.lock().sifted(owner);
             }
             if self.is_mine(layer, entry) {
@@ -135,7 +135,7 @@ impl Committer {
     fn forget_birth(&self, owner: &Layer, birth: LayerId) {
         match birth == owner.id {
             true => drop(owner.births.fetch_sub(1, Ordering::Relaxed)),
-            false => self.pool.layers.write().forget_birth(birth),
+            false => self.slice.layers.write().forget_birth(birth),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Which volumes may share blocks because of forks.
 
-use crate::lifecycle::pool::Pool;
+use crate::lifecycle::slice::Slice;
 use quoin_base::{LayerId, VolumeId};
 use std::collections::BTreeMap;
 
-impl Pool {
+impl Slice {
     /// For each volume the layer at the root of its tree: volumes with the same one are related by snapshots and clones, and
     /// what deleting one frees may depend on whether the others are there.
-    pub fn families(&self) -> BTreeMap<VolumeId, LayerId> {
+    pub(crate) fn families(&self) -> BTreeMap<VolumeId, LayerId> {
         let layers = self.layers.read();
         let mut roots: BTreeMap<LayerId, LayerId> = BTreeMap::new();
         let mut families = BTreeMap::new();

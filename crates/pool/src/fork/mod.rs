@@ -19,7 +19,7 @@ use crate::{
     commit::committer::Committer,
     error::PoolError,
     fork::layer::Layer,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     meta::{Operation, Transaction},
 };
 use quoin_world::atomic::Ordering;
@@ -31,7 +31,7 @@ pub(crate) const SETTLES_AFTER: Duration = Duration::from_millis(500);
 /// How many pending layers may lie one on the other: a read looks through all of them.
 const MOST_PENDING: usize = 8;
 
-impl Pool {
+impl Slice {
     /// Waits while what is to be forked was forked too often to be destaged in between.
     pub(crate) async fn let_forks_settle(&self, transaction: &Transaction) {
         let settled = || {
@@ -41,7 +41,7 @@ impl Pool {
                 _ => 0,
             };
             let deepest = transaction.operations.iter().map(depth).max().unwrap_or(0);
-            if deepest < MOST_PENDING || self.health.is_failed() {
+            if deepest < MOST_PENDING || self.store.health().is_failed() {
                 return Some(());
             }
             drop(layers);
@@ -90,9 +90,9 @@ impl Pool {
 impl Committer {
     /// Gives pending layers their maps as far as that can be. True if there was one.
     pub(crate) fn fork_some(&mut self) -> bool {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         let layers = {
-            let layers = pool.layers.read();
+            let layers = slice.layers.read();
             if layers.pending.is_empty() {
                 return false;
             }
@@ -101,17 +101,17 @@ impl Committer {
         let parents: BTreeSet<_> = layers.iter().map(|(_, parent)| parent.id).collect();
         let held = match planted(Bug::ForkEarly) {
             true => BTreeSet::new(),
-            false => pool.buffer.held_of(&parents),
+            false => slice.buffer.held_of(&parents),
         };
         let ready: Vec<_> = layers.into_iter().filter(|(_, parent)| !held.contains(&parent.id)).collect();
-        let mut pending = pool.layers.write();
+        let mut pending = slice.layers.write();
         for (layer, parent) in &ready {
             layer.take_map(parent);
             pending.pending.remove(&layer.id);
         }
         drop(pending);
         if !ready.is_empty() {
-            pool.requests.catalog_changed();
+            slice.requests.catalog_changed();
             self.committed();
         }
         !ready.is_empty()

@@ -12,7 +12,7 @@ use crate::{
     format::{TREE_FAN_OUT, ThinEntry},
     host::read::covered,
     journal::Batch,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     maps::tree,
 };
 use quoin_base::{ByteRange, Extent, VolumeId};
@@ -31,11 +31,11 @@ enum Buffered {
     Ask,
 }
 
-impl Pool {
+impl Slice {
     /// Which parts of a range, a multiple of 512 at both ends, are mapped: at most `limit` extents, the first
     /// from the range's beginning on, each next one behind its predecessor and of the other kind. A call looks
     /// at no more than 16 GiB; the extents then end before the range does.
-    pub async fn allocation(
+    pub(crate) async fn allocation(
         &self,
         volume: VolumeId,
         range: ByteRange,
@@ -46,7 +46,7 @@ impl Pool {
         for (n, piece) in range.split(TREE_FAN_OUT * self.buffer.block_bytes).take(MAX_LEAVES).enumerate() {
             if n > 0 && n % LEAVES_A_TURN == 0 {
                 self.world.yield_now().await;
-                self.health.check()?;
+                self.store.health().check()?;
             }
             loop {
                 let layer = self.confirmed_layer(volume).await?;

@@ -19,7 +19,7 @@ use quick_cache::{
     sync::{Cache, DefaultLifecycle},
 };
 use quoin_base::metrics::Counter;
-use quoin_world::Slice;
+use quoin_world::Slice as Bytes;
 use rustc_hash::FxBuildHasher;
 
 /// What an entry takes beside its data: the entry itself, its share of the index and of what is remembered of
@@ -32,13 +32,13 @@ pub(crate) const LARGEST_FILL_BYTES: u64 = 64 << 10;
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<u64, Slice> for Weight {
-    fn weight(&self, _: &u64, content: &Slice) -> u64 {
+impl Weighter<u64, Bytes> for Weight {
+    fn weight(&self, _: &u64, content: &Bytes) -> u64 {
         content.backing_bytes() as u64 + ENTRY_BYTES
     }
 }
 
-type Blocks = Cache<u64, Slice, Weight, FxBuildHasher>;
+type Blocks = Cache<u64, Bytes, Weight, FxBuildHasher>;
 
 pub(crate) struct ReadCache {
     blocks: Option<Blocks>,
@@ -56,14 +56,14 @@ impl ReadCache {
             .weight_capacity(budget_bytes)
             .build();
         let blocks = options.ok().filter(|_| items >= 4).map(|options| {
-            let lifecycle: DefaultLifecycle<u64, Slice> = DefaultLifecycle::default();
+            let lifecycle: DefaultLifecycle<u64, Bytes> = DefaultLifecycle::default();
             Blocks::with_options(options, Weight, FxBuildHasher, lifecycle)
         });
         Self { blocks, hits: Counter::default(), misses: Counter::default() }
     }
 
     /// The content of a block. The caller is in a reader epoch and has just found the number in a thin map.
-    pub(crate) fn get(&self, number: u64) -> Option<Slice> {
+    pub(crate) fn get(&self, number: u64) -> Option<Bytes> {
         let found = self.blocks.as_ref()?.get(&number);
         match found {
             Some(_) => self.hits.add(1),
@@ -73,21 +73,21 @@ impl ReadCache {
     }
 
     /// The same for the pool's own use: not counted, and no reason to keep it.
-    pub(crate) fn peek(&self, number: u64) -> Option<Slice> {
+    pub(crate) fn peek(&self, number: u64) -> Option<Bytes> {
         self.blocks.as_ref()?.peek(&number)
     }
 
     /// Keeps the whole content of a block. The caller is the committer, or still in the reader epoch in which it
     /// found the number.
-    pub(crate) fn fill(&self, number: u64, content: &Slice) {
+    pub(crate) fn fill(&self, number: u64, content: &Bytes) {
         let Some(blocks) = &self.blocks else { return };
         let owned = content.backing_bytes() == content.len();
-        blocks.insert(number, if owned { content.clone() } else { Slice::copy_of(content) });
+        blocks.insert(number, if owned { content.clone() } else { Bytes::copy_of(content) });
     }
 
     /// Keeps what was just written in place of what a cached block held, if that costs no copy. What nobody has read is
     /// not kept: a host that writes a block seldom reads it soon.
-    pub(crate) fn fill_written(&self, number: u64, content: &Slice, old: Option<u64>) {
+    pub(crate) fn fill_written(&self, number: u64, content: &Bytes, old: Option<u64>) {
         let is_read = || old.is_some_and(|old| self.peek(old).is_some());
         if content.backing_bytes() == content.len() && is_read() {
             self.fill(number, content);
@@ -122,7 +122,7 @@ mod tests {
 
     const BLOCK: u64 = 8192;
 
-    fn block(number: u64) -> Slice {
+    fn block(number: u64) -> Bytes {
         let mut buf = Buf::zeroed(BLOCK as usize);
         buf.as_mut_slice()[..8].copy_from_slice(&number.to_le_bytes());
         buf.into_slice()

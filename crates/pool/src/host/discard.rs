@@ -11,7 +11,7 @@ use crate::{
     format::{TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     host::write::Reach,
     journal::Batch,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     maps::tree::{MAX_BLOCKS, missing_node, slot},
     meta::Page,
 };
@@ -38,7 +38,7 @@ impl Reached {
     }
 }
 
-impl Pool {
+impl Slice {
     /// Unmaps what is mapped or buffered of a range, hardened on return.
     pub(crate) async fn unmap_mapped(
         &self,

@@ -4,6 +4,7 @@ pub(crate) mod allocation;
 pub(crate) mod cache;
 pub(crate) mod discard;
 pub(crate) mod pace;
+pub(crate) mod placed;
 pub(crate) mod read;
 pub(crate) mod received;
 pub(crate) mod stalls;

@@ -11,35 +11,40 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     fork::layer::Layer,
-    format::{BlockInfo, PAGE_BYTES, TREE_FAN_OUT, ThinEntry},
-    host::cache::LARGEST_FILL_BYTES,
+    format::{BlockInfo, Location, PAGE_BYTES, TREE_FAN_OUT, ThinEntry},
+    host::{cache::LARGEST_FILL_BYTES, placed::PlacedBlock},
     journal::Batch,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     maps::{
         blocks::{BlockPlace, LOST},
         tree,
     },
     meta::Page,
+    segment::runs::{HOST_GAP_BYTES, runs},
 };
 use futures_util::future::{join_all, try_join_all};
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
-use quoin_world::{Buf, Slice};
+use quoin_world::{Buf, Slice as Bytes};
 use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering},
 };
 
-/// What may lie between two blocks of one drive read: less than another read would cost.
-const GAP_BYTES: u64 = 16 << 10;
-/// The longest drive read.
-const LONGEST_RUN_BYTES: u64 = 1 << 20;
-
 /// A block that a part needs and the cache does not have.
 struct Found {
     /// Which part.
     part: usize,
-    number: u64,
+    /// `None`: it was placed, and no map leads to it yet.
+    number: Option<u64>,
     place: BlockPlace,
+}
+
+/// What was read for a part.
+enum Read {
+    /// What the map leads to; `None`: nothing.
+    Mapped(Option<Bytes>),
+    /// What was placed and where; `None`: it was not read as it was written.
+    Placed(Option<(Location, Bytes)>),
 }
 
 /// The part of a read that lies in one block.
@@ -49,7 +54,10 @@ struct Part {
     start: u16,
     sectors: u16,
     extents: Vec<Extent>,
-    base: Option<Slice>,
+    /// What the map led to.
+    base: Option<Bytes>,
+    /// What was placed for the block, and where.
+    placed: Option<(Location, Bytes)>,
 }
 
 impl Part {
@@ -60,6 +68,24 @@ impl Part {
     /// True when the buffered extents leave sectors of it open.
     fn needs_base(&self) -> bool {
         covered(&self.extents, self.start, self.end()) < self.sectors
+    }
+
+    /// The content of the placed block that all of it is in, if that was read.
+    fn placed_content(&self) -> Option<&Bytes> {
+        let location = self.placed_in()?.location;
+        self.placed.as_ref().filter(|(at, _)| *at == location).map(|(_, content)| content)
+    }
+
+    /// The placed block that all of it is in, if it is.
+    fn placed_in(&self) -> Option<&PlacedBlock> {
+        match self.extents.as_slice() {
+            [Extent { start, sectors, content: Content::Placed(block), .. }]
+                if *start <= self.start && start + sectors >= self.end() =>
+            {
+                Some(block)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -78,7 +104,7 @@ pub(crate) fn covered(extents: &[Extent], start: u16, end: u16) -> u16 {
 
 /// Data that is what its checksum says.
 pub(crate) struct Verified {
-    pub data: Slice,
+    pub data: Bytes,
     /// The checksum, if it is that of just this data.
     pub crc: Option<u32>,
 }
@@ -89,9 +115,9 @@ enum Captured {
     Wait(Arc<Batch>),
 }
 
-impl Pool {
+impl Slice {
     /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content.
-    pub async fn read(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Slice>, PoolError> {
+    pub(crate) async fn read(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Bytes>, PoolError> {
         self.check_range(range)?;
         let (layer, out) = loop {
             let layer = self.confirmed_layer(volume).await?;
@@ -121,7 +147,7 @@ impl Pool {
         layer: &Layer,
         range: ByteRange,
         keep: bool,
-    ) -> Result<Vec<Slice>, PoolError> {
+    ) -> Result<Vec<Bytes>, PoolError> {
         loop {
             let (mut parts, evictions) = match self.capture(layer, range) {
                 Captured::Parts(parts, evictions) => (parts, evictions),
@@ -147,7 +173,7 @@ impl Pool {
                 }
             }
             below?;
-            let mut out: Vec<Slice> = Vec::new();
+            let mut out: Vec<Bytes> = Vec::new();
             let mut failed = None;
             for part in &parts {
                 match self.assemble(layer, part).await {
@@ -187,7 +213,7 @@ impl Pool {
             if let Some(open) = extents.iter().find(|e| !hardened(e)) {
                 return Captured::Wait(open.batch.clone());
             }
-            parts.push(Part { key, start, sectors, extents, base: None });
+            parts.push(Part { key, start, sectors, extents, base: None, placed: None });
         }
         Captured::Parts(parts, shard.evictions)
     }
@@ -197,6 +223,12 @@ impl Pool {
         let mut found: Vec<Found> = Vec::new();
         let mut leaf: Option<(u64, Option<Arc<Page>>)> = None;
         for (i, part) in parts.iter_mut().enumerate() {
+            if let Some(block) = part.placed_in() {
+                let info = BlockInfo::new(block.crc, 1, BlockInfo::STORED);
+                let place = BlockPlace { location: block.location, info };
+                found.push(Found { part: i, number: None, place });
+                continue;
+            }
             if !part.needs_base() {
                 continue;
             }
@@ -214,10 +246,12 @@ impl Pool {
                 let place =
                     self.block(number).await.map_err(|e| self.unreachable(layer, part.key.index, e))?;
                 let place = place.unwrap_or(freed);
-                found.push(Found { part: i, number, place });
+                found.push(Found { part: i, number: Some(number), place });
             }
         }
-        let (mut runs, parts_now) = (runs(&found), &*parts);
+        // Where blocks lie sorted, those of one read are neighbours even if what is between them by address lies elsewhere.
+        found.sort_unstable_by_key(|found| found.place.location.0);
+        let (mut runs, parts_now) = (runs(&found, HOST_GAP_BYTES, |found| found.place.location), &*parts);
         let read = async |run: Range<usize>| self.read_run(layer, &found[run], parts_now, keep).await;
         let bases = match runs.len() {
             0 => return Ok(()),
@@ -225,8 +259,11 @@ impl Pool {
             _ => join_all(runs.into_iter().map(read)).await,
         };
         for base in bases {
-            for (i, slice) in base? {
-                parts[i].base = slice;
+            for (i, found) in base? {
+                match found {
+                    Read::Mapped(content) => parts[i].base = content,
+                    Read::Placed(place) => parts[i].placed = place,
+                }
             }
         }
         Ok(())
@@ -239,7 +276,7 @@ impl Pool {
         run: &[Found],
         parts: &[Part],
         keep: bool,
-    ) -> Result<Vec<(usize, Option<Slice>)>, PoolError> {
+    ) -> Result<Vec<(usize, Read)>, PoolError> {
         let (first, last) = (run[0].place.location, run[run.len() - 1].place.location);
         let mut out = Vec::with_capacity(run.len());
         let whole = match first.is_none() {
@@ -255,21 +292,23 @@ impl Pool {
                 let slice = whole.slice(at, place.location.len_bytes() as usize);
                 self.verified(place.info, slice)
             });
-            let slice = match intact {
-                Some(slice) => {
+            let read = match (number, intact) {
+                // If it is not intact it is read once more by itself, and what is wrong is told.
+                (None, content) => Read::Placed(content.map(|content| (place.location, content))),
+                (Some(number), Some(content)) => {
                     if keep {
-                        self.cache.fill(*number, &slice);
+                        self.cache.fill(*number, &content);
                     }
-                    Some(slice)
+                    Read::Mapped(Some(content))
                 }
-                None => self.read_base(layer, parts[*part].key.index).await?,
+                (Some(_), None) => Read::Mapped(self.read_base(layer, parts[*part].key.index).await?),
             };
-            out.push((*part, slice));
+            out.push((*part, read));
         }
         Ok(out)
     }
 
-    fn verified(&self, info: BlockInfo, stored: Slice) -> Option<Slice> {
+    pub(crate) fn verified(&self, info: BlockInfo, stored: Bytes) -> Option<Bytes> {
         let ok = info.algorithm() == BlockInfo::STORED
             && (crc32c(&stored).0 == info.crc() || planted(Bug::SkipReadVerify));
         ok.then_some(stored)
@@ -277,7 +316,7 @@ impl Pool {
 
     /// The content of a block as segments have it; `None` if it is unmapped. Looks again as long as what it
     /// looks at moves; an unchanged place whose content does not verify is damage.
-    pub(crate) async fn read_base(&self, layer: &Layer, index: u64) -> Result<Option<Slice>, PoolError> {
+    pub(crate) async fn read_base(&self, layer: &Layer, index: u64) -> Result<Option<Bytes>, PoolError> {
         self.read_mapped(layer, index, layer, index).await
     }
 
@@ -288,7 +327,7 @@ impl Pool {
         at: u64,
         layer: &Layer,
         index: u64,
-    ) -> Result<Option<Slice>, PoolError> {
+    ) -> Result<Option<Bytes>, PoolError> {
         // Of a map that is taken apart nothing counts.
         let unreachable = |error| if map.is_gone() { error } else { self.unreachable(layer, index, error) };
         loop {
@@ -357,7 +396,7 @@ impl Pool {
     }
 
     /// Puts a part together from its buffered extents and what lies below.
-    async fn assemble(&self, layer: &Layer, part: &Part) -> Result<Slice, PoolError> {
+    async fn assemble(&self, layer: &Layer, part: &Part) -> Result<Bytes, PoolError> {
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
         let len = bytes(part.sectors);
         match (&part.base, part.extents.as_slice()) {
@@ -369,6 +408,9 @@ impl Pool {
                 }
             }
             _ => {}
+        }
+        if let Some(content) = part.placed_content() {
+            return Ok(content.slice(bytes(part.start), len));
         }
         let mut buf = Buf::zeroed(len);
         if let Some(base) = &part.base {
@@ -393,15 +435,44 @@ impl Pool {
         layer: &Layer,
         key: BlockKey,
         extent: &Extent,
-    ) -> Result<Option<Slice>, PoolError> {
+    ) -> Result<Option<Bytes>, PoolError> {
         match &extent.content {
             Content::Zero => Ok(None),
             Content::Ram(received) => Ok(Some(received.sectors(extent.start, extent.sectors))),
             Content::Journal(source) => {
                 self.journal_data(layer, key, extent, source).await.map(|read| Some(read.data))
             }
+            Content::Placed(block) => {
+                self.placed_data(layer, key, extent, block).await.map(|read| Some(read.data))
+            }
             Content::Shared(source) => self.shared_data(layer, key, extent, *source).await,
         }
+    }
+
+    /// An extent's data as it was placed.
+    pub(crate) async fn placed_data(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        extent: &Extent,
+        block: &PlacedBlock,
+    ) -> Result<Verified, PoolError> {
+        let damaged = |reason: String, unread| PoolError::Medium {
+            volume: layer.volume.id,
+            offset: key.index * self.buffer.block_bytes,
+            reason,
+            unread,
+        };
+        let data = self.io.read(block.location).await.map_err(|error| damaged(error.to_string(), true))?;
+        if crc32c(&data).0 != block.crc && !planted(Bug::SkipReadVerify) {
+            let (segment, offset) = (block.location.segment(), block.location.offset_bytes());
+            let reason = format!("the checksum of what was placed in segment {segment} at {offset} differs");
+            return Err(damaged(reason, false));
+        }
+        let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
+        let part = data.slice(bytes(extent.start), bytes(extent.sectors));
+        let is_all = part.len() == data.len();
+        Ok(Verified { data: part, crc: is_all.then_some(block.crc) })
     }
 
     /// An extent's data as the journal has it.
@@ -437,9 +508,9 @@ impl Pool {
         let page = PAGE_BYTES as u64;
         let (from, to) = (at / page * page, (at + (block_end - block_start)).next_multiple_of(page));
         let column = source.place.column;
-        let drive = self.io.columns.drive(column.drive).map_err(|e| (e.to_string(), true))?;
-        let buf = drive
-            .read_slab(column.slab, from, (to - from) as usize)
+        let buf = self
+            .store
+            .read_slab(column, from, (to - from) as usize)
             .await
             .map_err(|e| (e.to_string(), true))?;
         let data = buf.into_slice().slice((at - from) as usize, (block_end - block_start) as usize);
@@ -449,7 +520,7 @@ impl Pool {
             let why = format!(
                 "the checksum of a journal record in slab {} of {} differs",
                 column.slab,
-                drive.name()
+                self.store.drive_name(column.drive)
             );
             return Err((why, false));
         }
@@ -460,7 +531,7 @@ impl Pool {
 }
 
 /// Adds a slice, as one with the last if it follows that in the same buffer.
-fn push(slices: &mut Vec<Slice>, slice: Slice) {
+fn push(slices: &mut Vec<Bytes>, slice: Bytes) {
     if !slices.last_mut().is_some_and(|last| last.extend(&slice)) {
         slices.push(slice);
     }
@@ -468,27 +539,4 @@ fn push(slices: &mut Vec<Slice>, slice: Slice) {
 
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.chunks(512).all(|chunk| chunk.iter().fold(0, |acc, b| acc | b) == 0)
-}
-
-/// Ranges of `found` to be read in one operation: blocks that lie one behind the other, or nearly so, in one
-/// segment.
-fn runs(found: &[Found]) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (i, Found { place, .. }) in found.iter().enumerate() {
-        let location = place.location;
-        let follows = |run: &Range<usize>| {
-            let (first, before) = (found[run.start].place.location, found[i - 1].place.location);
-            let gap = location.offset_bytes().checked_sub(before.offset_bytes() + before.len_bytes());
-            !location.is_none()
-                && !before.is_none()
-                && before.segment() == location.segment()
-                && gap.is_some_and(|gap| gap <= GAP_BYTES)
-                && location.offset_bytes() + location.len_bytes() - first.offset_bytes() <= LONGEST_RUN_BYTES
-        };
-        match runs.last_mut() {
-            Some(run) if follows(run) => run.end = i + 1,
-            _ => runs.push(i..i + 1),
-        }
-    }
-    runs
 }

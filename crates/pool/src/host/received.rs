@@ -6,10 +6,10 @@
 use crate::{
     buffer::{BlockKey, Content, JournalSource, TakenBlock, held::Held},
     journal::Batch,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
 };
 use quoin_base::{SECTOR_BYTES, crc32c};
-use quoin_world::{Buf, Slice, atomic::Ordering};
+use quoin_world::{Buf, Slice as Bytes, atomic::Ordering};
 
 /// What one record brought for one block.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ impl Received {
     }
 
     /// Those of its bytes that are of some sectors of the block.
-    pub(crate) fn sectors(&self, start: u16, sectors: u16) -> Slice {
+    pub(crate) fn sectors(&self, start: u16, sectors: u16) -> Bytes {
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
         self.data.slice(bytes(start - self.start), bytes(sectors))
     }
@@ -78,10 +78,10 @@ impl Received {
     }
 }
 
-impl Pool {
+impl Slice {
     /// For tests of what happens then: of each of the next so many blocks with data in RAM that are destaged, a bit
     /// flips between receipt and destage.
-    pub fn flip_bits(&self, blocks: u64) {
+    pub(crate) fn flip_bits(&self, blocks: u64) {
         self.flips.fetch_add(blocks, Ordering::Relaxed);
     }
 
@@ -97,7 +97,7 @@ impl Pool {
             let bit = block.key.index as usize * 7919;
             let in_ram = block.extents.iter_mut().find_map(|extent| match &mut extent.content {
                 Content::Ram(received) => Some(received),
-                Content::Zero | Content::Journal(_) | Content::Shared(_) => None,
+                Content::Zero | Content::Journal(_) | Content::Placed(_) | Content::Shared(_) => None,
             });
             if let Some(received) = in_ram {
                 *received = received.flipped(bit);

@@ -5,17 +5,17 @@ use crate::{
     error::PoolError,
     format::{TREE_FAN_OUT, ThinEntry},
     host::{discard::Reached, read::is_zero, write::Reach},
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     maps::tree::{MAX_BLOCKS, slot},
     meta::Page,
 };
 use quoin_base::{ByteRange, VolumeId};
 use quoin_world::atomic::Ordering;
 
-impl Pool {
+impl Slice {
     /// Gives a volume an end: when this returns, no record of a write, unmap or copy that reaches beyond `end` bytes is
     /// appended any more, whenever the request began. Not kept when the pool is closed.
-    pub fn end_volume(&self, volume: VolumeId, end: u64) -> Result<(), PoolError> {
+    pub(crate) fn end_volume(&self, volume: VolumeId, end: u64) -> Result<(), PoolError> {
         let layer = self.layer(volume)?;
         layer.volume.end.store(end, Ordering::Release);
         self.pass_shards();
@@ -24,7 +24,7 @@ impl Pool {
 
     /// Whether anything but zeroes may be read from byte `from` on. `from` is a multiple of 512. Exact to a block,
     /// while nobody writes there.
-    pub async fn is_mapped_from(&self, volume: VolumeId, from: u64) -> Result<bool, PoolError> {
+    pub(crate) async fn is_mapped_from(&self, volume: VolumeId, from: u64) -> Result<bool, PoolError> {
         let layer = self.confirmed_layer(volume).await?;
         let block_bytes = self.buffer.block_bytes;
         // The buffer first: what leaves it while one looks is in the map by then.
@@ -68,8 +68,8 @@ impl Pool {
     }
 
     /// Makes all from byte `from` on read as zeroes and gives its space back, hardened on return. `from` is a multiple
-    /// of 512. Nobody may write there meanwhile: see [`Pool::end_volume`].
-    pub async fn unmap_from(&self, volume: VolumeId, from: u64) -> Result<(), PoolError> {
+    /// of 512. Nobody may write there meanwhile: see [`Slice::end_volume`].
+    pub(crate) async fn unmap_from(&self, volume: VolumeId, from: u64) -> Result<(), PoolError> {
         let end = MAX_BLOCKS * self.buffer.block_bytes;
         if from < end {
             self.unmap_mapped(volume, ByteRange::new(from, end - from), Reach::Tail).await?;

@@ -12,17 +12,20 @@ use crate::{
         stalls::Waits,
     },
     journal::{Batch, Entry, Room},
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     maps::tree::{MAX_BLOCKS, slot},
     meta::Page,
     space::Fit,
 };
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
 use quoin_world::{
-    Buf, Slice,
+    Buf, Slice as Bytes,
     atomic::{AtomicU64, Ordering},
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 /// Longer ranges are unmapped only where anything is mapped: that takes a look at the map.
 const MAPPED_ONLY_FROM: u64 = 4 << 20;
@@ -61,7 +64,7 @@ struct DataPiece {
 /// Which part of a volume an unmap may reach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reach {
-    /// What lies before the volume's end, as of the moment at which each record is appended: see [`Pool::end_volume`].
+    /// What lies before the volume's end, as of the moment at which each record is appended: see [`Slice::end_volume`].
     Volume,
     /// What was cut off too.
     Tail,
@@ -93,35 +96,36 @@ pub(crate) enum Refusal {
     Error(PoolError),
 }
 
-impl Pool {
+impl Slice {
     /// Writes the slices one after the other from byte `offset` on, hardened on return. Offset and lengths are
     /// multiples of 512, and each slice begins at a multiple of 512 in memory.
-    pub async fn write(&self, volume: VolumeId, offset: u64, data: Vec<Slice>) -> Result<(), PoolError> {
+    pub(crate) async fn write(
+        &self,
+        volume: VolumeId,
+        offset: u64,
+        data: Vec<Bytes>,
+    ) -> Result<(), PoolError> {
         let len: u64 = data.iter().map(|d| d.len() as u64).sum();
         self.check_range(ByteRange::new(offset, len))?;
         if let Some(odd) = data.iter().find(|d| !d.len().is_multiple_of(SECTOR_BYTES as usize)) {
             return Err(PoolError::Refused(format!("a slice of {} bytes is not whole sectors", odd.len())));
         }
-        if self.shortage.is_short() {
+        if self.store.is_short_of_room() {
             return Err(PoolError::NoSpace);
         }
         let mut layer = self.confirmed_layer(volume).await?;
+        let _large_write = self.large_write(len);
         let (started, mut waits) = (self.world.now(), Waits::default());
         let mut batches: Vec<Arc<Batch>> = Vec::new();
         let mut refused = None;
-        let mut rest = data.into_iter().collect::<std::collections::VecDeque<_>>();
+        let mut rest = data.into_iter().collect::<VecDeque<_>>();
         let unit = REGION_BYTES.min(self.journal.max_record_bytes());
-        for range in ByteRange::new(offset, len).split(unit) {
+        for range in ByteRange::new(offset, len).split(unit).flat_map(|range| self.pieces_to_place(range)) {
             let slices = take_front(&mut rest, range.len as usize);
-            let batch = match self.append_write(&mut layer, range, slices, &mut waits).await {
-                Ok(batch) => batch,
-                Err(error) => {
-                    refused = Some(error);
-                    break;
-                }
-            };
-            if !batches.last().is_some_and(|last| Arc::ptr_eq(last, &batch)) {
-                batches.push(batch);
+            let written = self.write_piece(&mut layer, range, slices, &mut waits, &mut batches).await;
+            if let Err(error) = written {
+                refused = Some(error);
+                break;
             }
         }
         // Also what went before a refusal: nothing is left behind that is neither done nor undone.
@@ -140,7 +144,7 @@ impl Pool {
 
     /// Makes a range read as zeroes and gives its space back, hardened on return. Where a volume shares its map with
     /// others that takes copies of nodes: a pool that has no room for more of them says so.
-    pub async fn unmap(&self, volume: VolumeId, range: ByteRange) -> Result<(), PoolError> {
+    pub(crate) async fn unmap(&self, volume: VolumeId, range: ByteRange) -> Result<(), PoolError> {
         self.check_range(range)?;
         if self.layer(volume)?.parent().is_some() && !self.space.may_replace() {
             return Err(PoolError::NoSpace);
@@ -201,7 +205,7 @@ impl Pool {
         if range.end() > MAX_BLOCKS * self.buffer.block_bytes {
             return Err(PoolError::Refused(format!("byte {} is beyond what a volume can hold", range.end())));
         }
-        self.health.check()
+        self.store.health().check()
     }
 
     /// Waits until a write of `len` bytes may be appended, and keeps room for it in the journal: ever longer as
@@ -217,11 +221,11 @@ impl Pool {
                 self.world.sleep(delay).await;
             }
         }
-        let room = || match self.health.is_failed() {
-            true => Some(Err(self.health.error())),
+        let room = || match self.store.health().is_failed() {
+            true => Some(Err(self.store.health().error())),
             // The room it would wait for does not come while a drive has none.
             false => match self.take_room(len) {
-                None if self.shortage.is_short() => Some(Err(PoolError::NoSpace)),
+                None if self.store.is_short_of_room() => Some(Err(PoolError::NoSpace)),
                 room => room.map(Ok),
             },
         };
@@ -259,11 +263,11 @@ impl Pool {
         (self.buffer.ram_bytes() + len) as f64 / self.options.buffer_bytes as f64
     }
 
-    async fn append_write(
+    pub(super) async fn append_write(
         &self,
         layer: &mut Arc<Layer>,
         range: ByteRange,
-        slices: Vec<Slice>,
+        slices: Vec<Bytes>,
         waits: &mut Waits,
     ) -> Result<Arc<Batch>, PoolError> {
         let (pieces, crcs) = self.data_pieces(range, &slices);
@@ -310,12 +314,13 @@ impl Pool {
                     self.requests.hurry();
                     let moved = || {
                         let moved = self.counters.commits.load(Ordering::Acquire) != commits;
-                        (moved || self.health.is_failed() || self.shortage.is_short()).then_some(())
+                        (moved || self.store.health().is_failed() || self.store.is_short_of_room())
+                            .then_some(())
                     };
                     self.progress.until(moved).await;
                     waits.space += self.world.now().since(since);
-                    self.health.check()?;
-                    if self.shortage.is_short() {
+                    self.store.health().check()?;
+                    if self.store.is_short_of_room() {
                         return Err(PoolError::NoSpace);
                     }
                 }
@@ -390,7 +395,7 @@ impl Pool {
         &self,
         layer: &Arc<Layer>,
         range: ByteRange,
-        slices: &[Slice],
+        slices: &[Bytes],
         pieces: &[DataPiece],
         crcs: &[u32],
         below: Option<&Below>,
@@ -490,9 +495,9 @@ impl Pool {
     }
 
     /// The data of a range cut at block boundaries, each part in one slice, and the checksum of each.
-    fn data_pieces(&self, range: ByteRange, slices: &[Slice]) -> (Vec<DataPiece>, Vec<u32>) {
+    fn data_pieces(&self, range: ByteRange, slices: &[Bytes]) -> (Vec<DataPiece>, Vec<u32>) {
         let block_bytes = self.buffer.block_bytes;
-        let mut rest: std::collections::VecDeque<Slice> = slices.iter().cloned().collect();
+        let mut rest: VecDeque<Bytes> = slices.iter().cloned().collect();
         range
             .split(block_bytes)
             .map(|piece| {
@@ -519,7 +524,7 @@ pub(crate) fn record(layer: &Layer, range: ByteRange, kind: RecordKind) -> Recor
 }
 
 /// The first `len` bytes of a queue of slices, taken off it.
-fn take_front(queue: &mut std::collections::VecDeque<Slice>, mut len: usize) -> Vec<Slice> {
+pub(super) fn take_front(queue: &mut VecDeque<Bytes>, mut len: usize) -> Vec<Bytes> {
     let mut taken = Vec::with_capacity(1);
     while len > 0 {
         let Some(front) = queue.pop_front() else { break };
@@ -535,7 +540,7 @@ fn take_front(queue: &mut std::collections::VecDeque<Slice>, mut len: usize) -> 
 }
 
 /// The slices as one: itself if there is but one, else a copy.
-pub(crate) fn joined(mut slices: Vec<Slice>) -> Slice {
+pub(crate) fn joined(mut slices: Vec<Bytes>) -> Bytes {
     match slices.len() {
         1 => slices.remove(0),
         _ => copied(&slices),
@@ -543,7 +548,7 @@ pub(crate) fn joined(mut slices: Vec<Slice>) -> Slice {
 }
 
 /// The slices one after the other, in a buffer of their own.
-pub(crate) fn copied(slices: &[Slice]) -> Slice {
+pub(crate) fn copied(slices: &[Bytes]) -> Bytes {
     let mut buf = Buf::unfilled(slices.iter().map(|s| s.len()).sum());
     let mut rest = buf.as_mut_slice();
     for slice in slices {

@@ -11,7 +11,7 @@ use crate::{
         SPACES,
     },
     integrity::quarantine::Leaked,
-    journal::{JournalBounds, read_journal, record_verifies},
+    journal::{JournalBounds, ReplayedRecord, payload_verifies, read_journal},
     lifecycle::{
         open::{Opened, open_checkpoint, read_transaction},
         options::PoolOptions,
@@ -21,13 +21,18 @@ use crate::{
         tree::node,
     },
     meta::{ObjectKind, Operation, PageId, SegmentState, Transaction},
+    segment::opened::OpenedSegment,
     space::report::{PoolSpace, VolumeSpace},
-    store::roots::{Slot, newest, read_slots},
+    store::{
+        Store,
+        roots::{RootSlot, Slot, newest},
+    },
 };
 use futures_util::{StreamExt, stream};
 use hashbrown::HashMap;
-use quoin_base::{ByteRange, PoolId, SECTOR_BYTES, SegmentId, Sequence, VolumeId, crc32c};
+use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, Sequence, SliceId, VolumeId, crc32c};
 use quoin_drive::Drive;
+use quoin_world::Compiled;
 use rustc_hash::FxBuildHasher;
 use std::{
     cmp::Ordering,
@@ -164,10 +169,15 @@ impl CheckReport {
     }
 }
 
+/// The one slice of a pool.
+const FIRST: SliceId = SliceId(0);
+
 /// Checks a pool that is not open. Fails only if there is no pool to check.
-pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
-    let Some(first) = drives.first() else { return Err(PoolError::Refused("a pool has drives".into())) };
-    let pool = first.label().pool;
+pub fn check(drives: Vec<Arc<Drive>>) -> Compiled<'static, Result<CheckReport, PoolError>> {
+    Box::pin(check_all(drives))
+}
+
+async fn check_all(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     let mut report = CheckReport::default();
     for drive in &drives {
         for (offset, why) in drive.label_damage().await {
@@ -177,8 +187,7 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
             );
         }
     }
-    check_roots(&drives, pool, &mut report).await;
-    let opened = match open_checkpoint(drives).await {
+    let opened = match open_to_look(drives, &mut report).await {
         Ok(opened) => opened,
         Err(error @ (PoolError::Corrupt { .. } | PoolError::Unopenable(_))) => {
             report.add_error("the pool", error);
@@ -209,20 +218,30 @@ pub async fn check(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     report.reservations = leaves().map(|l| (l.volume, l.reserved_bytes)).collect();
     report.objects = opened.catalog.objects.clone();
     check_promises(&opened, &mut report);
-    check_journal(&opened, pool, &mut report).await;
+    check_journal(&opened, &mut report).await;
     Ok(report)
 }
 
+/// What the newest root leads to, with notes on what is damaged on the way there and has a sound copy.
+async fn open_to_look(drives: Vec<Arc<Drive>>, report: &mut CheckReport) -> Result<Opened, PoolError> {
+    let store = Arc::new(Store::inspect(drives).await?);
+    store.damaged().iter().for_each(|what| report.note("the grant table".into(), what.clone()));
+    check_roots(&store, report).await;
+    open_checkpoint(store, FIRST).await
+}
+
+type Objects = BTreeMap<(ObjectKind, String), Vec<u8>>;
+
 /// The objects in the catalog of a pool that is not open, as they would be after recovery. Nothing but catalog and journal
 /// is looked at.
-pub async fn read_catalog(
-    drives: Vec<Arc<Drive>>,
-) -> Result<BTreeMap<(ObjectKind, String), Vec<u8>>, PoolError> {
-    let Some(first) = drives.first() else { return Err(PoolError::Refused("a pool has drives".into())) };
-    let pool = first.label().pool;
-    let opened = open_checkpoint(drives).await?;
+pub fn read_catalog(drives: Vec<Arc<Drive>>) -> Compiled<'static, Result<Objects, PoolError>> {
+    Box::pin(recovered_catalog(drives))
+}
+
+async fn recovered_catalog(drives: Vec<Arc<Drive>>) -> Result<Objects, PoolError> {
+    let opened = open_checkpoint(Arc::new(Store::inspect(drives).await?), FIRST).await?;
     let mut report = CheckReport { objects: opened.catalog.objects.clone(), ..CheckReport::default() };
-    check_journal(&opened, pool, &mut report).await;
+    check_journal(&opened, &mut report).await;
     match report.problems.into_iter().next() {
         Some(Problem { what, problem }) => Err(PoolError::Corrupt { what, problem }),
         None => Ok(report.objects),
@@ -244,9 +263,9 @@ fn check_promises(opened: &Opened, report: &mut CheckReport) {
 }
 
 /// The records that a recovery would replay, and what they would make of the catalog.
-async fn check_journal(opened: &Opened, pool: PoolId, report: &mut CheckReport) {
-    let columns = &opened.io.columns;
-    let replay = match read_journal(columns, pool, JournalBounds::of(&opened.root)).await {
+async fn check_journal(opened: &Opened, report: &mut CheckReport) {
+    let store = &opened.io.store;
+    let replay = match read_journal(store, FIRST, JournalBounds::of(&opened.root)).await {
         Ok(replay) => replay,
         Err(error) => return report.add_error("the journal", error),
     };
@@ -257,7 +276,7 @@ async fn check_journal(opened: &Opened, pool: PoolId, report: &mut CheckReport) 
         report.records += 1;
         let what = format!("journal record {}", record.header.sequence.get());
         let verified = match RecordKind::from_byte(record.header.kind) {
-            Some(RecordKind::Catalog) => match read_transaction(columns, record, block_bytes(opened)).await {
+            Some(RecordKind::Catalog) => match read_transaction(store, record).await {
                 Ok(transaction) => {
                     if Sequence(record.header.sequence.get()) > opened.catalog.applied {
                         report.apply(transaction);
@@ -266,12 +285,14 @@ async fn check_journal(opened: &Opened, pool: PoolId, report: &mut CheckReport) 
                 }
                 Err(error) => Err(error),
             },
-            Some(_) => match record.problem(block_bytes(opened)) {
+            Some(RecordKind::Segment) => reopen(opened, record).map(|()| true),
+            Some(kind) => match record.problem(block_bytes(opened)) {
                 Some(why) => {
                     report.add(what, why);
                     continue;
                 }
-                None => record_verifies(columns, record).await,
+                None if kind == RecordKind::Placed => placed_verifies(opened, record).await,
+                None => payload_verifies(store, record).await.map_err(PoolError::from),
             },
             None => Ok(false),
         };
@@ -283,16 +304,37 @@ async fn check_journal(opened: &Opened, pool: PoolId, report: &mut CheckReport) 
     }
 }
 
+/// Takes over what a record says of a segment that was opened for placed rows.
+fn reopen(opened: &Opened, record: &ReplayedRecord) -> Result<(), PoolError> {
+    let segment = OpenedSegment::parse(&record.header, &record.crcs)
+        .ok_or_else(|| PoolError::corrupt("a segment", "the journal opens an impossible one"))?;
+    opened.io.segments.reopen(&segment, Sequence(record.header.sequence.get()))
+}
+
+/// Whether what was placed is what its record's checksums say.
+async fn placed_verifies(opened: &Opened, record: &ReplayedRecord) -> Result<bool, PoolError> {
+    let first = Location(record.header.source.get());
+    if !opened.io.segments.is_placed_in(first, record.crcs.len() as u64) {
+        return Ok(false);
+    }
+    for (at, crc) in (0..).zip(record.crcs.iter()) {
+        if crc32c(&opened.io.read(first.plus(at)).await?).0 != *crc {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn block_bytes(opened: &Opened) -> u64 {
-    u64::from(opened.io.columns.drives()[0].label().block_bytes)
+    opened.io.store.block_bytes().into()
 }
 
 /// Both slots of every voter: one holds the newest root, the other the one before, or nothing yet.
-async fn check_roots(drives: &[Arc<Drive>], pool: PoolId, report: &mut CheckReport) {
-    let slots = read_slots(drives, pool).await;
-    let newest = newest(slots.iter().map(|(_, _, slot)| slot));
-    for (drive, number, slot) in &slots {
-        let what = || format!("root slot {number} of drive {}", drive.name());
+async fn check_roots(store: &Store, report: &mut CheckReport) {
+    let slots = store.root_slots(FIRST).await;
+    let newest = newest(&slots);
+    for RootSlot { drive, number, content: slot } in &slots {
+        let what = || format!("root slot {number} of drive {drive}");
         match slot {
             Slot::Damaged => report
                 .note(what(), "it does not verify; a checkpoint was being written, or the drive is damaged"),

@@ -5,7 +5,7 @@ use crate::{
     fork::layer::Layer,
     format::ThinEntry,
     host::read::covered,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     maps::{
         blocks::{BlockPlace, LOST},
         tree,
@@ -69,9 +69,9 @@ impl DamageLog {
     }
 }
 
-impl Pool {
+impl Slice {
     /// What was found since this was last asked, by reads, by destage and by scrubs.
-    pub fn take_damage(&self) -> Vec<Damage> {
+    pub(crate) fn take_damage(&self) -> Vec<Damage> {
         self.damage.take()
     }
 
@@ -94,9 +94,9 @@ impl Pool {
     pub(crate) fn offline_or(&self, error: PoolError) -> PoolError {
         match error {
             PoolError::Medium { unread: true, .. } | PoolError::Drive(_) | PoolError::Stripe(_)
-                if self.health.is_failed() =>
+                if self.store.health().is_failed() =>
             {
-                self.health.error()
+                self.store.health().error()
             }
             error => error,
         }
@@ -111,7 +111,7 @@ impl Pool {
     }
 
     /// Those parts of a range, whole pool blocks, that still cannot be read from drives.
-    pub async fn still_damaged(
+    pub(crate) async fn still_damaged(
         &self,
         volume: VolumeId,
         range: ByteRange,

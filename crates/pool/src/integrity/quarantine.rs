@@ -22,9 +22,9 @@ use crate::{
     commit::committer::Committer,
     error::PoolError,
     fork::layer::Layer,
-    format::{BlockInfo, DEAD_PAGE, Location, PAGE_BYTES, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    format::{BlockInfo, DEAD_PAGE, Location, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     integrity::damage::Damage,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     maps::{
         blocks::{BlockPlace, LOST},
         tree::{node, slot},
@@ -32,9 +32,7 @@ use crate::{
     meta::{DeadList, ObjectKind, Page},
 };
 use quoin_base::{ByteRange, VolumeId};
-use quoin_drive::{Drive, DriveError, SLABS_START_BYTES};
-use quoin_stripe::StripeError;
-use quoin_world::{DiskError, atomic::Ordering};
+use quoin_world::atomic::Ordering;
 use std::{collections::BTreeMap, sync::Arc};
 
 #[cfg(test)]
@@ -106,7 +104,7 @@ impl Spot {
     }
 }
 
-impl Pool {
+impl Slice {
     /// A page of the tree space. `None` if it was given back.
     pub(crate) async fn tree_page(&self, number: u64) -> Result<Option<Arc<Page>>, PoolError> {
         match number {
@@ -116,7 +114,7 @@ impl Pool {
     }
 
     /// At most so many bytes are taken by blocks that damaged metadata led to: they are never given back.
-    pub fn lost_space_bytes(&self) -> u64 {
+    pub(crate) fn lost_space_bytes(&self) -> u64 {
         self.leaked().blocks_at_most * self.buffer.block_bytes
     }
 
@@ -124,29 +122,6 @@ impl Pool {
     pub(crate) fn leaked(&self) -> Leaked {
         let objects = self.catalog.list(LEAKED_OBJECT);
         Leaked::read(objects.iter().map(|(key, value)| (key.as_str(), value.as_slice())))
-    }
-
-    /// Whether what failed will not be read by trying again, while its drive reads other places: then it is damaged. A
-    /// drive that reads nothing is away, and may come back with all it holds.
-    pub(crate) async fn is_unreadable(&self, error: &PoolError) -> bool {
-        let (PoolError::Drive(error) | PoolError::Stripe(StripeError::Drive(error))) = error else {
-            return false;
-        };
-        let DriveError::Disk(DiskError::Io { disk, operation: "read", offset, .. }) = error else {
-            return false;
-        };
-        let Some(drive) = self.io.columns.drives().iter().find(|drive| drive.name() == disk) else {
-            return false;
-        };
-        let slab_bytes = u64::from(drive.label().slab_bytes);
-        let Some(at) = offset.checked_sub(SLABS_START_BYTES) else { return false };
-        let (slab, at) = ((at / slab_bytes) as u32, at % slab_bytes);
-        for _ in 0..TRIES {
-            if drive.read_slab(slab, at, PAGE_BYTES).await.is_ok() {
-                return false;
-            }
-        }
-        reads_otherwise(drive).await
     }
 
     /// The volumes whose maps lead through a node.
@@ -172,11 +147,6 @@ impl Pool {
     }
 }
 
-/// Whether a drive reads what it certainly holds.
-pub(crate) async fn reads_otherwise(drive: &Arc<Drive>) -> bool {
-    drive.read_roots().await.iter().all(Result::is_ok)
-}
-
 impl Committer {
     /// A page of the tree space, or why it is damaged.
     pub(crate) async fn tree_page_or_damage(
@@ -185,12 +155,14 @@ impl Committer {
     ) -> Result<Result<Arc<Page>, String>, PoolError> {
         let mut tries = 1;
         loop {
-            match self.pool.tree_page(number).await {
+            match self.slice.tree_page(number).await {
                 Ok(Some(page)) => return Ok(Ok(page)),
                 Ok(None) => return Ok(Err(format!("page {number} of the thin maps is missing"))),
                 Err(error @ PoolError::Corrupt { .. }) => return Ok(Err(error.to_string())),
-                Err(error) if self.pool.is_unreadable(&error).await => return Ok(Err(error.to_string())),
-                Err(error) if tries == TRIES || self.pool.health.is_failed() => return Err(error),
+                Err(error) if self.slice.store.is_unreadable(&error).await => {
+                    return Ok(Err(error.to_string()));
+                }
+                Err(error) if tries == TRIES || self.slice.store.health().is_failed() => return Err(error),
                 Err(_) => tries += 1,
             }
         }
@@ -204,9 +176,9 @@ impl Committer {
         spot: Spot,
         why: &str,
     ) -> Result<ThinEntry, PoolError> {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         let number = self.take_tree_page().await?;
-        let page = pool.pages.change(node(number)).await?;
+        let page = slice.pages.change(node(number)).await?;
         let entry = match spot.level {
             0 => self.lost_block(layer).await?,
             _ => ThinEntry::new(LOST_NODE, layer.id),
@@ -234,19 +206,19 @@ impl Committer {
             count.fetch_add(TREE_FAN_OUT, Ordering::Relaxed);
         }
         layer.lend(TREE_FAN_OUT);
-        self.pool.layers.read().copies.fetch_add(TREE_FAN_OUT - 1, Ordering::Relaxed);
+        self.slice.layers.read().copies.fetch_add(TREE_FAN_OUT - 1, Ordering::Relaxed);
         Ok(ThinEntry::new(number, layer.id))
     }
 
     /// Keeps for the next checkpoint, and tells, that what a node led to is lost.
     pub(crate) async fn note_damaged(&mut self, layer: &Layer, number: u64, spot: Spot, why: &str) {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         let (first, blocks) = spot.span();
         let at_most = blocks.min(layer.mapped_blocks.load(Ordering::Relaxed)).max(1);
         self.keep_leaked(layer, number, spot.level, (first, blocks), at_most);
-        let range = ByteRange::new(first * pool.buffer.block_bytes, blocks * pool.buffer.block_bytes);
-        for volume in pool.volumes_through(layer, number, spot).await {
-            pool.damage.note(Damage { volume, range, reason: why.to_owned() });
+        let range = ByteRange::new(first * slice.buffer.block_bytes, blocks * slice.buffer.block_bytes);
+        for volume in slice.volumes_through(layer, number, spot).await {
+            slice.damage.note(Damage { volume, range, reason: why.to_owned() });
         }
         let volume = layer.volume.id;
         tracing::error!(%volume, first_byte = range.offset, bytes = range.len, %why, "a part of a thin map is damaged and given up");
@@ -272,8 +244,8 @@ impl Committer {
         let json = format!(
             r#"{{"version":1,"volume":{volume},"layer":{layer},"page":{page},"level":{level},"first_block":{first},"blocks":{blocks},"blocks_at_most":{blocks_at_most}}}"#
         );
-        self.pool.catalog.put(LEAKED_OBJECT, &key, json.into_bytes());
-        self.pool.requests.catalog_changed();
+        self.slice.catalog.put(LEAKED_OBJECT, &key, json.into_bytes());
+        self.slice.requests.catalog_changed();
     }
 
     /// Takes over the references that a layer which is gone still counts: nobody can reach them.
@@ -282,8 +254,8 @@ impl Committer {
         if owned == 0 {
             return;
         }
-        let references = self.pool.leaked().references + owned;
+        let references = self.slice.leaked().references + owned;
         let json = format!(r#"{{"version":1,"references":{references}}}"#);
-        self.pool.catalog.put(LEAKED_OBJECT, REMOVED, json.into_bytes());
+        self.slice.catalog.put(LEAKED_OBJECT, REMOVED, json.into_bytes());
     }
 }

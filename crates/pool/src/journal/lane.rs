@@ -16,7 +16,7 @@ use quoin_base::{Sequence, crc32c};
 use quoin_drive::FORMAT_VERSION;
 use quoin_stripe::Column;
 use quoin_world::{
-    Buf, Event, Mutex, Slice,
+    Buf, Event, Mutex, Slice as Bytes,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
 use std::{collections::VecDeque, pin::pin, sync::Arc};
@@ -98,7 +98,7 @@ pub(crate) struct Entry {
     /// All but the places, which the lane fills in.
     pub header: RecordHeader,
     pub crcs: Vec<u32>,
-    pub payload: Vec<Slice>,
+    pub payload: Vec<Bytes>,
 }
 
 struct OpenBatch {
@@ -201,7 +201,7 @@ impl Lane {
     async fn next(&self, journal: &Journal) -> Option<OpenBatch> {
         self.wake
             .until(|| {
-                if journal.health.is_failed() {
+                if journal.store.health().is_failed() {
                     return Some(None);
                 }
                 let mut queue = self.queue.lock();
@@ -310,14 +310,14 @@ impl Journal {
         entries: &[Entry],
     ) -> Result<(), PoolError> {
         let (_, total_bytes) = sizes(entries);
-        if position.as_ref().is_some_and(|p| p.offset + total_bytes as u64 <= self.slab_bytes) {
+        if position.as_ref().is_some_and(|p| p.offset + total_bytes as u64 <= self.slab_bytes()) {
             return Ok(());
         }
         while let Some(flight) = flights.next().await {
             self.landed(lane, position, flight);
         }
-        if self.health.is_failed() {
-            return Err(self.health.error());
+        if self.store.health().is_failed() {
+            return Err(self.store.health().error());
         }
         *position = Some(self.next_extent_for(lane, position.take()).await?);
         Ok(())
@@ -340,9 +340,12 @@ impl Journal {
         data.push(meta.into_slice());
         let payload = entries.iter().flat_map(|e| e.payload.iter().cloned());
         let payload_bytes: usize = entries.iter().map(|e| e.header.payload_bytes.get() as usize).sum();
+        if payload_bytes > 0 {
+            self.data_batches.fetch_add(1, Ordering::Relaxed);
+        }
         let padding = total_bytes - meta_bytes.next_multiple_of(PAGE_BYTES) - payload_bytes;
         let zeroes = (padding > 0).then(|| Buf::zeroed(padding).into_slice());
-        let payload: Vec<Slice> = payload.chain(zeroes).collect();
+        let payload: Vec<Bytes> = payload.chain(zeroes).collect();
         at.offset += total_bytes as u64;
         at.batches += 1;
         at.last = at.last.max(last);
@@ -359,19 +362,18 @@ impl Journal {
         &self,
         column: Column,
         offset: u64,
-        mut data: Vec<Slice>,
-        payload: Vec<Slice>,
+        mut data: Vec<Bytes>,
+        payload: Vec<Bytes>,
     ) -> Result<(), PoolError> {
-        let drive = self.columns.drive(column.drive)?;
-        let unit = drive.block_bytes() as usize;
-        let aligned = |s: &Slice| s.len().is_multiple_of(unit) && (s.as_ptr() as usize).is_multiple_of(unit);
+        let unit = self.store.alignment(&[column])?;
+        let aligned = |s: &Bytes| s.len().is_multiple_of(unit) && (s.as_ptr() as usize).is_multiple_of(unit);
         match payload.iter().all(aligned) {
             true => data.extend(payload),
             // Sectors of hosts that are shorter than the drive's own.
             false => data.push(copied(&payload)),
         }
         let durable = !planted(Bug::SkipJournalFlush);
-        Ok(drive.write_slab(column.slab, offset, data, durable).await?)
+        Ok(self.store.write_slab(column, offset, data, durable).await?)
     }
 
     /// Acknowledges a batch that landed; all before it have.
@@ -398,7 +400,7 @@ impl Journal {
     }
 
     fn fail(&self, lane: &Lane, error: PoolError) {
-        self.health.fail(format!("journal lane {}: {error}", lane.index));
+        self.store.health().fail(format!("journal lane {}: {error}", lane.index));
     }
 
     /// Its records no longer wait to be written.
@@ -416,8 +418,8 @@ impl Journal {
         let extent = self
             .freed
             .until(|| {
-                if self.health.is_failed() {
-                    return Some(Err(self.health.error()));
+                if self.store.health().is_failed() {
+                    return Some(Err(self.store.health().error()));
                 }
                 self.extents.lock().take().map(Ok)
             })
@@ -426,8 +428,8 @@ impl Journal {
         header.magic = U64::new(EXTENT_MAGIC);
         header.version = U32::new(FORMAT_VERSION);
         header.lane = U32::new(lane.index);
-        header.pool = *self.pool.0.as_bytes();
-        header.epoch = U64::new(self.epoch.0);
+        header.pool = *self.store.pool().0.as_bytes();
+        header.epoch = U64::new(self.store.epoch().0);
         header.number = U64::new(extent.number);
         header.set = U64::new(1);
         if let Some(full) = full {
@@ -468,7 +470,7 @@ impl Journal {
         header.meta_bytes = U32::new(meta_bytes as u32);
         header.total_bytes = U32::new(total_bytes as u32);
         header.previous_crc = U32::new(at.previous_crc);
-        header.epoch = U64::new(self.epoch.0);
+        header.epoch = U64::new(self.store.epoch().0);
         header.lane = U32::new(lane.index);
         header.tag = U64::new(at.tag);
         header.hardened = U32::new(if planted(Bug::HardenedTooSoon) { at.batches } else { at.hardened });

@@ -16,17 +16,16 @@ mod unread;
 
 pub(crate) use extents::{Extents, JournalUse};
 pub(crate) use lane::{Batch, Entry, Lane};
-pub(crate) use replay::{JournalPlace, Replay, ReplayedRecord, read_journal, record_verifies};
+pub(crate) use replay::{JournalPlace, Replay, ReplayedRecord, payload_verifies, read_journal};
 pub(crate) use unread::JournalBounds;
 
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::PAGE_BYTES,
-    store::health::Health,
+    store::Store,
 };
-use quoin_base::{Epoch, PoolId, Sequence};
-use quoin_stripe::Columns;
+use quoin_base::Sequence;
 use quoin_world::{
     Event, Mutex, Thread, World,
     atomic::{AtomicU64, Ordering},
@@ -57,10 +56,7 @@ impl Drop for Room<'_> {
 }
 
 pub(crate) struct Journal {
-    pool: PoolId,
-    epoch: Epoch,
-    columns: Columns,
-    slab_bytes: u64,
+    store: Arc<Store>,
     pub(crate) lanes: Vec<Arc<Lane>>,
     extents: Mutex<Extents>,
     /// Notified when extents come free.
@@ -68,10 +64,11 @@ pub(crate) struct Journal {
     /// Notified when there may be room for records that wait to be appended.
     pub(crate) progress: Arc<Event>,
     next_sequence: AtomicU64,
-    health: Arc<Health>,
     batches: AtomicU64,
     records: AtomicU64,
     bytes: AtomicU64,
+    /// Batches sent that carry data of hosts.
+    data_batches: AtomicU64,
     /// Bytes appended and not written yet, generously counted.
     queued: Arc<AtomicU64>,
     admitting: Mutex<()>,
@@ -79,15 +76,11 @@ pub(crate) struct Journal {
 
 /// What [`Journal::new`] puts together.
 pub(crate) struct JournalParts {
-    pub pool: PoolId,
-    pub epoch: Epoch,
-    pub columns: Columns,
-    pub slab_bytes: u64,
+    pub store: Arc<Store>,
     /// How many data threads will append.
     pub lanes: usize,
     pub extents: Extents,
     pub next_sequence: Sequence,
-    pub health: Arc<Health>,
 }
 
 /// What the journal has done since the pool was opened.
@@ -101,28 +94,25 @@ pub(crate) struct JournalCounters {
 impl Journal {
     pub(crate) fn new(parts: JournalParts) -> Self {
         let queued = Arc::new(AtomicU64::new(0));
-        let lanes: Vec<_> = (0..parts.lanes)
-            .map(|i| Arc::new(Lane::new(i as u32, parts.slab_bytes, queued.clone())))
-            .collect();
+        let (health, slab_bytes) = (parts.store.health(), u64::from(parts.store.slab_bytes()));
+        let lanes: Vec<_> =
+            (0..parts.lanes).map(|i| Arc::new(Lane::new(i as u32, slab_bytes, queued.clone()))).collect();
         let freed = Arc::new(Event::new());
         let progress = Arc::new(Event::new());
-        parts.health.wake_also(freed.clone());
-        parts.health.wake_also(progress.clone());
-        lanes.iter().for_each(|lane| parts.health.wake_also(lane.wake.clone()));
+        health.wake_also(freed.clone());
+        health.wake_also(progress.clone());
+        lanes.iter().for_each(|lane| health.wake_also(lane.wake.clone()));
         Self {
-            pool: parts.pool,
-            epoch: parts.epoch,
-            columns: parts.columns,
-            slab_bytes: parts.slab_bytes,
+            store: parts.store,
             lanes,
             extents: Mutex::new(parts.extents),
             freed,
             progress,
             next_sequence: AtomicU64::new(parts.next_sequence.0),
-            health: parts.health,
             batches: AtomicU64::new(0),
             records: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            data_batches: AtomicU64::new(0),
             queued,
             admitting: Mutex::new(()),
         }
@@ -137,9 +127,13 @@ impl Journal {
         }
     }
 
+    fn slab_bytes(&self) -> u64 {
+        self.store.slab_bytes().into()
+    }
+
     /// The longest payload one record may carry.
     pub(crate) fn max_record_bytes(&self) -> u64 {
-        lane::max_record_bytes(self.slab_bytes)
+        lane::max_record_bytes(self.slab_bytes())
     }
 
     /// The next sequence. Called under the locks that make its order the order of changes.
@@ -186,7 +180,7 @@ impl Journal {
         let usage = self.usage();
         let unusable = 1 + self.lanes.len().div_ceil(2) as u64;
         let capacity = usage.total.saturating_sub(unusable).max(1) as f64;
-        let queued = (self.queued.load(Ordering::Relaxed) + len) as f64 / (self.slab_bytes as f64 * 0.625);
+        let queued = (self.queued.load(Ordering::Relaxed) + len) as f64 / (self.slab_bytes() as f64 * 0.625);
         (usage.used as f64 + queued) / capacity
     }
 
@@ -213,6 +207,11 @@ impl Journal {
         self.extents.lock().needed_from(tail)
     }
 
+    /// How many batches with data of hosts were sent. It changes while hosts make small writes.
+    pub(crate) fn data_batches(&self) -> u64 {
+        self.data_batches.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn counters(&self) -> JournalCounters {
         JournalCounters {
             batches: self.batches.load(Ordering::Relaxed),
@@ -225,7 +224,7 @@ impl Journal {
     pub(crate) async fn hardened(&self, batch: &Batch) -> Result<(), PoolError> {
         match batch.outcome().await {
             true => Ok(()),
-            false => Err(self.health.error()),
+            false => Err(self.store.health().error()),
         }
     }
 

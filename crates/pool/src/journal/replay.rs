@@ -17,15 +17,15 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{
-        BATCH_MAGIC, BatchHeader, COUNTERS_END, CopySource, ExtentHeader, PAGE_BYTES, RecordHeader,
+        BATCH_MAGIC, BatchHeader, COUNTERS_END, CopySource, ExtentHeader, Location, PAGE_BYTES, RecordHeader,
         RecordKind,
     },
     maps::tree::MAX_BLOCKS,
+    store::Store,
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::{PoolId, SECTOR_BYTES, Sequence, crc32c};
-use quoin_drive::{Drive, DriveError};
-use quoin_stripe::{Column, Columns};
+use quoin_base::{SECTOR_BYTES, Sequence, SliceId, crc32c};
+use quoin_stripe::{Column, StripeError};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -62,6 +62,7 @@ impl ReplayedRecord {
         let payload_bytes = u64::from(self.header.payload_bytes.get());
         let is_write = self.header.kind == RecordKind::Write as u8;
         let is_copy = self.header.kind == RecordKind::Copy as u8;
+        let is_placed = self.header.kind == RecordKind::Placed as u8;
         let block_sectors = block_bytes / SECTOR_BYTES;
         let last_copied = || CopySource::unpack(self.header.source.get()).index + sectors / block_sectors;
         let blocks = || (end * SECTOR_BYTES).div_ceil(block_bytes) - first * SECTOR_BYTES / block_bytes;
@@ -80,6 +81,17 @@ impl ReplayedRecord {
                 && !(first.is_multiple_of(block_sectors) && sectors.is_multiple_of(block_sectors)) =>
             {
                 Some("it copies a part of a block")
+            }
+            () if is_placed
+                && !(first.is_multiple_of(block_sectors) && sectors.is_multiple_of(block_sectors)) =>
+            {
+                Some("it places a part of a block")
+            }
+            () if is_placed && (payload_bytes > 0 || self.crcs.len() as u64 != blocks()) => {
+                Some("it has not one checksum for each block")
+            }
+            () if is_placed && u64::from(Location(self.header.source.get()).sectors()) != block_sectors => {
+                Some("its blocks are not of the pool's size")
             }
             () if is_copy && (last_copied() > MAX_BLOCKS || payload_bytes > 0) => {
                 Some("it copies what no volume can hold")
@@ -104,8 +116,7 @@ pub(crate) struct Replay {
 
 impl Replay {
     /// Of a journal that holds nothing beyond the tail, as its root and its drives' epoch say: nothing of it is read.
-    pub(crate) fn of_closed(columns: &Columns, bounds: JournalBounds) -> Self {
-        let places = places(columns);
+    pub(crate) fn of_closed(places: Vec<Column>, bounds: JournalBounds) -> Self {
         let held = vec![None; places.len()];
         // Clear of the number of any extent whose write a drive did late.
         let next_number = bounds.next_extent + places.len() as u64;
@@ -123,15 +134,6 @@ impl Replay {
 /// A sequence clear of any that a torn, dropped batch behind `last` may have held.
 fn beyond(last: Sequence) -> Sequence {
     Sequence(last.0 + (1 << 20))
-}
-
-/// Where extents lie.
-fn places(columns: &Columns) -> Vec<Column> {
-    let slabs = |drive: &Arc<Drive>| {
-        let label = drive.label();
-        (0..label.journal_slabs).map(move |slab| Column { drive: label.index, slab })
-    };
-    columns.drives().iter().flat_map(slabs).collect()
 }
 
 /// An extent whose header is intact.
@@ -182,13 +184,13 @@ impl ExtentContent {
 
 /// Reads every record from the tail on.
 pub(crate) async fn read_journal(
-    columns: &Columns,
-    pool: PoolId,
+    store: &Store,
+    slice: SliceId,
     bounds: JournalBounds,
 ) -> Result<Replay, PoolError> {
     let tail = bounds.tail;
-    let places = places(columns);
-    let reads: Vec<_> = places.iter().map(|place| read_extent(columns, *place, pool, tail)).collect();
+    let places = store.journal_slabs(slice);
+    let reads: Vec<_> = places.iter().map(|place| read_extent(store, *place, tail)).collect();
     let found: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
     let mut found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
     let unread = refuse_needed(&mut found, bounds)?;
@@ -239,7 +241,7 @@ fn check_chains(contents: &[Option<ExtentContent>], tail: Sequence) -> Result<()
 }
 
 struct Cursor<'a> {
-    drive: &'a Arc<Drive>,
+    store: &'a Store,
     place: Column,
     number: u64,
     /// CRC of the extent's header.
@@ -247,25 +249,19 @@ struct Cursor<'a> {
     slab_bytes: u64,
 }
 
-async fn read_extent(
-    columns: &Columns,
-    place: Column,
-    pool: PoolId,
-    tail: Sequence,
-) -> Result<Found, PoolError> {
-    let drive = columns.drive(place.drive)?;
-    let slab_bytes = u64::from(drive.label().slab_bytes);
-    let page = read_patiently(drive, place.slab, 0, PAGE_BYTES).await;
-    let ours = |h: &ExtentHeader| h.pool == *pool.0.as_bytes() && h.number.get() < COUNTERS_END;
+async fn read_extent(store: &Store, place: Column, tail: Sequence) -> Result<Found, PoolError> {
+    let slab_bytes = u64::from(store.slab_bytes());
+    let page = read_patiently(store, place, 0, PAGE_BYTES).await;
+    let ours = |h: &ExtentHeader| h.pool == *store.pool().0.as_bytes() && h.number.get() < COUNTERS_END;
     let header = match page {
         Ok(page) => ExtentHeader::parse(&page).filter(ours).ok_or(None),
         Err(error) => Err(Some(error)),
     };
     let header = match header {
         Ok(header) => header,
-        Err(error) => return without_header(drive, place, slab_bytes, tail, error).await,
+        Err(error) => return without_header(store, place, slab_bytes, tail, error).await,
     };
-    let cursor = Cursor { drive, place, number: header.number.get(), tag: header.crc.get(), slab_bytes };
+    let cursor = Cursor { store, place, number: header.number.get(), tag: header.crc.get(), slab_bytes };
     let mut content = ExtentContent {
         header,
         records: Vec::new(),
@@ -336,7 +332,7 @@ async fn read_extent(
     }
     if content.records.iter().any(|r| r.header.sequence.get() >= COUNTERS_END) {
         return Err(PoolError::corrupt(
-            format!("journal extent {} on drive {}", cursor.number, drive.name()),
+            format!("journal extent {} on drive {}", cursor.number, store.drive_name(place.drive)),
             "a record has a sequence that no pool reaches",
         ));
     }
@@ -355,13 +351,13 @@ async fn read_extent(
 /// The first batch of an extent follows the header, and is hardened with it. What does not begin there now was never
 /// acknowledged, or belongs to an earlier life of the extent, of which nothing was needed when it was begun anew.
 async fn without_header(
-    drive: &Arc<Drive>,
+    store: &Store,
     place: Column,
     slab_bytes: u64,
     tail: Sequence,
-    error: Option<DriveError>,
+    error: Option<StripeError>,
 ) -> Result<Found, PoolError> {
-    let mut cursor = Cursor { drive, place, number: 0, tag: 0, slab_bytes };
+    let mut cursor = Cursor { store, place, number: 0, tag: 0, slab_bytes };
     let (mut at, mut batches) = (PAGE_BYTES as u64, 0);
     let (mut hardened, mut needed) = (error.is_some(), false);
     let mut unread = None;
@@ -390,7 +386,7 @@ async fn without_header(
         return Err(match error {
             Some(error) => refusal(number, &cursor.unread(0, error)),
             None => PoolError::corrupt(
-                format!("journal extent at slab {} of drive {}", place.slab, drive.name()),
+                format!("journal extent at slab {} of drive {}", place.slab, store.drive_name(place.drive)),
                 "its header is unreadable, yet it holds records that are needed",
             ),
         });
@@ -417,27 +413,26 @@ impl Cursor<'_> {
         header.extent.get() == self.number && header.tag.get() == self.tag
     }
 
-    fn unread(&self, offset: u64, error: DriveError) -> Unread {
-        Unread::new(self.drive, self.place, offset, &error)
+    fn unread(&self, offset: u64, error: StripeError) -> Unread {
+        Unread::new(self.store, self.place, offset, &error)
     }
 
     /// The batch at byte `at` of the extent, if its headers verify.
-    async fn batch_at(&self, at: u64) -> Result<Option<FoundBatch>, DriveError> {
+    async fn batch_at(&self, at: u64) -> Result<Option<FoundBatch>, StripeError> {
         if at + PAGE_BYTES as u64 > self.slab_bytes {
             return Ok(None);
         }
-        let slab = self.place.slab;
         let len = FIRST_READ_BYTES.min((self.slab_bytes - at) as usize);
-        let mut bytes = match self.drive.read_slab(slab, at, len).await {
+        let mut bytes = match self.store.read_slab(self.place, at, len).await {
             Ok(bytes) => bytes,
             // What lies behind the first page may be none of its headers.
-            Err(_) => read_patiently(self.drive, slab, at, PAGE_BYTES).await?,
+            Err(_) => read_patiently(self.store, self.place, at, PAGE_BYTES).await?,
         };
         let Some(header) = plausible(&bytes, self.slab_bytes - at) else { return Ok(None) };
         let meta_bytes = header.meta_bytes.get() as usize;
         if meta_bytes > bytes.len() {
-            let read = read_patiently(self.drive, slab, at, meta_bytes.next_multiple_of(PAGE_BYTES)).await;
-            bytes = match read {
+            let len = meta_bytes.next_multiple_of(PAGE_BYTES);
+            bytes = match read_patiently(self.store, self.place, at, len).await {
                 Ok(bytes) => bytes,
                 Err(_) if self.number > 0 && !self.owns(&header) => return Ok(None),
                 Err(error) => return Err(error),
@@ -447,9 +442,9 @@ impl Cursor<'_> {
     }
 
     /// Whether the payloads are what their checksums say; or where one cannot be read.
-    async fn verify(&self, records: &[ReplayedRecord]) -> Result<bool, (u64, DriveError)> {
+    async fn verify(&self, records: &[ReplayedRecord]) -> Result<bool, (u64, StripeError)> {
         for record in records {
-            let verifies = payload_verifies(self.drive, record).await;
+            let verifies = payload_verifies(self.store, record).await;
             if !verifies.map_err(|error| (record.place.offset, error))? {
                 return Ok(false);
             }
@@ -473,7 +468,7 @@ impl Cursor<'_> {
         }
         todo.reverse();
         while let Some((from, len)) = todo.pop() {
-            let bytes = match self.drive.read_slab(self.place.slab, from, len as usize).await {
+            let bytes = match self.store.read_slab(self.place, from, len as usize).await {
                 Ok(bytes) => bytes,
                 Err(error) if len <= PAGE_BYTES as u64 => {
                     beyond.skipped.push(self.unread(from, error));
@@ -498,7 +493,11 @@ impl Cursor<'_> {
                 beyond.needed |= needed;
                 if needed && header.hardened.get() > batches {
                     return Err(PoolError::corrupt(
-                        format!("journal extent {} on drive {}", self.number, self.drive.name()),
+                        format!(
+                            "journal extent {} on drive {}",
+                            self.number,
+                            self.store.drive_name(self.place.drive)
+                        ),
                         format!("batch {batches} is unreadable, yet batch {} follows it", header.index.get()),
                     ));
                 }
@@ -522,20 +521,16 @@ struct Beyond {
 }
 
 /// True when a record's payload is what its checksums say.
-pub(crate) async fn record_verifies(columns: &Columns, record: &ReplayedRecord) -> Result<bool, PoolError> {
-    Ok(payload_verifies(columns.drive(record.place.column.drive)?, record).await?)
-}
-
-async fn payload_verifies(drive: &Arc<Drive>, record: &ReplayedRecord) -> Result<bool, DriveError> {
+pub(crate) async fn payload_verifies(store: &Store, record: &ReplayedRecord) -> Result<bool, StripeError> {
     let (offset, len) = (record.place.offset, u64::from(record.header.payload_bytes.get()));
     if len == 0 {
         return Ok(true);
     }
     let page = PAGE_BYTES as u64;
     let (from, to) = (offset / page * page, (offset + len).next_multiple_of(page));
-    let bytes = read_patiently(drive, record.place.column.slab, from, (to - from) as usize).await?;
+    let bytes = read_patiently(store, record.place.column, from, (to - from) as usize).await?;
     let payload = &bytes[(offset - from) as usize..][..len as usize];
-    Ok(payload_crcs(&record.header, payload, u64::from(drive.label().block_bytes)) == *record.crcs)
+    Ok(payload_crcs(&record.header, payload, u64::from(store.block_bytes())) == *record.crcs)
 }
 
 /// A batch header that can be looked into safely: its lengths agree with each other and the room there is.

@@ -6,12 +6,11 @@
 //! written again when its extent is used again.
 
 use super::replay::Found;
-use crate::{error::PoolError, format::Root};
+use crate::{error::PoolError, format::Root, store::Store};
 use quoin_base::Sequence;
-use quoin_drive::{Drive, DriveError, SLABS_START_BYTES};
-use quoin_stripe::Column;
+use quoin_drive::DriveError;
+use quoin_stripe::{Column, StripeError};
 use quoin_world::Buf;
-use std::sync::Arc;
 
 /// How often a read is tried before its place counts as unreadable.
 const TRIES: u32 = 3;
@@ -54,25 +53,24 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    pub(super) fn new(drive: &Arc<Drive>, place: Column, offset: u64, error: &DriveError) -> Self {
-        let slab_bytes = u64::from(drive.label().slab_bytes);
-        let drive_offset = SLABS_START_BYTES + u64::from(place.slab) * slab_bytes + offset;
-        let (drive, error) = (drive.name().to_owned(), error.to_string());
+    pub(super) fn new(store: &Store, place: Column, offset: u64, error: &StripeError) -> Self {
+        let drive_offset = store.byte_of_drive(place, offset);
+        let (drive, error) = (store.drive_name(place.drive).to_owned(), error.to_string());
         Self { drive, offset, drive_offset, error, is_obsolete: false }
     }
 }
 
 /// Reads again what the drive fails to read once.
 pub(super) async fn read_patiently(
-    drive: &Arc<Drive>,
-    slab: u32,
+    store: &Store,
+    place: Column,
     offset: u64,
     len: usize,
-) -> Result<Buf, DriveError> {
+) -> Result<Buf, StripeError> {
     let mut tries = 1;
     loop {
-        match drive.read_slab(slab, offset, len).await {
-            Err(DriveError::Disk(_)) if tries < TRIES => tries += 1,
+        match store.read_slab(place, offset, len).await {
+            Err(StripeError::Drive(DriveError::Disk(_))) if tries < TRIES => tries += 1,
             outcome => return outcome,
         }
     }

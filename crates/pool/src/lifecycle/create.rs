@@ -4,11 +4,11 @@ use crate::{
     error::PoolError,
     format::{MAX_TABLE_SEGMENTS, ROOT_MAGIC, Root, SegmentEntry, zeroed},
     lifecycle::options::FormatOptions,
-    store::roots::harden_root,
+    store::Store,
 };
-use quoin_base::{DriveId, DriveIndex, Epoch, PoolId};
-use quoin_drive::{Drive, FORMAT_VERSION, Label, Roles, SLABS_START_BYTES};
-use quoin_world::{Disk, World};
+use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId};
+use quoin_drive::{Drive, FORMAT_VERSION, Label, Roles, slabs_start};
+use quoin_world::{Compiled, Disk, World};
 use std::sync::Arc;
 use uuid::Builder;
 
@@ -19,7 +19,15 @@ const MIN_DATA_SLABS: u64 = 24;
 
 /// Makes a pool of these disks, which may hold anything: it is overwritten. The caller has made sure that
 /// nobody needs it.
-pub async fn format(
+pub fn format(
+    world: &dyn World,
+    disks: Vec<(Arc<dyn Disk>, Roles)>,
+    options: FormatOptions,
+) -> Compiled<'_, Result<PoolId, PoolError>> {
+    Box::pin(make(world, disks, options))
+}
+
+async fn make(
     world: &dyn World,
     disks: Vec<(Arc<dyn Disk>, Roles)>,
     options: FormatOptions,
@@ -48,6 +56,8 @@ pub async fn format(
             generation: 1,
             journal_set: 1,
             created_ms,
+            slices: 1,
+            slabs_start_bytes: slabs_start(len_bytes, options.slab_bytes),
         };
         drives.push(Drive::format(disk, label).await?);
     }
@@ -64,7 +74,7 @@ pub async fn format(
     root.next_volume = 1.into();
     root.segments = 1.into();
     root.seal();
-    harden_root(&drives, &root).await?;
+    Store::format(drives).await?.harden_root(SliceId(0), &root).await?;
     Ok(pool)
 }
 
@@ -99,7 +109,8 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
     let journal_drives = disks.iter().filter(|(_, roles)| roles.journal).count();
     let mut data_slabs = 0;
     for (disk, roles) in disks {
-        let slabs = disk.len_bytes().saturating_sub(SLABS_START_BYTES) / u64::from(options.slab_bytes);
+        let slabs = disk.len_bytes().saturating_sub(slabs_start(disk.len_bytes(), options.slab_bytes))
+            / u64::from(options.slab_bytes);
         let journal = if roles.journal {
             u64::from(options.journal_slabs(disk.len_bytes(), journal_drives))
         } else {

@@ -5,4 +5,5 @@ pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod pool;
+pub(crate) mod slice;
 pub(crate) mod stats;

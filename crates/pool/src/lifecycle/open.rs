@@ -1,4 +1,4 @@
-//! Opening a pool: the newest root, the segment table and catalog it leads to, and the journal from its tail
+//! Opening a slice: the newest root, the segment table and catalog it leads to, and the journal from its tail
 //! on. Thin maps and block table are not read; their pages come when they are wanted. Payloads stay in the
 //! journal until then.
 
@@ -9,30 +9,24 @@ use crate::{
     error::PoolError,
     fork::{layer::Layer, layers::Layers},
     format::{
-        CopySource, PAGE_BYTES, RecordHeader, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry, Space,
+        CopySource, Location, PAGE_BYTES, RecordHeader, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry,
+        Space,
     },
     journal::{
         Batch, Journal, JournalBounds, JournalParts, JournalPlace, Replay, ReplayedRecord, read_journal,
     },
     lifecycle::{
-        create::POOL_BLOCK_BYTES,
         options::PoolOptions,
-        pool::{Parts, Pool},
+        slice::{Parts, Slice},
         stats::RecoveryStats,
     },
     meta::{Catalog, CatalogImage, PageId, PageStore, SegmentTable, Transaction},
-    segment::io::SegmentIo,
+    segment::{io::SegmentIo, opened::OpenedSegment},
     space::Space as SpaceGauge,
-    store::{
-        health::Health,
-        roots::{following, harden_root, mend_roots, newest_root},
-    },
+    store::{Store, roots::following},
 };
-use futures_util::future::join_all;
-use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, VolumeId, crc32c};
-use quoin_drive::{Drive, Label, SLABS_START_BYTES, raise_set};
-use quoin_stripe::Columns;
-use quoin_world::{Thread, World};
+use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId, crc32c};
+use quoin_world::{Nanos, Thread, World};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -54,7 +48,7 @@ impl Opened {
     /// Metadata that may be dirty: a small pool cannot set aside as much for checkpoints as a large one, nor one whose
     /// space was promised to volumes when less was set aside.
     fn dirty_bytes(&self, options: &PoolOptions) -> u64 {
-        let slab_bytes = u64::from(self.io.columns.drives()[0].label().slab_bytes);
+        let slab_bytes = u64::from(self.io.store.slab_bytes());
         let usage = self.io.segments.usage();
         let most = options.dirty_bytes.min(usage.data_slabs * slab_bytes / 32).max(LEAST_DIRTY_BYTES);
         let promised = self.promised_bytes();
@@ -69,7 +63,7 @@ impl Opened {
 
     /// What is promised to volumes, beside what they own.
     pub(crate) fn promised_bytes(&self) -> u64 {
-        let block_bytes = u64::from(self.io.columns.drives()[0].label().block_bytes);
+        let block_bytes = u64::from(self.io.store.block_bytes());
         let leaves = self.catalog.layers.iter().filter(|layer| layer.is_leaf());
         let (mut unmapped, mut lent) = (0u64, 0);
         for leaf in leaves.filter(|leaf| leaf.reserved_bytes > 0) {
@@ -85,8 +79,8 @@ impl Opened {
     }
 
     fn gauge(&self, dirty_bytes: u64, options: &PoolOptions) -> SpaceGauge {
-        let label = self.io.columns.drives()[0].label();
-        let (slab_bytes, block_bytes) = (u64::from(label.slab_bytes), u64::from(label.block_bytes));
+        let store = &self.io.store;
+        let (slab_bytes, block_bytes) = (u64::from(store.slab_bytes()), u64::from(store.block_bytes()));
         let segments = &self.io.segments;
         let usage = segments.usage();
         // The cleaner finds something worth cleaning as long as segments are emptier than this on average.
@@ -98,44 +92,35 @@ impl Opened {
     }
 }
 
-impl Pool {
-    /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves.
-    pub async fn open(
+impl Slice {
+    /// Opens a slice of a store that was taken over: recovers what the last owner acknowledged, and serves. `started` is when
+    /// the opening of the pool began.
+    pub(crate) async fn open(
         world: Arc<dyn World>,
-        drives: Vec<Arc<Drive>>,
+        store: Arc<Store>,
+        id: SliceId,
+        started: Nanos,
         options: PoolOptions,
-    ) -> Result<Arc<Pool>, PoolError> {
-        let started = world.now();
-        let label = drives.first().ok_or_else(|| PoolError::Refused("a pool has drives".into()))?.label();
-        let epoch = raise_set(&drives).await?;
-        if !planted(Bug::SkipRecoveryFlush) {
-            // What is read back now may still sit in a drive's volatile cache, and will be served.
-            for outcome in join_all(drives.iter().map(|d| d.flush())).await {
-                outcome?;
-            }
-        }
+    ) -> Result<Arc<Slice>, PoolError> {
+        // What the newest root leads to.
         let taken_over = world.now();
-        let opened = open_checkpoint(drives).await?;
-        let (root, columns) = (opened.root, opened.io.columns.clone());
+        let opened = open_checkpoint(store.clone(), id).await?;
+        let root = opened.root;
         // What may be on one voter only is served only when it is on all.
-        let mut mended = columns
-            .drives()
-            .iter()
-            .flat_map(|drive| {
-                drive.mended().into_iter().map(|what| format!("drive {}: {what}", drive.name()))
-            })
-            .collect::<Vec<_>>();
+        let mut mended = Vec::new();
         if !planted(Bug::SkipMendRoots) {
-            mended.extend(mend_roots(columns.drives(), &root).await?);
+            mended.extend(store.mend_roots(id, &root).await?);
         }
+
+        // What came after it.
         let checkpoint_read = world.now();
         let bounds = JournalBounds::of(&root);
-        let replay = match is_as_closed(&root, epoch) {
-            true => Replay::of_closed(&columns, bounds),
-            false => read_journal(&columns, label.pool, bounds).await?,
+        let replay = match is_as_closed(&root, store.epoch()) {
+            true => Replay::of_closed(store.journal_slabs(id), bounds),
+            false => read_journal(&store, id, bounds).await?,
         };
         mended.extend(replay.unread);
-        mended.iter().for_each(|what| tracing::warn!(pool = %label.pool_name, "{what}"));
+        mended.iter().for_each(|what| tracing::warn!(pool = %store.pool_name(), "{what}"));
         let journal_read = world.now();
         let lanes = world.data_threads();
         let extents = replay.extents.usage().total;
@@ -145,18 +130,14 @@ impl Pool {
                 extents.saturating_sub(4) / 2
             )));
         }
-        let health = Arc::new(Health::default());
-        let slab_bytes = u64::from(label.slab_bytes);
+
+        // In RAM it is as it was when it was left.
         let next_sequence = replay.next_sequence.max(Sequence(root.next_sequence.get()));
         let journal = Arc::new(Journal::new(JournalParts {
-            pool: label.pool,
-            epoch,
-            columns,
-            slab_bytes,
+            store: store.clone(),
             lanes,
             extents: replay.extents,
             next_sequence,
-            health: health.clone(),
         }));
         let options = PoolOptions { dirty_bytes: opened.dirty_bytes(&options), ..options };
         let space = opened.space(&options);
@@ -173,16 +154,15 @@ impl Pool {
             journal: journal_read.since(checkpoint_read),
             ..RecoveryStats::default()
         };
-        let mut pool = Pool::new(Parts {
+        let mut slice = Slice::new(Parts {
             root,
             mended,
             world: world.clone(),
             options,
-            id: label.pool,
-            name: label.pool_name.clone(),
-            health,
+            id,
+            buffer: Buffer::new(u64::from(store.block_bytes())),
+            store,
             journal: journal.clone(),
-            buffer: Buffer::new(u64::from(label.block_bytes)),
             io,
             pages,
             space,
@@ -191,13 +171,13 @@ impl Pool {
             catalog: Catalog::new(catalog.objects),
             recovery,
         });
-        pool.replay(replay.records).await?;
-        pool.count_reserved();
+        slice.replay(replay.records).await?;
+        slice.count_reserved();
         recovery.duration = world.now().since(started);
         recovery.replay = world.now().since(journal_read);
-        pool.recovery = recovery;
+        slice.recovery = recovery;
         tracing::info!(
-            pool = %pool.name,
+            pool = %slice.store.pool_name(),
             records = recovery.replayed_records,
             bytes = recovery.replayed_bytes,
             torn = recovery.torn_batches,
@@ -209,9 +189,11 @@ impl Pool {
             "pool opened"
         );
 
-        let pool = Arc::new(pool);
-        let root = pool.begin_to_write(epoch).await?;
+        // From here on it writes.
+        let slice = Arc::new(slice);
+        let root = slice.begin_to_write().await?;
         journal.start(&*world);
+        slice.start_placing();
         let start = Start {
             generation: root.generation.get(),
             tree_end: root.tree_end.get(),
@@ -220,21 +202,21 @@ impl Pool {
             blocks_free: root.blocks_free.get(),
             catalog_pages: root.catalog_bytes.get().div_ceil(PAGE_BYTES as u64),
         };
-        pool.space.update_catalog(root.catalog_bytes.get());
-        pool.segments.quarantine_empty(start.generation + 1, &pool.readers);
-        let committer = Committer::new(pool.clone(), start);
+        slice.space.update_catalog(root.catalog_bytes.get());
+        slice.segments.quarantine_empty(start.generation + 1, &slice.readers);
+        let committer = Committer::new(slice.clone(), start);
         world.spawn(Thread::Background, Box::pin(committer.run()));
-        Ok(pool)
+        Ok(slice)
     }
 
     /// Has the newest root say that the journal goes on, before it does.
-    async fn begin_to_write(&self, epoch: Epoch) -> Result<Root, PoolError> {
+    async fn begin_to_write(&self) -> Result<Root, PoolError> {
         let root = *self.root.lock();
         if root.closed.get() == 0 || planted(Bug::StayClosed) {
             return Ok(root);
         }
-        let root = following(&root, epoch.0, false);
-        harden_root(self.io.columns.drives(), &root).await?;
+        let root = following(&root, self.store.epoch().0, false);
+        self.store.harden_root(self.id, &root).await?;
         *self.root.lock() = root;
         Ok(root)
     }
@@ -242,15 +224,14 @@ impl Pool {
     /// Notes with a root of its own that the pool was closed, if nothing was written after the last checkpoint.
     pub(crate) async fn note_closed(&self) -> Result<(), PoolError> {
         let root = *self.root.lock();
-        let drives = self.io.columns.drives();
         if self.journal.peek_sequence() != Sequence(root.tail.get()) {
             return Ok(());
         }
-        let mut root = following(&root, drives[0].epoch().0, true);
+        let mut root = following(&root, self.store.epoch().0, true);
         let (first_extent, next_extent) = self.journal.needed_from(Sequence(root.tail.get()));
         (root.first_extent, root.next_extent) = (first_extent.into(), next_extent.into());
         root.seal();
-        harden_root(drives, &root).await?;
+        self.store.harden_root(self.id, &root).await?;
         *self.root.lock() = root;
         Ok(())
     }
@@ -266,11 +247,24 @@ impl Pool {
             match RecordKind::from_byte(header.kind) {
                 // What the checkpoint holds already is not done again.
                 Some(RecordKind::Catalog) if sequence <= self.layers.read().applied => {}
+                Some(RecordKind::Segment) => {
+                    let opened = OpenedSegment::parse(&header, &record.crcs)
+                        .ok_or_else(|| damaged("it opens an impossible segment".into()))?;
+                    self.segments.reopen(&opened, sequence)?;
+                }
                 Some(RecordKind::Catalog) => {
                     let forked = self.apply(&self.read_transaction(&record).await?, sequence);
                     forked.iter().for_each(|layer| layer.confirm(true));
                 }
                 Some(kind) => {
+                    let placed = Location(header.source.get());
+                    if kind == RecordKind::Placed
+                        && self.segments.is_placed_in(placed, record.crcs.len() as u64)
+                    {
+                        // Also if its volume is gone: replay finds the record again, and the check reads what it names.
+                        let bytes = u64::from(header.sectors.get()) * SECTOR_BYTES;
+                        self.placer.name(placed.segment(), sequence, bytes);
+                    }
                     let Some(layer) = self.layers.read().changed_by(volume, sequence) else { continue };
                     let sectors = u64::from(header.sectors.get());
                     let first = header.sector.get();
@@ -278,6 +272,10 @@ impl Pool {
                         return Err(damaged(why.into()));
                     }
                     let range = ByteRange::new(first * SECTOR_BYTES, sectors * SECTOR_BYTES);
+                    if kind == RecordKind::Placed {
+                        self.replay_placed(&layer, range, &record, &batch)?;
+                        continue;
+                    }
                     if kind == RecordKind::Copy {
                         self.replay_copy(&layer, range, &header, &batch)?;
                         continue;
@@ -307,6 +305,27 @@ impl Pool {
         Ok(())
     }
 
+    fn replay_placed(
+        &self,
+        layer: &Layer,
+        range: ByteRange,
+        record: &ReplayedRecord,
+        batch: &Arc<Batch>,
+    ) -> Result<(), PoolError> {
+        let (first, sequence) =
+            (Location(record.header.source.get()), Sequence(record.header.sequence.get()));
+        if !self.segments.is_placed_in(first, record.crcs.len() as u64) {
+            let problem = format!("segment {}, where it was placed, is not there", first.segment());
+            return Err(PoolError::corrupt(format!("journal record {sequence}"), problem));
+        }
+        for ((at, crc), piece) in (0..).zip(record.crcs.iter()).zip(self.zero_pieces(layer, range)) {
+            let content = Content::Placed(self.placer.found(first.plus(at), *crc));
+            let key = piece.key;
+            self.buffer.insert(&mut self.buffer.shard(key), sequence, batch, [Piece { content, ..piece }]);
+        }
+        Ok(())
+    }
+
     fn replay_copy(
         &self,
         layer: &Layer,
@@ -328,27 +347,25 @@ impl Pool {
     }
 
     async fn read_transaction(&self, record: &ReplayedRecord) -> Result<Transaction, PoolError> {
-        read_transaction(&self.io.columns, record, self.buffer.block_bytes).await
+        read_transaction(&self.store, record).await
     }
 }
 
 /// The catalog transaction that a record carries.
 pub(crate) async fn read_transaction(
-    columns: &Columns,
+    store: &Store,
     record: &ReplayedRecord,
-    block_bytes: u64,
 ) -> Result<Transaction, PoolError> {
     let JournalPlace { column, offset } = record.place;
     let len = u64::from(record.header.payload_bytes.get());
     let page = PAGE_BYTES as u64;
     let (from, to) = (offset / page * page, (offset + len).next_multiple_of(page));
-    let drive = columns.drive(column.drive)?;
-    let bytes = drive.read_slab(column.slab, from, (to - from) as usize).await?;
+    let bytes = store.read_slab(column, from, (to - from) as usize).await?;
     let payload = &bytes[(offset - from) as usize..][..len as usize];
-    let crcs: Vec<u32> = payload.chunks(block_bytes as usize).map(|c| crc32c(c).0).collect();
+    let crcs: Vec<u32> = payload.chunks(store.block_bytes() as usize).map(|c| crc32c(c).0).collect();
     let what = || {
-        let at = SLABS_START_BYTES + u64::from(column.slab) * u64::from(drive.label().slab_bytes) + offset;
-        format!("catalog record {} at byte {at} of drive {}", record.header.sequence.get(), drive.name())
+        let (at, drive) = (store.byte_of_drive(column, offset), store.drive_name(column.drive));
+        format!("catalog record {} at byte {at} of drive {drive}", record.header.sequence.get())
     };
     if crcs != *record.crcs {
         return Err(PoolError::corrupt(what(), "its checksum differs"));
@@ -366,16 +383,13 @@ fn is_as_closed(root: &Root, epoch: Epoch) -> bool {
 }
 
 /// Opens what the newest root leads to: segment table and catalog at once, the rest when it is wanted.
-pub(crate) async fn open_checkpoint(drives: Vec<Arc<Drive>>) -> Result<Opened, PoolError> {
-    let label = drives[0].label();
-    let root = newest_root(&drives, label.pool).await?;
-    let slabs = drives.iter().map(|drive| u64::from(drive.slabs())).sum();
-    if let Some(why) = impossible_layout(&label).or_else(|| root.problem(slabs, label.slab_bytes.into())) {
+pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result<Opened, PoolError> {
+    let root = store.newest_root(slice).await?;
+    if let Some(why) = root.problem(store.slabs(), store.slab_bytes().into()) {
         return Err(PoolError::corrupt("the root, or the label it goes with", why));
     }
-    let columns = Columns::new(drives);
-    let table = read_segment_table(&columns, &root, label.row_bytes).await?;
-    let io = Arc::new(SegmentIo { columns, segments: Arc::new(table) });
+    let table = read_segment_table(&store, slice, &root).await?;
+    let io = Arc::new(SegmentIo { store, segments: Arc::new(table) });
     let pages = PageStore::new(io.clone(), root.spaces);
     let mut blob = Vec::new();
     let catalog_bytes = root.catalog_bytes.get();
@@ -389,32 +403,16 @@ pub(crate) async fn open_checkpoint(drives: Vec<Arc<Drive>>) -> Result<Opened, P
     Ok(Opened { root, io, pages, catalog })
 }
 
-/// Why no pool is laid out as the label says, if so.
-fn impossible_layout(label: &Label) -> Option<&'static str> {
-    let (slab, row) = (label.slab_bytes, label.row_bytes);
-    match () {
-        () if label.block_bytes != POOL_BLOCK_BYTES => {
-            Some("the size of its blocks is not one of this version")
-        }
-        () if !slab.is_power_of_two() || !(256 << 10..=64 << 20).contains(&slab) => {
-            Some("the size of its slabs is impossible")
-        }
-        () if row < 16 << 10 || row > slab / 4 => Some("the size of its rows is impossible"),
-        () => None,
-    }
-}
-
 /// Reads the segment table. The root names the segments that hold it.
 async fn read_segment_table(
-    columns: &Columns,
+    store: &Arc<Store>,
+    slice: SliceId,
     root: &Root,
-    row_bytes: u32,
 ) -> Result<SegmentTable, PoolError> {
-    let drives = columns.drives();
     let named = (root.table_segments.get() as usize).min(root.table.len());
     let entries = root.table[..named].iter().map(|t| (t.id.get() as usize, t.entry.as_bytes()));
-    let holding = SegmentTable::open(drives, entries, row_bytes)?;
-    let io = Arc::new(SegmentIo { columns: columns.clone(), segments: Arc::new(holding) });
+    let holding = SegmentTable::open(store, slice, entries)?;
+    let io = Arc::new(SegmentIo { store: store.clone(), segments: Arc::new(holding) });
     let pages = PageStore::new(io, root.spaces);
     let mut bytes = Vec::new();
     let count = root.segments.get() as usize;
@@ -425,5 +423,5 @@ async fn read_segment_table(
         }
     }
     let entries = bytes.chunks_exact(size_of::<SegmentEntry>()).take(count).enumerate().skip(1);
-    SegmentTable::open(drives, entries, row_bytes)
+    SegmentTable::open(store, slice, entries)
 }

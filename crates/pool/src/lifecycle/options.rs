@@ -1,6 +1,6 @@
 //! What can be set about a pool: at its birth, and each time it is opened.
 
-use quoin_base::{GIB, MIB};
+use quoin_base::{GIB, KIB, MIB};
 use std::time::Duration;
 
 /// Extents a journal of the default size has at least: enough for six data threads.
@@ -60,6 +60,8 @@ pub struct PoolOptions {
     pub destage_after: Duration,
     /// How old the last checkpoint gets, when there is anything to checkpoint.
     pub checkpoint_after: Duration,
+    /// Writes of so many bytes are written once, to where they stay; shorter ones go to the journal first.
+    pub place_from: u64,
 }
 
 impl Default for PoolOptions {
@@ -71,6 +73,7 @@ impl Default for PoolOptions {
             cache_bytes: 256 * MIB,
             destage_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(30),
+            place_from: 64 * KIB,
         }
     }
 }

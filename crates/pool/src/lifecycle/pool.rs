@@ -1,172 +1,109 @@
-//! A pool that is open: what its parts share, and the calls of the layers above that concern it as a whole.
+//! A pool that is open, as the layers above see it: calls about a volume go to the slice that holds it.
+//!
+//! A pool has one slice so far. The catalog's objects, and what concerns the pool as a whole, are the first slice's.
 
 use crate::{
-    buffer::Buffer,
-    bugs::{Bug, planted},
-    commit::committer::{Request, Requests},
     error::PoolError,
-    fork::{layer::Layer, layers::Layers},
-    format::{LAYERS_END, RecordHeader, RecordKind, Root, zeroed},
-    host::{cache::ReadCache, pace::Pace, stalls::Stalls},
-    integrity::damage::DamageLog,
-    journal::{Batch, Entry, Journal},
+    integrity::damage::Damage,
     lifecycle::{
         options::PoolOptions,
-        stats::{Counters, RecoveryStats},
+        slice::Slice,
+        stats::{PoolStats, RecoveryStats, Removal, VolumeStats},
     },
-    meta::{Catalog, ObjectKind, Operation, PageId, PageStore, SegmentTable, Transaction},
-    segment::{io::SegmentIo, readers::ReaderEpochs},
-    space::{Space, reserve::Pledged},
-    store::{
-        health::{Health, PoolState},
-        shortage::Shortage,
-    },
+    meta::{ObjectKind, Transaction},
+    space::report::{PoolSpace, VolumeSpace},
+    store::{Store, health::PoolState},
 };
-use quoin_base::{PoolId, Sequence, VolumeId, crc32c};
-use quoin_world::{
-    AsyncMutex, Buf, Event, Mutex, RwLock, World,
-    atomic::{AtomicU32, AtomicU64, Ordering},
+use quoin_base::{ByteRange, Extent, LayerId, PoolId, SliceId, VolumeId};
+use quoin_drive::Drive;
+use quoin_world::{Compiled, Slice as Bytes, World};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
-use std::{collections::BTreeSet, sync::Arc};
-
-/// The longest catalog transaction, encoded.
-const MAX_TRANSACTION_BYTES: usize = 64 * 1024;
 
 /// A pool that is open. Calls that do I/O are made on a thread of the array.
 pub struct Pool {
-    pub(crate) world: Arc<dyn World>,
-    pub(crate) options: PoolOptions,
-    pub(crate) id: PoolId,
-    pub(crate) name: String,
-    pub(crate) health: Arc<Health>,
-    pub(crate) journal: Arc<Journal>,
-    pub(crate) buffer: Buffer,
-    pub(crate) io: Arc<SegmentIo>,
-    pub(crate) segments: Arc<SegmentTable>,
-    pub(crate) pages: PageStore,
-    pub(crate) cache: ReadCache,
-    pub(crate) readers: ReaderEpochs,
-    pub(crate) space: Space,
-    pub(crate) layers: RwLock<Layers>,
-    pub(crate) next_volume: AtomicU32,
-    pub(crate) catalog: Catalog,
-    catalog_turn: AsyncMutex,
-    pub(crate) pledged: Mutex<Pledged>,
-    /// At or below the sequence of a catalog record that is appended and not applied yet; else the maximum.
-    catalog_pin: AtomicU64,
-    pub(crate) requests: Requests,
-    /// Notified after every commit and checkpoint, and when the journal has room again.
-    pub(crate) progress: Arc<Event>,
-    pub(crate) counters: Counters,
-    pub(crate) stalls: Stalls,
-    pub(crate) pace: Pace,
-    /// Writers in the queue for room in buffer and journal, and the queue.
-    pub(crate) waiting: AtomicU64,
-    /// Range copies that wait until nothing they wrote is in the journal any more.
-    pub(crate) settling_copies: AtomicU64,
-    pub(crate) admission_turn: AsyncMutex,
-    pub(crate) recovery: RecoveryStats,
-    pub(crate) damage: DamageLog,
-    /// Blocks of which a test wants a bit flipped.
-    pub(crate) flips: AtomicU64,
-    /// Records below this sequence are in the last durable checkpoint.
-    pub(crate) durable_tail: AtomicU64,
-    /// The newest durable root.
-    pub(crate) root: Mutex<Root>,
+    store: Arc<Store>,
+    /// Never empty.
+    slices: Vec<Arc<Slice>>,
     mended: Vec<String>,
-    pub(crate) shortage: Shortage,
-}
-
-/// A transaction between its record and its effect. Dropped in between, nobody would know whether it took
-/// effect: the pool goes offline, and replay decides.
-struct PendingTransaction<'a> {
-    pool: &'a Pool,
-    done: bool,
-}
-
-impl Drop for PendingTransaction<'_> {
-    fn drop(&mut self) {
-        match self.done {
-            true => self.pool.catalog_pin.store(u64::MAX, Ordering::SeqCst),
-            false => self.pool.health.fail("a catalog transaction was abandoned half way".into()),
-        }
-    }
-}
-
-/// A transaction whose record is appended.
-pub(crate) struct Appended {
-    pub sequence: Sequence,
-    pub batch: Arc<Batch>,
-    /// The layers that volumes hold by a fork into them.
-    pub forked: Vec<Arc<Layer>>,
-}
-
-/// What [`Pool::new`] puts together.
-pub(crate) struct Parts {
-    pub root: Root,
-    /// What was damaged where nothing is lost by it, in words.
-    pub mended: Vec<String>,
-    pub world: Arc<dyn World>,
-    pub options: PoolOptions,
-    pub id: PoolId,
-    pub name: String,
-    pub health: Arc<Health>,
-    pub journal: Arc<Journal>,
-    pub buffer: Buffer,
-    pub io: Arc<SegmentIo>,
-    pub pages: PageStore,
-    pub space: Space,
-    pub layers: Layers,
-    pub next_volume: u32,
-    pub catalog: Catalog,
-    pub recovery: RecoveryStats,
 }
 
 impl Pool {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let progress = parts.journal.progress.clone();
-        parts.pages.limit_to(parts.options.metadata_bytes);
-        Self {
-            root: Mutex::new(parts.root),
-            mended: parts.mended,
-            cache: ReadCache::new(parts.options.cache_bytes, parts.buffer.block_bytes),
-            world: parts.world,
-            options: parts.options,
-            id: parts.id,
-            name: parts.name,
-            requests: Requests::new(&parts.health),
-            health: parts.health,
-            journal: parts.journal,
-            buffer: parts.buffer,
-            segments: parts.io.segments.clone(),
-            io: parts.io,
-            pages: parts.pages,
-            readers: ReaderEpochs::new(),
-            space: parts.space,
-            layers: RwLock::new(parts.layers),
-            next_volume: AtomicU32::new(parts.next_volume),
-            catalog: parts.catalog,
-            catalog_turn: AsyncMutex::new(),
-            pledged: Mutex::default(),
-            catalog_pin: AtomicU64::new(u64::MAX),
-            progress,
-            counters: Counters::default(),
-            stalls: Stalls::default(),
-            pace: Pace::default(),
-            waiting: AtomicU64::new(0),
-            settling_copies: AtomicU64::new(0),
-            admission_turn: AsyncMutex::new(),
-            recovery: parts.recovery,
-            damage: DamageLog::default(),
-            flips: AtomicU64::new(0),
-            durable_tail: AtomicU64::new(0),
-            shortage: Shortage::default(),
-        }
+    /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves.
+    pub fn open(
+        world: Arc<dyn World>,
+        drives: Vec<Arc<Drive>>,
+        options: PoolOptions,
+    ) -> Compiled<'static, Result<Arc<Pool>, PoolError>> {
+        Box::pin(async move {
+            let started = world.now();
+            let store = Arc::new(Store::take_over(drives).await?);
+            let mut mended = store.damaged().to_vec();
+            mended.iter().for_each(|what| tracing::warn!(pool = %store.pool_name(), "{what}"));
+            let slices = vec![Slice::open(world, store.clone(), SliceId(0), started, options).await?];
+            mended.extend(slices.iter().flat_map(|slice| slice.mended.iter().cloned()));
+            Ok(Arc::new(Pool { store, slices, mended }))
+        })
+    }
+
+    /// Stops the pool cleanly: everything is destaged and checkpointed, so that the next opening replays
+    /// nothing. Requests made meanwhile or later fail.
+    pub fn close(&self) -> Compiled<'_, Result<(), PoolError>> {
+        Box::pin(async move {
+            self.store.stop_waiting_for_room();
+            // While all slices serve, everything is destaged and checkpointed.
+            let drained = self.drain().await;
+            for slice in &self.slices {
+                slice.end_commits().await;
+            }
+            self.store.health().close();
+            for slice in &self.slices {
+                slice.end_journal(drained.is_ok()).await;
+            }
+            drained
+        })
+    }
+
+    /// The slice of the catalog's objects.
+    pub(crate) fn first(&self) -> &Arc<Slice> {
+        &self.slices[0]
+    }
+
+    /// The slice that holds a volume, or would.
+    fn slice_of(&self, _volume: VolumeId) -> &Slice {
+        self.first()
     }
 
     /// The pool's identity.
     pub fn id(&self) -> PoolId {
-        self.id
+        self.store.pool()
+    }
+
+    /// What people call it.
+    pub fn name(&self) -> &str {
+        self.store.pool_name()
+    }
+
+    /// Whether it serves.
+    pub fn state(&self) -> PoolState {
+        self.store.health().state()
+    }
+
+    /// Takes the pool offline, until it is opened again: one of its drives failed in a way that it cannot see.
+    pub fn take_offline(&self, reason: String) {
+        self.store.health().fail(reason);
+    }
+
+    /// Resolves once the pool is offline, to the reason.
+    pub async fn failed(&self) -> String {
+        self.store.health().failed().await
+    }
+
+    /// The drives whose file systems have no room; empty as a rule.
+    pub fn drives_without_room(&self) -> Vec<String> {
+        self.store.drives_without_room()
     }
 
     /// What was found damaged or unreadable when it was opened, where nothing is lost by it, in words: it was written
@@ -175,218 +112,186 @@ impl Pool {
         &self.mended
     }
 
-    /// What people call it.
-    pub fn name(&self) -> &str {
-        &self.name
+    /// What opening it took.
+    pub fn recovery(&self) -> RecoveryStats {
+        self.first().recovery()
     }
 
-    /// Whether it serves.
-    pub fn state(&self) -> PoolState {
-        self.health.state()
+    /// The pool in figures.
+    pub fn stats(&self) -> PoolStats {
+        self.first().stats()
     }
 
-    /// Takes the pool offline, until it is opened again: one of its drives failed in a way that it cannot see.
-    pub fn take_offline(&self, reason: String) {
-        self.health.fail(reason);
+    /// What all volumes have of the pool's space.
+    pub fn space(&self) -> PoolSpace {
+        self.first().space()
     }
 
-    /// Resolves once the pool is offline, to the reason.
-    pub async fn failed(&self) -> String {
-        let reason = || match self.health.state() {
-            PoolState::Offline { reason } => Some(reason),
-            PoolState::Online => None,
-        };
-        self.health.changed.until(reason).await
+    /// What volumes have of the pool's space, all together: what deleting all of them frees may be more than the sum of
+    /// what deleting each frees.
+    pub fn space_of(&self, volumes: &BTreeSet<VolumeId>) -> VolumeSpace {
+        self.first().space_of(volumes)
+    }
+
+    /// At most so many bytes are taken by blocks that damaged metadata led to: they are never given back.
+    pub fn lost_space_bytes(&self) -> u64 {
+        self.slices.iter().map(|slice| slice.lost_space_bytes()).sum()
+    }
+
+    /// What was found since this was last asked, by reads, by destage and by scrubs.
+    pub fn take_damage(&self) -> Vec<Damage> {
+        self.slices.iter().flat_map(|slice| slice.take_damage()).collect()
+    }
+
+    /// What was given up and is not given back yet, by volume, what is next first.
+    pub fn being_removed(&self) -> Vec<Removal> {
+        self.slices.iter().flat_map(|slice| slice.being_removed()).collect()
+    }
+
+    /// For tests of what happens then: of each of the next so many blocks with data in RAM that are destaged, a bit
+    /// flips between receipt and destage.
+    pub fn flip_bits(&self, blocks: u64) {
+        self.first().flip_bits(blocks);
     }
 
     /// An object of the catalog.
     pub fn get(&self, kind: ObjectKind, key: &str) -> Option<Vec<u8>> {
-        self.catalog.get(kind, key)
+        self.first().catalog.get(kind, key)
     }
 
     /// The objects of a kind, ordered by key.
     pub fn list(&self, kind: ObjectKind) -> Vec<(String, Vec<u8>)> {
-        self.catalog.list(kind)
+        self.first().catalog.list(kind)
     }
 
     /// An id for a new volume. It is never given to another once a transaction that creates it is committed.
     pub fn next_volume_id(&self) -> VolumeId {
-        VolumeId(self.next_volume.fetch_add(1, Ordering::Relaxed))
-    }
-
-    pub(crate) fn layer(&self, volume: VolumeId) -> Result<Arc<Layer>, PoolError> {
-        self.layers.read().volumes.get(&volume).cloned().ok_or(PoolError::NoSuchVolume(volume))
-    }
-
-    /// A volume's layer, to be read or written. What a fork brought there counts once it is hardened.
-    pub(crate) async fn confirmed_layer(&self, volume: VolumeId) -> Result<Arc<Layer>, PoolError> {
-        let layer = self.layer(volume)?;
-        if !layer.is_confirmed() {
-            let decided = || (layer.is_confirmed() || self.health.is_failed()).then_some(());
-            self.progress.until(decided).await;
-            self.health.check()?;
-        }
-        Ok(layer)
+        self.first().next_volume_id()
     }
 
     /// Makes the changes of a transaction, all or none, hardened on return. Transactions take effect in the
     /// order in which they return. Forks of volumes hold every write acknowledged before the call, none that began after
     /// its return, and no write without those that it could have depended on.
-    pub async fn commit(&self, mut transaction: Transaction) -> Result<(), PoolError> {
-        let len = transaction.encode().len();
-        if len > MAX_TRANSACTION_BYTES {
-            return Err(PoolError::Refused(format!(
-                "a transaction of {len} bytes is longer than the {MAX_TRANSACTION_BYTES} allowed; split it"
-            )));
-        }
-        self.make_room_for(&transaction).await?;
-        let _turn = self.catalog_turn.lock().await;
-        self.let_forks_settle(&transaction).await;
-        self.health.check()?;
-        self.refuse_impossible(&transaction)?;
-        if transaction.number_layers(self.layers.read().next) > LAYERS_END {
-            let why =
-                "the pool has made as many volumes and forks as it ever can; copy its data to another one";
-            return Err(PoolError::Refused(why.into()));
-        }
-        let pledge = self.pledge(&transaction)?;
-        self.catalog_pin.store(self.journal.peek_sequence().0, Ordering::SeqCst);
-        let mut pending = PendingTransaction { pool: self, done: false };
-        let outcome = match transaction.forks() {
-            true => self.harden_forks(&transaction).await,
-            false => self.harden_transaction(&transaction).await,
-        };
-        pending.done = true;
-        if outcome.is_ok() {
-            self.count_reserved();
-            self.requests.catalog_changed();
-        }
-        drop(pledge);
-        outcome
-    }
-
-    async fn harden_transaction(&self, transaction: &Transaction) -> Result<(), PoolError> {
-        let Appended { sequence, batch, .. } = self.append_transaction(transaction, || ())?;
-        self.journal.hardened(&batch).await?;
-        self.apply(transaction, sequence);
-        Ok(())
-    }
-
-    fn refuse_impossible(&self, transaction: &Transaction) -> Result<(), PoolError> {
-        let mut volumes: BTreeSet<VolumeId> = self.layers.read().volumes.keys().copied().collect();
-        for operation in &transaction.operations {
-            match operation {
-                Operation::CreateVolume { volume, .. } if !volumes.insert(*volume) => {
-                    return Err(PoolError::Refused(format!("volume {volume} exists already")));
-                }
-                Operation::DeleteVolume(volume) if !volumes.remove(volume) => {
-                    return Err(PoolError::NoSuchVolume(*volume));
-                }
-                Operation::Fork { source, .. } if !volumes.contains(source) => {
-                    return Err(PoolError::NoSuchVolume(*source));
-                }
-                Operation::Fork { source, target, .. } if source == target => {
-                    return Err(PoolError::Refused(format!("volume {source} cannot be forked into itself")));
-                }
-                Operation::Fork { target, .. } => drop(volumes.insert(*target)),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends the record of a transaction. `begin` runs before it takes its sequence; what it returns is held until
-    /// the transaction, if it has forks, has taken effect in RAM.
-    pub(crate) fn append_transaction<T>(
-        &self,
-        transaction: &Transaction,
-        begin: impl FnOnce() -> T,
-    ) -> Result<Appended, PoolError> {
-        let bytes = transaction.encode();
-        let mut payload = Buf::zeroed(bytes.len().next_multiple_of(512));
-        payload.as_mut_slice()[..bytes.len()].copy_from_slice(&bytes);
-        let payload = payload.into_slice();
-        let lane = self.journal.lane(&*self.world);
-        let (mut sequence, mut forked) = (Sequence(0), Vec::new());
-        let batch = lane.append(payload.len(), 1, |_, _| {
-            let from = self.world.now();
-            let held = begin();
-            sequence = self.journal.take_sequence();
-            if transaction.forks() {
-                forked = self.apply(transaction, sequence);
-                self.counters.forked(self.world.now().since(from));
-            }
-            drop(held);
-            let mut header: RecordHeader = zeroed();
-            header.sequence = sequence.0.into();
-            header.kind = RecordKind::Catalog as u8;
-            header.sector = (bytes.len() as u64).into();
-            header.payload_bytes = (payload.len() as u32).into();
-            let crcs = payload.chunks(self.buffer.block_bytes as usize).map(|c| crc32c(c).0).collect();
-            Ok::<_, PoolError>(Entry { header, crcs, payload: vec![payload.clone()] })
-        })?;
-        Ok(Appended { sequence, batch, forked })
-    }
-
-    /// Applies a transaction in RAM. Returns the layers that volumes hold by a fork into them.
-    pub(crate) fn apply(&self, transaction: &Transaction, sequence: Sequence) -> Vec<Arc<Layer>> {
-        for operation in &transaction.operations {
-            if let Operation::CreateVolume { volume: id, .. } | Operation::Fork { target: id, .. } = operation
-            {
-                self.next_volume.fetch_max(id.0.saturating_add(1), Ordering::Relaxed);
-            }
-        }
-        // A checkpoint sees objects and layers as of the same transaction.
-        let mut layers = self.layers.write();
-        self.catalog.apply(transaction);
-        layers.apply(transaction, sequence)
-    }
-
-    /// The lowest sequence that replay would need if a checkpoint were cut now.
-    pub(crate) fn tail(&self) -> Sequence {
-        let is_late = planted(Bug::TailReadLate);
-        let next = if is_late { Sequence(u64::MAX) } else { self.journal.peek_sequence() };
-        let pinned = Sequence(self.catalog_pin.load(Ordering::SeqCst));
-        let tail = self.buffer.tail(next).min(pinned);
-        if is_late { tail.min(self.journal.peek_sequence()) } else { tail }
+    pub fn commit(&self, transaction: Transaction) -> Compiled<'_, Result<(), PoolError>> {
+        Box::pin(async move { self.first().commit(transaction).await })
     }
 
     /// Makes a checkpoint of what has been destaged so far.
-    pub async fn checkpoint(&self) -> Result<(), PoolError> {
-        self.request(Request::Checkpoint).await
+    pub fn checkpoint(&self) -> Compiled<'_, Result<(), PoolError>> {
+        Box::pin(async move {
+            for slice in &self.slices {
+                slice.checkpoint().await?;
+            }
+            Ok(())
+        })
     }
 
     /// Destages everything acknowledged before the call, then makes a checkpoint.
-    pub async fn drain(&self) -> Result<(), PoolError> {
-        self.request(Request::Drain).await
+    pub fn drain(&self) -> Compiled<'_, Result<(), PoolError>> {
+        Box::pin(async move {
+            for slice in &self.slices {
+                slice.drain().await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Volumes.
+impl Pool {
+    /// For each volume the layer at the root of its tree: volumes with the same one are related by snapshots and clones, and
+    /// what deleting one frees may depend on whether the others are there.
+    pub fn families(&self) -> BTreeMap<VolumeId, LayerId> {
+        self.first().families()
     }
 
-    /// Has a metadata page written anew by the next checkpoint, if it is in RAM.
-    pub(crate) async fn rewrite(&self, page: PageId) -> Result<(), PoolError> {
-        self.request(Request::Rewrite(page)).await
+    /// A volume in figures; `None` if there is none of this id.
+    pub fn volume_stats(&self, volume: VolumeId) -> Option<VolumeStats> {
+        self.slice_of(volume).volume_stats(volume)
     }
 
-    async fn request(&self, request: Request) -> Result<(), PoolError> {
-        match self.requests.make(request).await {
-            Some(outcome) => outcome,
-            None => Err(self.health.error()),
-        }
+    /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content.
+    pub async fn read(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Bytes>, PoolError> {
+        self.slice_of(volume).read(volume, range).await
     }
 
-    /// Stops the pool cleanly: everything is destaged and checkpointed, so that the next opening replays
-    /// nothing. Requests made meanwhile or later fail.
-    pub async fn close(&self) -> Result<(), PoolError> {
-        self.shortage.close();
-        let drained = self.request(Request::Drain).await;
-        let _ = self.requests.make(Request::Stop).await;
-        self.health.close();
-        self.journal.stop().await;
-        if drained.is_ok()
-            && let Err(error) = self.note_closed().await
-        {
-            // All is durable: the next opening only looks at the journal more closely.
-            tracing::debug!(%error, "it is not noted that the pool was closed");
-        }
-        drained
+    /// Writes the slices one after the other from byte `offset` on, hardened on return. Offset and lengths are
+    /// multiples of 512, and each slice begins at a multiple of 512 in memory.
+    pub async fn write(&self, volume: VolumeId, offset: u64, data: Vec<Bytes>) -> Result<(), PoolError> {
+        self.slice_of(volume).write(volume, offset, data).await
+    }
+
+    /// Makes a range read as zeroes and gives its space back, hardened on return. Where a volume shares its map with
+    /// others that takes copies of nodes: a pool that has no room for more of them says so.
+    pub fn unmap(&self, volume: VolumeId, range: ByteRange) -> Compiled<'_, Result<(), PoolError>> {
+        Box::pin(async move { self.slice_of(volume).unmap(volume, range).await })
+    }
+
+    /// Which parts of a range, a multiple of 512 at both ends, are mapped: at most `limit` extents, the first
+    /// from the range's beginning on, each next one behind its predecessor and of the other kind. A call looks
+    /// at no more than 16 GiB; the extents then end before the range does.
+    pub fn allocation(
+        &self,
+        volume: VolumeId,
+        range: ByteRange,
+        limit: usize,
+    ) -> Compiled<'_, Result<Vec<Extent>, PoolError>> {
+        Box::pin(async move { self.slice_of(volume).allocation(volume, range, limit).await })
+    }
+
+    /// Gives a volume an end: when this returns, no record of a write, unmap or copy that reaches beyond `end` bytes is
+    /// appended any more, whenever the request began. Not kept when the pool is closed.
+    pub fn end_volume(&self, volume: VolumeId, end: u64) -> Result<(), PoolError> {
+        self.slice_of(volume).end_volume(volume, end)
+    }
+
+    /// Whether anything but zeroes may be read from byte `from` on. `from` is a multiple of 512. Exact to a block,
+    /// while nobody writes there.
+    pub fn is_mapped_from(&self, volume: VolumeId, from: u64) -> Compiled<'_, Result<bool, PoolError>> {
+        Box::pin(async move { self.slice_of(volume).is_mapped_from(volume, from).await })
+    }
+
+    /// Makes all from byte `from` on read as zeroes and gives its space back, hardened on return. `from` is a multiple
+    /// of 512. Nobody may write there meanwhile: see [`Pool::end_volume`].
+    pub fn unmap_from(&self, volume: VolumeId, from: u64) -> Compiled<'_, Result<(), PoolError>> {
+        Box::pin(async move { self.slice_of(volume).unmap_from(volume, from).await })
+    }
+
+    /// Those parts of a range, whole pool blocks, that still cannot be read from drives.
+    pub fn still_damaged(
+        &self,
+        volume: VolumeId,
+        range: ByteRange,
+    ) -> Compiled<'_, Result<Vec<ByteRange>, PoolError>> {
+        Box::pin(async move { self.slice_of(volume).still_damaged(volume, range).await })
+    }
+
+    /// Waits until a volume that was just forked from another can be copied from: its map is its own, and durable.
+    pub fn settle_fork(&self, volume: VolumeId) -> Compiled<'_, Result<(), PoolError>> {
+        Box::pin(async move { self.slice_of(volume).settle_fork(volume).await })
+    }
+
+    /// Waits until nothing that was copied so far needs the volume it was copied from: from then on that may be deleted.
+    pub fn settle_copies(&self) -> Compiled<'_, Result<(), PoolError>> {
+        Box::pin(async move {
+            for slice in &self.slices {
+                slice.settle_copies().await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives a range of `target` what `source` holds from byte `from` on, as far as it gets in one step: at most 4 MiB of
+    /// what is mapped, or a hole. Hardened on return; returns how many bytes of the range are done. `source` is a volume
+    /// that was forked for the purpose, is settled, and that nobody writes to. Whole blocks are shared where the two
+    /// ranges lie alike within blocks; everything else is copied as data.
+    pub fn copy_some(
+        &self,
+        source: VolumeId,
+        from: u64,
+        target: VolumeId,
+        range: ByteRange,
+    ) -> Compiled<'_, Result<u64, PoolError>> {
+        Box::pin(async move { self.slice_of(target).copy_some(source, from, target, range).await })
     }
 }

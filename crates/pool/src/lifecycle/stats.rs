@@ -1,6 +1,6 @@
 //! What a pool counts, and how it reports it. Counters begin at zero each time the pool is opened.
 
-use crate::{fork::layer::Layer, lifecycle::pool::Pool};
+use crate::{fork::layer::Layer, lifecycle::slice::Slice};
 use quoin_base::VolumeId;
 use quoin_world::atomic::{AtomicU64, Ordering};
 use std::{sync::Arc, time::Duration};
@@ -13,6 +13,7 @@ pub(crate) struct Counters {
     pub read_bytes: AtomicU64,
     pub unmapped_bytes: AtomicU64,
     pub copied_bytes: AtomicU64,
+    pub placed_bytes: AtomicU64,
     pub throttled: AtomicU64,
     pub forks: AtomicU64,
     pub longest_fork_nanos: AtomicU64,
@@ -160,6 +161,8 @@ pub struct PoolStats {
     pub longest_fork: Duration,
     /// Blocks destaged.
     pub destaged_blocks: u64,
+    /// Large writes of hosts, written to segments as they came in.
+    pub placed_bytes: u64,
     /// Written to segments by destage.
     pub destaged_bytes: u64,
     /// Written to segments by the cleaner.
@@ -188,7 +191,8 @@ pub struct PoolStats {
 impl PoolStats {
     /// Bytes written to journal and segments for each byte that hosts wrote; 0 before the first.
     pub fn write_amplification(&self) -> f64 {
-        let written = self.journal_bytes + self.destaged_bytes + self.cleaned_bytes + self.checkpoint_bytes;
+        let segments = self.placed_bytes + self.destaged_bytes + self.cleaned_bytes + self.checkpoint_bytes;
+        let written = self.journal_bytes + segments;
         match self.written_bytes {
             0 => 0.0,
             host => written as f64 / host as f64,
@@ -232,9 +236,9 @@ pub struct Removal {
     pub owned_bytes: u64,
 }
 
-impl Pool {
+impl Slice {
     /// The pool in figures.
-    pub fn stats(&self) -> PoolStats {
+    pub(crate) fn stats(&self) -> PoolStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let c = &self.counters;
         let (segments, journal) = (self.segments.usage(), self.journal.usage());
@@ -285,6 +289,7 @@ impl Pool {
             forks: get(&c.forks),
             longest_fork: Duration::from_nanos(get(&c.longest_fork_nanos)),
             destaged_blocks: get(&c.destaged_blocks),
+            placed_bytes: get(&c.placed_bytes),
             destaged_bytes: get(&c.destaged_bytes),
             cleaned_bytes: get(&c.cleaned_bytes),
             checkpoints: get(&c.checkpoints),
@@ -319,12 +324,12 @@ impl Pool {
     }
 
     /// What opening it took.
-    pub fn recovery(&self) -> RecoveryStats {
+    pub(crate) fn recovery(&self) -> RecoveryStats {
         self.recovery
     }
 
     /// A volume in figures; `None` if there is none of this id.
-    pub fn volume_stats(&self, volume: VolumeId) -> Option<VolumeStats> {
+    pub(crate) fn volume_stats(&self, volume: VolumeId) -> Option<VolumeStats> {
         let layers = self.layers.read();
         let layer = layers.volumes.get(&volume)?;
         let block_bytes = self.buffer.block_bytes;
@@ -339,7 +344,7 @@ impl Pool {
     }
 
     /// What was given up and is not given back yet, by volume, what is next first.
-    pub fn being_removed(&self) -> Vec<Removal> {
+    pub(crate) fn being_removed(&self) -> Vec<Removal> {
         let layers = self.layers.read();
         let removal = |layer: &Arc<Layer>| Removal {
             volume: layer.volume.id,

@@ -7,7 +7,7 @@ use crate::{
     commit::committer::Committer,
     error::PoolError,
     format::{BLOCKS_PER_PAGE, BlockInfo, Location, Space},
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     meta::PageId,
 };
 use quoin_world::atomic::Ordering;
@@ -34,7 +34,7 @@ fn referenced_yet_free(number: u64) -> PoolError {
     PoolError::corrupt(format!("block {number}"), "it is referenced, yet free")
 }
 
-impl Pool {
+impl Slice {
     /// The entry of a block; `None` if it is free.
     pub(crate) async fn block(&self, number: u64) -> Result<Option<BlockPlace>, PoolError> {
         let Some(page) = self.pages.get(block_page(number)).await? else { return Ok(None) };
@@ -55,32 +55,32 @@ impl Pool {
 impl Committer {
     /// Fills in the entry of a number just taken, for content just placed, with one reference.
     pub(crate) async fn add_block(&mut self, number: u64, place: BlockPlace) -> Result<(), PoolError> {
-        let pool = self.pool.clone();
-        let page = pool.pages.change(block_page(number)).await?;
+        let slice = self.slice.clone();
+        let page = slice.pages.change(block_page(number)).await?;
         let at = block_word(number);
         page.set(at, 0);
         page.set(at + 1, 0);
         page.set(at + 2, place.location.0);
         page.set(at + 3, place.info.0);
-        pool.cache.purge(number);
+        slice.cache.purge(number);
         Ok(())
     }
 
     /// Adds a reference to a block that has one. Returns how many it had.
     pub(crate) async fn add_reference(&mut self, number: u64) -> Result<u32, PoolError> {
-        let pool = self.pool.clone();
-        let place = pool.block(number).await?.ok_or_else(|| referenced_yet_free(number))?;
-        let page = pool.pages.change(block_page(number)).await?;
+        let slice = self.slice.clone();
+        let place = slice.block(number).await?.ok_or_else(|| referenced_yet_free(number))?;
+        let page = slice.pages.change(block_page(number)).await?;
         let count = place.info.count();
         page.set(block_word(number) + 3, place.info.counted(count + 1).0);
-        pool.layers.read().copies.fetch_add(1, Ordering::Relaxed);
+        slice.layers.read().copies.fetch_add(1, Ordering::Relaxed);
         Ok(count)
     }
 
     /// Drops one reference of a block, and with the last one the block. True if others are left.
     pub(crate) async fn drop_reference(&mut self, number: u64) -> Result<bool, PoolError> {
-        let pool = self.pool.clone();
-        let place = match pool.block(number).await {
+        let slice = self.slice.clone();
+        let place = match slice.block(number).await {
             Ok(Some(place)) => place,
             Ok(None) => return Err(referenced_yet_free(number)),
             // Nobody knows where it lies: that space stays taken, and what takes its place is sound.
@@ -88,18 +88,18 @@ impl Committer {
                 tracing::error!(number, %error, "a block cannot be given back");
                 return Ok(false);
             }
-            Err(error) if pool.is_unreadable(&error).await => {
+            Err(error) if slice.store.is_unreadable(&error).await => {
                 tracing::error!(number, %error, "a block cannot be given back");
                 return Ok(false);
             }
             Err(error) => return Err(error),
         };
-        let page = pool.pages.change(block_page(number)).await?;
+        let page = slice.pages.change(block_page(number)).await?;
         let at = block_word(number);
         let count = place.info.count() - 1;
         if count > 0 {
             page.set(at + 3, place.info.counted(count).0);
-            pool.layers.read().copies.fetch_sub(1, Ordering::Relaxed);
+            slice.layers.read().copies.fetch_sub(1, Ordering::Relaxed);
             return Ok(true);
         }
         page.set(at + 3, 0);
@@ -108,9 +108,9 @@ impl Committer {
         if planted(Bug::EarlyNumberReuse) {
             (self.sweeping, self.block_cursor) = (true, number);
         }
-        pool.cache.purge(number);
+        slice.cache.purge(number);
         if !place.location.is_none() {
-            pool.segments.release(place.location, self.generation + 1, &pool.readers)?;
+            slice.segments.release(place.location, self.generation + 1, &slice.readers)?;
         }
         Ok(false)
     }
@@ -118,11 +118,11 @@ impl Committer {
     /// A number that nothing refers to, no durable checkpoint knows and no reader looks at.
     pub(crate) async fn take_block_number(&mut self) -> Result<u64, PoolError> {
         if self.sweeping {
-            let pool = self.pool.clone();
+            let slice = self.slice.clone();
             while self.block_cursor < self.blocks_end {
                 let number = self.block_cursor;
                 self.block_cursor += 1;
-                let free = match pool.pages.get(block_page(number)).await {
+                let free = match slice.pages.get(block_page(number)).await {
                     Err(PoolError::Corrupt { .. }) => {
                         self.block_cursor = number.next_multiple_of(BLOCKS_PER_PAGE).max(number + 1);
                         false
@@ -135,7 +135,7 @@ impl Committer {
                             && (page.get(at + 2) <= self.reusable || planted(Bug::EarlyNumberReuse))
                     }
                 };
-                if free {
+                if free && (!slice.placer.numbers().is_lent(number) || planted(Bug::LendTwice)) {
                     // A root whose count is too low is mended by counting, not by going below nothing.
                     self.blocks_free = self.blocks_free.saturating_sub(1);
                     return Ok(number);
@@ -143,7 +143,7 @@ impl Committer {
             }
             self.sweeping = false;
         }
-        if let Err(PoolError::Corrupt { .. }) = self.pool.pages.get(block_page(self.blocks_end)).await {
+        if let Err(PoolError::Corrupt { .. }) = self.slice.pages.get(block_page(self.blocks_end)).await {
             self.blocks_end = self.blocks_end.next_multiple_of(BLOCKS_PER_PAGE);
         }
         let number = self.blocks_end;

@@ -2,4 +2,5 @@
 
 pub(crate) mod blocks;
 pub(crate) mod freed;
+pub(crate) mod numbers;
 pub(crate) mod tree;

@@ -12,7 +12,7 @@ use crate::{
     fork::layer::Layer,
     format::{DEAD_PAGE, PAGE_WORDS, Space, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     integrity::quarantine::Spot,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     meta::{Page, PageId},
 };
 use std::sync::{Arc, atomic::Ordering};
@@ -40,7 +40,7 @@ enum Met {
     Missing(u64),
 }
 
-impl Pool {
+impl Slice {
     /// The leaf that maps `block`, if there is one. Called within a reader epoch, or by the committer.
     pub(crate) async fn leaf(&self, layer: &Layer, block: u64) -> Result<Option<Arc<Page>>, PoolError> {
         let mut missing = 0;
@@ -80,7 +80,7 @@ pub(crate) fn missing_node(layer: &Layer, number: u64) -> PoolError {
 impl Committer {
     /// The leaf that maps `block`, a layer's own and dirty, with its way there made or copied if need be.
     pub(crate) async fn leaf_to_change(&mut self, layer: &Layer, block: u64) -> Result<Arc<Page>, PoolError> {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         let root = ThinEntry(layer.root.load(Ordering::Acquire));
         let own = self.own_node(layer, root, Spot { block, level: TREE_LEVELS - 1 }).await?;
         if own != root {
@@ -89,15 +89,15 @@ impl Committer {
         let mut entry = own;
         for level in (1..TREE_LEVELS).rev() {
             let number = entry.block().unwrap_or(0);
-            let page = pool.pages.get(node(number)).await?.ok_or_else(|| missing_node(layer, number))?;
+            let page = slice.pages.get(node(number)).await?.ok_or_else(|| missing_node(layer, number))?;
             let slot = slot(block, level);
             let child = ThinEntry(page.get(slot));
             entry = self.own_node(layer, child, Spot { block, level: level - 1 }).await?;
             if entry != child {
-                pool.pages.change(node(number)).await?.set(slot, entry.0);
+                slice.pages.change(node(number)).await?.set(slot, entry.0);
             }
         }
-        pool.pages.change(node(entry.block().unwrap_or(0))).await
+        slice.pages.change(node(entry.block().unwrap_or(0))).await
     }
 
     /// The node itself if it is the layer's own, else a copy of it, or a new one if there is none; one whose entries are
@@ -108,7 +108,7 @@ impl Committer {
         entry: ThinEntry,
         spot: Spot,
     ) -> Result<ThinEntry, PoolError> {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         let old = match entry.block() {
             None => None,
             Some(number) => match self.tree_page_or_damage(number).await? {
@@ -120,7 +120,7 @@ impl Committer {
             return Ok(entry);
         }
         let number = self.take_tree_page().await?;
-        let page = pool.pages.change(node(number)).await?;
+        let page = slice.pages.change(node(number)).await?;
         if let Some(old) = old {
             (0..PAGE_WORDS).for_each(|word| page.set(word, old.get(word)));
             self.bury(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;
@@ -133,16 +133,16 @@ impl Committer {
     pub(crate) async fn drop_tree_page(&mut self, number: u64) -> Result<(), PoolError> {
         self.drop_page(node(number)).await?;
         self.tree_free += 1;
-        self.freed_pages.insert(number, self.pool.readers.current());
+        self.freed_pages.insert(number, self.slice.readers.current());
         Ok(())
     }
 
     /// A page number of the tree space that nothing uses.
     pub(crate) async fn take_tree_page(&mut self) -> Result<u64, PoolError> {
-        let pool = self.pool.clone();
+        let slice = self.slice.clone();
         if planted(Bug::EarlyPageReuse)
             && let Some(number) = self.freed_pages.newest()
-            && !pool.pages.exists(node(number)).await?
+            && !slice.pages.exists(node(number)).await?
         {
             self.tree_free -= 1;
             return Ok(number);
@@ -151,7 +151,8 @@ impl Committer {
             while self.tree_cursor < self.tree_end {
                 let number = self.tree_cursor;
                 self.tree_cursor += 1;
-                if !pool.pages.exists(node(number)).await? && self.freed_pages.may_use(number, &pool.readers)
+                if !slice.pages.exists(node(number)).await?
+                    && self.freed_pages.may_use(number, &slice.readers)
                 {
                     self.tree_free -= 1;
                     return Ok(number);

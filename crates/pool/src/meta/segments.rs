@@ -4,7 +4,10 @@
 //! 1. A slab belongs to at most one segment that is not free.
 //! 2. A segment that no longer holds anything live is quarantined: neither it nor its slabs are used again
 //!    before a checkpoint without it is durable and every read that may look at it has ended.
-//! 3. `live_sectors` counts exactly the sectors that locations in the block table and the page map take.
+//! 3. `live_sectors` counts exactly the sectors that locations in the block table and the page map take. What was placed
+//!    and is not published yet is counted apart, in RAM only.
+//! 4. A segment with placed rows keeps its slabs, though nothing in it is live or awaits publication, until the tail of a
+//!    checkpoint has passed every record that names it: replay reads what such a record leads to.
 
 use crate::{
     bugs::{Bug, planted},
@@ -13,9 +16,9 @@ use crate::{
         ColumnEntry, Location, PAGE_BYTES, PAGE_WORDS, ROW_CONTENTS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed,
     },
     segment::readers::ReaderEpochs,
+    store::Store,
 };
-use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
-use quoin_drive::Drive;
+use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId, Sequence, SliceId};
 use quoin_stripe::{Column, Geometry};
 use quoin_world::RwLock;
 use std::{
@@ -23,6 +26,8 @@ use std::{
     sync::Arc,
 };
 use zerocopy::{FromBytes, IntoBytes};
+
+mod placed;
 
 /// What a segment holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +41,8 @@ pub(crate) enum Stream {
     Cleaned = 3,
     /// Pages of the segment table and of its map: kept apart, so that the root can name where they are.
     Table = 4,
+    /// Large writes of hosts, placed as they came in.
+    Placed = 5,
 }
 
 /// What the contents of data rows begin at a multiple of. Drives answer reads of a block sooner if it crosses no
@@ -49,6 +56,15 @@ impl Stream {
         if self.is_metadata() { after_head } else { after_head.next_multiple_of(DATA_ALIGN_BYTES) }
     }
 
+    /// How long a row gets, where `row_bytes` are a full one. A placed row has its head beside that: as many blocks go into
+    /// it as into a long write.
+    pub(crate) fn row_end(self, row_bytes: u64) -> u64 {
+        match self {
+            Self::Placed => self.contents_begin(0) + row_bytes,
+            Self::Data | Self::Meta | Self::Cleaned | Self::Table => row_bytes,
+        }
+    }
+
     pub(crate) fn is_metadata(self) -> bool {
         matches!(self, Self::Meta | Self::Table)
     }
@@ -59,6 +75,7 @@ impl Stream {
             2 => Some(Self::Meta),
             3 => Some(Self::Cleaned),
             4 => Some(Self::Table),
+            5 => Some(Self::Placed),
             _ => None,
         }
     }
@@ -81,7 +98,21 @@ pub(crate) struct Segment {
     pub columns: Arc<[Column]>,
     pub generation: u32,
     pub live_sectors: u32,
+    /// Sectors that were placed and are not published yet.
+    pub placed_sectors: u32,
+    /// The last record that names it, of its opening or of what was placed there, while replay may need it.
+    last_placed: Option<Sequence>,
     pub written_bytes: u64,
+}
+
+impl Segment {
+    /// True when nothing in it is live, awaits publication or is named by a record that replay may find.
+    fn is_given_up(&self) -> bool {
+        self.state == SegmentState::Sealed
+            && self.live_sectors == 0
+            && self.placed_sectors == 0
+            && self.last_placed.is_none()
+    }
 }
 
 struct DriveSlabs {
@@ -102,6 +133,8 @@ struct Inner {
     free_ids: BTreeSet<u32>,
     slabs: Vec<DriveSlabs>,
     quarantine: VecDeque<Quarantined>,
+    /// Segments that records of placed writes name: those with a `last_placed`.
+    placed: BTreeSet<u32>,
     dirty_pages: BTreeSet<u64>,
     live_data_sectors: u64,
     live_meta_sectors: u64,
@@ -128,19 +161,15 @@ pub(crate) struct SegmentUse {
 impl SegmentTable {
     /// From the entries of segments, in order of their ids; ids left out are free.
     pub(crate) fn open<'a>(
-        drives: &[Arc<Drive>],
+        store: &Store,
+        slice: SliceId,
         entries: impl Iterator<Item = (usize, &'a [u8])>,
-        row_bytes: u32,
     ) -> Result<Self, PoolError> {
-        let slab_bytes = drives.first().map_or(0, |d| d.label().slab_bytes);
-        let mut slabs: Vec<DriveSlabs> = drives
-            .iter()
-            .map(|d| {
-                let label = d.label();
-                let end = if label.roles.data { d.slabs() } else { 0 };
-                DriveSlabs { drive: label.index, free: (label.journal_slabs..end).collect() }
-            })
-            .collect();
+        let (slab_bytes, row_bytes) = (store.slab_bytes(), store.row_bytes());
+        let granted = store.granted_to(slice);
+        let of_drive =
+            |(drive, free): &(DriveIndex, BTreeSet<u32>)| DriveSlabs { drive: *drive, free: free.clone() };
+        let mut slabs: Vec<DriveSlabs> = granted.iter().map(of_drive).collect();
         let data_slabs = slabs.iter().map(|s| s.free.len() as u64).sum();
         let mut segments = Vec::new();
         let (mut live_data_sectors, mut live_meta_sectors) = (0, 0);
@@ -148,13 +177,15 @@ impl SegmentTable {
         for (id, bytes) in entries {
             let segment = decode(bytes, id)?;
             for column in segment.columns.iter() {
-                let drive = slabs.get_mut(usize::from(column.drive.0));
-                if !drive.is_some_and(|d| d.free.remove(&column.slab)) {
-                    return Err(PoolError::corrupt(
-                        format!("segment {id}"),
-                        format!("slab {} of drive {} is not there or taken twice", column.slab, column.drive),
-                    ));
-                }
+                let Column { drive, slab } = *column;
+                let is_granted = granted.get(usize::from(drive.0)).is_some_and(|(_, g)| g.contains(&slab));
+                let problem = match () {
+                    () if !is_granted => "is not granted to the slice",
+                    () if !slabs[usize::from(drive.0)].free.remove(&slab) => "is taken twice",
+                    () => continue,
+                };
+                let problem = format!("slab {slab} of drive {drive} {problem}");
+                return Err(PoolError::corrupt(format!("segment {id}"), problem));
             }
             match segment.stream.is_metadata() {
                 true => live_meta_sectors += u64::from(segment.live_sectors),
@@ -172,6 +203,7 @@ impl SegmentTable {
             free_ids,
             slabs,
             quarantine: VecDeque::new(),
+            placed: BTreeSet::new(),
             dirty_pages: BTreeSet::new(),
             live_data_sectors,
             live_meta_sectors,
@@ -213,6 +245,11 @@ impl SegmentTable {
         (segment.state != SegmentState::Free).then_some(segment.generation)
     }
 
+    /// Bytes of a full row.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        u64::from(self.row_bytes)
+    }
+
     pub(crate) fn segment_bytes(&self) -> u64 {
         Geometry::none(self.row_bytes).segment_bytes(self.slab_bytes)
     }
@@ -221,10 +258,24 @@ impl SegmentTable {
     /// a block.
     pub(crate) fn dense_bytes(&self, block_bytes: u64) -> u64 {
         let head = DATA_ALIGN_BYTES;
-        let blocks_in = |bytes: u64| (bytes.saturating_sub(head) / block_bytes).min(ROW_CONTENTS as u64);
-        let full_row = head + blocks_in(u64::from(self.row_bytes)) * block_bytes;
-        let (rows, rest) = (self.segment_bytes() / full_row, self.segment_bytes() % full_row);
-        rows * (full_row - head) + blocks_in(rest) * block_bytes
+        let (full_row, segment) = (self.longest_row(head, block_bytes, u64::MAX), self.segment_bytes());
+        let last_row = self.longest_row(head, block_bytes, segment % full_row);
+        segment / full_row * (full_row - head) + last_row.saturating_sub(head)
+    }
+
+    /// Bytes of a row of a stream that nothing ended early, if it begins where contents may begin.
+    pub(crate) fn full_row_bytes(&self, stream: Stream, block_bytes: u64) -> u64 {
+        match stream {
+            Stream::Placed => stream.row_end(self.row_bytes()),
+            Stream::Meta | Stream::Table => self.longest_row(PAGE_BYTES as u64, PAGE_BYTES as u64, u64::MAX),
+            Stream::Data | Stream::Cleaned => self.longest_row(DATA_ALIGN_BYTES, block_bytes, u64::MAX),
+        }
+    }
+
+    /// The longest row within `room` bytes whose contents, each of `content_bytes`, begin after `head` bytes.
+    fn longest_row(&self, head: u64, content_bytes: u64, room: u64) -> u64 {
+        let room = room.min(u64::from(self.row_bytes));
+        head + (room.saturating_sub(head) / content_bytes).min(ROW_CONTENTS as u64) * content_bytes
     }
 
     /// What a segment may hold less than [`SegmentTable::dense_bytes`] without being worth cleaning: as much as
@@ -253,6 +304,8 @@ impl SegmentTable {
             columns: Arc::from([column]),
             generation: inner.segments[id as usize].generation + 1,
             live_sectors: 0,
+            placed_sectors: 0,
+            last_placed: None,
             written_bytes: 0,
         };
         inner.segments[id as usize] = segment.clone();
@@ -274,10 +327,14 @@ impl SegmentTable {
         inner.quarantine_if_empty(id, generation, readers);
     }
 
-    /// Counts what lies at `location` as live.
+    /// Counts what lies at `location` as live; what was placed, as awaiting publication.
     pub(crate) fn add(&self, location: Location) {
         let mut inner = self.inner.write();
-        inner.count(location, true);
+        let segment = &mut inner.segments[location.segment().0 as usize];
+        match segment.stream {
+            Stream::Placed => segment.placed_sectors += location.sectors(),
+            Stream::Data | Stream::Meta | Stream::Cleaned | Stream::Table => inner.count(location, true),
+        }
     }
 
     /// Counts what lies at `location` as dead. `generation` is that of the next checkpoint.
@@ -341,7 +398,9 @@ impl SegmentTable {
         let inner = self.inner.read();
         let worth = |s: &Segment| {
             let most = if s.stream.is_metadata() { most_live / 2 } else { most_live };
-            s.state == SegmentState::Sealed && u64::from(s.live_sectors) * SECTOR_BYTES <= most
+            // What is placed there may yet become live, and what a record names keeps its place.
+            let is_settled = s.placed_sectors == 0 && s.last_placed.is_none();
+            s.state == SegmentState::Sealed && is_settled && u64::from(s.live_sectors) * SECTOR_BYTES <= most
         };
         let candidates =
             inner.segments.iter().enumerate().filter(|(id, s)| worth(s) && !but.contains(&(*id as u32)));
@@ -418,7 +477,7 @@ impl Inner {
 
     fn quarantine_if_empty(&mut self, id: SegmentId, generation: u64, readers: &ReaderEpochs) {
         let segment = &mut self.segments[id.0 as usize];
-        if segment.state == SegmentState::Sealed && segment.live_sectors == 0 {
+        if segment.is_given_up() {
             segment.state = SegmentState::Quarantined;
             self.quarantine.push_back(Quarantined { id, generation, reader_epoch: readers.current() });
             self.dirty(id.0);
@@ -454,6 +513,8 @@ fn free_segment() -> Segment {
         columns: Arc::from([]),
         generation: 0,
         live_sectors: 0,
+        placed_sectors: 0,
+        last_placed: None,
         written_bytes: 0,
     }
 }

@@ -17,7 +17,7 @@ use std::{
 const SECTOR: u64 = 512;
 const PAGE: usize = 4096;
 const SLAB_BYTES: u32 = 256 << 10;
-const DRIVE_BYTES: u64 = 13 * MIB;
+const DRIVE_BYTES: u64 = 14 * MIB;
 /// Sleeps up to this end by themselves; longer ones never do, so that nothing happens but what a model asks for.
 const SHORT: Duration = Duration::from_millis(10);
 

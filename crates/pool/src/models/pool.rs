@@ -3,7 +3,7 @@
 use super::{bench::Bench, holds_but_not_with};
 use crate::{Pool, bugs::Bug};
 use quoin_base::{ByteRange, Sequence, VolumeId};
-use quoin_world::Slice;
+use quoin_world::Slice as Bytes;
 use shuttle::future::{block_on, yield_now};
 use std::sync::{
     Arc,
@@ -14,7 +14,7 @@ const BLOCK: u64 = 8192;
 const SECTOR: u64 = 512;
 
 async fn write(pool: &Pool, volume: VolumeId, sector: u64, sectors: usize, stamp: u8) {
-    let data = vec![Slice::copy_of(&vec![stamp; sectors * SECTOR as usize])];
+    let data = vec![Bytes::copy_of(&vec![stamp; sectors * SECTOR as usize])];
     pool.write(volume, sector * SECTOR, data).await.unwrap();
 }
 
@@ -56,11 +56,11 @@ fn a_write_beside_the_end_of_its_lane_returns() {
             let (pool, volume) = (bench.open().await, bench.volume);
             let writer = {
                 let pool = pool.clone();
-                let data = vec![Slice::copy_of(&vec![1; BLOCK as usize])];
+                let data = vec![Bytes::copy_of(&vec![1; BLOCK as usize])];
                 bench.on(0, async move { drop(pool.write(volume, 0, data).await) })
             };
-            pool.health.close();
-            pool.journal.stop().await;
+            pool.first().store.health().close();
+            pool.first().journal.stop().await;
             writer.await.unwrap();
         });
     });
@@ -86,8 +86,8 @@ fn replay_agrees_with_the_order_that_readers_saw() {
             }
             let before = stamps(&pool, volume).await;
             // All of it is in the journal only, and the next owner comes.
-            pool.health.close();
-            pool.journal.stop().await;
+            pool.first().store.health().close();
+            pool.first().journal.stop().await;
             let pool = bench.open().await;
             assert_eq!(stamps(&pool, volume).await, before, "another order after a crash");
             stop(pool).await;
@@ -152,13 +152,13 @@ fn the_tail_is_never_above_what_is_buffered() {
             });
             let looking = {
                 let pool = pool.clone();
-                bench.on(1, async move { pool.tail() })
+                bench.on(1, async move { pool.first().tail() })
             };
             let tail = looking.await.unwrap();
             for writer in writers {
                 writer.await.unwrap();
             }
-            let lowest = pool.buffer.tail(Sequence(u64::MAX));
+            let lowest = pool.first().buffer.tail(Sequence(u64::MAX));
             assert!(tail <= lowest, "a checkpoint would trim to {tail:?} and lose {lowest:?}");
             stop(pool).await;
         });
@@ -173,13 +173,13 @@ fn room_in_the_journal_is_given_once() {
             let bench = Bench::new().await;
             let pool = bench.open().await;
             let len = 64 << 10;
-            let limit = pool.journal.fill(len + 8192);
+            let limit = pool.first().journal.fill(len + 8192);
             let keepers = [0, 1].map(|lane| {
                 let pool = pool.clone();
                 bench.on(lane, async move {
-                    let room = pool.journal.keep_room(len, limit);
+                    let room = pool.first().journal.keep_room(len, limit);
                     yield_now().await;
-                    assert!(pool.journal.fill(0) < limit, "more is kept than there is");
+                    assert!(pool.first().journal.fill(0) < limit, "more is kept than there is");
                     room.is_some()
                 })
             });
@@ -210,9 +210,9 @@ fn what_comes_while_a_block_is_destaged_stays() {
             let expected = [[2; 8], [1; 8]].concat();
             assert_eq!(stamps(&pool, volume).await, expected);
             pool.drain().await.unwrap();
-            let key = pool.layer(volume).unwrap().block(0);
-            assert!(pool.buffer.shard(key).extents(key).is_none(), "left behind after a drain");
-            assert_eq!(pool.buffer.ram_bytes(), 0);
+            let key = pool.first().layer(volume).unwrap().block(0);
+            assert!(pool.first().buffer.shard(key).extents(key).is_none(), "left behind after a drain");
+            assert_eq!(pool.first().buffer.ram_bytes(), 0);
             assert_eq!(stamps(&pool, volume).await, expected);
             stop(pool).await;
         });

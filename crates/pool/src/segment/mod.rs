@@ -1,5 +1,7 @@
 //! Rows of open segments, reading what a location names, and the reader epochs that say when a place may be used again.
 
 pub(crate) mod io;
+pub(crate) mod opened;
 pub(crate) mod readers;
 pub(crate) mod rows;
+pub(crate) mod runs;

@@ -1,16 +1,17 @@
 //! Packing blocks and pages into rows of open segments.
 
 use crate::{
+    bugs::{Bug, planted},
     error::PoolError,
-    format::{Location, PAGE_BYTES, ROW_CONTENTS, ROW_MAGIC, RowHeader, zeroed},
+    format::{Location, PAGE_BYTES, ROW_CONTENTS, ROW_MAGIC, RowContent, RowHeader, zeroed},
     host::write::copied,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     meta::{Segment, SegmentTable, Stream},
-    segment::readers::ReaderEpochs,
+    segment::{opened::OpenedSegment, readers::ReaderEpochs},
     store::shortage::without_room,
 };
 use quoin_base::{SECTOR_BYTES, SegmentId};
-use quoin_world::{Buf, Slice};
+use quoin_world::{Buf, Slice as Bytes};
 use zerocopy::IntoBytes;
 
 /// A row that is planned and not written yet.
@@ -21,8 +22,8 @@ pub(crate) struct Row {
     offset: u64,
     /// Bytes so far, the head and what fills up to the first content included.
     len_bytes: u64,
-    pub(crate) contents: Vec<u64>,
-    pub(crate) data: Vec<Slice>,
+    pub(crate) contents: Vec<RowContent>,
+    pub(crate) data: Vec<Bytes>,
 }
 
 /// A row goes to its drive in pieces of so many bytes, one after the other: what hosts wait for gets in between, where a
@@ -43,13 +44,13 @@ impl RowWriter {
         Self { stream, open: None, rows: Vec::new(), row_ended: true }
     }
 
-    /// Finds a place for `len_bytes` of content, a multiple of 512, that the row's head will call `content`.
+    /// Finds a place for `len_bytes` of content, a multiple of 512, that the row's head will name as `content`.
     /// The caller adds the data to the row in the same order, and lets something lead there: the place counts as
     /// live already. `None`: no slab is free.
     pub(crate) fn place(
         &mut self,
         segments: &SegmentTable,
-        content: u64,
+        content: RowContent,
         len_bytes: usize,
         generation: u64,
         readers: &ReaderEpochs,
@@ -57,7 +58,7 @@ impl RowWriter {
         let fits = !self.row_ended
             && self.rows.last().is_some_and(|row| {
                 let end = row.len_bytes + len_bytes as u64;
-                end <= u64::from(row.layout.geometry.row_bytes)
+                end <= self.stream.row_end(u64::from(row.layout.geometry.row_bytes))
                     && row.offset + end <= segments.segment_bytes()
                     && row.contents.len() < ROW_CONTENTS
             });
@@ -92,12 +93,15 @@ impl RowWriter {
         let end = row.offset + row.len_bytes.next_multiple_of(PAGE_BYTES as u64);
         if row.segment == *id && end > open.written_bytes {
             open.written_bytes = end;
-            segments.wrote(*id, end);
+            // The task that sees a placed row land notes it then.
+            if self.stream != Stream::Placed {
+                segments.wrote(*id, end);
+            }
         }
     }
 
     /// Adds the data of what was placed last.
-    pub(crate) fn push_data(&mut self, data: Slice) {
+    pub(crate) fn push_data(&mut self, data: Bytes) {
         if let Some(row) = self.rows.last_mut() {
             row.data.push(data);
         }
@@ -118,23 +122,47 @@ impl RowWriter {
 }
 
 impl Row {
-    fn push(&mut self, content: u64, len_bytes: usize) -> Location {
+    pub(crate) fn segment(&self) -> SegmentId {
+        self.segment
+    }
+
+    /// Where it ends in its segment.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.len_bytes.next_multiple_of(PAGE_BYTES as u64)
+    }
+
+    /// Whether it is its segment's first.
+    pub(crate) fn is_first(&self) -> bool {
+        self.offset == 0
+    }
+
+    /// Its segment, as it was opened.
+    pub(crate) fn opened(&self) -> OpenedSegment {
+        OpenedSegment::new(self.segment, &self.layout)
+    }
+
+    /// Whether it has something at this place.
+    pub(crate) fn holds(&self, location: Location) -> bool {
+        location.segment() == self.segment && (self.offset..self.end()).contains(&location.offset_bytes())
+    }
+
+    fn push(&mut self, content: RowContent, len_bytes: usize) -> Location {
         let location = Location::new(self.segment, self.offset + self.len_bytes, len_bytes);
         self.len_bytes += len_bytes as u64;
         self.contents.push(content);
         location
     }
 
-    /// Writes the row: head, data, zeroes up to the next multiple of 4096.
+    /// Writes the row: head, data, zeroes up to the next multiple of 4096. Placed ones are hardened on return.
     /// A drive without room is waited for.
-    pub(crate) async fn write(self, pool: &Pool) -> Result<u64, PoolError> {
-        let io = &pool.io;
+    pub(crate) async fn write(self, slice: &Slice) -> Result<u64, PoolError> {
+        let store = &slice.store;
         let filled: u64 = self.data.iter().map(|d| d.len() as u64).sum();
         assert_eq!(filled + PAGE_BYTES as u64, self.len_bytes, "a row holds exactly what was placed in it");
         let len_bytes = self.len_bytes.next_multiple_of(PAGE_BYTES as u64);
         let mut head: RowHeader = zeroed();
         head.magic = ROW_MAGIC.into();
-        head.pool = *pool.id.0.as_bytes();
+        head.pool = *store.pool().0.as_bytes();
         head.segment = self.segment.0.into();
         head.segment_generation = self.layout.generation.into();
         head.offset = (self.offset as u32).into();
@@ -142,7 +170,7 @@ impl Row {
         head.count = (self.contents.len() as u32).into();
         head.stream = self.stream as u8;
         for (slot, content) in head.contents.iter_mut().zip(&self.contents) {
-            *slot = (*content).into();
+            *slot = *content;
         }
         head.seal();
         let mut data = Vec::with_capacity(self.data.len() + 2);
@@ -153,22 +181,25 @@ impl Row {
             data.push(Buf::zeroed(padding as usize).into_slice());
         }
         debug_assert!(padding.is_multiple_of(SECTOR_BYTES));
-        let unit = io.columns.block_bytes(&self.layout.columns)? as usize;
+        let unit = store.alignment(&self.layout.columns)?;
         if data.iter().any(|s| !s.len().is_multiple_of(unit) || !(s.as_ptr() as usize).is_multiple_of(unit)) {
             // A host's block may begin at any sector of the buffer it came in.
             data = vec![copied(&data)];
         }
+        let is_durable = self.stream == Stream::Placed && !planted(Bug::PlaceVolatile);
+        let piece_bytes = if self.stream == Stream::Placed { usize::MAX } else { PIECE_BYTES };
         let mut offset = self.offset;
-        for piece in pieces(data, PIECE_BYTES) {
+        for piece in pieces(data, piece_bytes) {
             let len_bytes: usize = piece.iter().map(|s| s.len()).sum();
             let mut waits = None;
             loop {
                 let (layout, piece) = (&self.layout, piece.clone());
-                let written = io.columns.write_row(layout.geometry, &layout.columns, offset, piece).await;
+                let written =
+                    store.write_row(layout.geometry, &layout.columns, offset, piece, is_durable).await;
                 let Err(error) = written else { break };
                 let Some(drive) = without_room(&error) else { return Err(error.into()) };
-                waits.get_or_insert_with(|| pool.lacks_room(drive));
-                if !pool.may_retry().await? {
+                waits.get_or_insert_with(|| store.lacks_room(drive));
+                if !store.may_retry(&*slice.world).await? {
                     return Err(error.into());
                 }
             }
@@ -180,7 +211,7 @@ impl Row {
 }
 
 /// The slices in groups of `piece_bytes`, but for the last.
-fn pieces(data: Vec<Slice>, piece_bytes: usize) -> Vec<Vec<Slice>> {
+fn pieces(data: Vec<Bytes>, piece_bytes: usize) -> Vec<Vec<Bytes>> {
     let (mut pieces, mut piece, mut room) = (Vec::new(), Vec::new(), piece_bytes);
     for mut slice in data {
         while slice.len() >= room {

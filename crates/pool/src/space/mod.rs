@@ -222,6 +222,11 @@ impl Space {
         self.checkpoint_bytes + catalog + catalog / 128
     }
 
+    /// The most metadata, beside the catalog, that may be due when a checkpoint begins.
+    pub(crate) fn most_due_bytes(&self) -> u64 {
+        self.checkpoint_bytes - CHECKPOINT_MORE_BYTES
+    }
+
     /// Takes over how long the catalog is.
     pub(crate) fn update_catalog(&self, bytes: u64) {
         self.catalog_bytes.store(bytes, Ordering::Relaxed);

@@ -5,7 +5,7 @@
 
 use crate::{
     fork::{layer::Layer, layers::Layers},
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
 };
 use quoin_base::{LayerId, VolumeId};
 use quoin_world::atomic::Ordering;
@@ -160,15 +160,15 @@ impl Layers {
     }
 }
 
-impl Pool {
+impl Slice {
     /// What volumes have of the pool's space, all together: what deleting all of them frees may be more than the sum of
     /// what deleting each frees.
-    pub fn space_of(&self, volumes: &BTreeSet<VolumeId>) -> VolumeSpace {
+    pub(crate) fn space_of(&self, volumes: &BTreeSet<VolumeId>) -> VolumeSpace {
         self.layers.read().space_of(volumes, self.buffer.block_bytes)
     }
 
     /// What all volumes have of the pool's space.
-    pub fn space(&self) -> PoolSpace {
+    pub(crate) fn space(&self) -> PoolSpace {
         self.layers.read().space(self.buffer.block_bytes)
     }
 }

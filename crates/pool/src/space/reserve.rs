@@ -8,7 +8,7 @@
 use crate::{
     buffer::SHARDS,
     error::PoolError,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     meta::{Operation, Transaction},
     space::{Promise, Reserved},
 };
@@ -29,7 +29,7 @@ pub(crate) struct VolumePledge {
 }
 
 /// What is set aside for a transaction that is not hardened yet.
-pub(crate) struct Pledge<'a>(&'a Pool);
+pub(crate) struct Pledge<'a>(&'a Slice);
 
 impl Drop for Pledge<'_> {
     fn drop(&mut self) {
@@ -38,7 +38,7 @@ impl Drop for Pledge<'_> {
     }
 }
 
-impl Pool {
+impl Slice {
     /// What a transaction changes about reservations.
     fn pledged_by(&self, transaction: &Transaction) -> Pledged {
         let layers = self.layers.read();

@@ -24,9 +24,9 @@ pub enum PoolState {
 pub(crate) struct Health {
     failed: AtomicBool,
     reason: Mutex<Option<String>>,
-    /// Notified when the pool goes offline, and by whoever changed something others wait for.
-    pub(crate) changed: Event,
-    /// Woken with [`Health::fail`] too.
+    /// Notified when the pool goes offline, and with [`Health::notify`].
+    changed: Event,
+    /// What is notified with it.
     also: Mutex<Vec<Arc<Event>>>,
 }
 
@@ -69,16 +69,31 @@ impl Health {
             *first = Some(reason);
             self.failed.store(true, Ordering::Release);
         }
+        self.notify();
+        true
+    }
+
+    /// Wakes everybody who waits and looks at the store's state meanwhile.
+    pub(crate) fn notify(&self) {
         self.changed.notify();
         for event in self.also.lock().iter() {
             event.notify();
         }
-        true
     }
 
-    /// Notifies `event` too when the pool goes offline.
+    /// Waits for what is told by [`Health::notify`], or by the pool's going offline.
+    pub(crate) async fn until<T>(&self, told: impl Fn() -> Option<T>) -> T {
+        self.changed.until(told).await
+    }
+
+    /// Notifies `event` too when the pool goes offline, and with [`Health::notify`].
     pub(crate) fn wake_also(&self, event: Arc<Event>) {
         self.also.lock().push(event);
+    }
+
+    /// Resolves once the pool is offline, to the reason.
+    pub(crate) async fn failed(&self) -> String {
+        self.changed.until(|| self.reason.lock().clone()).await
     }
 
     pub(crate) fn state(&self) -> PoolState {

@@ -1,5 +1,301 @@
-//! The drives as the pool has them: whether they serve, their root slots, and what it means when their file system is full.
+//! The store: the drives of a pool, and what concerns all its slices alike.
+//!
+//! A store knows drives and slabs, no volumes. Slices reach the drives through its methods alone.
+//!
+//! Invariants:
+//! 1. The drive at position n has index n; all are of the same pool and cut into slabs of the same size. A slab belongs to
+//!    the journal of one slice, or is granted to one slice, or is nobody's.
+//! 2. A root is written only with the store's epoch, for the slice it goes to, and with a higher generation than any root
+//!    of that slice that was read or written before. No root that is read is of a later epoch than the store's.
+//! 3. Once the store failed it stays so: what the drives hold is known again only after it is opened anew.
 
+mod grants;
 pub(crate) mod health;
 pub(crate) mod roots;
 pub(crate) mod shortage;
+
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    format::PAGE_BYTES,
+    lifecycle::create::POOL_BLOCK_BYTES,
+};
+use futures_util::future::join_all;
+use grants::Grants;
+use health::Health;
+use quoin_base::{ByteRange, DriveIndex, Epoch, PoolId, SliceId};
+use quoin_drive::{Drive, DriveError, Label, raise_set};
+use quoin_stripe::{Column, Columns, Geometry, StripeError};
+use quoin_world::{Buf, DiskError, Mutex, Slice as Bytes};
+use shortage::Shortage;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// How often a drive is asked for a page before that counts as unreadable.
+const TRIES: u32 = 5;
+
+pub(crate) struct Store {
+    columns: Columns,
+    /// That of the first drive; what all have in common is taken from it.
+    label: Label,
+    epoch: Epoch,
+    grants: Grants,
+    damaged: Vec<String>,
+    health: Health,
+    shortage: Shortage,
+    /// By slice: the highest generation of a root that was read or written.
+    generations: Mutex<BTreeMap<SliceId, u64>>,
+}
+
+/// Opening.
+impl Store {
+    /// The store of new drives.
+    pub(crate) async fn format(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
+        let label = common_label(&drives)?;
+        let grants = Grants::format(label.pool, &drives).await?;
+        Ok(Self::new(drives, label, Epoch::default(), grants, Vec::new()))
+    }
+
+    /// Takes the drives over with a new epoch, so that no earlier owner writes any more.
+    pub(crate) async fn take_over(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
+        let label = common_label(&drives)?;
+        let epoch = raise_set(&drives).await?;
+        if !planted(Bug::SkipRecoveryFlush) {
+            // What is read back now may still sit in a drive's volatile cache, and will be served.
+            for outcome in join_all(drives.iter().map(|d| d.flush())).await {
+                outcome?;
+            }
+        }
+        let mended_labels = drives.iter().flat_map(|drive| {
+            let name = drive.name();
+            drive.mended().into_iter().map(move |what| format!("drive {name}: {what}"))
+        });
+        let mut mended: Vec<_> = mended_labels.collect();
+        let (grants, told) = Grants::read(label.pool, epoch, &drives, true).await?;
+        mended
+            .extend(told.into_iter().map(|what| format!("{what}; it was written anew from the other copy")));
+        Ok(Self::new(drives, label, epoch, grants, mended))
+    }
+
+    /// To look at the drives: nothing is written.
+    pub(crate) async fn inspect(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
+        let label = common_label(&drives)?;
+        let newest = drives.iter().map(|drive| drive.epoch()).max().unwrap_or_default();
+        let (grants, told) = Grants::read(label.pool, newest, &drives, false).await?;
+        Ok(Self::new(drives, label, newest, grants, told))
+    }
+
+    fn new(
+        drives: Vec<Arc<Drive>>,
+        label: Label,
+        epoch: Epoch,
+        grants: Grants,
+        damaged: Vec<String>,
+    ) -> Self {
+        for (index, drive) in drives.iter().enumerate() {
+            assert_eq!(usize::from(drive.index().0), index, "drives are in the order of their indices");
+            assert_eq!(drive.label().pool, label.pool, "drives are of one pool");
+        }
+        Self {
+            columns: Columns::new(drives),
+            label,
+            epoch,
+            grants,
+            damaged,
+            health: Health::default(),
+            shortage: Shortage::default(),
+            generations: Mutex::default(),
+        }
+    }
+
+    /// What was found damaged in labels and grant pages, and has a sound copy, in words.
+    pub(crate) fn damaged(&self) -> &[String] {
+        &self.damaged
+    }
+}
+
+/// The first drive's label, if the others agree with it and a pool can be laid out so.
+fn common_label(drives: &[Arc<Drive>]) -> Result<Label, PoolError> {
+    let first = drives.first().ok_or_else(|| PoolError::Refused("a pool has drives".into()))?;
+    let label = first.label();
+    let (slab, row) = (label.slab_bytes, label.row_bytes);
+    let common = |label: &Label| (label.slab_bytes, label.row_bytes, label.block_bytes, label.slices);
+    let problem = match () {
+        () if label.block_bytes != POOL_BLOCK_BYTES => "the size of its blocks is not one of this version",
+        () if !slab.is_power_of_two() || !(256 << 10..=64 << 20).contains(&slab) => {
+            "the size of its slabs is impossible"
+        }
+        () if row < 16 << 10 || row > slab / 4 => "the size of its rows is impossible",
+        () if label.slices != 1 => "it has several slices, and this version serves one",
+        () if drives.iter().any(|drive| common(&drive.label()) != common(&label)) => {
+            "its drives differ in the sizes of slabs, rows or blocks, or in the number of slices"
+        }
+        () => return Ok(label),
+    };
+    Err(PoolError::corrupt("the label of the pool's drives", problem))
+}
+
+/// What it is.
+impl Store {
+    pub(crate) fn pool(&self) -> PoolId {
+        self.label.pool
+    }
+
+    pub(crate) fn pool_name(&self) -> &str {
+        &self.label.pool_name
+    }
+
+    /// The term of this opening; when only looked at, the latest that a drive has seen.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    pub(crate) fn slab_bytes(&self) -> u32 {
+        self.label.slab_bytes
+    }
+
+    pub(crate) fn row_bytes(&self) -> u32 {
+        self.label.row_bytes
+    }
+
+    pub(crate) fn block_bytes(&self) -> u32 {
+        self.label.block_bytes
+    }
+
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
+    }
+
+    pub(crate) fn drive_count(&self) -> usize {
+        self.drives().len()
+    }
+
+    /// Slabs of all drives.
+    pub(crate) fn slabs(&self) -> u64 {
+        self.drives().iter().map(|drive| u64::from(drive.slabs())).sum()
+    }
+
+    /// The slabs of a slice's journal: they belong to the slices in turn.
+    pub(crate) fn journal_slabs(&self, slice: SliceId) -> Vec<Column> {
+        let of = |drive: &Arc<Drive>| {
+            let label = drive.label();
+            let slabs = (0..label.journal_slabs).skip(slice.0.into()).step_by(label.slices.into());
+            slabs.map(move |slab| Column { drive: label.index, slab })
+        };
+        self.drives().iter().flat_map(of).collect()
+    }
+
+    /// The slabs that a slice may use for segments, by drive.
+    pub(crate) fn granted_to(&self, slice: SliceId) -> Vec<(DriveIndex, BTreeSet<u32>)> {
+        self.grants.granted_to(slice)
+    }
+
+    fn drives(&self) -> &[Arc<Drive>] {
+        self.columns.drives()
+    }
+}
+
+/// Reading and writing.
+impl Store {
+    /// Reads `len` bytes from byte `offset` of a slab.
+    pub(crate) async fn read_slab(&self, at: Column, offset: u64, len: usize) -> Result<Buf, StripeError> {
+        Ok(self.columns.drive(at.drive)?.read_slab(at.slab, offset, len).await?)
+    }
+
+    /// Writes from byte `offset` of a slab on, one slice after the other. `durable`: survives a power failure when done.
+    pub(crate) async fn write_slab(
+        &self,
+        at: Column,
+        offset: u64,
+        data: Vec<Bytes>,
+        durable: bool,
+    ) -> Result<(), StripeError> {
+        Ok(self.columns.drive(at.drive)?.write_slab(at.slab, offset, data, durable).await?)
+    }
+
+    /// Reads a range of a segment's data. Both ends are multiples of 4096.
+    pub(crate) async fn read_segment(
+        &self,
+        geometry: Geometry,
+        columns: &[Column],
+        range: ByteRange,
+    ) -> Result<Buf, StripeError> {
+        self.columns.read(geometry, columns, range).await
+    }
+
+    /// Writes a row of a segment, or a part of one, from byte `offset` of the segment's data on. `durable`: hardened on return.
+    pub(crate) async fn write_row(
+        &self,
+        geometry: Geometry,
+        columns: &[Column],
+        offset: u64,
+        data: Vec<Bytes>,
+        durable: bool,
+    ) -> Result<(), StripeError> {
+        self.columns.write_row(geometry, columns, offset, data, durable).await
+    }
+
+    /// What is written to these columns begins in memory, and is long, a multiple of so many bytes.
+    pub(crate) fn alignment(&self, columns: &[Column]) -> Result<usize, StripeError> {
+        Ok(self.columns.block_bytes(columns)? as usize)
+    }
+
+    /// Hardens every row written before.
+    pub(crate) async fn flush_rows(&self) -> Result<(), StripeError> {
+        self.columns.flush().await
+    }
+
+    /// How messages name a drive.
+    pub(crate) fn drive_name(&self, drive: DriveIndex) -> &str {
+        self.columns.drive(drive).map_or("that is not there", |drive| drive.name())
+    }
+
+    /// Which byte of its drive a byte of a slab is.
+    pub(crate) fn byte_of_drive(&self, at: Column, offset: u64) -> u64 {
+        let start = self.columns.drive(at.drive).map_or(0, |drive| drive.label().slabs_start_bytes);
+        start + u64::from(at.slab) * u64::from(self.slab_bytes()) + offset
+    }
+}
+
+/// Drives that fail to read.
+impl Store {
+    /// Whether what failed will not be read by trying again, while its drive reads other places: then it is damaged. A
+    /// drive that reads nothing is away, and may come back with all it holds.
+    pub(crate) async fn is_unreadable(&self, error: &PoolError) -> bool {
+        let (PoolError::Drive(error) | PoolError::Stripe(StripeError::Drive(error))) = error else {
+            return false;
+        };
+        let DriveError::Disk(DiskError::Io { disk, operation: "read", offset, .. }) = error else {
+            return false;
+        };
+        let Some(drive) = self.drives().iter().find(|drive| drive.name() == disk) else {
+            return false;
+        };
+        let slab_bytes = u64::from(self.slab_bytes());
+        let Some(at) = offset.checked_sub(drive.label().slabs_start_bytes) else { return false };
+        let (slab, at) = ((at / slab_bytes) as u32, at % slab_bytes);
+        for _ in 0..TRIES {
+            if drive.read_slab(slab, at, PAGE_BYTES).await.is_ok() {
+                return false;
+            }
+        }
+        reads_otherwise(drive).await
+    }
+
+    /// Whether every drive reads what it certainly holds.
+    pub(crate) async fn every_drive_reads(&self) -> bool {
+        for drive in self.drives() {
+            if !reads_otherwise(drive).await {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Whether a drive reads what it certainly holds.
+async fn reads_otherwise(drive: &Arc<Drive>) -> bool {
+    drive.read_roots(SliceId(0)).await.iter().all(Result::is_ok)
+}

@@ -8,11 +8,12 @@
 //!    make room in buffer or journal. Reads go on.
 //! 3. A pool that is closed meanwhile stops as if it were killed: the next opening replays the journal.
 
-use crate::{error::PoolError, lifecycle::pool::Pool};
+use super::Store;
+use crate::error::PoolError;
 use quoin_drive::DriveError;
 use quoin_stripe::StripeError;
 use quoin_world::{
-    Mutex,
+    Mutex, World,
     atomic::{AtomicBool, Ordering},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -23,7 +24,7 @@ const RETRY_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
-pub(crate) struct Shortage {
+pub(super) struct Shortage {
     is_short: AtomicBool,
     /// How many rows wait, by the drive that has no room for them.
     waiting: Mutex<BTreeMap<String, u32>>,
@@ -31,16 +32,6 @@ pub(crate) struct Shortage {
 }
 
 impl Shortage {
-    /// True while writes that need room are refused.
-    pub(crate) fn is_short(&self) -> bool {
-        self.is_short.load(Ordering::Acquire)
-    }
-
-    /// Lets nobody wait for room any more.
-    pub(crate) fn close(&self) {
-        self.closing.store(true, Ordering::Release);
-    }
-
     fn begin(&self, drive: &str) {
         *self.waiting.lock().entry(drive.to_owned()).or_default() += 1;
         self.is_short.store(true, Ordering::Release);
@@ -60,42 +51,57 @@ impl Shortage {
 
 /// One row that waits; leaves when dropped.
 pub(crate) struct WaitsForRoom<'a> {
-    pool: &'a Pool,
+    store: &'a Store,
     drive: String,
 }
 
 impl Drop for WaitsForRoom<'_> {
     fn drop(&mut self) {
-        self.pool.shortage.end(&self.drive);
-        self.pool.progress.notify();
+        self.store.shortage.end(&self.drive);
+        self.store.health.notify();
     }
 }
 
-impl Pool {
+impl Store {
     /// The drives whose file systems have no room; empty as a rule.
-    pub fn drives_without_room(&self) -> Vec<String> {
+    pub(crate) fn drives_without_room(&self) -> Vec<String> {
         self.shortage.waiting.lock().keys().cloned().collect()
+    }
+
+    /// True while writes that need room are refused.
+    pub(crate) fn is_short_of_room(&self) -> bool {
+        self.shortage.is_short.load(Ordering::Acquire)
+    }
+
+    /// Waits until writes that need room are refused.
+    pub(crate) async fn until_short_of_room(&self) {
+        self.health.until(|| self.is_short_of_room().then_some(())).await;
+    }
+
+    /// Lets nobody wait for room any more.
+    pub(crate) fn stop_waiting_for_room(&self) {
+        self.shortage.closing.store(true, Ordering::Release);
     }
 
     /// Begins to wait for room on the drive that failed a write for want of it.
     pub(crate) fn lacks_room(&self, drive: &str) -> WaitsForRoom<'_> {
         self.shortage.begin(drive);
-        self.progress.notify();
-        WaitsForRoom { pool: self, drive: drive.to_owned() }
+        self.health.notify();
+        WaitsForRoom { store: self, drive: drive.to_owned() }
     }
 
     /// Waits until a write is to be tried again. False: the pool is being closed.
-    pub(crate) async fn may_retry(&self) -> Result<bool, PoolError> {
-        let since = self.world.now();
+    pub(crate) async fn may_retry(&self, world: &dyn World) -> Result<bool, PoolError> {
+        let since = world.now();
         loop {
             self.health.check()?;
             if self.shortage.closing.load(Ordering::Acquire) {
                 return Ok(false);
             }
-            if self.world.now().since(since) >= RETRY_EVERY {
+            if world.now().since(since) >= RETRY_EVERY {
                 return Ok(true);
             }
-            self.world.sleep(LOOK_EVERY).await;
+            world.sleep(LOOK_EVERY).await;
         }
     }
 }

@@ -22,13 +22,15 @@ pub(crate) fn options() -> PoolOptions {
         cache_bytes: 0,
         destage_after: Duration::from_millis(50),
         checkpoint_after: Duration::from_millis(500),
+        place_from: u64::MAX,
     }
 }
 
 impl Rig {
+    /// On drives of so many bytes and one MiB for grant pages.
     pub(crate) fn new(seed: u64, drives: usize, drive_bytes: u64) -> Self {
         let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
-        let disks = (0..drives).map(|i| world.disk(&format!("d{i}"), drive_bytes)).collect();
+        let disks = (0..drives).map(|i| world.disk(&format!("d{i}"), drive_bytes + MIB)).collect();
         let rig = Self { world, disks };
         let both = Roles { journal: true, data: true };
         let disks: Vec<_> = rig.disks().into_iter().map(|d| (d, both)).collect();
@@ -53,10 +55,12 @@ impl Rig {
         self.world.run(main(self.world.clone())).unwrap()
     }
 
+    #[allow(dead_code, reason = "not every test opens it without its drives")]
     pub(crate) fn open(&self) -> Arc<Pool> {
         self.open_with(options())
     }
 
+    #[allow(dead_code, reason = "not every test opens it without its drives")]
     pub(crate) fn open_with(&self, options: PoolOptions) -> Arc<Pool> {
         let disks = self.disks();
         self.run(|world| async move { Pool::open(world, open_set(disks).await.unwrap(), options).await })

@@ -28,9 +28,10 @@ impl Rig {
         Self::sized(seed, 32 * MIB, 2 * MIB)
     }
 
+    /// On a drive of so many bytes and one MiB for grant pages.
     pub(crate) fn sized(seed: u64, drive_bytes: u64, journal_bytes: u64) -> Self {
         let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
-        let disk = world.disk("d0", drive_bytes);
+        let disk = world.disk("d0", drive_bytes + MIB);
         let slot = Arc::new(PoolSlot::empty("not open yet"));
         let volumes = Arc::new(Volumes::new(world.clone(), slot.clone()));
         let rig = Self { world, disk, slot, volumes, journal_bytes };
@@ -63,6 +64,7 @@ impl Rig {
             cache_bytes: 0,
             destage_after: Duration::from_millis(50),
             checkpoint_after: Duration::from_millis(500),
+            place_from: u64::MAX,
         };
         let (world, disk) = (self.world.clone(), self.disk.clone() as Arc<dyn Disk>);
         let opened =

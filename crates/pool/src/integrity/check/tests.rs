@@ -4,17 +4,22 @@
 use super::*;
 use crate::{
     FormatOptions, ObjectKind, Pool, PoolOptions, Transaction,
-    format::{EXTENT_MAGIC, ExtentHeader, Space, ThinEntry},
+    format::{EXTENT_MAGIC, ExtentHeader, GrantPage, Space, ThinEntry},
     lifecycle::create::format as make,
     segment::io::SegmentIo,
 };
 use quoin_base::{LayerId, MIB, VolumeId};
-use quoin_drive::{LABEL_OFFSETS, ROOT_OFFSETS, Roles, SLABS_START_BYTES, inspect_set, open_set};
-use quoin_world::{Disk, Slice};
+use quoin_drive::{LABEL_OFFSETS, Roles, inspect_set, open_set, root_offset};
+use quoin_world::{Disk, Slice as Bytes};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::future::Future;
+use zerocopy::IntoBytes;
 
 pub(crate) const SLAB: u64 = 256 << 10;
+/// Where slab 0 begins.
+pub(crate) const SLABS_START_BYTES: u64 = 2 * MIB;
+/// The root slots of the one slice.
+pub(crate) const ROOT_OFFSETS: [u64; 2] = [root_offset(FIRST, 0), root_offset(FIRST, 1)];
 
 pub(crate) struct Rig {
     pub(crate) world: Arc<SimWorld>,
@@ -26,7 +31,7 @@ impl Rig {
     /// A pool with destaged data, metadata of every kind, and a journal that would be replayed.
     pub(crate) fn new() -> Self {
         let world = SimWorld::new(7, SimOptions { data_threads: 1, step_limit: 20_000_000 });
-        let disks: Vec<_> = (0..2).map(|i| world.disk(&format!("d{i}"), 16 * MIB)).collect();
+        let disks: Vec<_> = (0..2).map(|i| world.disk(&format!("d{i}"), 17 * MIB)).collect();
         let mut rig = Self { world: world.clone(), disks, volume: VolumeId(1) };
         let roles = Roles { journal: true, data: true };
         let disks = rig.disks().into_iter().map(|d| (d, roles)).collect();
@@ -43,12 +48,12 @@ impl Rig {
             let create = Transaction::new().create_volume(volume).put(ObjectKind(1), "v", b"{}".to_vec());
             pool.commit(create).await.unwrap();
             for i in 0..64u64 {
-                pool.write(volume, i * 8192, vec![Slice::copy_of(&[i as u8 + 1; 8192])]).await.unwrap();
+                pool.write(volume, i * 8192, vec![Bytes::copy_of(&[i as u8 + 1; 8192])]).await.unwrap();
             }
             pool.drain().await.unwrap();
-            pool.write(volume, 0, vec![Slice::copy_of(&[99; 8192])]).await.unwrap();
+            pool.write(volume, 0, vec![Bytes::copy_of(&[99; 8192])]).await.unwrap();
             pool.commit(Transaction::new().put(ObjectKind(1), "w", b"{}".to_vec())).await.unwrap();
-            pool.write(volume, 8192, vec![Slice::copy_of(&[98; 8192])]).await.unwrap();
+            pool.write(volume, 8192, vec![Bytes::copy_of(&[98; 8192])]).await.unwrap();
             volume
         });
         rig.world.crash();
@@ -80,7 +85,10 @@ impl Rig {
 
     pub(crate) fn opened(&self) -> Opened {
         let disks = self.disks();
-        self.run(async move { open_checkpoint(inspect_set(disks).await.unwrap()).await.unwrap() })
+        self.run(async move {
+            let store = Store::inspect(inspect_set(disks).await.unwrap()).await.unwrap();
+            open_checkpoint(Arc::new(store), FIRST).await.unwrap()
+        })
     }
 
     /// Flips a bit in the middle of what lies at `location`.
@@ -256,6 +264,28 @@ fn damage_to_the_journal_is_named() {
     rig.names("its checksum differs");
 }
 
+#[test]
+fn slabs_that_are_not_granted_and_damaged_grant_pages_are_named() {
+    let rig = Rig::new();
+    rig.disks[0].flip_bit(ByteRange::new(MIB, PAGE_BYTES as u64));
+    rig.names(&format!("the grant table: drive d0: the grant page at byte {MIB} does not verify"));
+    assert!(rig.check().is_clean(), "the other copy is sound");
+    assert_eq!(rig.open().mended().len(), 1);
+    assert_eq!(rig.check().notes.len(), 0, "it was written anew");
+
+    let segments = rig.opened().io.segments.all();
+    let in_use = segments.iter().find(|(_, s)| s.live_sectors > 0 && s.columns[0].drive.0 == 0).unwrap();
+    let slab = in_use.1.columns[0].slab;
+    for at in [MIB, MIB + PAGE_BYTES as u64] {
+        let mut page = GrantPage::parse(&rig.disks[0].peek(at, PAGE_BYTES)).unwrap();
+        page.holders[slab as usize] = 0;
+        page.seal();
+        rig.disks[0].poke(at, page.as_bytes());
+    }
+    rig.names(&format!("slab {slab} of drive 0 is not granted to the slice"));
+    assert!(rig.try_open().is_err());
+}
+
 /// Changes metadata behind the committer's back, in a way that every checksum covers.
 pub(crate) fn forge<F>(forge: impl FnOnce(Arc<Pool>, VolumeId) -> F) -> Rig
 where
@@ -276,26 +306,26 @@ where
 #[test]
 fn wrong_counts_under_right_checksums_are_named() {
     let rig = forge(|pool, _| async move {
-        let page = pool.pages.change(block_page(7)).await.unwrap();
+        let page = pool.first().pages.change(block_page(7)).await.unwrap();
         let info = BlockInfo(page.get(block_word(7) + 3));
         page.set(block_word(7) + 3, BlockInfo::new(info.crc(), 2, info.algorithm()).0);
     });
     rig.names("block 7: it is counted to have 2 references and has 1");
 
     let rig = forge(|pool, _| async move {
-        let page = pool.pages.change(block_page(7)).await.unwrap();
+        let page = pool.first().pages.change(block_page(7)).await.unwrap();
         page.set(block_word(7) + 3, 0);
     });
     rig.names("block 7: it is counted to have 0 references and has 1");
 
     let rig = forge(|pool, volume| async move {
-        pool.layer(volume).unwrap().mapped_blocks.fetch_add(3, std::sync::atomic::Ordering::Relaxed);
+        pool.first().layer(volume).unwrap().mapped_blocks.fetch_add(3, std::sync::atomic::Ordering::Relaxed);
     });
     rig.names("it is recorded to have 67 mapped blocks and has 64");
 
     let rig = forge(|pool, _| async move {
-        let place = pool.block(7).await.unwrap().unwrap();
-        pool.segments.add(place.location);
+        let place = pool.first().block(7).await.unwrap().unwrap();
+        pool.first().segments.add(place.location);
     });
     rig.names("live sectors and holds");
 }
@@ -303,29 +333,29 @@ fn wrong_counts_under_right_checksums_are_named() {
 #[test]
 fn wrong_links_under_right_checksums_are_named() {
     let rig = forge(|pool, volume| async move {
-        let layer = pool.layer(volume).unwrap();
-        let leaf = pool.leaf(&layer, 3).await.unwrap().unwrap();
+        let layer = pool.first().layer(volume).unwrap();
+        let leaf = pool.first().leaf(&layer, 3).await.unwrap().unwrap();
         let (third, fourth) = (leaf.get(3), leaf.get(4));
         assert_ne!(third, fourth);
         let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
         // Another way to the same child.
-        let page = pool.pages.change(node(root)).await.unwrap();
+        let page = pool.first().pages.change(node(root)).await.unwrap();
         page.set(9, page.get(0));
     });
     rig.names("two places lead to it");
 
     let rig = forge(|pool, _| async move {
         // Within the numbers in use: a page that was used and no node leads to any more.
-        let layer = pool.layer(VolumeId(1)).unwrap();
+        let layer = pool.first().layer(VolumeId(1)).unwrap();
         let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
-        pool.pages.change(node(root)).await.unwrap().set(0, 0);
+        pool.first().pages.change(node(root)).await.unwrap().set(0, 0);
     });
     rig.names("no layer leads to it; its space is leaked");
 
     let rig = forge(|pool, volume| async move {
-        let layer = pool.layer(volume).unwrap();
+        let layer = pool.first().layer(volume).unwrap();
         let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
-        pool.pages.change(node(root)).await.unwrap().set(0, ThinEntry::new(900, LayerId(1)).0);
+        pool.first().pages.change(node(root)).await.unwrap().set(0, ThinEntry::new(900, LayerId(1)).0);
     });
     rig.names("node 900 of layer 1 of volume 1: it is missing");
 }
@@ -339,7 +369,7 @@ fn figures_of_space_that_do_not_fit_the_maps_are_named() {
             let snapshot = pool.next_volume_id();
             pool.commit(Transaction::new().fork(volume, snapshot)).await.unwrap();
             for (volume, block) in [(volume, 3), (volume, 5), (snapshot, 4), (snapshot, 5)] {
-                pool.write(volume, block * 8192, vec![Slice::copy_of(&[7; 8192])]).await.unwrap();
+                pool.write(volume, block * 8192, vec![Bytes::copy_of(&[7; 8192])]).await.unwrap();
             }
             pool.drain().await.unwrap();
             spoil(&pool, volume, snapshot);
@@ -356,12 +386,12 @@ fn figures_of_space_that_do_not_fit_the_maps_are_named() {
     assert_eq!((pool.unique_bytes, pool.removing_bytes, pool.settled), (68 * 8192, 0, true));
 
     let rig = forked(|pool, volume, _| {
-        pool.layer(volume).unwrap().mapped_blocks.fetch_add(1, Relaxed);
+        pool.first().layer(volume).unwrap().mapped_blocks.fetch_add(1, Relaxed);
     });
     rig.names("the space of volume 1: 532480 bytes would be reported as written, and 524288 are");
     rig.names("the space of the pool: 1056768 bytes would be reported as written, and 1048576 are");
     let rig = forked(|pool, volume, _| {
-        pool.layer(volume).unwrap().owned_blocks.fetch_add(1, Relaxed);
+        pool.first().layer(volume).unwrap().owned_blocks.fetch_add(1, Relaxed);
     });
     rig.names("the space of volume 1: 24576 bytes would be reported as its own, and 16384 are");
     rig.names(
@@ -369,8 +399,8 @@ fn figures_of_space_that_do_not_fit_the_maps_are_named() {
     );
     rig.names("the space of the pool: 565248 bytes would be reported as unique, and 557056 are");
     let rig = forked(|pool, volume, snapshot| {
-        let parent = pool.layer(volume).unwrap().parent().unwrap();
-        let layer = pool.layer(snapshot).unwrap();
+        let parent = pool.first().layer(volume).unwrap().parent().unwrap();
+        let layer = pool.first().layer(snapshot).unwrap();
         layer.lists.lock().dead_blocks.insert(parent.id, 1);
     });
     rig.names(

@@ -3,11 +3,11 @@
 
 use super::*;
 use crate::{
-    CheckReport, Transaction,
-    integrity::check::tests::{Rig, SLAB},
+    CheckReport, Pool, Transaction,
+    integrity::check::tests::{Rig, SLAB, SLABS_START_BYTES},
     meta::PageId,
 };
-use quoin_world::Slice;
+use quoin_world::Slice as Bytes;
 use quoin_world_sim::FaultPlan;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -26,7 +26,7 @@ async fn read(pool: &Pool, volume: VolumeId, block: u64) -> Result<u8, String> {
 }
 
 async fn write(pool: &Pool, volume: VolumeId, block: u64, byte: u8) {
-    pool.write(volume, block * BLOCK, vec![Slice::copy_of(&[byte; 8192])]).await.unwrap();
+    pool.write(volume, block * BLOCK, vec![Bytes::copy_of(&[byte; 8192])]).await.unwrap();
 }
 
 /// Waits until nothing is being given back any more.
@@ -37,17 +37,17 @@ async fn settle(pool: &Pool) {
         if pool.being_removed().is_empty() && stats.sifting_entries + stats.joining_layers == 0 {
             return;
         }
-        pool.world.sleep(std::time::Duration::from_millis(20)).await;
+        pool.first().world.sleep(std::time::Duration::from_millis(20)).await;
     }
     panic!("it never ends: {:?}", pool.being_removed());
 }
 
 /// The nodes on the way to a block, the leaf first.
 async fn way(pool: &Pool, volume: VolumeId, block: u64) -> Vec<u64> {
-    let mut entry = pool.layer(volume).unwrap().map_root();
+    let mut entry = pool.first().layer(volume).unwrap().map_root();
     let mut way = vec![entry.block().unwrap()];
     for level in (1..TREE_LEVELS).rev() {
-        let page = pool.tree_page(way[0]).await.unwrap().unwrap();
+        let page = pool.first().tree_page(way[0]).await.unwrap().unwrap();
         entry = ThinEntry(page.get(slot(block, level)));
         way.insert(0, entry.block().unwrap());
     }
@@ -115,7 +115,7 @@ fn a_damaged_node_of_any_level_loses_what_it_maps_and_nothing_else() {
         rig.run(async move {
             let pool = checker;
             write(&pool, volume, 3, 99).await;
-            pool.write(volume, 4 * BLOCK, vec![Slice::copy_of(&[98; 512])]).await.unwrap();
+            pool.write(volume, 4 * BLOCK, vec![Bytes::copy_of(&[98; 512])]).await.unwrap();
             for drained in [false, true] {
                 for block in FAR.iter().flat_map(|base| (0..8).map(move |block| base + block)) {
                     let found = read(&pool, volume, block).await;
@@ -141,7 +141,7 @@ fn a_damaged_node_of_any_level_loses_what_it_maps_and_nothing_else() {
             pool.drain().await.unwrap();
             assert_eq!(pool.take_damage(), [], "told again");
             assert_eq!((read(&pool, volume, 5).await, read(&pool, volume, 6).await), (Ok(97), Ok(96)));
-            assert_eq!(pool.leaked().pages, 1);
+            assert_eq!(pool.first().leaked().pages, 1);
             pool.close().await.unwrap();
         });
         // Open again: everything that was kept is still so, and all of it can be unmapped.
@@ -150,7 +150,7 @@ fn a_damaged_node_of_any_level_loses_what_it_maps_and_nothing_else() {
         let ended = pool.clone();
         rig.run(async move {
             let pool = ended;
-            assert_eq!((read(&pool, volume, 3).await, pool.leaked().pages), (Ok(99), 1));
+            assert_eq!((read(&pool, volume, 3).await, pool.first().leaked().pages), (Ok(99), 1));
             let end = (512 * 512 + 512) * BLOCK;
             pool.unmap(volume, ByteRange::new(0, end)).await.unwrap();
             for base in FAR {
@@ -243,11 +243,11 @@ fn a_drive_that_reads_nothing_is_away_and_a_place_that_it_does_not_read_is_damag
         let opened = pool.clone();
         let location = rig.run(async move {
             let leaf = PageId::new(crate::format::Space::Tree, way(&opened, volume, 3).await[0]);
-            let location = Location(opened.pages.entry(leaf).await.unwrap().location.get());
+            let location = Location(opened.first().pages.entry(leaf).await.unwrap().location.get());
             opened.close().await.unwrap();
             location
         });
-        let (_, columns) = pool.io.segments.layout(location.segment()).unwrap();
+        let (_, columns) = pool.first().io.segments.layout(location.segment()).unwrap();
         drop(pool);
         let at = SLABS_START_BYTES + u64::from(columns[0].slab) * SLAB + location.offset_bytes();
         let pool = rig.open();
@@ -262,7 +262,10 @@ fn a_drive_that_reads_nothing_is_away_and_a_place_that_it_does_not_read_is_damag
             write(&worker, volume, 3, 99).await;
             worker.drain().await
         });
-        assert_eq!((drained.is_err(), pool.leaked().pages), if away { (true, 0) } else { (false, 1) });
+        assert_eq!(
+            (drained.is_err(), pool.first().leaked().pages),
+            if away { (true, 0) } else { (false, 1) }
+        );
         rig.world.crash();
         rig.disks.iter().for_each(|disk| disk.set_faults(FaultPlan::default()));
         let pool = rig.open();

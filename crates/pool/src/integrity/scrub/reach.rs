@@ -6,7 +6,7 @@ use crate::{
     fork::layer::Layer,
     format::{BLOCKS_PER_PAGE, Space, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     integrity::damage::Damage,
-    lifecycle::pool::Pool,
+    lifecycle::slice::Slice,
     maps::tree::slot,
     meta::PageId,
 };
@@ -49,7 +49,7 @@ impl Unreadable {
     }
 
     /// Why a block cannot be read, if so.
-    async fn reason(&self, pool: &Pool, number: u64) -> Option<String> {
+    async fn reason(&self, slice: &Slice, number: u64) -> Option<String> {
         if let Some(reason) = self.blocks.get(&number) {
             return Some(reason.clone());
         }
@@ -59,7 +59,7 @@ impl Unreadable {
             return None;
         }
         // Of a page that cannot be found, whatever the reason, nothing can be read.
-        pool.block(number).await.err().map(|error| error.to_string())
+        slice.block(number).await.err().map(|error| error.to_string())
     }
 }
 
@@ -71,7 +71,7 @@ struct Node {
     first: u64,
 }
 
-impl Pool {
+impl Slice {
     /// Notes, for every volume, what of it cannot be read.
     pub(super) async fn tell_who_reaches(&self, unreadable: &Unreadable) -> Result<(), PoolError> {
         let volumes: Vec<(VolumeId, Arc<Layer>)> =
@@ -101,7 +101,7 @@ impl Pool {
             visited += 1;
             if visited % NODES_A_TURN == 0 {
                 self.world.yield_now().await;
-                self.health.check()?;
+                self.store.health().check()?;
             }
             let guard = self.readers.enter();
             let page = match self.tree_page(number).await {

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 use quoin_base::VolumeId;
-use quoin_world::Slice;
+use quoin_world::Slice as Bytes;
 
 const BLOCK: u64 = 8192;
 
@@ -32,12 +32,12 @@ async fn is_medium(pool: &Pool, volume: VolumeId, block: u64) -> bool {
 }
 
 async fn write(pool: &Pool, volume: VolumeId, block: u64, byte: u8) {
-    pool.write(volume, block * BLOCK, vec![Slice::copy_of(&[byte; 8192])]).await.unwrap();
+    pool.write(volume, block * BLOCK, vec![Bytes::copy_of(&[byte; 8192])]).await.unwrap();
 }
 
 /// The number of a volume's block.
 async fn number(pool: &Pool, volume: VolumeId, block: u64) -> u64 {
-    let leaf = pool.leaf(&pool.layer(volume).unwrap(), block).await.unwrap().unwrap();
+    let leaf = pool.first().leaf(&pool.first().layer(volume).unwrap(), block).await.unwrap().unwrap();
     ThinEntry(leaf.get(slot(block, 0))).block().unwrap()
 }
 
@@ -93,12 +93,14 @@ fn a_damaged_block_is_named_for_every_volume_that_reaches_it_until_it_is_overwri
         rig.run(async move {
             let mut places = Vec::new();
             for (volume, block) in [(volume, 20), (volume, 21), (volume, 30), (OTHER, 5)] {
-                places.push(pool.block(number(&pool, volume, block).await).await.unwrap().unwrap().location);
+                places.push(
+                    pool.first().block(number(&pool, volume, block).await).await.unwrap().unwrap().location,
+                );
             }
             places
         })
     };
-    places.iter().for_each(|place| rig.damage_at(&pool.io, *place));
+    places.iter().for_each(|place| rig.damage_at(&pool.first().io, *place));
     rig.run(async move {
         let (counts, damage) = scrub(&pool).await;
         assert_eq!((counts.damaged_blocks, counts.damaged_pages, counts.damaged_rows), (4, 0, 0));
@@ -128,7 +130,7 @@ fn a_damaged_block_is_named_for_every_volume_that_reaches_it_until_it_is_overwri
             assert_eq!(pool.still_damaged(OTHER, bytes(5)).await.unwrap(), []);
         }
         // A part of a damaged block makes a lost one of it, which is told too.
-        pool.write(volume, 21 * BLOCK + 512, vec![Slice::copy_of(&[1; 512])]).await.unwrap();
+        pool.write(volume, 21 * BLOCK + 512, vec![Bytes::copy_of(&[1; 512])]).await.unwrap();
         pool.drain().await.unwrap();
         assert!(is_medium(&pool, volume, 21).await);
         assert_eq!(pool.stats().lost_blocks, 1);
@@ -146,11 +148,11 @@ fn a_damaged_page_that_is_in_ram_is_written_anew() {
         let location = {
             let pool = pool.clone();
             rig.run(async move {
-                pool.pages.get(page).await.unwrap().unwrap();
-                Location(pool.pages.entry(page).await.unwrap().location.get())
+                pool.first().pages.get(page).await.unwrap().unwrap();
+                Location(pool.first().pages.entry(page).await.unwrap().location.get())
             })
         };
-        rig.damage_at(&pool.io, location);
+        rig.damage_at(&pool.first().io, location);
         rig.run(async move {
             let (counts, damage) = scrub(&pool).await;
             assert_eq!((counts.damaged_pages, counts.repaired_pages, damage), (1, 1, vec![]), "{wanted}");

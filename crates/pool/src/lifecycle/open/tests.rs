@@ -3,13 +3,12 @@
 
 use super::*;
 use crate::{
-    ObjectKind, PoolError,
-    integrity::check::tests::{Rig, SLAB},
-    store::roots::{newest, read_slots},
+    ObjectKind, Pool, PoolError,
+    integrity::check::tests::{ROOT_OFFSETS, Rig, SLAB, SLABS_START_BYTES},
+    store::roots::newest,
 };
-use quoin_base::PoolId;
-use quoin_drive::{ROOT_BYTES, ROOT_OFFSETS, SLABS_START_BYTES, inspect_set, open_set};
-use quoin_world::Slice;
+use quoin_drive::{ROOT_BYTES, inspect_set, open_set, raise_set};
+use quoin_world::Slice as Bytes;
 use quoin_world_sim::{FaultPlan, Image};
 
 const BLOCK: u64 = 8192;
@@ -111,7 +110,7 @@ fn after_a_clean_stop_no_page_of_the_journal_is_needed() {
     assert_eq!((bytes[0], bytes[1], bytes[63], objects), (Some(99), Some(98), Some(64), 2));
     // It is written to, and what was written is needed from then on.
     let (volume, writer) = (rig.volume, pool.clone());
-    rig.run(async move { writer.write(volume, 0, vec![Slice::copy_of(&[77; 8192])]).await.unwrap() });
+    rig.run(async move { writer.write(volume, 0, vec![Bytes::copy_of(&[77; 8192])]).await.unwrap() });
     rig.world.crash();
     let refused = rig.try_open().err().unwrap().to_string();
     assert!(refused.contains("fails to read it") && refused.contains("drive d"), "{refused}");
@@ -204,11 +203,10 @@ fn a_stale_root_of_a_higher_generation_and_a_lower_epoch_loses() {
     assert_ne!(slot, current.generation.get() as usize % 2);
     rig.disks[1].poke(ROOT_OFFSETS[slot], stale.as_bytes());
 
-    let (disks, pool) = (rig.disks(), PoolId(uuid::Uuid::from_bytes(current.pool)));
+    let disks = rig.disks();
     let chosen = rig.run(async move {
-        let drives = inspect_set(disks).await.unwrap();
-        let slots = read_slots(&drives, pool).await;
-        newest(slots.iter().map(|(_, _, slot)| slot)).unwrap()
+        let store = Store::inspect(inspect_set(disks).await.unwrap()).await.unwrap();
+        newest(&store.root_slots(SliceId(0)).await).unwrap()
     });
     assert_eq!(chosen.age(), current.age());
     let report = rig.check();

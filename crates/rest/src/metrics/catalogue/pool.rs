@@ -68,6 +68,11 @@ pub(super) static POOL: Table<PoolStats> = Table {
         Row::count("quoin_pool_journal_written_bytes_total", "Data written to the journal.", |p| {
             p.journal_bytes
         }),
+        Row::count(
+            "quoin_pool_placed_bytes_total",
+            "Data of large writes, written to segments as it came in.",
+            |p| p.placed_bytes,
+        ),
         Row::count("quoin_pool_destaged_bytes_total", "Data written to segments by destage.", |p| {
             p.destaged_bytes
         }),

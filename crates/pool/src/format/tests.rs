@@ -1,0 +1,39 @@
+//! Packed words come apart as they were put together, and a flipped bit is noticed in every structure.
+
+use super::*;
+
+#[test]
+fn packed_words_come_apart_as_they_were_put_together() {
+    let l = Location::new(SegmentId(7), 16 * 1024 * 1024 - 8192, 8192);
+    assert_eq!((l.segment(), l.offset_bytes(), l.len_bytes()), (SegmentId(7), 16 * 1024 * 1024 - 8192, 8192));
+    let t = ThinEntry::new((1 << 39) - 1, LayerId((1 << 24) - 1));
+    assert_eq!((t.block(), t.birth()), (Some((1 << 39) - 1), LayerId((1 << 24) - 1)));
+    let b = BlockInfo::new(0xdead_beef, 5, 3);
+    assert_eq!((b.crc(), b.count(), b.algorithm()), (0xdead_beef, 5, 3));
+}
+
+#[test]
+fn a_flipped_bit_is_noticed_in_every_structure() {
+    let mut root: Root = zeroed();
+    root.magic = U64::new(ROOT_MAGIC);
+    root.seal();
+    let mut extent: ExtentHeader = zeroed();
+    extent.magic = U64::new(EXTENT_MAGIC);
+    extent.seal();
+    let mut row: RowHeader = zeroed();
+    row.magic = U64::new(ROW_MAGIC);
+    row.seal();
+    for at in [0, 100, 4000, 4095] {
+        let flip = |bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            bytes[at] ^= 4;
+            bytes
+        };
+        assert!(Root::parse(root.as_bytes()).is_some() && Root::parse(&flip(root.as_bytes())).is_none());
+        assert!(ExtentHeader::parse(extent.as_bytes()).is_some());
+        assert!(ExtentHeader::parse(&flip(extent.as_bytes())).is_none());
+        assert!(
+            RowHeader::parse(row.as_bytes()).is_some() && RowHeader::parse(&flip(row.as_bytes())).is_none()
+        );
+    }
+}

@@ -1,0 +1,349 @@
+//! Large writes are placed: their blocks go into rows of segments as they come in, and the journal gets records of where
+//! they lie. They are written once, and destage only lets the map lead there.
+//!
+//! 1. A record is appended when its row is hardened, not before: replay never doubts what a record leads to.
+//! 2. The rows of a thread land in order, so that what the segment table calls written has no gaps.
+//! 3. A block has its number before it is written, for the head of its row: see [`Numbers`].
+//! 4. What is placed takes slabs before what it overwrites gives any back. So hosts place only while more slabs are free
+//!    than destage, cleaner and checkpoints may need; else the journal takes the write.
+//! 5. After a crash, destage writes anew what replay finds placed. How much that may be is bounded: a checkpoint passes the
+//!    records before.
+//!
+//! Several writes that come in together share a row, as records share a batch.
+
+use crate::{
+    buffer::{Content, HELD_BYTES, Piece},
+    error::PoolError,
+    fork::layer::Layer,
+    format::{CopySource, Location, RecordKind},
+    host::{
+        read::is_zero,
+        stalls::Waits,
+        write::{Below, Refusal, joined, record, take_front},
+    },
+    journal::{Batch, Entry},
+    lifecycle::slice::Slice,
+    maps::numbers::Numbers,
+    meta::SegmentTable,
+    store::health::Health,
+};
+use quoin_base::{ByteRange, GIB, SegmentId, Sequence, crc32c};
+use quoin_world::{
+    Mutex, Slice as Bytes,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+use std::{collections::VecDeque, sync::Arc};
+
+mod rows;
+
+use rows::Queue;
+pub(crate) use rows::WholeBlock;
+
+/// Block numbers lent to hosts at most.
+const MOST_NUMBERS: usize = 32_768;
+/// The most that replay may find placed.
+const MOST_NAMED_BYTES: u64 = GIB;
+/// Records are counted together until they are of so many bytes.
+const COUNTED_TOGETHER_BYTES: u64 = 4 << 20;
+/// Shorter writes are placed only while others are under way: alone, one write to the journal takes less time than two.
+const ALONE_FROM_BYTES: u64 = 256 << 10;
+
+/// A block that lies in a row, before any map leads to it.
+#[derive(Debug)]
+pub(crate) struct PlacedBlock {
+    pub location: Location,
+    pub crc: u32,
+    /// The number that it will have. `None`: replay found it, and destage writes it anew.
+    pub number: Option<u64>,
+    is_published: AtomicBool,
+    owner: Arc<PlacedSpace>,
+}
+
+/// What placed blocks take.
+pub(crate) struct PlacedSpace {
+    segments: Arc<SegmentTable>,
+    numbers: Numbers,
+}
+
+impl std::fmt::Debug for PlacedSpace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PlacedSpace")
+    }
+}
+
+impl PlacedBlock {
+    /// Counts it as live: the block table is about to lead to it.
+    pub(crate) fn publish(&self) {
+        self.is_published.store(true, Ordering::Relaxed);
+        self.owner.segments.publish(self.location);
+        if let Some(number) = self.number {
+            self.owner.numbers.published(number);
+        }
+    }
+}
+
+impl Drop for PlacedBlock {
+    fn drop(&mut self) {
+        if self.is_published.load(Ordering::Relaxed) {
+            return;
+        }
+        self.owner.segments.withdraw(self.location);
+        if let Some(number) = self.number {
+            self.owner.numbers.give_back(number);
+        }
+    }
+}
+
+pub(crate) struct Placer {
+    queues: Vec<Queue>,
+    space: Arc<PlacedSpace>,
+    /// Bytes placed up to which record, of what replay would find.
+    named: Mutex<VecDeque<(Sequence, u64)>>,
+    named_bytes: AtomicU64,
+    /// Bytes of writes that are being placed.
+    being_placed: AtomicU64,
+    /// Writes long enough to be placed that hosts wait for, placed or not.
+    large_writes: AtomicU64,
+}
+
+impl Placer {
+    pub(crate) fn new(threads: usize, segments: Arc<SegmentTable>, health: &Health) -> Self {
+        let queues: Vec<_> = (0..threads).map(|_| Queue::default()).collect();
+        queues.iter().for_each(|queue| health.wake_also(queue.wake.clone()));
+        let numbers = Numbers::new(MOST_NUMBERS.min(segments.usage().data_slabs as usize * 8));
+        Self {
+            queues,
+            space: Arc::new(PlacedSpace { segments, numbers }),
+            named: Mutex::default(),
+            named_bytes: AtomicU64::new(0),
+            being_placed: AtomicU64::new(0),
+            large_writes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn numbers(&self) -> &Numbers {
+        &self.space.numbers
+    }
+
+    /// A block that replay found placed.
+    pub(crate) fn found(&self, location: Location, crc: u32) -> Arc<PlacedBlock> {
+        self.space.segments.add(location);
+        self.block(location, crc, None)
+    }
+
+    fn block(&self, location: Location, crc: u32, number: Option<u64>) -> Arc<PlacedBlock> {
+        let (is_published, owner) = (AtomicBool::new(false), self.space.clone());
+        Arc::new(PlacedBlock { location, crc, number, is_published, owner })
+    }
+
+    /// Has open segments sealed to which nothing is being added: slabs are few, and what is dead in them may be needed.
+    pub(crate) fn seal_idle(&self) {
+        self.queues.iter().for_each(Queue::seal_idle);
+    }
+
+    /// Waits until no row is on its way any more. The store was closed.
+    pub(crate) async fn ended(&self) {
+        for queue in &self.queues {
+            queue.until_ended().await;
+        }
+    }
+
+    /// Counts what the record of `sequence` names. Called before that can be on a drive.
+    pub(crate) fn name(&self, segment: SegmentId, sequence: Sequence, bytes: u64) {
+        self.space.segments.name(segment, sequence);
+        self.named_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let mut named = self.named.lock();
+        match named.back_mut() {
+            Some((last, together)) if *together < COUNTED_TOGETHER_BYTES => {
+                (*last, *together) = ((*last).max(sequence), *together + bytes);
+            }
+            _ => named.push_back((sequence, bytes)),
+        }
+    }
+
+    /// Replay does not find records below `tail` any more.
+    pub(crate) fn passed(&self, tail: Sequence) {
+        let mut named = self.named.lock();
+        while let Some((_, bytes)) = named.pop_front_if(|(last, _)| *last < tail) {
+            self.named_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// How much replay would find placed.
+    pub(crate) fn named_bytes(&self) -> u64 {
+        self.named_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How much less with a tail there.
+    pub(crate) fn named_below(&self, tail: Sequence) -> u64 {
+        self.named.lock().iter().take_while(|(last, _)| *last < tail).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The record that has to be passed to find so many bytes less.
+    pub(crate) fn last_of_oldest(&self, bytes: u64) -> Option<Sequence> {
+        let named = self.named.lock();
+        let mut sum = 0;
+        let mut last = None;
+        for (sequence, more) in named.iter() {
+            last = Some(*sequence);
+            sum += more;
+            if sum >= bytes {
+                break;
+            }
+        }
+        last
+    }
+}
+
+impl Slice {
+    /// How much replay may find placed, as things are: more than twice as much is free beside what destage, cleaner and
+    /// checkpoints need.
+    pub(crate) fn most_named_bytes(&self) -> u64 {
+        let kept = self.space.destage_slabs() + 1 + self.placer.queues.len() as u64;
+        let spare = self.segments.usage().free_slabs.saturating_sub(kept);
+        (spare / 3 * self.segments.segment_bytes()).min(MOST_NAMED_BYTES)
+    }
+
+    /// Counts a write of `len` bytes, if it is a large one, until it is done.
+    pub(super) fn large_write(&self, len: u64) -> Option<UnderWay<'_>> {
+        (len >= self.options.place_from).then(|| UnderWay::new(&self.placer.large_writes, 1))
+    }
+
+    /// Whether a write of `len` bytes is placed, of whole blocks.
+    fn may_place(&self, len: u64) -> bool {
+        if len < self.options.place_from || self.store.is_short_of_room() {
+            return false;
+        }
+        let is_alone = self.placer.large_writes.load(Ordering::Relaxed) <= 1;
+        let being_placed = self.placer.being_placed.load(Ordering::Relaxed);
+        !(is_alone && len < ALONE_FROM_BYTES.min(4 * self.options.place_from))
+            && self.placer.named_bytes() + being_placed + len <= self.most_named_bytes()
+    }
+
+    /// A range of one region, with what may be placed of it apart: the whole blocks.
+    pub(super) fn pieces_to_place(&self, range: ByteRange) -> impl Iterator<Item = ByteRange> + use<> {
+        let block = self.buffer.block_bytes;
+        let (from, to) = (range.offset.next_multiple_of(block), range.end() / block * block);
+        let is_cut = to > from && to - from >= self.options.place_from && to - from < range.len;
+        let (from, to) = if is_cut { (from, to) } else { (range.end(), range.end()) };
+        let pieces = [(range.offset, from), (from, to), (to, range.end())];
+        pieces.into_iter().filter(|(from, to)| to > from).map(|(from, to)| ByteRange::new(from, to - from))
+    }
+
+    /// Writes a range of one region: places it, or appends it to the journal. The batches that harden it go to `batches`.
+    pub(super) async fn write_piece(
+        &self,
+        layer: &mut Arc<Layer>,
+        range: ByteRange,
+        slices: Vec<Bytes>,
+        waits: &mut Waits,
+        batches: &mut Vec<Arc<Batch>>,
+    ) -> Result<(), PoolError> {
+        if range.is_aligned(self.buffer.block_bytes)
+            && self.may_place(range.len)
+            && let Some(blocks) = self.whole_blocks(layer, range, &slices)
+            && self.write_placed(layer, range, blocks, waits, batches).await?
+        {
+            return Ok(());
+        }
+        let batch = self.append_write(layer, range, slices, waits).await?;
+        if !batches.last().is_some_and(|last| Arc::ptr_eq(last, &batch)) {
+            batches.push(batch);
+        }
+        Ok(())
+    }
+
+    /// The blocks of a range of whole ones. `None` if one is all zeroes: the journal takes the write, and destage unmaps
+    /// that block, which then takes no space.
+    fn whole_blocks(&self, layer: &Layer, range: ByteRange, slices: &[Bytes]) -> Option<Vec<WholeBlock>> {
+        let mut rest: VecDeque<Bytes> = slices.iter().cloned().collect();
+        let mut next = |piece: ByteRange| {
+            let data = joined(take_front(&mut rest, piece.len as usize));
+            if is_zero(&data) {
+                return None;
+            }
+            let crc = crc32c(&data).0;
+            let index = piece.offset / self.buffer.block_bytes;
+            Some(WholeBlock { data, crc, address: CopySource { layer: layer.id, index } })
+        };
+        range.split(self.buffer.block_bytes).map(&mut next).collect()
+    }
+
+    /// Writes whole blocks of one region by placing them. The records of where they are go to `batches`. False: there is
+    /// no room for that now, and the journal takes them.
+    async fn write_placed(
+        &self,
+        layer: &mut Arc<Layer>,
+        range: ByteRange,
+        blocks: Vec<WholeBlock>,
+        waits: &mut Waits,
+        batches: &mut Vec<Arc<Batch>>,
+    ) -> Result<bool, PoolError> {
+        let count = blocks.len();
+        let _being_placed = UnderWay::new(&self.placer.being_placed, range.len);
+        let Some(placed) = self.place(blocks).await? else { return Ok(false) };
+        assert_eq!(placed.len(), count, "every block of a write has its place");
+        let mut at = range.offset;
+        for run in placed.chunk_by(|a, b| a.location.is_followed_by(b.location)) {
+            let range = ByteRange::new(at, run.len() as u64 * self.buffer.block_bytes);
+            at = range.end();
+            let append =
+                |layer: &Arc<Layer>, below: Option<&Below>| self.try_append_placed(layer, range, run, below);
+            // What it takes of the buffer; of the journal it takes less.
+            let takes = HELD_BYTES * run.len() as u64;
+            batches.push(self.append_admitted(layer, range, takes, waits, append).await?);
+        }
+        Ok(true)
+    }
+
+    fn try_append_placed(
+        &self,
+        layer: &Arc<Layer>,
+        range: ByteRange,
+        run: &[Arc<PlacedBlock>],
+        below: Option<&Below>,
+    ) -> Result<Arc<Batch>, Refusal> {
+        let first = run[0].location;
+        let lane = self.journal.lane(&*self.world);
+        lane.append(0, 0, |batch, _| {
+            let index = range.offset / self.buffer.block_bytes;
+            let keys = (index..index + run.len() as u64).map(|index| layer.block(index));
+            let mut shard = self.buffer.shard(layer.block(index));
+            let replaced = self.charge(&shard, layer, range, keys.clone(), below)?;
+            let sequence = self.journal.take_sequence();
+            self.placer.name(first.segment(), sequence, range.len);
+            let sectors = self.buffer.sectors_per_block();
+            let pieces = keys.zip(run).map(|(key, block)| Piece {
+                key,
+                start: 0,
+                sectors,
+                content: Content::Placed(block.clone()),
+            });
+            self.buffer.insert(&mut shard, sequence, batch, pieces);
+            self.buffer.waive(&mut shard, &replaced);
+            let mut header = record(layer, range, RecordKind::Placed);
+            header.sequence = sequence.0.into();
+            header.source = first.0.into();
+            Ok(Entry { header, crcs: run.iter().map(|block| block.crc).collect(), payload: Vec::new() })
+        })
+    }
+}
+
+/// What counts while a write is under way.
+pub(super) struct UnderWay<'a> {
+    count: &'a AtomicU64,
+    amount: u64,
+}
+
+impl<'a> UnderWay<'a> {
+    fn new(count: &'a AtomicU64, amount: u64) -> Self {
+        count.fetch_add(amount, Ordering::Relaxed);
+        Self { count, amount }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(self.amount, Ordering::Relaxed);
+    }
+}

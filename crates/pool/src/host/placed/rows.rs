@@ -1,0 +1,344 @@
+//! Rows of placed blocks on their way: what waits for its place, the row that is formed next, rows in flight.
+
+use super::PlacedBlock;
+use crate::{
+    error::PoolError,
+    format::{CopySource, Location, RowContent},
+    journal::Batch,
+    lifecycle::slice::Slice,
+    meta::Stream,
+    segment::{opened::OpenedSegment, rows::RowWriter},
+    store::health::Health,
+};
+use futures_util::{
+    StreamExt,
+    future::{BoxFuture, Either, select},
+    stream::FuturesOrdered,
+};
+use quoin_base::SegmentId;
+use quoin_world::{
+    Event, Mutex, OneShotSender, Slice as Bytes, Thread,
+    atomic::{AtomicBool, Ordering},
+    one_shot,
+};
+use std::{collections::VecDeque, pin::pin, sync::Arc};
+
+/// Rows of a thread on their way to drives at a time.
+const ROWS_IN_FLIGHT: usize = 4;
+/// The same, and bytes of a row, while hosts make small writes too: those wait behind what the drive is given before.
+const ROWS_BESIDE_SMALL_WRITES: usize = 1;
+const ROW_BESIDE_SMALL_WRITES_BYTES: u64 = 256 << 10;
+/// For how long after the last small write: so many turns, of which a row takes two, one to be sent and one to land.
+const TURNS_AFTER_SMALL_WRITES: u32 = 32;
+
+/// A whole block to be placed, and its checksum.
+pub(crate) struct WholeBlock {
+    pub data: Bytes,
+    pub crc: u32,
+    /// What it is written for: a hint for the cleaner.
+    pub address: CopySource,
+}
+
+/// Placed blocks, or nothing if there was no slab for them.
+pub(super) type Outcome = Option<Vec<Arc<PlacedBlock>>>;
+
+/// A write that waits for its blocks to be placed.
+struct Waiting {
+    blocks: VecDeque<(WholeBlock, u64)>,
+    answer: Arc<Answer>,
+}
+
+struct Answer {
+    placed: Mutex<Vec<Arc<PlacedBlock>>>,
+    sender: Mutex<Option<OneShotSender<Outcome>>>,
+}
+
+impl Answer {
+    fn send(&self, outcome: Outcome) {
+        if let Some(sender) = self.sender.lock().take() {
+            sender.send(outcome);
+        }
+    }
+
+    /// Answers that it failed.
+    fn fail(&self) {
+        drop(self.sender.lock().take());
+    }
+
+    fn is_sent(&self) -> bool {
+        self.sender.lock().is_none()
+    }
+}
+
+/// The writes that a thread places.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<QueueState>,
+    pub(super) wake: Arc<Event>,
+    /// The thread has an open segment.
+    has_open: AtomicBool,
+    /// It is to seal it, if it has nothing to add.
+    shall_seal: AtomicBool,
+    ended: Event,
+}
+
+#[derive(Default)]
+struct QueueState {
+    waiting: VecDeque<Waiting>,
+    /// Nothing of it is placed any more.
+    has_ended: bool,
+}
+
+/// Blocks of one write in one row.
+struct Part {
+    answer: Arc<Answer>,
+    blocks: Vec<Arc<PlacedBlock>>,
+    is_last: bool,
+}
+
+impl Part {
+    /// Whether the block there is the next of the same write in the same row.
+    fn is_followed_by(&self, answer: &Arc<Answer>, location: Location) -> bool {
+        let last = self.blocks.last().map(|block| block.location);
+        Arc::ptr_eq(&self.answer, answer) && last.is_some_and(|last| last.is_followed_by(location))
+    }
+}
+
+/// A row that landed.
+struct Landed {
+    parts: Vec<Part>,
+    segment: SegmentId,
+    /// Where it ends in the segment.
+    end: u64,
+    outcome: Result<(), PoolError>,
+}
+
+type Flights<'a> = FuturesOrdered<BoxFuture<'a, Landed>>;
+
+impl Queue {
+    /// Waits until none of its rows is on its way any more.
+    pub(super) async fn until_ended(&self) {
+        self.ended.until(|| self.state.lock().has_ended.then_some(())).await;
+    }
+
+    /// Has the open segment sealed, if the thread has one and adds nothing to it.
+    pub(super) fn seal_idle(&self) {
+        if self.has_open.load(Ordering::Acquire) && !self.shall_seal.swap(true, Ordering::AcqRel) {
+            self.wake.notify();
+        }
+    }
+
+    /// The blocks of the next row, once any wait; none, if the open segment is to be sealed. `None` when nothing is to be
+    /// placed any more.
+    async fn next(&self, health: &Health, most: usize) -> Option<Vec<Taken>> {
+        let next = || {
+            if health.is_failed() {
+                return Some(None);
+            }
+            let taken = take(&mut self.state.lock().waiting, most);
+            let shall_seal = taken.is_empty() && self.shall_seal.swap(false, Ordering::AcqRel);
+            (shall_seal || !taken.is_empty()).then_some(Some(taken))
+        };
+        self.wake.until(next).await
+    }
+}
+
+/// Blocks of one write that go to a row.
+struct Taken {
+    answer: Arc<Answer>,
+    blocks: Vec<(WholeBlock, u64)>,
+    is_last: bool,
+}
+
+/// Takes up to `most` blocks off a queue.
+fn take(waiting: &mut VecDeque<Waiting>, mut most: usize) -> Vec<Taken> {
+    let mut taken = Vec::new();
+    while most > 0
+        && let Some(front) = waiting.front_mut()
+    {
+        let count = front.blocks.len().min(most);
+        most -= count;
+        let (answer, blocks) = (front.answer.clone(), front.blocks.drain(..count).collect());
+        let is_last = front.blocks.is_empty();
+        taken.push(Taken { answer, blocks, is_last });
+        if is_last {
+            waiting.pop_front();
+        }
+    }
+    taken
+}
+
+impl Slice {
+    /// Starts to place what each data thread is given.
+    pub(crate) fn start_placing(self: &Arc<Self>) {
+        for thread in 0..self.placer.queues.len() {
+            let slice = self.clone();
+            self.world.spawn(Thread::Data(thread), Box::pin(async move { slice.place_all(thread).await }));
+        }
+    }
+
+    /// Writes whole blocks of one region to rows. `None`: there is no room for that now; the journal takes them.
+    pub(super) async fn place(&self, blocks: Vec<WholeBlock>) -> Result<Outcome, PoolError> {
+        let Some(numbers) = self.placer.numbers().take(blocks.len()) else {
+            self.requests.nudge();
+            return Ok(None);
+        };
+        let thread = match self.world.current() {
+            Some(Thread::Data(thread)) if thread < self.placer.queues.len() => thread,
+            _ => 0,
+        };
+        let queue = &self.placer.queues[thread];
+        let (sender, answer) = one_shot();
+        let waiting = Waiting {
+            blocks: blocks.into_iter().zip(numbers).collect(),
+            answer: Arc::new(Answer { placed: Mutex::default(), sender: Mutex::new(Some(sender)) }),
+        };
+        {
+            let mut state = queue.state.lock();
+            if state.has_ended {
+                return Err(self.store.health().error());
+            }
+            state.waiting.push_back(waiting);
+        }
+        queue.wake.notify();
+        // While a drive has no room a row waits for it. The journal has its room.
+        let is_short = self.store.until_short_of_room();
+        match select(answer, pin!(is_short)).await {
+            Either::Left((answer, _)) => answer.ok_or_else(|| self.store.health().error()),
+            Either::Right(((), _)) => Ok(None),
+        }
+    }
+
+    /// Places the writes of a thread until the pool ends.
+    async fn place_all(&self, thread: usize) {
+        let queue = &self.placer.queues[thread];
+        let mut rows = RowWriter::new(Stream::Placed);
+        let mut flights = Flights::new();
+        let (mut small_writes, mut careful_turns) = (self.journal.data_batches(), 0u32);
+        loop {
+            let now = self.journal.data_batches();
+            careful_turns = match std::mem::replace(&mut small_writes, now) == now {
+                true => careful_turns.saturating_sub(1),
+                false => TURNS_AFTER_SMALL_WRITES,
+            };
+            let full_row = self.segments.row_bytes();
+            let (most, row_bytes) = match careful_turns {
+                0 => (ROWS_IN_FLIGHT, full_row),
+                _ => (ROWS_BESIDE_SMALL_WRITES, ROW_BESIDE_SMALL_WRITES_BYTES.min(full_row)),
+            };
+            let row_blocks = (row_bytes / self.buffer.block_bytes) as usize;
+            let next = match flights.len() {
+                0 => Either::Right(queue.next(self.store.health(), row_blocks).await),
+                in_flight if in_flight >= most => Either::Left(flights.next().await),
+                _ => match select(flights.next(), pin!(queue.next(self.store.health(), row_blocks))).await {
+                    Either::Left((landed, _)) => Either::Left(landed),
+                    Either::Right((next, _)) => Either::Right(next),
+                },
+            };
+            match next {
+                Either::Left(landed) => landed.into_iter().for_each(|landed| self.landed(landed)),
+                Either::Right(Some(taken)) if taken.is_empty() => {
+                    rows.seal(&self.segments, 0, &self.readers);
+                    queue.has_open.store(false, Ordering::Release);
+                }
+                Either::Right(Some(taken)) => {
+                    self.send_rows(&mut rows, taken, &mut flights);
+                    queue.has_open.store(true, Ordering::Release);
+                }
+                Either::Right(None) => break,
+            }
+        }
+        while let Some(landed) = flights.next().await {
+            self.landed(landed);
+        }
+        {
+            let mut state = queue.state.lock();
+            state.has_ended = true;
+            state.waiting.clear();
+        }
+        queue.ended.notify();
+    }
+
+    /// Finds places for blocks, and sends the rows they are in on their way.
+    fn send_rows<'a>(&'a self, rows: &mut RowWriter, taken: Vec<Taken>, flights: &mut Flights<'a>) {
+        let mut parts: VecDeque<Part> = VecDeque::new();
+        for Taken { answer, blocks, is_last } in taken {
+            let mut left = blocks.len();
+            for (block, number) in blocks {
+                left -= 1;
+                let len = block.data.len();
+                // Segments of placed rows are not quarantined when they are sealed: their opening names them.
+                let content = RowContent::block(number, block.address);
+                // Of a write that the journal takes instead no more is placed.
+                let is_wanted = !answer.is_sent();
+                let place = || rows.place(&self.segments, content, len, 0, &self.readers);
+                let Some(location) = is_wanted.then(place).flatten() else {
+                    self.placer.numbers().give_back(number);
+                    answer.send(None);
+                    continue;
+                };
+                rows.push_data(block.data);
+                let placed = self.placer.block(location, block.crc, Some(number));
+                let is_last = is_last && left == 0;
+                match parts.back_mut().filter(|part| part.is_followed_by(&answer, location)) {
+                    Some(part) => {
+                        part.blocks.push(placed);
+                        part.is_last = is_last;
+                    }
+                    None => {
+                        let part = Part { answer: answer.clone(), blocks: vec![placed], is_last };
+                        parts.push_back(part);
+                    }
+                }
+            }
+        }
+        for row in rows.finish(&self.segments) {
+            let (segment, end) = (row.segment(), row.end());
+            let opened = row.is_first().then(|| self.record_opening(&row.opened()));
+            let mut held = Vec::new();
+            while let Some(part) = parts.pop_front_if(|part| row.holds(part.blocks[0].location)) {
+                held.push(part);
+            }
+            flights.push_back(Box::pin(async move {
+                let mut outcome = row.write(self).await.map(|bytes| {
+                    self.counters.placed_bytes.fetch_add(bytes, Ordering::Relaxed);
+                });
+                if outcome.is_ok()
+                    && let Some(batch) = opened
+                {
+                    outcome = match batch {
+                        Ok(batch) => self.journal.hardened(&batch).await,
+                        Err(error) => Err(error),
+                    };
+                }
+                Landed { parts: held, segment, end, outcome }
+            }));
+        }
+    }
+
+    /// Tells the journal that a segment was opened.
+    fn record_opening(&self, opened: &OpenedSegment) -> Result<Arc<Batch>, PoolError> {
+        self.journal.lane(&*self.world).append(0, 0, |_, _| {
+            let sequence = self.journal.take_sequence();
+            self.placer.name(opened.id, sequence, 0);
+            Ok(opened.record(sequence))
+        })
+    }
+
+    fn landed(&self, landed: Landed) {
+        let Landed { parts, segment, end, outcome } = landed;
+        if let Err(error) = outcome {
+            self.store.health().fail(format!("a large write: {error}"));
+            parts.iter().for_each(|part| part.answer.fail());
+            return;
+        }
+        self.segments.wrote(segment, end);
+        for Part { answer, blocks, is_last } in parts {
+            let mut placed = answer.placed.lock();
+            placed.extend(blocks);
+            if is_last {
+                answer.send(Some(std::mem::take(&mut *placed)));
+            }
+        }
+    }
+}

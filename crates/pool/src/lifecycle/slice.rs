@@ -1,0 +1,341 @@
+//! A slice that is open: one log of a pool, with all that its order covers. What its parts share, and the calls that concern
+//! it as a whole.
+
+use crate::{
+    buffer::Buffer,
+    bugs::{Bug, planted},
+    commit::committer::{Request, Requests},
+    error::PoolError,
+    fork::{layer::Layer, layers::Layers},
+    format::{LAYERS_END, RecordHeader, RecordKind, Root, zeroed},
+    host::{cache::ReadCache, pace::Pace, placed::Placer, stalls::Stalls},
+    integrity::damage::DamageLog,
+    journal::{Batch, Entry, Journal},
+    lifecycle::{
+        options::PoolOptions,
+        stats::{Counters, RecoveryStats},
+    },
+    meta::{Catalog, Operation, PageId, PageStore, SegmentTable, Transaction},
+    segment::{io::SegmentIo, readers::ReaderEpochs},
+    space::{Space, reserve::Pledged},
+    store::Store,
+};
+use quoin_base::{Sequence, SliceId, VolumeId, crc32c};
+use quoin_world::{
+    AsyncMutex, Buf, Event, Mutex, RwLock, World,
+    atomic::{AtomicU32, AtomicU64, Ordering},
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// The longest catalog transaction, encoded.
+const MAX_TRANSACTION_BYTES: usize = 64 * 1024;
+
+/// A slice that is open. Calls that do I/O are made on a thread of the array.
+pub(crate) struct Slice {
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) options: PoolOptions,
+    pub(crate) id: SliceId,
+    pub(crate) store: Arc<Store>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) buffer: Buffer,
+    pub(crate) io: Arc<SegmentIo>,
+    pub(crate) segments: Arc<SegmentTable>,
+    pub(crate) pages: PageStore,
+    pub(crate) cache: ReadCache,
+    pub(crate) readers: ReaderEpochs,
+    pub(crate) space: Space,
+    pub(crate) layers: RwLock<Layers>,
+    pub(crate) next_volume: AtomicU32,
+    pub(crate) catalog: Catalog,
+    catalog_turn: AsyncMutex,
+    pub(crate) pledged: Mutex<Pledged>,
+    /// At or below the sequence of a catalog record that is appended and not applied yet; else the maximum.
+    catalog_pin: AtomicU64,
+    pub(crate) requests: Requests,
+    /// Notified after every commit and checkpoint, and when the journal has room again.
+    pub(crate) progress: Arc<Event>,
+    pub(crate) counters: Counters,
+    pub(crate) stalls: Stalls,
+    pub(crate) pace: Pace,
+    /// Writers in the queue for room in buffer and journal, and the queue.
+    pub(crate) waiting: AtomicU64,
+    /// Range copies that wait until nothing they wrote is in the journal any more.
+    pub(crate) settling_copies: AtomicU64,
+    pub(crate) admission_turn: AsyncMutex,
+    pub(crate) recovery: RecoveryStats,
+    pub(crate) damage: DamageLog,
+    /// Blocks of which a test wants a bit flipped.
+    pub(crate) flips: AtomicU64,
+    /// Records below this sequence are in the last durable checkpoint.
+    pub(crate) durable_tail: AtomicU64,
+    /// The newest durable root.
+    pub(crate) root: Mutex<Root>,
+    pub(crate) mended: Vec<String>,
+    pub(crate) placer: Placer,
+}
+
+/// A transaction between its record and its effect. Dropped in between, nobody would know whether it took
+/// effect: the pool goes offline, and replay decides.
+struct PendingTransaction<'a> {
+    slice: &'a Slice,
+    done: bool,
+}
+
+impl Drop for PendingTransaction<'_> {
+    fn drop(&mut self) {
+        match self.done {
+            true => self.slice.catalog_pin.store(u64::MAX, Ordering::SeqCst),
+            false => self.slice.store.health().fail("a catalog transaction was abandoned half way".into()),
+        }
+    }
+}
+
+/// A transaction whose record is appended.
+pub(crate) struct Appended {
+    pub sequence: Sequence,
+    pub batch: Arc<Batch>,
+    /// The layers that volumes hold by a fork into them.
+    pub forked: Vec<Arc<Layer>>,
+}
+
+/// What [`Slice::new`] puts together.
+pub(crate) struct Parts {
+    pub root: Root,
+    /// What was damaged where nothing is lost by it, in words.
+    pub mended: Vec<String>,
+    pub world: Arc<dyn World>,
+    pub options: PoolOptions,
+    pub id: SliceId,
+    pub store: Arc<Store>,
+    pub journal: Arc<Journal>,
+    pub buffer: Buffer,
+    pub io: Arc<SegmentIo>,
+    pub pages: PageStore,
+    pub space: Space,
+    pub layers: Layers,
+    pub next_volume: u32,
+    pub catalog: Catalog,
+    pub recovery: RecoveryStats,
+}
+
+impl Slice {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let progress = parts.journal.progress.clone();
+        let placer = Placer::new(parts.journal.lanes.len(), parts.io.segments.clone(), parts.store.health());
+        parts.pages.limit_to(parts.options.metadata_bytes);
+        Self {
+            root: Mutex::new(parts.root),
+            mended: parts.mended,
+            cache: ReadCache::new(parts.options.cache_bytes, parts.buffer.block_bytes),
+            world: parts.world,
+            options: parts.options,
+            id: parts.id,
+            requests: Requests::new(parts.store.health()),
+            store: parts.store,
+            journal: parts.journal,
+            buffer: parts.buffer,
+            segments: parts.io.segments.clone(),
+            io: parts.io,
+            pages: parts.pages,
+            readers: ReaderEpochs::new(),
+            space: parts.space,
+            layers: RwLock::new(parts.layers),
+            next_volume: AtomicU32::new(parts.next_volume),
+            catalog: parts.catalog,
+            catalog_turn: AsyncMutex::new(),
+            pledged: Mutex::default(),
+            catalog_pin: AtomicU64::new(u64::MAX),
+            progress,
+            counters: Counters::default(),
+            stalls: Stalls::default(),
+            pace: Pace::default(),
+            waiting: AtomicU64::new(0),
+            settling_copies: AtomicU64::new(0),
+            admission_turn: AsyncMutex::new(),
+            recovery: parts.recovery,
+            damage: DamageLog::default(),
+            flips: AtomicU64::new(0),
+            durable_tail: AtomicU64::new(0),
+            placer,
+        }
+    }
+
+    /// An id for a new volume. It is never given to another once a transaction that creates it is committed.
+    pub(crate) fn next_volume_id(&self) -> VolumeId {
+        VolumeId(self.next_volume.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn layer(&self, volume: VolumeId) -> Result<Arc<Layer>, PoolError> {
+        self.layers.read().volumes.get(&volume).cloned().ok_or(PoolError::NoSuchVolume(volume))
+    }
+
+    /// A volume's layer, to be read or written. What a fork brought there counts once it is hardened.
+    pub(crate) async fn confirmed_layer(&self, volume: VolumeId) -> Result<Arc<Layer>, PoolError> {
+        let layer = self.layer(volume)?;
+        if !layer.is_confirmed() {
+            let decided = || (layer.is_confirmed() || self.store.health().is_failed()).then_some(());
+            self.progress.until(decided).await;
+            self.store.health().check()?;
+        }
+        Ok(layer)
+    }
+
+    /// Makes the changes of a transaction, all or none, hardened on return. Transactions take effect in the
+    /// order in which they return. Forks of volumes hold every write acknowledged before the call, none that began after
+    /// its return, and no write without those that it could have depended on.
+    pub(crate) async fn commit(&self, mut transaction: Transaction) -> Result<(), PoolError> {
+        let len = transaction.encode().len();
+        if len > MAX_TRANSACTION_BYTES {
+            return Err(PoolError::Refused(format!(
+                "a transaction of {len} bytes is longer than the {MAX_TRANSACTION_BYTES} allowed; split it"
+            )));
+        }
+        self.make_room_for(&transaction).await?;
+        let _turn = self.catalog_turn.lock().await;
+        self.let_forks_settle(&transaction).await;
+        self.store.health().check()?;
+        self.refuse_impossible(&transaction)?;
+        if transaction.number_layers(self.layers.read().next) > LAYERS_END {
+            let why =
+                "the pool has made as many volumes and forks as it ever can; copy its data to another one";
+            return Err(PoolError::Refused(why.into()));
+        }
+        let pledge = self.pledge(&transaction)?;
+        self.catalog_pin.store(self.journal.peek_sequence().0, Ordering::SeqCst);
+        let mut pending = PendingTransaction { slice: self, done: false };
+        let outcome = match transaction.forks() {
+            true => self.harden_forks(&transaction).await,
+            false => self.harden_transaction(&transaction).await,
+        };
+        pending.done = true;
+        if outcome.is_ok() {
+            self.count_reserved();
+            self.requests.catalog_changed();
+        }
+        drop(pledge);
+        outcome
+    }
+
+    async fn harden_transaction(&self, transaction: &Transaction) -> Result<(), PoolError> {
+        let Appended { sequence, batch, .. } = self.append_transaction(transaction, || ())?;
+        self.journal.hardened(&batch).await?;
+        self.apply(transaction, sequence);
+        Ok(())
+    }
+
+    fn refuse_impossible(&self, transaction: &Transaction) -> Result<(), PoolError> {
+        let mut volumes: BTreeSet<VolumeId> = self.layers.read().volumes.keys().copied().collect();
+        for operation in &transaction.operations {
+            match operation {
+                Operation::CreateVolume { volume, .. } if !volumes.insert(*volume) => {
+                    return Err(PoolError::Refused(format!("volume {volume} exists already")));
+                }
+                Operation::DeleteVolume(volume) if !volumes.remove(volume) => {
+                    return Err(PoolError::NoSuchVolume(*volume));
+                }
+                Operation::Fork { source, .. } if !volumes.contains(source) => {
+                    return Err(PoolError::NoSuchVolume(*source));
+                }
+                Operation::Fork { source, target, .. } if source == target => {
+                    return Err(PoolError::Refused(format!("volume {source} cannot be forked into itself")));
+                }
+                Operation::Fork { target, .. } => drop(volumes.insert(*target)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the record of a transaction. `begin` runs before it takes its sequence; what it returns is held until
+    /// the transaction, if it has forks, has taken effect in RAM.
+    pub(crate) fn append_transaction<T>(
+        &self,
+        transaction: &Transaction,
+        begin: impl FnOnce() -> T,
+    ) -> Result<Appended, PoolError> {
+        let bytes = transaction.encode();
+        let mut payload = Buf::zeroed(bytes.len().next_multiple_of(512));
+        payload.as_mut_slice()[..bytes.len()].copy_from_slice(&bytes);
+        let payload = payload.into_slice();
+        let lane = self.journal.lane(&*self.world);
+        let (mut sequence, mut forked) = (Sequence(0), Vec::new());
+        let batch = lane.append(payload.len(), 1, |_, _| {
+            let from = self.world.now();
+            let held = begin();
+            sequence = self.journal.take_sequence();
+            if transaction.forks() {
+                forked = self.apply(transaction, sequence);
+                self.counters.forked(self.world.now().since(from));
+            }
+            drop(held);
+            let mut header: RecordHeader = zeroed();
+            header.sequence = sequence.0.into();
+            header.kind = RecordKind::Catalog as u8;
+            header.sector = (bytes.len() as u64).into();
+            header.payload_bytes = (payload.len() as u32).into();
+            let crcs = payload.chunks(self.buffer.block_bytes as usize).map(|c| crc32c(c).0).collect();
+            Ok::<_, PoolError>(Entry { header, crcs, payload: vec![payload.clone()] })
+        })?;
+        Ok(Appended { sequence, batch, forked })
+    }
+
+    /// Applies a transaction in RAM. Returns the layers that volumes hold by a fork into them.
+    pub(crate) fn apply(&self, transaction: &Transaction, sequence: Sequence) -> Vec<Arc<Layer>> {
+        for operation in &transaction.operations {
+            if let Operation::CreateVolume { volume: id, .. } | Operation::Fork { target: id, .. } = operation
+            {
+                self.next_volume.fetch_max(id.0.saturating_add(1), Ordering::Relaxed);
+            }
+        }
+        // A checkpoint sees objects and layers as of the same transaction.
+        let mut layers = self.layers.write();
+        self.catalog.apply(transaction);
+        layers.apply(transaction, sequence)
+    }
+
+    /// The lowest sequence that replay would need if a checkpoint were cut now.
+    pub(crate) fn tail(&self) -> Sequence {
+        let is_late = planted(Bug::TailReadLate);
+        let next = if is_late { Sequence(u64::MAX) } else { self.journal.peek_sequence() };
+        let pinned = Sequence(self.catalog_pin.load(Ordering::SeqCst));
+        let tail = self.buffer.tail(next).min(pinned);
+        if is_late { tail.min(self.journal.peek_sequence()) } else { tail }
+    }
+
+    /// Makes a checkpoint of what has been destaged so far.
+    pub(crate) async fn checkpoint(&self) -> Result<(), PoolError> {
+        self.request(Request::Checkpoint).await
+    }
+
+    /// Destages everything acknowledged before the call, then makes a checkpoint.
+    pub(crate) async fn drain(&self) -> Result<(), PoolError> {
+        self.request(Request::Drain).await
+    }
+
+    /// Has a metadata page written anew by the next checkpoint, if it is in RAM.
+    pub(crate) async fn rewrite(&self, page: PageId) -> Result<(), PoolError> {
+        self.request(Request::Rewrite(page)).await
+    }
+
+    async fn request(&self, request: Request) -> Result<(), PoolError> {
+        match self.requests.make(request).await {
+            Some(outcome) => outcome,
+            None => Err(self.store.health().error()),
+        }
+    }
+
+    /// Ends the committer once it did what it was asked for. Requests made later fail.
+    pub(crate) async fn end_commits(&self) {
+        let _ = self.requests.make(Request::Stop).await;
+    }
+
+    /// Ends the journal, after the store was closed. `drained`: everything is destaged and checkpointed.
+    pub(crate) async fn end_journal(&self, drained: bool) {
+        self.placer.ended().await;
+        self.journal.stop().await;
+        if drained && let Err(error) = self.note_closed().await {
+            // All is durable: the next opening only looks at the journal more closely.
+            tracing::debug!(%error, "it is not noted that the pool was closed");
+        }
+    }
+}

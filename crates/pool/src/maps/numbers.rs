@@ -1,0 +1,92 @@
+//! Block numbers lent to data threads, which name them in the heads of rows before the committer knows of the blocks.
+//!
+//! 1. A lent number is free in the block table, and the committer takes it for nothing else.
+//! 2. It stays lent until its block is published, or comes back when the block is overwritten or given up before that.
+//! 3. A crash gives all of them back: the table still has them free.
+
+use crate::{commit::committer::Committer, error::PoolError};
+use hashbrown::HashSet;
+use quoin_world::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+use rustc_hash::FxBuildHasher;
+use std::collections::VecDeque;
+
+/// The most numbers that one step of the committer lends.
+const STEP: usize = 8192;
+
+#[derive(Default)]
+struct Lent {
+    /// Those not taken by a write.
+    ready: VecDeque<u64>,
+    all: HashSet<u64, FxBuildHasher>,
+}
+
+pub(crate) struct Numbers {
+    lent: Mutex<Lent>,
+    /// How many are to be ready.
+    target: usize,
+    is_short: AtomicBool,
+}
+
+impl Numbers {
+    pub(crate) fn new(target: usize) -> Self {
+        Self { lent: Mutex::default(), target, is_short: AtomicBool::new(false) }
+    }
+
+    /// So many numbers; `None` if there are not as many.
+    pub(crate) fn take(&self, count: usize) -> Option<Vec<u64>> {
+        let mut lent = self.lent.lock();
+        if lent.ready.len() < count + self.target / 2 {
+            self.is_short.store(true, Ordering::Release);
+        }
+        (count <= lent.ready.len()).then(|| lent.ready.drain(..count).collect())
+    }
+
+    /// Whether more are wanted.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Acquire)
+    }
+
+    /// The number may be taken by another write: its block was overwritten or given up before it was published.
+    pub(crate) fn give_back(&self, number: u64) {
+        self.lent.lock().ready.push_back(number);
+    }
+
+    /// The number is in the block table from now on.
+    pub(crate) fn published(&self, number: u64) {
+        self.lent.lock().all.remove(&number);
+    }
+
+    pub(crate) fn is_lent(&self, number: u64) -> bool {
+        self.lent.lock().all.contains(&number)
+    }
+
+    /// How many numbers are lent: all free in the block table.
+    pub(crate) fn count(&self) -> u64 {
+        self.lent.lock().all.len() as u64
+    }
+}
+
+impl Committer {
+    /// Lends numbers if data threads want some. False if they want none.
+    pub(crate) async fn lend_numbers(&mut self) -> Result<bool, PoolError> {
+        let slice = self.slice.clone();
+        let numbers = slice.placer.numbers();
+        if !numbers.is_short() {
+            return Ok(false);
+        }
+        for _ in 0..STEP {
+            if numbers.lent.lock().ready.len() >= numbers.target {
+                numbers.is_short.store(false, Ordering::Release);
+                break;
+            }
+            let number = self.take_block_number().await?;
+            let mut lent = numbers.lent.lock();
+            lent.all.insert(number);
+            lent.ready.push_back(number);
+        }
+        Ok(true)
+    }
+}

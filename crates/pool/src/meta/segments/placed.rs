@@ -1,0 +1,101 @@
+//! Segments with placed rows: what lies there before any map leads to it, and which records name them.
+
+use super::{Segment, SegmentState, SegmentTable, Stream, free_segment};
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    format::Location,
+    segment::{opened::OpenedSegment, readers::ReaderEpochs},
+};
+use quoin_base::{SegmentId, Sequence};
+
+impl SegmentTable {
+    /// Counts what was placed at `location` as live: the map is about to lead there.
+    pub(crate) fn publish(&self, location: Location) {
+        let mut inner = self.inner.write();
+        inner.segments[location.segment().0 as usize].placed_sectors -= location.sectors();
+        inner.count(location, true);
+    }
+
+    /// Counts what was placed at `location` as dead: it was overwritten before it was published.
+    pub(crate) fn withdraw(&self, location: Location) {
+        let mut inner = self.inner.write();
+        inner.segments[location.segment().0 as usize].placed_sectors -= location.sectors();
+    }
+
+    /// Notes that the record of `sequence` names a segment: its opening, or something placed there. Called before that can
+    /// be on a drive.
+    pub(crate) fn name(&self, id: SegmentId, sequence: Sequence) {
+        let mut inner = self.inner.write();
+        let segment = &mut inner.segments[id.0 as usize];
+        segment.last_placed = segment.last_placed.max(Some(sequence));
+        inner.placed.insert(id.0);
+    }
+
+    /// Lets go of segments that no record from `tail` on names. `generation` is that of the checkpoint with this tail.
+    pub(crate) fn forget_names(&self, tail: Sequence, generation: u64, readers: &ReaderEpochs) {
+        let mut inner = self.inner.write();
+        for id in std::mem::take(&mut inner.placed) {
+            let segment = &mut inner.segments[id as usize];
+            let is_needed =
+                segment.last_placed.is_some_and(|last| last >= tail) && !planted(Bug::ForgetNames);
+            if is_needed || segment.state == SegmentState::Open || segment.placed_sectors > 0 {
+                inner.placed.insert(id);
+                continue;
+            }
+            segment.last_placed = None;
+            inner.quarantine_if_empty(SegmentId(id), generation, readers);
+        }
+    }
+
+    /// Whether so many places of that length, from `first` on, can lie in a segment of placed rows.
+    pub(crate) fn is_placed_in(&self, first: Location, count: u64) -> bool {
+        let inner = self.inner.read();
+        let segment = inner.segments.get(first.segment().0 as usize);
+        let end = first.offset_bytes() + count * first.len_bytes();
+        segment.is_some_and(|s| s.state != SegmentState::Free && s.stream == Stream::Placed)
+            && end <= self.segment_bytes()
+    }
+
+    /// Takes over a segment that was opened after the checkpoint, as the record of its opening has it. Nothing is added to
+    /// it any more.
+    pub(crate) fn reopen(&self, opened: &OpenedSegment, sequence: Sequence) -> Result<(), PoolError> {
+        let mut inner = self.inner.write();
+        let id = opened.id.0 as usize;
+        let damaged = |problem: &str| PoolError::corrupt(format!("segment {}", opened.id), problem);
+        // An id is new only when all lower ones are in use.
+        if id == 0 || id as u64 > 2 * self.data_slabs + 64 {
+            return Err(damaged("the journal says that it was opened, and no pool of this size has it"));
+        }
+        if inner.segments.len() <= id {
+            for free in inner.segments.len()..id {
+                inner.free_ids.insert(free as u32);
+            }
+            inner.segments.resize_with(id + 1, free_segment);
+        }
+        let known = &inner.segments[id];
+        if known.state == SegmentState::Free {
+            for column in &opened.columns {
+                let drive = inner.slabs.get_mut(usize::from(column.drive.0));
+                if !drive.is_some_and(|d| d.free.remove(&column.slab)) {
+                    return Err(damaged("the journal says that it was opened on a slab that is taken"));
+                }
+            }
+            inner.segments[id] = Segment {
+                state: SegmentState::Sealed,
+                stream: Stream::Placed,
+                geometry: opened.geometry,
+                columns: opened.columns.as_slice().into(),
+                generation: opened.generation,
+                ..free_segment()
+            };
+            inner.free_ids.remove(&opened.id.0);
+            inner.dirty(opened.id.0);
+        } else if known.generation != opened.generation || known.stream != Stream::Placed {
+            return Err(damaged("the journal says that it was opened anew, and it was not"));
+        }
+        inner.segments[id].last_placed = Some(sequence);
+        inner.placed.insert(opened.id.0);
+        Ok(())
+    }
+}

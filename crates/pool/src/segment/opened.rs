@@ -1,0 +1,81 @@
+//! What the journal says of a segment that was opened for placed rows: a record may name it before a checkpoint does.
+
+use crate::{
+    format::{RecordHeader, RecordKind, zeroed},
+    journal::Entry,
+    meta::Segment,
+};
+use quoin_base::{DriveIndex, SegmentId, Sequence};
+use quoin_stripe::{Column, Geometry};
+
+/// A segment as it was when it was opened. In the journal: its id and generation are the record's source, its layout lies
+/// where other records have checksums.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OpenedSegment {
+    pub id: SegmentId,
+    pub generation: u32,
+    pub geometry: Geometry,
+    pub columns: Vec<Column>,
+}
+
+impl OpenedSegment {
+    pub(crate) fn new(id: SegmentId, segment: &Segment) -> Self {
+        Self {
+            id,
+            generation: segment.generation,
+            geometry: segment.geometry,
+            columns: segment.columns.to_vec(),
+        }
+    }
+
+    /// The record that says so.
+    pub(crate) fn record(&self, sequence: Sequence) -> Entry {
+        let mut header: RecordHeader = zeroed();
+        header.sequence = sequence.0.into();
+        header.kind = RecordKind::Segment as u8;
+        header.source = (u64::from(self.id.0) | u64::from(self.generation) << 32).into();
+        let Geometry { data, parity, row_bytes } = self.geometry;
+        let mut words = vec![u32::from(data) | u32::from(parity) << 8, row_bytes];
+        words.extend(self.columns.iter().flat_map(|column| [u32::from(column.drive.0), column.slab]));
+        Entry { header, crcs: words, payload: Vec::new() }
+    }
+
+    /// What such a record says; `None` if it is impossible.
+    pub(crate) fn parse(header: &RecordHeader, words: &[u32]) -> Option<Self> {
+        let source = header.source.get();
+        let [layout, row_bytes, columns @ ..] = words else { return None };
+        let geometry = Geometry { data: *layout as u8, parity: (*layout >> 8) as u8, row_bytes: *row_bytes };
+        let (columns, rest) = columns.as_chunks::<2>();
+        let column =
+            |&[drive, slab]: &[u32; 2]| Some(Column { drive: DriveIndex(u16::try_from(drive).ok()?), slab });
+        let columns = columns.iter().map(column).collect::<Option<Vec<_>>>()?;
+        let is_possible = rest.is_empty() && geometry.data > 0 && geometry.columns() == columns.len();
+        is_possible.then_some(Self {
+            id: SegmentId(source as u32),
+            generation: (source >> 32) as u32,
+            geometry,
+            columns,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_says_what_was_opened() {
+        let column = |drive, slab| Column { drive: DriveIndex(drive), slab };
+        let opened = OpenedSegment {
+            id: SegmentId(7),
+            generation: 3,
+            geometry: Geometry { data: 2, parity: 1, row_bytes: 65_536 },
+            columns: vec![column(0, 70_000), column(4, 1), column(2, 9)],
+        };
+        let Entry { header, crcs, .. } = opened.record(Sequence(5));
+        assert_eq!(OpenedSegment::parse(&header, &crcs), Some(opened));
+        for len in 0..crcs.len() {
+            assert_eq!(OpenedSegment::parse(&header, &crcs[..len]), None, "{len} words");
+        }
+    }
+}
