@@ -52,7 +52,8 @@ pub use snapshot::{CloneCreate, Origin, OriginKind, SnapshotCreate, SnapshotRefr
 pub use space::{PoolSpace, VolumeSpace};
 pub use stats::{Latency, LatencyBucket, OperationStats, Stats, VolumeStats};
 pub use status::{
-    Capacity, Drive, DriveAnswers, Engine, GivingBack, Objects, Recovery, SpaceLevel, State, Status,
+    Capacity, Drive, DriveAnswers, Engine, GivingBack, Objects, Recovery, SliceCapacity, SpaceLevel, State,
+    Status,
 };
 pub use time::Utc;
 pub use volume::{Deletion, Volume, VolumeCreate, VolumeMapping, VolumeUpdate};

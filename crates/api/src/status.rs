@@ -158,6 +158,20 @@ pub struct Capacity {
     pub used_percent: f64,
     /// The threshold that this has reached.
     pub level: SpaceLevel,
+    /// The same of each slice, in their order. A volume has only the space of its slice.
+    #[serde(default)]
+    pub slices: Vec<SliceCapacity>,
+}
+
+/// Space in a slice of the pool, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SliceCapacity {
+    /// Its volumes, including snapshots, clones and deleted volumes that are kept.
+    pub volumes: u64,
+    /// Space for host data.
+    pub usable_bytes: u64,
+    /// Space left for writes to thin volumes.
+    pub free_bytes: u64,
 }
 
 /// Data that was deleted, or replaced by a restore or refresh, and is being reclaimed in the background.

@@ -13,7 +13,7 @@ use crate::{
     reserve_watch::Scope,
     schedules::{Moment, moment_of},
 };
-use quoin_base::{LayerId, VolumeId};
+use quoin_base::{LayerId, SliceId, VolumeId};
 use quoin_pool::Pool;
 use quoin_volume::{OriginKind, Volume};
 use std::{
@@ -44,7 +44,7 @@ enum State {
 struct Candidate {
     snapshots: Vec<Arc<Volume>>,
     taken_ms: u64,
-    families: BTreeSet<LayerId>,
+    families: BTreeSet<(SliceId, LayerId)>,
     state: State,
 }
 

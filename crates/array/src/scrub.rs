@@ -63,6 +63,7 @@ impl Scrubs {
         let (position, counts) = running.scrub.progress();
         record.begun = Some(Begun {
             started_ms: running.started_ms,
+            slice: position.slice,
             space: position.space,
             page: position.page,
             bytes: counts.bytes,
@@ -303,8 +304,11 @@ impl Array {
             return false;
         }
         let started_ms = begun.map_or_else(|| self.world.wall_clock_ms(), |begun| begun.started_ms);
-        let position =
-            begun.map_or_else(ScrubPosition::default, |b| ScrubPosition { space: b.space, page: b.page });
+        let position = begun.map_or_else(ScrubPosition::default, |b| ScrubPosition {
+            slice: b.slice,
+            space: b.space,
+            page: b.page,
+        });
         let counts = begun.map_or_else(ScrubCounts::default, |begun| counts(begun.bytes, &begun.found));
         let rate = scrubs.record.as_ref().map_or(DEFAULT_RATE_BYTES_S, |record| record.rate_bytes_s);
         let scrub = Scrub::new(pool.clone(), position, counts, rate);

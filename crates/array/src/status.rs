@@ -3,7 +3,7 @@
 use crate::{Array, drives::DriveSlot, space::used_percent};
 use quoin_api as api;
 use quoin_drive::Answers;
-use quoin_pool::{Pool, PoolState, PoolStats};
+use quoin_pool::{Pool, PoolState, PoolStats, SliceSpace};
 use quoin_volume::{BlockDevice, OriginKind, Volume};
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -51,7 +51,10 @@ impl Array {
             uptime_s: self.world.now().since(self.started).as_secs(),
             objects: self.is_restored().then(|| self.objects()),
             offline_volumes: self.stopped_volumes().into_iter().filter(|_| is_open).collect(),
-            capacity: stats.as_ref().map(|stats| capacity(stats, &volumes, self.space.lock().level())),
+            capacity: pool
+                .as_ref()
+                .zip(stats.as_ref())
+                .map(|(pool, stats)| capacity(pool, stats, &volumes, self.space.lock().level())),
             giving_back: stats.as_ref().map(|stats| self.giving_back.lock().view(stats)),
             recycle_bin: self.is_restored().then(|| self.bin_view()),
             retention: self.retention_view().filter(|_| pool.is_some()),
@@ -110,7 +113,17 @@ fn drive(slot: &DriveSlot) -> api::Drive {
     }
 }
 
-fn capacity(stats: &PoolStats, volumes: &[Arc<Volume>], level: api::SpaceLevel) -> api::Capacity {
+fn slice_capacity(slice: SliceSpace) -> api::SliceCapacity {
+    let SliceSpace { volumes, usable_bytes, free_bytes } = slice;
+    api::SliceCapacity { volumes, usable_bytes, free_bytes }
+}
+
+fn capacity(
+    pool: &Pool,
+    stats: &PoolStats,
+    volumes: &[Arc<Volume>],
+    level: api::SpaceLevel,
+) -> api::Capacity {
     let PoolStats { capacity_bytes, usable_bytes, metadata_bytes, .. } = *stats;
     api::Capacity {
         total_bytes: capacity_bytes,
@@ -125,6 +138,7 @@ fn capacity(stats: &PoolStats, volumes: &[Arc<Volume>], level: api::SpaceLevel) 
         provisioned_bytes: volumes.iter().map(|volume| volume.size_bytes()).sum(),
         used_percent: used_percent(stats),
         level,
+        slices: pool.slice_space().map(slice_capacity).collect(),
     }
 }
 

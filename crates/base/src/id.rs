@@ -36,7 +36,7 @@ macro_rules! uuid {
 }
 
 number!(
-    /// A volume within its pool. Never reused.
+    /// A volume within its pool. Never reused. Its highest four bits are the slice that holds it.
     VolumeId(u32)
 );
 number!(
@@ -76,3 +76,18 @@ uuid!(
     /// The identity of a drive, given when it is initialised.
     DriveId
 );
+
+/// Bits of a volume's id that count the volumes of its slice.
+const VOLUME_BITS: u32 = 28;
+
+impl VolumeId {
+    /// The slice that holds the volume.
+    pub const fn slice(self) -> SliceId {
+        SliceId((self.0 >> VOLUME_BITS) as u8)
+    }
+
+    /// The first id, from 0 on, of the volumes of a slice.
+    pub const fn first_of(slice: SliceId) -> VolumeId {
+        VolumeId((slice.0 as u32) << VOLUME_BITS)
+    }
+}

@@ -113,6 +113,15 @@ pub enum Bug {
     PlaceVolatile = 57,
     /// A block number that was lent to a data thread is taken for another block.
     LendTwice = 58,
+    /// A checkpoint takes in a part of a transaction over several slices that is not decided. Seldom: a test of the pool makes
+    /// it come about.
+    CheckpointUndecided = 63,
+    /// A transaction over several slices is decided before all its parts are hardened.
+    DecideEarly = 64,
+    /// A decision is forgotten while a slice may still replay its part.
+    ForgetDecisions = 65,
+    /// Replay makes the changes of a part whose transaction nobody decided.
+    ReplayUndecided = 66,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
     GateLeftOpen = 60,
     /// A drive that hung is used again before the operations it was given up with are over.
@@ -122,7 +131,7 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 48] = [
+    pub const ALL: [Bug; 51] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -171,6 +180,9 @@ impl Bug {
         Bug::ForgetNames,
         Bug::PlaceVolatile,
         Bug::LendTwice,
+        Bug::DecideEarly,
+        Bug::ForgetDecisions,
+        Bug::ReplayUndecided,
     ];
 }
 

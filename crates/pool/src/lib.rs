@@ -43,7 +43,7 @@ pub use lifecycle::{
     memory::MemoryShares,
     options::{FormatOptions, PoolOptions},
     pool::Pool,
-    stats::{PoolStats, RecoveryStats, Removal, VolumeStats},
+    stats::{PoolStats, RecoveryStats, Removal, SliceSpace, VolumeStats},
 };
 pub use meta::{ObjectKind, Transaction};
 pub use space::report::{PoolSpace, VolumeSpace};

@@ -8,7 +8,7 @@ use quoin_array::is_target_name;
 use quoin_base::{GIB, MIB, PoolId};
 use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size};
 use quoin_config::{Config, DriveConfig, EventsConfig, ServeConfig, SpaceConfig};
-use quoin_drive::{DriveError, DriveWatch, Patience, Probe, Roles, probe};
+use quoin_drive::{DriveError, DriveWatch, MAX_SLICES, Patience, Probe, Roles, probe};
 use quoin_pool::FormatOptions;
 use quoin_world::{Disk, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
@@ -47,6 +47,10 @@ pub(crate) struct Args {
     /// File or block device to use for the journal only; repeatable
     #[arg(long, value_name = "PATH")]
     journal_drive: Vec<PathBuf>,
+    /// Logs that the pool is divided into; each has its part of the drives and its own volumes
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_SLICES)))]
+    slices: u8,
     /// Name of the array
     #[arg(long, default_value = "quoin")]
     name: String,
@@ -94,7 +98,7 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config,
     let disks = candidates.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let roles = candidates.iter().map(|candidate| candidate.roles);
     let drives: Vec<_> = disks.into_iter().zip(roles).collect();
-    let options = format_options(&drives, &args.name);
+    let options = format_options(&drives, &args.name, args.slices);
     let pool = format(drives, options, args)?;
     let digits = pool.0.simple().to_string();
     let config = Config {
@@ -154,12 +158,12 @@ fn open(candidate: &Candidate) -> Result<Arc<dyn Disk>, Failure> {
 
 /// Small arrays get small slabs, so that their journal has extents enough and their reserve stays small; large ones
 /// get large slabs, so that the table of segments stays small.
-fn format_options(drives: &[(Arc<dyn Disk>, Roles)], name: &str) -> FormatOptions {
+fn format_options(drives: &[(Arc<dyn Disk>, Roles)], name: &str, slices: u8) -> FormatOptions {
     let sum = |wanted: fn(&Roles) -> bool| -> u64 {
         drives.iter().filter(|(_, roles)| wanted(roles)).map(|(disk, _)| disk.len_bytes()).sum()
     };
     let (journal, data) = (sum(|roles| roles.journal), sum(|roles| roles.data));
-    let mut options = FormatOptions { pool_name: name.to_owned(), ..FormatOptions::default() };
+    let mut options = FormatOptions { pool_name: name.to_owned(), slices, ..FormatOptions::default() };
     if data > LARGE_DATA_DRIVES_BYTES {
         options.slab_bytes = LARGE_SLAB_BYTES;
     } else if journal < SMALL_JOURNAL_DRIVES_BYTES && data < SMALL_DATA_DRIVES_BYTES {

@@ -54,15 +54,25 @@ pub(crate) fn log_uniform(rng: &mut ChaCha8Rng, from: u64, to: u64) -> u64 {
     (from * (to / from).powf(rng.random::<f64>())) as u64
 }
 
+/// Most seeds have one slice, the others three; of a stream of its own.
+fn slices(seed: u64) -> u8 {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(82);
+    if rng.random_bool(0.3) { 3 } else { 1 }
+}
+
 impl Scenario {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(81);
-        let journal_bytes = rng.random_range(16..=48) * 256 * KIB;
+        let slices = slices(seed);
+        let parts = u64::from(slices);
+        let journal_bytes = rng.random_range(16..=48) * 256 * KIB * parts;
         // In a small pool space runs out.
         let crowded = rng.random_bool(0.3);
         let all = Roles { journal: true, data: true };
-        let data_bytes = if crowded { rng.random_range(8..=14) } else { rng.random_range(40..=96) } * MIB;
+        let data_bytes =
+            if crowded { rng.random_range(8..=14) } else { rng.random_range(40..=96) } * MIB * parts;
         let drives = match rng.random_range(0..3) {
             0 => vec![(data_bytes + journal_bytes + 2 * MIB, all)],
             1 => vec![(data_bytes / 2 + journal_bytes + 2 * MIB, all); 2],
@@ -76,6 +86,7 @@ impl Scenario {
             slab_bytes: (256 * KIB) as u32,
             row_bytes: [16 << 10, 32 << 10, 64 << 10][rng.random_range(0..3)],
             journal_bytes: Some(journal_bytes),
+            slices,
         };
         let pool = PoolOptions {
             buffer_bytes: log_uniform(&mut rng, 512 * KIB, 8 * MIB),

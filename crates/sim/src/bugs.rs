@@ -59,7 +59,8 @@ fn choices(bug: Bug) -> Choices {
     };
     // With little RAM a checkpoint waits for pages, and takes longer; and nodes of maps are read from drives.
     let little_ram = matches!(bug, Bug::EarlyExtentReuse | Bug::EarlyPageReuse);
-    Choices { faults, load, little_ram, ..Choices::default() }
+    let spans = matches!(bug, Bug::DecideEarly | Bug::ForgetDecisions | Bug::ReplayUndecided);
+    Choices { faults, load, little_ram, slices: spans.then_some(3), ..Choices::default() }
 }
 
 /// Looks for the planted bugs and tells how each was found.

@@ -55,7 +55,7 @@ impl Client {
                 return Ok(None);
             }
             let source = sources[self.rng.random_range(0..sources.len())];
-            let hidden = self.pool.next_volume_id();
+            let hidden = self.pool.next_volume_id_near(source);
             model.hidden.insert(hidden);
             model.copying.insert(hidden);
             (Forks::begin(&mut model, vec![(source, hidden)], sources), hidden)

@@ -2,7 +2,7 @@
 
 use crate::scenario::{Faults, Scenario, log_uniform};
 use quoin_base::{ByteRange, SliceId};
-use quoin_drive::{HEAD_BYTES, ROOT_BYTES, root_offset, slabs_start};
+use quoin_drive::{HEAD_BYTES, MAX_SLICES, ROOT_BYTES, root_offset, slabs_start};
 use quoin_world::{Thread, World};
 use quoin_world_sim::{SimDisk, SimWorld};
 use rand::{RngExt, SeedableRng};
@@ -30,22 +30,18 @@ pub(crate) fn journal_region(scenario: &Scenario, drive: usize) -> ByteRange {
     ByteRange::new(slabs_start(len_bytes, scenario.format.slab_bytes), journal_bytes)
 }
 
-fn root_offsets() -> [u64; 2] {
-    [0, 1].map(|slot| root_offset(SliceId(0), slot))
-}
-
 /// Where drives have their root slots.
 pub(crate) fn root_slots() -> ByteRange {
-    let [first, last] = root_offsets();
+    let (first, last) = (root_offset(SliceId(0), 0), root_offset(SliceId(MAX_SLICES - 1), 1));
     ByteRange::new(first, last + ROOT_BYTES as u64 - first)
 }
 
 /// Damages the roots of the one drive that this seed chose for it. The others have them, so that nothing may come of it.
-pub(crate) fn damage_roots(seed: u64, disks: &[Arc<SimDisk>], rng: &mut ChaCha8Rng) {
+pub(crate) fn damage_roots(seed: u64, slices: u8, disks: &[Arc<SimDisk>], rng: &mut ChaCha8Rng) {
     let victim = &disks[seed as usize % disks.len()];
-    for offset in root_offsets() {
+    for (slice, slot) in (0..slices).flat_map(|slice| [(slice, 0), (slice, 1)]) {
         if rng.random_bool(0.8) {
-            victim.flip_bit(ByteRange::new(offset, ROOT_BYTES as u64));
+            victim.flip_bit(ByteRange::new(root_offset(SliceId(slice), slot), ROOT_BYTES as u64));
         }
     }
 }

@@ -48,6 +48,7 @@ impl Client {
             let windows = model.history.windows(source.0);
             let fits = |target: &&VolumeId| {
                 **target != source
+                    && target.slice() == source.slice()
                     && !model.cutting.contains(*target)
                     && !model.forking.contains(*target)
                     && !volumes.iter().any(|pair| pair.0 == **target || pair.1 == **target)
@@ -57,7 +58,7 @@ impl Client {
             if !targets.is_empty() && self.rng.random_bool(0.3) {
                 volumes.push((source, *targets[self.rng.random_range(0..targets.len())]));
             } else if free.len() + volumes.len() < MAX_FORKED {
-                volumes.push((source, self.pool.next_volume_id()));
+                volumes.push((source, self.pool.next_volume_id_near(source)));
             }
             if self.rng.random_bool(0.4) {
                 break;
@@ -90,7 +91,7 @@ impl Client {
                 return Ok(None);
             }
             let source = free[self.rng.random_range(0..free.len())];
-            let target = self.pool.next_volume_id();
+            let target = self.pool.next_volume_id_near(source);
             (Forks::begin(&mut model, vec![(source, target)], usable), target)
         };
         Ok(self.carry_out(forks).await?.then_some(target))

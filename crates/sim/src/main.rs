@@ -42,6 +42,9 @@ struct RunArgs {
     /// Next to no RAM for metadata and read cache, for all seeds.
     #[arg(long)]
     little_ram: bool,
+    /// Divide the pool into this many slices; by default some seeds have three
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=4))]
+    slices: Option<u8>,
     /// A bug to plant.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
@@ -77,7 +80,13 @@ fn main() -> ExitCode {
 
 impl RunArgs {
     fn choices(&self, verbose: bool) -> Choices {
-        Choices { faults: self.faults, load: self.load, little_ram: self.little_ram, verbose }
+        Choices {
+            faults: self.faults,
+            load: self.load,
+            little_ram: self.little_ram,
+            slices: self.slices,
+            verbose,
+        }
     }
 }
 
@@ -103,6 +112,9 @@ impl Simulation for RunArgs {
         }
         if self.little_ram {
             command += " --little-ram";
+        }
+        if let Some(slices) = self.slices {
+            command += &format!(" --slices {slices}");
         }
         if let Some(bug) = bug {
             command += &format!(" --bug {bug}");

@@ -207,6 +207,13 @@ fn place_from(seed: u64) -> u64 {
     pick(&mut rng, &[8 * KIB, 16 * KIB, 64 * KIB, u64::MAX])
 }
 
+/// Most seeds have one slice, the others three; of a stream of its own.
+fn slices(seed: u64) -> u8 {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(81);
+    if rng.random_bool(0.3) { 3 } else { 1 }
+}
+
 /// What few seeds have; of a stream of its own, so that the other seeds stay what they are.
 struct Rare {
     load: Option<Load>,
@@ -232,7 +239,8 @@ fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[T]) -> T {
 
 impl Scenario {
     /// What follows from the seed, but for what is given.
-    pub(crate) fn new(seed: u64, faults: Option<Faults>, load: Option<Load>) -> Self {
+    pub(crate) fn new(seed: u64, faults: Option<Faults>, load: Option<Load>, slices: Option<u8>) -> Self {
+        let slices = slices.unwrap_or_else(|| self::slices(seed));
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(77);
         let drawn_load = pick(
@@ -275,9 +283,10 @@ impl Scenario {
         let one_journal = count > 1 && rng.random_bool(0.4);
         let journal_drives = if one_journal { 1 } else { count as u64 };
         let journal_slabs = LEAST_EXTENTS.div_ceil(journal_drives) + rng.random_range(0..=2);
-        let journal_slabs = journal_slabs.max(LEAST_JOURNAL_SLABS);
+        let journal_slabs = journal_slabs.max(LEAST_JOURNAL_SLABS) * u64::from(slices);
         let journal_bytes = journal_slabs * SLAB_BYTES;
         let data_slabs = log_uniform(&mut rng, 28, if load == Load::Full { 48 } else { 72 });
+        let data_slabs = (data_slabs + u64::from(slices > 1)) * u64::from(slices);
         let drives = (0..count)
             .map(|i| {
                 let journal = i == 0 || !one_journal;
@@ -293,11 +302,12 @@ impl Scenario {
             slab_bytes: SLAB_BYTES as u32,
             row_bytes: pick(&mut rng, &[16 << 10, 32 << 10, 64 << 10]),
             journal_bytes: Some(journal_bytes),
+            slices,
         };
         let pool = PoolOptions {
-            buffer_bytes: log_uniform(&mut rng, 256 * KIB, 6 * MIB),
-            metadata_bytes: log_uniform(&mut rng, 32 * KIB, 512 * KIB),
-            dirty_bytes: log_uniform(&mut rng, 96 * KIB, 256 * KIB),
+            buffer_bytes: log_uniform(&mut rng, 256 * KIB, 6 * MIB) * u64::from(slices),
+            metadata_bytes: log_uniform(&mut rng, 32 * KIB, 512 * KIB) * u64::from(slices),
+            dirty_bytes: log_uniform(&mut rng, 96 * KIB, 256 * KIB) * u64::from(slices),
             cache_bytes: cache_bytes(seed),
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),

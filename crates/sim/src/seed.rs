@@ -42,6 +42,8 @@ pub struct Choices {
     pub load: Option<Load>,
     /// Next to no RAM for metadata and read cache: every page is loaded again and again.
     pub little_ram: bool,
+    /// Into how many slices the pool is divided.
+    pub slices: Option<u8>,
     /// Prints each boot.
     pub verbose: bool,
 }
@@ -68,7 +70,7 @@ struct Run {
 
 /// Runs a seed.
 pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
-    let mut scenario = Scenario::new(seed, choices.faults, choices.load);
+    let mut scenario = Scenario::new(seed, choices.faults, choices.load, choices.slices);
     if choices.little_ram {
         (scenario.pool.metadata_bytes, scenario.pool.cache_bytes) = (4096, 40 << 10);
     }
@@ -320,7 +322,9 @@ impl Run {
             disk.set_faults(plan);
         }
         match scenario.faults {
-            Faults::Roots if faulty => damage::damage_roots(self.seed, &self.disks, &mut self.rng),
+            Faults::Roots if faulty => {
+                damage::damage_roots(self.seed, self.scenario.format.slices, &self.disks, &mut self.rng)
+            }
             Faults::Rot | Faults::Latent if faulty => {
                 damage::spawn(&self.world, scenario, &self.disks, self.rng.random());
             }

@@ -175,7 +175,7 @@ impl Volumes {
         }
         let record = CopyRecord {
             version: RECORD_VERSION,
-            id: pool.next_volume_id(),
+            id: pool.next_volume_id_near(source.id()),
             source: source.name(),
             source_uuid: source.uuid(),
             target: target.name(),

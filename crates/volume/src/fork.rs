@@ -84,7 +84,7 @@ impl Volumes {
                 Origin { kind, source: source.id(), source_name: from.name.clone(), taken_ms: now_ms, set };
             // A fork also gets the data beyond the end of a source that was shrunk.
             let record = VolumeRecord {
-                id: pool.next_volume_id(),
+                id: pool.next_volume_id_near(source.id()),
                 uuid: self.random_uuid(),
                 name,
                 created_ms: now_ms,

@@ -12,6 +12,9 @@ const SEEDS: u32 = 200;
 /// Of these, from the same first one on, again with a metadata budget far below what there is.
 const LITTLE_RAM_SEEDS: &str = "100";
 
+/// Of these, again with three slices; three in ten have as many anyway.
+const SLICES_SEEDS: &str = "80";
+
 /// Seeds of the simulation of the array.
 const ARRAY_SEEDS: u32 = 40;
 /// Seeds of sessions over a simulated network: enough that everything was exercised.
@@ -41,6 +44,10 @@ const STEPS: &[Step] = &[
     ("OpenAPI document", || step::run(&mut Command::new("tests/openapi.sh"))),
     ("races", || races::run(&races::Options { seed: 1, times: 1 })),
     ("simulation", || program("debug", "quoin-sim", As::User, &["--seeds".to_owned(), SEEDS.to_string()])),
+    ("simulation with three slices", || {
+        let args = ["--seeds", SLICES_SEEDS, "--slices", "3"].map(str::to_owned);
+        program("debug", "quoin-sim", As::User, &args)
+    }),
     ("simulation with little RAM", || {
         let args = ["--seeds", LITTLE_RAM_SEEDS, "--little-ram"].map(str::to_owned);
         program("debug", "quoin-sim", As::User, &args)

@@ -53,6 +53,7 @@ const RACE_TIMES: u64 = 10;
 
 const PARTS: &[Part] = &[
     Part { name: "simulation", every: 1, work: |seed| simulation(seed, "") },
+    Part { name: "three slices", every: 1, work: |seed| simulation(seed, " --slices 3") },
     Part { name: "little memory", every: 1, work: |seed| simulation(seed, " --little-ram") },
     Part { name: "full pool", every: 2, work: |seed| simulation(seed, " --load full") },
     Part { name: "churn", every: 2, work: |seed| simulation(seed, " --load churn") },

@@ -32,6 +32,8 @@ pub(super) struct Record {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Begun {
     pub(super) started_ms: u64,
+    #[serde(default)]
+    pub(super) slice: u8,
     pub(super) space: u8,
     pub(super) page: u64,
     pub(super) bytes: u64,

@@ -86,22 +86,30 @@ impl Committer {
         Ok(())
     }
 
+    /// The catalog as it is. `None` while a part of a transaction that is not decided yet may be in it.
+    fn catalog_image(&self) -> Option<Result<CatalogImage, PoolError>> {
+        let slice = &self.slice;
+        // NOTE: locked first: what takes effect does so under this lock, and says before that it is undecided.
+        let layers = slice.layers.read();
+        if slice.undecided.load(Ordering::SeqCst) && !planted(Bug::CheckpointUndecided) {
+            return slice.store.health().is_failed().then(|| Err(slice.store.health().error()));
+        }
+        let mut images = layers.images();
+        images.iter_mut().for_each(|image| image.gone &= !planted(Bug::ResurrectVolumes));
+        Some(Ok(CatalogImage {
+            objects: slice.catalog.all(),
+            layers: images,
+            aliases: layers.aliases().clone(),
+            next_layer: layers.next,
+            copies: layers.copies.load(Ordering::Relaxed),
+            applied: layers.applied,
+        }))
+    }
+
     /// Puts the catalog into its pages.
     async fn write_catalog(&mut self) -> Result<u64, PoolError> {
         let slice = self.slice.clone();
-        let image = {
-            let layers = slice.layers.read();
-            let mut images = layers.images();
-            images.iter_mut().for_each(|image| image.gone &= !planted(Bug::ResurrectVolumes));
-            CatalogImage {
-                objects: slice.catalog.all(),
-                layers: images,
-                aliases: layers.aliases().clone(),
-                next_layer: layers.next,
-                copies: layers.copies.load(Ordering::Relaxed),
-                applied: layers.applied,
-            }
-        };
+        let image = slice.progress.until(|| self.catalog_image()).await?;
         let bytes = image.encode();
         let pages = bytes.len().div_ceil(PAGE_BYTES) as u64;
         for (index, chunk) in bytes.chunks(PAGE_BYTES).enumerate() {

@@ -107,7 +107,8 @@ impl Layers {
 
     /// Applies what a transaction says of volumes. Returns the layers that volumes hold by a fork into them.
     pub(crate) fn apply(&mut self, transaction: &Transaction, sequence: Sequence) -> Vec<Arc<Layer>> {
-        self.applied = sequence;
+        // NOTE: the decision on a transaction over several slices takes effect before the slice's own part.
+        self.applied = self.applied.max(sequence);
         let mut forked = Vec::new();
         for operation in &transaction.operations {
             match *operation {
@@ -130,7 +131,7 @@ impl Layers {
                 Operation::Fork { source, target, kept, given } => {
                     forked.extend(self.fork(source, target, (kept, given), sequence));
                 }
-                Operation::Put { .. } | Operation::Delete { .. } => {}
+                Operation::Put { .. } | Operation::Delete { .. } | Operation::Prepare(_) => {}
             }
         }
         forked

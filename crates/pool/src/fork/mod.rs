@@ -19,7 +19,7 @@ use crate::{
     commit::committer::Committer,
     error::PoolError,
     fork::layer::Layer,
-    lifecycle::slice::Slice,
+    lifecycle::slice::{Appended, Slice},
     meta::{Operation, Transaction},
 };
 use quoin_world::atomic::Ordering;
@@ -58,7 +58,17 @@ impl Slice {
 
     /// Makes a transaction with forks take effect, and hardens it.
     pub(crate) async fn harden_forks(&self, transaction: &Transaction) -> Result<(), PoolError> {
-        let appended = self.append_transaction(transaction, || self.buffer.lock_all())?;
+        let appended = self.append_transaction(transaction, || self.buffer.lock_all(), || Ok(()))?;
+        self.harden_appended(&appended).await?;
+        self.confirm(&appended);
+        Ok(())
+    }
+
+    /// Hardens a transaction whose record is appended, and all that its forks hold.
+    pub(crate) async fn harden_appended(&self, appended: &Appended) -> Result<(), PoolError> {
+        if appended.forked.is_empty() {
+            return self.journal.hardened(&appended.batch).await;
+        }
         self.count_reserved();
         self.requests.nudge();
         self.journal.hardened(&appended.batch).await?;
@@ -72,9 +82,13 @@ impl Slice {
             self.is_decided(&appended.forked),
             "a fork is acknowledged before what it holds is decided"
         );
+        Ok(())
+    }
+
+    /// Lets the volumes of forks be read and written.
+    pub(crate) fn confirm(&self, appended: &Appended) {
         appended.forked.iter().for_each(|layer| layer.confirm(true));
         self.progress.notify();
-        Ok(())
     }
 
     /// Whether a crash would take nothing from what these layers hold: what is buffered of those that they come from is

@@ -11,10 +11,11 @@ use crate::{
         SPACES,
     },
     integrity::quarantine::Leaked,
-    journal::{JournalBounds, ReplayedRecord, payload_verifies, read_journal},
+    journal::{JournalBounds, Replay, ReplayedRecord, payload_verifies, read_journal},
     lifecycle::{
         open::{Opened, open_checkpoint, read_transaction},
         options::PoolOptions,
+        spanning::Decided,
     },
     maps::{
         blocks::{BlockPlace, LOST, block_page, block_word},
@@ -155,9 +156,33 @@ impl CheckReport {
                 Operation::Reserve { volume, bytes } if self.volume_ids.contains(&volume) => {
                     self.reservations.insert(volume, bytes);
                 }
-                Operation::Reserve { .. } => {}
+                Operation::Reserve { .. } | Operation::Prepare(_) => {}
             }
         }
+    }
+
+    /// Takes in what was found in a slice. `prefix` goes before what its findings name.
+    fn take_in(&mut self, of_slice: CheckReport, prefix: &str) {
+        let CheckReport { problems, notes, leaked, missing_references, more_problems, .. } = of_slice;
+        for Problem { what, problem } in problems {
+            self.add(format!("{prefix}{what}"), problem);
+        }
+        for Problem { what, problem } in notes {
+            self.note(format!("{prefix}{what}"), problem);
+        }
+        self.leaked.add(leaked);
+        self.missing_references += missing_references;
+        self.more_problems += more_problems;
+        self.volumes += of_slice.volumes;
+        self.pages += of_slice.pages;
+        self.blocks += of_slice.blocks;
+        self.segments += of_slice.segments;
+        self.records += of_slice.records;
+        self.objects.extend(of_slice.objects);
+        self.volume_ids.extend(of_slice.volume_ids);
+        self.reservations.extend(of_slice.reservations);
+        self.volume_space.extend(of_slice.volume_space);
+        self.space.add(&of_slice.space);
     }
 
     /// Lists an error that ended a part of the walk.
@@ -168,9 +193,6 @@ impl CheckReport {
         }
     }
 }
-
-/// The one slice of a pool.
-const FIRST: SliceId = SliceId(0);
 
 /// Checks a pool that is not open. Fails only if there is no pool to check.
 pub fn check(drives: Vec<Arc<Drive>>) -> Compiled<'static, Result<CheckReport, PoolError>> {
@@ -187,21 +209,44 @@ async fn check_all(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
             );
         }
     }
-    let opened = match open_to_look(drives, &mut report).await {
-        Ok(opened) => opened,
+    match check_slices(drives, &mut report).await {
         Err(error @ (PoolError::Corrupt { .. } | PoolError::Unopenable(_))) => {
             report.add_error("the pool", error);
-            return Ok(report);
         }
-        Err(error) => return Err(error),
-    };
+        outcome => outcome?,
+    }
+    Ok(report)
+}
+
+async fn check_slices(drives: Vec<Arc<Drive>>, report: &mut CheckReport) -> Result<(), PoolError> {
+    let store = Arc::new(Store::inspect(drives).await?);
+    store.damaged().iter().for_each(|what| report.note("the grant table".into(), what.clone()));
+    let mut slices = Vec::new();
+    for slice in store.slices() {
+        check_roots(&store, slice, report).await;
+        slices.push(SliceToCheck::open(&store, slice).await?);
+    }
+    let decided = decided_by(&slices).await?;
+    report.space.settled = true;
+    let is_one = slices.len() == 1;
+    for slice in &slices {
+        let mut of_slice = CheckReport::default();
+        check_slice(slice, &decided, &mut of_slice).await;
+        let prefix = if is_one { String::new() } else { format!("slice {}: ", slice.id) };
+        report.take_in(of_slice, &prefix);
+    }
+    Ok(())
+}
+
+async fn check_slice(slice: &SliceToCheck, decided: &Decided, report: &mut CheckReport) {
+    let opened = &slice.opened;
     report.leaked = Leaked::of(&opened.catalog.objects);
     let mut walk = Walk {
         unreachable_references: 0,
         unread_nodes: Vec::new(),
         unreached: BTreeSet::new(),
-        opened: &opened,
-        report: &mut report,
+        opened,
+        report,
         live: HashMap::default(),
         references: HashMap::default(),
         tree_pages: BTreeSet::new(),
@@ -209,7 +254,7 @@ async fn check_all(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     walk.page_maps().await;
     walk.layers().await;
     walk.orphaned_tree_pages().await;
-    walk.space(block_bytes(&opened)).await;
+    walk.space(block_bytes(opened)).await;
     walk.block_table().await;
     walk.leaks();
     walk.segments().await;
@@ -217,17 +262,45 @@ async fn check_all(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
     report.volume_ids = leaves().map(|l| l.volume).collect();
     report.reservations = leaves().map(|l| (l.volume, l.reserved_bytes)).collect();
     report.objects = opened.catalog.objects.clone();
-    check_promises(&opened, &mut report);
-    check_journal(&opened, &mut report).await;
-    Ok(report)
+    check_promises(opened, report);
+    check_journal(slice, decided, report).await;
 }
 
-/// What the newest root leads to, with notes on what is damaged on the way there and has a sound copy.
-async fn open_to_look(drives: Vec<Arc<Drive>>, report: &mut CheckReport) -> Result<Opened, PoolError> {
-    let store = Arc::new(Store::inspect(drives).await?);
-    store.damaged().iter().for_each(|what| report.note("the grant table".into(), what.clone()));
-    check_roots(&store, report).await;
-    open_checkpoint(store, FIRST).await
+/// A slice of a pool that is not open.
+struct SliceToCheck {
+    id: SliceId,
+    opened: Opened,
+    /// What recovery would replay, or why it cannot be read.
+    replay: Result<Replay, PoolError>,
+}
+
+impl SliceToCheck {
+    async fn open(store: &Arc<Store>, id: SliceId) -> Result<Self, PoolError> {
+        let opened = open_checkpoint(store.clone(), id).await?;
+        let replay = read_journal(store, id, JournalBounds::of(&opened.root)).await;
+        Ok(Self { id, opened, replay })
+    }
+}
+
+/// Which transactions over several slices are decided.
+async fn decided_by(slices: &[SliceToCheck]) -> Result<Decided, PoolError> {
+    let mut decided = Decided::default();
+    if slices.len() == 1 {
+        return Ok(decided);
+    }
+    for SliceToCheck { id, opened, replay } in slices {
+        decided.note_objects(*id, opened.catalog.objects.keys());
+        for record in replay.iter().flat_map(|replay| &replay.records) {
+            let is_new = Sequence(record.header.sequence.get()) > opened.catalog.applied;
+            if is_new && RecordKind::from_byte(record.header.kind) == Some(RecordKind::Catalog) {
+                // One that cannot be read is told of when the journal is checked.
+                if let Ok(transaction) = read_transaction(&opened.io.store, record).await {
+                    decided.note_record(*id, &transaction);
+                }
+            }
+        }
+    }
+    Ok(decided)
 }
 
 type Objects = BTreeMap<(ObjectKind, String), Vec<u8>>;
@@ -239,9 +312,19 @@ pub fn read_catalog(drives: Vec<Arc<Drive>>) -> Compiled<'static, Result<Objects
 }
 
 async fn recovered_catalog(drives: Vec<Arc<Drive>>) -> Result<Objects, PoolError> {
-    let opened = open_checkpoint(Arc::new(Store::inspect(drives).await?), FIRST).await?;
-    let mut report = CheckReport { objects: opened.catalog.objects.clone(), ..CheckReport::default() };
-    check_journal(&opened, &mut report).await;
+    let store = Arc::new(Store::inspect(drives).await?);
+    let mut slices = Vec::new();
+    for slice in store.slices() {
+        slices.push(SliceToCheck::open(&store, slice).await?);
+    }
+    let decided = decided_by(&slices).await?;
+    let mut report = CheckReport::default();
+    for slice in &slices {
+        let objects = slice.opened.catalog.objects.clone();
+        let mut of_slice = CheckReport { objects, ..CheckReport::default() };
+        check_journal(slice, &decided, &mut of_slice).await;
+        report.take_in(of_slice, "");
+    }
     match report.problems.into_iter().next() {
         Some(Problem { what, problem }) => Err(PoolError::Corrupt { what, problem }),
         None => Ok(report.objects),
@@ -263,14 +346,16 @@ fn check_promises(opened: &Opened, report: &mut CheckReport) {
 }
 
 /// The records that a recovery would replay, and what they would make of the catalog.
-async fn check_journal(opened: &Opened, report: &mut CheckReport) {
+async fn check_journal(slice: &SliceToCheck, decided: &Decided, report: &mut CheckReport) {
+    let opened = &slice.opened;
     let store = &opened.io.store;
-    let replay = match read_journal(store, FIRST, JournalBounds::of(&opened.root)).await {
+    let replay = match &slice.replay {
         Ok(replay) => replay,
-        Err(error) => return report.add_error("the journal", error),
+        Err(PoolError::Corrupt { what, problem }) => return report.add(what.clone(), problem.clone()),
+        Err(error) => return report.add("the journal", error.to_string()),
     };
-    for unread in replay.unread {
-        report.note("the journal".into(), unread);
+    for unread in &replay.unread {
+        report.note("the journal".into(), unread.clone());
     }
     for record in &replay.records {
         report.records += 1;
@@ -278,7 +363,8 @@ async fn check_journal(opened: &Opened, report: &mut CheckReport) {
         let verified = match RecordKind::from_byte(record.header.kind) {
             Some(RecordKind::Catalog) => match read_transaction(store, record).await {
                 Ok(transaction) => {
-                    if Sequence(record.header.sequence.get()) > opened.catalog.applied {
+                    let is_new = Sequence(record.header.sequence.get()) > opened.catalog.applied;
+                    if is_new && decided.takes_effect(&transaction) {
                         report.apply(transaction);
                     }
                     Ok(true)
@@ -330,11 +416,12 @@ fn block_bytes(opened: &Opened) -> u64 {
 }
 
 /// Both slots of every voter: one holds the newest root, the other the one before, or nothing yet.
-async fn check_roots(store: &Store, report: &mut CheckReport) {
-    let slots = store.root_slots(FIRST).await;
+async fn check_roots(store: &Store, slice: SliceId, report: &mut CheckReport) {
+    let slots = store.root_slots(slice).await;
     let newest = newest(&slots);
     for RootSlot { drive, number, content: slot } in &slots {
-        let what = || format!("root slot {number} of drive {drive}");
+        let of_slice = if slice.0 == 0 { String::new() } else { format!(" of slice {slice}") };
+        let what = || format!("root slot {number}{of_slice} of drive {drive}");
         match slot {
             Slot::Damaged => report
                 .note(what(), "it does not verify; a checkpoint was being written, or the drive is damaged"),

@@ -60,6 +60,13 @@ pub(crate) struct Leaked {
 }
 
 impl Leaked {
+    /// Takes in what is known of another slice.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.pages += other.pages;
+        self.blocks_at_most += other.blocks_at_most;
+        self.references += other.references;
+    }
+
     /// As the objects of a catalog tell.
     pub(crate) fn read<'a>(objects: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
         let mut leaked = Self::default();

@@ -15,7 +15,7 @@ use crate::{
     maps::blocks::{BlockPlace, LOST, block_word},
     meta::{PageId, SegmentState},
 };
-use quoin_base::{ByteRange, MIB, SegmentId, crc32c, crc64};
+use quoin_base::{ByteRange, MIB, SegmentId, SliceId, crc32c, crc64};
 use quoin_world::{
     Compiled, Mutex, Nanos,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -44,6 +44,8 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 /// Where a pass is: pages before this were verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubPosition {
+    /// Which slice.
+    pub slice: u8,
     /// Which space of metadata, in their order.
     pub space: u8,
     /// Which page of it.
@@ -82,7 +84,7 @@ impl ScrubCounts {
 
 /// One pass over a pool.
 pub struct Scrub {
-    slice: Arc<Slice>,
+    pool: Arc<Pool>,
     rate_bytes_s: AtomicU64,
     stopping: AtomicBool,
     state: Mutex<State>,
@@ -115,7 +117,7 @@ impl Scrub {
     pub fn new(pool: Arc<Pool>, from: ScrubPosition, counts: ScrubCounts, rate_bytes_s: u64) -> Arc<Self> {
         let state = State { position: from, counts, ..State::default() };
         Arc::new(Self {
-            slice: pool.first().clone(),
+            pool,
             rate_bytes_s: AtomicU64::new(rate_bytes_s),
             stopping: AtomicBool::new(false),
             state: Mutex::new(state),
@@ -149,15 +151,33 @@ impl Scrub {
         Box::pin(self.go_through())
     }
 
+    /// The slice that it is going through.
+    fn slice(&self) -> &Slice {
+        self.pool.slice(SliceId(self.state.lock().position.slice))
+    }
+
     async fn go_through(&self) -> Result<bool, PoolError> {
+        let first = self.state.lock().position.slice;
+        for slice in self.pool.slices().iter().skip(first.into()) {
+            if slice.id.0 != first {
+                self.state.lock().position = ScrubPosition { slice: slice.id.0, ..ScrubPosition::default() };
+            }
+            if !self.go_through_slice().await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn go_through_slice(&self) -> Result<bool, PoolError> {
         // What is only in RAM gets its place.
-        self.slice.checkpoint().await?;
-        let now = self.slice.world.now();
-        let host_operations = self.slice.counters.host_operations();
+        self.slice().checkpoint().await?;
+        let now = self.slice().world.now();
+        let host_operations = self.host_operations();
         let mut pace = Pace { read_since: now, owed: Duration::ZERO, told: now, host_operations };
         let outcome = self.pass(&mut pace).await;
         self.tell().await?;
-        self.slice.store.health().check()?;
+        self.pool.store().health().check()?;
         outcome
     }
 
@@ -169,13 +189,23 @@ impl Scrub {
                 return Ok(false);
             }
         }
-        let end = SPACES.len() as u8;
-        self.state.lock().position = ScrubPosition { space: end, page: 0 };
+        self.move_to(SPACES.len() as u8, 0);
         self.segments(pace).await
     }
 
+    /// Notes that all before a page of a space was verified.
+    fn move_to(&self, space: u8, page: u64) {
+        let mut state = self.state.lock();
+        state.position = ScrubPosition { space, page, ..state.position };
+    }
+
+    /// What hosts have done so far, in all slices.
+    fn host_operations(&self) -> u64 {
+        self.pool.slices().iter().map(|slice| slice.counters.host_operations()).sum()
+    }
+
     fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed) || self.slice.store.health().is_failed()
+        self.stopping.load(Ordering::Relaxed) || self.pool.store().health().is_failed()
     }
 
     /// The pages of a space from `first` on, those of its map that lead there included. False if it was stopped.
@@ -188,7 +218,7 @@ impl Scrub {
             if !self.page(id, pace).await? {
                 continue;
             }
-            let Ok(Some(page)) = self.slice.pages.get(id).await else { continue };
+            let Ok(Some(page)) = self.slice().pages.get(id).await else { continue };
             if id.level > 0 {
                 let below =
                     |slot: u64| PageId { space, level: id.level - 1, index: id.index * MAP_FAN_OUT + slot };
@@ -201,7 +231,7 @@ impl Scrub {
             if space == Space::Blocks && !self.blocks(id.index * BLOCKS_PER_PAGE, pace).await? {
                 return Ok(false);
             }
-            self.state.lock().position = ScrubPosition { space: number, page: id.index + 1 };
+            self.move_to(number, id.index + 1);
         }
         Ok(true)
     }
@@ -209,18 +239,18 @@ impl Scrub {
     /// Verifies a page where it lies on a drive. False if there is none, or none that can be read.
     async fn page(&self, id: PageId, pace: &mut Pace) -> Result<bool, PoolError> {
         loop {
-            let guard = self.slice.readers.enter();
-            let Ok(entry) = self.slice.pages.entry(id).await else { return Ok(false) };
+            let guard = self.slice().readers.enter();
+            let Ok(entry) = self.slice().pages.entry(id).await else { return Ok(false) };
             let location = Location(entry.location.get());
             if location.is_none() {
                 return Ok(false);
             }
-            let read = self.slice.io.read(location).await;
+            let read = self.slice().io.read(location).await;
             drop(guard);
             let intact = read.as_ref().is_ok_and(|bytes| crc64(bytes).0 == entry.crc.get());
             // What is about to be written elsewhere may have its new place already.
-            if !intact && !self.slice.pages.is_dirty(id) {
-                match self.slice.pages.entry(id).await {
+            if !intact && !self.slice().pages.is_dirty(id) {
+                match self.slice().pages.entry(id).await {
                     Ok(now) if now != entry => continue,
                     Ok(_) => {}
                     Err(_) => return Ok(false),
@@ -259,8 +289,8 @@ impl Scrub {
     /// the only one is RAM: a page that is there was verified when it was read, and the next checkpoint writes it anew.
     /// Data has no second copy yet.
     async fn repair(&self, id: PageId) -> Result<bool, PoolError> {
-        self.slice.rewrite(id).await?;
-        Ok(self.slice.pages.is_dirty(id))
+        self.slice().rewrite(id).await?;
+        Ok(self.slice().pages.is_dirty(id))
     }
 
     /// The content of the blocks of one page of the table. False if it was stopped.
@@ -296,7 +326,7 @@ impl Scrub {
     /// The blocks in use of a page of the table. Those known to be lost are told again, and not read.
     async fn places(&self, first: u64) -> Vec<(u64, BlockPlace)> {
         let page = PageId::new(Space::Blocks, first / BLOCKS_PER_PAGE);
-        let Ok(Some(page)) = self.slice.pages.get(page).await else { return Vec::new() };
+        let Ok(Some(page)) = self.slice().pages.get(page).await else { return Vec::new() };
         let mut places = Vec::new();
         for number in first..first + BLOCKS_PER_PAGE {
             let at = block_word(number);
@@ -320,8 +350,9 @@ impl Scrub {
     async fn run_of_blocks(&self, run: &[(u64, BlockPlace)]) -> Result<u64, PoolError> {
         let (first, last) = (run[0].1.location, run[run.len() - 1].1.location);
         let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
-        let guard = self.slice.readers.enter();
-        let read = self.slice.io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await;
+        let guard = self.slice().readers.enter();
+        let read =
+            self.slice().io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await;
         drop(guard);
         for (number, place) in run {
             let at = (place.location.offset_bytes() - first.offset_bytes()) as usize;
@@ -339,17 +370,17 @@ impl Scrub {
     /// Looks a block up again that did not verify, as long as its place changes.
     async fn verifies_now(&self, number: u64) -> Result<bool, PoolError> {
         loop {
-            let guard = self.slice.readers.enter();
-            let Ok(Some(place)) = self.slice.block(number).await else { return Ok(true) };
+            let guard = self.slice().readers.enter();
+            let Ok(Some(place)) = self.slice().block(number).await else { return Ok(true) };
             if place.info.algorithm() == LOST {
                 return Ok(true);
             }
-            let read = self.slice.io.read(place.location).await;
+            let read = self.slice().io.read(place.location).await;
             drop(guard);
             if read.as_ref().is_ok_and(|bytes| crc32c(bytes).0 == place.info.crc()) {
                 return Ok(true);
             }
-            if self.slice.block(number).await.ok().flatten() != Some(place) {
+            if self.slice().block(number).await.ok().flatten() != Some(place) {
                 continue;
             }
             let (segment, offset) = (place.location.segment(), place.location.offset_bytes());
@@ -376,7 +407,7 @@ impl Scrub {
     /// The heads of the rows of every sealed segment. False if it was stopped.
     async fn segments(&self, pace: &mut Pace) -> Result<bool, PoolError> {
         let mut doubtful: BTreeMap<SegmentId, u64> = BTreeMap::new();
-        for (id, segment) in self.slice.segments.all() {
+        for (id, segment) in self.slice().segments.all() {
             if segment.state == SegmentState::Sealed {
                 match self.rows(id, segment.generation, segment.written_bytes, pace).await? {
                     Rows::Stopped => return Ok(false),
@@ -389,8 +420,8 @@ impl Scrub {
             return Ok(true);
         }
         // What was planned and not written yet is written by then.
-        self.slice.checkpoint().await?;
-        for (id, segment) in self.slice.segments.all() {
+        self.slice().checkpoint().await?;
+        for (id, segment) in self.slice().segments.all() {
             if segment.state != SegmentState::Sealed || !doubtful.contains_key(&id) {
                 continue;
             }
@@ -422,10 +453,10 @@ impl Scrub {
             if self.is_stopping() {
                 return Ok(Rows::Stopped);
             }
-            let guard = self.slice.readers.enter();
-            let head = self.slice.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
+            let guard = self.slice().readers.enter();
+            let head = self.slice().io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
             drop(guard);
-            if self.slice.segments.generation(id) != Some(generation) {
+            if self.slice().segments.generation(id) != Some(generation) {
                 return Ok(Rows::Sound);
             }
             let row = head.ok().and_then(|head| RowHeader::parse(&head)).filter(|row| {
@@ -450,13 +481,13 @@ impl Scrub {
 
     /// Rests after `bytes` were read, as the rate and hosts want it, and tells now and then what was found.
     async fn rest(&self, pace: &mut Pace, bytes: u64) -> Result<(), PoolError> {
-        let world = &self.slice.world;
+        let world = &self.slice().world;
         let took = world.now().since(pace.read_since);
         pace.owed = pace.owed.saturating_sub(took);
         if let Some(nanos) = (bytes * 1_000_000_000).checked_div(self.rate_bytes_s.load(Ordering::Relaxed)) {
             pace.owed += Duration::from_nanos(nanos);
         }
-        let host_operations = self.slice.counters.host_operations();
+        let host_operations = self.host_operations();
         if std::mem::replace(&mut pace.host_operations, host_operations) != host_operations {
             pace.owed = pace.owed.max(took.min(LONGEST_SLEEP) * REST_OF_READ);
         }
@@ -482,7 +513,7 @@ impl Scrub {
     async fn tell(&self) -> Result<(), PoolError> {
         let unreadable = std::mem::take(&mut self.state.lock().unreadable);
         if !unreadable.is_empty() {
-            self.slice.tell_who_reaches(&unreadable).await?;
+            self.slice().tell_who_reaches(&unreadable).await?;
         }
         Ok(())
     }

@@ -6,15 +6,15 @@ use crate::{
     lifecycle::options::FormatOptions,
     store::Store,
 };
-use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId};
-use quoin_drive::{Drive, FORMAT_VERSION, Label, Roles, slabs_start};
+use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId, VolumeId};
+use quoin_drive::{Drive, FORMAT_VERSION, Label, MAX_SLICES, Roles, slabs_start};
 use quoin_world::{Compiled, Disk, World};
 use std::sync::Arc;
 use uuid::Builder;
 
 /// The block of a pool: the unit of mapping, checksums and reference counts.
 pub(crate) const POOL_BLOCK_BYTES: u32 = 8192;
-/// Data slabs below which a pool could not keep its reserve.
+/// Data slabs below which a slice could not keep its reserve.
 const MIN_DATA_SLABS: u64 = 24;
 
 /// Makes a pool of these disks, which may hold anything: it is overwritten. The caller has made sure that
@@ -56,26 +56,35 @@ async fn make(
             generation: 1,
             journal_set: 1,
             created_ms,
-            slices: 1,
+            slices: options.slices,
             slabs_start_bytes: slabs_start(len_bytes, options.slab_bytes),
         };
         drives.push(Drive::format(disk, label).await?);
     }
+    let store = Store::format(drives).await?;
+    for slice in (0..options.slices).map(SliceId) {
+        store.harden_root(slice, &first_root(pool, slice)).await?;
+    }
+    Ok(pool)
+}
+
+/// The root of a slice without volumes.
+fn first_root(pool: PoolId, slice: SliceId) -> Root {
     let mut root: Root = zeroed();
     root.magic = ROOT_MAGIC.into();
     root.version = FORMAT_VERSION.into();
     root.pool = *pool.0.as_bytes();
+    root.slice = u32::from(slice.0).into();
     root.generation = 1.into();
     root.tail = 1.into();
     root.next_sequence = 1.into();
     root.tree_end = 1.into();
     root.blocks_end = 1.into();
     root.next_extent = 1.into();
-    root.next_volume = 1.into();
+    root.next_volume = (VolumeId::first_of(slice).0 + 1).into();
     root.segments = 1.into();
     root.seal();
-    Store::format(drives).await?.harden_root(SliceId(0), &root).await?;
-    Ok(pool)
+    root
 }
 
 /// Why no drive can be divided so, if so. Rows divide the slab and are whole blocks of the pool: so says the label.
@@ -102,6 +111,10 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
     }
     if let Some(why) = geometry_problem(options) {
         return refuse(why);
+    }
+    let slices = options.slices;
+    if !(1..=MAX_SLICES).contains(&slices) {
+        return refuse(format!("a pool has from 1 to {MAX_SLICES} slices, not {slices}"));
     }
     if !disks.iter().any(|(_, roles)| roles.journal) {
         return refuse("a pool needs at least one drive with the journal role".into());
@@ -133,10 +146,12 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
             options.slab_bytes
         ));
     }
-    if data_slabs < MIN_DATA_SLABS {
+    let least = MIN_DATA_SLABS * u64::from(slices);
+    if data_slabs < least {
+        let fewer = if slices > 1 { ", or fewer slices" } else { "" };
         return refuse(format!(
-            "the drives have room for {data_slabs} data slabs of {} bytes; at least {MIN_DATA_SLABS} are needed: \
-             take larger or more drives",
+            "the drives have room for {data_slabs} data slabs of {} bytes; at least {least} are needed: \
+             take larger or more drives{fewer}",
             options.slab_bytes
         ));
     }

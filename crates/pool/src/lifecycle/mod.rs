@@ -6,4 +6,5 @@ pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod pool;
 pub(crate) mod slice;
+pub(crate) mod spanning;
 pub(crate) mod stats;

@@ -18,6 +18,7 @@ use crate::{
     lifecycle::{
         options::PoolOptions,
         slice::{Parts, Slice},
+        spanning::Decided,
         stats::RecoveryStats,
     },
     meta::{Catalog, CatalogImage, PageId, PageStore, SegmentTable, Transaction},
@@ -26,7 +27,7 @@ use crate::{
     store::{Store, roots::following},
 };
 use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId, crc32c};
-use quoin_world::{Nanos, Thread, World};
+use quoin_world::{Thread, World};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -92,18 +93,21 @@ impl Opened {
     }
 }
 
-impl Slice {
-    /// Opens a slice of a store that was taken over: recovers what the last owner acknowledged, and serves. `started` is when
-    /// the opening of the pool began.
-    pub(crate) async fn open(
-        world: Arc<dyn World>,
-        store: Arc<Store>,
-        id: SliceId,
-        started: Nanos,
-        options: PoolOptions,
-    ) -> Result<Arc<Slice>, PoolError> {
+/// A slice as its drives have it, before its journal is replayed.
+pub(crate) struct ReadSlice {
+    id: SliceId,
+    store: Arc<Store>,
+    opened: Opened,
+    replay: Replay,
+    mended: Vec<String>,
+    times: RecoveryStats,
+}
+
+impl ReadSlice {
+    /// Reads what the newest root of a slice leads to, and the headers of what came after it. The store was taken over.
+    pub(crate) async fn read(world: &dyn World, store: Arc<Store>, id: SliceId) -> Result<Self, PoolError> {
         // What the newest root leads to.
-        let taken_over = world.now();
+        let started = world.now();
         let opened = open_checkpoint(store.clone(), id).await?;
         let root = opened.root;
         // What may be on one voter only is served only when it is on all.
@@ -115,13 +119,42 @@ impl Slice {
         // What came after it.
         let checkpoint_read = world.now();
         let bounds = JournalBounds::of(&root);
-        let replay = match is_as_closed(&root, store.epoch()) {
+        let mut replay = match is_as_closed(&root, store.epoch()) {
             true => Replay::of_closed(store.journal_slabs(id), bounds),
             false => read_journal(&store, id, bounds).await?,
         };
-        mended.extend(replay.unread);
+        mended.append(&mut replay.unread);
         mended.iter().for_each(|what| tracing::warn!(pool = %store.pool_name(), "{what}"));
-        let journal_read = world.now();
+        let times = RecoveryStats {
+            checkpoint: checkpoint_read.since(started),
+            journal: world.now().since(checkpoint_read),
+            ..RecoveryStats::default()
+        };
+        Ok(Self { id, store, opened, replay, mended, times })
+    }
+
+    /// Notes what it says of transactions that span slices.
+    pub(crate) async fn note_decisions(&self, decided: &mut Decided) -> Result<(), PoolError> {
+        let catalog = &self.opened.catalog;
+        decided.note_objects(self.id, catalog.objects.keys());
+        for record in &self.replay.records {
+            let is_new = Sequence(record.header.sequence.get()) > catalog.applied;
+            if is_new && RecordKind::from_byte(record.header.kind) == Some(RecordKind::Catalog) {
+                decided.note_record(self.id, &read_transaction(&self.store, record).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Recovers what the last owner acknowledged, and serves.
+    pub(crate) async fn serve(
+        self,
+        world: Arc<dyn World>,
+        options: PoolOptions,
+        decided: &mut Decided,
+    ) -> Result<Arc<Slice>, PoolError> {
+        let Self { id, store, opened, replay, mended, times } = self;
+        let (root, started) = (opened.root, world.now());
         let lanes = world.data_threads();
         let extents = replay.extents.usage().total;
         if extents < 2 * lanes as u64 + 4 {
@@ -141,7 +174,7 @@ impl Slice {
         }));
         let options = PoolOptions { dirty_bytes: opened.dirty_bytes(&options), ..options };
         let space = opened.space(&options);
-        let Opened { root, io, pages, catalog } = opened;
+        let Opened { io, pages, catalog, .. } = opened;
         let layers = Layers::from_image(&catalog);
         let mut recovery = RecoveryStats {
             replayed_records: replay.records.len() as u64,
@@ -149,10 +182,7 @@ impl Slice {
             batches: replay.batches,
             torn_batches: replay.torn,
             checkpoint_generation: root.generation.get(),
-            takeover: taken_over.since(started),
-            checkpoint: checkpoint_read.since(taken_over),
-            journal: journal_read.since(checkpoint_read),
-            ..RecoveryStats::default()
+            ..times
         };
         let mut slice = Slice::new(Parts {
             root,
@@ -171,23 +201,10 @@ impl Slice {
             catalog: Catalog::new(catalog.objects),
             recovery,
         });
-        slice.replay(replay.records).await?;
+        slice.replay(replay.records, decided).await?;
         slice.count_reserved();
-        recovery.duration = world.now().since(started);
-        recovery.replay = world.now().since(journal_read);
+        recovery.replay = world.now().since(started);
         slice.recovery = recovery;
-        tracing::info!(
-            pool = %slice.store.pool_name(),
-            records = recovery.replayed_records,
-            bytes = recovery.replayed_bytes,
-            torn = recovery.torn_batches,
-            took = ?recovery.duration,
-            takeover = ?recovery.takeover,
-            checkpoint = ?recovery.checkpoint,
-            journal = ?recovery.journal,
-            replay = ?recovery.replay,
-            "pool opened"
-        );
 
         // From here on it writes.
         let slice = Arc::new(slice);
@@ -208,7 +225,9 @@ impl Slice {
         world.spawn(Thread::Background, Box::pin(committer.run()));
         Ok(slice)
     }
+}
 
+impl Slice {
     /// Has the newest root say that the journal goes on, before it does.
     async fn begin_to_write(&self) -> Result<Root, PoolError> {
         let root = *self.root.lock();
@@ -237,7 +256,7 @@ impl Slice {
     }
 
     /// Puts records back where they were when they were acknowledged.
-    async fn replay(&self, records: Vec<ReplayedRecord>) -> Result<(), PoolError> {
+    async fn replay(&self, records: Vec<ReplayedRecord>, decided: &mut Decided) -> Result<(), PoolError> {
         let batch = Batch::recovered();
         for record in records {
             let header = record.header;
@@ -253,8 +272,12 @@ impl Slice {
                     self.segments.reopen(&opened, sequence)?;
                 }
                 Some(RecordKind::Catalog) => {
-                    let forked = self.apply(&self.read_transaction(&record).await?, sequence);
-                    forked.iter().for_each(|layer| layer.confirm(true));
+                    let transaction = read_transaction(&self.store, &record).await?;
+                    if decided.takes_effect(&transaction) {
+                        decided.note_replayed(self.id, sequence, &transaction);
+                        let forked = self.apply(&transaction, sequence);
+                        forked.iter().for_each(|layer| layer.confirm(true));
+                    }
                 }
                 Some(kind) => {
                     let placed = Location(header.source.get());
@@ -344,10 +367,6 @@ impl Slice {
             self.buffer.insert(&mut self.buffer.shard(key), sequence, batch, [piece]);
         }
         Ok(())
-    }
-
-    async fn read_transaction(&self, record: &ReplayedRecord) -> Result<Transaction, PoolError> {
-        read_transaction(&self.store, record).await
     }
 }
 

@@ -18,6 +18,8 @@ pub struct FormatOptions {
     /// Journal on each drive that has the journal role, in bytes; `None`: 1/32 of the drive, between 64 and
     /// 256 MiB. Rounded up to slabs; the pool's journal has at least sixteen.
     pub journal_bytes: Option<u64>,
+    /// Logs that the pool is divided into, each with its part of the drives and its own volumes: from 1 to 16.
+    pub slices: u8,
 }
 
 impl Default for FormatOptions {
@@ -27,6 +29,7 @@ impl Default for FormatOptions {
             slab_bytes: 16 * MIB as u32,
             row_bytes: MIB as u32,
             journal_bytes: None,
+            slices: 1,
         }
     }
 }
@@ -35,13 +38,16 @@ impl FormatOptions {
     /// On a drive of `drive_bytes`, one of `journal_drives`.
     pub(crate) fn journal_slabs(&self, drive_bytes: u64, journal_drives: usize) -> u32 {
         let slabs = |bytes: u64| bytes.min(16 * GIB).div_ceil(u64::from(self.slab_bytes)) as u32;
-        match self.journal_bytes {
-            Some(bytes) => slabs(bytes).max(4),
+        let slices = u32::from(self.slices);
+        let wanted = match self.journal_bytes {
+            Some(bytes) => slabs(bytes).max(4 * slices),
             None => {
-                let least = LEAST_EXTENTS.div_ceil(journal_drives.max(1) as u32);
+                let least = (slices * LEAST_EXTENTS).div_ceil(journal_drives.max(1) as u32);
                 slabs((drive_bytes / 32).clamp(64 * MIB, 256 * MIB)).max(least)
             }
-        }
+        };
+        // Each slice has the same part of it.
+        wanted.next_multiple_of(slices.max(1))
     }
 }
 
@@ -74,6 +80,20 @@ impl Default for PoolOptions {
             destage_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(30),
             place_from: 64 * KIB,
+        }
+    }
+}
+
+impl PoolOptions {
+    /// What each of so many slices has of it.
+    pub(crate) fn divided(&self, slices: usize) -> Self {
+        let part = |bytes: u64| bytes / slices as u64;
+        Self {
+            buffer_bytes: part(self.buffer_bytes),
+            metadata_bytes: part(self.metadata_bytes),
+            dirty_bytes: part(self.dirty_bytes),
+            cache_bytes: part(self.cache_bytes),
+            ..self.clone()
         }
     }
 }

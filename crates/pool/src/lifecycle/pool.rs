@@ -1,20 +1,22 @@
 //! A pool that is open, as the layers above see it: calls about a volume go to the slice that holds it.
 //!
-//! A pool has one slice so far. The catalog's objects, and what concerns the pool as a whole, are the first slice's.
+//! The highest bits of a volume's id say which slice that is. Figures of the pool are sums over its slices.
 
 use crate::{
     error::PoolError,
     integrity::damage::Damage,
     lifecycle::{
+        open::ReadSlice,
         options::PoolOptions,
         slice::Slice,
-        stats::{PoolStats, RecoveryStats, Removal, VolumeStats},
+        spanning::{Decided, Spanning},
+        stats::{PoolStats, RecoveryStats, Removal, SliceSpace, VolumeStats},
     },
     meta::{ObjectKind, Transaction},
     space::report::{PoolSpace, VolumeSpace},
     store::{Store, health::PoolState},
 };
-use quoin_base::{ByteRange, Extent, LayerId, PoolId, SliceId, VolumeId};
+use quoin_base::{ByteRange, Extent, LayerId, MIB, PoolId, SliceId, VolumeId};
 use quoin_drive::Drive;
 use quoin_world::{Compiled, Slice as Bytes, World};
 use std::{
@@ -22,11 +24,16 @@ use std::{
     sync::Arc,
 };
 
+/// The most that one step of a copy between slices reads and writes.
+const ACROSS_BYTES: u64 = MIB;
+
 /// A pool that is open. Calls that do I/O are made on a thread of the array.
 pub struct Pool {
     store: Arc<Store>,
-    /// Never empty.
+    /// By number; never empty.
     slices: Vec<Arc<Slice>>,
+    spanning: Spanning,
+    recovery: RecoveryStats,
     mended: Vec<String>,
 }
 
@@ -40,11 +47,27 @@ impl Pool {
         Box::pin(async move {
             let started = world.now();
             let store = Arc::new(Store::take_over(drives).await?);
+            let takeover = world.now().since(started);
             let mut mended = store.damaged().to_vec();
             mended.iter().for_each(|what| tracing::warn!(pool = %store.pool_name(), "{what}"));
-            let slices = vec![Slice::open(world, store.clone(), SliceId(0), started, options).await?];
+            let (slices, spanning) = open_slices(&world, &store, &options).await?;
             mended.extend(slices.iter().flat_map(|slice| slice.mended.iter().cloned()));
-            Ok(Arc::new(Pool { store, slices, mended }))
+            let mut recovery = RecoveryStats { takeover, ..RecoveryStats::default() };
+            slices.iter().for_each(|slice| recovery.add(&slice.recovery));
+            recovery.duration = world.now().since(started);
+            tracing::info!(
+                pool = %store.pool_name(),
+                records = recovery.replayed_records,
+                bytes = recovery.replayed_bytes,
+                torn = recovery.torn_batches,
+                took = ?recovery.duration,
+                takeover = ?recovery.takeover,
+                checkpoint = ?recovery.checkpoint,
+                journal = ?recovery.journal,
+                replay = ?recovery.replay,
+                "pool opened"
+            );
+            Ok(Arc::new(Pool { store, slices, spanning, recovery, mended }))
         })
     }
 
@@ -66,14 +89,36 @@ impl Pool {
         })
     }
 
-    /// The slice of the catalog's objects.
+    /// The slice with number 0.
+    #[cfg(test)]
     pub(crate) fn first(&self) -> &Arc<Slice> {
         &self.slices[0]
     }
 
-    /// The slice that holds a volume, or would.
-    fn slice_of(&self, _volume: VolumeId) -> &Slice {
-        self.first()
+    pub(crate) fn slices(&self) -> &[Arc<Slice>] {
+        &self.slices
+    }
+
+    /// A slice that there is.
+    pub(crate) fn slice(&self, id: SliceId) -> &Arc<Slice> {
+        &self.slices[usize::from(id.0)]
+    }
+
+    /// What is known of transactions that span slices.
+    pub(crate) fn spanning(&self) -> &Spanning {
+        &self.spanning
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The slice that holds a volume.
+    fn slice_of(&self, volume: VolumeId) -> Result<&Slice, PoolError> {
+        self.slices
+            .get(usize::from(volume.slice().0))
+            .map(|slice| &**slice)
+            .ok_or(PoolError::NoSuchVolume(volume))
     }
 
     /// The pool's identity.
@@ -112,25 +157,41 @@ impl Pool {
         &self.mended
     }
 
+    /// How many slices it has.
+    pub fn slice_count(&self) -> usize {
+        self.slices.len()
+    }
+
+    /// What its slices have of the space, in their order.
+    pub fn slice_space(&self) -> impl Iterator<Item = SliceSpace> + '_ {
+        self.slices.iter().map(|slice| slice.slice_space())
+    }
+
     /// What opening it took.
     pub fn recovery(&self) -> RecoveryStats {
-        self.first().recovery()
+        self.recovery
     }
 
     /// The pool in figures.
     pub fn stats(&self) -> PoolStats {
-        self.first().stats()
+        let mut sum = PoolStats::default();
+        self.slices.iter().for_each(|slice| sum.add(&slice.stats()));
+        sum
     }
 
     /// What all volumes have of the pool's space.
     pub fn space(&self) -> PoolSpace {
-        self.first().space()
+        let mut sum = PoolSpace { settled: true, ..PoolSpace::default() };
+        self.slices.iter().for_each(|slice| sum.add(&slice.space()));
+        sum
     }
 
     /// What volumes have of the pool's space, all together: what deleting all of them frees may be more than the sum of
     /// what deleting each frees.
     pub fn space_of(&self, volumes: &BTreeSet<VolumeId>) -> VolumeSpace {
-        self.first().space_of(volumes)
+        let mut sum = VolumeSpace::default();
+        self.slices.iter().for_each(|slice| sum.add(&slice.space_of(volumes)));
+        sum
     }
 
     /// At most so many bytes are taken by blocks that damaged metadata led to: they are never given back.
@@ -151,29 +212,44 @@ impl Pool {
     /// For tests of what happens then: of each of the next so many blocks with data in RAM that are destaged, a bit
     /// flips between receipt and destage.
     pub fn flip_bits(&self, blocks: u64) {
-        self.first().flip_bits(blocks);
+        self.slices.iter().for_each(|slice| slice.flip_bits(blocks));
     }
 
     /// An object of the catalog.
     pub fn get(&self, kind: ObjectKind, key: &str) -> Option<Vec<u8>> {
-        self.first().catalog.get(kind, key)
+        self.slices.iter().find_map(|slice| slice.catalog.get(kind, key))
     }
 
     /// The objects of a kind, ordered by key.
     pub fn list(&self, kind: ObjectKind) -> Vec<(String, Vec<u8>)> {
-        self.first().catalog.list(kind)
+        let mut objects: Vec<_> = self.slices.iter().flat_map(|slice| slice.catalog.list(kind)).collect();
+        objects.sort_unstable();
+        objects
     }
 
-    /// An id for a new volume. It is never given to another once a transaction that creates it is committed.
+    /// An id for a new volume, in the slice with the most room. It is never given to another once a transaction that creates
+    /// it is committed.
     pub fn next_volume_id(&self) -> VolumeId {
-        self.first().next_volume_id()
+        // Of several, the first: a pool that is empty fills its slices in turn, for each volume is charged a little.
+        let roomiest = self.slices.iter().rev().max_by_key(|slice| slice.room_for_volumes());
+        roomiest.unwrap_or(&self.slices[0]).next_volume_id()
+    }
+
+    /// An id for a new volume in the slice of another, as forks need it.
+    pub fn next_volume_id_near(&self, volume: VolumeId) -> VolumeId {
+        self.slice_of(volume).unwrap_or(&*self.slices[0]).next_volume_id()
     }
 
     /// Makes the changes of a transaction, all or none, hardened on return. Transactions take effect in the
     /// order in which they return. Forks of volumes hold every write acknowledged before the call, none that began after
     /// its return, and no write without those that it could have depended on.
     pub fn commit(&self, transaction: Transaction) -> Compiled<'_, Result<(), PoolError>> {
-        Box::pin(async move { self.first().commit(transaction).await })
+        Box::pin(async move {
+            match &self.slices[..] {
+                [only] => only.commit(transaction).await,
+                _ => self.commit_in_slices(transaction).await,
+            }
+        })
     }
 
     /// Makes a checkpoint of what has been destaged so far.
@@ -201,30 +277,34 @@ impl Pool {
 impl Pool {
     /// For each volume the layer at the root of its tree: volumes with the same one are related by snapshots and clones, and
     /// what deleting one frees may depend on whether the others are there.
-    pub fn families(&self) -> BTreeMap<VolumeId, LayerId> {
-        self.first().families()
+    pub fn families(&self) -> BTreeMap<VolumeId, (SliceId, LayerId)> {
+        let of = |slice: &Arc<Slice>| {
+            let id = slice.id;
+            slice.families().into_iter().map(move |(volume, root)| (volume, (id, root)))
+        };
+        self.slices.iter().flat_map(of).collect()
     }
 
     /// A volume in figures; `None` if there is none of this id.
     pub fn volume_stats(&self, volume: VolumeId) -> Option<VolumeStats> {
-        self.slice_of(volume).volume_stats(volume)
+        self.slice_of(volume).ok()?.volume_stats(volume)
     }
 
     /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content.
     pub async fn read(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Bytes>, PoolError> {
-        self.slice_of(volume).read(volume, range).await
+        self.slice_of(volume)?.read(volume, range).await
     }
 
     /// Writes the slices one after the other from byte `offset` on, hardened on return. Offset and lengths are
     /// multiples of 512, and each slice begins at a multiple of 512 in memory.
     pub async fn write(&self, volume: VolumeId, offset: u64, data: Vec<Bytes>) -> Result<(), PoolError> {
-        self.slice_of(volume).write(volume, offset, data).await
+        self.slice_of(volume)?.write(volume, offset, data).await
     }
 
     /// Makes a range read as zeroes and gives its space back, hardened on return. Where a volume shares its map with
     /// others that takes copies of nodes: a pool that has no room for more of them says so.
     pub fn unmap(&self, volume: VolumeId, range: ByteRange) -> Compiled<'_, Result<(), PoolError>> {
-        Box::pin(async move { self.slice_of(volume).unmap(volume, range).await })
+        Box::pin(async move { self.slice_of(volume)?.unmap(volume, range).await })
     }
 
     /// Which parts of a range, a multiple of 512 at both ends, are mapped: at most `limit` extents, the first
@@ -236,25 +316,25 @@ impl Pool {
         range: ByteRange,
         limit: usize,
     ) -> Compiled<'_, Result<Vec<Extent>, PoolError>> {
-        Box::pin(async move { self.slice_of(volume).allocation(volume, range, limit).await })
+        Box::pin(async move { self.slice_of(volume)?.allocation(volume, range, limit).await })
     }
 
     /// Gives a volume an end: when this returns, no record of a write, unmap or copy that reaches beyond `end` bytes is
     /// appended any more, whenever the request began. Not kept when the pool is closed.
     pub fn end_volume(&self, volume: VolumeId, end: u64) -> Result<(), PoolError> {
-        self.slice_of(volume).end_volume(volume, end)
+        self.slice_of(volume)?.end_volume(volume, end)
     }
 
     /// Whether anything but zeroes may be read from byte `from` on. `from` is a multiple of 512. Exact to a block,
     /// while nobody writes there.
     pub fn is_mapped_from(&self, volume: VolumeId, from: u64) -> Compiled<'_, Result<bool, PoolError>> {
-        Box::pin(async move { self.slice_of(volume).is_mapped_from(volume, from).await })
+        Box::pin(async move { self.slice_of(volume)?.is_mapped_from(volume, from).await })
     }
 
     /// Makes all from byte `from` on read as zeroes and gives its space back, hardened on return. `from` is a multiple
     /// of 512. Nobody may write there meanwhile: see [`Pool::end_volume`].
     pub fn unmap_from(&self, volume: VolumeId, from: u64) -> Compiled<'_, Result<(), PoolError>> {
-        Box::pin(async move { self.slice_of(volume).unmap_from(volume, from).await })
+        Box::pin(async move { self.slice_of(volume)?.unmap_from(volume, from).await })
     }
 
     /// Those parts of a range, whole pool blocks, that still cannot be read from drives.
@@ -263,12 +343,12 @@ impl Pool {
         volume: VolumeId,
         range: ByteRange,
     ) -> Compiled<'_, Result<Vec<ByteRange>, PoolError>> {
-        Box::pin(async move { self.slice_of(volume).still_damaged(volume, range).await })
+        Box::pin(async move { self.slice_of(volume)?.still_damaged(volume, range).await })
     }
 
     /// Waits until a volume that was just forked from another can be copied from: its map is its own, and durable.
     pub fn settle_fork(&self, volume: VolumeId) -> Compiled<'_, Result<(), PoolError>> {
-        Box::pin(async move { self.slice_of(volume).settle_fork(volume).await })
+        Box::pin(async move { self.slice_of(volume)?.settle_fork(volume).await })
     }
 
     /// Waits until nothing that was copied so far needs the volume it was copied from: from then on that may be deleted.
@@ -292,6 +372,61 @@ impl Pool {
         target: VolumeId,
         range: ByteRange,
     ) -> Compiled<'_, Result<u64, PoolError>> {
-        Box::pin(async move { self.slice_of(target).copy_some(source, from, target, range).await })
+        Box::pin(async move {
+            match source.slice() == target.slice() {
+                true => self.slice_of(target)?.copy_some(source, from, target, range).await,
+                false => self.copy_across(source, from, target, range).await,
+            }
+        })
     }
+
+    /// A step of a copy between slices: blocks cannot be shared, so data is read and written.
+    async fn copy_across(
+        &self,
+        source: VolumeId,
+        from: u64,
+        target: VolumeId,
+        range: ByteRange,
+    ) -> Result<u64, PoolError> {
+        let (source_slice, target_slice) = (self.slice_of(source)?, self.slice_of(target)?);
+        if range.len == 0 {
+            return Ok(0);
+        }
+        let found = source_slice.allocation(source, ByteRange::new(from, range.len), 1).await?;
+        let len = found.first().map_or(range.len, |extent| extent.range.len.min(range.len));
+        if found.first().is_some_and(|extent| !extent.mapped) {
+            target_slice.unmap(target, ByteRange::new(range.offset, len)).await?;
+            return Ok(len);
+        }
+        let len = len.min(ACROSS_BYTES);
+        let data = source_slice.read(source, ByteRange::new(from, len)).await?;
+        target_slice.write(target, range.offset, data).await?;
+        Ok(len)
+    }
+}
+
+/// Recovers and serves the slices of a store that was taken over.
+async fn open_slices(
+    world: &Arc<dyn World>,
+    store: &Arc<Store>,
+    options: &PoolOptions,
+) -> Result<(Vec<Arc<Slice>>, Spanning), PoolError> {
+    let mut read = Vec::new();
+    for id in store.slices() {
+        read.push(ReadSlice::read(&**world, store.clone(), id).await?);
+    }
+    // What spans slices is replayed in all of them or in none: all are asked first.
+    let mut decided = Decided::default();
+    if read.len() > 1 {
+        for slice in &read {
+            slice.note_decisions(&mut decided).await?;
+        }
+    }
+    let options = options.divided(read.len());
+    let mut slices = Vec::new();
+    for slice in read {
+        slices.push(slice.serve(world.clone(), options.clone(), &mut decided).await?);
+    }
+    let spanning = Spanning::new(decided.into_decisions(&slices));
+    Ok((slices, spanning))
 }

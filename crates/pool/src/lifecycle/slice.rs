@@ -17,13 +17,16 @@ use crate::{
     },
     meta::{Catalog, Operation, PageId, PageStore, SegmentTable, Transaction},
     segment::{io::SegmentIo, readers::ReaderEpochs},
-    space::{Space, reserve::Pledged},
+    space::{
+        Space,
+        reserve::{Pledge, Pledged},
+    },
     store::Store,
 };
 use quoin_base::{Sequence, SliceId, VolumeId, crc32c};
 use quoin_world::{
-    AsyncMutex, Buf, Event, Mutex, RwLock, World,
-    atomic::{AtomicU32, AtomicU64, Ordering},
+    AsyncMutex, AsyncMutexGuard, Buf, Event, Mutex, RwLock, World,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -51,6 +54,8 @@ pub(crate) struct Slice {
     pub(crate) pledged: Mutex<Pledged>,
     /// At or below the sequence of a catalog record that is appended and not applied yet; else the maximum.
     catalog_pin: AtomicU64,
+    /// A part of a transaction that spans slices may have taken effect in RAM, and is not decided.
+    pub(crate) undecided: AtomicBool,
     pub(crate) requests: Requests,
     /// Notified after every commit and checkpoint, and when the journal has room again.
     pub(crate) progress: Arc<Event>,
@@ -78,15 +83,44 @@ pub(crate) struct Slice {
 /// effect: the pool goes offline, and replay decides.
 struct PendingTransaction<'a> {
     slice: &'a Slice,
+    appending: bool,
     done: bool,
 }
 
 impl Drop for PendingTransaction<'_> {
     fn drop(&mut self) {
-        match self.done {
+        match self.done || !self.appending {
             true => self.slice.catalog_pin.store(u64::MAX, Ordering::SeqCst),
             false => self.slice.store.health().fail("a catalog transaction was abandoned half way".into()),
         }
+    }
+}
+
+/// A transaction that has its slice's turn, with what is set aside for it.
+pub(crate) struct Admitted<'a> {
+    pub transaction: Transaction,
+    pub slice: &'a Slice,
+    // NOTE: dropped in this order. Nobody else has a turn before what was set aside is given back.
+    pending: PendingTransaction<'a>,
+    _pledge: Option<Pledge<'a>>,
+    _turn: AsyncMutexGuard<'a>,
+}
+
+impl Admitted<'_> {
+    /// Called before its record is appended. It must be [ended](Self::end) from then on.
+    pub(crate) fn begin_appending(&mut self) {
+        self.slice.catalog_pin.store(self.slice.journal.peek_sequence().0, Ordering::SeqCst);
+        self.pending.appending = true;
+    }
+
+    /// Ends it: it has taken effect, or has failed.
+    pub(crate) fn end(mut self, outcome: Result<(), PoolError>) -> Result<(), PoolError> {
+        self.pending.done = true;
+        if outcome.is_ok() {
+            self.slice.count_reserved();
+            self.slice.requests.catalog_changed();
+        }
+        outcome
     }
 }
 
@@ -145,6 +179,7 @@ impl Slice {
             catalog_turn: AsyncMutex::new(),
             pledged: Mutex::default(),
             catalog_pin: AtomicU64::new(u64::MAX),
+            undecided: AtomicBool::new(false),
             progress,
             counters: Counters::default(),
             stalls: Stalls::default(),
@@ -183,7 +218,18 @@ impl Slice {
     /// Makes the changes of a transaction, all or none, hardened on return. Transactions take effect in the
     /// order in which they return. Forks of volumes hold every write acknowledged before the call, none that began after
     /// its return, and no write without those that it could have depended on.
-    pub(crate) async fn commit(&self, mut transaction: Transaction) -> Result<(), PoolError> {
+    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<(), PoolError> {
+        let mut admitted = self.take_turn(transaction).await?;
+        admitted.begin_appending();
+        let outcome = match admitted.transaction.forks() {
+            true => self.harden_forks(&admitted.transaction).await,
+            false => self.harden_transaction(&admitted.transaction).await,
+        };
+        admitted.end(outcome)
+    }
+
+    /// Has a transaction wait for its turn, and makes sure that nothing but a failure can keep it from taking effect.
+    pub(crate) async fn take_turn(&self, mut transaction: Transaction) -> Result<Admitted<'_>, PoolError> {
         let len = transaction.encode().len();
         if len > MAX_TRANSACTION_BYTES {
             return Err(PoolError::Refused(format!(
@@ -191,7 +237,7 @@ impl Slice {
             )));
         }
         self.make_room_for(&transaction).await?;
-        let _turn = self.catalog_turn.lock().await;
+        let turn = self.catalog_turn.lock().await;
         self.let_forks_settle(&transaction).await;
         self.store.health().check()?;
         self.refuse_impossible(&transaction)?;
@@ -201,23 +247,12 @@ impl Slice {
             return Err(PoolError::Refused(why.into()));
         }
         let pledge = self.pledge(&transaction)?;
-        self.catalog_pin.store(self.journal.peek_sequence().0, Ordering::SeqCst);
-        let mut pending = PendingTransaction { slice: self, done: false };
-        let outcome = match transaction.forks() {
-            true => self.harden_forks(&transaction).await,
-            false => self.harden_transaction(&transaction).await,
-        };
-        pending.done = true;
-        if outcome.is_ok() {
-            self.count_reserved();
-            self.requests.catalog_changed();
-        }
-        drop(pledge);
-        outcome
+        let pending = PendingTransaction { slice: self, appending: false, done: false };
+        Ok(Admitted { transaction, slice: self, pending, _pledge: pledge, _turn: turn })
     }
 
     async fn harden_transaction(&self, transaction: &Transaction) -> Result<(), PoolError> {
-        let Appended { sequence, batch, .. } = self.append_transaction(transaction, || ())?;
+        let Appended { sequence, batch, .. } = self.append_transaction(transaction, || (), || Ok(()))?;
         self.journal.hardened(&batch).await?;
         self.apply(transaction, sequence);
         Ok(())
@@ -247,11 +282,12 @@ impl Slice {
     }
 
     /// Appends the record of a transaction. `begin` runs before it takes its sequence; what it returns is held until
-    /// the transaction, if it has forks, has taken effect in RAM.
+    /// the transaction, if it has forks, has taken effect in RAM and `end` has run.
     pub(crate) fn append_transaction<T>(
         &self,
         transaction: &Transaction,
         begin: impl FnOnce() -> T,
+        end: impl FnOnce() -> Result<(), PoolError>,
     ) -> Result<Appended, PoolError> {
         let bytes = transaction.encode();
         let mut payload = Buf::zeroed(bytes.len().next_multiple_of(512));
@@ -267,6 +303,7 @@ impl Slice {
                 forked = self.apply(transaction, sequence);
                 self.counters.forked(self.world.now().since(from));
             }
+            end()?;
             drop(held);
             let mut header: RecordHeader = zeroed();
             header.sequence = sequence.0.into();

@@ -188,7 +188,80 @@ pub struct PoolStats {
     pub uncleanable_segments: u64,
 }
 
+impl RecoveryStats {
+    /// Takes in those of another slice, but for the whole duration.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.takeover += other.takeover;
+        self.checkpoint += other.checkpoint;
+        self.journal += other.journal;
+        self.replay += other.replay;
+        self.replayed_records += other.replayed_records;
+        self.replayed_bytes += other.replayed_bytes;
+        self.batches += other.batches;
+        self.torn_batches += other.torn_batches;
+        self.checkpoint_generation = self.checkpoint_generation.max(other.checkpoint_generation);
+    }
+}
+
 impl PoolStats {
+    /// Takes in those of another slice.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.capacity_bytes += other.capacity_bytes;
+        self.usable_bytes += other.usable_bytes;
+        self.free_bytes += other.free_bytes;
+        self.reserved_bytes += other.reserved_bytes;
+        self.reserved_unmapped_bytes += other.reserved_unmapped_bytes;
+        self.live_bytes += other.live_bytes;
+        self.removing_bytes += other.removing_bytes;
+        self.shared_bytes += other.shared_bytes;
+        self.sifting_entries += other.sifting_entries;
+        self.joining_layers += other.joining_layers;
+        self.layers += other.layers;
+        self.metadata_bytes += other.metadata_bytes;
+        self.buffered_bytes += other.buffered_bytes;
+        self.buffer_ram_bytes += other.buffer_ram_bytes;
+        self.metadata_ram_bytes += other.metadata_ram_bytes;
+        self.freed_pages_ram_bytes += other.freed_pages_ram_bytes;
+        self.cache_ram_bytes += other.cache_ram_bytes;
+        self.cache_hits += other.cache_hits;
+        self.cache_misses += other.cache_misses;
+        self.free_segments += other.free_segments;
+        self.segments += other.segments;
+        self.journal_extents_used += other.journal_extents_used;
+        self.journal_extents += other.journal_extents;
+        self.journal_bytes += other.journal_bytes;
+        self.journal_batches += other.journal_batches;
+        self.journal_records += other.journal_records;
+        self.journal_wraps += other.journal_wraps;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.unmapped_bytes += other.unmapped_bytes;
+        self.copied_bytes += other.copied_bytes;
+        self.throttled_writes += other.throttled_writes;
+        self.refused_writes += other.refused_writes;
+        self.stalls_for_room += other.stalls_for_room;
+        self.stalls_for_space += other.stalls_for_space;
+        self.stalls_for_hardening += other.stalls_for_hardening;
+        self.longest_write = self.longest_write.max(other.longest_write);
+        self.forks += other.forks;
+        self.longest_fork = self.longest_fork.max(other.longest_fork);
+        self.destaged_blocks += other.destaged_blocks;
+        self.placed_bytes += other.placed_bytes;
+        self.destaged_bytes += other.destaged_bytes;
+        self.cleaned_bytes += other.cleaned_bytes;
+        self.checkpoints += other.checkpoints;
+        self.checkpoint_bytes += other.checkpoint_bytes;
+        self.checkpoint_time += other.checkpoint_time;
+        self.metadata_hits += other.metadata_hits;
+        self.metadata_loads += other.metadata_loads;
+        self.medium_errors += other.medium_errors;
+        self.lost_blocks += other.lost_blocks;
+        self.ram_faults += other.ram_faults;
+        self.uncleanable_segments += other.uncleanable_segments;
+    }
+
     /// Bytes written to journal and segments for each byte that hosts wrote; 0 before the first.
     pub fn write_amplification(&self) -> f64 {
         let segments = self.placed_bytes + self.destaged_bytes + self.cleaned_bytes + self.checkpoint_bytes;
@@ -199,6 +272,9 @@ impl PoolStats {
         }
     }
 }
+
+/// What a volume counts for at least when the slice with the most room is looked for: it has not been written to yet.
+const ROOM_OF_VOLUME_BYTES: u64 = 64 << 20;
 
 /// What layers own, in bytes.
 #[derive(Default)]
@@ -225,6 +301,17 @@ pub struct VolumeStats {
     pub written_bytes: u64,
     /// Read by hosts since the pool was opened.
     pub read_bytes: u64,
+}
+
+/// What a slice has of the pool's space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceSpace {
+    /// Its volumes.
+    pub volumes: u64,
+    /// What host data may take.
+    pub usable_bytes: u64,
+    /// What host data outside reservations can still take, what is buffered included.
+    pub free_bytes: u64,
 }
 
 /// What a volume held that was deleted, or that another was forked into.
@@ -323,9 +410,20 @@ impl Slice {
         sum
     }
 
-    /// What opening it took.
-    pub(crate) fn recovery(&self) -> RecoveryStats {
-        self.recovery
+    /// What it has of the pool's space.
+    pub(crate) fn slice_space(&self) -> SliceSpace {
+        let buffered_bytes = self.buffer.charged_blocks() * self.buffer.block_bytes;
+        SliceSpace {
+            volumes: self.layers.read().volumes.len() as u64,
+            usable_bytes: self.space.limit(),
+            free_bytes: self.space.free_bytes().saturating_sub(buffered_bytes),
+        }
+    }
+
+    /// Space that nothing takes, beside a little for each volume: new volumes go where there is most.
+    pub(crate) fn room_for_volumes(&self) -> u64 {
+        let SliceSpace { volumes, free_bytes, .. } = self.slice_space();
+        free_bytes.saturating_sub(volumes * ROOM_OF_VOLUME_BYTES)
     }
 
     /// A volume in figures; `None` if there is none of this id.

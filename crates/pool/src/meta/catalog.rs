@@ -6,12 +6,15 @@
 use crate::{error::PoolError, meta::reader::Reader};
 use quoin_base::{LayerId, VolumeId};
 use quoin_world::Mutex;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 /// What sort of object a catalog entry is. Numbers belong to the layers above and are never given another
 /// meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct ObjectKind(pub u16);
+
+/// Objects that name the transactions over several slices that are decided, until no slice's journal holds a part of them.
+pub(crate) const DECISION_OBJECT: ObjectKind = ObjectKind(41);
 
 /// Changes to the catalog that take effect together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub(crate) enum Operation {
         volume: VolumeId,
         bytes: u64,
     },
+    /// The others of the transaction take effect only if another slice's catalog says that it is decided.
+    Prepare(TransactionId),
     /// With the layers that the two go on with.
     Fork {
         source: VolumeId,
@@ -47,6 +52,30 @@ pub(crate) enum Operation {
         kept: LayerId,
         given: LayerId,
     },
+}
+
+/// Names a transaction that spans slices. Never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TransactionId {
+    /// The epoch in which it was made.
+    pub epoch: u64,
+    /// Its number in that epoch.
+    pub number: u64,
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{:x}", self.epoch, self.number)
+    }
+}
+
+impl TransactionId {
+    /// What [`TransactionId`]'s text says.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (epoch, number) = text.split_once('-')?;
+        let parse = |digits| u64::from_str_radix(digits, 16).ok();
+        Some(Self { epoch: parse(epoch)?, number: parse(number)? })
+    }
 }
 
 impl Transaction {
@@ -95,6 +124,14 @@ impl Transaction {
         let (kept, given) = (LayerId(0), LayerId(0));
         self.operations.push(Operation::Fork { source, target, kept, given });
         self
+    }
+
+    /// What it is a part of, if it spans slices.
+    pub(crate) fn prepares(&self) -> Option<TransactionId> {
+        self.operations.iter().find_map(|operation| match operation {
+            Operation::Prepare(id) => Some(*id),
+            _ => None,
+        })
     }
 
     /// Whether it forks any volume.
@@ -151,6 +188,11 @@ impl Transaction {
                     out.push(6);
                     [source.0, target.0, kept.0, given.0].iter().for_each(|id| out.extend(id.to_le_bytes()));
                 }
+                Operation::Prepare(TransactionId { epoch, number }) => {
+                    out.push(7);
+                    out.extend(epoch.to_le_bytes());
+                    out.extend(number.to_le_bytes());
+                }
             }
         }
         out
@@ -179,6 +221,7 @@ impl Transaction {
                     kept: reader.layer()?,
                     given: reader.layer()?,
                 },
+                7 => Operation::Prepare(TransactionId { epoch: reader.u64()?, number: reader.u64()? }),
                 other => return Err(reader.damaged(&format!("operation {other} is unknown"))),
             });
         }
@@ -236,6 +279,7 @@ impl Catalog {
                 Operation::CreateVolume { .. }
                 | Operation::DeleteVolume(_)
                 | Operation::Reserve { .. }
+                | Operation::Prepare(_)
                 | Operation::Fork { .. } => {}
             }
         }
@@ -259,6 +303,7 @@ mod tests {
             .delete(ObjectKind(2), "h1")
             .reserve(VolumeId(3), 1 << 40)
             .delete_volume(VolumeId(2));
+        tx.operations.push(Operation::Prepare(TransactionId { epoch: 9, number: u64::MAX }));
         assert_eq!(tx.number_layers(7), 10);
         let bytes = tx.encode();
         assert_eq!(Transaction::decode(&bytes).unwrap(), tx);

@@ -6,7 +6,7 @@ mod pages;
 mod reader;
 mod segments;
 
-pub(crate) use catalog::{Catalog, Operation};
+pub(crate) use catalog::{Catalog, DECISION_OBJECT, Operation, TransactionId};
 pub use catalog::{ObjectKind, Transaction};
 pub(crate) use image::{Alias, CatalogImage, DeadList, LayerImage};
 pub(crate) use pages::{Page, PageId, PageStore};

@@ -58,6 +58,29 @@ pub struct PoolSpace {
     pub settled: bool,
 }
 
+impl VolumeSpace {
+    /// Takes in what volumes have of another slice.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.written_bytes += other.written_bytes;
+        self.own_bytes += other.own_bytes;
+        self.released_bytes += other.released_bytes;
+        self.freed_bytes += other.freed_bytes;
+    }
+}
+
+impl PoolSpace {
+    /// Takes in what volumes have of another slice.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.written_bytes += other.written_bytes;
+        self.unique_bytes += other.unique_bytes;
+        self.copied_bytes += other.copied_bytes;
+        self.own_bytes += other.own_bytes;
+        self.shared_bytes += other.shared_bytes;
+        self.removing_bytes += other.removing_bytes;
+        self.settled &= other.settled;
+    }
+}
+
 /// The layers that there would be without some volumes.
 struct Remaining<'a> {
     layers: &'a Layers,

@@ -63,12 +63,15 @@ struct Found {
 }
 
 impl Grants {
-    /// The table of new drives: slabs of the journal are the store's, all data slabs are the first slice's. Durable.
+    /// The table of new drives: slabs of the journal are the store's, data slabs belong to the slices in turn. Durable.
     pub(super) async fn format(pool: PoolId, drives: &[Arc<Drive>]) -> Result<Self, PoolError> {
         let of_drive = |drive: &Arc<Drive>| {
             let label = drive.label();
-            let rest = if label.roles.data { holder(SliceId(0)) } else { NOBODY };
-            let mut holders = vec![rest; drive.slabs() as usize];
+            let in_turn = |slab: u32| match label.roles.data {
+                true => holder(SliceId((slab % u32::from(label.slices)) as u8)),
+                false => NOBODY,
+            };
+            let mut holders: Vec<_> = (0..drive.slabs()).map(in_turn).collect();
             holders[..label.journal_slabs as usize].fill(STORE);
             let generations = vec![0; label.grant_pages() as usize];
             OfDrive { drive: drive.clone(), holders, generations }
@@ -115,7 +118,7 @@ impl Grants {
 
     /// Grants a slice so many slabs that nobody holds, or as many as there are: those of the drive that it prefers first,
     /// then of the drives with the most of them. Durable on return.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the one slice of a pool has all slabs from the start"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "slices have all slabs from the start"))]
     pub(super) async fn grant(
         &self,
         slice: SliceId,
@@ -134,7 +137,7 @@ impl Grants {
     }
 
     /// Takes slabs back that a slice holds and that nothing refers to any more. Durable on return.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the one slice of a pool has all slabs from the start"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "slices have all slabs from the start"))]
     pub(super) async fn give_back(&self, slice: SliceId, slabs: &[Column]) -> Result<(), PoolError> {
         let _turn = self.turn.lock().await;
         let page_of = |column: &Column| (column.drive, column.slab / SLABS_PER_GRANT_PAGE);

@@ -128,7 +128,6 @@ fn common_label(drives: &[Arc<Drive>]) -> Result<Label, PoolError> {
             "the size of its slabs is impossible"
         }
         () if row < 16 << 10 || row > slab / 4 => "the size of its rows is impossible",
-        () if label.slices != 1 => "it has several slices, and this version serves one",
         () if drives.iter().any(|drive| common(&drive.label()) != common(&label)) => {
             "its drives differ in the sizes of slabs, rows or blocks, or in the number of slices"
         }
@@ -162,6 +161,11 @@ impl Store {
 
     pub(crate) fn block_bytes(&self) -> u32 {
         self.label.block_bytes
+    }
+
+    /// The slices of the pool.
+    pub(crate) fn slices(&self) -> impl Iterator<Item = SliceId> + use<> {
+        (0..self.label.slices).map(SliceId)
     }
 
     pub(crate) fn health(&self) -> &Health {

@@ -28,17 +28,28 @@ pub(crate) fn options() -> PoolOptions {
 
 impl Rig {
     /// On drives of so many bytes and one MiB for grant pages.
+    #[allow(dead_code, reason = "not every test has one slice")]
     pub(crate) fn new(seed: u64, drives: usize, drive_bytes: u64) -> Self {
-        let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
-        let disks = (0..drives).map(|i| world.disk(&format!("d{i}"), drive_bytes + MIB)).collect();
-        let rig = Self { world, disks };
+        Self::with_slices(seed, drives, drive_bytes, 1)
+    }
+
+    pub(crate) fn with_slices(seed: u64, drives: usize, drive_bytes: u64, slices: u8) -> Self {
         let both = Roles { journal: true, data: true };
-        let disks: Vec<_> = rig.disks().into_iter().map(|d| (d, both)).collect();
+        Self::with_roles(seed, &vec![both; drives], drive_bytes, slices)
+    }
+
+    pub(crate) fn with_roles(seed: u64, roles: &[Roles], drive_bytes: u64, slices: u8) -> Self {
+        let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
+        let disk = |i: usize| world.disk(&format!("d{i}"), drive_bytes + MIB);
+        let disks = (0..roles.len()).map(disk).collect();
+        let rig = Self { world, disks };
+        let disks: Vec<_> = rig.disks().into_iter().zip(roles.iter().copied()).collect();
         let options = FormatOptions {
             pool_name: "test".into(),
             slab_bytes: SLAB,
             row_bytes: SLAB / 4,
-            journal_bytes: Some(2 * MIB),
+            journal_bytes: Some(2 * MIB * u64::from(slices)),
+            slices,
         };
         rig.run(|world| async move { format(&*world, disks, options).await }).unwrap();
         rig
@@ -102,7 +113,7 @@ pub(crate) async fn create(pool: &Pool) -> VolumeId {
 /// A fork of a volume.
 #[allow(dead_code, reason = "not every test forks")]
 pub(crate) async fn fork(pool: &Pool, source: VolumeId) -> VolumeId {
-    let target = pool.next_volume_id();
+    let target = pool.next_volume_id_near(source);
     pool.commit(Transaction::new().fork(source, target)).await.unwrap();
     target
 }

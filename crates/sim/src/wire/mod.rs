@@ -80,7 +80,7 @@ pub fn run_wire_seed(seed: u64, verbose: bool) -> Outcome<WireTotals> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(90);
     let faults = if rng.random_bool(0.4) { Faults::Slow } else { Faults::None };
-    let scenario = Scenario::new(seed, Some(faults), Some(Load::Mixed));
+    let scenario = Scenario::new(seed, Some(faults), Some(Load::Mixed), Some(1));
     let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit: STEP_LIMIT });
     let drives = scenario.drives.iter().enumerate();
     let disks: Vec<_> = drives.map(|(i, (len, _))| world.disk(&format!("d{i}"), *len)).collect();

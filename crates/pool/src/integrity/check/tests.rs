@@ -19,7 +19,7 @@ pub(crate) const SLAB: u64 = 256 << 10;
 /// Where slab 0 begins.
 pub(crate) const SLABS_START_BYTES: u64 = 2 * MIB;
 /// The root slots of the one slice.
-pub(crate) const ROOT_OFFSETS: [u64; 2] = [root_offset(FIRST, 0), root_offset(FIRST, 1)];
+pub(crate) const ROOT_OFFSETS: [u64; 2] = [root_offset(SliceId(0), 0), root_offset(SliceId(0), 1)];
 
 pub(crate) struct Rig {
     pub(crate) world: Arc<SimWorld>,
@@ -87,7 +87,7 @@ impl Rig {
         let disks = self.disks();
         self.run(async move {
             let store = Store::inspect(inspect_set(disks).await.unwrap()).await.unwrap();
-            open_checkpoint(Arc::new(store), FIRST).await.unwrap()
+            open_checkpoint(Arc::new(store), SliceId(0)).await.unwrap()
         })
     }
 

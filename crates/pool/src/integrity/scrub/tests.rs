@@ -74,7 +74,8 @@ fn a_sound_pool_has_no_damage_and_everything_is_read() {
         assert_eq!((counts.damage(), counts.blocks, damage), (0, 64 + 200 + 1, vec![]), "{counts:?}");
         assert!(counts.pages > 12 && counts.rows > 10, "{counts:?}");
         // Stopped and gone on with.
-        let half = Scrub::new(pool.clone(), ScrubPosition { space: 2, page: 0 }, counts, 0);
+        let half =
+            Scrub::new(pool.clone(), ScrubPosition { space: 2, ..ScrubPosition::default() }, counts, 0);
         assert!(half.run().await.unwrap());
         assert_eq!(half.progress().1.blocks, counts.blocks);
         let stopped = Scrub::new(pool.clone(), ScrubPosition::default(), ScrubCounts::default(), 1);
