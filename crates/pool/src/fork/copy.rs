@@ -288,7 +288,7 @@ impl Slice {
 }
 
 /// Metadata that is damaged below what is copied from is told of that, not of the target.
-fn unreadable(source: VolumeId, offset: u64, error: PoolError) -> PoolError {
+pub(crate) fn unreadable(source: VolumeId, offset: u64, error: PoolError) -> PoolError {
     match error {
         PoolError::Corrupt { .. } => {
             PoolError::Medium { volume: source, offset, reason: error.to_string(), unread: false }

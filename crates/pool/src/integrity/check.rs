@@ -6,23 +6,14 @@
 
 use crate::{
     error::PoolError,
-    format::{
-        BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordKind, RowHeader,
-        SPACES,
-    },
-    integrity::quarantine::Leaked,
-    journal::{JournalBounds, Replay, ReplayedRecord, payload_verifies, read_journal},
-    lifecycle::{
-        open::{Opened, open_checkpoint, read_transaction},
-        options::PoolOptions,
-        spanning::Decided,
-    },
+    format::{BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RowHeader, SPACES},
+    integrity::quarantine::{LEAKED_OBJECT, Leaked},
+    lifecycle::{open::Opened, options::PoolOptions, spanning::Decided},
     maps::{
         blocks::{BlockPlace, LOST, block_page, block_word},
         tree::node,
     },
     meta::{ObjectKind, Operation, PageId, SegmentState, Transaction},
-    segment::opened::OpenedSegment,
     space::report::{PoolSpace, VolumeSpace},
     store::{
         Store,
@@ -31,7 +22,8 @@ use crate::{
 };
 use futures_util::{StreamExt, stream};
 use hashbrown::HashMap;
-use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, Sequence, SliceId, VolumeId, crc32c};
+use journal::{SliceToCheck, check_journal, decided_by};
+use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, SliceId, VolumeId, crc32c};
 use quoin_drive::Drive;
 use quoin_world::Compiled;
 use rustc_hash::FxBuildHasher;
@@ -42,6 +34,7 @@ use std::{
     sync::Arc,
 };
 
+mod journal;
 mod layers;
 mod space;
 #[cfg(test)]
@@ -178,7 +171,13 @@ impl CheckReport {
         self.blocks += of_slice.blocks;
         self.segments += of_slice.segments;
         self.records += of_slice.records;
-        self.objects.extend(of_slice.objects);
+        for ((kind, key), value) in of_slice.objects {
+            let before = self.objects.insert((kind, key.clone()), value);
+            // Each slice has notes of its own on its damage.
+            if before.is_some() && kind != LEAKED_OBJECT {
+                self.add(format!("object {key} of kind {}", kind.0), "two slices have it");
+            }
+        }
         self.volume_ids.extend(of_slice.volume_ids);
         self.reservations.extend(of_slice.reservations);
         self.volume_space.extend(of_slice.volume_space);
@@ -221,19 +220,27 @@ async fn check_all(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
 async fn check_slices(drives: Vec<Arc<Drive>>, report: &mut CheckReport) -> Result<(), PoolError> {
     let store = Arc::new(Store::inspect(drives).await?);
     store.damaged().iter().for_each(|what| report.note("the grant table".into(), what.clone()));
+    let is_one = store.slices().count() == 1;
+    let prefix = |slice: SliceId| if is_one { String::new() } else { format!("slice {slice}: ") };
     let mut slices = Vec::new();
     for slice in store.slices() {
         check_roots(&store, slice, report).await;
-        slices.push(SliceToCheck::open(&store, slice).await?);
+        match SliceToCheck::open(&store, slice).await {
+            Ok(slice) => slices.push(slice),
+            Err(error @ (PoolError::Corrupt { .. } | PoolError::Unopenable(_))) if !is_one => {
+                let mut of_slice = CheckReport::default();
+                of_slice.add_error("its checkpoint", error);
+                report.take_in(of_slice, &prefix(slice));
+            }
+            Err(error) => return Err(error),
+        }
     }
     let decided = decided_by(&slices).await?;
     report.space.settled = true;
-    let is_one = slices.len() == 1;
     for slice in &slices {
         let mut of_slice = CheckReport::default();
         check_slice(slice, &decided, &mut of_slice).await;
-        let prefix = if is_one { String::new() } else { format!("slice {}: ", slice.id) };
-        report.take_in(of_slice, &prefix);
+        report.take_in(of_slice, &prefix(slice.id));
     }
     Ok(())
 }
@@ -260,47 +267,13 @@ async fn check_slice(slice: &SliceToCheck, decided: &Decided, report: &mut Check
     walk.segments().await;
     let leaves = || opened.catalog.layers.iter().filter(|l| l.is_leaf());
     report.volume_ids = leaves().map(|l| l.volume).collect();
+    for leaf in leaves().filter(|leaf| leaf.volume.slice() != slice.id) {
+        report.add(format!("volume {}", leaf.volume), "its id is of another slice");
+    }
     report.reservations = leaves().map(|l| (l.volume, l.reserved_bytes)).collect();
     report.objects = opened.catalog.objects.clone();
     check_promises(opened, report);
     check_journal(slice, decided, report).await;
-}
-
-/// A slice of a pool that is not open.
-struct SliceToCheck {
-    id: SliceId,
-    opened: Opened,
-    /// What recovery would replay, or why it cannot be read.
-    replay: Result<Replay, PoolError>,
-}
-
-impl SliceToCheck {
-    async fn open(store: &Arc<Store>, id: SliceId) -> Result<Self, PoolError> {
-        let opened = open_checkpoint(store.clone(), id).await?;
-        let replay = read_journal(store, id, JournalBounds::of(&opened.root)).await;
-        Ok(Self { id, opened, replay })
-    }
-}
-
-/// Which transactions over several slices are decided.
-async fn decided_by(slices: &[SliceToCheck]) -> Result<Decided, PoolError> {
-    let mut decided = Decided::default();
-    if slices.len() == 1 {
-        return Ok(decided);
-    }
-    for SliceToCheck { id, opened, replay } in slices {
-        decided.note_objects(*id, opened.catalog.objects.keys());
-        for record in replay.iter().flat_map(|replay| &replay.records) {
-            let is_new = Sequence(record.header.sequence.get()) > opened.catalog.applied;
-            if is_new && RecordKind::from_byte(record.header.kind) == Some(RecordKind::Catalog) {
-                // One that cannot be read is told of when the journal is checked.
-                if let Ok(transaction) = read_transaction(&opened.io.store, record).await {
-                    decided.note_record(*id, &transaction);
-                }
-            }
-        }
-    }
-    Ok(decided)
 }
 
 type Objects = BTreeMap<(ObjectKind, String), Vec<u8>>;
@@ -343,72 +316,6 @@ fn check_promises(opened: &Opened, report: &mut CheckReport) {
             format!("{promised} bytes are promised to volumes and not used yet, and {room} are left");
         report.add("the space accounting", problem);
     }
-}
-
-/// The records that a recovery would replay, and what they would make of the catalog.
-async fn check_journal(slice: &SliceToCheck, decided: &Decided, report: &mut CheckReport) {
-    let opened = &slice.opened;
-    let store = &opened.io.store;
-    let replay = match &slice.replay {
-        Ok(replay) => replay,
-        Err(PoolError::Corrupt { what, problem }) => return report.add(what.clone(), problem.clone()),
-        Err(error) => return report.add("the journal", error.to_string()),
-    };
-    for unread in &replay.unread {
-        report.note("the journal".into(), unread.clone());
-    }
-    for record in &replay.records {
-        report.records += 1;
-        let what = format!("journal record {}", record.header.sequence.get());
-        let verified = match RecordKind::from_byte(record.header.kind) {
-            Some(RecordKind::Catalog) => match read_transaction(store, record).await {
-                Ok(transaction) => {
-                    let is_new = Sequence(record.header.sequence.get()) > opened.catalog.applied;
-                    if is_new && decided.takes_effect(&transaction) {
-                        report.apply(transaction);
-                    }
-                    Ok(true)
-                }
-                Err(error) => Err(error),
-            },
-            Some(RecordKind::Segment) => reopen(opened, record).map(|()| true),
-            Some(kind) => match record.problem(block_bytes(opened)) {
-                Some(why) => {
-                    report.add(what, why);
-                    continue;
-                }
-                None if kind == RecordKind::Placed => placed_verifies(opened, record).await,
-                None => payload_verifies(store, record).await.map_err(PoolError::from),
-            },
-            None => Ok(false),
-        };
-        match verified {
-            Ok(true) => {}
-            Ok(false) => report.add(what, "its payload does not verify; acknowledged data is lost"),
-            Err(error) => report.add_error(&what, error),
-        }
-    }
-}
-
-/// Takes over what a record says of a segment that was opened for placed rows.
-fn reopen(opened: &Opened, record: &ReplayedRecord) -> Result<(), PoolError> {
-    let segment = OpenedSegment::parse(&record.header, &record.crcs)
-        .ok_or_else(|| PoolError::corrupt("a segment", "the journal opens an impossible one"))?;
-    opened.io.segments.reopen(&segment, Sequence(record.header.sequence.get()))
-}
-
-/// Whether what was placed is what its record's checksums say.
-async fn placed_verifies(opened: &Opened, record: &ReplayedRecord) -> Result<bool, PoolError> {
-    let first = Location(record.header.source.get());
-    if !opened.io.segments.is_placed_in(first, record.crcs.len() as u64) {
-        return Ok(false);
-    }
-    for (at, crc) in (0..).zip(record.crcs.iter()) {
-        if crc32c(&opened.io.read(first.plus(at)).await?).0 != *crc {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 fn block_bytes(opened: &Opened) -> u64 {

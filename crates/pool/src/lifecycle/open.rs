@@ -146,13 +146,13 @@ impl ReadSlice {
         Ok(())
     }
 
-    /// Recovers what the last owner acknowledged, and serves.
-    pub(crate) async fn serve(
+    /// Puts back what the last owner acknowledged. Nothing is written yet.
+    pub(crate) async fn recover(
         self,
         world: Arc<dyn World>,
         options: PoolOptions,
         decided: &mut Decided,
-    ) -> Result<Arc<Slice>, PoolError> {
+    ) -> Result<Slice, PoolError> {
         let Self { id, store, opened, replay, mended, times } = self;
         let (root, started) = (opened.root, world.now());
         let lanes = world.data_threads();
@@ -206,11 +206,16 @@ impl ReadSlice {
         recovery.replay = world.now().since(started);
         slice.recovery = recovery;
 
-        // From here on it writes.
-        let slice = Arc::new(slice);
-        let root = slice.begin_to_write().await?;
-        journal.start(&*world);
-        slice.start_placing();
+        Ok(slice)
+    }
+}
+
+impl Slice {
+    /// Begins to write, and serves.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), PoolError> {
+        let root = self.begin_to_write().await?;
+        self.journal.start(&*self.world);
+        self.start_placing();
         let start = Start {
             generation: root.generation.get(),
             tree_end: root.tree_end.get(),
@@ -219,15 +224,13 @@ impl ReadSlice {
             blocks_free: root.blocks_free.get(),
             catalog_pages: root.catalog_bytes.get().div_ceil(PAGE_BYTES as u64),
         };
-        slice.space.update_catalog(root.catalog_bytes.get());
-        slice.segments.quarantine_empty(start.generation + 1, &slice.readers);
-        let committer = Committer::new(slice.clone(), start);
-        world.spawn(Thread::Background, Box::pin(committer.run()));
-        Ok(slice)
+        self.space.update_catalog(root.catalog_bytes.get());
+        self.segments.quarantine_empty(start.generation + 1, &self.readers);
+        let committer = Committer::new(self.clone(), start);
+        self.world.spawn(Thread::Background, Box::pin(committer.run()));
+        Ok(())
     }
-}
 
-impl Slice {
     /// Has the newest root say that the journal goes on, before it does.
     async fn begin_to_write(&self) -> Result<Root, PoolError> {
         let root = *self.root.lock();

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// Extents a journal of the default size has at least: enough for six data threads.
 const LEAST_EXTENTS: u32 = 16;
 
+/// A buffer takes a record of the longest kind beside others.
+const LEAST_BUFFER_BYTES: u64 = 4 * MIB;
+
 /// Choices fixed when a pool is made. They are recorded in the labels.
 #[derive(Clone, Debug)]
 pub struct FormatOptions {
@@ -89,7 +92,8 @@ impl PoolOptions {
     pub(crate) fn divided(&self, slices: usize) -> Self {
         let part = |bytes: u64| bytes / slices as u64;
         Self {
-            buffer_bytes: part(self.buffer_bytes),
+            // The longest record must fit, whatever that is of the limit.
+            buffer_bytes: part(self.buffer_bytes).max(LEAST_BUFFER_BYTES.min(self.buffer_bytes)),
             metadata_bytes: part(self.metadata_bytes),
             dirty_bytes: part(self.dirty_bytes),
             cache_bytes: part(self.cache_bytes),

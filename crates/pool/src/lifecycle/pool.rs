@@ -4,6 +4,7 @@
 
 use crate::{
     error::PoolError,
+    fork::copy::unreadable,
     integrity::damage::Damage,
     lifecycle::{
         open::ReadSlice,
@@ -177,6 +178,19 @@ impl Pool {
         let mut sum = PoolStats::default();
         self.slices.iter().for_each(|slice| sum.add(&slice.stats()));
         sum
+    }
+
+    /// The slice that has the least left of its space, and the pool in figures with the space of that slice: its volumes are the
+    /// first whose writes fail.
+    pub fn tightest(&self) -> (SliceId, PoolStats) {
+        let share = |stats: &PoolStats| {
+            let taken = stats.live_bytes + stats.reserved_unmapped_bytes + stats.buffered_bytes;
+            taken as f64 / stats.usable_bytes.max(1) as f64
+        };
+        let all = self.slices.iter().map(|slice| (slice.id, slice.stats()));
+        let tightest = all.max_by(|(_, one), (_, other)| share(one).total_cmp(&share(other)));
+        let (slice, stats) = tightest.unwrap_or_default();
+        (slice, PoolStats { refused_writes: self.stats().refused_writes, ..stats })
     }
 
     /// What all volumes have of the pool's space.
@@ -392,14 +406,16 @@ impl Pool {
         if range.len == 0 {
             return Ok(0);
         }
-        let found = source_slice.allocation(source, ByteRange::new(from, range.len), 1).await?;
+        let found = source_slice.allocation(source, ByteRange::new(from, range.len), 1).await;
+        let found = found.map_err(|error| unreadable(source, from, error))?;
         let len = found.first().map_or(range.len, |extent| extent.range.len.min(range.len));
         if found.first().is_some_and(|extent| !extent.mapped) {
             target_slice.unmap(target, ByteRange::new(range.offset, len)).await?;
             return Ok(len);
         }
         let len = len.min(ACROSS_BYTES);
-        let data = source_slice.read(source, ByteRange::new(from, len)).await?;
+        let read = source_slice.read(source, ByteRange::new(from, len)).await;
+        let data = read.map_err(|error| unreadable(source, from, error))?;
         target_slice.write(target, range.offset, data).await?;
         Ok(len)
     }
@@ -423,9 +439,17 @@ async fn open_slices(
         }
     }
     let options = options.divided(read.len());
-    let mut slices = Vec::new();
+    let mut recovered = Vec::new();
     for slice in read {
-        slices.push(slice.serve(world.clone(), options.clone(), &mut decided).await?);
+        recovered.push(slice.recover(world.clone(), options.clone(), &mut decided).await?);
+    }
+    // Nothing is written before all of them could be recovered.
+    let slices: Vec<_> = recovered.into_iter().map(Arc::new).collect();
+    for slice in &slices {
+        if let Err(error) = slice.start().await {
+            store.health().fail(error.to_string());
+            return Err(error);
+        }
     }
     let spanning = Spanning::new(decided.into_decisions(&slices));
     Ok((slices, spanning))

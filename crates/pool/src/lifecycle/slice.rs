@@ -197,7 +197,9 @@ impl Slice {
 
     /// An id for a new volume. It is never given to another once a transaction that creates it is committed.
     pub(crate) fn next_volume_id(&self) -> VolumeId {
-        VolumeId(self.next_volume.fetch_add(1, Ordering::Relaxed))
+        let id = VolumeId(self.next_volume.fetch_add(1, Ordering::Relaxed));
+        assert_eq!(id.slice(), self.id, "a slice's volumes have ids of its own");
+        id
     }
 
     pub(crate) fn layer(&self, volume: VolumeId) -> Result<Arc<Layer>, PoolError> {
@@ -219,6 +221,12 @@ impl Slice {
     /// order in which they return. Forks of volumes hold every write acknowledged before the call, none that began after
     /// its return, and no write without those that it could have depended on.
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<(), PoolError> {
+        self.make_room_for(&transaction).await?;
+        self.commit_with_room(transaction).await
+    }
+
+    /// [`Slice::commit`] of a transaction for which room was made.
+    pub(crate) async fn commit_with_room(&self, transaction: Transaction) -> Result<(), PoolError> {
         let mut admitted = self.take_turn(transaction).await?;
         admitted.begin_appending();
         let outcome = match admitted.transaction.forks() {
@@ -236,7 +244,6 @@ impl Slice {
                 "a transaction of {len} bytes is longer than the {MAX_TRANSACTION_BYTES} allowed; split it"
             )));
         }
-        self.make_room_for(&transaction).await?;
         let turn = self.catalog_turn.lock().await;
         self.let_forks_settle(&transaction).await;
         self.store.health().check()?;

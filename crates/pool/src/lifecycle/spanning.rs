@@ -39,8 +39,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// What is kept free in the journal of each slice for a part and a decision.
 const ROOM_BYTES: u64 = 256 * KIB;
-/// How full a journal may be when a transaction begins.
-const FULL_FROM: f64 = 0.95;
+/// How full a journal may be when a transaction begins: fuller than writes of hosts make it.
+const FULL_FROM: f64 = 0.97;
+/// The most decisions that one record forgets.
+const MOST_FORGOTTEN: usize = 500;
 
 /// What a pool with several slices knows of transactions that span them.
 #[derive(Default)]
@@ -69,21 +71,25 @@ impl Spanning {
 impl Pool {
     /// Makes the changes of a transaction in the slices that they concern.
     pub(crate) async fn commit_in_slices(&self, transaction: Transaction) -> Result<(), PoolError> {
+        // What waits for space must not keep others waiting.
+        for (slice, part) in self.divide(transaction.clone())? {
+            self.slice(slice).make_room_for(&part).await?;
+        }
         let _turn = self.spanning().turn.lock().await;
         let mut parts = self.divide(transaction)?;
         match parts.len() {
             0 | 1 => {
                 let (slice, part) = parts.pop_first().unwrap_or_default();
-                self.slice(slice).commit(part).await
+                self.slice(slice).commit_with_room(part).await
             }
             _ => self.commit_parts(parts).await,
         }
     }
 
-    /// The part of each slice. Objects that are there stay where they are; new ones go where the first volume is that the
-    /// transaction concerns.
+    /// The part of each slice. Objects that are there stay where they are; new ones go where the volume is that was concerned
+    /// last before, or first.
     fn divide(&self, transaction: Transaction) -> Result<BTreeMap<SliceId, Transaction>, PoolError> {
-        let home = transaction.operations.iter().find_map(volume_slice).unwrap_or_default();
+        let mut home = transaction.operations.iter().find_map(volume_slice).unwrap_or_default();
         let mut parts: BTreeMap<SliceId, Transaction> = BTreeMap::new();
         let mut moved: BTreeMap<(ObjectKind, String), SliceId> = BTreeMap::new();
         for operation in transaction.operations {
@@ -91,7 +97,10 @@ impl Pool {
                 Operation::Put { kind, key, .. } | Operation::Delete { kind, key } => *moved
                     .entry((*kind, key.clone()))
                     .or_insert_with(|| self.holder_of(*kind, key).unwrap_or(home)),
-                other => volume_slice(other).unwrap_or(home),
+                other => {
+                    home = volume_slice(other).unwrap_or(home);
+                    home
+                }
             };
             if let Operation::Fork { source, target, .. } = &operation
                 && source.slice() != target.slice()
@@ -187,7 +196,8 @@ impl Pool {
         };
         let mut known = std::mem::take(&mut *self.spanning().decisions.lock());
         known.retain(|old| {
-            let is_over = old.home == home.id && old.parts.iter().all(is_over);
+            let has_room = decision.operations.len() <= MOST_FORGOTTEN;
+            let is_over = has_room && old.home == home.id && old.parts.iter().all(is_over);
             if is_over {
                 let key = old.id.to_string();
                 decision.operations.push(Operation::Delete { kind: DECISION_OBJECT, key });
@@ -216,16 +226,16 @@ fn volume_slice(operation: &Operation) -> Option<SliceId> {
 
 /// Keeps room in a slice's journal, so that no record of the transaction has to wait for a checkpoint: that would wait for
 /// the transaction.
-async fn room_in(slice: &Slice) -> Result<Option<Room<'_>>, PoolError> {
+async fn room_in(slice: &Slice) -> Result<Room<'_>, PoolError> {
     let room = || match slice.journal.keep_room(ROOM_BYTES, FULL_FROM) {
         None if slice.store.health().is_failed() => Some(Err(slice.store.health().error())),
-        // It does not come while a drive has no room: the little there is must do.
-        None if slice.store.is_short_of_room() => Some(Ok(None)),
+        // It does not come while a drive has no room.
+        None if slice.store.is_short_of_room() => Some(Err(PoolError::NoSpace)),
         None => {
             slice.requests.nudge();
             None
         }
-        room => Some(Ok(room)),
+        Some(room) => Some(Ok(room)),
     };
     slice.progress.until(room).await
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{DriveIndex, Epoch, PoolId, SliceId};
-use quoin_drive::{Drive, DriveError, MAX_SLICES, SLABS_PER_GRANT_PAGE};
+use quoin_drive::{Drive, DriveError, Label, MAX_SLICES, SLABS_PER_GRANT_PAGE};
 use quoin_stripe::Column;
 use quoin_world::{AsyncMutex, Buf, Mutex};
 use std::{collections::BTreeSet, sync::Arc};
@@ -68,7 +68,7 @@ impl Grants {
         let of_drive = |drive: &Arc<Drive>| {
             let label = drive.label();
             let in_turn = |slab: u32| match label.roles.data {
-                true => holder(SliceId((slab % u32::from(label.slices)) as u8)),
+                true => holder(first_holder(&label, slab)),
                 false => NOBODY,
             };
             let mut holders: Vec<_> = (0..drive.slabs()).map(in_turn).collect();
@@ -247,6 +247,11 @@ impl OfDrive {
             )),
         }
     }
+}
+
+/// The slice that a data slab is granted to when the pool is made. Drives begin with different slices, so that all get as much.
+pub(crate) fn first_holder(label: &Label, slab: u32) -> SliceId {
+    SliceId(((slab + u32::from(label.index.0)) % u32::from(label.slices)) as u8)
 }
 
 /// The first slab that a page tells of.

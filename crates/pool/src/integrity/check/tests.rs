@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     FormatOptions, ObjectKind, Pool, PoolOptions, Transaction,
     format::{EXTENT_MAGIC, ExtentHeader, GrantPage, Space, ThinEntry},
-    lifecycle::create::format as make,
+    lifecycle::{create::format as make, open::open_checkpoint},
     segment::io::SegmentIo,
 };
 use quoin_base::{LayerId, MIB, VolumeId};
