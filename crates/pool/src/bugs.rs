@@ -113,6 +113,8 @@ pub enum Bug {
     PlaceVolatile = 57,
     /// A block number that was lent to a data thread is taken for another block.
     LendTwice = 58,
+    /// What was read ahead is kept though its block number is freed and used again.
+    StaleAhead = 59,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
     GateLeftOpen = 60,
     /// A drive that hung is used again before the operations it was given up with are over.
@@ -122,7 +124,7 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 48] = [
+    pub const ALL: [Bug; 49] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -171,6 +173,7 @@ impl Bug {
         Bug::ForgetNames,
         Bug::PlaceVolatile,
         Bug::LendTwice,
+        Bug::StaleAhead,
     ];
 }
 

@@ -72,7 +72,7 @@ impl Pool {
     }
 
     /// The slice that holds a volume, or would.
-    fn slice_of(&self, _volume: VolumeId) -> &Slice {
+    fn slice_of(&self, _volume: VolumeId) -> &Arc<Slice> {
         self.first()
     }
 
@@ -212,7 +212,7 @@ impl Pool {
 
     /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content.
     pub async fn read(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Bytes>, PoolError> {
-        self.slice_of(volume).read(volume, range).await
+        self.slice_of(volume).read_for_host(volume, range).await
     }
 
     /// Writes the slices one after the other from byte `offset` on, hardened on return. Offset and lengths are

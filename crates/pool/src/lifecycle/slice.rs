@@ -8,7 +8,7 @@ use crate::{
     error::PoolError,
     fork::{layer::Layer, layers::Layers},
     format::{LAYERS_END, RecordHeader, RecordKind, Root, zeroed},
-    host::{cache::ReadCache, pace::Pace, placed::Placer, stalls::Stalls},
+    host::{ahead::ReadAhead, cache::ReadCache, pace::Pace, placed::Placer, stalls::Stalls},
     integrity::damage::DamageLog,
     journal::{Batch, Entry, Journal},
     lifecycle::{
@@ -42,6 +42,7 @@ pub(crate) struct Slice {
     pub(crate) segments: Arc<SegmentTable>,
     pub(crate) pages: PageStore,
     pub(crate) cache: ReadCache,
+    pub(crate) ahead: ReadAhead,
     pub(crate) readers: ReaderEpochs,
     pub(crate) space: Space,
     pub(crate) layers: RwLock<Layers>,
@@ -127,6 +128,11 @@ impl Slice {
             root: Mutex::new(parts.root),
             mended: parts.mended,
             cache: ReadCache::new(parts.options.cache_bytes, parts.buffer.block_bytes),
+            ahead: ReadAhead::new(
+                parts.world.data_threads(),
+                parts.options.ahead_bytes,
+                parts.buffer.block_bytes,
+            ),
             world: parts.world,
             options: parts.options,
             id: parts.id,
@@ -279,6 +285,12 @@ impl Slice {
         Ok(Appended { sequence, batch, forked })
     }
 
+    /// Forgets what RAM holds of a block: its number was freed, or is about to be used again.
+    pub(crate) fn forget_content(&self, number: u64) {
+        self.cache.purge(number);
+        self.ahead.purge(number);
+    }
+
     /// Applies a transaction in RAM. Returns the layers that volumes hold by a fork into them.
     pub(crate) fn apply(&self, transaction: &Transaction, sequence: Sequence) -> Vec<Arc<Layer>> {
         for operation in &transaction.operations {
@@ -332,6 +344,7 @@ impl Slice {
     /// Ends the journal, after the store was closed. `drained`: everything is destaged and checkpointed.
     pub(crate) async fn end_journal(&self, drained: bool) {
         self.placer.ended().await;
+        self.ahead.end().await;
         self.journal.stop().await;
         if drained && let Err(error) = self.note_closed().await {
             // All is durable: the next opening only looks at the journal more closely.
