@@ -301,7 +301,7 @@ impl Client {
     }
 
     async fn read(&mut self) -> Result<(), String> {
-        if self.rng.random_bool(0.12) {
+        if self.rng.random_bool(0.04) {
             return self.stream().await;
         }
         let Some(mut target) = self.target() else { return Ok(()) };

@@ -187,19 +187,27 @@ mod tests {
     fn a_stream_that_is_left_makes_way() {
         let mut note = streams();
         for stream in 0..8 {
-            (0..4).for_each(|i| drop(note(stream << 40 | i * 8 * KIB, 8 * KIB)));
+            for i in 0..4 {
+                note((stream << 40) + i * 8 * KIB, 8 * KIB);
+            }
         }
-        (0..300).for_each(|i| drop(note((1 << 50) + i * MIB, 8 * KIB)));
+        for i in 0..300 {
+            note((1 << 50) + i * MIB, 8 * KIB);
+        }
         for i in 0..20 {
             assert_eq!(note((9 << 40) + i * 8 * KIB, 8 * KIB).is_stream, i >= 2);
-            (0..3).for_each(|j| drop(note((1 << 51) + (3 * i + j) * MIB, 8 * KIB)));
+            for j in 0..3 {
+                note((1 << 51) + (3 * i + j) * MIB, 8 * KIB);
+            }
         }
     }
 
     #[test]
     fn a_read_may_leave_something_out_but_not_go_back() {
         let mut note = streams();
-        (0..4).for_each(|i| drop(note(i * 64 * KIB, 64 * KIB)));
+        for i in 0..4 {
+            note(i * 64 * KIB, 64 * KIB);
+        }
         assert!(note(320 * KIB, 64 * KIB).is_stream);
         assert!(!note(0, 64 * KIB).is_stream && !note(320 * KIB, 64 * KIB).is_stream);
         assert!(!note(MIB, 64 * KIB).is_stream);
