@@ -275,7 +275,7 @@ impl Slice {
 
     /// Reads what the map leads to in a range, as far as there is room for it.
     async fn read_ahead(&self, layer: &Layer, range: ByteRange) -> Result<(), PoolError> {
-        let _guard = self.readers.enter();
+        let _guard = self.enter_readers();
         let mut wanted = self.wanted_ahead(layer, range).await?;
         wanted.sort_unstable_by_key(|wanted| wanted.place.location.0);
         let now = self.world.now();

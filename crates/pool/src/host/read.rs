@@ -154,7 +154,7 @@ impl Slice {
         pattern: Pattern,
     ) -> Result<Vec<Bytes>, PoolError> {
         let out = loop {
-            let guard = self.readers.enter();
+            let guard = self.enter_readers();
             let read = match range.offset % REGION_BYTES + range.len <= REGION_BYTES {
                 true => self.read_region(&layer, range, pattern).await,
                 false => {

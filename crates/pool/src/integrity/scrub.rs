@@ -209,7 +209,7 @@ impl Scrub {
     /// Verifies a page where it lies on a drive. False if there is none, or none that can be read.
     async fn page(&self, id: PageId, pace: &mut Pace) -> Result<bool, PoolError> {
         loop {
-            let guard = self.slice.readers.enter();
+            let guard = self.slice.enter_readers();
             let Ok(entry) = self.slice.pages.entry(id).await else { return Ok(false) };
             let location = Location(entry.location.get());
             if location.is_none() {
@@ -320,7 +320,7 @@ impl Scrub {
     async fn run_of_blocks(&self, run: &[(u64, BlockPlace)]) -> Result<u64, PoolError> {
         let (first, last) = (run[0].1.location, run[run.len() - 1].1.location);
         let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
-        let guard = self.slice.readers.enter();
+        let guard = self.slice.enter_readers();
         let read = self.slice.io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await;
         drop(guard);
         for (number, place) in run {
@@ -339,7 +339,7 @@ impl Scrub {
     /// Looks a block up again that did not verify, as long as its place changes.
     async fn verifies_now(&self, number: u64) -> Result<bool, PoolError> {
         loop {
-            let guard = self.slice.readers.enter();
+            let guard = self.slice.enter_readers();
             let Ok(Some(place)) = self.slice.block(number).await else { return Ok(true) };
             if place.info.algorithm() == LOST {
                 return Ok(true);
@@ -422,7 +422,7 @@ impl Scrub {
             if self.is_stopping() {
                 return Ok(Rows::Stopped);
             }
-            let guard = self.slice.readers.enter();
+            let guard = self.slice.enter_readers();
             let head = self.slice.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
             drop(guard);
             if self.slice.segments.generation(id) != Some(generation) {

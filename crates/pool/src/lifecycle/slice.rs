@@ -16,7 +16,10 @@ use crate::{
         stats::{Counters, RecoveryStats},
     },
     meta::{Catalog, Operation, PageId, PageStore, SegmentTable, Transaction},
-    segment::{io::SegmentIo, readers::ReaderEpochs},
+    segment::{
+        io::SegmentIo,
+        readers::{ReadGuard, ReaderEpochs},
+    },
     space::{Space, reserve::Pledged},
     store::Store,
 };
@@ -124,6 +127,7 @@ impl Slice {
         let progress = parts.journal.progress.clone();
         let placer = Placer::new(parts.journal.lanes.len(), parts.io.segments.clone(), parts.store.health());
         parts.pages.limit_to(parts.options.metadata_bytes);
+        let readers = ReaderEpochs::new(parts.world.data_threads());
         Self {
             root: Mutex::new(parts.root),
             mended: parts.mended,
@@ -143,7 +147,7 @@ impl Slice {
             segments: parts.io.segments.clone(),
             io: parts.io,
             pages: parts.pages,
-            readers: ReaderEpochs::new(),
+            readers,
             space: parts.space,
             layers: RwLock::new(parts.layers),
             next_volume: AtomicU32::new(parts.next_volume),
@@ -283,6 +287,11 @@ impl Slice {
             Ok::<_, PoolError>(Entry { header, crcs, payload: vec![payload.clone()] })
         })?;
         Ok(Appended { sequence, batch, forked })
+    }
+
+    /// Enters the current reader epoch, on the calling thread.
+    pub(crate) fn enter_readers(&self) -> ReadGuard<'_> {
+        self.readers.enter(self.world.current())
     }
 
     /// Forgets what RAM holds of a block: its number was freed, or is about to be used again.
