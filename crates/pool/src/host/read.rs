@@ -489,10 +489,10 @@ impl Slice {
         if let Some(content) = part.placed_content() {
             return Ok(content.slice(bytes(part.start), len));
         }
-        let mut buf = Buf::zeroed(len);
-        if let Some(base) = &part.base {
-            buf.as_mut_slice().copy_from_slice(&base.slice(bytes(part.start), len));
-        }
+        let mut buf = match &part.base {
+            Some(base) => Buf::copy_of(&base.slice(bytes(part.start), len)),
+            None => Buf::zeroed(len),
+        };
         for extent in &part.extents {
             let (from, to) = (extent.start.max(part.start), (extent.start + extent.sectors).min(part.end()));
             let target = &mut buf.as_mut_slice()[bytes(from - part.start)..bytes(to - part.start)];
