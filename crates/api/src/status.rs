@@ -283,6 +283,12 @@ pub struct Engine {
     pub cache_hits: u64,
     /// Blocks that reads did not find in the read cache.
     pub cache_misses: u64,
+    /// RAM used by data read ahead of sequential reads.
+    pub ahead_ram_bytes: u64,
+    /// Bytes read ahead of sequential reads.
+    pub ahead_bytes: u64,
+    /// Bytes read ahead and given up before anybody read them.
+    pub ahead_unused_bytes: u64,
     /// Segments, in total.
     pub segments: u64,
     /// Free segments.

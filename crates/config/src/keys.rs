@@ -163,7 +163,7 @@ pub const SECTIONS: &[Section] = &[
             },
             Key {
                 name: "memory_limit",
-                about: "RAM for write buffer, read cache, metadata and commands in flight, all together.",
+                about: "RAM for write buffer, read cache, read-ahead, metadata and commands in flight, all together.",
                 kind: Kind::Size(PoolOptions::LEAST_MEMORY_BYTES),
                 default: "a quarter of the machine's RAM, at most 4 GiB",
                 example: "\"2GiB\"",

@@ -11,7 +11,7 @@ use crate::{
 use quoin_scsi::{Reply, Sense};
 use quoin_target::{Admission, Request};
 use quoin_volume::BlockDevice;
-use quoin_world::{Buf, Slice};
+use quoin_world::{Buf, Filling, Slice};
 use std::collections::VecDeque;
 
 pub(crate) struct Gathering<D> {
@@ -22,9 +22,7 @@ pub(crate) struct Gathering<D> {
     /// How much may still come unasked; `None` once the final bit was seen.
     unsolicited: Option<u32>,
     /// Data by parts: what came unasked, then one for each R2T.
-    parts: Vec<Buf>,
-    /// Bytes of the last part that are filled.
-    filled: usize,
+    parts: Vec<Filling>,
     bursts: VecDeque<Burst>,
     data_sn: u32,
     r2t_sn: u32,
@@ -44,7 +42,7 @@ enum Then<D> {
 struct Burst {
     ttt: u32,
     end: u32,
-    buf: Option<Buf>,
+    buf: Option<Filling>,
 }
 
 /// What is wrong with a Data-Out.
@@ -106,13 +104,12 @@ impl<D: BlockDevice> Gathering<D> {
         };
         let is_refused = matches!(then, Then::Answer(_));
         let received = immediate.len() as u32;
-        let (mut parts, mut filled) = (Vec::new(), 0);
+        let mut parts = Vec::new();
         let early = wanted.min(received.saturating_add(unsolicited.unwrap_or(0))) as usize;
         if early > 0 {
-            let mut buf = Buf::zeroed(early);
-            filled = early.min(immediate.len());
-            buf.as_mut_slice()[..filled].copy_from_slice(&immediate[..filled]);
-            parts.push(buf);
+            let mut part = Filling::new(early);
+            part.push(immediate);
+            parts.push(part);
         }
         Self {
             then,
@@ -121,7 +118,6 @@ impl<D: BlockDevice> Gathering<D> {
             asked: 0,
             unsolicited,
             parts,
-            filled,
             bursts: VecDeque::new(),
             data_sn: 0,
             r2t_sn: 0,
@@ -147,7 +143,7 @@ impl<D: BlockDevice> Gathering<D> {
 
     /// What it holds in memory already, unasked.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.len() as u64).sum()
+        self.parts.iter().map(|part| part.room_bytes() as u64).sum()
     }
 
     /// True while data was announced or asked for and has not come.
@@ -173,21 +169,14 @@ impl<D: BlockDevice> Gathering<D> {
         if self.unsolicited.is_some() || bytes == 0 || self.bursts.len() >= max_outstanding as usize {
             return None;
         }
-        if self.asked == 0 {
-            self.trim();
+        if let Some(unasked) = self.parts.last_mut().filter(|_| self.asked == 0) {
+            unasked.close();
         }
         self.asked = offset + bytes;
-        self.bursts.push_back(Burst { ttt, end: self.asked, buf: Some(Buf::zeroed(bytes as usize)) });
+        self.bursts.push_back(Burst { ttt, end: self.asked, buf: Some(Filling::new(bytes as usize)) });
         let r2t_sn = self.r2t_sn;
         self.r2t_sn += 1;
         Some(Ask { ttt, r2t_sn, offset, bytes })
-    }
-
-    /// Cuts the last part to what is in it.
-    fn trim(&mut self) {
-        if let Some(last) = self.parts.last_mut() {
-            last.truncate(self.filled);
-        }
     }
 
     /// Takes a Data-Out.
@@ -242,7 +231,6 @@ impl<D: BlockDevice> Gathering<D> {
         }
         if let Some(buf) = burst.buf.take() {
             self.parts.push(buf);
-            self.filled = 0;
         }
         self.fill(data);
         if is_final {
@@ -275,21 +263,18 @@ impl<D: BlockDevice> Gathering<D> {
     fn fill(&mut self, data: &[u8]) {
         self.received += data.len() as u32;
         if let Some(last) = self.parts.last_mut() {
-            let room = &mut last.as_mut_slice()[self.filled..];
-            let len = room.len().min(data.len());
-            room[..len].copy_from_slice(&data[..len]);
-            self.filled += len;
+            last.push(data);
         }
     }
 
     /// What follows now that it is complete.
-    pub(crate) fn finish(mut self, head: &Head) -> Ready<D> {
-        self.trim();
+    pub(crate) fn finish(self, head: &Head) -> Ready<D> {
         match self.then {
             Then::Answer(reply) => Ready::Answer(reply),
             Then::Run(request) => {
                 let Head { itt, in_bytes, received, .. } = *head;
-                Ready::Run(Work::Command { itt, request, data: join(self.parts), in_bytes, received })
+                let data = join(self.parts.into_iter().map(Filling::into_buf).collect());
+                Ready::Run(Work::Command { itt, request, data, in_bytes, received })
             }
         }
     }

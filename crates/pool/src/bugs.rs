@@ -122,6 +122,8 @@ pub enum Bug {
     ForgetDecisions = 65,
     /// Replay makes the changes of a part whose transaction nobody decided.
     ReplayUndecided = 66,
+    /// What was read ahead is kept though its block number is freed and used again.
+    StaleAhead = 59,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
     GateLeftOpen = 60,
     /// A drive that hung is used again before the operations it was given up with are over.
@@ -131,7 +133,7 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 51] = [
+    pub const ALL: [Bug; 52] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -183,6 +185,7 @@ impl Bug {
         Bug::DecideEarly,
         Bug::ForgetDecisions,
         Bug::ReplayUndecided,
+        Bug::StaleAhead,
     ];
 }
 

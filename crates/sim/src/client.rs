@@ -190,7 +190,7 @@ impl Client {
         self.ask("drain").await
     }
 
-    fn window(&mut self) -> Option<(VolumeId, usize, Window)> {
+    pub(crate) fn window(&mut self) -> Option<(VolumeId, usize, Window)> {
         let model = self.shared.model.lock();
         let volumes: Vec<_> = model.usable_volumes().collect();
         if volumes.is_empty() {
@@ -238,7 +238,7 @@ impl Client {
         Some(Target { volume, window, at, first, sectors })
     }
 
-    async fn write(&mut self) -> Result<(), String> {
+    pub(crate) async fn write(&mut self) -> Result<(), String> {
         let Some(target) = self.target() else { return Ok(()) };
         let Target { volume, window, at, first, sectors } = target;
         let zero = self.rng.random_bool(0.03);
@@ -291,7 +291,7 @@ impl Client {
         vec![data.slice(0, one), data.slice(one, two - one), data.slice(two, data.len() - two)]
     }
 
-    fn failed(&self, doing: &str, volume: VolumeId, error: PoolError) -> Result<(), String> {
+    pub(crate) fn failed(&self, doing: &str, volume: VolumeId, error: PoolError) -> Result<(), String> {
         let model = self.shared.model.lock();
         let gone = model.deleting.contains(&volume) || !model.catalog.volumes().any(|v| v == volume);
         match error {
@@ -301,6 +301,9 @@ impl Client {
     }
 
     async fn read(&mut self) -> Result<(), String> {
+        if self.rng.random_bool(0.04) {
+            return self.stream().await;
+        }
         let Some(mut target) = self.target() else { return Ok(()) };
         // What is just being written is the most interesting.
         let written = self.shared.model.lock().history.last_begun();

@@ -24,6 +24,7 @@ mod scenario;
 pub mod search;
 mod seed;
 mod stamp;
+mod streams;
 mod totals;
 mod wire;
 

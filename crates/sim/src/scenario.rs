@@ -200,6 +200,13 @@ fn cache_bytes(seed: u64) -> u64 {
     if rng.random_bool(0.2) { 0 } else { log_uniform(&mut rng, 40 * KIB, 16 * MIB) }
 }
 
+/// What may be read ahead: nothing, what is too little for all streams, or plenty; of a stream of its own.
+fn ahead_bytes(seed: u64) -> u64 {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(81);
+    if rng.random_bool(0.1) { 0 } else { log_uniform(&mut rng, 64 * KIB, 8 * MIB) }
+}
+
 /// From which length on writes are placed; of a stream of its own.
 fn place_from(seed: u64) -> u64 {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -309,6 +316,7 @@ impl Scenario {
             metadata_bytes: log_uniform(&mut rng, 32 * KIB, 512 * KIB) * u64::from(slices),
             dirty_bytes: log_uniform(&mut rng, 96 * KIB, 256 * KIB) * u64::from(slices),
             cache_bytes: cache_bytes(seed),
+            ahead_bytes: ahead_bytes(seed),
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),
             place_from: place_from(seed),

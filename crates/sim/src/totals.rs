@@ -34,6 +34,12 @@ crate::figures! {
         reads,
         /// Bytes of them.
         read_bytes,
+        /// Of the reads, those that went on where the last one of their client ended.
+        stream_reads,
+        /// Bytes read ahead for them.
+        ahead_bytes,
+        /// Of these, bytes that were given up before anybody read them.
+        ahead_unused_bytes,
         /// Unmaps acknowledged.
         unmaps,
         /// Catalog transactions acknowledged.
@@ -115,6 +121,8 @@ impl Totals {
     pub(crate) fn add_pool(&mut self, stats: &PoolStats) {
         self.throttled += stats.throttled_writes;
         self.placed_bytes += stats.placed_bytes;
+        self.ahead_bytes += stats.ahead_bytes;
+        self.ahead_unused_bytes += stats.ahead_unused_bytes;
         self.destaged_blocks += stats.destaged_blocks;
         self.checkpoints += stats.checkpoints;
         self.cleaned_bytes += stats.cleaned_bytes;

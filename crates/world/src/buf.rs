@@ -138,6 +138,44 @@ impl Buf {
     }
 }
 
+/// A buffer that is received into, piece by piece. It is not zeroed first, and what was not received cannot be read.
+#[derive(Debug)]
+pub struct Filling {
+    buf: Buf,
+    filled_bytes: usize,
+}
+
+impl Filling {
+    /// With room for `room_bytes`.
+    pub fn new(room_bytes: usize) -> Self {
+        Self { buf: Buf::unfilled(room_bytes), filled_bytes: 0 }
+    }
+
+    /// How long it becomes when it is full.
+    pub fn room_bytes(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Adds as much of `bytes` as there is room for.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let room = &mut self.buf.as_mut_slice()[self.filled_bytes..];
+        let len = room.len().min(bytes.len());
+        room[..len].copy_from_slice(&bytes[..len]);
+        self.filled_bytes += len;
+    }
+
+    /// Makes what was received all there will be.
+    pub fn close(&mut self) {
+        self.buf.truncate(self.filled_bytes);
+    }
+
+    /// What was received.
+    pub fn into_buf(mut self) -> Buf {
+        self.close();
+        self.buf
+    }
+}
+
 impl Drop for Buf {
     fn drop(&mut self) {
         let Some(size) = spare_size(self.pages.len()).filter(|size| self.pages.len() == 1 << size) else {
@@ -282,6 +320,24 @@ mod tests {
         let parts = [0, 4096, 8192].map(|at| whole.slice(at, 4096));
         assert_eq!(parts.each_ref().map(Slice::hold), [16384, 0, 0]);
         assert_eq!(parts.each_ref().map(Slice::release), [0, 0, 16384]);
+    }
+
+    #[test]
+    fn only_what_was_received_can_be_read() {
+        drop(Buf::copy_of(&[7; 8192]));
+        let mut filling = Filling::new(8192);
+        filling.push(&[1; 5000]);
+        assert_eq!(filling.room_bytes(), 8192);
+        filling.push(&[2; 5000]);
+        let full = filling.into_buf();
+        assert!(full[..5000] == [1; 5000] && full[5000..] == [2; 3192]);
+        let mut filling = Filling::new(8192);
+        filling.push(&[3; 512]);
+        filling.close();
+        filling.push(&[4; 512]);
+        assert_eq!(filling.room_bytes(), 512);
+        assert_eq!(*filling.into_buf(), [3; 512]);
+        assert!(Filling::new(4096).into_buf().is_empty());
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod gate;
 mod lock;
 mod sync;
 
-pub use buf::{BUF_ALIGN_BYTES, Buf, Slice, buffer_ram_bytes, limit_spare_bytes};
+pub use buf::{BUF_ALIGN_BYTES, Buf, Filling, Slice, buffer_ram_bytes, limit_spare_bytes};
 pub use completion::{Completer, Completion, Outstanding};
 pub use disk::{Disk, DiskError, DiskInstruments, DiskOp};
 pub use gate::{Gate, GatePass};

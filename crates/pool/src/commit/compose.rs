@@ -7,7 +7,8 @@ use crate::{
     error::PoolError,
     fork::layer::Layer,
     host::{
-        read::{Verified, covered, is_zero},
+        contents::Verified,
+        read::{covered, is_zero},
         received::Received,
     },
     lifecycle::slice::Slice,

@@ -11,7 +11,7 @@ use crate::{
     meta::Segment,
     segment::{
         io::SegmentIo,
-        runs::{CLEANER_GAP_BYTES, runs},
+        runs::{CLEANER_GAP_BYTES, LONGEST_BYTES, runs},
     },
 };
 use futures_util::{StreamExt, future::join_all, stream};
@@ -161,7 +161,7 @@ impl Committer {
                 wanted.push((i, block.number, block.place));
             }
         }
-        let reads: Vec<_> = runs(&wanted, CLEANER_GAP_BYTES, |(_, _, place)| place.location)
+        let reads: Vec<_> = runs(&wanted, CLEANER_GAP_BYTES, LONGEST_BYTES, |(_, _, place)| place.location)
             .into_iter()
             .map(|run| self.read_live_run(&wanted[run]))
             .collect();

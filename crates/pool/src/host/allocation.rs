@@ -66,7 +66,7 @@ impl Slice {
 
     /// What is mapped of a range that one leaf maps.
     async fn leaf_allocation(&self, layer: &Layer, range: ByteRange) -> Result<Vec<Extent>, PoolError> {
-        let _guard = self.readers.enter();
+        let _guard = self.enter_readers();
         let mut blocks = Vec::new();
         for region in range.split(REGION_BYTES) {
             loop {

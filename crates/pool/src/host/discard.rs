@@ -157,7 +157,7 @@ impl Slice {
     }
 
     async fn leaf_from(&self, layer: &Layer, from: u64) -> Result<Option<Reached>, PoolError> {
-        let _guard = self.readers.enter();
+        let _guard = self.enter_readers();
         let (mut at, mut missing) = (from, 0);
         'down: while at < MAX_BLOCKS {
             let mut entry = layer.map_root();

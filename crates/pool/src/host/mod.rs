@@ -1,12 +1,15 @@
-//! What hosts ask for: reads, writes, unmaps and block status, with what lies on their way: admission, read cache, checksums.
+//! What hosts ask for: reads, writes, unmaps and block status, with what lies on their way: admission, read cache, read-ahead, checksums.
 
+pub(crate) mod ahead;
 pub(crate) mod allocation;
 pub(crate) mod cache;
+pub(crate) mod contents;
 pub(crate) mod discard;
 pub(crate) mod pace;
 pub(crate) mod placed;
 pub(crate) mod read;
 pub(crate) mod received;
 pub(crate) mod stalls;
+pub(crate) mod streams;
 pub(crate) mod tail;
 pub(crate) mod write;

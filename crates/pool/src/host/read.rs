@@ -7,12 +7,12 @@
 //! reader has seen must not be gone after a crash.
 
 use crate::{
-    buffer::{BlockKey, Content, Extent, JournalSource, REGION_BYTES},
+    buffer::{BlockKey, Content, Extent, REGION_BYTES},
     bugs::{Bug, planted},
     error::PoolError,
     fork::layer::Layer,
-    format::{BlockInfo, Location, PAGE_BYTES, TREE_FAN_OUT, ThinEntry},
-    host::{cache::LARGEST_FILL_BYTES, placed::PlacedBlock},
+    format::{BlockInfo, Location, TREE_FAN_OUT, ThinEntry},
+    host::{ahead::Ahead, cache::LARGEST_FILL_BYTES, placed::PlacedBlock},
     journal::Batch,
     lifecycle::slice::Slice,
     maps::{
@@ -20,15 +20,32 @@ use crate::{
         tree,
     },
     meta::Page,
-    segment::runs::{HOST_GAP_BYTES, runs},
+    segment::runs::{HOST_GAP_BYTES, LONGEST_BYTES, runs},
 };
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::{join, join_all, try_join_all};
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
 use quoin_world::{Buf, Slice as Bytes};
 use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering},
 };
+
+/// What a read is a part of, as far as it matters to what RAM keeps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pattern {
+    /// What it brings from drives goes into the cache.
+    Single,
+    /// A long one. What it brings is not kept.
+    Long,
+    /// It goes on with a stream: what it wants may have been read ahead, and what it brings is not kept.
+    Stream,
+}
+
+impl Pattern {
+    fn of(range: ByteRange) -> Self {
+        if range.len <= LARGEST_FILL_BYTES { Self::Single } else { Self::Long }
+    }
+}
 
 /// A block that a part needs and the cache does not have.
 struct Found {
@@ -102,13 +119,6 @@ pub(crate) fn covered(extents: &[Extent], start: u16, end: u16) -> u16 {
     extents.iter().map(|e| (e.start + e.sectors).min(end).saturating_sub(e.start.max(start))).sum()
 }
 
-/// Data that is what its checksum says.
-pub(crate) struct Verified {
-    pub data: Bytes,
-    /// The checksum, if it is that of just this data.
-    pub crc: Option<u32>,
-}
-
 enum Captured {
     Parts(Vec<Part>, u64),
     /// Something there is not hardened yet.
@@ -116,24 +126,48 @@ enum Captured {
 }
 
 impl Slice {
+    /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content. For streams, what
+    /// follows is read ahead.
+    pub(crate) async fn read_for_host(
+        self: &Arc<Self>,
+        volume: VolumeId,
+        range: ByteRange,
+    ) -> Result<Vec<Bytes>, PoolError> {
+        self.check_range(range)?;
+        let layer = self.confirmed_layer(volume).await?;
+        let pattern = if self.follow(&layer, range) { Pattern::Stream } else { Pattern::of(range) };
+        self.read_layer(layer, range, pattern).await
+    }
+
     /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content.
     pub(crate) async fn read(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Bytes>, PoolError> {
         self.check_range(range)?;
-        let (layer, out) = loop {
-            let layer = self.confirmed_layer(volume).await?;
-            let guard = self.readers.enter();
-            let keep = range.len <= LARGEST_FILL_BYTES;
+        let layer = self.confirmed_layer(volume).await?;
+        self.read_layer(layer, range, Pattern::of(range)).await
+    }
+
+    /// Reads a range of the volume whose layer this is, or was when it was looked up.
+    async fn read_layer(
+        &self,
+        mut layer: Arc<Layer>,
+        range: ByteRange,
+        pattern: Pattern,
+    ) -> Result<Vec<Bytes>, PoolError> {
+        let out = loop {
+            let guard = self.enter_readers();
             let read = match range.offset % REGION_BYTES + range.len <= REGION_BYTES {
-                true => self.read_region(&layer, range, keep).await,
+                true => self.read_region(&layer, range, pattern).await,
                 false => {
-                    let pieces = range.split(REGION_BYTES).map(|piece| self.read_region(&layer, piece, keep));
+                    let pieces =
+                        range.split(REGION_BYTES).map(|piece| self.read_region(&layer, piece, pattern));
                     try_join_all(pieces).await.map(|pieces| pieces.into_iter().flatten().collect())
                 }
             };
             drop(guard);
             if !layer.is_gone() {
-                break (layer, read.map_err(|error| self.offline_or(error))?);
+                break read.map_err(|error| self.offline_or(error))?;
             }
+            layer = self.confirmed_layer(layer.volume.id).await?;
         };
         layer.volume.read_bytes.fetch_add(range.len, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(range.len, Ordering::Relaxed);
@@ -141,12 +175,12 @@ impl Slice {
         Ok(out)
     }
 
-    /// Reads a range of one region. `keep`: what comes from drives goes into the cache.
+    /// Reads a range of one region.
     async fn read_region(
         &self,
         layer: &Layer,
         range: ByteRange,
-        keep: bool,
+        pattern: Pattern,
     ) -> Result<Vec<Bytes>, PoolError> {
         loop {
             let (mut parts, evictions) = match self.capture(layer, range) {
@@ -156,7 +190,7 @@ impl Slice {
                     continue;
                 }
             };
-            let below = self.fill_bases(layer, &mut parts, keep).await;
+            let below = self.fill_bases(layer, &mut parts, pattern).await;
             let mixed = parts.iter().any(|p| !p.extents.is_empty()) && !planted(Bug::LookOnce);
             if mixed && parts.iter().any(|p| p.needs_base() && !p.extents.is_empty()) {
                 match self.capture(layer, range) {
@@ -218,9 +252,11 @@ impl Slice {
         Captured::Parts(parts, shard.evictions)
     }
 
-    /// Finds what lies below for the parts that need it: in the cache, else on drives, neighbours in one operation.
-    async fn fill_bases(&self, layer: &Layer, parts: &mut [Part], keep: bool) -> Result<(), PoolError> {
+    /// Finds what lies below for the parts that need it: read ahead or in the cache, else on drives, neighbours in one
+    /// operation.
+    async fn fill_bases(&self, layer: &Layer, parts: &mut [Part], pattern: Pattern) -> Result<(), PoolError> {
         let mut found: Vec<Found> = Vec::new();
+        let mut ahead: Vec<(usize, Ahead)> = Vec::new();
         let mut leaf: Option<(u64, Option<Arc<Page>>)> = None;
         for (i, part) in parts.iter_mut().enumerate() {
             if let Some(block) = part.placed_in() {
@@ -239,6 +275,13 @@ impl Slice {
             }
             let Some((_, Some(page))) = &leaf else { continue };
             let Some(number) = ThinEntry(page.get(tree::slot(part.key.index, 0))).block() else { continue };
+            if pattern == Pattern::Stream {
+                let is_end = part.end() == self.buffer.sectors_per_block();
+                if let Some(held) = self.ahead.take(number, is_end) {
+                    ahead.push((i, held));
+                    continue;
+                }
+            }
             part.base = self.cache.get(number);
             if part.base.is_none() {
                 // Freed between the two look-ups: it is looked up again below.
@@ -251,13 +294,26 @@ impl Slice {
         }
         // Where blocks lie sorted, those of one read are neighbours even if what is between them by address lies elsewhere.
         found.sort_unstable_by_key(|found| found.place.location.0);
-        let (mut runs, parts_now) = (runs(&found, HOST_GAP_BYTES, |found| found.place.location), &*parts);
+        let mut runs = runs(&found, HOST_GAP_BYTES, LONGEST_BYTES, |found| found.place.location);
+        let (keep, parts_now) = (pattern == Pattern::Single, &*parts);
         let read = async |run: Range<usize>| self.read_run(layer, &found[run], parts_now, keep).await;
-        let bases = match runs.len() {
-            0 => return Ok(()),
-            1 => vec![read(runs.remove(0)).await],
-            _ => join_all(runs.into_iter().map(read)).await,
+        let read_all = async {
+            match runs.len() {
+                0 => Vec::new(),
+                1 => vec![read(runs.remove(0)).await],
+                _ => join_all(runs.into_iter().map(read)).await,
+            }
         };
+        let (bases, held) = match ahead.is_empty() {
+            true => (read_all.await, None),
+            false => {
+                let (bases, held) = join(read_all, self.held_bases(layer, parts_now, ahead)).await;
+                (bases, Some(held?))
+            }
+        };
+        for (i, base) in held.into_iter().flatten() {
+            parts[i].base = base;
+        }
         for base in bases {
             for (i, found) in base? {
                 match found {
@@ -267,6 +323,27 @@ impl Slice {
             }
         }
         Ok(())
+    }
+
+    /// What was read ahead for parts, or is being read.
+    async fn held_bases(
+        &self,
+        layer: &Layer,
+        parts: &[Part],
+        ahead: Vec<(usize, Ahead)>,
+    ) -> Result<Vec<(usize, Option<Bytes>)>, PoolError> {
+        let mut bases = Vec::with_capacity(ahead.len());
+        for (i, held) in ahead {
+            let base = match held.content().await {
+                Some(content) => {
+                    self.ahead.used(&held, &content);
+                    Some(content)
+                }
+                None => self.read_base(layer, parts[i].key.index).await?,
+            };
+            bases.push((i, base));
+        }
+        Ok(bases)
     }
 
     /// Reads blocks that lie one behind the other.
@@ -412,10 +489,10 @@ impl Slice {
         if let Some(content) = part.placed_content() {
             return Ok(content.slice(bytes(part.start), len));
         }
-        let mut buf = Buf::zeroed(len);
-        if let Some(base) = &part.base {
-            buf.as_mut_slice().copy_from_slice(&base.slice(bytes(part.start), len));
-        }
+        let mut buf = match &part.base {
+            Some(base) => Buf::copy_of(&base.slice(bytes(part.start), len)),
+            None => Buf::zeroed(len),
+        };
         for extent in &part.extents {
             let (from, to) = (extent.start.max(part.start), (extent.start + extent.sectors).min(part.end()));
             let target = &mut buf.as_mut_slice()[bytes(from - part.start)..bytes(to - part.start)];
@@ -427,106 +504,6 @@ impl Slice {
             }
         }
         Ok(buf.into_slice())
-    }
-
-    /// An extent's data; `None` for zeroes.
-    async fn extent_data(
-        &self,
-        layer: &Layer,
-        key: BlockKey,
-        extent: &Extent,
-    ) -> Result<Option<Bytes>, PoolError> {
-        match &extent.content {
-            Content::Zero => Ok(None),
-            Content::Ram(received) => Ok(Some(received.sectors(extent.start, extent.sectors))),
-            Content::Journal(source) => {
-                self.journal_data(layer, key, extent, source).await.map(|read| Some(read.data))
-            }
-            Content::Placed(block) => {
-                self.placed_data(layer, key, extent, block).await.map(|read| Some(read.data))
-            }
-            Content::Shared(source) => self.shared_data(layer, key, extent, *source).await,
-        }
-    }
-
-    /// An extent's data as it was placed.
-    pub(crate) async fn placed_data(
-        &self,
-        layer: &Layer,
-        key: BlockKey,
-        extent: &Extent,
-        block: &PlacedBlock,
-    ) -> Result<Verified, PoolError> {
-        let damaged = |reason: String, unread| PoolError::Medium {
-            volume: layer.volume.id,
-            offset: key.index * self.buffer.block_bytes,
-            reason,
-            unread,
-        };
-        let data = self.io.read(block.location).await.map_err(|error| damaged(error.to_string(), true))?;
-        if crc32c(&data).0 != block.crc && !planted(Bug::SkipReadVerify) {
-            let (segment, offset) = (block.location.segment(), block.location.offset_bytes());
-            let reason = format!("the checksum of what was placed in segment {segment} at {offset} differs");
-            return Err(damaged(reason, false));
-        }
-        let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
-        let part = data.slice(bytes(extent.start), bytes(extent.sectors));
-        let is_all = part.len() == data.len();
-        Ok(Verified { data: part, crc: is_all.then_some(block.crc) })
-    }
-
-    /// An extent's data as the journal has it.
-    pub(crate) async fn journal_data(
-        &self,
-        layer: &Layer,
-        key: BlockKey,
-        extent: &Extent,
-        source: &JournalSource,
-    ) -> Result<Verified, PoolError> {
-        let first = key.index * u64::from(self.buffer.sectors_per_block()) + u64::from(extent.start);
-        let range = ByteRange::new(first * SECTOR_BYTES, u64::from(extent.sectors) * SECTOR_BYTES);
-        self.read_journal_range(source, range).await.map_err(|(reason, unread)| PoolError::Medium {
-            volume: layer.volume.id,
-            offset: range.offset,
-            reason,
-            unread,
-        })
-    }
-
-    /// Reads a part of a record's payload, given as a range of its volume within one block.
-    async fn read_journal_range(
-        &self,
-        source: &JournalSource,
-        range: ByteRange,
-    ) -> Result<Verified, (String, bool)> {
-        let block_bytes = self.buffer.block_bytes;
-        let record = ByteRange::new(source.record_sector * SECTOR_BYTES, u64::from(source.record_bytes));
-        // The record's part of the block: that is what its checksum covers.
-        let block_start = (range.offset / block_bytes * block_bytes).max(record.offset);
-        let block_end = (range.offset / block_bytes * block_bytes + block_bytes).min(record.end());
-        let at = source.place.offset + (block_start - record.offset);
-        let page = PAGE_BYTES as u64;
-        let (from, to) = (at / page * page, (at + (block_end - block_start)).next_multiple_of(page));
-        let column = source.place.column;
-        let buf = self
-            .store
-            .read_slab(column, from, (to - from) as usize)
-            .await
-            .map_err(|e| (e.to_string(), true))?;
-        let data = buf.into_slice().slice((at - from) as usize, (block_end - block_start) as usize);
-        let index = (range.offset / block_bytes - record.offset / block_bytes) as usize;
-        let crc = crc32c(&data).0;
-        if source.crcs.get(index) != Some(&crc) {
-            let why = format!(
-                "the checksum of a journal record in slab {} of {} differs",
-                column.slab,
-                self.store.drive_name(column.drive)
-            );
-            return Err((why, false));
-        }
-        let part = data.slice((range.offset - block_start) as usize, range.len as usize);
-        let is_all = part.len() == data.len();
-        Ok(Verified { data: part, crc: is_all.then_some(crc) })
     }
 }
 

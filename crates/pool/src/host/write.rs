@@ -330,7 +330,7 @@ impl Slice {
 
     async fn look_below(&self, layer: &Layer, range: ByteRange) -> Result<Below, PoolError> {
         let block_bytes = self.buffer.block_bytes;
-        let _guard = self.readers.enter();
+        let _guard = self.enter_readers();
         let leaf = self.leaf(layer, range.offset / block_bytes).await;
         // Of a layer that is gone nothing counts: the next attempt tells.
         let leaf = match leaf {

@@ -137,7 +137,7 @@ impl Slice {
         if covered(&self.buffer.shard(layer.block(block)).visible(&layer, block), 0, sectors) == sectors {
             return Ok(false);
         }
-        let _guard = self.readers.enter();
+        let _guard = self.enter_readers();
         loop {
             let found = self.place_of(&layer, block).await;
             let place = match found {

@@ -5,7 +5,7 @@ use quoin_base::{GIB, MIB};
 
 /// The shares of a memory limit, in bytes. They add up to the limit.
 ///
-/// What is counted: data in the write buffer and the read cache, metadata pages, the data of commands in
+/// What is counted: data in the write buffer and the read cache, what is read ahead, metadata pages, the data of commands in
 /// flight, and memory kept for use again. The allowance for the process is for what is not: code, threads,
 /// indices, the catalog, the segment table, what the allocator loses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +22,8 @@ pub struct MemoryShares {
     pub metadata_bytes: u64,
     /// [`PoolOptions::dirty_bytes`]. Counted beside the metadata, for a checkpoint writes a copy.
     pub dirty_bytes: u64,
+    /// [`PoolOptions::ahead_bytes`].
+    pub ahead_bytes: u64,
     /// [`PoolOptions::cache_bytes`]: what remains.
     pub cache_bytes: u64,
 }
@@ -37,7 +39,9 @@ impl MemoryShares {
         let buffer_bytes = (rest / 4).min(256 * MIB);
         let metadata_bytes = (rest / 4).min(GIB);
         let dirty_bytes = (metadata_bytes / 4).min(64 * MIB);
-        let cache_bytes = rest - sessions_bytes - spare_bytes - buffer_bytes - metadata_bytes - dirty_bytes;
+        let ahead_bytes = (rest / 16).min(64 * MIB);
+        let metadata = metadata_bytes + dirty_bytes;
+        let cache_bytes = rest - sessions_bytes - spare_bytes - buffer_bytes - metadata - ahead_bytes;
         Self {
             process_bytes,
             sessions_bytes,
@@ -45,6 +49,7 @@ impl MemoryShares {
             buffer_bytes,
             metadata_bytes,
             dirty_bytes,
+            ahead_bytes,
             cache_bytes,
         }
     }
@@ -57,13 +62,21 @@ impl MemoryShares {
             + self.buffer_bytes
             + self.metadata_bytes
             + self.dirty_bytes
+            + self.ahead_bytes
             + self.cache_bytes
     }
 
     /// Options for a pool that keeps to its shares.
     pub fn pool_options(&self) -> PoolOptions {
-        let Self { buffer_bytes, metadata_bytes, dirty_bytes, cache_bytes, .. } = *self;
-        PoolOptions { buffer_bytes, metadata_bytes, dirty_bytes, cache_bytes, ..PoolOptions::default() }
+        let Self { buffer_bytes, metadata_bytes, dirty_bytes, ahead_bytes, cache_bytes, .. } = *self;
+        PoolOptions {
+            buffer_bytes,
+            metadata_bytes,
+            dirty_bytes,
+            ahead_bytes,
+            cache_bytes,
+            ..PoolOptions::default()
+        }
     }
 }
 
@@ -93,6 +106,7 @@ mod tests {
                 s.buffer_bytes,
                 s.metadata_bytes,
                 s.dirty_bytes,
+                s.ahead_bytes,
                 s.cache_bytes,
             ];
             assert_eq!(s.limit_bytes(), limit.max(PoolOptions::LEAST_MEMORY_BYTES));

@@ -65,6 +65,8 @@ pub struct PoolOptions {
     pub dirty_bytes: u64,
     /// The most RAM the read cache takes; 0: no cache.
     pub cache_bytes: u64,
+    /// The most RAM that what is read ahead for sequential reads takes; 0: nothing is read ahead.
+    pub ahead_bytes: u64,
     /// How old a buffered write gets before it is destaged though nothing presses.
     pub destage_after: Duration,
     /// How old the last checkpoint gets, when there is anything to checkpoint.
@@ -80,6 +82,7 @@ impl Default for PoolOptions {
             metadata_bytes: GIB,
             dirty_bytes: 64 * MIB,
             cache_bytes: 256 * MIB,
+            ahead_bytes: 64 * MIB,
             destage_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(30),
             place_from: 64 * KIB,

@@ -8,7 +8,7 @@ use crate::{
     error::PoolError,
     fork::{layer::Layer, layers::Layers},
     format::{LAYERS_END, RecordHeader, RecordKind, Root, zeroed},
-    host::{cache::ReadCache, pace::Pace, placed::Placer, stalls::Stalls},
+    host::{ahead::ReadAhead, cache::ReadCache, pace::Pace, placed::Placer, stalls::Stalls},
     integrity::damage::DamageLog,
     journal::{Batch, Entry, Journal},
     lifecycle::{
@@ -16,11 +16,19 @@ use crate::{
         stats::{Counters, RecoveryStats},
     },
     meta::{Catalog, Operation, PageId, PageStore, SegmentTable, Transaction},
+<<<<<<< HEAD
     segment::{io::SegmentIo, readers::ReaderEpochs},
     space::{
         Space,
         reserve::{Pledge, Pledged},
     },
+=======
+    segment::{
+        io::SegmentIo,
+        readers::{ReadGuard, ReaderEpochs},
+    },
+    space::{Space, reserve::Pledged},
+>>>>>>> reads
     store::Store,
 };
 use quoin_base::{Sequence, SliceId, VolumeId, crc32c};
@@ -45,6 +53,7 @@ pub(crate) struct Slice {
     pub(crate) segments: Arc<SegmentTable>,
     pub(crate) pages: PageStore,
     pub(crate) cache: ReadCache,
+    pub(crate) ahead: ReadAhead,
     pub(crate) readers: ReaderEpochs,
     pub(crate) space: Space,
     pub(crate) layers: RwLock<Layers>,
@@ -157,10 +166,16 @@ impl Slice {
         let progress = parts.journal.progress.clone();
         let placer = Placer::new(parts.journal.lanes.len(), parts.io.segments.clone(), parts.store.health());
         parts.pages.limit_to(parts.options.metadata_bytes);
+        let readers = ReaderEpochs::new(parts.world.data_threads());
         Self {
             root: Mutex::new(parts.root),
             mended: parts.mended,
             cache: ReadCache::new(parts.options.cache_bytes, parts.buffer.block_bytes),
+            ahead: ReadAhead::new(
+                parts.world.data_threads(),
+                parts.options.ahead_bytes,
+                parts.buffer.block_bytes,
+            ),
             world: parts.world,
             options: parts.options,
             id: parts.id,
@@ -171,7 +186,7 @@ impl Slice {
             segments: parts.io.segments.clone(),
             io: parts.io,
             pages: parts.pages,
-            readers: ReaderEpochs::new(),
+            readers,
             space: parts.space,
             layers: RwLock::new(parts.layers),
             next_volume: AtomicU32::new(parts.next_volume),
@@ -323,6 +338,17 @@ impl Slice {
         Ok(Appended { sequence, batch, forked })
     }
 
+    /// Enters the current reader epoch, on the calling thread.
+    pub(crate) fn enter_readers(&self) -> ReadGuard<'_> {
+        self.readers.enter(self.world.current())
+    }
+
+    /// Forgets what RAM holds of a block: its number was freed, or is about to be used again.
+    pub(crate) fn forget_content(&self, number: u64) {
+        self.cache.purge(number);
+        self.ahead.purge(number);
+    }
+
     /// Applies a transaction in RAM. Returns the layers that volumes hold by a fork into them.
     pub(crate) fn apply(&self, transaction: &Transaction, sequence: Sequence) -> Vec<Arc<Layer>> {
         for operation in &transaction.operations {
@@ -376,6 +402,7 @@ impl Slice {
     /// Ends the journal, after the store was closed. `drained`: everything is destaged and checkpointed.
     pub(crate) async fn end_journal(&self, drained: bool) {
         self.placer.ended().await;
+        self.ahead.end().await;
         self.journal.stop().await;
         if drained && let Err(error) = self.note_closed().await {
             // All is durable: the next opening only looks at the journal more closely.

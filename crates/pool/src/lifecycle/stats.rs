@@ -115,6 +115,12 @@ pub struct PoolStats {
     pub cache_hits: u64,
     /// Blocks that reads looked for in the read cache and did not find.
     pub cache_misses: u64,
+    /// RAM that what was read ahead takes.
+    pub ahead_ram_bytes: u64,
+    /// Read ahead for sequential reads.
+    pub ahead_bytes: u64,
+    /// Of it, what was given up before anybody read it.
+    pub ahead_unused_bytes: u64,
     /// Segments that are free.
     pub free_segments: u64,
     /// Segments in all.
@@ -353,6 +359,9 @@ impl Slice {
             cache_ram_bytes: self.cache.held_bytes(),
             cache_hits: self.cache.hits(),
             cache_misses: self.cache.misses(),
+            ahead_ram_bytes: self.ahead.held_bytes(),
+            ahead_bytes: self.ahead.read_bytes(),
+            ahead_unused_bytes: self.ahead.unused_bytes(),
             free_segments: segments.free_slabs,
             segments: segments.data_slabs,
             journal_extents_used: journal.used,

@@ -62,7 +62,7 @@ impl Committer {
         page.set(at + 1, 0);
         page.set(at + 2, place.location.0);
         page.set(at + 3, place.info.0);
-        slice.cache.purge(number);
+        slice.forget_content(number);
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Committer {
         if planted(Bug::EarlyNumberReuse) {
             (self.sweeping, self.block_cursor) = (true, number);
         }
-        slice.cache.purge(number);
+        slice.forget_content(number);
         if !place.location.is_none() {
             slice.segments.release(place.location, self.generation + 1, &slice.readers)?;
         }

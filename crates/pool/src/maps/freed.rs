@@ -78,8 +78,8 @@ mod tests {
 
     #[test]
     fn a_number_waits_for_the_readers_that_may_come_by_and_is_forgotten_then() {
-        let (readers, mut freed) = (ReaderEpochs::new(), FreedPages::default());
-        let reader = readers.enter();
+        let (readers, mut freed) = (ReaderEpochs::new(1), FreedPages::default());
+        let reader = readers.enter(None);
         freed.insert(70, readers.current());
         assert!(freed.may_use(71, &readers) && freed.may_use(6, &readers));
         readers.advance();
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn what_it_takes_is_bounded_by_the_numbers_there_are() {
-        let (readers, mut freed) = (ReaderEpochs::new(), FreedPages::default());
-        let _stuck = readers.enter();
+        let (readers, mut freed) = (ReaderEpochs::new(1), FreedPages::default());
+        let _stuck = readers.enter(None);
         const NUMBERS: u64 = 1 << 16;
         // Again and again, in an order that leaves no neighbours together.
         for i in 0..4 * NUMBERS {

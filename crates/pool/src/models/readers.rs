@@ -2,7 +2,10 @@
 
 use super::holds_but_not_with;
 use crate::{bugs::Bug, segment::readers::ReaderEpochs};
-use quoin_world::atomic::{AtomicU64, Ordering};
+use quoin_world::{
+    Thread,
+    atomic::{AtomicU64, Ordering},
+};
 use shuttle::thread;
 use std::sync::Arc;
 
@@ -18,15 +21,15 @@ struct Shared {
 fn a_place_is_not_used_again_while_a_reader_may_look_at_it() {
     holds_but_not_with(Bug::LapReaders, 4000, 10, || {
         let shared = Arc::new(Shared {
-            epochs: ReaderEpochs::new(),
+            epochs: ReaderEpochs::new(2),
             place: AtomicU64::new(1),
             reused: AtomicU64::new(1),
         });
         let readers: Vec<_> = (0..2)
-            .map(|_| {
+            .map(|reader| {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    let _reading = shared.epochs.enter();
+                    let _reading = shared.epochs.enter(Some(Thread::Data(reader)));
                     let place = shared.place.load(Ordering::SeqCst);
                     thread::yield_now();
                     assert!(shared.reused.load(Ordering::SeqCst) <= place, "place {place} was used again");

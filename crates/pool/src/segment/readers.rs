@@ -3,17 +3,33 @@
 //! 1. A reader enters before it looks anything up and leaves after its last drive read.
 //! 2. What is freed is tagged with the epoch current at that time, and reused only when every reader that
 //!    entered in that epoch or an earlier one has left.
-//! 3. Entering never waits; the epoch advances only when the slot it will use is empty.
+//! 3. Entering never waits; the epoch advances only when the slots it will use are empty.
+//!
+//! Each thread counts its readers by itself, so that entering and leaving write nothing that another thread does; only the
+//! committer looks at all counts. It need not see them at one moment: whoever is in an epoch that is over was counted before
+//! that ended, and whoever counts itself later finds that the epoch is another, and goes.
 
 use crate::bugs::{Bug, planted};
-use quoin_world::atomic::{AtomicU64, Ordering};
+use quoin_world::{
+    Thread,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// Few for a model checker, so that it gets round them.
 const SLOTS: usize = if cfg!(feature = "shuttle") { 2 } else { 64 };
 
+/// The readers of one thread, by epoch. Two cache lines, since processors fetch them in pairs.
+#[repr(align(128))]
+struct Active([AtomicU64; SLOTS]);
+
+/// Read by every reader and seldom written: on a cache line of its own.
+#[repr(align(128))]
+struct Current(AtomicU64);
+
 pub(crate) struct ReaderEpochs {
-    current: AtomicU64,
-    active: [AtomicU64; SLOTS],
+    current: Current,
+    /// Of each data thread; the last of all others.
+    active: Box<[Active]>,
 }
 
 /// A read in flight.
@@ -22,16 +38,23 @@ pub(crate) struct ReadGuard<'a> {
 }
 
 impl ReaderEpochs {
-    pub(crate) fn new() -> Self {
-        Self { current: AtomicU64::new(1), active: [const { AtomicU64::new(0) }; SLOTS] }
+    pub(crate) fn new(data_threads: usize) -> Self {
+        let none = || Active([const { AtomicU64::new(0) }; SLOTS]);
+        Self { current: Current(AtomicU64::new(1)), active: (0..=data_threads).map(|_| none()).collect() }
     }
 
-    pub(crate) fn enter(&self) -> ReadGuard<'_> {
+    /// A reader on this thread.
+    pub(crate) fn enter(&self, thread: Option<Thread>) -> ReadGuard<'_> {
+        let others = self.active.len() - 1;
+        let Active(active) = match thread {
+            Some(Thread::Data(thread)) => &self.active[thread.min(others)],
+            _ => &self.active[others],
+        };
         loop {
-            let epoch = self.current.load(Ordering::SeqCst);
-            let slot = &self.active[epoch as usize % SLOTS];
+            let epoch = self.current();
+            let slot = &active[epoch as usize % SLOTS];
             slot.fetch_add(1, Ordering::SeqCst);
-            if self.current.load(Ordering::SeqCst) == epoch {
+            if self.current() == epoch {
                 return ReadGuard { slot };
             }
             slot.fetch_sub(1, Ordering::SeqCst);
@@ -40,25 +63,30 @@ impl ReaderEpochs {
 
     /// The epoch to tag with what is freed now.
     pub(crate) fn current(&self) -> u64 {
-        self.current.load(Ordering::SeqCst)
+        self.current.0.load(Ordering::SeqCst)
+    }
+
+    /// True when no thread has a reader in the slot of this epoch.
+    fn is_empty(&self, epoch: u64) -> bool {
+        self.active.iter().all(|Active(active)| active[epoch as usize % SLOTS].load(Ordering::SeqCst) == 0)
     }
 
     /// Starts a new epoch, unless a reader of `SLOTS` epochs ago is still there.
     pub(crate) fn advance(&self) {
-        let next = self.current.load(Ordering::SeqCst) + 1;
-        if self.active[next as usize % SLOTS].load(Ordering::SeqCst) == 0 || planted(Bug::LapReaders) {
-            self.current.store(next, Ordering::SeqCst);
+        let next = self.current() + 1;
+        if self.is_empty(next) || planted(Bug::LapReaders) {
+            self.current.0.store(next, Ordering::SeqCst);
         }
     }
 
     /// True when every reader that entered in `epoch` or earlier has left.
     pub(crate) fn passed(&self, epoch: u64) -> bool {
-        let current = self.current.load(Ordering::SeqCst);
+        let current = self.current();
         if epoch >= current {
             return false;
         }
         let oldest = (current + 1).saturating_sub(SLOTS as u64);
-        (oldest..=epoch).all(|e| self.active[e as usize % SLOTS].load(Ordering::SeqCst) == 0)
+        (oldest..=epoch).all(|epoch| self.is_empty(epoch))
     }
 }
 
@@ -74,13 +102,13 @@ mod tests {
 
     #[test]
     fn what_was_freed_waits_for_readers_that_may_see_it() {
-        let epochs = ReaderEpochs::new();
-        let reader = epochs.enter();
+        let epochs = ReaderEpochs::new(2);
+        let reader = epochs.enter(Some(Thread::Data(0)));
         let freed_at = epochs.current();
         assert!(!epochs.passed(freed_at), "the epoch has not even ended");
         epochs.advance();
         assert!(!epochs.passed(freed_at), "its reader is still there");
-        let later = epochs.enter();
+        let later = epochs.enter(Some(Thread::Data(1)));
         drop(reader);
         assert!(epochs.passed(freed_at), "a later reader does not matter");
         drop(later);
@@ -88,10 +116,10 @@ mod tests {
 
     #[test]
     fn a_reader_that_never_leaves_stops_the_epochs_not_other_readers() {
-        let epochs = ReaderEpochs::new();
-        let stuck = epochs.enter();
+        let epochs = ReaderEpochs::new(2);
+        let stuck = epochs.enter(None);
         for _ in 0..1000 {
-            drop(epochs.enter());
+            drop(epochs.enter(None));
             epochs.advance();
         }
         assert!(epochs.current() < 1 + SLOTS as u64);
@@ -99,5 +127,17 @@ mod tests {
         drop(stuck);
         epochs.advance();
         assert!(epochs.passed(1));
+    }
+
+    #[test]
+    fn a_reader_counts_wherever_it_is() {
+        for thread in [Some(Thread::Data(0)), Some(Thread::Data(1)), Some(Thread::Background), None] {
+            let epochs = ReaderEpochs::new(2);
+            let reader = epochs.enter(thread);
+            epochs.advance();
+            assert!(!epochs.passed(1), "{thread:?}");
+            drop(reader);
+            assert!(epochs.passed(1), "{thread:?}");
+        }
     }
 }

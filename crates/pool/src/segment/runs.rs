@@ -8,11 +8,16 @@ pub(crate) const HOST_GAP_BYTES: u64 = 16 << 10;
 /// The same where nobody waits: it takes of the drive's bandwidth what hosts would use.
 pub(crate) const CLEANER_GAP_BYTES: u64 = 8 << 10;
 /// The longest drive read.
-const LONGEST_BYTES: u64 = 1 << 20;
+pub(crate) const LONGEST_BYTES: u64 = 1 << 20;
 
 /// Ranges of `items` to be read in one operation: blocks that lie one behind the other in one segment, or with no more
-/// than `gap_bytes` in between.
-pub(crate) fn runs<T>(items: &[T], gap_bytes: u64, location: impl Fn(&T) -> Location) -> Vec<Range<usize>> {
+/// than `gap_bytes` in between, and no more than `longest_bytes` in all.
+pub(crate) fn runs<T>(
+    items: &[T],
+    gap_bytes: u64,
+    longest_bytes: u64,
+    location: impl Fn(&T) -> Location,
+) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (i, item) in items.iter().enumerate() {
         let here = location(item);
@@ -23,7 +28,7 @@ pub(crate) fn runs<T>(items: &[T], gap_bytes: u64, location: impl Fn(&T) -> Loca
                 && !before.is_none()
                 && before.segment() == here.segment()
                 && gap.is_some_and(|gap| gap <= gap_bytes)
-                && here.offset_bytes() + here.len_bytes() - first.offset_bytes() <= LONGEST_BYTES
+                && here.offset_bytes() + here.len_bytes() - first.offset_bytes() <= longest_bytes
         };
         match runs.last_mut() {
             Some(run) if follows(run) => run.end = i + 1,
@@ -41,7 +46,7 @@ mod tests {
     #[test]
     fn a_run_ends_at_a_wide_gap_another_segment_and_when_it_is_long() {
         let at = |segment, block: u64| Location::new(SegmentId(segment), block * 8192, 8192);
-        let of = |locations: &[Location]| runs(locations, 16 << 10, |location| *location);
+        let of = |locations: &[Location]| runs(locations, 16 << 10, LONGEST_BYTES, |location| *location);
         assert_eq!(of(&[at(1, 0), at(1, 1), at(1, 4), at(1, 8)]), [0..3, 3..4]);
         assert_eq!(of(&[at(1, 0), at(2, 1), at(2, 0), at(2, 1)]), [0..1, 1..2, 2..4]);
         assert_eq!(of(&[Location(0), Location(0), at(1, 0)]), [0..1, 1..2, 2..3]);

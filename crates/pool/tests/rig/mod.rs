@@ -20,6 +20,7 @@ pub(crate) fn options() -> PoolOptions {
         metadata_bytes: MIB,
         dirty_bytes: 256 << 10,
         cache_bytes: 0,
+        ahead_bytes: 0,
         destage_after: Duration::from_millis(50),
         checkpoint_after: Duration::from_millis(500),
         place_from: u64::MAX,

@@ -161,7 +161,7 @@ static BUDGET: Table<f64> = Table {
     labels: &["use"],
     rows: &[Row::gauge(
         "quoin_memory_budget_bytes",
-        "Share of the memory limit for each use: write buffer, metadata, read cache, or commands of \
+        "Share of the memory limit for each use: write buffer, metadata, read cache, read-ahead, or commands of \
          sessions.",
         |bytes| Some(*bytes),
     )],
@@ -368,8 +368,13 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
     out.add(&LIMIT, &memory.limit_bytes, &[]);
     out.add(&BUDGET, &(memory.sessions.limit_bytes() as f64), &["sessions"]);
     out.add(&MEMORY, &(memory.sessions.held_bytes() as f64), &["sessions"]);
-    let PoolOptions { buffer_bytes, metadata_bytes, cache_bytes, .. } = figures.options;
-    for (purpose, bytes) in [("buffer", buffer_bytes), ("metadata", metadata_bytes), ("cache", cache_bytes)] {
+    let PoolOptions { buffer_bytes, metadata_bytes, cache_bytes, ahead_bytes, .. } = figures.options;
+    for (purpose, bytes) in [
+        ("buffer", buffer_bytes),
+        ("metadata", metadata_bytes),
+        ("cache", cache_bytes),
+        ("read_ahead", ahead_bytes),
+    ] {
         out.add(&BUDGET, &(bytes as f64), &[purpose]);
     }
     for front_end in front_ends {
@@ -422,6 +427,7 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
             ("buffer", pool.buffer_ram_bytes),
             ("metadata", pool.metadata_ram_bytes),
             ("cache", pool.cache_ram_bytes),
+            ("read_ahead", pool.ahead_ram_bytes),
         ] {
             out.add(&MEMORY, &(bytes as f64), &[purpose]);
         }

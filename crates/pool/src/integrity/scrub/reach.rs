@@ -103,7 +103,7 @@ impl Slice {
                 self.world.yield_now().await;
                 self.store.health().check()?;
             }
-            let guard = self.readers.enter();
+            let guard = self.enter_readers();
             let page = match self.tree_page(number).await {
                 Ok(Some(page)) => page,
                 Ok(None) => continue,
@@ -144,12 +144,12 @@ impl Slice {
     }
 
     async fn reason_of(&self, unreadable: &Unreadable, entry: ThinEntry) -> Option<String> {
-        let _guard = self.readers.enter();
+        let _guard = self.enter_readers();
         unreadable.reason(self, entry.block()?).await
     }
 
     async fn still_leads_to(&self, layer: &Layer, block: u64, entry: ThinEntry) -> Result<bool, PoolError> {
-        let _guard = self.readers.enter();
+        let _guard = self.enter_readers();
         match self.leaf(layer, block).await {
             Ok(Some(leaf)) => Ok(leaf.get(slot(block, 0)) == entry.0 && !layer.is_gone()),
             Ok(None) | Err(PoolError::Corrupt { .. }) => Ok(false),

@@ -102,6 +102,14 @@ pub(super) static POOL: Table<PoolStats> = Table {
             "Blocks that reads did not find in the read cache.",
             |p| p.cache_misses,
         ),
+        Row::count("quoin_pool_read_ahead_bytes_total", "Data read ahead of sequential reads.", |p| {
+            p.ahead_bytes
+        }),
+        Row::count(
+            "quoin_pool_read_ahead_unused_bytes_total",
+            "Data read ahead and given up before anybody read it.",
+            |p| p.ahead_unused_bytes,
+        ),
         Row::gauge(
             "quoin_pool_longest_write_seconds",
             "Duration of the longest write since the pool was opened.",
@@ -172,7 +180,7 @@ pub(super) static MEMORY: Table<f64> = Table {
     labels: &["use"],
     rows: &[Row::gauge(
         "quoin_memory_used_bytes",
-        "RAM in use: write buffer, metadata, read cache, or commands of sessions.",
+        "RAM in use: write buffer, metadata, read cache, read-ahead, or commands of sessions.",
         |bytes| Some(*bytes),
     )],
 };

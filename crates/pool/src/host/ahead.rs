@@ -1,0 +1,347 @@
+//! What is read ahead for streams: content of blocks, by block number, until a host reads it.
+//!
+//! Invariants, those of the read cache where they are alike:
+//!
+//! 1. A block number names content that never changes, so an entry is either right or of a number that was freed. Writes,
+//!    unmaps, forks and the cleaner do not concern it: each read finds in the thin map of its own moment what it wants.
+//! 2. No entry outlives its number. Freeing a number purges it. Whoever reads ahead looks it up, enters it here and reads its
+//!    place in one reader epoch, and a number is given out again only when that has passed; giving it out purges it once more.
+//! 3. What a host gets was verified.
+//! 4. What is held, and what is on its way, stays within the budget. A block goes once its end was read. What nobody reads
+//!    makes way for what is read ahead later, if it is not too young: streams that do not find room read as they would
+//!    without.
+
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    fork::layer::Layer,
+    format::{BlockInfo, Location, PAGE_BYTES, TREE_FAN_OUT, ThinEntry},
+    host::{read::covered, streams::Streams},
+    lifecycle::slice::Slice,
+    maps::{blocks::BlockPlace, tree},
+    meta::Page,
+    segment::runs::{HOST_GAP_BYTES, runs},
+};
+use futures_util::future::join_all;
+use quoin_base::{ByteRange, metrics::Counter};
+use quoin_world::{
+    Event, Mutex, Nanos, Slice as Bytes, Thread,
+    atomic::{AtomicU64, Ordering},
+    buffer_ram_bytes,
+};
+use rustc_hash::FxHashMap;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock, Weak},
+    time::Duration,
+};
+
+const SHARDS: usize = 16;
+/// What is read ahead in one operation: long enough for the drive, short enough that its first block is there soon.
+const RUN_BYTES: u64 = 256 << 10;
+/// What was read ahead makes way once it is so old.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+
+/// A block that is to be read ahead.
+struct Wanted {
+    number: u64,
+    place: BlockPlace,
+}
+
+#[derive(Default)]
+struct Figures {
+    ram_bytes: AtomicU64,
+    read_bytes: Counter,
+    unused_bytes: Counter,
+}
+
+/// Blocks that are read ahead in one operation.
+struct Run {
+    numbers: Vec<u64>,
+    /// What each of them holds, once it was read; `None`, or nothing at all: that is not known.
+    contents: OnceLock<Vec<Option<Bytes>>>,
+    read: Event,
+    ram_bytes: u64,
+    taken_bytes: AtomicU64,
+    begun: Nanos,
+    figures: Arc<Figures>,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let read = self.contents.get().into_iter().flatten().flatten().map(|content| content.len() as u64);
+        let unused = read.sum::<u64>().saturating_sub(self.taken_bytes.load(Ordering::Relaxed));
+        self.figures.unused_bytes.add(unused);
+        self.figures.ram_bytes.fetch_sub(self.ram_bytes, Ordering::Relaxed);
+    }
+}
+
+/// A run that is being read: whoever waits for it goes on, however that ends.
+struct Reading(Arc<Run>);
+
+impl Reading {
+    fn done(&self, contents: Vec<Option<Bytes>>) {
+        let read = contents.iter().flatten().map(|content| content.len() as u64);
+        self.0.figures.read_bytes.add(read.sum());
+        let _ = self.0.contents.set(contents);
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let _ = self.0.contents.set(Vec::new());
+        self.0.read.notify();
+    }
+}
+
+/// A block that was read ahead, or is being read.
+pub(crate) struct Ahead {
+    run: Arc<Run>,
+    at: usize,
+}
+
+impl Ahead {
+    /// Its content, once it was read; `None`: it could not be.
+    pub(crate) async fn content(&self) -> Option<Bytes> {
+        let content = || self.run.contents.get().map(|contents| contents.get(self.at).cloned().flatten());
+        match content() {
+            Some(content) => content,
+            None => self.run.read.until(content).await,
+        }
+    }
+}
+
+type Blocks = FxHashMap<u64, (Arc<Run>, usize)>;
+
+pub(crate) struct ReadAhead {
+    pub(crate) streams: Streams,
+    blocks: [Mutex<Blocks>; SHARDS],
+    /// Oldest first.
+    runs: Mutex<VecDeque<Weak<Run>>>,
+    budget_bytes: u64,
+    figures: Arc<Figures>,
+    /// Tasks that read ahead, and whether there may be more.
+    tasks: Mutex<(usize, bool)>,
+    ended: Event,
+}
+
+/// A task that reads ahead.
+struct Task(Arc<Slice>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let ahead = &self.0.ahead;
+        ahead.tasks.lock().0 -= 1;
+        ahead.ended.notify();
+    }
+}
+
+impl ReadAhead {
+    /// With room for `budget_bytes`; 0: nothing is read ahead.
+    pub(crate) fn new(data_threads: usize, budget_bytes: u64, block_bytes: u64) -> Self {
+        Self {
+            streams: Streams::new(data_threads, budget_bytes, block_bytes),
+            blocks: [const { Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher)) }; SHARDS],
+            runs: Mutex::default(),
+            budget_bytes,
+            figures: Arc::default(),
+            tasks: Mutex::new((0, true)),
+            ended: Event::new(),
+        }
+    }
+
+    fn shard(&self, number: u64) -> &Mutex<Blocks> {
+        &self.blocks[(number / 64) as usize % SHARDS]
+    }
+
+    /// A block, if it was or is being read ahead. `is_end`: it is not wanted again. The caller is in a reader epoch and has
+    /// just found the number in a thin map.
+    pub(crate) fn take(&self, number: u64, is_end: bool) -> Option<Ahead> {
+        let mut blocks = self.shard(number).lock();
+        let (run, at) = match is_end {
+            true => blocks.remove(&number),
+            false => blocks.get(&number).cloned(),
+        }?;
+        Some(Ahead { run, at })
+    }
+
+    /// Counts what a host got.
+    pub(crate) fn used(&self, ahead: &Ahead, content: &Bytes) {
+        ahead.run.taken_bytes.fetch_add(content.len() as u64, Ordering::Relaxed);
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.shard(number).lock().contains_key(&number)
+    }
+
+    /// Forgets a block: its number was freed, or is about to be used again.
+    pub(crate) fn purge(&self, number: u64) {
+        if self.figures.ram_bytes.load(Ordering::Acquire) > 0 && !planted(Bug::StaleAhead) {
+            self.shard(number).lock().remove(&number);
+        }
+    }
+
+    /// Enters blocks that are about to be read; `None`: there is no room. The caller is in the reader epoch in which it
+    /// looked the numbers up, and stays until they are read.
+    fn begin(&self, numbers: Vec<u64>, ram_bytes: u64, now: Nanos) -> Option<Reading> {
+        let mut runs = self.runs.lock();
+        while self.figures.ram_bytes.load(Ordering::Relaxed) + ram_bytes > self.budget_bytes {
+            let Some(oldest) = runs.pop_front()?.upgrade() else { continue };
+            if now.since(oldest.begun) < KEPT_FOR {
+                runs.push_front(Arc::downgrade(&oldest));
+                return None;
+            }
+            self.forget(&oldest);
+        }
+        self.figures.ram_bytes.fetch_add(ram_bytes, Ordering::AcqRel);
+        let run = Arc::new(Run {
+            numbers,
+            contents: OnceLock::new(),
+            read: Event::new(),
+            ram_bytes,
+            taken_bytes: AtomicU64::new(0),
+            begun: now,
+            figures: self.figures.clone(),
+        });
+        runs.push_back(Arc::downgrade(&run));
+        drop(runs);
+        for (at, number) in run.numbers.iter().enumerate() {
+            self.shard(*number).lock().insert(*number, (run.clone(), at));
+        }
+        Some(Reading(run))
+    }
+
+    fn forget(&self, run: &Arc<Run>) {
+        for number in &run.numbers {
+            let mut blocks = self.shard(*number).lock();
+            if blocks.get(number).is_some_and(|(of, _)| Arc::ptr_eq(of, run)) {
+                blocks.remove(number);
+            }
+        }
+    }
+
+    /// Lets nothing more be read ahead, and waits for what is. The store was closed.
+    pub(crate) async fn end(&self) {
+        self.tasks.lock().1 = false;
+        self.ended.until(|| (self.tasks.lock().0 == 0).then_some(())).await;
+    }
+
+    /// RAM that it takes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.figures.ram_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What was read ahead.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.figures.read_bytes.value()
+    }
+
+    /// What of it went without having been wanted.
+    pub(crate) fn unused_bytes(&self) -> u64 {
+        self.figures.unused_bytes.value()
+    }
+}
+
+impl Slice {
+    /// Notes a host's read, which is about to be carried out, and begins to read ahead if it goes on with a stream. True if
+    /// it does.
+    pub(crate) fn follow(self: &Arc<Self>, layer: &Arc<Layer>, range: ByteRange) -> bool {
+        let thread = self.world.current();
+        let noted = self.ahead.streams.note(thread, layer.volume.id, range);
+        if let (Some(ahead), Some(thread)) = (noted.ahead, thread) {
+            self.begin_to_read_ahead(thread, layer.clone(), ahead);
+        }
+        noted.is_stream
+    }
+
+    fn begin_to_read_ahead(self: &Arc<Self>, thread: Thread, layer: Arc<Layer>, range: ByteRange) {
+        {
+            let mut tasks = self.ahead.tasks.lock();
+            if !tasks.1 {
+                return;
+            }
+            tasks.0 += 1;
+        }
+        let task = Task(self.clone());
+        self.world.spawn(
+            thread,
+            Box::pin(async move {
+                // What cannot be read is found by who wants it.
+                let _ = task.0.read_ahead(&layer, range).await;
+                drop(layer);
+            }),
+        );
+    }
+
+    /// Reads what the map leads to in a range, as far as there is room for it.
+    async fn read_ahead(&self, layer: &Layer, range: ByteRange) -> Result<(), PoolError> {
+        let _guard = self.enter_readers();
+        let mut wanted = self.wanted_ahead(layer, range).await?;
+        wanted.sort_unstable_by_key(|wanted| wanted.place.location.0);
+        let now = self.world.now();
+        let page = PAGE_BYTES as u64;
+        let mut begun = Vec::new();
+        for run in runs(&wanted, HOST_GAP_BYTES, RUN_BYTES, |wanted| wanted.place.location) {
+            let run = &wanted[run];
+            let stored = stored_range(run);
+            let (from, to) = (stored.offset / page * page, stored.end().next_multiple_of(page));
+            let numbers = run.iter().map(|wanted| wanted.number).collect();
+            let Some(reading) = self.ahead.begin(numbers, buffer_ram_bytes((to - from) as usize) as u64, now)
+            else {
+                break;
+            };
+            begun.push(self.read_run_ahead(reading, run, stored));
+        }
+        join_all(begun).await;
+        Ok(())
+    }
+
+    /// The blocks of a range that have to be read: those that the map leads to, and neither buffer nor cache has.
+    async fn wanted_ahead(&self, layer: &Layer, range: ByteRange) -> Result<Vec<Wanted>, PoolError> {
+        let block_bytes = self.buffer.block_bytes;
+        let sectors = self.buffer.sectors_per_block();
+        let mut wanted = Vec::new();
+        let mut leaf: Option<(u64, Option<Arc<Page>>)> = None;
+        for index in range.offset / block_bytes..range.end().div_ceil(block_bytes) {
+            let leaf_index = index / TREE_FAN_OUT;
+            if leaf.as_ref().is_none_or(|(at, _)| *at != leaf_index) {
+                leaf = Some((leaf_index, self.leaf(layer, index).await?));
+            }
+            let Some((_, Some(page))) = &leaf else { continue };
+            let Some(number) = ThinEntry(page.get(tree::slot(index, 0))).block() else { continue };
+            let is_buffered = {
+                let shard = self.buffer.shard(layer.block(index));
+                covered(&shard.visible(layer, index), 0, sectors) == sectors
+            };
+            if is_buffered || self.ahead.has(number) || self.cache.peek(number).is_some() {
+                continue;
+            }
+            let Some(place) = self.block(number).await? else { continue };
+            if place.info.algorithm() == BlockInfo::STORED && !place.location.is_none() {
+                wanted.push(Wanted { number, place });
+            }
+        }
+        Ok(wanted)
+    }
+
+    async fn read_run_ahead(&self, reading: Reading, run: &[Wanted], stored: ByteRange) {
+        let segment = run[0].place.location.segment();
+        let Ok(whole) = self.io.read_range(segment, stored).await else { return };
+        let content = |Wanted { place, .. }: &Wanted| {
+            let at = (place.location.offset_bytes() - stored.offset) as usize;
+            self.verified(place.info, whole.slice(at, place.location.len_bytes() as usize))
+        };
+        reading.done(run.iter().map(content).collect());
+    }
+}
+
+/// What blocks, ordered and of one segment, take of it, with what lies between them.
+fn stored_range(run: &[Wanted]) -> ByteRange {
+    let place = |wanted: Option<&Wanted>| wanted.map_or(Location::default(), |wanted| wanted.place.location);
+    let (first, last) = (place(run.first()), place(run.last()));
+    ByteRange::new(first.offset_bytes(), last.offset_bytes() + last.len_bytes() - first.offset_bytes())
+}
+
+#[cfg(test)]
+#[path = "ahead/tests.rs"]
+mod tests;

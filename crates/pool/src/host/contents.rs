@@ -1,0 +1,122 @@
+//! What a buffered extent holds: in RAM, in the journal, or where it was placed. All that drives return is verified.
+
+use crate::{
+    buffer::{BlockKey, Content, Extent, JournalSource},
+    bugs::{Bug, planted},
+    error::PoolError,
+    fork::layer::Layer,
+    format::PAGE_BYTES,
+    host::placed::PlacedBlock,
+    lifecycle::slice::Slice,
+};
+use quoin_base::{ByteRange, SECTOR_BYTES, crc32c};
+use quoin_world::Slice as Bytes;
+
+/// Data that is what its checksum says.
+pub(crate) struct Verified {
+    pub data: Bytes,
+    /// The checksum, if it is that of just this data.
+    pub crc: Option<u32>,
+}
+
+impl Slice {
+    /// An extent's data; `None` for zeroes.
+    pub(crate) async fn extent_data(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        extent: &Extent,
+    ) -> Result<Option<Bytes>, PoolError> {
+        match &extent.content {
+            Content::Zero => Ok(None),
+            Content::Ram(received) => Ok(Some(received.sectors(extent.start, extent.sectors))),
+            Content::Journal(source) => {
+                self.journal_data(layer, key, extent, source).await.map(|read| Some(read.data))
+            }
+            Content::Placed(block) => {
+                self.placed_data(layer, key, extent, block).await.map(|read| Some(read.data))
+            }
+            Content::Shared(source) => self.shared_data(layer, key, extent, *source).await,
+        }
+    }
+
+    /// An extent's data as it was placed.
+    pub(crate) async fn placed_data(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        extent: &Extent,
+        block: &PlacedBlock,
+    ) -> Result<Verified, PoolError> {
+        let damaged = |reason: String, unread| PoolError::Medium {
+            volume: layer.volume.id,
+            offset: key.index * self.buffer.block_bytes,
+            reason,
+            unread,
+        };
+        let data = self.io.read(block.location).await.map_err(|error| damaged(error.to_string(), true))?;
+        if crc32c(&data).0 != block.crc && !planted(Bug::SkipReadVerify) {
+            let (segment, offset) = (block.location.segment(), block.location.offset_bytes());
+            let reason = format!("the checksum of what was placed in segment {segment} at {offset} differs");
+            return Err(damaged(reason, false));
+        }
+        let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
+        let part = data.slice(bytes(extent.start), bytes(extent.sectors));
+        let is_all = part.len() == data.len();
+        Ok(Verified { data: part, crc: is_all.then_some(block.crc) })
+    }
+
+    /// An extent's data as the journal has it.
+    pub(crate) async fn journal_data(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        extent: &Extent,
+        source: &JournalSource,
+    ) -> Result<Verified, PoolError> {
+        let first = key.index * u64::from(self.buffer.sectors_per_block()) + u64::from(extent.start);
+        let range = ByteRange::new(first * SECTOR_BYTES, u64::from(extent.sectors) * SECTOR_BYTES);
+        self.read_journal_range(source, range).await.map_err(|(reason, unread)| PoolError::Medium {
+            volume: layer.volume.id,
+            offset: range.offset,
+            reason,
+            unread,
+        })
+    }
+
+    /// Reads a part of a record's payload, given as a range of its volume within one block.
+    async fn read_journal_range(
+        &self,
+        source: &JournalSource,
+        range: ByteRange,
+    ) -> Result<Verified, (String, bool)> {
+        let block_bytes = self.buffer.block_bytes;
+        let record = ByteRange::new(source.record_sector * SECTOR_BYTES, u64::from(source.record_bytes));
+        // The record's part of the block: that is what its checksum covers.
+        let block_start = (range.offset / block_bytes * block_bytes).max(record.offset);
+        let block_end = (range.offset / block_bytes * block_bytes + block_bytes).min(record.end());
+        let at = source.place.offset + (block_start - record.offset);
+        let page = PAGE_BYTES as u64;
+        let (from, to) = (at / page * page, (at + (block_end - block_start)).next_multiple_of(page));
+        let column = source.place.column;
+        let buf = self
+            .store
+            .read_slab(column, from, (to - from) as usize)
+            .await
+            .map_err(|e| (e.to_string(), true))?;
+        let data = buf.into_slice().slice((at - from) as usize, (block_end - block_start) as usize);
+        let index = (range.offset / block_bytes - record.offset / block_bytes) as usize;
+        let crc = crc32c(&data).0;
+        if source.crcs.get(index) != Some(&crc) {
+            let why = format!(
+                "the checksum of a journal record in slab {} of {} differs",
+                column.slab,
+                self.store.drive_name(column.drive)
+            );
+            return Err((why, false));
+        }
+        let part = data.slice((range.offset - block_start) as usize, range.len as usize);
+        let is_all = part.len() == data.len();
+        Ok(Verified { data: part, crc: is_all.then_some(crc) })
+    }
+}
