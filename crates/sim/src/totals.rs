@@ -82,6 +82,8 @@ crate::figures! {
         placed_bytes,
         /// Blocks destaged.
         destaged_blocks,
+        /// Of them, those that were written while the next were composed.
+        overlapped_blocks,
         /// Checkpoints made.
         checkpoints,
         /// Bytes the cleaner moved.
@@ -116,6 +118,7 @@ impl Totals {
         self.throttled += stats.throttled_writes;
         self.placed_bytes += stats.placed_bytes;
         self.destaged_blocks += stats.destaged_blocks;
+        self.overlapped_blocks += stats.overlapped_blocks;
         self.checkpoints += stats.checkpoints;
         self.cleaned_bytes += stats.cleaned_bytes;
         self.journal_wraps += stats.journal_wraps;

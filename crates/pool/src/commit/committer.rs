@@ -7,7 +7,7 @@
 use crate::{
     buffer::BlockKey,
     commit::{
-        decide::{Step, Turn, decide},
+        decide::{Step, Tail, Turn, decide},
         requests::Request,
     },
     error::PoolError,
@@ -81,6 +81,8 @@ pub(crate) struct Committer {
     pub(crate) yielded: u32,
     /// When the journal's tail was last looked for.
     pub(super) tail_looked: Nanos,
+    /// What a checkpoint would give back with the tail found then, if none was made since.
+    pub(super) tail_found: Option<Tail>,
     /// When which sequence was next, to know what has grown old.
     pub(super) ages: VecDeque<(Nanos, Sequence)>,
     /// Whose turn it is in this round, and whether anything was done in it.
@@ -132,6 +134,7 @@ impl Committer {
             last_checkpoint,
             yielded: 0,
             tail_looked: last_checkpoint,
+            tail_found: None,
             ages: VecDeque::new(),
             turn: Turn::Lend,
             did: false,

@@ -93,7 +93,7 @@ pub(crate) struct JournalFigures {
     pub used: u64,
     /// What replay may find placed at the most.
     pub most_named_bytes: u64,
-    /// What its tail would give back, when it was looked for: that goes through the whole buffer.
+    /// What its tail would give back at least, if that is of interest and was looked for since the last checkpoint.
     pub tail: Option<Tail>,
 }
 
@@ -141,6 +141,18 @@ pub(crate) fn decide(figures: &Figures) -> Step {
     ];
     let next = turns.into_iter().filter(|(turn, _)| *turn >= figures.turn).find_map(|(_, step)| step);
     next.unwrap_or(Step::EndRound)
+}
+
+/// What to do after a destage, in this round or else in the next.
+pub(crate) fn decide_after_destage(mut figures: Figures) -> Step {
+    figures.turn = Turn::Remove;
+    match decide(&figures) {
+        Step::EndRound => {
+            figures.turn = Turn::Lend;
+            decide(&figures)
+        }
+        step => step,
+    }
 }
 
 fn checkpoint_is_due(figures: &Figures) -> bool {
@@ -315,6 +327,15 @@ mod tests {
                 Step::Checkpoint
             );
         }
+        // The next batch is taken early only if nobody else has a turn before.
+        assert_eq!(decide_after_destage(figures), Step::Remove);
+        figures.any_to_remove = false;
+        assert_eq!(decide_after_destage(figures), Step::Lend);
+        (figures.lacks_numbers, figures.awaits_forks) = (false, false);
+        assert_eq!(decide_after_destage(figures), Step::Clean);
+        figures.slabs.free = 50;
+        assert_eq!(decide_after_destage(figures), destage);
+        (figures.awaits_forks, figures.any_to_remove) = (true, true);
         figures.draining = Some(Sequence(7));
         figures.turn = Turn::Lend;
         assert_eq!(decide(&figures), Step::Fork);

@@ -80,17 +80,18 @@ impl Committer {
         let (journal, now) = (slice.journal.usage(), slice.world.now());
         let (total, used, most_named_bytes) = (journal.total, journal.used, slice.most_named_bytes());
         let mut figures = JournalFigures { total, used, most_named_bytes, tail: None };
-        let is_of_interest = figures.is_filling() || slice.placer.named_bytes() > most_named_bytes / 2;
+        let is_much_named = slice.placer.named_bytes() > most_named_bytes / 2;
+        if !figures.is_filling() && !is_much_named {
+            return figures;
+        }
         // Looking for the tail goes through the whole buffer.
-        if is_of_interest && now.since(self.tail_looked) >= TAIL_LOOK_AFTER {
+        if now.since(self.tail_looked) >= TAIL_LOOK_AFTER {
             self.tail_looked = now;
             let tail = slice.tail();
-            let passed_bytes = match slice.placer.named_bytes() > most_named_bytes / 2 {
-                true => slice.placer.named_below(tail),
-                false => 0,
-            };
-            figures.tail = Some(Tail { freed: slice.journal.freed_by(tail), passed_bytes });
+            let passed_bytes = if is_much_named { slice.placer.named_below(tail) } else { 0 };
+            self.tail_found = Some(Tail { freed: slice.journal.freed_by(tail), passed_bytes });
         }
+        figures.tail = self.tail_found;
         figures
     }
 
