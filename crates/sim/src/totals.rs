@@ -88,6 +88,8 @@ crate::figures! {
         placed_bytes,
         /// Blocks destaged.
         destaged_blocks,
+        /// Of them, those that were written while the next were composed.
+        overlapped_blocks,
         /// Checkpoints made.
         checkpoints,
         /// Bytes the cleaner moved.
@@ -124,6 +126,7 @@ impl Totals {
         self.ahead_bytes += stats.ahead_bytes;
         self.ahead_unused_bytes += stats.ahead_unused_bytes;
         self.destaged_blocks += stats.destaged_blocks;
+        self.overlapped_blocks += stats.overlapped_blocks;
         self.checkpoints += stats.checkpoints;
         self.cleaned_bytes += stats.cleaned_bytes;
         self.journal_wraps += stats.journal_wraps;

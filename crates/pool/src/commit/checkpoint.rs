@@ -74,6 +74,7 @@ impl Committer {
         self.settle();
         self.consider_sweep();
         slice.journal.trim(tail);
+        self.tail_found = None;
         self.last_checkpoint = slice.world.now();
         slice.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         slice.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);

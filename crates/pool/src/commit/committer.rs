@@ -2,19 +2,21 @@
 //!
 //! It destages what is buffered, gives back what deleted volumes held, cleans segments and makes
 //! checkpoints, one thing at a time, so that a checkpoint always lies between two whole transactions.
-//! What it does next is decided from figures alone, most urgent first; between steps it lets others run.
+//! What it does next is decided in `decide.rs`; between steps it lets others run.
 
 use crate::{
     buffer::BlockKey,
+    commit::{
+        decide::{Step, Tail, Turn, decide},
+        requests::Request,
+    },
     error::PoolError,
-    fork::{SETTLES_AFTER, layer::Layer},
-    format::PAGE_BYTES,
+    fork::layer::Layer,
     host::pace::SLOW_FROM,
     lifecycle::slice::Slice,
     maps::freed::FreedPages,
-    meta::{PageId, Stream},
+    meta::Stream,
     segment::rows::{Row, RowWriter},
-    store::health::Health,
 };
 use futures_util::{
     StreamExt,
@@ -22,11 +24,7 @@ use futures_util::{
     stream,
 };
 use quoin_base::Sequence;
-use quoin_world::{
-    Event, Mutex, Nanos, OneShotSender,
-    atomic::{AtomicBool, Ordering},
-    one_shot,
-};
+use quoin_world::{Nanos, atomic::Ordering};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     pin::pin,
@@ -40,93 +38,8 @@ const TICK: Duration = Duration::from_millis(500);
 const PENDING_TICK: Duration = Duration::from_millis(50);
 /// And when writers are waiting or about to.
 const PRESSED_TICK: Duration = Duration::from_millis(2);
-/// How often the journal's tail is looked for while the journal is filling up.
-const TAIL_LOOK_AFTER: Duration = Duration::from_millis(5);
 /// How often in a row destage waits for the cleaner to find slabs.
 const LONGEST_YIELD: u32 = 64;
-
-/// What may be asked of the committer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Request {
-    /// Make a checkpoint.
-    Checkpoint,
-    /// Destage everything acknowledged so far, then make a checkpoint.
-    Drain,
-    /// Have the next checkpoint write a page anew that is in RAM.
-    Rewrite(PageId),
-    /// Stop.
-    Stop,
-}
-
-type Answer = Result<(), PoolError>;
-
-/// Requests to the committer, and hints.
-pub(crate) struct Requests {
-    queue: Mutex<VecDeque<(Request, OneShotSender<Answer>)>>,
-    wake: Arc<Event>,
-    nudged: AtomicBool,
-    hurry: AtomicBool,
-    catalog_changed: AtomicBool,
-    ended: AtomicBool,
-}
-
-impl Requests {
-    pub(crate) fn new(health: &Health) -> Self {
-        let wake = Arc::new(Event::new());
-        health.wake_also(wake.clone());
-        Self {
-            queue: Mutex::default(),
-            wake,
-            nudged: AtomicBool::new(false),
-            hurry: AtomicBool::new(false),
-            catalog_changed: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-        }
-    }
-
-    /// Asks, and waits for the answer. `None`: the committer has ended.
-    pub(crate) async fn make(&self, request: Request) -> Option<Answer> {
-        let (sender, answer) = one_shot();
-        {
-            let mut queue = self.queue.lock();
-            if self.ended.load(Ordering::Acquire) {
-                return None;
-            }
-            queue.push_back((request, sender));
-        }
-        self.wake.notify();
-        answer.await
-    }
-
-    /// Says that there may be something to do.
-    pub(crate) fn nudge(&self) {
-        if !self.nudged.swap(true, Ordering::AcqRel) {
-            self.wake.notify();
-        }
-    }
-
-    /// Says that a writer waits for buffered blocks to be destaged.
-    pub(crate) fn hurry(&self) {
-        self.hurry.store(true, Ordering::Release);
-        self.nudge();
-    }
-
-    /// Says that a destage has begun that takes in what a writer waited for.
-    pub(crate) fn not_in_a_hurry(&self) {
-        self.hurry.store(false, Ordering::Release);
-    }
-
-    pub(crate) fn catalog_changed(&self) {
-        self.catalog_changed.store(true, Ordering::Release);
-        self.nudge();
-    }
-
-    fn end(&self) {
-        let mut queue = self.queue.lock();
-        self.ended.store(true, Ordering::Release);
-        queue.clear();
-    }
-}
 
 /// The committer's own state: counters that checkpoints record, cursors, open segments.
 pub(crate) struct Committer {
@@ -167,9 +80,16 @@ pub(crate) struct Committer {
     /// How often destage waited for the cleaner in a row.
     pub(crate) yielded: u32,
     /// When the journal's tail was last looked for.
-    tail_looked: Nanos,
+    pub(super) tail_looked: Nanos,
+    /// What a checkpoint would give back with the tail found then, if none was made since.
+    pub(super) tail_found: Option<Tail>,
     /// When which sequence was next, to know what has grown old.
-    ages: VecDeque<(Nanos, Sequence)>,
+    pub(super) ages: VecDeque<(Nanos, Sequence)>,
+    /// Whose turn it is in this round, and whether anything was done in it.
+    pub(super) turn: Turn,
+    did: bool,
+    /// What came in before this is being drained.
+    pub(super) draining: Option<Sequence>,
 }
 
 /// What a committer starts from, as the root has it.
@@ -214,7 +134,11 @@ impl Committer {
             last_checkpoint,
             yielded: 0,
             tail_looked: last_checkpoint,
+            tail_found: None,
             ages: VecDeque::new(),
+            turn: Turn::Lend,
+            did: false,
+            draining: None,
         }
     }
 
@@ -223,9 +147,9 @@ impl Committer {
         let slice = self.slice.clone();
         loop {
             match self.step().await {
-                Ok(Step::Did) => slice.world.yield_now().await,
-                Ok(Step::Idle) => self.wait().await,
-                Ok(Step::Stop) => break,
+                Ok(Outcome::Did) => slice.world.yield_now().await,
+                Ok(Outcome::Idle) => self.wait().await,
+                Ok(Outcome::Stop) => break,
                 Err(error) => {
                     slice.store.health().fail(error.to_string());
                     break;
@@ -259,57 +183,85 @@ impl Committer {
         }
     }
 
-    async fn step(&mut self) -> Result<Step, PoolError> {
-        let slice = self.slice.clone();
+    async fn step(&mut self) -> Result<Outcome, PoolError> {
+        match self.decide().await {
+            Step::Answer => self.answer().await,
+            step => self.carry_out(step).await,
+        }
+    }
+
+    async fn decide(&mut self) -> Step {
         self.settle();
         self.let_readers_leave().await;
+        decide(&self.figures())
+    }
+
+    /// Does what was asked for first.
+    async fn answer(&mut self) -> Result<Outcome, PoolError> {
+        let slice = self.slice.clone();
         let request = slice.requests.queue.lock().pop_front();
-        if let Some((request, answer)) = request {
-            let outcome = match request {
-                Request::Checkpoint => self.checkpoint().await,
-                Request::Drain => self.drain().await,
-                Request::Rewrite(page) => {
-                    slice.pages.mark_dirty(page);
-                    Ok(())
-                }
-                Request::Stop => {
-                    answer.send(Ok(()));
-                    return Ok(Step::Stop);
-                }
-            };
-            return match outcome {
-                Ok(()) => {
-                    answer.send(Ok(()));
-                    Ok(Step::Did)
-                }
-                Err(error) => {
-                    slice.store.health().fail(error.to_string());
-                    answer.send(Err(slice.store.health().error()));
-                    Err(error)
-                }
-            };
-        }
-        if self.checkpoint_is_due() {
-            self.checkpoint().await?;
-            return Ok(Step::Did);
-        }
-        let lent = self.lend_numbers().await?;
-        let forked = self.fork_some();
-        let cleaning = self.cleaning_is_due();
-        if cleaning {
-            slice.placer.seal_idle();
-        }
-        let mut did = cleaning && self.clean().await?;
-        if did && self.destage_yields() {
-            return Ok(Step::Did);
-        }
-        did |= match self.destage_before() {
-            Some(before) => self.destage(before).await?,
-            None => false,
+        let Some((request, answer)) = request else { return Ok(Outcome::Did) };
+        let outcome = match request {
+            Request::Checkpoint => self.checkpoint().await,
+            Request::Drain => self.drain().await,
+            Request::Rewrite(page) => {
+                slice.pages.mark_dirty(page);
+                Ok(())
+            }
+            Request::Stop => {
+                answer.send(Ok(()));
+                return Ok(Outcome::Stop);
+            }
         };
-        did |= forked | lent;
-        did |= self.remove_some().await?;
-        Ok(if did { Step::Did } else { Step::Idle })
+        match outcome {
+            Ok(()) => {
+                answer.send(Ok(()));
+                Ok(Outcome::Did)
+            }
+            Err(error) => {
+                slice.store.health().fail(error.to_string());
+                answer.send(Err(slice.store.health().error()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, step: Step) -> Result<Outcome, PoolError> {
+        match step {
+            Step::Answer => {}
+            Step::Checkpoint => self.checkpoint().await?,
+            Step::Lend => {
+                self.did |= self.lend_numbers().await?;
+                self.turn = Turn::Fork;
+            }
+            Step::Fork => {
+                self.did |= self.fork_some();
+                self.turn = Turn::Clean;
+            }
+            Step::Clean => {
+                self.slice.placer.seal_idle();
+                let did = self.clean().await?;
+                let yields = did && self.destage_yields();
+                // A drain is not done while destage waits, but does not go on for what can be cleaned.
+                self.did |= did && (yields || self.draining.is_none());
+                self.turn = if yields { Turn::Lend } else { Turn::Destage };
+            }
+            Step::Destage(before) => {
+                self.did |= self.destage(before).await?;
+                self.turn = Turn::Remove;
+            }
+            Step::Remove => {
+                self.did |= self.remove_some().await?;
+                self.turn = Turn::End;
+            }
+            Step::EndRound => {
+                self.turn = Turn::Lend;
+                if !std::mem::take(&mut self.did) {
+                    return Ok(Outcome::Idle);
+                }
+            }
+        }
+        Ok(Outcome::Did)
     }
 
     /// Waits while slabs are tight and a read that takes long keeps freed ones from being used again: going on
@@ -331,119 +283,19 @@ impl Committer {
 
     /// Destages all that is acknowledged now, and makes a checkpoint.
     async fn drain(&mut self) -> Result<(), PoolError> {
-        let before = self.slice.journal.peek_sequence();
+        self.draining = Some(self.slice.journal.peek_sequence());
+        (self.turn, self.did) = (Turn::Lend, false);
         loop {
-            self.settle();
-            self.let_readers_leave().await;
-            if self.checkpoint_is_due() {
-                self.checkpoint().await?;
-            }
-            if self.cleaning_is_due() && self.clean().await? && self.destage_yields() {
-                continue;
-            }
-            self.fork_some();
-            if !self.destage(before).await? && !self.fork_some() {
+            let step = self.decide().await;
+            if let Outcome::Idle = self.carry_out(step).await? {
                 break;
             }
             self.slice.world.yield_now().await;
         }
+        self.draining = None;
         self.data_rows.seal(&self.slice.segments, self.generation + 1, &self.slice.readers);
         self.cleaned_rows.seal(&self.slice.segments, self.generation + 1, &self.slice.readers);
         self.checkpoint().await
-    }
-
-    /// The sequence up to which blocks are to be destaged now, if any are.
-    fn destage_before(&mut self) -> Option<Sequence> {
-        self.aged_before().max(self.placed_before())
-    }
-
-    /// The same for what holds up the tail though replay would find much placed.
-    fn placed_before(&self) -> Option<Sequence> {
-        let part = self.slice.most_named_bytes() / 4;
-        let many = self.slice.placer.named_bytes() > part;
-        many.then(|| self.slice.placer.last_of_oldest(part)).flatten().map(|last| Sequence(last.0 + 1))
-    }
-
-    fn aged_before(&mut self) -> Option<Sequence> {
-        let slice = &self.slice;
-        let (now, next) = (slice.world.now(), slice.journal.peek_sequence());
-        if self.ages.back().is_none_or(|(at, s)| *s != next && now.since(*at) >= TICK / 2) {
-            self.ages.push_back((now, next));
-        }
-        if slice.buffer.charged_blocks() == 0 {
-            slice.requests.not_in_a_hurry();
-        }
-        let hurry = slice.requests.hurry.load(Ordering::Acquire);
-        let used = slice.fill(0);
-        if hurry || used > 0.7 {
-            return Some(next);
-        }
-        if used > 0.25 {
-            // The older half: what is overwritten soon may yet be spared.
-            let oldest = slice.buffer.oldest().unwrap_or(next);
-            return Some(Sequence(oldest.0 + (next.0 - oldest.0.min(next.0)) / 2 + 1));
-        }
-        let after = match slice.layers.read().pending.is_empty() {
-            true => slice.options.destage_after,
-            false => slice.options.destage_after.min(SETTLES_AFTER),
-        };
-        while self.ages.len() > 1 && now.since(self.ages[1].0) >= after {
-            self.ages.pop_front();
-        }
-        self.ages.front().filter(|(since, _)| now.since(*since) >= after).map(|(_, sequence)| *sequence)
-    }
-
-    /// What a checkpoint would write now, beside the catalog.
-    pub(crate) fn due_bytes(&self) -> u64 {
-        let pages = self.slice.pages.due();
-        let placed = if self.gathers_table { u64::MAX } else { pages };
-        (pages + self.slice.segments.due(placed)) * PAGE_BYTES as u64
-    }
-
-    /// Whether a checkpoint has to be made before more becomes due.
-    pub(crate) fn is_much_due(&self) -> bool {
-        self.due_bytes() >= self.slice.options.dirty_bytes
-    }
-
-    fn checkpoint_is_due(&mut self) -> bool {
-        let slice = self.slice.clone();
-        if self.is_much_due() {
-            return true;
-        }
-        // What was freed since the last checkpoint comes back only with the next; one checkpoint gives back what
-        // several cleanings freed.
-        let freed = !self.cleaned_metadata.is_empty() || slice.segments.awaits_checkpoint(self.generation);
-        if freed && slice.segments.usage().free_slabs < slice.space.checkpoint_below() {
-            return true;
-        }
-        let (journal, now) = (slice.journal.usage(), slice.world.now());
-        // Looking for the tail goes through the whole buffer.
-        let most_named = slice.most_named_bytes();
-        if slice.placer.named_bytes() > most_named / 2 && now.since(self.tail_looked) >= TAIL_LOOK_AFTER {
-            self.tail_looked = now;
-            let passed = slice.placer.named_below(slice.tail());
-            if passed > 0 && passed >= most_named / 4 {
-                return true;
-            }
-        }
-        if journal.used * 2 > journal.total && now.since(self.tail_looked) >= TAIL_LOOK_AFTER {
-            self.tail_looked = now;
-            // Often enough that the journal never fills up, seldom enough that a page that changes all the time
-            // is not written all the time.
-            let worth = if journal.used * 4 > journal.total * 3 { 1 } else { (journal.total / 8).max(1) };
-            if slice.journal.freed_by(slice.tail()) >= worth {
-                return true;
-            }
-        }
-        let changed = slice.pages.is_any_dirty() || slice.requests.catalog_changed.load(Ordering::Acquire);
-        changed && slice.world.now().since(self.last_checkpoint) >= slice.options.checkpoint_after
-    }
-
-    /// What waits for the next checkpoint or for readers is as good as free here.
-    fn cleaning_is_due(&self) -> bool {
-        let usage = self.slice.segments.usage();
-        let coming = usage.awaiting_slabs + self.cleaned_metadata.len() as u64;
-        usage.free_slabs + coming < self.slice.space.clean_below()
     }
 
     /// True when the slabs left are for cleaner and checkpoints, and destage has to wait after a cleaning; but
@@ -513,7 +365,7 @@ impl Committer {
     }
 }
 
-enum Step {
+enum Outcome {
     Did,
     Idle,
     Stop,

@@ -1,9 +1,25 @@
 //! Destage: the oldest buffered blocks become rows of segments, and the map leads there.
+//!
+//! It is a pipeline of two batches: while the rows of one are written, the next is taken and composed.
+//!
+//! 1. Batches get places, are published and evicted one after the other, in the order in which they were taken. Nothing is
+//!    published before its rows are written, nothing evicted before it is published.
+//! 2. A block is in one batch at most: from when it is taken until it is evicted or put back it is not in the buffer's queue.
+//!    What a host writes over it meanwhile stays in the buffer, over what is destaged, and is taken by a later batch.
+//! 3. Nothing but destage happens between when a batch is taken and when it is evicted: no checkpoint, no cleaning, no layer
+//!    gets its map or is given back. So the next batch is taken only if destage would be the next step after the one at
+//!    hand, though that made as much metadata dirty as it may.
+//! 4. What is composed does not depend on the batch before: that changes what maps lead to for other blocks only, and frees
+//!    nothing that a checkpoint has not yet passed.
 
 use crate::{
     buffer::{BlockKey, Content, Extent, TakenBlock},
     bugs::{Bug, planted},
-    commit::{committer::Committer, compose::Whole},
+    commit::{
+        committer::Committer,
+        compose::Whole,
+        decide::{Step, decide_after_destage},
+    },
     error::PoolError,
     fork::layer::Layer,
     format::{BlockInfo, CopySource, Location, RowContent, ThinEntry},
@@ -13,7 +29,7 @@ use crate::{
         tree,
     },
 };
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future::try_join, stream};
 use quoin_base::{LayerId, Sequence};
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -75,51 +91,114 @@ enum Placement {
 }
 
 impl Committer {
-    /// Destages up to a batch of blocks that came in before `before`. False if there was none.
+    /// Destages blocks that came in before `before`, a batch, and more for as long as nothing else is to be done. False if
+    /// there were none.
     pub(crate) async fn destage(&mut self, before: Sequence) -> Result<bool, PoolError> {
-        let slice = self.slice.clone();
+        let mut next = Some(self.prepare(before).await?);
+        let mut did = false;
+        while let Some(prepared) = next.take()
+            && let Some(batch) = self.ready(prepared).await
+        {
+            next = self.destage_batch(&batch).await?;
+            did = true;
+            if self.slice.store.health().is_failed() {
+                break;
+            }
+        }
+        Ok(did)
+    }
+
+    /// Takes and composes a batch.
+    async fn prepare(&self, before: Sequence) -> Result<Vec<Composed>, PoolError> {
+        let slice = &self.slice;
         let batch = slice.space.step_blocks().min(BATCH_BLOCKS);
         let pending = slice.layers.read().pending.clone();
         let mut taken = slice.buffer.take_oldest(batch as usize, before, &pending);
         slice.flip_bits_of(&mut taken);
+        let mut composed = Vec::with_capacity(taken.len());
         if taken.is_empty() {
-            return Ok(false);
+            return Ok(composed);
         }
-        let tried = taken.len() as u64;
         slice.requests.not_in_a_hurry();
-        self.yielded = 0;
         let composing: Vec<_> = taken.into_iter().map(|t| self.compose(t)).collect();
-        let composed: Vec<_> = stream::iter(composing).buffered(PARALLEL).collect().await;
-        let mut composed = composed.into_iter().collect::<Result<Vec<_>, PoolError>>()?;
-        self.put_unread_back(&mut composed).await;
-        self.count_stuck(if composed.is_empty() { tried } else { 0 });
-        if composed.is_empty() {
+        let mut composing = stream::iter(composing).buffered(PARALLEL);
+        while let Some(block) = composing.next().await {
+            composed.push(block?);
+            if composed.len().is_multiple_of(PARALLEL) {
+                // Rows that are being written go on.
+                slice.world.yield_now().await;
+            }
+        }
+        drop(composing);
+        Ok(composed)
+    }
+
+    /// What of a batch can be destaged, if anything.
+    async fn ready(&mut self, mut batch: Vec<Composed>) -> Option<Vec<Composed>> {
+        if batch.is_empty() {
+            return None;
+        }
+        let tried = batch.len() as u64;
+        self.yielded = 0;
+        self.put_unread_back(&mut batch).await;
+        self.count_stuck(if batch.is_empty() { tried } else { 0 });
+        if batch.is_empty() {
             // Writers that wait for destage look again: what they wait for does not come.
             self.committed();
-            return Ok(false);
+            return None;
         }
-        let places = self.place(&composed).await?;
+        Some(batch)
+    }
+
+    /// Writes and publishes a batch. Returns the next one, if that was prepared meanwhile.
+    async fn destage_batch(&mut self, batch: &[Composed]) -> Result<Option<Vec<Composed>>, PoolError> {
+        let slice = self.slice.clone();
+        let places = self.place(batch).await?;
         let rows = self.data_rows.finish(&slice.segments);
-        let written = self.write_rows(rows).await?;
+        let next = self.next_before(batch.len() as u64);
+        let (written, next) = try_join(self.write_rows(rows), async {
+            self.prefetch(batch).await?;
+            let Some(before) = next else { return Ok(None) };
+            Ok(Some(self.prepare(before).await?).filter(|next| !next.is_empty()))
+        })
+        .await?;
         slice.counters.destaged_bytes.fetch_add(written, Ordering::Relaxed);
+        debug_assert!(are_apart(batch, next.as_deref().unwrap_or_default()), "a block is in two batches");
         if planted(Bug::EvictBeforePublish) {
-            composed.iter().for_each(|c| slice.buffer.evict(&c.taken));
+            batch.iter().for_each(|c| slice.buffer.evict(&c.taken));
             slice.world.yield_now().await;
         }
-        self.prefetch(&composed).await?;
-        for (composed, place) in composed.iter().zip(&places) {
+        for (composed, place) in batch.iter().zip(&places) {
             if let Some(layer) = &composed.layer {
                 self.publish(layer, composed, *place).await?;
             }
         }
         self.count_space();
         // The map is published: only now may a reader miss the buffer.
-        for composed in &composed {
+        for composed in batch {
             slice.buffer.evict(&composed.taken);
         }
-        slice.counters.destaged_blocks.fetch_add(composed.len() as u64, Ordering::Relaxed);
+        slice.counters.destaged_blocks.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        if next.is_some() {
+            slice.counters.overlapped_blocks.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        }
         self.committed();
-        Ok(true)
+        Ok(next)
+    }
+
+    /// Up to where the next batch may be taken before this one, of so many blocks, is published: if destage is what
+    /// follows it even if it makes as much metadata dirty as it may.
+    fn next_before(&mut self, blocks: u64) -> Option<Sequence> {
+        self.settle();
+        let mut figures = self.figures();
+        figures.due.bytes += self.slice.space.most_due_by(blocks);
+        if figures.slabs.free < figures.slabs.checkpoint_below {
+            return None;
+        }
+        match decide_after_destage(figures) {
+            Step::Destage(before) => Some(before),
+            _ => None,
+        }
     }
 
     async fn compose(&self, taken: TakenBlock) -> Result<Composed, PoolError> {
@@ -342,6 +421,12 @@ impl Committer {
             Some(_) => self.bury(layer, old).await,
         }
     }
+}
+
+/// Whether no block is in both batches. Each is in the order of its blocks.
+fn are_apart(one: &[Composed], other: &[Composed]) -> bool {
+    let is_in_one = |block: &Composed| one.binary_search_by_key(&block.taken.key, |b| b.taken.key).is_ok();
+    !other.iter().any(is_in_one)
 }
 
 /// The block that was placed and its number, if these extents are all of it.

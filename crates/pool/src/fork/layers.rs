@@ -23,6 +23,8 @@ use std::{
 #[derive(Default)]
 pub(crate) struct Layers {
     pub volumes: BTreeMap<VolumeId, Arc<Layer>>,
+    /// Volumes to which space is promised.
+    reserved: BTreeSet<VolumeId>,
     pub all: BTreeMap<LayerId, Arc<Layer>>,
     children: BTreeMap<LayerId, BTreeSet<LayerId>>,
     aliases: BTreeMap<LayerId, Alias>,
@@ -51,6 +53,9 @@ impl Layers {
         };
         let leaves = image.layers.iter().filter(|layer| layer.is_leaf());
         for layer in leaves.map(|image| Arc::new(Layer::from_image(image, None))) {
+            if layer.volume.reserved_bytes.load(Ordering::Relaxed) > 0 {
+                layers.reserved.insert(layer.volume.id);
+            }
             layers.volumes.insert(layer.volume.id, layer.clone());
             layers.all.insert(layer.id, layer);
         }
@@ -74,6 +79,20 @@ impl Layers {
         let lonely = layers.children.iter().filter(|(_, children)| children.len() == 1);
         layers.lonely = lonely.map(|(id, _)| *id).collect();
         layers
+    }
+
+    /// The volumes to which space is promised, and those among `others` that there are: each once.
+    pub(crate) fn reserved_or(&self, others: impl Iterator<Item = VolumeId>) -> BTreeSet<VolumeId> {
+        debug_assert!(
+            self.volumes
+                .values()
+                .filter(|layer| layer.volume.reserved_bytes.load(Ordering::Relaxed) > 0)
+                .all(|layer| self.reserved.contains(&layer.volume.id)),
+            "a volume with a promise is not listed"
+        );
+        let mut volumes = self.reserved.clone();
+        volumes.extend(others.filter(|volume| self.volumes.contains_key(volume)));
+        volumes
     }
 
     pub(crate) fn images(&self) -> Vec<LayerImage> {
@@ -119,6 +138,7 @@ impl Layers {
                     self.volumes.insert(volume, layer);
                 }
                 Operation::DeleteVolume(volume) => {
+                    self.reserved.remove(&volume);
                     if let Some(layer) = self.volumes.remove(&volume) {
                         self.give_up(layer);
                     }
@@ -126,6 +146,10 @@ impl Layers {
                 Operation::Reserve { volume, bytes } => {
                     if let Some(layer) = self.volumes.get(&volume) {
                         layer.volume.reserved_bytes.store(bytes, Ordering::Release);
+                        match bytes {
+                            0 => self.reserved.remove(&volume),
+                            _ => self.reserved.insert(volume),
+                        };
                     }
                 }
                 Operation::Fork { source, target, kept, given } => {

@@ -100,6 +100,7 @@ impl PoolOptions {
             metadata_bytes: part(self.metadata_bytes),
             dirty_bytes: part(self.dirty_bytes),
             cache_bytes: part(self.cache_bytes),
+            ahead_bytes: part(self.ahead_bytes),
             ..self.clone()
         }
     }

@@ -4,7 +4,7 @@
 use crate::{
     buffer::Buffer,
     bugs::{Bug, planted},
-    commit::committer::{Request, Requests},
+    commit::requests::{Request, Requests},
     error::PoolError,
     fork::{layer::Layer, layers::Layers},
     format::{LAYERS_END, RecordHeader, RecordKind, Root, zeroed},

@@ -20,6 +20,7 @@ pub(crate) struct Counters {
     pub refused_full: AtomicU64,
     pub commits: AtomicU64,
     pub destaged_blocks: AtomicU64,
+    pub overlapped_blocks: AtomicU64,
     pub destaged_bytes: AtomicU64,
     pub cleaned_bytes: AtomicU64,
     pub cleaned_meta_segments: AtomicU64,
@@ -167,6 +168,8 @@ pub struct PoolStats {
     pub longest_fork: Duration,
     /// Blocks destaged.
     pub destaged_blocks: u64,
+    /// Of them, those that were written while the next were composed.
+    pub overlapped_blocks: u64,
     /// Large writes of hosts, written to segments as they came in.
     pub placed_bytes: u64,
     /// Written to segments by destage.
@@ -266,6 +269,10 @@ impl PoolStats {
         self.lost_blocks += other.lost_blocks;
         self.ram_faults += other.ram_faults;
         self.uncleanable_segments += other.uncleanable_segments;
+        self.ahead_ram_bytes += other.ahead_ram_bytes;
+        self.ahead_bytes += other.ahead_bytes;
+        self.ahead_unused_bytes += other.ahead_unused_bytes;
+        self.overlapped_blocks += other.overlapped_blocks;
     }
 
     /// Bytes written to journal and segments for each byte that hosts wrote; 0 before the first.
@@ -385,6 +392,7 @@ impl Slice {
             forks: get(&c.forks),
             longest_fork: Duration::from_nanos(get(&c.longest_fork_nanos)),
             destaged_blocks: get(&c.destaged_blocks),
+            overlapped_blocks: get(&c.overlapped_blocks),
             placed_bytes: get(&c.placed_bytes),
             destaged_bytes: get(&c.destaged_bytes),
             cleaned_bytes: get(&c.cleaned_bytes),

@@ -27,7 +27,10 @@ use std::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+mod index;
 mod placed;
+
+use index::Index;
 
 /// What a segment holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,6 +138,7 @@ struct Inner {
     quarantine: VecDeque<Quarantined>,
     /// Segments that records of placed writes name: those with a `last_placed`.
     placed: BTreeSet<u32>,
+    index: Index,
     dirty_pages: BTreeSet<u64>,
     live_data_sectors: u64,
     live_meta_sectors: u64,
@@ -204,6 +208,7 @@ impl SegmentTable {
             slabs,
             quarantine: VecDeque::new(),
             placed: BTreeSet::new(),
+            index: Index::default(),
             dirty_pages: BTreeSet::new(),
             live_data_sectors,
             live_meta_sectors,
@@ -221,6 +226,7 @@ impl SegmentTable {
                 inner.segments[id].state = SegmentState::Sealed;
                 inner.dirty(id as u32);
             }
+            inner.list(id as u32);
         }
     }
 
@@ -310,6 +316,7 @@ impl SegmentTable {
         };
         inner.segments[id as usize] = segment.clone();
         inner.dirty(id);
+        inner.list(id);
         Some((SegmentId(id), segment))
     }
 
@@ -324,6 +331,7 @@ impl SegmentTable {
         let mut inner = self.inner.write();
         inner.segments[id.0 as usize].state = SegmentState::Sealed;
         inner.dirty(id.0);
+        inner.list(id.0);
         inner.quarantine_if_empty(id, generation, readers);
     }
 
@@ -332,7 +340,10 @@ impl SegmentTable {
         let mut inner = self.inner.write();
         let segment = &mut inner.segments[location.segment().0 as usize];
         match segment.stream {
-            Stream::Placed => segment.placed_sectors += location.sectors(),
+            Stream::Placed => {
+                segment.placed_sectors += location.sectors();
+                inner.list(location.segment().0);
+            }
             Stream::Data | Stream::Meta | Stream::Cleaned | Stream::Table => inner.count(location, true),
         }
     }
@@ -384,30 +395,6 @@ impl SegmentTable {
         inner.segments.iter().enumerate().skip(1).map(|(id, s)| (SegmentId(id as u32), s.clone())).collect()
     }
 
-    /// The segments that hold the segment table.
-    pub(crate) fn table_segments(&self) -> Vec<(SegmentId, Segment)> {
-        let inner = self.inner.read();
-        let used = |s: &Segment| matches!(s.state, SegmentState::Open | SegmentState::Sealed);
-        let table = inner.segments.iter().enumerate().filter(|(_, s)| s.stream == Stream::Table && used(s));
-        table.map(|(id, s)| (SegmentId(id as u32), s.clone())).collect()
-    }
-
-    /// The sealed segment with the least live data, `but` excepted, if it is worth cleaning: data segments up to
-    /// `most_live` bytes, metadata segments when they are half empty, for checkpoints fill them as they come.
-    pub(crate) fn emptiest(&self, but: &BTreeSet<u32>, most_live: u64) -> Option<(SegmentId, Segment)> {
-        let inner = self.inner.read();
-        let worth = |s: &Segment| {
-            let most = if s.stream.is_metadata() { most_live / 2 } else { most_live };
-            // What is placed there may yet become live, and what a record names keeps its place.
-            let is_settled = s.placed_sectors == 0 && s.last_placed.is_none();
-            s.state == SegmentState::Sealed && is_settled && u64::from(s.live_sectors) * SECTOR_BYTES <= most
-        };
-        let candidates =
-            inner.segments.iter().enumerate().filter(|(id, s)| worth(s) && !but.contains(&(*id as u32)));
-        let (id, segment) = candidates.min_by_key(|(_, s)| s.live_sectors)?;
-        Some((SegmentId(id as u32), segment.clone()))
-    }
-
     pub(crate) fn usage(&self) -> SegmentUse {
         let inner = self.inner.read();
         SegmentUse {
@@ -454,6 +441,11 @@ impl Inner {
         self.dirty_pages.insert(u64::from(id) / SEGMENTS_PER_PAGE as u64);
     }
 
+    /// Lists a segment anew: what it is listed by changed.
+    fn list(&mut self, id: u32) {
+        self.index.list(id, &self.segments[id as usize]);
+    }
+
     fn count(&mut self, location: Location, up: bool) {
         let segment = &mut self.segments[location.segment().0 as usize];
         debug_assert!(
@@ -473,6 +465,7 @@ impl Inner {
             *total -= u64::from(location.sectors());
         }
         self.dirty(location.segment().0);
+        self.list(location.segment().0);
     }
 
     fn quarantine_if_empty(&mut self, id: SegmentId, generation: u64, readers: &ReaderEpochs) {
@@ -481,6 +474,7 @@ impl Inner {
             segment.state = SegmentState::Quarantined;
             self.quarantine.push_back(Quarantined { id, generation, reader_epoch: readers.current() });
             self.dirty(id.0);
+            self.list(id.0);
         }
     }
 
@@ -500,6 +494,7 @@ impl Inner {
             }
             self.free_ids.insert(id);
             self.dirty(id);
+            self.list(id);
         }
         self.quarantine.len() < before
     }

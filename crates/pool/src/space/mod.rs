@@ -288,8 +288,13 @@ impl Space {
 
     /// Blocks that one step of destage may take.
     pub(crate) fn step_blocks(&self) -> u64 {
+        (self.step_bytes / self.most_due_by(1)).max(LEAST_STEP_BLOCKS)
+    }
+
+    /// The metadata that so many blocks make due at the most when they are destaged, in bytes.
+    pub(crate) fn most_due_by(&self, blocks: u64) -> u64 {
         let pages = if self.is_sharing() { SHARED_BLOCK_PAGES } else { BLOCK_PAGES };
-        (self.step_bytes / (pages * PAGE_BYTES as u64)).max(LEAST_STEP_BLOCKS)
+        blocks * pages * PAGE_BYTES as u64
     }
 
     /// Whether layers share maps.

@@ -120,7 +120,9 @@ impl Slice {
         let (mut now, mut then) = (Promise::default(), Promise::default());
         // What it has lent it cannot overwrite in place either; of two that share a block only one must be able to.
         let (mut lent_now, mut lent_then) = (0, 0);
-        for (volume, layer) in &layers.volumes {
+        // Of the others nothing is counted: there may be many.
+        for volume in &layers.reserved_or(pledged.keys().copied()) {
+            let Some(layer) = layers.volumes.get(volume) else { continue };
             let blocks = self.blocks_of(layer.volume.reserved_bytes.load(Ordering::Acquire));
             // What it shares with others it cannot overwrite in place.
             let (owned, lent) = (layer.owned_blocks.load(Ordering::Relaxed), layer.lent());

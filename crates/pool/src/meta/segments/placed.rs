@@ -21,6 +21,7 @@ impl SegmentTable {
     pub(crate) fn withdraw(&self, location: Location) {
         let mut inner = self.inner.write();
         inner.segments[location.segment().0 as usize].placed_sectors -= location.sectors();
+        inner.list(location.segment().0);
     }
 
     /// Notes that the record of `sequence` names a segment: its opening, or something placed there. Called before that can
@@ -30,6 +31,7 @@ impl SegmentTable {
         let segment = &mut inner.segments[id.0 as usize];
         segment.last_placed = segment.last_placed.max(Some(sequence));
         inner.placed.insert(id.0);
+        inner.list(id.0);
     }
 
     /// Lets go of segments that no record from `tail` on names. `generation` is that of the checkpoint with this tail.
@@ -44,6 +46,7 @@ impl SegmentTable {
                 continue;
             }
             segment.last_placed = None;
+            inner.list(id);
             inner.quarantine_if_empty(SegmentId(id), generation, readers);
         }
     }
@@ -96,6 +99,7 @@ impl SegmentTable {
         }
         inner.segments[id].last_placed = Some(sequence);
         inner.placed.insert(opened.id.0);
+        inner.list(opened.id.0);
         Ok(())
     }
 }

@@ -1,0 +1,345 @@
+//! What the committer does next, as a function of figures alone. Its figures are gathered in `figures.rs`, and `committer.rs`
+//! carries out what is decided here.
+//!
+//! 1. What somebody asked for comes first, then a checkpoint that is due.
+//! 2. Everything else takes turns: in a round each is done at most once, so that nothing holds up the others for ever.
+//! 3. A drain only takes what it needs: forks that wait, slabs, and what is buffered.
+
+use quoin_base::Sequence;
+use std::time::Duration;
+
+/// How full buffer or journal must be for all that is buffered to be destaged, and for the older half.
+const DESTAGE_ALL_FROM: f64 = 0.7;
+pub(super) const DESTAGE_HALF_FROM: f64 = 0.25;
+
+/// What the committer does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Does what was asked for first.
+    Answer,
+    Checkpoint,
+    /// Lends block numbers to data threads.
+    Lend,
+    /// Gives pending layers their maps.
+    Fork,
+    Clean,
+    /// Destages blocks that came in before this.
+    Destage(Sequence),
+    /// Gives back what nobody uses any more.
+    Remove,
+    /// All had their turn.
+    EndRound,
+}
+
+/// Whose turn it is: what stands before had its turn in this round.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Turn {
+    Lend,
+    Fork,
+    Clean,
+    Destage,
+    Remove,
+    End,
+}
+
+/// What is decided from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    pub is_asked: bool,
+    /// What came in before this is being drained.
+    pub draining: Option<Sequence>,
+    pub turn: Turn,
+    pub due: Due,
+    pub slabs: Slabs,
+    pub journal: JournalFigures,
+    pub buffered: Buffered,
+    /// Data threads want block numbers.
+    pub lacks_numbers: bool,
+    /// Layers wait for their maps.
+    pub awaits_forks: bool,
+    /// Something may be given back.
+    pub any_to_remove: bool,
+}
+
+/// What the next checkpoint writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    pub bytes: u64,
+    /// From here on it is made.
+    pub most_bytes: u64,
+    /// There is anything to write.
+    pub any: bool,
+    /// How old the last one is, and gets while there is anything.
+    pub age: Duration,
+    pub most_age: Duration,
+}
+
+/// Slabs, and limits of how many are free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slabs {
+    pub free: u64,
+    /// What waits for a checkpoint or for readers.
+    pub coming: u64,
+    /// Some of it waits for a checkpoint.
+    pub awaits_checkpoint: bool,
+    pub checkpoint_below: u64,
+    pub clean_below: u64,
+}
+
+/// The journal, in extents unless named otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JournalFigures {
+    pub total: u64,
+    pub used: u64,
+    /// What replay may find placed at the most.
+    pub most_named_bytes: u64,
+    /// What its tail would give back at least, if that is of interest and was looked for since the last checkpoint.
+    pub tail: Option<Tail>,
+}
+
+/// What a checkpoint would give back with the tail where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tail {
+    /// Extents that come free.
+    pub freed: u64,
+    /// How much less replay would find placed.
+    pub passed_bytes: u64,
+}
+
+/// What is buffered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffered {
+    /// How full the fuller of buffer and journal is.
+    pub fill: f64,
+    /// A writer waits for it.
+    pub is_awaited: bool,
+    /// The next sequence to be taken.
+    pub next: Sequence,
+    /// When the oldest of it came in, about.
+    pub oldest: Sequence,
+    /// What came in before this is old enough.
+    pub aged: Option<Sequence>,
+    /// What came in before this holds up the tail, though replay would find much placed.
+    pub placed: Option<Sequence>,
+}
+
+/// What to do next.
+pub(crate) fn decide(figures: &Figures) -> Step {
+    let is_draining = figures.draining.is_some();
+    if figures.is_asked && !is_draining {
+        return Step::Answer;
+    }
+    if checkpoint_is_due(figures) {
+        return Step::Checkpoint;
+    }
+    let turns = [
+        (Turn::Lend, (figures.lacks_numbers && !is_draining).then_some(Step::Lend)),
+        (Turn::Fork, figures.awaits_forks.then_some(Step::Fork)),
+        (Turn::Clean, cleaning_is_due(figures).then_some(Step::Clean)),
+        (Turn::Destage, destage_before(figures).map(Step::Destage)),
+        (Turn::Remove, (figures.any_to_remove && !is_draining).then_some(Step::Remove)),
+    ];
+    let next = turns.into_iter().filter(|(turn, _)| *turn >= figures.turn).find_map(|(_, step)| step);
+    next.unwrap_or(Step::EndRound)
+}
+
+/// What to do after a destage, in this round or else in the next.
+pub(crate) fn decide_after_destage(mut figures: Figures) -> Step {
+    figures.turn = Turn::Remove;
+    match decide(&figures) {
+        Step::EndRound => {
+            figures.turn = Turn::Lend;
+            decide(&figures)
+        }
+        step => step,
+    }
+}
+
+fn checkpoint_is_due(figures: &Figures) -> bool {
+    let Figures { due, slabs, journal, .. } = figures;
+    if due.bytes >= due.most_bytes {
+        return true;
+    }
+    // One checkpoint gives back what several cleanings freed.
+    if slabs.awaits_checkpoint && slabs.free < slabs.checkpoint_below {
+        return true;
+    }
+    if let Some(tail) = journal.tail {
+        if tail.passed_bytes > 0 && tail.passed_bytes >= journal.most_named_bytes / 4 {
+            return true;
+        }
+        // Often enough that the journal never fills up, seldom enough that a page that changes all the time is not
+        // written all the time.
+        let worth = if journal.used * 4 > journal.total * 3 { 1 } else { (journal.total / 8).max(1) };
+        if journal.is_filling() && tail.freed >= worth {
+            return true;
+        }
+    }
+    due.any && due.age >= due.most_age
+}
+
+impl JournalFigures {
+    /// Whether its tail is of interest.
+    pub(super) fn is_filling(&self) -> bool {
+        self.used * 2 > self.total
+    }
+}
+
+/// What waits for the next checkpoint or for readers is as good as free here.
+fn cleaning_is_due(figures: &Figures) -> bool {
+    figures.slabs.free + figures.slabs.coming < figures.slabs.clean_below
+}
+
+/// The sequence up to which blocks are to be destaged now, if any are.
+fn destage_before(figures: &Figures) -> Option<Sequence> {
+    let Buffered { fill, is_awaited, next, oldest, aged, placed } = figures.buffered;
+    if figures.draining.is_some() {
+        return figures.draining;
+    }
+    let pressed = match () {
+        () if is_awaited || fill > DESTAGE_ALL_FROM => Some(next),
+        // The older half: what is overwritten soon may yet be spared.
+        () if fill > DESTAGE_HALF_FROM => Some(Sequence(oldest.0 + (next.0 - oldest.0.min(next.0)) / 2 + 1)),
+        () => aged,
+    };
+    pressed.max(placed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing to do.
+    fn idle() -> Figures {
+        let seconds = Duration::from_secs;
+        Figures {
+            is_asked: false,
+            draining: None,
+            turn: Turn::Lend,
+            due: Due { bytes: 0, most_bytes: 100, any: false, age: seconds(99), most_age: seconds(30) },
+            slabs: Slabs {
+                free: 50,
+                coming: 0,
+                awaits_checkpoint: false,
+                checkpoint_below: 10,
+                clean_below: 20,
+            },
+            journal: JournalFigures { total: 16, used: 4, most_named_bytes: 400, tail: None },
+            buffered: Buffered {
+                fill: 0.1,
+                is_awaited: false,
+                next: Sequence(100),
+                oldest: Sequence(20),
+                aged: None,
+                placed: None,
+            },
+            lacks_numbers: false,
+            awaits_forks: false,
+            any_to_remove: false,
+        }
+    }
+
+    fn with(change: impl FnOnce(&mut Figures)) -> Figures {
+        let mut figures = idle();
+        change(&mut figures);
+        figures
+    }
+
+    #[test]
+    fn what_is_due_is_decided_from_figures() {
+        let tail = |freed, passed_bytes| Some(Tail { freed, passed_bytes });
+        type Change = fn(&mut Figures);
+        let table: [(&str, Change, Step); 18] = [
+            ("nothing", |_| (), Step::EndRound),
+            ("a request", |f| f.is_asked = true, Step::Answer),
+            ("much is due", |f| f.due.bytes = 100, Step::Checkpoint),
+            ("less is due", |f| f.due.bytes = 99, Step::EndRound),
+            ("the last checkpoint is old", |f| f.due.any = true, Step::Checkpoint),
+            ("it is young", |f| (f.due.any, f.due.age) = (true, Duration::from_secs(29)), Step::EndRound),
+            ("few slabs, some coming", |f| (f.slabs.free, f.slabs.coming) = (9, 11), Step::EndRound),
+            (
+                "a checkpoint brings them",
+                |f| (f.slabs.free, f.slabs.coming, f.slabs.awaits_checkpoint) = (9, 11, true),
+                Step::Checkpoint,
+            ),
+            ("few slabs", |f| (f.slabs.free, f.slabs.coming) = (9, 10), Step::Clean),
+            ("numbers are short", |f| f.lacks_numbers = true, Step::Lend),
+            ("a fork waits", |f| f.awaits_forks = true, Step::Fork),
+            ("a layer is gone", |f| f.any_to_remove = true, Step::Remove),
+            ("a writer waits", |f| f.buffered.is_awaited = true, Step::Destage(Sequence(100))),
+            ("the buffer is full", |f| f.buffered.fill = 0.71, Step::Destage(Sequence(100))),
+            ("it is half full", |f| f.buffered.fill = 0.5, Step::Destage(Sequence(61))),
+            ("some is old", |f| f.buffered.aged = Some(Sequence(30)), Step::Destage(Sequence(30))),
+            (
+                "much is placed",
+                |f| (f.buffered.aged, f.buffered.placed) = (Some(Sequence(30)), Some(Sequence(40))),
+                Step::Destage(Sequence(40)),
+            ),
+            (
+                "it is drained",
+                |f| (f.draining, f.is_asked, f.any_to_remove) = (Some(Sequence(70)), true, true),
+                Step::Destage(Sequence(70)),
+            ),
+        ];
+        for (what, change, step) in table {
+            assert_eq!(decide(&with(change)), step, "{what}");
+        }
+
+        // The journal: an eighth while it is half full, anything once it is nearly full, nothing before.
+        for (used, tail, step) in [
+            (8, tail(16, 0), Step::EndRound),
+            (9, tail(1, 0), Step::EndRound),
+            (9, tail(2, 0), Step::Checkpoint),
+            (13, tail(0, 0), Step::EndRound),
+            (13, tail(1, 0), Step::Checkpoint),
+            (13, None, Step::EndRound),
+            (4, tail(0, 99), Step::EndRound),
+            (4, tail(0, 100), Step::Checkpoint),
+        ] {
+            let figures = with(|f| (f.journal.used, f.journal.tail) = (used, tail));
+            assert_eq!(decide(&figures), step, "{used} extents used, {tail:?}");
+        }
+    }
+
+    #[test]
+    fn in_a_round_each_has_its_turn_once() {
+        let mut figures = with(|f| {
+            (f.lacks_numbers, f.awaits_forks, f.any_to_remove) = (true, true, true);
+            f.slabs.free = 0;
+            f.buffered.is_awaited = true;
+        });
+        let destage = Step::Destage(Sequence(100));
+        let turns = [
+            (Turn::Lend, Step::Lend),
+            (Turn::Fork, Step::Fork),
+            (Turn::Clean, Step::Clean),
+            (Turn::Destage, destage),
+            (Turn::Remove, Step::Remove),
+            (Turn::End, Step::EndRound),
+        ];
+        for (turn, step) in turns {
+            figures.turn = turn;
+            assert_eq!(decide(&figures), step);
+            // Neither waits for a turn.
+            assert_eq!(decide(&Figures { is_asked: true, ..figures }), Step::Answer);
+            assert_eq!(
+                decide(&Figures { due: Due { bytes: 100, ..figures.due }, ..figures }),
+                Step::Checkpoint
+            );
+        }
+        // The next batch is taken early only if nobody else has a turn before.
+        assert_eq!(decide_after_destage(figures), Step::Remove);
+        figures.any_to_remove = false;
+        assert_eq!(decide_after_destage(figures), Step::Lend);
+        (figures.lacks_numbers, figures.awaits_forks) = (false, false);
+        assert_eq!(decide_after_destage(figures), Step::Clean);
+        figures.slabs.free = 50;
+        assert_eq!(decide_after_destage(figures), destage);
+        (figures.awaits_forks, figures.any_to_remove) = (true, true);
+        figures.draining = Some(Sequence(7));
+        figures.turn = Turn::Lend;
+        assert_eq!(decide(&figures), Step::Fork);
+        figures.turn = Turn::Remove;
+        assert_eq!(decide(&figures), Step::EndRound);
+    }
+}

@@ -1,0 +1,136 @@
+//! What the committer decides from, gathered.
+
+use crate::{
+    commit::{
+        committer::Committer,
+        decide::{Buffered, DESTAGE_HALF_FROM, Due, Figures, JournalFigures, Slabs, Tail},
+    },
+    fork::SETTLES_AFTER,
+    format::PAGE_BYTES,
+};
+use quoin_base::Sequence;
+use quoin_world::atomic::Ordering;
+use std::time::Duration;
+
+/// How often the next sequence is noted, to know what has grown old.
+const AGES_APART: Duration = Duration::from_millis(250);
+/// How often the journal's tail is looked for while the journal is filling up.
+const TAIL_LOOK_AFTER: Duration = Duration::from_millis(5);
+
+impl Committer {
+    pub(super) fn figures(&mut self) -> Figures {
+        let slice = self.slice.clone();
+        let (awaits_forks, gone_or_lonely) = {
+            let layers = slice.layers.read();
+            (!layers.pending.is_empty(), !layers.removing.is_empty() || layers.joining() > 0)
+        };
+        Figures {
+            is_asked: !slice.requests.queue.lock().is_empty(),
+            draining: self.draining,
+            turn: self.turn,
+            due: self.due(),
+            slabs: self.slabs(),
+            journal: self.journal_figures(),
+            buffered: self.buffered(awaits_forks),
+            lacks_numbers: slice.placer.numbers().is_short(),
+            awaits_forks,
+            any_to_remove: gone_or_lonely || self.sifting.is_some(),
+        }
+    }
+
+    fn due(&self) -> Due {
+        let slice = &self.slice;
+        Due {
+            bytes: self.due_bytes(),
+            most_bytes: slice.options.dirty_bytes,
+            any: slice.pages.is_any_dirty() || slice.requests.catalog_changed.load(Ordering::Acquire),
+            age: slice.world.now().since(self.last_checkpoint),
+            most_age: slice.options.checkpoint_after,
+        }
+    }
+
+    /// What a checkpoint would write now, beside the catalog.
+    pub(crate) fn due_bytes(&self) -> u64 {
+        let pages = self.slice.pages.due();
+        let placed = if self.gathers_table { u64::MAX } else { pages };
+        (pages + self.slice.segments.due(placed)) * PAGE_BYTES as u64
+    }
+
+    /// Whether a checkpoint has to be made before more becomes due.
+    pub(crate) fn is_much_due(&self) -> bool {
+        self.due_bytes() >= self.slice.options.dirty_bytes
+    }
+
+    fn slabs(&self) -> Slabs {
+        let slice = &self.slice;
+        let usage = slice.segments.usage();
+        let cleaned_metadata = self.cleaned_metadata.len() as u64;
+        Slabs {
+            free: usage.free_slabs,
+            coming: usage.awaiting_slabs + cleaned_metadata,
+            // What was freed since the last checkpoint comes back only with the next.
+            awaits_checkpoint: cleaned_metadata > 0 || slice.segments.awaits_checkpoint(self.generation),
+            checkpoint_below: slice.space.checkpoint_below(),
+            clean_below: slice.space.clean_below(),
+        }
+    }
+
+    fn journal_figures(&mut self) -> JournalFigures {
+        let slice = self.slice.clone();
+        let (journal, now) = (slice.journal.usage(), slice.world.now());
+        let (total, used, most_named_bytes) = (journal.total, journal.used, slice.most_named_bytes());
+        let mut figures = JournalFigures { total, used, most_named_bytes, tail: None };
+        let is_much_named = slice.placer.named_bytes() > most_named_bytes / 2;
+        if !figures.is_filling() && !is_much_named {
+            return figures;
+        }
+        // Looking for the tail goes through the whole buffer.
+        if now.since(self.tail_looked) >= TAIL_LOOK_AFTER {
+            self.tail_looked = now;
+            let tail = slice.tail();
+            let passed_bytes = if is_much_named { slice.placer.named_below(tail) } else { 0 };
+            self.tail_found = Some(Tail { freed: slice.journal.freed_by(tail), passed_bytes });
+        }
+        figures.tail = self.tail_found;
+        figures
+    }
+
+    fn buffered(&mut self, awaits_forks: bool) -> Buffered {
+        let slice = self.slice.clone();
+        if slice.buffer.charged_blocks() == 0 {
+            slice.requests.not_in_a_hurry();
+        }
+        let (next, fill) = (slice.journal.peek_sequence(), slice.fill(0));
+        let oldest = if fill > DESTAGE_HALF_FROM { slice.buffer.oldest() } else { None };
+        Buffered {
+            fill,
+            is_awaited: slice.requests.hurry.load(Ordering::Acquire),
+            next,
+            oldest: oldest.unwrap_or(next),
+            aged: self.aged_before(next, awaits_forks),
+            placed: self.placed_before(),
+        }
+    }
+
+    /// What holds up the tail though replay would find much placed.
+    fn placed_before(&self) -> Option<Sequence> {
+        let part = self.slice.most_named_bytes() / 4;
+        let many = self.slice.placer.named_bytes() > part;
+        many.then(|| self.slice.placer.last_of_oldest(part)).flatten().map(|last| Sequence(last.0 + 1))
+    }
+
+    fn aged_before(&mut self, next: Sequence, awaits_forks: bool) -> Option<Sequence> {
+        let (now, options) = (self.slice.world.now(), &self.slice.options);
+        if self.ages.back().is_none_or(|(at, s)| *s != next && now.since(*at) >= AGES_APART) {
+            self.ages.push_back((now, next));
+        }
+        let after = match awaits_forks {
+            true => options.destage_after.min(SETTLES_AFTER),
+            false => options.destage_after,
+        };
+        while self.ages.len() > 1 && now.since(self.ages[1].0) >= after {
+            self.ages.pop_front();
+        }
+        self.ages.front().filter(|(since, _)| now.since(*since) >= after).map(|(_, sequence)| *sequence)
+    }
+}

@@ -1,0 +1,92 @@
+//! What is asked of the committer, and what it is told.
+
+use crate::{error::PoolError, meta::PageId, store::health::Health};
+use quoin_world::{
+    Event, Mutex, OneShotSender,
+    atomic::{AtomicBool, Ordering},
+    one_shot,
+};
+use std::{collections::VecDeque, sync::Arc};
+
+/// What may be asked of the committer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Request {
+    /// Make a checkpoint.
+    Checkpoint,
+    /// Destage everything acknowledged so far, then make a checkpoint.
+    Drain,
+    /// Have the next checkpoint write a page anew that is in RAM.
+    Rewrite(PageId),
+    /// Stop.
+    Stop,
+}
+
+pub(super) type Answer = Result<(), PoolError>;
+
+/// Requests to the committer, and hints.
+pub(crate) struct Requests {
+    pub(super) queue: Mutex<VecDeque<(Request, OneShotSender<Answer>)>>,
+    pub(super) wake: Arc<Event>,
+    pub(super) nudged: AtomicBool,
+    pub(super) hurry: AtomicBool,
+    pub(super) catalog_changed: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl Requests {
+    pub(crate) fn new(health: &Health) -> Self {
+        let wake = Arc::new(Event::new());
+        health.wake_also(wake.clone());
+        Self {
+            queue: Mutex::default(),
+            wake,
+            nudged: AtomicBool::new(false),
+            hurry: AtomicBool::new(false),
+            catalog_changed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Asks, and waits for the answer. `None`: the committer has ended.
+    pub(crate) async fn make(&self, request: Request) -> Option<Answer> {
+        let (sender, answer) = one_shot();
+        {
+            let mut queue = self.queue.lock();
+            if self.ended.load(Ordering::Acquire) {
+                return None;
+            }
+            queue.push_back((request, sender));
+        }
+        self.wake.notify();
+        answer.await
+    }
+
+    /// Says that there may be something to do.
+    pub(crate) fn nudge(&self) {
+        if !self.nudged.swap(true, Ordering::AcqRel) {
+            self.wake.notify();
+        }
+    }
+
+    /// Says that a writer waits for buffered blocks to be destaged.
+    pub(crate) fn hurry(&self) {
+        self.hurry.store(true, Ordering::Release);
+        self.nudge();
+    }
+
+    /// Says that a destage has begun that takes in what a writer waited for.
+    pub(crate) fn not_in_a_hurry(&self) {
+        self.hurry.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn catalog_changed(&self) {
+        self.catalog_changed.store(true, Ordering::Release);
+        self.nudge();
+    }
+
+    pub(super) fn end(&self) {
+        let mut queue = self.queue.lock();
+        self.ended.store(true, Ordering::Release);
+        queue.clear();
+    }
+}

@@ -1,0 +1,183 @@
+//! Segments by what is looked for among them: the emptiest, for the cleaner, and those that hold the segment table. Nobody has
+//! to go through all segments for that.
+//!
+//! The index follows the table: whoever changes what a segment is listed by calls [`Index::list`] under the same lock.
+
+use super::{Segment, SegmentState, SegmentTable, Stream};
+use quoin_base::{SECTOR_BYTES, SegmentId};
+use std::collections::BTreeSet;
+
+/// Segments whose live data differs by no more lie in one bucket: most changes leave a segment where it is.
+const BUCKET_SECTORS: u32 = 64;
+
+/// Segments by bucket, and then by id.
+type Buckets = BTreeSet<(u32, u32)>;
+
+/// Where a segment is listed.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Listed {
+    /// The bucket, if the cleaner may take it on, and whether it holds metadata.
+    bucket: Option<(u32, bool)>,
+    is_table: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Index {
+    listed: Vec<Listed>,
+    data: Buckets,
+    metadata: Buckets,
+    tables: BTreeSet<u32>,
+}
+
+impl Index {
+    /// Lists a segment as it is now.
+    pub(super) fn list(&mut self, id: u32, segment: &Segment) {
+        let now = Listed {
+            bucket: segment
+                .may_be_cleaned()
+                .then(|| (segment.live_sectors / BUCKET_SECTORS, segment.stream.is_metadata())),
+            is_table: segment.holds_table(),
+        };
+        if self.listed.len() <= id as usize {
+            self.listed.resize(id as usize + 1, Listed::default());
+        }
+        let before = std::mem::replace(&mut self.listed[id as usize], now);
+        if before.bucket != now.bucket {
+            if let Some((bucket, is_metadata)) = before.bucket {
+                self.buckets(is_metadata).remove(&(bucket, id));
+            }
+            if let Some((bucket, is_metadata)) = now.bucket {
+                self.buckets(is_metadata).insert((bucket, id));
+            }
+        }
+        match now.is_table {
+            _ if before.is_table == now.is_table => false,
+            true => self.tables.insert(id),
+            false => self.tables.remove(&id),
+        };
+    }
+
+    fn buckets(&mut self, of_metadata: bool) -> &mut Buckets {
+        if of_metadata { &mut self.metadata } else { &mut self.data }
+    }
+
+    /// The segments that hold the segment table.
+    pub(super) fn tables(&self) -> impl Iterator<Item = u32> {
+        self.tables.iter().copied()
+    }
+
+    /// The segment with the least live data, at most so many sectors, of those with data or with metadata. `live`: how much
+    /// one has; `None` if it is not wanted.
+    pub(super) fn emptiest(
+        &self,
+        of_metadata: bool,
+        most_sectors: u32,
+        live: impl Fn(u32) -> Option<u32>,
+    ) -> Option<(u32, u32)> {
+        let buckets = if of_metadata { &self.metadata } else { &self.data };
+        let mut least: Option<(u32, u32)> = None;
+        for &(bucket, id) in buckets {
+            let is_beyond = |(live, _): (u32, u32)| bucket > live / BUCKET_SECTORS;
+            if bucket > most_sectors / BUCKET_SECTORS || least.is_some_and(is_beyond) {
+                break;
+            }
+            if let Some(live) = live(id).filter(|live| *live <= most_sectors) {
+                least = Some(least.map_or((live, id), |least| least.min((live, id))));
+            }
+        }
+        least
+    }
+}
+
+impl SegmentTable {
+    /// The segments that hold the segment table.
+    pub(crate) fn table_segments(&self) -> Vec<(SegmentId, Segment)> {
+        let inner = self.inner.read();
+        let holding = || (1..).zip(&inner.segments[1..]).filter(|(_, s)| s.holds_table()).map(|(id, _)| id);
+        debug_assert!(inner.index.tables().eq(holding()), "the index and the segments differ");
+        inner.index.tables().map(|id| (SegmentId(id), inner.segments[id as usize].clone())).collect()
+    }
+
+    /// The sealed segment with the least live data, `but` excepted, if it is worth cleaning: data segments up to
+    /// `most_live` bytes, metadata segments when they are half empty, for checkpoints fill them as they come.
+    pub(crate) fn emptiest(&self, but: &BTreeSet<u32>, most_live: u64) -> Option<(SegmentId, Segment)> {
+        let inner = self.inner.read();
+        let live = |id: u32| (!but.contains(&id)).then(|| inner.segments[id as usize].live_sectors);
+        let most_sectors = |of_metadata| (most_live / if of_metadata { 2 } else { 1 } / SECTOR_BYTES) as u32;
+        let emptiest = [false, true].map(|m| inner.index.emptiest(m, most_sectors(m), live));
+        let found = emptiest.into_iter().flatten().min();
+        debug_assert_eq!(
+            found,
+            (1u32..)
+                .zip(&inner.segments[1..])
+                .filter(|(_, s)| s.may_be_cleaned() && s.live_sectors <= most_sectors(s.stream.is_metadata()))
+                .filter_map(|(id, _)| live(id).map(|live| (live, id)))
+                .min(),
+            "the index and the segments differ"
+        );
+        let (_, id) = found?;
+        Some((SegmentId(id), inner.segments[id as usize].clone()))
+    }
+}
+
+impl Segment {
+    /// What is placed there may yet become live, and what a record names keeps its place.
+    pub(super) fn may_be_cleaned(&self) -> bool {
+        self.state == SegmentState::Sealed && self.placed_sectors == 0 && self.last_placed.is_none()
+    }
+
+    pub(super) fn holds_table(&self) -> bool {
+        self.stream == Stream::Table && matches!(self.state, SegmentState::Open | SegmentState::Sealed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::segments::free_segment;
+    use std::cell::Cell;
+
+    fn sealed(live_sectors: u32, stream: Stream) -> Segment {
+        Segment { state: SegmentState::Sealed, stream, live_sectors, ..free_segment() }
+    }
+
+    #[test]
+    fn one_segment_of_hundreds_is_looked_at() {
+        for count in [1_000u32, 100_000] {
+            let mut index = Index::default();
+            let live = |id: u32| id.wrapping_mul(2_654_435_761) % 32_768;
+            for id in 1..=count {
+                let stream = if id.is_multiple_of(10) { Stream::Meta } else { Stream::Data };
+                index.list(id, &sealed(live(id), stream));
+            }
+            let wanted = |id: &u32| !id.is_multiple_of(10) && !id.is_multiple_of(3);
+            let looked = Cell::new(0);
+            let found = index.emptiest(false, 20_000, |id| {
+                looked.set(looked.get() + 1);
+                wanted(&id).then(|| live(id))
+            });
+            assert_eq!(found, (1..=count).filter(wanted).map(|id| (live(id), id)).min(), "{count}");
+            assert!(looked.get() <= 3 * count.div_ceil(32_768 / BUCKET_SECTORS), "{count}: {}", looked.get());
+        }
+    }
+
+    #[test]
+    fn a_segment_is_listed_as_what_it_is() {
+        let mut index = Index::default();
+        let data = |index: &Index, live| index.emptiest(false, 20_000, |_| Some(live));
+        index.list(5, &sealed(1000, Stream::Data));
+        assert_eq!(data(&index, 1000), Some((1000, 5)));
+        assert_eq!(index.emptiest(false, 999, |_| Some(1000)), None);
+        assert_eq!(index.emptiest(true, 20_000, |_| Some(1000)), None);
+        index.list(5, &sealed(3, Stream::Data));
+        assert_eq!(data(&index, 3), Some((3, 5)));
+        index.list(5, &Segment { placed_sectors: 1, ..sealed(3, Stream::Placed) });
+        assert_eq!(data(&index, 3), None);
+        index.list(5, &sealed(3, Stream::Table));
+        assert_eq!(index.tables().collect::<Vec<_>>(), [5]);
+        assert_eq!(index.emptiest(true, 20_000, |_| Some(3)), Some((3, 5)));
+        index.list(5, &free_segment());
+        assert_eq!(index.tables().next(), None);
+        assert_eq!(index.emptiest(true, 20_000, |_| Some(3)), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! Destage composes the next batch while the rows of one are written.
+
+mod rig;
+
+use quoin_base::MIB;
+use quoin_pool::{Pool, PoolOptions};
+use rig::{Rig, create, options, pattern, read};
+use std::time::Duration;
+
+const BLOCK: u64 = 8192;
+const BLOCKS: u64 = 1024;
+
+fn roomy() -> PoolOptions {
+    PoolOptions {
+        buffer_bytes: 64 * MIB,
+        metadata_bytes: 16 * MIB,
+        dirty_bytes: 8 * MIB,
+        destage_after: Duration::from_secs(600),
+        checkpoint_after: Duration::from_secs(600),
+        ..options()
+    }
+}
+
+/// What is written over parts of blocks while these are destaged, batch after batch, is what is read afterwards and after
+/// a crash: no batch publishes an older version over a newer one.
+#[test]
+fn what_is_overwritten_while_two_batches_are_under_way_stays() {
+    for seed in 0..8 {
+        let rig = Rig::new(seed, 2, 96 * MIB);
+        let pool = rig.open_with(roomy());
+        let (volume, expected) = rig.run(move |_| async move {
+            let volume = create(&pool).await;
+            let mut expected = vec![0u8; (BLOCKS * BLOCK) as usize];
+            let mut round = 1;
+            let mut overlapped = 0;
+            for _ in 0..3 {
+                let mut write = async |pool: &Pool, block: u64, tag: u64| {
+                    let (at, data) = (block * BLOCK + (tag % 15) * 512, pattern(tag, 1024));
+                    pool.write(volume, at, vec![data.clone()]).await.unwrap();
+                    expected[at as usize..][..1024].copy_from_slice(&data);
+                };
+                for block in 0..BLOCKS {
+                    round += 1;
+                    write(&pool, block, round).await;
+                }
+                let drain = async { pool.drain().await.unwrap() };
+                let overwrite = async {
+                    for i in 0..BLOCKS / 2 {
+                        round += 1;
+                        write(&pool, i * 37 % BLOCKS, round).await;
+                    }
+                };
+                futures_util::future::join(drain, overwrite).await;
+                overlapped = pool.stats().overlapped_blocks;
+                assert!(read(&pool, volume, 0, BLOCKS * BLOCK).await == expected, "seed {seed}");
+            }
+            assert!(overlapped > BLOCKS, "{overlapped} blocks");
+            (volume, expected)
+        });
+        rig.world.crash();
+        let pool = rig.open_with(roomy());
+        let found = rig.run(move |_| async move {
+            let found = read(&pool, volume, 0, BLOCKS * BLOCK).await;
+            pool.close().await.unwrap();
+            found
+        });
+        assert!(found == expected, "seed {seed}, after a crash");
+        rig.check();
+    }
+}
