@@ -239,13 +239,8 @@ impl Scrub {
     /// Verifies a page where it lies on a drive. False if there is none, or none that can be read.
     async fn page(&self, id: PageId, pace: &mut Pace) -> Result<bool, PoolError> {
         loop {
-<<<<<<< HEAD
-            let guard = self.slice().readers.enter();
+            let guard = self.slice().enter_readers();
             let Ok(entry) = self.slice().pages.entry(id).await else { return Ok(false) };
-=======
-            let guard = self.slice.enter_readers();
-            let Ok(entry) = self.slice.pages.entry(id).await else { return Ok(false) };
->>>>>>> reads
             let location = Location(entry.location.get());
             if location.is_none() {
                 return Ok(false);
@@ -355,14 +350,9 @@ impl Scrub {
     async fn run_of_blocks(&self, run: &[(u64, BlockPlace)]) -> Result<u64, PoolError> {
         let (first, last) = (run[0].1.location, run[run.len() - 1].1.location);
         let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
-<<<<<<< HEAD
-        let guard = self.slice().readers.enter();
+        let guard = self.slice().enter_readers();
         let read =
             self.slice().io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await;
-=======
-        let guard = self.slice.enter_readers();
-        let read = self.slice.io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await;
->>>>>>> reads
         drop(guard);
         for (number, place) in run {
             let at = (place.location.offset_bytes() - first.offset_bytes()) as usize;
@@ -380,13 +370,8 @@ impl Scrub {
     /// Looks a block up again that did not verify, as long as its place changes.
     async fn verifies_now(&self, number: u64) -> Result<bool, PoolError> {
         loop {
-<<<<<<< HEAD
-            let guard = self.slice().readers.enter();
+            let guard = self.slice().enter_readers();
             let Ok(Some(place)) = self.slice().block(number).await else { return Ok(true) };
-=======
-            let guard = self.slice.enter_readers();
-            let Ok(Some(place)) = self.slice.block(number).await else { return Ok(true) };
->>>>>>> reads
             if place.info.algorithm() == LOST {
                 return Ok(true);
             }
@@ -468,13 +453,8 @@ impl Scrub {
             if self.is_stopping() {
                 return Ok(Rows::Stopped);
             }
-<<<<<<< HEAD
-            let guard = self.slice().readers.enter();
+            let guard = self.slice().enter_readers();
             let head = self.slice().io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
-=======
-            let guard = self.slice.enter_readers();
-            let head = self.slice.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
->>>>>>> reads
             drop(guard);
             if self.slice().segments.generation(id) != Some(generation) {
                 return Ok(Rows::Sound);

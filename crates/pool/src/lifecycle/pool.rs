@@ -96,7 +96,6 @@ impl Pool {
         &self.slices[0]
     }
 
-<<<<<<< HEAD
     pub(crate) fn slices(&self) -> &[Arc<Slice>] {
         &self.slices
     }
@@ -116,16 +115,8 @@ impl Pool {
     }
 
     /// The slice that holds a volume.
-    fn slice_of(&self, volume: VolumeId) -> Result<&Slice, PoolError> {
-        self.slices
-            .get(usize::from(volume.slice().0))
-            .map(|slice| &**slice)
-            .ok_or(PoolError::NoSuchVolume(volume))
-=======
-    /// The slice that holds a volume, or would.
-    fn slice_of(&self, _volume: VolumeId) -> &Arc<Slice> {
-        self.first()
->>>>>>> reads
+    fn slice_of(&self, volume: VolumeId) -> Result<&Arc<Slice>, PoolError> {
+        self.slices.get(usize::from(volume.slice().0)).ok_or(PoolError::NoSuchVolume(volume))
     }
 
     /// The pool's identity.
@@ -257,7 +248,7 @@ impl Pool {
 
     /// An id for a new volume in the slice of another, as forks need it.
     pub fn next_volume_id_near(&self, volume: VolumeId) -> VolumeId {
-        self.slice_of(volume).unwrap_or(&*self.slices[0]).next_volume_id()
+        self.slice_of(volume).unwrap_or(&self.slices[0]).next_volume_id()
     }
 
     /// Makes the changes of a transaction, all or none, hardened on return. Transactions take effect in the
@@ -312,11 +303,7 @@ impl Pool {
 
     /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content.
     pub async fn read(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Bytes>, PoolError> {
-<<<<<<< HEAD
-        self.slice_of(volume)?.read(volume, range).await
-=======
-        self.slice_of(volume).read_for_host(volume, range).await
->>>>>>> reads
+        self.slice_of(volume)?.read_for_host(volume, range).await
     }
 
     /// Writes the slices one after the other from byte `offset` on, hardened on return. Offset and lengths are

@@ -16,19 +16,14 @@ use crate::{
         stats::{Counters, RecoveryStats},
     },
     meta::{Catalog, Operation, PageId, PageStore, SegmentTable, Transaction},
-<<<<<<< HEAD
-    segment::{io::SegmentIo, readers::ReaderEpochs},
-    space::{
-        Space,
-        reserve::{Pledge, Pledged},
-    },
-=======
     segment::{
         io::SegmentIo,
         readers::{ReadGuard, ReaderEpochs},
     },
-    space::{Space, reserve::Pledged},
->>>>>>> reads
+    space::{
+        Space,
+        reserve::{Pledge, Pledged},
+    },
     store::Store,
 };
 use quoin_base::{Sequence, SliceId, VolumeId, crc32c};
