@@ -95,6 +95,7 @@ fn make() -> Base {
         slab_bytes: SLAB_BYTES,
         row_bytes: SLAB_BYTES / 4,
         journal_bytes: Some(4 * MIB),
+        slices: 1,
     };
     bench
         .run(|world, disk| async move { format(&*world, vec![(disk, both)], options).await })

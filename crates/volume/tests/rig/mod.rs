@@ -41,6 +41,7 @@ impl Rig {
             slab_bytes: 256 << 10,
             row_bytes: 64 << 10,
             journal_bytes: Some(journal_bytes),
+            slices: 1,
         };
         let world = rig.world.clone();
         rig.run(async move { format(&*world, disks, options).await }).unwrap();
