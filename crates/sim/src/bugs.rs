@@ -29,7 +29,11 @@ fn within(bug: Bug) -> u64 {
         | Bug::EarlyPageReuse
         | Bug::EarlyNumberReuse
         | Bug::StayClosed => 400,
-        Bug::EarlyExtentReuse | Bug::PublishMovesEarly | Bug::ForgetNames => 600,
+        Bug::EarlyExtentReuse
+        | Bug::PublishMovesEarly
+        | Bug::ForgetNames
+        | Bug::ReplayUndecided
+        | Bug::TakeBackEarly => 600,
         Bug::SkipMendRoots => 1000,
         // What is placed is not in the journal, where they show.
         Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked => 2000,
@@ -54,12 +58,14 @@ fn choices(bug: Bug) -> Choices {
         // A write must wait for its batch while a checkpoint is made.
         Bug::TailPastDisplaced => (Some(Faults::Slow), Some(Load::Hot)),
         // The process must outlive the hang, and what was stuck must meet what was written since.
-        Bug::TakeBackEarly => (Some(Faults::Hang), None),
+        Bug::TakeBackEarly => (Some(Faults::Hang), Some(Load::Rewrite)),
+        // Power must fail between a part and the decision.
+        Bug::ReplayUndecided => (None, Some(Load::Forks)),
         _ => (None, None),
     };
     // With little RAM a checkpoint waits for pages, and takes longer; and nodes of maps are read from drives.
     let little_ram = matches!(bug, Bug::EarlyExtentReuse | Bug::EarlyPageReuse);
-    let spans = matches!(bug, Bug::DecideEarly | Bug::ForgetDecisions | Bug::ReplayUndecided);
+    let spans = matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided);
     Choices { faults, load, little_ram, slices: spans.then_some(3), ..Choices::default() }
 }
 

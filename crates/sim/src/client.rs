@@ -353,20 +353,30 @@ impl Client {
     }
 
     async fn change_catalog(&mut self) -> Result<(), String> {
-        let rng = &mut self.rng;
-        let changes = (0..rng.random_range(1..=4))
-            .map(|_| {
-                let kind = OBJECT_KINDS[rng.random_range(0..2)];
-                let key = format!("object-{}", rng.random_range(0..12));
-                if rng.random_bool(0.25) {
-                    return Change::Delete(kind, key);
-                }
-                let tag: u64 = rng.random();
-                let len = log_uniform(rng, 1, 3000) as usize;
-                Change::Put(kind, key, format!("{tag:016x}-").into_bytes().repeat(len.div_ceil(17)))
-            })
-            .collect();
+        let count = self.rng.random_range(1..=4);
+        let changes = (0..count).map(|_| self.change_object()).collect();
         self.commit(changes).await.map(|_| ())
+    }
+
+    fn change_object(&mut self) -> Change {
+        let rng = &mut self.rng;
+        let kind = OBJECT_KINDS[rng.random_range(0..2)];
+        let key = format!("object-{}", rng.random_range(0..12));
+        if rng.random_bool(0.25) {
+            return Change::Delete(kind, key);
+        }
+        let tag: u64 = rng.random();
+        let len = log_uniform(rng, 1, 3000) as usize;
+        Change::Put(kind, key, format!("{tag:016x}-").into_bytes().repeat(len.div_ceil(17)))
+    }
+
+    /// Commits changes of a volume. In a pool with several slices they come with one of an object, which new objects follow to
+    /// the volume's slice, and which makes a transaction over several slices if the object is in another one.
+    async fn commit_of_volume(&mut self, mut changes: Vec<Change>) -> Result<bool, String> {
+        if self.pool.slice_count() > 1 {
+            changes.push(self.change_object());
+        }
+        self.commit(changes).await
     }
 
     pub(crate) async fn commit(&mut self, changes: Vec<Change>) -> Result<bool, String> {
@@ -419,7 +429,7 @@ impl Client {
         self.shared.model.lock().history.add_volume(volume.0, &windows);
         let value = format!("{{\"id\":{}}}", volume.0).into_bytes();
         let changes = vec![Change::Create(volume), Change::Put(OBJECT_KINDS[2], volume_key(volume), value)];
-        if self.commit(changes).await? {
+        if self.commit_of_volume(changes).await? {
             self.shared.totals.lock().volumes_created += 1;
             if self.rng.random_bool(0.3) {
                 self.change_reservation(volume).await?;
@@ -500,7 +510,7 @@ impl Client {
     pub(crate) async fn delete_volume(&mut self, volume: VolumeId) -> Result<(), String> {
         self.shared.model.lock().deleting.insert(volume);
         let changes = vec![Change::DeleteVolume(volume), Change::Delete(OBJECT_KINDS[2], volume_key(volume))];
-        if self.commit(changes).await? {
+        if self.commit_of_volume(changes).await? {
             let mut model = self.shared.model.lock();
             model.history.volume_deleted(volume.0);
             model.hidden.remove(&volume);
