@@ -122,6 +122,10 @@ pub enum Bug {
     ForgetDecisions = 65,
     /// Replay makes the changes of a part whose transaction nobody decided.
     ReplayUndecided = 66,
+    /// A record of placed blocks counts before the row that it names is hardened.
+    CountBeforeRows = 76,
+    /// Replay does not verify the rows of records of which nothing tells that they counted.
+    TrustPlaced = 77,
     /// What was read ahead is kept though its block number is freed and used again.
     StaleAhead = 59,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
@@ -133,7 +137,9 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 51] = [
+    pub const ALL: [Bug; 53] = [
+        Bug::CountBeforeRows,
+        Bug::TrustPlaced,
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,

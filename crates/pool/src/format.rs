@@ -288,8 +288,8 @@ pub(crate) enum RecordKind {
     Unmap = 2,
     /// A catalog transaction.
     Catalog = 3,
-    /// The content of the range lies in a row that was hardened before: `source` is the [`Location`] of its first block,
-    /// behind which the others follow.
+    /// The content of the range lies in a row that was written at the same time: `source` is the [`Location`] of its first
+    /// block, behind which the others follow.
     Placed = 4,
     /// The range's blocks are now those that a map leads to.
     Copy = 5,

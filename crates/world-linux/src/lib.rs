@@ -17,6 +17,7 @@
 
 mod disk;
 mod error;
+mod poll;
 mod ring;
 mod world;
 

@@ -3,7 +3,8 @@
 //! Operations are queued by [`submit`] and go to the kernel when the driver task has its turn, after all
 //! tasks that were ready before it: one system call for all of them. A durable write goes at once, with all
 //! that is queued before it: others wait for it, and the drive can work while their tasks have their turns.
-//! The driver sleeps in the runtime's epoll on the ring's own descriptor.
+//! The driver sleeps in the runtime's epoll on the ring's own descriptor. On a data thread whose operations come one at a
+//! time it asks epoll again and again instead, for a short time (see [`poll`](crate::poll)).
 //!
 //! Invariants:
 //! 1. What an SQE points to (buffers, iovecs, the open file) is owned by the slot its user data names, from
@@ -11,7 +12,7 @@
 //! 2. No more SQEs are in flight than the completion queue has room for.
 //! 3. No waker or destructor of a task runs while the ring is borrowed.
 
-use crate::disk::Target;
+use crate::{disk::Target, poll::Poller};
 use io_uring::{IoUring, opcode, squeue, types};
 use quoin_world::{Buf, Completer, Completion, DiskError, DiskOp, Slice, Thread};
 use std::{
@@ -62,6 +63,8 @@ struct Ring {
     backlog: VecDeque<u32>,
     in_flight: u32,
     driver: Option<Waker>,
+    /// Of data threads.
+    poller: Option<Poller>,
 }
 
 struct Operation {
@@ -136,7 +139,9 @@ pub(crate) fn describe(op: &DiskOp) -> (&'static str, u64, u64) {
 impl Local {
     /// Makes the calling thread one of world `world`.
     pub(crate) fn enter(world: u64, thread: Thread) -> io::Result<Rc<Local>> {
-        let ring = RefCell::new(Ring::new()?);
+        let mut ring = Ring::new()?;
+        ring.poller = matches!(thread, Thread::Data(_)).then(Poller::default);
+        let ring = RefCell::new(ring);
         let local = Rc::new(Local { world, thread, running: Cell::new(true), ring });
         LOCAL.set(Some(local.clone()));
         Ok(local)
@@ -155,12 +160,20 @@ impl Local {
         // SAFETY: the descriptor is the ring's, which is open as long as the `Local` that `descriptor` owns;
         // the ring in it is never replaced.
         let readable = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?;
-        std::future::poll_fn(move |cx| self.turn(&readable, cx)).await
+        loop {
+            std::future::poll_fn(|cx| self.turn(&readable, cx)).await?;
+            // The runtime asks epoll what is ready before it goes on with a task that yields, sockets included.
+            tokio::task::yield_now().await;
+        }
     }
 
+    /// Has its turn until it is to have the next one at once.
     fn turn<T: AsRawFd>(&self, readable: &AsyncFd<T>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let unfinished = self.exchange(0)?;
+            if self.ring.borrow().polls() {
+                return Poll::Ready(Ok(()));
+            }
             match readable.poll_read_ready(cx) {
                 Poll::Ready(guard) => guard?.clear_ready(),
                 Poll::Pending if unfinished => {
@@ -216,7 +229,19 @@ impl Ring {
             backlog: VecDeque::new(),
             in_flight: 0,
             driver: None,
+            poller: None,
         })
+    }
+
+    /// True when the thread is not to sleep now.
+    fn polls(&self) -> bool {
+        let until = self.poller.as_ref().and_then(Poller::until);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Operations that are not done.
+    fn operations(&self) -> usize {
+        self.slots.len() - self.free.len()
     }
 
     fn is_busy(&self) -> bool {
@@ -234,7 +259,12 @@ impl Ring {
             self.slots.len() as u32 - 1
         });
         let is_urgent = matches!(operation.kind, Kind::Write(_, true));
+        let now = operation.submitted;
         self.slots[slot as usize] = Some(operation);
+        let operations = self.operations();
+        if let Some(poller) = &mut self.poller {
+            poller.submitted(operations, now);
+        }
         self.backlog.push_back(slot);
         self.fill();
         if is_urgent {
@@ -301,7 +331,7 @@ impl Ring {
     }
 
     fn take_completions(&mut self, finished: &mut Vec<(Result<Buf, DiskError>, Completer)>) -> usize {
-        let Ring { uring, slots, free, backlog, in_flight, .. } = self;
+        let Ring { uring, slots, free, backlog, in_flight, poller, .. } = self;
         let mut taken = 0;
         let mut now = None;
         for cqe in uring.completion() {
@@ -314,6 +344,9 @@ impl Ring {
             match operation.advance(cqe.result(), now, entry) {
                 Progress::Done(outcome, completer) => {
                     free.push(slot);
+                    if let Some(poller) = poller {
+                        poller.completed(slots.len() - free.len(), now);
+                    }
                     finished.push((outcome, completer));
                 }
                 Progress::Again => backlog.push_back(slot),

@@ -168,6 +168,13 @@ pub(crate) struct TakenBlock {
     pub is_waived: bool,
 }
 
+impl TakenBlock {
+    /// The newest sequence in it.
+    pub(crate) fn newest(&self) -> Sequence {
+        self.extents.iter().map(|extent| extent.sequence).max().unwrap_or_default()
+    }
+}
+
 /// A range of one block to insert.
 pub(crate) struct Piece {
     pub key: BlockKey,
@@ -359,13 +366,23 @@ impl Buffer {
         taken
     }
 
-    /// Puts back in the queue what was taken and cannot be destaged now.
-    pub(crate) fn put_back(&self, taken: &TakenBlock) {
+    /// Puts back in the queue what was taken and cannot be destaged now, as if it had come in with the record of `since`:
+    /// what came in before that has its turn first.
+    pub(crate) fn put_back(&self, taken: &TakenBlock, since: Sequence) {
         let mut shard = self.shard(taken.key);
-        let oldest = shard.blocks.get(&taken.key).and_then(|b| b.extents.iter().map(|e| e.sequence).min());
-        if let Some(oldest) = oldest {
-            shard.queue.push_back((oldest, taken.key));
+        if shard.blocks.contains_key(&taken.key) {
+            shard.queue.push_back((since, taken.key));
         }
+    }
+
+    /// Whether any block is charged for which `is_stuck` does not hold. It is told the newest sequence in the block.
+    pub(crate) fn any_charged(&self, is_stuck: impl Fn(BlockKey, Sequence) -> bool) -> bool {
+        let newest = |block: &BlockBuffer| block.extents.iter().map(|e| e.sequence).max().unwrap_or_default();
+        self.shards.iter().any(|shard| {
+            let shard = shard.lock();
+            let mut charged = shard.blocks.iter().filter(|(_, block)| block.charge == Charge::Block);
+            charged.any(|(key, block)| !is_stuck(*key, newest(block)))
+        })
     }
 
     /// Removes what was taken; what came since stays, and stays queued.

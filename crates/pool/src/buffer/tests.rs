@@ -82,7 +82,7 @@ proptest! {
                     model[block as usize][usize::from(start)..end].fill(Some((sequence, stamp)));
                 }
                 Step::Take => taken.extend(buffer.take_oldest(10, Sequence(sequence), &BTreeSet::new())),
-                Step::PutBack => taken.drain(..).for_each(|block| buffer.put_back(&block)),
+                Step::PutBack => taken.drain(..).for_each(|block| buffer.put_back(&block, Sequence(sequence))),
                 Step::Evict => for block in taken.drain(..) {
                     let gone: Vec<u64> = block.extents.iter().map(|extent| extent.sequence.0).collect();
                     buffer.evict(&block);
@@ -138,4 +138,44 @@ fn a_mostly_overwritten_write_counts_for_as_long_as_its_buffer_is_kept() {
         buffer.evict(&taken);
     }
     assert_eq!(buffer.ram_bytes(), 0);
+}
+
+#[test]
+fn what_is_put_back_lets_all_others_have_a_turn() {
+    let (buffer, batch) = (Buffer::new(BLOCK_BYTES), Batch::recovered());
+    for (sequence, block) in [(1, 0), (2, 1)] {
+        let mut shard = buffer.shard(key(block));
+        buffer.insert(&mut shard, Sequence(sequence), &batch, pieces(block..block + 1));
+    }
+    let take = || {
+        let taken = buffer.take_oldest(1, Sequence(3), &BTreeSet::new());
+        assert_eq!(taken.len(), 1);
+        taken.into_iter().next().unwrap()
+    };
+    let first = take();
+    buffer.put_back(&first, Sequence(2));
+    let second = take();
+    assert_ne!(first.key, second.key);
+    buffer.put_back(&second, Sequence(2));
+    assert_eq!(take().key, first.key);
+    assert_eq!(buffer.tail(Sequence(3)), Sequence(1), "its record is as old as it was");
+}
+
+#[test]
+fn a_charged_block_may_come_unless_it_is_stuck_as_it_is() {
+    let (buffer, batch) = (Buffer::new(BLOCK_BYTES), Batch::recovered());
+    let insert = |sequence, block: u64| {
+        let mut shard = buffer.shard(key(block));
+        buffer.insert(&mut shard, Sequence(sequence), &batch, pieces(block..block + 1));
+    };
+    let may_come = || buffer.any_charged(|tried, newest| tried == key(0) && newest <= Sequence(1));
+    assert!(!may_come(), "nothing is charged");
+    insert(1, 0);
+    assert!(!may_come());
+    insert(2, 1);
+    assert!(may_come(), "another block was not tried");
+    buffer.waive(&mut buffer.shard(key(1)), &[key(1)]);
+    assert!(!may_come(), "that one gives nobody room");
+    insert(3, 0);
+    assert!(may_come(), "it was written again since it was tried");
 }

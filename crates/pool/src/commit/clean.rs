@@ -39,7 +39,9 @@ impl Committer {
         for ((id, segment), rows) in chosen.iter().zip(walked) {
             match rows {
                 None => self.leave_alone(*id, segment),
-                Some(rows) if segment.stream.is_metadata() => self.clean_metadata(*id, &rows).await?,
+                Some(rows) if segment.stream.is_metadata() => {
+                    self.clean_metadata(*id, segment, &rows).await?
+                }
                 Some(rows) => data.push((*id, segment, rows)),
             }
         }
@@ -165,20 +167,40 @@ impl Committer {
         Ok(())
     }
 
-    async fn clean_metadata(&mut self, id: SegmentId, rows: &[WrittenRow]) -> Result<(), PoolError> {
+    async fn clean_metadata(
+        &mut self,
+        id: SegmentId,
+        segment: &Segment,
+        rows: &[WrittenRow],
+    ) -> Result<(), PoolError> {
         let slice = self.slice.clone();
         // Its pages come away with the next checkpoint: until then there is nothing more to do about it.
         self.cleaned_metadata.insert(id.0);
         for row in rows {
             for content in &row.contents {
                 let Some(page) = PageId::unpack(content.name.get()) else { continue };
-                let location = Location(slice.pages.entry(page).await?.location.get());
-                if !location.is_none() && location.segment() == id {
-                    slice.pages.change(page).await?;
+                match self.move_page(page, id).await {
+                    Ok(()) => {}
+                    // It stays where it is, and so does its segment.
+                    Err(error) if slice.store.is_damage(&error).await => {
+                        tracing::warn!(segment = id.0, %error, "a page of metadata cannot be moved");
+                        self.leave_alone(id, segment);
+                    }
+                    Err(error) => return Err(error),
                 }
             }
         }
         slice.counters.cleaned_meta_segments.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Has the next checkpoint write a page elsewhere, if it lies in this segment.
+    async fn move_page(&self, page: PageId, from: SegmentId) -> Result<(), PoolError> {
+        let pages = &self.slice.pages;
+        let location = Location(pages.entry(page).await?.location.get());
+        if !location.is_none() && location.segment() == from {
+            pages.change(page).await?;
+        }
         Ok(())
     }
 }

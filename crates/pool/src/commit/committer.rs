@@ -8,6 +8,7 @@ use crate::{
     buffer::BlockKey,
     commit::{
         decide::{Step, Tail, Turn, decide},
+        destage::Unread,
         requests::Request,
     },
     error::PoolError,
@@ -70,10 +71,8 @@ pub(crate) struct Committer {
     pub(crate) gathers_table: bool,
     /// Segments the cleaner cannot walk, and their generations.
     pub(crate) uncleanable: BTreeMap<u32, u32>,
-    /// Blocks that could not be completed because a drive failed to read, how often that was tried, and since when.
-    pub(crate) unread: BTreeMap<BlockKey, (u32, Nanos)>,
-    /// Blocks that destage tried one after the other without reading one.
-    pub(crate) tried_in_vain: u64,
+    /// Blocks that could not be completed because a drive failed to read.
+    pub(crate) unread: BTreeMap<BlockKey, Unread>,
     /// Segments whose pages the next checkpoint moves elsewhere.
     pub(crate) cleaned_metadata: BTreeSet<u32>,
     pub(crate) last_checkpoint: Nanos,
@@ -129,7 +128,6 @@ impl Committer {
             gathers_table: false,
             uncleanable: BTreeMap::new(),
             unread: BTreeMap::new(),
-            tried_in_vain: 0,
             cleaned_metadata: BTreeSet::new(),
             last_checkpoint,
             yielded: 0,

@@ -31,7 +31,9 @@ use crate::{
 };
 use futures_util::{StreamExt, future::try_join, stream};
 use quoin_base::{LayerId, Sequence};
+use quoin_world::Nanos;
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -47,6 +49,20 @@ const TRIES: u32 = 3;
 const WAITED_FOR: Duration = Duration::from_secs(10);
 /// How full buffer or journal must be if none does.
 const GIVE_UP_FROM: f64 = 0.7;
+
+/// A block that could not be put together, because a drive failed to read a part of it.
+pub(crate) struct Unread {
+    tries: u32,
+    since: Nanos,
+    /// The newest sequence in it when it was tried last.
+    newest: Sequence,
+}
+
+impl Unread {
+    fn new(since: Nanos) -> Self {
+        Self { tries: 0, since, newest: Sequence(0) }
+    }
+}
 
 /// What a taken block becomes.
 enum Composition {
@@ -138,10 +154,9 @@ impl Committer {
         if batch.is_empty() {
             return None;
         }
-        let tried = batch.len() as u64;
         self.yielded = 0;
         self.put_unread_back(&mut batch).await;
-        self.count_stuck(if batch.is_empty() { tried } else { 0 });
+        self.count_stuck(batch.is_empty());
         if batch.is_empty() {
             // Writers that wait for destage look again: what they wait for does not come.
             self.committed();
@@ -259,9 +274,10 @@ impl Committer {
                 continue;
             }
             let now = slice.world.now();
-            let (tries, since) = self.unread.entry(key).or_insert((0, now));
-            *tries += 1;
-            let (tries, waited) = (*tries, now.since(*since));
+            let unread = self.unread.entry(key).or_insert(Unread::new(now));
+            unread.tries += 1;
+            unread.newest = block.taken.newest();
+            let (tries, waited) = (unread.tries, now.since(unread.since));
             let is_lost = tries >= TRIES && slice.fill(0) > GIVE_UP_FROM
                 || waited >= WAITED_FOR && slice.awaits_destage() && self.is_unreadable(&block).await;
             if is_lost {
@@ -275,7 +291,8 @@ impl Committer {
                 block.content = Composition::Lost;
                 composed.push(block);
             } else {
-                slice.buffer.put_back(&block.taken);
+                // All others have a turn before it is tried again.
+                slice.buffer.put_back(&block.taken, slice.journal.newest_sequence());
             }
         }
     }
@@ -295,13 +312,29 @@ impl Committer {
         true
     }
 
-    /// Notes that of `tried` blocks none could be read, or with 0 that one was destaged, and tells writers whether anything
-    /// they may wait for can be. What lies in a fork on top of an unread block cannot either.
-    fn count_stuck(&mut self, tried: u64) {
+    /// Tells writers whether any block that they may wait for can be destaged. `in_vain`: none of the last batch could.
+    fn count_stuck(&self, in_vain: bool) {
+        // NOTE: counted first: what comes in while this looks is then more than what is stuck.
         let charged = self.slice.buffer.charged_blocks();
-        self.tried_in_vain = if tried > 0 { self.tried_in_vain + tried } else { 0 };
-        let stuck = if self.tried_in_vain >= charged { charged } else { 0 };
+        let stuck = if in_vain && !self.may_any_come() { charged } else { 0 };
         self.slice.counters.stuck_blocks.store(stuck, Ordering::Release);
+    }
+
+    /// Whether a charged block can be destaged, or may be once it is hardened: one that was not tried in vain as it is now,
+    /// and does not wait in a fork on top of one that was.
+    fn may_any_come(&self) -> bool {
+        let layers = self.slice.layers.read();
+        let holds_unread = |layer: &Arc<Layer>| self.unread.keys().any(|key| key.layer == layer.id);
+        let waits = |id: &&LayerId| {
+            let below = layers.all.get(id).and_then(|layer| layer.below());
+            std::iter::successors(below, |layer| layer.below()).any(|layer| holds_unread(&layer))
+        };
+        let waiting: BTreeSet<LayerId> = layers.pending.iter().filter(waits).copied().collect();
+        drop(layers);
+        self.slice.buffer.any_charged(|key, newest| {
+            let was_tried = self.unread.get(&key).is_some_and(|unread| unread.newest >= newest);
+            was_tried || waiting.contains(&key.layer)
+        })
     }
 
     /// Plans rows for the data, under new block numbers. In the order of `composed`; `None` for what needs no

@@ -113,7 +113,7 @@ impl Committer {
                 let place = match slice.block(number).await {
                     Ok(Some(place)) => place,
                     Ok(None) => continue,
-                    Err(PoolError::Corrupt { .. }) => {
+                    Err(error) if slice.store.is_damage(&error).await => {
                         self.leave_alone(id, segment);
                         continue;
                     }

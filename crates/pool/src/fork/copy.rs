@@ -223,7 +223,7 @@ impl Slice {
             let mut header = record(layer, range, RecordKind::Copy);
             header.sequence = sequence.0.into();
             header.source = source.pack().into();
-            Ok(Entry { header, crcs: Vec::new(), payload: Vec::new() })
+            Ok(Entry { header, crcs: Vec::new(), payload: Vec::new(), row: None })
         })
     }
 
@@ -281,7 +281,7 @@ impl Slice {
             Ok(place.filter(has_room).map(|_| (number, self.layers.read().owner(entry.birth()))))
         };
         match found.await {
-            Err(PoolError::Corrupt { .. }) => Ok(None),
+            Err(error) if self.store.is_damage(&error).await => Ok(None),
             found => found,
         }
     }

@@ -41,6 +41,8 @@ const SHARDS: usize = 16;
 const RUN_BYTES: u64 = 256 << 10;
 /// What was read ahead makes way once it is so old.
 const KEPT_FOR: Duration = Duration::from_secs(1);
+/// Runs listed before it is worth looking which of them are gone.
+const SWEPT_FROM: usize = 64;
 
 /// A block that is to be read ahead.
 struct Wanted {
@@ -113,11 +115,29 @@ impl Ahead {
 
 type Blocks = FxHashMap<u64, (Arc<Run>, usize)>;
 
+/// Runs in the order in which they were begun, with some that are gone.
+#[derive(Default)]
+struct Runs {
+    begun: VecDeque<Weak<Run>>,
+    /// How many there were of those that were not gone, when last looked.
+    known: usize,
+}
+
+impl Runs {
+    fn push(&mut self, run: &Arc<Run>) {
+        // What is gone takes RAM as long as it is listed.
+        if self.begun.len() >= 2 * self.known + SWEPT_FROM {
+            self.begun.retain(|run| run.strong_count() > 0);
+            self.known = self.begun.len();
+        }
+        self.begun.push_back(Arc::downgrade(run));
+    }
+}
+
 pub(crate) struct ReadAhead {
     pub(crate) streams: Streams,
     blocks: [Mutex<Blocks>; SHARDS],
-    /// Oldest first.
-    runs: Mutex<VecDeque<Weak<Run>>>,
+    runs: Mutex<Runs>,
     budget_bytes: u64,
     figures: Arc<Figures>,
     /// Tasks that read ahead, and whether there may be more.
@@ -186,9 +206,9 @@ impl ReadAhead {
     fn begin(&self, numbers: Vec<u64>, ram_bytes: u64, now: Nanos) -> Option<Reading> {
         let mut runs = self.runs.lock();
         while self.figures.ram_bytes.load(Ordering::Relaxed) + ram_bytes > self.budget_bytes {
-            let Some(oldest) = runs.pop_front()?.upgrade() else { continue };
+            let Some(oldest) = runs.begun.pop_front()?.upgrade() else { continue };
             if now.since(oldest.begun) < KEPT_FOR {
-                runs.push_front(Arc::downgrade(&oldest));
+                runs.begun.push_front(Arc::downgrade(&oldest));
                 return None;
             }
             self.forget(&oldest);
@@ -203,7 +223,7 @@ impl ReadAhead {
             begun: now,
             figures: self.figures.clone(),
         });
-        runs.push_back(Arc::downgrade(&run));
+        runs.push(&run);
         drop(runs);
         for (at, number) in run.numbers.iter().enumerate() {
             self.shard(*number).lock().insert(*number, (run.clone(), at));

@@ -1,8 +1,10 @@
-//! Large writes are placed: their blocks go into rows of segments as they come in, and the journal gets records of where
-//! they lie. They are written once, and destage only lets the map lead there.
+//! Large writes are placed: their blocks go into rows of segments as they come in, and at the same time the journal gets
+//! records of where they lie. They are written once, and destage only lets the map lead there.
 //!
-//! 1. A record is appended when its row is hardened, not before: replay never doubts what a record leads to.
-//! 2. The rows of a thread land in order, so that what the segment table calls written has no gaps.
+//! 1. A record counts when it and its row are hardened, whichever is last. Of a batch that nothing tells to count, replay
+//!    verifies what its records lead to, as it verifies payloads.
+//! 2. The rows of a thread land in order, so that what the segment table calls written has no gaps. A segment's opening is
+//!    in the same lane as the records that name it, before them.
 //! 3. A block has its number before it is written, for the head of its row: see [`Numbers`].
 //! 4. What is placed takes slabs before what it overwrites gives any back. So hosts place only while more slabs are free
 //!    than destage, cleaner and checkpoints may need; else the journal takes the write.
@@ -36,8 +38,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 mod rows;
 
-use rows::Queue;
 pub(crate) use rows::WholeBlock;
+use rows::{Queue, Run};
 
 /// Block numbers lent to hosts at most.
 const MOST_NUMBERS: usize = 32_768;
@@ -281,16 +283,17 @@ impl Slice {
     ) -> Result<bool, PoolError> {
         let count = blocks.len();
         let _being_placed = UnderWay::new(&self.placer.being_placed, range.len);
-        let Some(placed) = self.place(blocks).await? else { return Ok(false) };
-        assert_eq!(placed.len(), count, "every block of a write has its place");
+        let Some(runs) = self.place(blocks).await? else { return Ok(false) };
+        let placed: usize = runs.iter().map(|run| run.blocks.len()).sum();
+        assert_eq!(placed, count, "every block of a write has its place");
         let mut at = range.offset;
-        for run in placed.chunk_by(|a, b| a.location.is_followed_by(b.location)) {
-            let range = ByteRange::new(at, run.len() as u64 * self.buffer.block_bytes);
+        for run in &runs {
+            let range = ByteRange::new(at, run.blocks.len() as u64 * self.buffer.block_bytes);
             at = range.end();
             let append =
                 |layer: &Arc<Layer>, below: Option<&Below>| self.try_append_placed(layer, range, run, below);
             // What it takes of the buffer; of the journal it takes less.
-            let takes = HELD_BYTES * run.len() as u64;
+            let takes = HELD_BYTES * run.blocks.len() as u64;
             batches.push(self.append_admitted(layer, range, takes, waits, append).await?);
         }
         Ok(true)
@@ -300,20 +303,19 @@ impl Slice {
         &self,
         layer: &Arc<Layer>,
         range: ByteRange,
-        run: &[Arc<PlacedBlock>],
+        run: &Run,
         below: Option<&Below>,
     ) -> Result<Arc<Batch>, Refusal> {
-        let first = run[0].location;
-        let lane = self.journal.lane(&*self.world);
-        lane.append(0, 0, |batch, _| {
+        let first = run.blocks[0].location;
+        self.journal.placed_lane(run.thread).append(0, 0, |batch, _| {
             let index = range.offset / self.buffer.block_bytes;
-            let keys = (index..index + run.len() as u64).map(|index| layer.block(index));
+            let keys = (index..index + run.blocks.len() as u64).map(|index| layer.block(index));
             let mut shard = self.buffer.shard(layer.block(index));
             let replaced = self.charge(&shard, layer, range, keys.clone(), below)?;
             let sequence = self.journal.take_sequence();
             self.placer.name(first.segment(), sequence, range.len);
             let sectors = self.buffer.sectors_per_block();
-            let pieces = keys.zip(run).map(|(key, block)| Piece {
+            let pieces = keys.zip(&run.blocks).map(|(key, block)| Piece {
                 key,
                 start: 0,
                 sectors,
@@ -324,7 +326,8 @@ impl Slice {
             let mut header = record(layer, range, RecordKind::Placed);
             header.sequence = sequence.0.into();
             header.source = first.0.into();
-            Ok(Entry { header, crcs: run.iter().map(|block| block.crc).collect(), payload: Vec::new() })
+            let crcs = run.blocks.iter().map(|block| block.crc).collect();
+            Ok(Entry { header, crcs, payload: Vec::new(), row: Some(run.row.clone()) })
         })
     }
 }

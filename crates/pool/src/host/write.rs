@@ -290,6 +290,8 @@ impl Slice {
         let mut below = None;
         loop {
             let room = self.admit(bytes, waits).await?;
+            // NOTE: before the attempt: what is committed between it and the wait may be what the wait is for.
+            let commits = self.counters.commits.load(Ordering::Acquire);
             match attempt(layer, below.as_ref()) {
                 Ok(batch) => {
                     room.appended();
@@ -310,7 +312,6 @@ impl Slice {
                     // There may be a leaf by the next time.
                     below = None;
                     let since = self.world.now();
-                    let commits = self.counters.commits.load(Ordering::Acquire);
                     self.requests.hurry();
                     let moved = || {
                         let moved = self.counters.commits.load(Ordering::Acquire) != commits;
@@ -421,7 +422,7 @@ impl Slice {
             let mut header = record(layer, range, RecordKind::Write);
             header.sequence = sequence.0.into();
             header.payload_bytes = (range.len as u32).into();
-            Ok(Entry { header, crcs: crcs.to_vec(), payload: slices.to_vec() })
+            Ok(Entry { header, crcs: crcs.to_vec(), payload: slices.to_vec(), row: None })
         })
     }
 
@@ -452,14 +453,16 @@ impl Slice {
             }
             let mut header = record(layer, range, RecordKind::Unmap);
             header.sequence = sequence.0.into();
-            Ok(Entry { header, crcs: Vec::new(), payload: Vec::new() })
+            Ok(Entry { header, crcs: Vec::new(), payload: Vec::new(), row: None })
         })
     }
 
     /// Whether so many new blocks of a layer fit beside what is buffered.
     fn fit(&self, new: u64, layer: &Layer) -> Fit {
+        // NOTE: in this order: what is destaged in between makes more seem to come, not less.
+        let charged = self.buffer.charged_blocks();
         let stuck = self.counters.stuck_blocks.load(Ordering::Acquire);
-        self.space.fit(self.buffer.charged_blocks(), stuck, new, layer.claim())
+        self.space.fit(charged, stuck, new, layer.claim())
     }
 
     /// Whether the nodes may be copied that an unmap of a shared map needs. They must not take what is promised to others.

@@ -38,6 +38,8 @@ fn max_batch_bytes(slab_bytes: u64) -> usize {
 
 /// Batches of a lane on their way to the drive at a time: while one is made durable, the next is brought there.
 const IN_FLIGHT: usize = 2;
+/// The same, of a lane for large writes: a batch waits for the rows that its records name.
+const PLACED_IN_FLIGHT: usize = 8;
 
 const OPEN: u8 = 0;
 const HARDENED: u8 = 1;
@@ -83,6 +85,11 @@ impl Batch {
         *self.payload.lock()
     }
 
+    /// Tells that it is hardened, or never will be.
+    pub(crate) fn end(&self, hardened: bool) {
+        self.resolve(if hardened { HARDENED } else { FAILED });
+    }
+
     fn resolve(&self, state: u8) {
         if planted(Bug::TellBeforeHardened) {
             self.done.notify();
@@ -99,6 +106,8 @@ pub(crate) struct Entry {
     pub header: RecordHeader,
     pub crcs: Vec<u32>,
     pub payload: Vec<Bytes>,
+    /// The row it names, if that is on its way: the record counts only once this is hardened too.
+    pub row: Option<Arc<Batch>>,
 }
 
 struct OpenBatch {
@@ -111,6 +120,7 @@ struct OpenBatch {
 
 pub(crate) struct Lane {
     pub(super) index: u32,
+    in_flight: usize,
     max_batch_bytes: usize,
     queue: Mutex<VecDeque<OpenBatch>>,
     /// The last batch with anything in it. Changed with the queue locked.
@@ -126,9 +136,10 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(index: u32, slab_bytes: u64, queued: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(index: u32, is_for_placed: bool, slab_bytes: u64, queued: Arc<AtomicU64>) -> Self {
         Self {
             index,
+            in_flight: if is_for_placed { PLACED_IN_FLIGHT } else { IN_FLIGHT },
             max_batch_bytes: max_batch_bytes(slab_bytes),
             queue: Mutex::new(VecDeque::new()),
             newest: Mutex::default(),
@@ -277,8 +288,8 @@ impl Journal {
         lane.has_stopped.notify();
     }
 
-    /// The next batch to send, once there is one and no more than [`IN_FLIGHT`] would be on their way; `None` when the
-    /// lane is to stop.
+    /// The next batch to send, once there is one and no more than the lane may have would be on their way; `None` when
+    /// the lane is to stop.
     async fn next_batch(
         &self,
         lane: &Lane,
@@ -288,7 +299,7 @@ impl Journal {
         loop {
             let landed = match flights.len() {
                 0 => return lane.next(self).await,
-                IN_FLIGHT => flights.next().await,
+                in_flight if in_flight >= lane.in_flight => flights.next().await,
                 _ => match select(flights.next(), pin!(lane.next(self))).await {
                     Either::Left((landed, _)) => landed,
                     Either::Right((next, _)) => return next,
@@ -353,9 +364,20 @@ impl Journal {
 
         let (column, total_bytes) = (at.extent.column, total_bytes as u64);
         Box::pin(async move {
-            let outcome = self.write_batch(column, offset, data, payload).await;
+            let mut outcome = self.write_batch(column, offset, data, payload).await;
+            if outcome.is_ok() && !planted(Bug::CountBeforeRows) {
+                outcome = self.rows_hardened(&open.entries).await;
+            }
             Flight { open, outcome, total_bytes }
         })
+    }
+
+    /// Resolves once the rows that the entries name are hardened.
+    async fn rows_hardened(&self, entries: &[Entry]) -> Result<(), PoolError> {
+        for row in entries.iter().filter_map(|entry| entry.row.as_ref()) {
+            self.hardened(row).await?;
+        }
+        Ok(())
     }
 
     async fn write_batch(

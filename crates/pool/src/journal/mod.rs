@@ -11,6 +11,7 @@
 
 mod extents;
 mod lane;
+mod placed;
 mod replay;
 mod unread;
 
@@ -57,7 +58,9 @@ impl Drop for Room<'_> {
 
 pub(crate) struct Journal {
     store: Arc<Store>,
+    /// One for each data thread, then those for large writes.
     pub(crate) lanes: Vec<Arc<Lane>>,
+    threads: usize,
     extents: Mutex<Extents>,
     /// Notified when extents come free.
     pub(crate) freed: Arc<Event>,
@@ -77,8 +80,10 @@ pub(crate) struct Journal {
 /// What [`Journal::new`] puts together.
 pub(crate) struct JournalParts {
     pub store: Arc<Store>,
-    /// How many data threads will append.
-    pub lanes: usize,
+    /// How many data threads will append: each has a lane.
+    pub threads: usize,
+    /// Lanes for records of large writes, besides.
+    pub placed_lanes: usize,
     pub extents: Extents,
     pub next_sequence: Sequence,
 }
@@ -95,8 +100,9 @@ impl Journal {
     pub(crate) fn new(parts: JournalParts) -> Self {
         let queued = Arc::new(AtomicU64::new(0));
         let (health, slab_bytes) = (parts.store.health(), u64::from(parts.store.slab_bytes()));
-        let lanes: Vec<_> =
-            (0..parts.lanes).map(|i| Arc::new(Lane::new(i as u32, slab_bytes, queued.clone()))).collect();
+        let threads = parts.threads;
+        let lane = |i: usize| Arc::new(Lane::new(i as u32, i >= threads, slab_bytes, queued.clone()));
+        let lanes: Vec<_> = (0..threads + parts.placed_lanes).map(lane).collect();
         let freed = Arc::new(Event::new());
         let progress = Arc::new(Event::new());
         health.wake_also(freed.clone());
@@ -105,6 +111,7 @@ impl Journal {
         Self {
             store: parts.store,
             lanes,
+            threads,
             extents: Mutex::new(parts.extents),
             freed,
             progress,
@@ -118,11 +125,11 @@ impl Journal {
         }
     }
 
-    /// Starts a writer for each lane on the data thread of its index.
+    /// Starts a writer for each lane on its data thread.
     pub(crate) fn start(self: &Arc<Self>, world: &dyn World) {
         for lane in &self.lanes {
             let (journal, lane) = (self.clone(), lane.clone());
-            let thread = Thread::Data(lane.index as usize);
+            let thread = Thread::Data(lane.index as usize % self.threads);
             world.spawn(thread, Box::pin(async move { journal.write_lane(&lane).await }));
         }
     }
@@ -141,6 +148,11 @@ impl Journal {
         Sequence(self.next_sequence.fetch_add(1, Ordering::SeqCst))
     }
 
+    /// The sequence that was taken last.
+    pub(crate) fn newest_sequence(&self) -> Sequence {
+        Sequence(self.peek_sequence().0.saturating_sub(1))
+    }
+
     /// The sequence that will be taken next.
     pub(crate) fn peek_sequence(&self) -> Sequence {
         Sequence(self.next_sequence.load(Ordering::SeqCst))
@@ -149,9 +161,22 @@ impl Journal {
     /// The lane of the calling thread; the first for threads without one.
     pub(crate) fn lane(&self, world: &dyn World) -> &Arc<Lane> {
         match world.current() {
-            Some(Thread::Data(i)) if i < self.lanes.len() => &self.lanes[i],
+            Some(Thread::Data(i)) if i < self.threads => &self.lanes[i],
             _ => &self.lanes[0],
         }
+    }
+
+    /// The lane for records of what this data thread places. A log write that is made beside a large one does not wait
+    /// for that one's rows, unless the journal is too small for lanes of their own.
+    pub(crate) fn placed_lane(&self, thread: usize) -> &Arc<Lane> {
+        match self.lanes.len() - self.threads {
+            0 => &self.lanes[thread],
+            count => &self.lanes[self.threads + thread % count],
+        }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
     }
 
     /// Lets extents whose records are all below `tail` be used again. The root that says so is durable.

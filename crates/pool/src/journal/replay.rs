@@ -4,12 +4,13 @@
 //! many before it were hardened when it was sent. Those that nothing in the extent tells to be were perhaps in flight
 //! at the end, and may be torn: only of them payloads are verified, and from the first that does not verify on they
 //! were never acknowledged and are dropped whole. Anything else that does not verify is damage to records that were
-//! acknowledged, and is reported, never skipped.
+//! acknowledged, and is reported, never skipped. What a record of placed blocks leads to is verified like a payload.
 //!
 //! A page that a drive fails to read refuses the pool only if a needed record may lie there: see [`super::unread`].
 
 use super::{
     extents::Extents,
+    placed::PlacedRows,
     unread::{JournalBounds, Unread, read_patiently, refusal, refuse_needed},
 };
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
         RecordKind,
     },
     maps::tree::MAX_BLOCKS,
+    segment::io::SegmentIo,
     store::Store,
 };
 use futures_util::{StreamExt, stream};
@@ -184,14 +186,18 @@ impl ExtentContent {
 
 /// Reads every record from the tail on.
 pub(crate) async fn read_journal(
-    store: &Store,
+    io: &SegmentIo,
     slice: SliceId,
     bounds: JournalBounds,
 ) -> Result<Replay, PoolError> {
-    let tail = bounds.tail;
+    let (store, tail) = (&*io.store, bounds.tail);
     let places = store.journal_slabs(slice);
-    let reads: Vec<_> = places.iter().map(|place| read_extent(store, *place, tail)).collect();
-    let found: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
+    let reads: Vec<_> = places.iter().map(|place| scan_extent(store, *place, tail)).collect();
+    let scans: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
+    let scans = scans.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let placed = PlacedRows::new(io, &scans, tail);
+    let finished: Vec<_> = scans.into_iter().map(|scan| scan.finish(&placed, tail)).collect();
+    let found: Vec<_> = stream::iter(finished).buffered(PARALLEL).collect().await;
     let mut found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
     let unread = refuse_needed(&mut found, bounds)?;
     let numbers = found.iter().filter_map(|found| found.number).map(|number| number + 1);
@@ -249,7 +255,25 @@ struct Cursor<'a> {
     slab_bytes: u64,
 }
 
-async fn read_extent(store: &Store, place: Column, tail: Sequence) -> Result<Found, PoolError> {
+/// What the headers in an extent say, before any payload was looked at.
+pub(super) enum Scan<'a> {
+    /// All there is to know.
+    Done(Found),
+    Batches(Box<Batches<'a>>),
+}
+
+/// The batches of an extent whose header is intact.
+pub(super) struct Batches<'a> {
+    cursor: Cursor<'a>,
+    content: ExtentContent,
+    /// Batches that none behind them tells to be hardened.
+    in_doubt: VecDeque<Vec<ReplayedRecord>>,
+    /// Where reading stopped.
+    end: u64,
+    unread: Option<Unread>,
+}
+
+async fn scan_extent(store: &Store, place: Column, tail: Sequence) -> Result<Scan<'_>, PoolError> {
     let slab_bytes = u64::from(store.slab_bytes());
     let page = read_patiently(store, place, 0, PAGE_BYTES).await;
     let ours = |h: &ExtentHeader| h.pool == *store.pool().0.as_bytes() && h.number.get() < COUNTERS_END;
@@ -259,7 +283,7 @@ async fn read_extent(store: &Store, place: Column, tail: Sequence) -> Result<Fou
     };
     let header = match header {
         Ok(header) => header,
-        Err(error) => return without_header(store, place, slab_bytes, tail, error).await,
+        Err(error) => return Ok(Scan::Done(without_header(store, place, slab_bytes, tail, error).await?)),
     };
     let cursor = Cursor { store, place, number: header.number.get(), tag: header.crc.get(), slab_bytes };
     let mut content = ExtentContent {
@@ -273,7 +297,6 @@ async fn read_extent(store: &Store, place: Column, tail: Sequence) -> Result<Fou
     let mut at = PAGE_BYTES as u64;
     let mut previous_crc = header.crc.get() as u32;
     let mut unread = None;
-    // Batches that none behind them tells to be hardened.
     let mut in_doubt: VecDeque<Vec<ReplayedRecord>> = VecDeque::new();
     loop {
         let batch = match cursor.batch_at(at).await {
@@ -304,44 +327,71 @@ async fn read_extent(store: &Store, place: Column, tail: Sequence) -> Result<Fou
         at += u64::from(batch.header.total_bytes.get());
         in_doubt.push_back(batch.records);
     }
-    while let Some(records) = in_doubt.pop_front() {
-        let is_needed = records.iter().any(|r| r.header.sequence.get() >= tail.0);
-        match cursor.verify(&records).await {
-            Ok(true) => content.take(records),
-            Ok(false) if planted(Bug::ReplayTorn) => content.take(records),
-            Ok(false) => {
-                content.torn = true;
-                break;
-            }
-            // Nobody looks at what it holds.
-            Err(_) if !is_needed => content.take(records),
-            Err((offset, error)) => {
-                unread = Some(cursor.unread(offset, error));
-                content.doubtful.push(records);
-                content.doubtful.extend(in_doubt.drain(..));
-            }
+    Ok(Scan::Batches(Box::new(Batches { cursor, content, in_doubt, end: at, unread })))
+}
+
+impl Scan<'_> {
+    /// All records whose batches were read, those in doubt included.
+    pub(super) fn records(&self) -> impl Iterator<Item = &ReplayedRecord> {
+        let batches = match self {
+            Self::Done(_) => None,
+            Self::Batches(batches) => Some(batches),
+        };
+        batches.into_iter().flat_map(|b| b.content.records.iter().chain(b.in_doubt.iter().flatten()))
+    }
+
+    async fn finish(self, placed: &PlacedRows<'_>, tail: Sequence) -> Result<Found, PoolError> {
+        match self {
+            Self::Done(found) => Ok(found),
+            Self::Batches(batches) => batches.finish(placed, tail).await,
         }
     }
-    let batches = content.batches + content.doubtful.len() as u32;
-    let beyond = match (cursor.beyond(at, batches, tail).await, &unread) {
-        (Err(_), Some(unread)) => return Err(refusal(Some(cursor.number), unread)),
-        (beyond, _) => beyond?,
-    };
-    if let Some(unread) = &mut unread {
-        unread.is_obsolete = content.doubtful.is_empty() && beyond.ends_obsolete;
+}
+
+impl Batches<'_> {
+    /// Decides about the batches in doubt, and looks behind them.
+    async fn finish(self, placed: &PlacedRows<'_>, tail: Sequence) -> Result<Found, PoolError> {
+        let Self { cursor, mut content, mut in_doubt, end, mut unread } = self;
+        while let Some(records) = in_doubt.pop_front() {
+            let is_needed = records.iter().any(|r| r.header.sequence.get() >= tail.0);
+            match cursor.verify(&records, placed).await {
+                Ok(true) => content.take(records),
+                Ok(false) if planted(Bug::ReplayTorn) => content.take(records),
+                Ok(false) => {
+                    content.torn = true;
+                    break;
+                }
+                // Nobody looks at what it holds.
+                Err(_) if !is_needed => content.take(records),
+                Err((offset, error)) => {
+                    unread = Some(cursor.unread(offset, error));
+                    content.doubtful.push(records);
+                    content.doubtful.extend(in_doubt.drain(..));
+                }
+            }
+        }
+        let batches = content.batches + content.doubtful.len() as u32;
+        let beyond = match (cursor.beyond(end, batches, tail).await, &unread) {
+            (Err(_), Some(unread)) => return Err(refusal(Some(cursor.number), unread)),
+            (beyond, _) => beyond?,
+        };
+        if let Some(unread) = &mut unread {
+            unread.is_obsolete = content.doubtful.is_empty() && beyond.ends_obsolete;
+        }
+        if content.records.iter().any(|r| r.header.sequence.get() >= COUNTERS_END) {
+            let drive = cursor.store.drive_name(cursor.place.drive);
+            return Err(PoolError::corrupt(
+                format!("journal extent {} on drive {drive}", cursor.number),
+                "a record has a sequence that no pool reaches",
+            ));
+        }
+        content.note_last();
+        content.records.retain(|r| r.header.sequence.get() >= tail.0);
+        if let Some(unread) = &mut unread {
+            unread.is_obsolete &= content.records.is_empty();
+        }
+        Ok(Found { number: Some(cursor.number), content: Some(content), unread, skipped: beyond.skipped })
     }
-    if content.records.iter().any(|r| r.header.sequence.get() >= COUNTERS_END) {
-        return Err(PoolError::corrupt(
-            format!("journal extent {} on drive {}", cursor.number, store.drive_name(place.drive)),
-            "a record has a sequence that no pool reaches",
-        ));
-    }
-    content.note_last();
-    content.records.retain(|r| r.header.sequence.get() >= tail.0);
-    if let Some(unread) = &mut unread {
-        unread.is_obsolete &= content.records.is_empty();
-    }
-    Ok(Found { number: Some(cursor.number), content: Some(content), unread, skipped: beyond.skipped })
 }
 
 /// Looks into an extent whose header is damaged, or cannot be read (`error`). It is taken for free unless it holds
@@ -441,11 +491,15 @@ impl Cursor<'_> {
         Ok(decode(&bytes[..meta_bytes], header, self.place, at).map(|records| FoundBatch { header, records }))
     }
 
-    /// Whether the payloads are what their checksums say; or where one cannot be read.
-    async fn verify(&self, records: &[ReplayedRecord]) -> Result<bool, (u64, StripeError)> {
+    /// Whether the payloads, and what was placed, are what their checksums say; or where a payload cannot be read.
+    async fn verify(
+        &self,
+        records: &[ReplayedRecord],
+        placed: &PlacedRows<'_>,
+    ) -> Result<bool, (u64, StripeError)> {
         for record in records {
             let verifies = payload_verifies(self.store, record).await;
-            if !verifies.map_err(|error| (record.place.offset, error))? {
+            if !verifies.map_err(|error| (record.place.offset, error))? || !placed.verifies(record).await {
                 return Ok(false);
             }
         }

@@ -121,7 +121,7 @@ impl ReadSlice {
         let bounds = JournalBounds::of(&root);
         let mut replay = match is_as_closed(&root, store.epoch()) {
             true => Replay::of_closed(store.journal_slabs(id), bounds),
-            false => read_journal(&store, id, bounds).await?,
+            false => read_journal(&opened.io, id, bounds).await?,
         };
         mended.append(&mut replay.unread);
         mended.iter().for_each(|what| tracing::warn!(pool = %store.pool_name(), "{what}"));
@@ -155,20 +155,23 @@ impl ReadSlice {
     ) -> Result<Slice, PoolError> {
         let Self { id, store, opened, replay, mended, times } = self;
         let (root, started) = (opened.root, world.now());
-        let lanes = world.data_threads();
+        let threads = world.data_threads();
         let extents = replay.extents.usage().total;
-        if extents < 2 * lanes as u64 + 4 {
+        // A lane needs an extent that is open, and one to go on with.
+        let most_lanes = (extents.saturating_sub(4) / 2) as usize;
+        if most_lanes < threads {
             return Err(PoolError::Refused(format!(
-                "the journal has {extents} extents, too few for {lanes} data threads: use at most {}",
-                extents.saturating_sub(4) / 2
+                "the journal has {extents} extents, too few for {threads} data threads: use at most {most_lanes}"
             )));
         }
+        let placed_lanes = threads.min(most_lanes - threads);
 
         // In RAM it is as it was when it was left.
         let next_sequence = replay.next_sequence.max(Sequence(root.next_sequence.get()));
         let journal = Arc::new(Journal::new(JournalParts {
             store: store.clone(),
-            lanes,
+            threads,
+            placed_lanes,
             extents: replay.extents,
             next_sequence,
         }));

@@ -159,7 +159,7 @@ pub(crate) struct Parts {
 impl Slice {
     pub(crate) fn new(parts: Parts) -> Self {
         let progress = parts.journal.progress.clone();
-        let placer = Placer::new(parts.journal.lanes.len(), parts.io.segments.clone(), parts.store.health());
+        let placer = Placer::new(parts.journal.threads(), parts.io.segments.clone(), parts.store.health());
         parts.pages.limit_to(parts.options.metadata_bytes);
         let readers = ReaderEpochs::new(parts.world.data_threads());
         Self {
@@ -328,7 +328,7 @@ impl Slice {
             header.sector = (bytes.len() as u64).into();
             header.payload_bytes = (payload.len() as u32).into();
             let crcs = payload.chunks(self.buffer.block_bytes as usize).map(|c| crc32c(c).0).collect();
-            Ok::<_, PoolError>(Entry { header, crcs, payload: vec![payload.clone()] })
+            Ok::<_, PoolError>(Entry { header, crcs, payload: vec![payload.clone()], row: None })
         })?;
         Ok(Appended { sequence, batch, forked })
     }

@@ -123,7 +123,7 @@ impl Committer {
                 let number = self.block_cursor;
                 self.block_cursor += 1;
                 let free = match slice.pages.get(block_page(number)).await {
-                    Err(PoolError::Corrupt { .. }) => {
+                    Err(error) if slice.store.is_damage(&error).await => {
                         self.block_cursor = number.next_multiple_of(BLOCKS_PER_PAGE).max(number + 1);
                         false
                     }
@@ -143,7 +143,9 @@ impl Committer {
             }
             self.sweeping = false;
         }
-        if let Err(PoolError::Corrupt { .. }) = self.slice.pages.get(block_page(self.blocks_end)).await {
+        if let Err(error) = self.slice.pages.get(block_page(self.blocks_end)).await
+            && self.slice.store.is_damage(&error).await
+        {
             self.blocks_end = self.blocks_end.next_multiple_of(BLOCKS_PER_PAGE);
         }
         let number = self.blocks_end;

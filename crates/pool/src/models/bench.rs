@@ -170,6 +170,7 @@ impl Bench {
             slab_bytes: SLAB_BYTES,
             row_bytes: SLAB_BYTES / 4,
             journal_bytes: Some(4 * MIB),
+            slices: 1,
         };
         let disk: Arc<dyn Disk> = Arc::new(SharedDisk(self.disk.clone()));
         format(&*self.world, vec![(disk, roles)], options).await.unwrap();

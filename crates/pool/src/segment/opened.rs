@@ -37,7 +37,7 @@ impl OpenedSegment {
         let Geometry { data, parity, row_bytes } = self.geometry;
         let mut words = vec![u32::from(data) | u32::from(parity) << 8, row_bytes];
         words.extend(self.columns.iter().flat_map(|column| [u32::from(column.drive.0), column.slab]));
-        Entry { header, crcs: words, payload: Vec::new() }
+        Entry { header, crcs: words, payload: Vec::new(), row: None }
     }
 
     /// What such a record says; `None` if it is impossible.

@@ -265,6 +265,11 @@ impl Store {
 
 /// Drives that fail to read.
 impl Store {
+    /// Whether what failed is damaged: its content is not what it should be, or cannot be read.
+    pub(crate) async fn is_damage(&self, error: &PoolError) -> bool {
+        matches!(error, PoolError::Corrupt { .. }) || self.is_unreadable(error).await
+    }
+
     /// Whether what failed will not be read by trying again, while its drive reads other places: then it is damaged. A
     /// drive that reads nothing is away, and may come back with all it holds.
     pub(crate) async fn is_unreadable(&self, error: &PoolError) -> bool {

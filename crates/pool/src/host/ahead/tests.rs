@@ -100,3 +100,15 @@ fn a_number_entered_anew_is_not_forgotten_with_its_old_run() {
     assert!(ahead.take(1, false).is_none());
     assert_eq!(number_of(&ahead.take(0, false).unwrap()), Some(0));
 }
+
+#[test]
+fn runs_that_are_gone_are_forgotten_though_there_is_room() {
+    let ahead = ahead(1 << 20);
+    let stays = begin(&ahead, 0, 1, 0).unwrap();
+    for first in 1..10_000 {
+        drop(begin(&ahead, first, 1, 0).unwrap());
+        drop(ahead.take(first, true));
+    }
+    assert!(ahead.runs.lock().begun.len() < 200);
+    drop(stays);
+}

@@ -21,10 +21,10 @@ use quoin_world::{
     atomic::{AtomicBool, Ordering},
     one_shot,
 };
-use std::{collections::VecDeque, pin::pin, sync::Arc};
+use std::{collections::VecDeque, convert::Infallible, pin::pin, sync::Arc};
 
 /// Rows of a thread on their way to drives at a time.
-const ROWS_IN_FLIGHT: usize = 4;
+const ROWS_IN_FLIGHT: usize = 8;
 /// The same, and bytes of a row, while hosts make small writes too: those wait behind what the drive is given before.
 const ROWS_BESIDE_SMALL_WRITES: usize = 1;
 const ROW_BESIDE_SMALL_WRITES_BYTES: u64 = 256 << 10;
@@ -39,8 +39,16 @@ pub(crate) struct WholeBlock {
     pub address: CopySource,
 }
 
-/// Placed blocks, or nothing if there was no slab for them.
-pub(super) type Outcome = Option<Vec<Arc<PlacedBlock>>>;
+/// Blocks of one write that lie one after the other in a row that is on its way.
+pub(super) struct Run {
+    pub blocks: Vec<Arc<PlacedBlock>>,
+    pub row: Arc<Batch>,
+    /// Whose row it is.
+    pub thread: usize,
+}
+
+/// Where blocks are placed, or nothing if there was no slab for them.
+pub(super) type Outcome = Option<Vec<Run>>;
 
 /// A write that waits for its blocks to be placed.
 struct Waiting {
@@ -49,7 +57,7 @@ struct Waiting {
 }
 
 struct Answer {
-    placed: Mutex<Vec<Arc<PlacedBlock>>>,
+    runs: Mutex<Vec<Run>>,
     sender: Mutex<Option<OneShotSender<Outcome>>>,
 }
 
@@ -58,11 +66,6 @@ impl Answer {
         if let Some(sender) = self.sender.lock().take() {
             sender.send(outcome);
         }
-    }
-
-    /// Answers that it failed.
-    fn fail(&self) {
-        drop(self.sender.lock().take());
     }
 
     fn is_sent(&self) -> bool {
@@ -102,11 +105,22 @@ impl Part {
         let last = self.blocks.last().map(|block| block.location);
         Arc::ptr_eq(&self.answer, answer) && last.is_some_and(|last| last.is_followed_by(location))
     }
+
+    /// Tells its write where it is; with the last part the write goes on.
+    fn tell(self, row: Arc<Batch>, thread: usize) {
+        let mut runs = self.answer.runs.lock();
+        runs.push(Run { blocks: self.blocks, row, thread });
+        if self.is_last {
+            self.answer.send(Some(std::mem::take(&mut *runs)));
+        }
+    }
 }
 
 /// A row that landed.
 struct Landed {
-    parts: Vec<Part>,
+    /// Its blocks keep their places while it is on its way, whatever becomes of the writes.
+    _blocks: Vec<Arc<PlacedBlock>>,
+    row: Arc<Batch>,
     segment: SegmentId,
     /// Where it ends in the segment.
     end: u64,
@@ -191,7 +205,7 @@ impl Slice {
         let (sender, answer) = one_shot();
         let waiting = Waiting {
             blocks: blocks.into_iter().zip(numbers).collect(),
-            answer: Arc::new(Answer { placed: Mutex::default(), sender: Mutex::new(Some(sender)) }),
+            answer: Arc::new(Answer { runs: Mutex::default(), sender: Mutex::new(Some(sender)) }),
         };
         {
             let mut state = queue.state.lock();
@@ -242,7 +256,7 @@ impl Slice {
                     queue.has_open.store(false, Ordering::Release);
                 }
                 Either::Right(Some(taken)) => {
-                    self.send_rows(&mut rows, taken, &mut flights);
+                    self.send_rows(thread, &mut rows, taken, &mut flights);
                     queue.has_open.store(true, Ordering::Release);
                 }
                 Either::Right(None) => break,
@@ -259,8 +273,14 @@ impl Slice {
         queue.ended.notify();
     }
 
-    /// Finds places for blocks, and sends the rows they are in on their way.
-    fn send_rows<'a>(&'a self, rows: &mut RowWriter, taken: Vec<Taken>, flights: &mut Flights<'a>) {
+    /// Finds places for blocks, sends the rows they are in on their way, and tells the writes where they are.
+    fn send_rows<'a>(
+        &'a self,
+        thread: usize,
+        rows: &mut RowWriter,
+        taken: Vec<Taken>,
+        flights: &mut Flights<'a>,
+    ) {
         let mut parts: VecDeque<Part> = VecDeque::new();
         for Taken { answer, blocks, is_last } in taken {
             let mut left = blocks.len();
@@ -294,51 +314,39 @@ impl Slice {
         }
         for row in rows.finish(&self.segments) {
             let (segment, end) = (row.segment(), row.end());
-            let opened = row.is_first().then(|| self.record_opening(&row.opened()));
+            if row.is_first() {
+                self.record_opening(thread, &row.opened());
+            }
+            let on_its_way = Arc::new(Batch::default());
             let mut held = Vec::new();
             while let Some(part) = parts.pop_front_if(|part| row.holds(part.blocks[0].location)) {
-                held.push(part);
+                held.extend(part.blocks.iter().cloned());
+                part.tell(on_its_way.clone(), thread);
             }
             flights.push_back(Box::pin(async move {
-                let mut outcome = row.write(self).await.map(|bytes| {
+                let outcome = row.write(self).await.map(|bytes| {
                     self.counters.placed_bytes.fetch_add(bytes, Ordering::Relaxed);
                 });
-                if outcome.is_ok()
-                    && let Some(batch) = opened
-                {
-                    outcome = match batch {
-                        Ok(batch) => self.journal.hardened(&batch).await,
-                        Err(error) => Err(error),
-                    };
-                }
-                Landed { parts: held, segment, end, outcome }
+                Landed { _blocks: held, row: on_its_way, segment, end, outcome }
             }));
         }
     }
 
-    /// Tells the journal that a segment was opened.
-    fn record_opening(&self, opened: &OpenedSegment) -> Result<Arc<Batch>, PoolError> {
-        self.journal.lane(&*self.world).append(0, 0, |_, _| {
+    /// Tells the journal that a segment was opened, before any record names it.
+    fn record_opening(&self, thread: usize, opened: &OpenedSegment) {
+        let appended = self.journal.placed_lane(thread).append(0, 0, |_, _| {
             let sequence = self.journal.take_sequence();
             self.placer.name(opened.id, sequence, 0);
-            Ok(opened.record(sequence))
-        })
+            Ok::<_, Infallible>(opened.record(sequence))
+        });
+        let Ok(_) = appended;
     }
 
     fn landed(&self, landed: Landed) {
-        let Landed { parts, segment, end, outcome } = landed;
-        if let Err(error) = outcome {
-            self.store.health().fail(format!("a large write: {error}"));
-            parts.iter().for_each(|part| part.answer.fail());
-            return;
+        match &landed.outcome {
+            Ok(()) => self.segments.wrote(landed.segment, landed.end),
+            Err(error) => self.store.health().fail(format!("a large write: {error}")),
         }
-        self.segments.wrote(segment, end);
-        for Part { answer, blocks, is_last } in parts {
-            let mut placed = answer.placed.lock();
-            placed.extend(blocks);
-            if is_last {
-                answer.send(Some(std::mem::take(&mut *placed)));
-            }
-        }
+        landed.row.end(landed.outcome.is_ok());
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct SliceToCheck {
 impl SliceToCheck {
     pub(super) async fn open(store: &Arc<Store>, id: SliceId) -> Result<Self, PoolError> {
         let opened = open_checkpoint(store.clone(), id).await?;
-        let replay = read_journal(store, id, JournalBounds::of(&opened.root)).await;
+        let replay = read_journal(&opened.io, id, JournalBounds::of(&opened.root)).await;
         Ok(Self { id, opened, replay })
     }
 }
