@@ -124,6 +124,14 @@ pub enum Bug {
     ReplayUndecided = 66,
     /// What was read ahead is kept though its block number is freed and used again.
     StaleAhead = 59,
+    /// A number is dropped, and nothing says so.
+    LoseDropped = 67,
+    /// What was dropped and is free in the block table counts as dropped still.
+    MergeTwice = 68,
+    /// A dropped number is used again before it is free in the block table.
+    ReuseDropped = 69,
+    /// A number that others may refer to is dropped without a look at how many do.
+    DropLent = 70,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
     GateLeftOpen = 60,
     /// A drive that hung is used again before the operations it was given up with are over.
@@ -133,7 +141,7 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 51] = [
+    pub const ALL: [Bug; 55] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -185,6 +193,10 @@ impl Bug {
         Bug::ForgetDecisions,
         Bug::ReplayUndecided,
         Bug::StaleAhead,
+        Bug::LoseDropped,
+        Bug::MergeTwice,
+        Bug::ReuseDropped,
+        Bug::DropLent,
     ];
 }
 
