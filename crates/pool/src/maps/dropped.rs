@@ -27,7 +27,7 @@ use crate::{
     fork::layer::Layer,
     format::{BLOCKS_PER_PAGE, PAGE_BYTES, PAGE_WORDS, Space},
     maps::blocks::{block_page, referenced_yet_free},
-    meta::{PageId, PageStore},
+    meta::{Page, PageId, PageStore},
 };
 use futures_util::{StreamExt, stream};
 use quoin_world::atomic::Ordering;
@@ -60,6 +60,12 @@ fn first_word(table_page: u64) -> usize {
     (table_page % TABLE_PAGES) as usize * WORDS
 }
 
+/// The bits of a page of the table.
+fn bits_in(page: &Page, table_page: u64) -> u128 {
+    let word = first_word(table_page);
+    u128::from(page.get(word)) | u128::from(page.get(word + 1)) << 64
+}
+
 /// What the committer knows of dropped numbers.
 pub(crate) struct DroppedNumbers {
     /// How many there are.
@@ -79,9 +85,8 @@ impl DroppedNumbers {
 impl PageStore {
     /// The numbers of a page of the block table that were dropped: a bit for each.
     pub(crate) async fn dropped_of(&self, table_page: u64) -> Result<u128, PoolError> {
-        let Some(page) = self.get(bits_page(table_page)).await? else { return Ok(0) };
-        let word = first_word(table_page);
-        Ok(u128::from(page.get(word)) | u128::from(page.get(word + 1)) << 64)
+        let page = self.get(bits_page(table_page)).await?;
+        Ok(page.map_or(0, |page| bits_in(&page, table_page)))
     }
 }
 
@@ -116,12 +121,8 @@ impl Committer {
         }
         let slice = self.slice.clone();
         let table_page = block_page(number).index;
-        let page = match slice.pages.change(bits_page(table_page)).await {
-            Ok(page) => page,
-            Err(PoolError::Corrupt { .. }) => return Ok(false),
-            Err(error) if slice.store.is_unreadable(&error).await => return Ok(false),
-            Err(error) => return Err(error),
-        };
+        // Where its bit cannot be read its entry may still be.
+        let Ok(page) = slice.pages.change(bits_page(table_page)).await else { return Ok(false) };
         slice.forget_content(number);
         if planted(Bug::LoseDropped) {
             return Ok(true);
@@ -134,7 +135,7 @@ impl Committer {
         page.set(word, page.get(word) | bit);
         self.dropped.count += 1;
         self.tell_dropped();
-        if page.get(first).count_ones() + page.get(first + 1).count_ones() >= MERGE_FROM {
+        if bits_in(&page, table_page).count_ones() >= MERGE_FROM {
             self.dropped.due.insert(table_page);
         }
         Ok(true)
@@ -149,15 +150,13 @@ impl Committer {
         }
         let slice = self.slice.clone();
         let first_number = table_page * BLOCKS_PER_PAGE;
-        let dropped = match slice.pages.dropped_of(table_page).await {
-            Ok(0) => return Ok(false),
-            Ok(dropped) => dropped,
-            // Nobody knows what was dropped there: that space stays taken.
-            Err(error) => {
-                tracing::error!(first_number, %error, "what was dropped of the block table cannot be read");
-                return Ok(false);
-            }
-        };
+        let bits = bits_page(table_page);
+        // While nobody can read what was dropped there that space stays taken. It is held, so that it is read once.
+        let Ok(Some(held)) = slice.pages.get(bits).await else { return Ok(false) };
+        let dropped = bits_in(&held, table_page);
+        if dropped == 0 {
+            return Ok(false);
+        }
         match slice.pages.get(block_page(first_number)).await {
             Ok(_) | Err(PoolError::Corrupt { .. }) => {}
             Err(error) if slice.store.is_unreadable(&error).await => {}
@@ -165,9 +164,9 @@ impl Committer {
             Err(_) => return Ok(false),
         }
         // NOTE: the bits go first. What an entry says is checked when it is freed: one that is free already is an error.
-        let bits = slice.pages.change(bits_page(table_page)).await?;
+        let page = slice.pages.change(bits).await?;
         if !planted(Bug::MergeTwice) {
-            (0..WORDS).for_each(|word| bits.set(first_word(table_page) + word, 0));
+            (0..WORDS).for_each(|word| page.set(first_word(table_page) + word, 0));
         }
         for bit in (0..BLOCKS_PER_PAGE).filter(|bit| dropped >> bit & 1 != 0) {
             self.drop_reference(first_number + bit).await?;
