@@ -128,6 +128,14 @@ pub enum Bug {
     TrustPlaced = 77,
     /// What was read ahead is kept though its block number is freed and used again.
     StaleAhead = 59,
+    /// A number is dropped, and nothing says so.
+    LoseDropped = 67,
+    /// What was dropped and is free in the block table counts as dropped still.
+    MergeTwice = 68,
+    /// A dropped number is used again before it is free in the block table.
+    ReuseDropped = 69,
+    /// A number that others may refer to is dropped without a look at how many do.
+    DropLent = 70,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
     GateLeftOpen = 60,
     /// A drive that hung is used again before the operations it was given up with are over.
@@ -137,7 +145,7 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 53] = [
+    pub const ALL: [Bug; 57] = [
         Bug::CountBeforeRows,
         Bug::TrustPlaced,
         Bug::SkipJournalFlush,
@@ -191,6 +199,10 @@ impl Bug {
         Bug::ForgetDecisions,
         Bug::ReplayUndecided,
         Bug::StaleAhead,
+        Bug::LoseDropped,
+        Bug::MergeTwice,
+        Bug::ReuseDropped,
+        Bug::DropLent,
     ];
 }
 

@@ -42,8 +42,11 @@ pub(crate) enum Space {
     Segments = 2,
     /// The catalog, one byte string cut into pages.
     Catalog = 3,
+    /// Block numbers that were dropped: a bit each.
+    Dropped = 4,
 }
-pub(crate) const SPACES: [Space; 4] = [Space::Tree, Space::Blocks, Space::Segments, Space::Catalog];
+pub(crate) const SPACES: [Space; 5] =
+    [Space::Tree, Space::Blocks, Space::Segments, Space::Catalog, Space::Dropped];
 
 /// The root: the whole state of a slice hangs from it. Two slots a drive and slice, written alternately.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -60,6 +63,7 @@ pub(crate) struct Root {
     pub tail: U64,
     /// Sequence numbers from here on were not given out when the checkpoint was cut.
     pub next_sequence: U64,
+    /// Of all spaces but the last.
     pub spaces: [MapEntry; 4],
     /// Page numbers of the tree space from here on were never used.
     pub tree_end: U64,
@@ -80,7 +84,11 @@ pub(crate) struct Root {
     pub closed: U32,
     /// The slice whose root it is.
     pub slice: U32,
-    pub reserved: [u8; 192],
+    /// The fifth of the spaces.
+    pub dropped: MapEntry,
+    /// How many block numbers were dropped and are not free in the block table yet.
+    pub dropped_blocks: U64,
+    pub reserved: [u8; 168],
     pub crc: U64,
 }
 /// The most segments the segment table may be spread over.
@@ -119,12 +127,24 @@ impl Root {
                 Some("its count of thin map pages is impossible")
             }
             () if self.blocks_end.get() > PAGES_END * BLOCKS_PER_PAGE
-                || self.blocks_free.get() > self.blocks_end.get() =>
+                || self.blocks_free.get() > self.blocks_end.get()
+                || self.dropped_blocks.get() > self.blocks_end.get() =>
             {
                 Some("its count of blocks is impossible")
             }
             () => None,
         }
+    }
+
+    /// Where the top map pages of the spaces lie, in the order of the spaces.
+    pub(crate) fn page_maps(&self) -> [MapEntry; SPACES.len()] {
+        let [tree, blocks, segments, catalog] = self.spaces;
+        [tree, blocks, segments, catalog, self.dropped]
+    }
+
+    pub(crate) fn set_page_maps(&mut self, maps: [MapEntry; SPACES.len()]) {
+        let [tree, blocks, segments, catalog, dropped] = maps;
+        (self.spaces, self.dropped) = ([tree, blocks, segments, catalog], dropped);
     }
 
     /// By which of two roots the newer one is known: a root of an earlier owner is older, whatever its generation.

@@ -30,6 +30,9 @@ fn within(bug: Bug) -> u64 {
         | Bug::EarlyNumberReuse
         | Bug::StayClosed => 400,
         Bug::EarlyExtentReuse
+        | Bug::MergeTwice
+        | Bug::ReuseDropped
+        | Bug::DropLent
         | Bug::PublishMovesEarly
         | Bug::ForgetNames
         | Bug::ReplayUndecided
@@ -64,7 +67,16 @@ fn choices(bug: Bug) -> Choices {
         _ => (None, None),
     };
     // With little RAM a checkpoint waits for pages, and takes longer; and nodes of maps are read from drives.
-    let little_ram = matches!(bug, Bug::EarlyExtentReuse | Bug::EarlyPageReuse);
+    // And pages of the block table are not in RAM when numbers are dropped.
+    let little_ram = matches!(
+        bug,
+        Bug::EarlyExtentReuse
+            | Bug::EarlyPageReuse
+            | Bug::LoseDropped
+            | Bug::MergeTwice
+            | Bug::ReuseDropped
+            | Bug::DropLent
+    );
     let spans = matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided);
     Choices { faults, load, little_ram, slices: spans.then_some(3), ..Choices::default() }
 }

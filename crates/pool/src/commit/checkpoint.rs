@@ -152,7 +152,7 @@ impl Committer {
             for id in todo {
                 let rows = match id.space {
                     Space::Segments => &mut self.table_rows,
-                    Space::Tree | Space::Blocks | Space::Catalog => &mut self.meta_rows,
+                    Space::Tree | Space::Blocks | Space::Catalog | Space::Dropped => &mut self.meta_rows,
                 };
                 let location = rows
                     .place(
@@ -218,7 +218,8 @@ impl Committer {
         root.segments = slice.segments.count().into();
         root.tail = tail.0.into();
         root.next_sequence = slice.journal.peek_sequence().0.into();
-        root.spaces = slice.pages.root_entries();
+        root.set_page_maps(slice.pages.root_entries());
+        root.dropped_blocks = self.dropped.count.into();
         root.tree_end = self.tree_end.into();
         root.tree_free = self.tree_free.into();
         root.blocks_end = self.blocks_end.into();

@@ -12,7 +12,10 @@ use crate::{
     },
     error::PoolError,
     format::{Location, PAGE_BYTES, RowContent, SEGMENTS_PER_PAGE, Space},
-    maps::blocks::{BlockPlace, block_page, block_word},
+    maps::{
+        blocks::{BlockPlace, block_page, block_word},
+        dropped::MERGE_DUE_PAGES,
+    },
     meta::{PageId, Segment},
 };
 use futures_util::future::join_all;
@@ -47,7 +50,11 @@ impl Committer {
         }
         self.clean_data(&data).await?;
         self.committed();
-        Ok(!chosen.is_empty())
+        if chosen.is_empty() {
+            // What was dropped may be what makes segments look full.
+            return Ok(self.dropped.count > 0 && self.merge_some().await?);
+        }
+        Ok(true)
     }
 
     /// The segments to clean in this step: the emptiest ones, as far as there is room for what is live in them.
@@ -97,8 +104,8 @@ impl Committer {
     ) -> Result<(), PoolError> {
         let slice = self.slice.clone();
         let due_room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
-        // Each page of the block table that changes may make one of the map due.
-        let pages = due_room as usize / (2 * PAGE_BYTES);
+        // Each page of the block table that changes may make others due.
+        let pages = due_room as usize / (MERGE_DUE_PAGES as usize * PAGE_BYTES);
         let bytes = MOVED_BYTES.min((slice.options.buffer_bytes / 4).max(slice.segments.segment_bytes()));
         let mut allowance = Allowance { bytes, pages };
         let (mut blocks, mut changed) = (Vec::new(), BTreeSet::new());

@@ -15,7 +15,7 @@ use crate::{
     fork::layer::Layer,
     host::pace::SLOW_FROM,
     lifecycle::slice::Slice,
-    maps::freed::FreedPages,
+    maps::{dropped::DroppedNumbers, freed::FreedPages},
     meta::Stream,
     segment::rows::{Row, RowWriter},
 };
@@ -56,6 +56,8 @@ pub(crate) struct Committer {
     pub(crate) sifting: Option<Arc<Layer>>,
     pub(crate) blocks_end: u64,
     pub(crate) blocks_free: u64,
+    /// Block numbers that nothing refers to and that the block table does not know to be free.
+    pub(crate) dropped: DroppedNumbers,
     pub(crate) block_cursor: u64,
     pub(crate) sweeping: bool,
     /// Block numbers freed for a checkpoint up to this one may be used again.
@@ -99,6 +101,7 @@ pub(crate) struct Start {
     pub tree_free: u64,
     pub blocks_end: u64,
     pub blocks_free: u64,
+    pub dropped_blocks: u64,
     pub catalog_pages: u64,
 }
 
@@ -116,6 +119,7 @@ impl Committer {
             sifting,
             blocks_end: start.blocks_end,
             blocks_free: start.blocks_free,
+            dropped: DroppedNumbers::new(start.dropped_blocks),
             block_cursor: 1,
             sweeping: false,
             reusable: start.generation,
@@ -234,6 +238,10 @@ impl Committer {
             }
             Step::Fork => {
                 self.did |= self.fork_some();
+                self.turn = Turn::Merge;
+            }
+            Step::Merge => {
+                self.did |= self.merge_some().await?;
                 self.turn = Turn::Clean;
             }
             Step::Clean => {

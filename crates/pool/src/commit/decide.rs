@@ -22,6 +22,8 @@ pub(crate) enum Step {
     Lend,
     /// Gives pending layers their maps.
     Fork,
+    /// Frees block numbers that were dropped.
+    Merge,
     Clean,
     /// Destages blocks that came in before this.
     Destage(Sequence),
@@ -36,6 +38,7 @@ pub(crate) enum Step {
 pub(crate) enum Turn {
     Lend,
     Fork,
+    Merge,
     Clean,
     Destage,
     Remove,
@@ -57,6 +60,8 @@ pub(crate) struct Figures {
     pub lacks_numbers: bool,
     /// Layers wait for their maps.
     pub awaits_forks: bool,
+    /// Block numbers were dropped, and are to be freed.
+    pub awaits_merging: bool,
     /// Something may be given back.
     pub any_to_remove: bool,
 }
@@ -135,6 +140,7 @@ pub(crate) fn decide(figures: &Figures) -> Step {
     let turns = [
         (Turn::Lend, (figures.lacks_numbers && !is_draining).then_some(Step::Lend)),
         (Turn::Fork, figures.awaits_forks.then_some(Step::Fork)),
+        (Turn::Merge, (figures.awaits_merging && !is_draining).then_some(Step::Merge)),
         (Turn::Clean, cleaning_is_due(figures).then_some(Step::Clean)),
         (Turn::Destage, destage_before(figures).map(Step::Destage)),
         (Turn::Remove, (figures.any_to_remove && !is_draining).then_some(Step::Remove)),
@@ -235,6 +241,7 @@ mod tests {
             },
             lacks_numbers: false,
             awaits_forks: false,
+            awaits_merging: false,
             any_to_remove: false,
         }
     }
@@ -249,7 +256,7 @@ mod tests {
     fn what_is_due_is_decided_from_figures() {
         let tail = |freed, passed_bytes| Some(Tail { freed, passed_bytes });
         type Change = fn(&mut Figures);
-        let table: [(&str, Change, Step); 18] = [
+        let table: [(&str, Change, Step); 19] = [
             ("nothing", |_| (), Step::EndRound),
             ("a request", |f| f.is_asked = true, Step::Answer),
             ("much is due", |f| f.due.bytes = 100, Step::Checkpoint),
@@ -265,6 +272,7 @@ mod tests {
             ("few slabs", |f| (f.slabs.free, f.slabs.coming) = (9, 10), Step::Clean),
             ("numbers are short", |f| f.lacks_numbers = true, Step::Lend),
             ("a fork waits", |f| f.awaits_forks = true, Step::Fork),
+            ("much was dropped", |f| f.awaits_merging = true, Step::Merge),
             ("a layer is gone", |f| f.any_to_remove = true, Step::Remove),
             ("a writer waits", |f| f.buffered.is_awaited = true, Step::Destage(Sequence(100))),
             ("the buffer is full", |f| f.buffered.fill = 0.71, Step::Destage(Sequence(100))),
@@ -305,6 +313,7 @@ mod tests {
     fn in_a_round_each_has_its_turn_once() {
         let mut figures = with(|f| {
             (f.lacks_numbers, f.awaits_forks, f.any_to_remove) = (true, true, true);
+            f.awaits_merging = true;
             f.slabs.free = 0;
             f.buffered.is_awaited = true;
         });
@@ -312,6 +321,7 @@ mod tests {
         let turns = [
             (Turn::Lend, Step::Lend),
             (Turn::Fork, Step::Fork),
+            (Turn::Merge, Step::Merge),
             (Turn::Clean, Step::Clean),
             (Turn::Destage, destage),
             (Turn::Remove, Step::Remove),
@@ -332,6 +342,8 @@ mod tests {
         figures.any_to_remove = false;
         assert_eq!(decide_after_destage(figures), Step::Lend);
         (figures.lacks_numbers, figures.awaits_forks) = (false, false);
+        assert_eq!(decide_after_destage(figures), Step::Merge);
+        figures.awaits_merging = false;
         assert_eq!(decide_after_destage(figures), Step::Clean);
         figures.slabs.free = 50;
         assert_eq!(decide_after_destage(figures), destage);

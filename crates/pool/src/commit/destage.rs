@@ -391,9 +391,13 @@ impl Committer {
         }
         // What cannot be read is dealt with when it is changed.
         let Ok(Some(leaf)) = slice.leaf(layer, index).await else { return Ok(()) };
-        if let Some(old) = ThinEntry(leaf.get(tree::slot(index, 0))).block() {
+        let entry = ThinEntry(leaf.get(tree::slot(index, 0)));
+        match entry.block() {
             // A damaged one stays out of the way: see [`Committer::drop_reference`].
-            drop(slice.pages.get(block_page(old)).await);
+            Some(old) if self.is_mine(layer, entry) && !self.drops_unseen(layer, old) => {
+                drop(slice.pages.get(block_page(old)).await);
+            }
+            Some(_) | None => {}
         }
         Ok(())
     }
@@ -450,7 +454,9 @@ impl Committer {
         };
         match old.block() {
             None => Ok(()),
-            Some(_) if self.is_mine(layer, old) || planted(Bug::FreeShared) => self.free(layer, old).await,
+            Some(_) if self.is_mine(layer, old) || planted(Bug::FreeShared) => {
+                self.free_replaced(layer, old).await
+            }
             Some(_) => self.bury(layer, old).await,
         }
     }

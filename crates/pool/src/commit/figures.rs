@@ -34,6 +34,7 @@ impl Committer {
             buffered: self.buffered(awaits_forks),
             lacks_numbers: slice.placer.numbers().is_short(),
             awaits_forks,
+            awaits_merging: self.merging_is_due(),
             any_to_remove: gone_or_lonely || self.sifting.is_some(),
         }
     }

@@ -110,6 +110,10 @@ impl Committer {
         for row in rows {
             for content in &row.contents {
                 let number = content.name.get();
+                let page = block_page(number).index;
+                if !self.merge_to_clean(page, allowance, pages).await? {
+                    return Ok(live);
+                }
                 let place = match slice.block(number).await {
                     Ok(Some(place)) => place,
                     Ok(None) => continue,
@@ -123,7 +127,6 @@ impl Committer {
                 if place.location.segment() != id || !(row.range.offset..row.range.end()).contains(&at) {
                     continue;
                 }
-                let page = block_page(number).index;
                 let len = place.location.len_bytes();
                 if allowance.bytes < len || allowance.pages == 0 && !pages.contains(&page) {
                     return Ok(live);
@@ -135,6 +138,27 @@ impl Committer {
             }
         }
         Ok(live)
+    }
+
+    /// Frees what was dropped of a page of the table, for it does not count as live then. False if the allowance does not
+    /// go so far.
+    async fn merge_to_clean(
+        &mut self,
+        page: u64,
+        allowance: &mut Allowance,
+        pages: &mut BTreeSet<u64>,
+    ) -> Result<bool, PoolError> {
+        // What cannot be read is not freed.
+        if self.dropped.count == 0 || self.slice.pages.dropped_of(page).await.unwrap_or(0) == 0 {
+            return Ok(true);
+        }
+        if allowance.pages == 0 && !pages.contains(&page) {
+            return Ok(false);
+        }
+        if self.merge_dropped(page).await? {
+            allowance.pages -= usize::from(pages.insert(page));
+        }
+        Ok(true)
     }
 
     /// Fetches the pages of the block table that the rows name blocks of, many at a time.

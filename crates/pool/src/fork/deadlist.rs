@@ -9,7 +9,7 @@ use crate::{
     error::PoolError,
     fork::layer::Layer,
     format::{DEAD_ENTRIES, DEAD_PAGE, Space, ThinEntry},
-    maps::tree::node,
+    maps::{blocks::block_page, tree::node},
     meta::DeadList,
 };
 use quoin_base::LayerId;
@@ -123,11 +123,24 @@ impl Committer {
         if entry.0 & DEAD_PAGE != 0 {
             self.drop_tree_page(number & !DEAD_PAGE).await?;
         } else {
+            // The entry's page is changed anyway.
+            self.merge_dropped(block_page(number).index).await?;
             if self.drop_reference(number).await? {
                 owner.end_loan();
             }
             owner.owned_blocks.fetch_sub(1, Ordering::Relaxed);
         }
+        self.forget_birth(owner, entry.birth());
+        Ok(())
+    }
+
+    /// The same for a block in whose place there is another now. What its entry says may be left for later.
+    pub(crate) async fn free_replaced(&mut self, owner: &Layer, entry: ThinEntry) -> Result<(), PoolError> {
+        let Some(number) = entry.block() else { return Ok(()) };
+        if !self.drop_unseen(owner, number).await? {
+            return self.free(owner, entry).await;
+        }
+        owner.owned_blocks.fetch_sub(1, Ordering::Relaxed);
         self.forget_birth(owner, entry.birth());
         Ok(())
     }

@@ -327,12 +327,15 @@ impl Scrub {
     async fn places(&self, first: u64) -> Vec<(u64, BlockPlace)> {
         let page = PageId::new(Space::Blocks, first / BLOCKS_PER_PAGE);
         let Ok(Some(page)) = self.slice().pages.get(page).await else { return Vec::new() };
+        // Nothing leads to these, and one of a page that cannot be read is only read in vain.
+        let dropped = self.slice().pages.dropped_of(first / BLOCKS_PER_PAGE).await.unwrap_or(0);
         let mut places = Vec::new();
         for number in first..first + BLOCKS_PER_PAGE {
             let at = block_word(number);
             let (location, info) = (Location(page.get(at + 2)), BlockInfo(page.get(at + 3)));
             match (info.count(), info.algorithm()) {
                 (0, _) => {}
+                _ if dropped >> (number - first) & 1 != 0 => {}
                 (_, LOST) => self.lost(number),
                 _ => places.push((number, BlockPlace { location, info })),
             }

@@ -37,8 +37,9 @@ impl MemoryShares {
         let sessions_bytes = (rest / 8).min(512 * MIB);
         let spare_bytes = (rest / 16).min(64 * MIB);
         let buffer_bytes = (rest / 4).min(256 * MIB);
-        let metadata_bytes = (rest / 4).min(GIB);
-        let dirty_bytes = (metadata_bytes / 4).min(64 * MIB);
+        let metadata_bytes = (rest / 5).min(GIB);
+        // The more changes a page gathers before it is written, the fewer bytes each costs.
+        let dirty_bytes = (metadata_bytes / 2).min(256 * MIB);
         let ahead_bytes = (rest / 16).min(64 * MIB);
         let metadata = metadata_bytes + dirty_bytes;
         let cache_bytes = rest - sessions_bytes - spare_bytes - buffer_bytes - metadata - ahead_bytes;

@@ -225,11 +225,13 @@ impl Slice {
             tree_free: root.tree_free.get(),
             blocks_end: root.blocks_end.get(),
             blocks_free: root.blocks_free.get(),
+            dropped_blocks: root.dropped_blocks.get(),
             catalog_pages: root.catalog_bytes.get().div_ceil(PAGE_BYTES as u64),
         };
         self.space.update_catalog(root.catalog_bytes.get());
         self.segments.quarantine_empty(start.generation + 1, &self.readers);
         let committer = Committer::new(self.clone(), start);
+        committer.tell_dropped();
         self.world.spawn(Thread::Background, Box::pin(committer.run()));
         Ok(())
     }
@@ -415,7 +417,7 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
     }
     let table = read_segment_table(&store, slice, &root).await?;
     let io = Arc::new(SegmentIo { store, segments: Arc::new(table) });
-    let pages = PageStore::new(io.clone(), root.spaces);
+    let pages = PageStore::new(io.clone(), root.page_maps());
     let mut blob = Vec::new();
     let catalog_bytes = root.catalog_bytes.get();
     for index in 0..catalog_bytes.div_ceil(PAGE_BYTES as u64) {
@@ -438,7 +440,7 @@ async fn read_segment_table(
     let entries = root.table[..named].iter().map(|t| (t.id.get() as usize, t.entry.as_bytes()));
     let holding = SegmentTable::open(store, slice, entries)?;
     let io = Arc::new(SegmentIo { store: store.clone(), segments: Arc::new(holding) });
-    let pages = PageStore::new(io, root.spaces);
+    let pages = PageStore::new(io, root.page_maps());
     let mut bytes = Vec::new();
     let count = root.segments.get() as usize;
     for index in 0..count.div_ceil(SEGMENTS_PER_PAGE) as u64 {

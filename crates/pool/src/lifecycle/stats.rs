@@ -31,6 +31,8 @@ pub(crate) struct Counters {
     pub lost_blocks: AtomicU64,
     pub ram_faults: AtomicU64,
     pub uncleanable: AtomicU64,
+    /// Blocks that were overwritten and whose places are given back later.
+    pub dropped_blocks: AtomicU64,
     /// RAM for page numbers that came free and that readers may still come by.
     pub freed_pages_ram_bytes: AtomicU64,
     /// Buffered blocks while none of them can be destaged, for a drive does not read the records of some; 0 as a rule.
@@ -90,6 +92,8 @@ pub struct PoolStats {
     pub reserved_unmapped_bytes: u64,
     /// Host data in segments.
     pub live_bytes: u64,
+    /// Overwritten, and given back when enough of it has gathered or space is short: it takes space beside what is live.
+    pub dropped_bytes: u64,
     /// Of it, what is owned by deleted volumes and is being given back.
     pub removing_bytes: u64,
     /// Of it, what volumes share, or only a snapshot's past holds.
@@ -221,6 +225,7 @@ impl PoolStats {
         self.reserved_bytes += other.reserved_bytes;
         self.reserved_unmapped_bytes += other.reserved_unmapped_bytes;
         self.live_bytes += other.live_bytes;
+        self.dropped_bytes += other.dropped_bytes;
         self.removing_bytes += other.removing_bytes;
         self.shared_bytes += other.shared_bytes;
         self.sifting_entries += other.sifting_entries;
@@ -346,13 +351,15 @@ impl Slice {
         let stalls = self.stalls.counts();
         let reserved = self.space.reserved().now;
         let layers = self.layer_use();
+        let dropped_bytes = get(&c.dropped_blocks) * self.buffer.block_bytes;
         PoolStats {
             capacity_bytes: segments.data_slabs * self.segments.segment_bytes(),
             usable_bytes: self.space.limit(),
             free_bytes: self.space.free_bytes(),
             reserved_bytes: reserved.blocks.saturating_mul(self.buffer.block_bytes),
             reserved_unmapped_bytes: reserved.unmapped.saturating_mul(self.buffer.block_bytes),
-            live_bytes: segments.live_data,
+            live_bytes: segments.live_data.saturating_sub(dropped_bytes),
+            dropped_bytes,
             removing_bytes: layers.removing,
             shared_bytes: layers.shared,
             sifting_entries: layers.sifting,

@@ -30,7 +30,7 @@ pub(crate) struct BlockPlace {
 /// The algorithm of a block whose content is lost: completing a partial write met unreadable data.
 pub(crate) const LOST: u8 = 15;
 
-fn referenced_yet_free(number: u64) -> PoolError {
+pub(crate) fn referenced_yet_free(number: u64) -> PoolError {
     PoolError::corrupt(format!("block {number}"), "it is referenced, yet free")
 }
 
@@ -56,8 +56,13 @@ impl Committer {
     /// Fills in the entry of a number just taken, for content just placed, with one reference.
     pub(crate) async fn add_block(&mut self, number: u64, place: BlockPlace) -> Result<(), PoolError> {
         let slice = self.slice.clone();
-        let page = slice.pages.change(block_page(number)).await?;
-        let at = block_word(number);
+        let (id, at) = (block_page(number), block_word(number));
+        let was_dirty = slice.pages.is_resident(id, false);
+        let page = slice.pages.change(id).await?;
+        if !was_dirty {
+            // It is written anyway.
+            self.merge_dropped(id.index).await?;
+        }
         page.set(at, 0);
         page.set(at + 1, 0);
         page.set(at + 2, place.location.0);
@@ -122,6 +127,7 @@ impl Committer {
             while self.block_cursor < self.blocks_end {
                 let number = self.block_cursor;
                 self.block_cursor += 1;
+                let reused = planted(Bug::ReuseDropped) && self.is_dropped(number).await;
                 let free = match slice.pages.get(block_page(number)).await {
                     Err(error) if slice.store.is_damage(&error).await => {
                         self.block_cursor = number.next_multiple_of(BLOCKS_PER_PAGE).max(number + 1);
@@ -135,7 +141,7 @@ impl Committer {
                             && (page.get(at + 2) <= self.reusable || planted(Bug::EarlyNumberReuse))
                     }
                 };
-                if free && (!slice.placer.numbers().is_lent(number) || planted(Bug::LendTwice)) {
+                if (free || reused) && (!slice.placer.numbers().is_lent(number) || planted(Bug::LendTwice)) {
                     // A root whose count is too low is mended by counting, not by going below nothing.
                     self.blocks_free = self.blocks_free.saturating_sub(1);
                     return Ok(number);

@@ -213,7 +213,7 @@ impl Dirty {
 pub(crate) struct PageStore {
     shards: Vec<Mutex<Shard>>,
     /// Location and checksum of each space's top map page.
-    roots: [[AtomicU64; 2]; 4],
+    roots: [[AtomicU64; 2]; SPACES.len()],
     io: Arc<SegmentIo>,
     dirty: Mutex<Dirty>,
     resident: AtomicU64,
@@ -228,7 +228,7 @@ pub(crate) struct PageStore {
 }
 
 impl PageStore {
-    pub(crate) fn new(io: Arc<SegmentIo>, roots: [MapEntry; 4]) -> Self {
+    pub(crate) fn new(io: Arc<SegmentIo>, roots: [MapEntry; SPACES.len()]) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
             roots: roots.map(|e| [AtomicU64::new(e.location.get()), AtomicU64::new(e.crc.get())]),
@@ -383,6 +383,12 @@ impl PageStore {
         self.cached(id).is_some_and(|page| page.dirty.load(Ordering::Relaxed))
     }
 
+    /// Whether a page is in RAM, and dirty unless it may be clean. This does not count as a use.
+    pub(crate) fn is_resident(&self, id: PageId, may_be_clean: bool) -> bool {
+        let shard = self.shard(id).lock();
+        shard.pages.get(&id).is_some_and(|page| may_be_clean || page.dirty.load(Ordering::Relaxed))
+    }
+
     /// Replaces a page's content whatever it was.
     pub(crate) async fn replace(&self, id: PageId, words: &[u64; PAGE_WORDS]) -> Result<(), PoolError> {
         let page = self.change(id).await?;
@@ -459,7 +465,7 @@ impl PageStore {
         }
     }
 
-    pub(crate) fn root_entries(&self) -> [MapEntry; 4] {
+    pub(crate) fn root_entries(&self) -> [MapEntry; SPACES.len()] {
         SPACES.map(|space| self.entry_in(None, PageId { space, level: MAP_LEVELS, index: 0 }))
     }
 

@@ -138,9 +138,9 @@ pub(crate) enum Claim {
 /// added to the catalog, and entries of segments that it takes.
 const CHECKPOINT_MORE_BYTES: u64 = 128 << 10;
 
-/// Pages that a block makes due when it is destaged: a leaf, the page of its old number and that of its new one, and as
-/// many of the map.
-const BLOCK_PAGES: u64 = 6;
+/// Pages that a block makes due when it is destaged: a leaf, the page of its old number, that of the bit of it, and that of
+/// its new number, and as many of the map. Bits of new numbers are those of a few pages.
+const BLOCK_PAGES: u64 = 8;
 /// The same where the leaf and the node above it may have to be copied. What is above these many blocks have in common.
 const SHARED_BLOCK_PAGES: u64 = BLOCK_PAGES + 4;
 /// Blocks that one step of destage may always take.

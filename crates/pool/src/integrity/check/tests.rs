@@ -4,8 +4,9 @@
 use super::*;
 use crate::{
     FormatOptions, ObjectKind, Pool, PoolOptions, Transaction,
-    format::{EXTENT_MAGIC, ExtentHeader, GrantPage, Space, ThinEntry},
+    format::{BlockInfo, EXTENT_MAGIC, ExtentHeader, GrantPage, Space, ThinEntry},
     lifecycle::{create::format as make, open::open_checkpoint},
+    maps::blocks::{block_page, block_word},
     segment::io::SegmentIo,
 };
 use quoin_base::{LayerId, MIB, VolumeId};
@@ -60,6 +61,23 @@ impl Rig {
         rig
     }
 
+    /// Overwrites blocks whose numbers share a page of the block table that is not in RAM.
+    fn drop_some(&self) {
+        let volume = self.volume;
+        let pool = self.try_open_with(PoolOptions { metadata_bytes: 0, ..Self::options() }).unwrap();
+        self.run(async move {
+            for i in (100..300).chain(100..110) {
+                pool.write(volume, i * 8192, vec![Bytes::copy_of(&[i as u8; 8192])]).await.unwrap();
+                if i == 299 {
+                    pool.drain().await.unwrap();
+                }
+            }
+            pool.drain().await.unwrap();
+            assert_eq!(pool.stats().dropped_bytes, 10 * 8192);
+        });
+        self.world.crash();
+    }
+
     pub(crate) fn disks(&self) -> Vec<Arc<dyn Disk>> {
         self.disks.iter().map(|d| d.clone() as Arc<dyn Disk>).collect()
     }
@@ -73,8 +91,15 @@ impl Rig {
     }
 
     pub(crate) fn try_open(&self) -> Result<Arc<Pool>, PoolError> {
+        self.try_open_with(Self::options())
+    }
+
+    fn options() -> PoolOptions {
+        PoolOptions { dirty_bytes: 256 << 10, buffer_bytes: MIB, ..PoolOptions::default() }
+    }
+
+    fn try_open_with(&self, options: PoolOptions) -> Result<Arc<Pool>, PoolError> {
         let (disks, world) = (self.disks(), self.world.clone());
-        let options = PoolOptions { dirty_bytes: 256 << 10, buffer_bytes: MIB, ..PoolOptions::default() };
         self.run(async move { Pool::open(world, open_set(disks).await.unwrap(), options).await })
     }
 
@@ -104,7 +129,7 @@ impl Rig {
     }
 
     pub(crate) fn page(&self, opened: &Opened, id: PageId) -> Location {
-        let (pages, io) = (opened.root.spaces, opened.io.clone());
+        let (pages, io) = (opened.root.page_maps(), opened.io.clone());
         let entry = self.run(async move { crate::meta::PageStore::new(io, pages).entry(id).await.unwrap() });
         assert_ne!(entry.location.get(), 0, "{id:?} has no place");
         Location(entry.location.get())
@@ -145,6 +170,9 @@ fn damaged_metadata_pages_of_every_space_and_level_are_named() {
     for space in SPACES {
         for level in 0..=MAP_LEVELS {
             let rig = Rig::new();
+            if space == Space::Dropped {
+                rig.drop_some();
+            }
             let opened = rig.opened();
             let index = match (space, level) {
                 (Space::Tree, 0) => 1,
@@ -158,10 +186,30 @@ fn damaged_metadata_pages_of_every_space_and_level_are_named() {
 }
 
 #[test]
+fn what_was_dropped_takes_space_and_is_no_problem_unless_something_leads_there() {
+    let rig = Rig::new();
+    rig.drop_some();
+    let report = rig.check();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+
+    // The number of a block that the map leads to.
+    let pool = rig.open();
+    rig.run(async move {
+        let bits = PageId::new(Space::Dropped, 0);
+        let page = pool.first().pages.change(bits).await.unwrap();
+        page.set(0, page.get(0) | 1 << 40);
+        pool.checkpoint().await.unwrap();
+    });
+    rig.world.crash();
+    rig.names("block 40: it is counted to have 1 references and has 2");
+    rig.names("the dropped numbers: 10 are recorded and 11 are found");
+}
+
+#[test]
 fn a_damaged_block_is_named() {
     let rig = Rig::new();
     let opened = rig.opened();
-    let pages = crate::meta::PageStore::new(opened.io.clone(), opened.root.spaces);
+    let pages = crate::meta::PageStore::new(opened.io.clone(), opened.root.page_maps());
     let page = rig.run(async move { pages.get(block_page(5)).await.unwrap().unwrap() });
     rig.damage(&opened, Location(page.get(block_word(5) + 2)));
     rig.names("block 5: its content in segment");

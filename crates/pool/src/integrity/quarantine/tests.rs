@@ -320,7 +320,7 @@ fn run_seed(seed: u64) {
         for _ in 0..rng.random_range(0..3) {
             let number = rng.random_range(1..end);
             let entry = {
-                let (pages, io) = (opened.root.spaces, opened.io.clone());
+                let (pages, io) = (opened.root.page_maps(), opened.io.clone());
                 let store = crate::meta::PageStore::new(io, pages);
                 rig.run(async move { store.entry(node(number)).await.unwrap() })
             };

@@ -39,6 +39,11 @@ pub(super) static POOL: Table<PoolStats> = Table {
              is being reclaimed.",
             |p| p.removing_bytes,
         ),
+        Row::level(
+            "quoin_pool_dropped_bytes",
+            "Overwritten data whose space is given back later, together or when space is short. Neither live nor free.",
+            |p| p.dropped_bytes,
+        ),
         Row::level("quoin_pool_metadata_bytes", "Metadata in segments.", |p| p.metadata_bytes),
         Row::level(
             "quoin_pool_buffered_bytes",
