@@ -122,6 +122,12 @@ pub enum Bug {
     ForgetDecisions = 65,
     /// Replay makes the changes of a part whose transaction nobody decided.
     ReplayUndecided = 66,
+    /// A record of the catalog that changed is left out of the checkpoint now and then.
+    LeaveOutChanged = 72,
+    /// A page of the catalog is not written again though a record in it was deleted.
+    KeepDeletedRecord = 73,
+    /// A page of the catalog is not written again though a record moved from it to another page.
+    KeepMovedRecord = 74,
     /// What was read ahead is kept though its block number is freed and used again.
     StaleAhead = 59,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
@@ -133,7 +139,7 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 51] = [
+    pub const ALL: [Bug; 54] = [
         Bug::SkipJournalFlush,
         Bug::SkipRowFlush,
         Bug::EarlySegmentReuse,
@@ -185,6 +191,9 @@ impl Bug {
         Bug::ForgetDecisions,
         Bug::ReplayUndecided,
         Bug::StaleAhead,
+        Bug::LeaveOutChanged,
+        Bug::KeepDeletedRecord,
+        Bug::KeepMovedRecord,
     ];
 }
 

@@ -26,6 +26,7 @@ pub(crate) struct Counters {
     pub cleaned_meta_segments: AtomicU64,
     pub checkpoints: AtomicU64,
     pub checkpoint_bytes: AtomicU64,
+    pub catalog_pages: AtomicU64,
     pub checkpoint_nanos: AtomicU64,
     pub medium_errors: AtomicU64,
     pub lost_blocks: AtomicU64,
@@ -180,6 +181,8 @@ pub struct PoolStats {
     pub checkpoints: u64,
     /// Written by checkpoints.
     pub checkpoint_bytes: u64,
+    /// Pages of the catalog that checkpoints wrote or gave back.
+    pub catalog_pages: u64,
     /// Time spent in checkpoints.
     pub checkpoint_time: Duration,
     /// Times that a metadata page was looked for and found in RAM.
@@ -262,6 +265,7 @@ impl PoolStats {
         self.cleaned_bytes += other.cleaned_bytes;
         self.checkpoints += other.checkpoints;
         self.checkpoint_bytes += other.checkpoint_bytes;
+        self.catalog_pages += other.catalog_pages;
         self.checkpoint_time += other.checkpoint_time;
         self.metadata_hits += other.metadata_hits;
         self.metadata_loads += other.metadata_loads;
@@ -398,6 +402,7 @@ impl Slice {
             cleaned_bytes: get(&c.cleaned_bytes),
             checkpoints: get(&c.checkpoints),
             checkpoint_bytes: get(&c.checkpoint_bytes),
+            catalog_pages: get(&c.catalog_pages),
             checkpoint_time: Duration::from_nanos(get(&c.checkpoint_nanos)),
             metadata_hits: self.pages.hits(),
             metadata_loads: get(&self.pages.loads),
