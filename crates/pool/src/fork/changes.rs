@@ -19,8 +19,8 @@ use std::{
 pub(crate) struct Changes {
     layers: Mutex<Vec<Arc<LayerNote>>>,
     aliases: Mutex<BTreeSet<LayerId>>,
-    /// Volumes whose layers changed since promises were last counted.
-    volumes: Mutex<Vec<Arc<LayerNote>>>,
+    /// Layers that changed since sums were last counted.
+    to_count: Mutex<Vec<Arc<LayerNote>>>,
 }
 
 impl Changes {
@@ -38,11 +38,11 @@ impl Changes {
         (notes.iter().map(|note| note.id).collect(), aliases)
     }
 
-    /// The volumes whose layers changed since this was last asked; some more than once.
-    pub(crate) fn take_volumes(&self) -> Vec<VolumeId> {
-        let notes = mem::take(&mut *self.volumes.lock());
-        notes.iter().for_each(|note| _ = note.recount.swap(false, Ordering::AcqRel));
-        notes.iter().map(|note| note.volume).collect()
+    /// The layers that changed since this was last asked, each with its volume.
+    pub(crate) fn take_to_count(&self) -> Vec<(LayerId, VolumeId)> {
+        let notes = mem::take(&mut *self.to_count.lock());
+        notes.iter().for_each(|note| _ = note.is_to_count.swap(false, Ordering::AcqRel));
+        notes.iter().map(|note| (note.id, note.volume)).collect()
     }
 }
 
@@ -52,14 +52,15 @@ pub(crate) struct LayerNote {
     volume: VolumeId,
     /// It is among those that changed.
     changed: AtomicBool,
-    recount: AtomicBool,
+    /// It is among those to count.
+    is_to_count: AtomicBool,
     changes: Arc<Changes>,
 }
 
 impl LayerNote {
     pub(crate) fn new(id: LayerId, volume: VolumeId, changes: &Arc<Changes>) -> Arc<Self> {
-        let (changed, recount) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { id, volume, changed, recount, changes: changes.clone() })
+        let (changed, is_to_count) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { id, volume, changed, is_to_count, changes: changes.clone() })
     }
 
     /// Called after the change, by the committer or with the layers locked for writing.
@@ -67,8 +68,8 @@ impl LayerNote {
         if !self.changed.swap(true, Ordering::AcqRel) {
             self.changes.layers.lock().push(self.clone());
         }
-        if !self.recount.swap(true, Ordering::AcqRel) {
-            self.changes.volumes.lock().push(self.clone());
+        if !self.is_to_count.swap(true, Ordering::AcqRel) {
+            self.changes.to_count.lock().push(self.clone());
         }
     }
 }

@@ -27,8 +27,6 @@ use std::{
 #[derive(Default)]
 pub(crate) struct Layers {
     pub volumes: BTreeMap<VolumeId, Arc<Layer>>,
-    /// Volumes to which space is promised.
-    reserved: BTreeSet<VolumeId>,
     pub all: BTreeMap<LayerId, Arc<Layer>>,
     children: BTreeMap<LayerId, BTreeSet<LayerId>>,
     aliases: Aliases,
@@ -60,9 +58,6 @@ impl Layers {
         };
         let leaves = image.layers.iter().filter(|layer| layer.is_leaf());
         for layer in leaves.map(|image| Arc::new(Layer::from_image(image, None, &changes))) {
-            if layer.volume.reserved_bytes.load(Ordering::Relaxed) > 0 {
-                layers.reserved.insert(layer.volume.id);
-            }
             layers.volumes.insert(layer.volume.id, layer.clone());
             layers.all.insert(layer.id, layer);
         }
@@ -85,23 +80,10 @@ impl Layers {
         }
         let lonely = layers.children.iter().filter(|(_, children)| children.len() == 1);
         layers.lonely = lonely.map(|(id, _)| *id).collect();
-        // It is as the checkpoint has it.
+        // All are counted once. The checkpoint has them as they are.
+        layers.all.values().for_each(|layer| layer.note_change());
         drop(changes.take());
         layers
-    }
-
-    /// The volumes to which space is promised, and those among `others` that there are: each once.
-    pub(crate) fn reserved_or(&self, others: impl Iterator<Item = VolumeId>) -> BTreeSet<VolumeId> {
-        debug_assert!(
-            self.volumes
-                .values()
-                .filter(|layer| layer.volume.reserved_bytes.load(Ordering::Relaxed) > 0)
-                .all(|layer| self.reserved.contains(&layer.volume.id)),
-            "a volume with a promise is not listed"
-        );
-        let mut volumes = self.reserved.clone();
-        volumes.extend(others.filter(|volume| self.volumes.contains_key(volume)));
-        volumes
     }
 
     pub(crate) fn aliases(&self) -> &BTreeMap<LayerId, Alias> {
@@ -152,7 +134,6 @@ impl Layers {
                     self.volumes.insert(volume, layer);
                 }
                 Operation::DeleteVolume(volume) => {
-                    self.reserved.remove(&volume);
                     if let Some(layer) = self.volumes.remove(&volume) {
                         self.give_up(layer);
                     }
@@ -161,10 +142,6 @@ impl Layers {
                     if let Some(layer) = self.volumes.get(&volume) {
                         layer.volume.reserved_bytes.store(bytes, Ordering::Release);
                         layer.note_change();
-                        match bytes {
-                            0 => self.reserved.remove(&volume),
-                            _ => self.reserved.insert(volume),
-                        };
                     }
                 }
                 Operation::Fork { source, target, kept, given } => {

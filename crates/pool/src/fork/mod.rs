@@ -15,6 +15,7 @@ pub(crate) mod deadlist;
 pub(crate) mod families;
 pub(crate) mod layer;
 pub(crate) mod layers;
+pub(crate) mod tally;
 
 use crate::{
     bugs::{Bug, planted},

@@ -6,7 +6,7 @@ use crate::{
     bugs::{Bug, planted},
     commit::requests::{Request, Requests},
     error::PoolError,
-    fork::{layer::Layer, layers::Layers},
+    fork::{layer::Layer, layers::Layers, tally::Tally},
     format::{LAYERS_END, RecordHeader, RecordKind, Root, zeroed},
     host::{ahead::ReadAhead, cache::ReadCache, pace::Pace, placed::Placer, stalls::Stalls},
     integrity::damage::DamageLog,
@@ -58,6 +58,8 @@ pub(crate) struct Slice {
     pub(crate) records: Mutex<RecordHeap>,
     catalog_turn: AsyncMutex,
     pub(crate) pledged: Mutex<Pledged>,
+    /// Sums over all layers. Locked after these.
+    pub(crate) tally: Mutex<Tally>,
     /// At or below the sequence of a catalog record that is appended and not applied yet; else the maximum.
     catalog_pin: AtomicU64,
     /// A part of a transaction that spans slices may have taken effect in RAM, and is not decided.
@@ -214,6 +216,7 @@ impl Slice {
             records: Mutex::new(parts.records),
             catalog_turn: AsyncMutex::new(),
             pledged: Mutex::default(),
+            tally: Mutex::default(),
             catalog_pin: AtomicU64::new(u64::MAX),
             undecided: AtomicBool::new(false),
             progress,
@@ -258,7 +261,21 @@ impl Slice {
     /// its return, and no write without those that it could have depended on.
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<(), PoolError> {
         self.make_room_for(&transaction).await?;
+        self.let_catalog_settle().await;
         self.commit_with_room(transaction).await
+    }
+
+    /// Waits while so much of the catalog changed that a checkpoint could not write more of it.
+    pub(crate) async fn let_catalog_settle(&self) {
+        let most = 2 * self.space.most_catalog_pages();
+        let has_settled = || {
+            if self.catalog_due_pages() < most || self.store.health().is_failed() {
+                return Some(());
+            }
+            self.requests.nudge();
+            None
+        };
+        self.progress.until(has_settled).await;
     }
 
     /// [`Slice::commit`] of a transaction for which room was made.

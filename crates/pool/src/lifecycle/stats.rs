@@ -1,6 +1,9 @@
 //! What a pool counts, and how it reports it. Counters begin at zero each time the pool is opened.
 
-use crate::{fork::layer::Layer, lifecycle::slice::Slice};
+use crate::{
+    fork::{layer::Layer, tally::LayerUse},
+    lifecycle::slice::Slice,
+};
 use quoin_base::VolumeId;
 use quoin_world::atomic::{AtomicU64, Ordering};
 use std::{sync::Arc, time::Duration};
@@ -293,16 +296,6 @@ impl PoolStats {
 /// What a volume counts for at least when the slice with the most room is looked for: it has not been written to yet.
 const ROOM_OF_VOLUME_BYTES: u64 = 64 << 20;
 
-/// What layers own, in bytes.
-#[derive(Default)]
-struct LayerUse {
-    count: u64,
-    removing: u64,
-    shared: u64,
-    sifting: u64,
-    joining: u64,
-}
-
 /// A volume in figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VolumeStats {
@@ -349,7 +342,8 @@ impl Slice {
         let written = self.journal.counters();
         let stalls = self.stalls.counts();
         let reserved = self.space.reserved().now;
-        let layers = self.layer_use();
+        let (layers, joining_layers, layer_use) = self.layer_use();
+        let block_bytes = self.buffer.block_bytes;
         PoolStats {
             capacity_bytes: segments.data_slabs * self.segments.segment_bytes(),
             usable_bytes: self.space.limit(),
@@ -357,11 +351,11 @@ impl Slice {
             reserved_bytes: reserved.blocks.saturating_mul(self.buffer.block_bytes),
             reserved_unmapped_bytes: reserved.unmapped.saturating_mul(self.buffer.block_bytes),
             live_bytes: segments.live_data,
-            removing_bytes: layers.removing,
-            shared_bytes: layers.shared,
-            sifting_entries: layers.sifting,
-            joining_layers: layers.joining,
-            layers: layers.count,
+            removing_bytes: layer_use.removing * block_bytes,
+            shared_bytes: layer_use.shared * block_bytes,
+            sifting_entries: layer_use.sifting,
+            joining_layers,
+            layers,
             metadata_bytes: segments.live_meta,
             buffered_bytes: self.buffer.charged_blocks() * self.buffer.block_bytes,
             buffer_ram_bytes: self.buffer.ram_bytes(),
@@ -413,23 +407,12 @@ impl Slice {
         }
     }
 
-    fn layer_use(&self) -> LayerUse {
+    /// How many layers there are, how many are to become one with another, and what they hold.
+    fn layer_use(&self) -> (u64, u64, LayerUse) {
         let layers = self.layers.read();
-        let (count, joining) = (layers.all.len() as u64, layers.joining());
-        let mut sum = LayerUse { count, joining, ..LayerUse::default() };
-        for layer in layers.all.values() {
-            sum.sifting += layer.lists.lock().sifting.entries;
-            let owned = layer.owned_blocks.load(Ordering::Relaxed) * self.buffer.block_bytes;
-            if layer.is_gone() {
-                sum.removing += owned;
-                continue;
-            }
-            sum.removing += layer.unreached() * self.buffer.block_bytes;
-            if !layer.is_live() {
-                sum.shared += layer.held() * self.buffer.block_bytes;
-            }
-        }
-        sum
+        let mut tally = self.tally.lock();
+        tally.catch_up(&layers, self.buffer.block_bytes);
+        (layers.all.len() as u64, layers.joining(), tally.layer_use)
     }
 
     /// What it has of the pool's space.

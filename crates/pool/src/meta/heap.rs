@@ -166,6 +166,12 @@ impl RecordHeap {
         is_there
     }
 
+    /// Whether the next cut writes a page.
+    pub(crate) fn is_due(&self, page: u64) -> bool {
+        let known = self.pages.get(page as usize).is_some();
+        known && self.due.contains(&(self.free_bytes(page as u32), page as u32))
+    }
+
     /// The pages that must be written, or given back (`None`), so that they hold the records as they are. `encode` gives a
     /// record, or `None` if it is gone.
     pub(crate) fn cut(
