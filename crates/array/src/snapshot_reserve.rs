@@ -438,7 +438,13 @@ impl Array {
             let origin = volume.origin().filter(|origin| origin.kind == OriginKind::Snapshot);
             origin.is_some_and(|origin| covers.as_ref().is_none_or(|some| some.contains(&origin.source)))
         };
-        self.volumes.list().into_iter().filter(of_it).collect()
+        let volumes = match &covers {
+            None => self.volumes.list(),
+            Some(some) => some.iter().flat_map(|id| self.volumes.forks_of(*id)).collect(),
+        };
+        let mut snapshots: Vec<_> = volumes.into_iter().filter(of_it).collect();
+        snapshots.sort_by_key(|volume| volume.id());
+        snapshots
     }
 
     /// The volumes whose snapshots a reserve limits; `None` for all.

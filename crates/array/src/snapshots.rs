@@ -87,7 +87,7 @@ impl Array {
                 && of.is_none_or(|of| origin.source == of)
                 && group.is_none_or(|group| origin.set.as_ref().is_some_and(|set| set.group == group))
         };
-        let volumes = self.volumes.list();
+        let volumes = of.map_or_else(|| self.volumes.list(), |of| self.volumes.forks_of(of));
         let snapshots = volumes.iter().filter(|volume| volume.origin().as_ref().is_some_and(chosen));
         Ok(snapshots.map(|volume| self.volume_view(volume)).collect())
     }

@@ -103,7 +103,7 @@ impl Array {
 
     /// Gives back, in the background, what lay beyond the end of volumes that were shrunk.
     pub(crate) fn trim_volumes(self: &Arc<Self>) {
-        if !self.volumes.list().iter().any(|volume| volume.is_trimming()) {
+        if !self.volumes.is_any_trimming() {
             return;
         }
         let array = self.clone();

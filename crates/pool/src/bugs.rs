@@ -126,6 +126,12 @@ pub enum Bug {
     CountBeforeRows = 76,
     /// Replay does not verify the rows of records of which nothing tells that they counted.
     TrustPlaced = 77,
+    /// A record of the catalog that changed is left out of the checkpoint now and then.
+    LeaveOutChanged = 72,
+    /// A page of the catalog is not written again though a record in it was deleted.
+    KeepDeletedRecord = 73,
+    /// A page of the catalog is not written again though a record moved from it to another page.
+    KeepMovedRecord = 74,
     /// What was read ahead is kept though its block number is freed and used again.
     StaleAhead = 59,
     /// A number is dropped, and nothing says so.
@@ -145,7 +151,7 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 57] = [
+    pub const ALL: [Bug; 60] = [
         Bug::CountBeforeRows,
         Bug::TrustPlaced,
         Bug::SkipJournalFlush,
@@ -203,6 +209,9 @@ impl Bug {
         Bug::MergeTwice,
         Bug::ReuseDropped,
         Bug::DropLent,
+        Bug::LeaveOutChanged,
+        Bug::KeepDeletedRecord,
+        Bug::KeepMovedRecord,
     ];
 }
 

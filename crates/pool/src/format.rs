@@ -40,7 +40,7 @@ pub(crate) enum Space {
     Blocks = 1,
     /// The segment table, 32 entries a page.
     Segments = 2,
-    /// The catalog, one byte string cut into pages.
+    /// The catalog, records in pages.
     Catalog = 3,
     /// Block numbers that were dropped: a bit each.
     Dropped = 4,
@@ -71,7 +71,8 @@ pub(crate) struct Root {
     /// Block numbers from here on were never used. Number 0 is never used.
     pub blocks_end: U64,
     pub blocks_free: U64,
-    pub catalog_bytes: U64,
+    /// Page numbers of the catalog are below.
+    pub catalog_pages: U64,
     pub next_extent: U64,
     pub next_volume: U32,
     /// How many of `table` are used.
@@ -88,7 +89,15 @@ pub(crate) struct Root {
     pub dropped: MapEntry,
     /// How many block numbers were dropped and are not free in the block table yet.
     pub dropped_blocks: U64,
-    pub reserved: [u8; 168],
+    /// The last catalog record of the journal that the catalog holds.
+    pub applied: U64,
+    /// References to blocks beyond the first of each.
+    pub copies: U64,
+    /// Records that the catalog's pages hold.
+    pub catalog_records: U64,
+    /// Layer ids from here on were not given out.
+    pub next_layer: U32,
+    pub reserved: [u8; 140],
     pub crc: U64,
 }
 /// The most segments the segment table may be spread over.
@@ -120,7 +129,7 @@ impl Root {
             () if named.into_iter().any(|t| !(1..segments_end).contains(&u64::from(t.id.get()))) => {
                 Some("it names a segment that cannot be")
             }
-            () if self.catalog_bytes.get() > slabs * slab_bytes => {
+            () if self.catalog_pages.get() > slabs * slab_bytes / PAGE_BYTES as u64 => {
                 Some("its catalog is larger than the pool")
             }
             () if self.tree_end.get() > PAGES_END || self.tree_free.get() > self.tree_end.get() => {
@@ -576,6 +585,24 @@ impl BlockInfo {
         (self.0 >> 60) as u8
     }
 }
+
+/// The head of a piece of a catalog record. In a page of the catalog follow: how many pieces (2), then for each its head and
+/// its content, then zeroes.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct PieceHead {
+    /// The same for all pieces of a record, and for no others of the checkpoint.
+    pub record: U32,
+    /// Which piece it is.
+    pub piece: U16,
+    /// How many the record has: all but the last fill a page.
+    pub pieces: U16,
+    pub len_bytes: U16,
+}
+/// Bytes of a [`PieceHead`], and of what is before the first in a page.
+pub(crate) const PIECE_HEAD_BYTES: usize = size_of::<PieceHead>();
+pub(crate) const RECORD_PAGE_HEAD_BYTES: usize = 2;
+const _: () = assert!(PIECE_HEAD_BYTES == 10);
 
 /// A zeroed structure to fill in.
 pub(crate) fn zeroed<T: FromZeros>() -> T {

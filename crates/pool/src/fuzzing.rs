@@ -1,7 +1,10 @@
 //! Doors for the fuzz targets to parsers that nobody else outside may call. Each returns what it read as it
 //! would be written, if it could be read.
 
-use crate::meta::{CatalogImage, LayerImage, Operation, Transaction};
+use crate::{
+    format::PAGE_BYTES,
+    meta::{CatalogImage, LayerImage, Operation, Transaction},
+};
 use quoin_base::Sequence;
 
 /// A catalog transaction.
@@ -9,9 +12,11 @@ pub fn transaction(bytes: &[u8]) -> Option<Vec<u8>> {
     Transaction::decode(bytes).ok().map(|transaction| transaction.encode())
 }
 
-/// The catalog of a checkpoint.
+/// The pages of a checkpoint's catalog, one behind the other.
 pub fn catalog(bytes: &[u8]) -> Option<Vec<u8>> {
-    CatalogImage::decode(bytes).ok().map(|catalog| catalog.encode())
+    let pages = (0..).zip(bytes.chunks(PAGE_BYTES).map(<[u8]>::to_vec)).collect();
+    let image = CatalogImage::of_pages(&pages).ok()?;
+    Some(image.to_pages().0.into_values().flatten().collect())
 }
 
 /// A transaction as it is in the journal.
@@ -56,5 +61,5 @@ pub fn encoded_catalog(transaction: &Transaction) -> Vec<u8> {
             Operation::Prepare(_) => {}
         }
     }
-    image.encode()
+    image.to_pages().0.into_values().flatten().collect()
 }

@@ -97,6 +97,7 @@ impl Scenario {
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 300_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 1_000_000)),
             place_from: 16 * KIB,
+            catalog_records_per_page: [2, 5, usize::MAX][seed as usize % 3],
         };
         let threads = rng.random_range(1..=3);
         let (hosts, admins) = (rng.random_range(1..=4), rng.random_range(1..=2));

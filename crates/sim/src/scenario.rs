@@ -320,6 +320,7 @@ impl Scenario {
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),
             place_from: place_from(seed),
+            catalog_records_per_page: [2, 3, 8, usize::MAX][seed as usize % 4],
         };
         let slow_drive = (faults == Faults::Slow).then(|| rng.random_range(0..count));
         let drawn_clients = rng.random_range(1..=5);

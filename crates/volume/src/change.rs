@@ -129,7 +129,7 @@ impl Volumes {
         if shrinks {
             volume.shrinks.fetch_add(1, Ordering::Relaxed);
         }
-        volume.update(&record);
+        self.known.lock().update(&volume, &record);
         drop(turn);
         Ok(volume)
     }
@@ -157,7 +157,8 @@ impl Volumes {
     /// Empties the former tails of volumes that were shrunk. Returns early if the pool goes offline; call it again when
     /// the pool is back.
     pub async fn trim(&self) -> Result<(), VolumeError> {
-        for volume in self.list() {
+        let trimming: Vec<_> = self.known.lock().trimming().cloned().collect();
+        for volume in trimming {
             while volume.is_trimming() && self.is_current(&volume) {
                 match self.trim_once(&volume).await {
                     Ok(()) => {}
@@ -194,7 +195,7 @@ impl Volumes {
         let tx = record.put(Transaction::new(), Some(&volume.record()));
         let tx = if record.thick { tx.reserve(record.id, record.reserved_bytes()) } else { tx };
         pool.commit(tx).await?;
-        volume.update(&record);
+        self.known.lock().update(volume, &record);
         Ok(())
     }
 }

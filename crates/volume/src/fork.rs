@@ -155,7 +155,7 @@ impl Volumes {
             if outcome.is_ok() {
                 // It may have had another end since it was shrunk.
                 drop(pool.end_volume(record.id, record.size_bytes));
-                target.update(record);
+                self.known.lock().update(target, record);
                 target.shrinks.fetch_add(1, Ordering::Relaxed);
             }
             // A failure may leave it open whether the content was replaced.
@@ -174,7 +174,7 @@ impl Volumes {
         let before = volume.record();
         let record = VolumeRecord { origin: None, protected: false, modified_ms: None, ..before.clone() };
         self.pool()?.commit(record.put(with, Some(&before))).await?;
-        volume.update(&record);
+        self.known.lock().update(volume, &record);
         Ok(())
     }
 

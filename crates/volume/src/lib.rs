@@ -15,6 +15,7 @@ mod folder;
 mod fork;
 mod group;
 mod instruments;
+mod known;
 mod modified;
 mod name;
 mod origin;

@@ -127,8 +127,8 @@ impl Volumes {
         *self.groups.lock() = groups;
         for (volume, record) in volumes.iter().zip(&records) {
             volume.mark_deleted();
+            self.known.lock().remove(record.id);
             volume.update(record);
-            self.known.lock().remove(&record.id);
             self.bin.lock().insert(record.id, volume.clone());
         }
         Ok(())
@@ -196,7 +196,7 @@ impl Volumes {
     /// Whether nothing needs the retention clock once these have left the bin.
     fn clock_stops_without(&self, gone: &BTreeSet<VolumeId>) -> bool {
         let is_empty = self.bin.lock().keys().all(|id| gone.contains(id));
-        is_empty && !self.list().iter().any(|volume| volume.is_immutable())
+        is_empty && self.known.lock().immutable().next().is_none()
     }
 
     fn leave_bin(&self, gone: &BTreeSet<VolumeId>, clock_stops: bool) {

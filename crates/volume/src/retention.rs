@@ -105,7 +105,7 @@ impl Volumes {
     /// How the clock is; `None` while nothing is immutable.
     pub fn retention(&self) -> Option<RetentionState> {
         let clock = (*self.retention.lock())?;
-        let snapshots = self.list().iter().filter(|volume| volume.is_immutable()).count();
+        let snapshots = self.known.lock().immutable().count();
         (snapshots > 0).then(|| RetentionState {
             snapshots,
             clock_ms: clock.now_ms(self.world.now()),
@@ -152,7 +152,7 @@ impl Volumes {
         let outcome = pool.commit(tx).await;
         for (volume, before, record) in changed {
             match &outcome {
-                Ok(_) => volume.update(&record),
+                Ok(_) => self.known.lock().update(volume, &record),
                 Err(_) if before.retain_until_ms.is_none() && !before.template => {
                     volume.set_immutable(false);
                     drop(pool.end_volume(before.id, before.size_bytes));
@@ -201,7 +201,7 @@ impl Volumes {
         let _turn = self.changes.lock().await;
         let Some(clock) = *self.retention.lock() else { return Ok(Vec::new()) };
         let clock_ms = clock.now_ms(self.world.now());
-        let immutable: Vec<_> = self.list().into_iter().filter(|volume| volume.is_immutable()).collect();
+        let immutable: Vec<_> = self.known.lock().immutable().cloned().collect();
         let is_over =
             |volume: &&Arc<Volume>| volume.record().retain_until_ms.is_none_or(|until| until <= clock_ms);
         // This many fit one transaction; the others follow in the next.
@@ -223,7 +223,7 @@ impl Volumes {
         };
         pool.commit(tx).await?;
         for volume in &over {
-            volume.update(&released(volume));
+            self.known.lock().update(volume, &released(volume));
             if !volume.is_template() {
                 pool.end_volume(volume.id(), volume.size_bytes())?;
             }
@@ -236,10 +236,9 @@ impl Volumes {
     pub fn any_to_release(&self) -> bool {
         let Some(clock) = *self.retention.lock() else { return false };
         let clock_ms = clock.now_ms(self.world.now());
-        let is_over = |volume: &Arc<Volume>| {
-            volume.is_immutable() && volume.record().retain_until_ms.is_none_or(|until| until <= clock_ms)
-        };
-        self.list().iter().any(is_over)
+        let is_over =
+            |volume: &Arc<Volume>| volume.record().retain_until_ms.is_none_or(|until| until <= clock_ms);
+        self.known.lock().immutable().any(is_over)
     }
 
     /// Writes the mark if it is old, or if it `must` be.
@@ -277,12 +276,11 @@ impl Volumes {
         for volume in volumes {
             self.require_changeable(volume)?;
             self.require_no_copy_into(volume, 0)?;
-            let of_it = |snapshot: &Arc<Volume>| {
+            let is_held = |snapshot: &&Arc<Volume>| {
                 let origin = snapshot.record().origin;
-                origin.is_some_and(|o| o.source == volume.id() && o.kind == OriginKind::Snapshot)
+                snapshot.is_immutable() && origin.is_some_and(|origin| origin.kind == OriginKind::Snapshot)
             };
-            let all = self.list();
-            let held: Vec<_> = all.iter().filter(|other| other.is_immutable() && of_it(other)).collect();
+            let held: Vec<_> = self.known.lock().forks_of(volume.id()).filter(is_held).cloned().collect();
             if let Some(until_ms) = held.iter().filter_map(|held| self.retained_until_ms(held)).max() {
                 let snapshots = held.iter().map(|held| held.name()).collect();
                 return Err(VolumeError::HasImmutable { name: volume.name(), snapshots, until_ms });

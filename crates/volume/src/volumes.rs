@@ -4,6 +4,7 @@ use crate::{
     BlockDevice, Folder, PoolSlot, Tags, Volume, VolumeError, check_name, check_tags,
     copy::{Copies, read_copies},
     group::Groups,
+    known::Known,
     modified::Marking,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
     recycle_bin::Bin,
@@ -72,7 +73,7 @@ pub struct Restored {
 pub struct Volumes {
     pub(crate) world: Arc<dyn World>,
     slot: Arc<PoolSlot>,
-    pub(crate) known: Mutex<BTreeMap<VolumeId, Arc<Volume>>>,
+    pub(crate) known: Mutex<Known>,
     /// Deleted volumes that can be restored. Of this lock and that of `known` at most one is held.
     pub(crate) bin: Mutex<Bin>,
     pub(crate) groups: Mutex<Groups>,
@@ -106,7 +107,7 @@ impl Volumes {
             records.into_iter().partition(|record| record.deleted.is_some());
         self.restore_bin(&binned);
         let mut known = self.known.lock();
-        let mut before = std::mem::take(&mut *known);
+        let mut before = known.take();
         let mut restored = Restored::default();
         for record in records {
             let volume = match before.remove(&record.id) {
@@ -120,7 +121,7 @@ impl Volumes {
                     volume
                 }
             };
-            known.insert(record.id, volume);
+            known.insert(volume);
         }
         before.values().for_each(|volume| volume.mark_deleted());
         restored.removed.extend(before.into_values());
@@ -146,6 +147,16 @@ impl Volumes {
         self.known.lock().values().cloned().collect()
     }
 
+    /// The snapshots and clones of a volume, oldest first; those in the recycle bin are not among them.
+    pub fn forks_of(&self, source: VolumeId) -> Vec<Arc<Volume>> {
+        self.known.lock().forks_of(source).cloned().collect()
+    }
+
+    /// Whether a volume was shrunk and its former tail is not emptied.
+    pub fn is_any_trimming(&self) -> bool {
+        self.known.lock().trimming().next().is_some()
+    }
+
     /// The volume of this name.
     pub fn get(&self, name: &str) -> Result<Arc<Volume>, VolumeError> {
         self.find(name).ok_or_else(|| VolumeError::NotFound { name: name.to_owned() })
@@ -153,7 +164,7 @@ impl Volumes {
 
     /// The volume of this id.
     pub fn by_id(&self, id: VolumeId) -> Option<Arc<Volume>> {
-        self.known.lock().get(&id).cloned()
+        self.known.lock().get(id).cloned()
     }
 
     /// Creates a volume; commits `with` in the same transaction.
@@ -189,7 +200,7 @@ impl Volumes {
         let mut known = self.known.lock();
         for volume in volumes {
             volume.mark_deleted();
-            known.remove(&volume.id());
+            known.remove(volume.id());
         }
         Ok(())
     }
@@ -214,14 +225,14 @@ impl Volumes {
     /// Takes up a volume that has come to be.
     pub(crate) fn add(&self, record: &VolumeRecord) -> Arc<Volume> {
         let volume = Arc::new(self.object(record));
-        self.known.lock().insert(record.id, volume.clone());
+        self.known.lock().insert(volume.clone());
         volume
     }
 
     /// The same for one that was deleted and is back.
     pub(crate) fn add_again(&self, record: &VolumeRecord, before: &Volume) -> Arc<Volume> {
         let volume = Arc::new(self.object(record).succeeding(before));
-        self.known.lock().insert(record.id, volume.clone());
+        self.known.lock().insert(volume.clone());
         volume
     }
 
@@ -231,7 +242,7 @@ impl Volumes {
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Volume>> {
-        self.known.lock().values().find(|volume| volume.name() == name).cloned()
+        self.known.lock().named(name).cloned()
     }
 
     pub(crate) fn pool(&self) -> Result<Arc<Pool>, VolumeError> {

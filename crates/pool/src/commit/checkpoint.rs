@@ -11,18 +11,21 @@ use crate::{
     bugs::{Bug, planted},
     commit::{committer::Committer, destage::out_of_slabs},
     error::PoolError,
+    fork::layers::Layers,
     format::{
-        Location, MAP_LEVELS, MAX_TABLE_SEGMENTS, PAGE_BYTES, PAGE_WORDS, ROOT_MAGIC, Root, RowContent,
-        Space, TableSegment, zeroed,
+        Location, MAP_LEVELS, MAX_TABLE_SEGMENTS, PAGE_BYTES, ROOT_MAGIC, Root, RowContent, Space,
+        TableSegment, zeroed,
     },
     lifecycle::slice::Slice,
-    meta::{CatalogImage, PageId, encode_segment},
+    meta::{
+        CatalogHead, Objects, PageId, PageWords, RecordHeap, RecordKey, encode_alias, encode_layer,
+        encode_object, encode_segment,
+    },
 };
 use quoin_base::{Sequence, crc64};
 use quoin_drive::FORMAT_VERSION;
 use quoin_world::Slice as Bytes;
 use std::{collections::BTreeMap, sync::atomic::Ordering};
-use zerocopy::IntoBytes;
 
 impl Committer {
     /// Makes a checkpoint of the metadata as it is.
@@ -37,8 +40,7 @@ impl Committer {
         slice.journal.tail_found(tail);
         slice.segments.forget_names(tail, self.generation + 1, &slice.readers);
         self.catalog_taken();
-        let catalog_bytes = self.write_catalog().await?;
-        slice.space.update_catalog(catalog_bytes);
+        let (catalog, catalog_pages) = self.write_catalog().await?;
 
         self.gather_table().await?;
         let places = self.place_dirty_pages().await?;
@@ -46,7 +48,7 @@ impl Committer {
             (places.len() * PAGE_BYTES) as u64 <= slice.space.checkpoint_bytes(),
             "a checkpoint writes {} pages, {} of the catalog, and slabs were kept for {} bytes",
             places.len(),
-            self.catalog_pages,
+            catalog_pages,
             slice.space.checkpoint_bytes()
         );
         let contents = self.fix_contents(&places).await?;
@@ -60,7 +62,7 @@ impl Committer {
         if !planted(Bug::SkipRowFlush) && !planted(Bug::RootBeforeRows) {
             slice.store.flush_rows().await?;
         }
-        self.write_root(tail, catalog_bytes).await?;
+        self.write_root(tail, &catalog).await?;
         slice.durable_tail.store(tail.0, Ordering::Release);
         slice.placer.passed(tail);
         if planted(Bug::RootBeforeRows) {
@@ -87,42 +89,49 @@ impl Committer {
         Ok(())
     }
 
-    /// The catalog as it is. `None` while a part of a transaction that is not decided yet may be in it.
-    fn catalog_image(&self) -> Option<Result<CatalogImage, PoolError>> {
+    /// The pages of the catalog that hold what changed, all as of this moment. `None` while a part of a transaction that is not
+    /// decided yet may be in it.
+    fn cut_catalog(&self) -> Option<Result<CatalogCut, PoolError>> {
         let slice = &self.slice;
         // NOTE: locked first: what takes effect does so under this lock, and says before that it is undecided.
         let layers = slice.layers.read();
         if slice.undecided.load(Ordering::SeqCst) && !planted(Bug::CheckpointUndecided) {
             return slice.store.health().is_failed().then(|| Err(slice.store.health().error()));
         }
-        let mut images = layers.images();
-        images.iter_mut().for_each(|image| image.gone &= !planted(Bug::ResurrectVolumes));
-        Some(Ok(CatalogImage {
-            objects: slice.catalog.all(),
-            layers: images,
-            aliases: layers.aliases().clone(),
+        let mut objects = slice.catalog.lock();
+        let mut records = slice.records.lock();
+        note_changes(&mut records, &layers, &mut objects);
+        let encode = |key: &RecordKey| encode_record(&layers, &objects, key);
+        let pages = records.cut(encode);
+        debug_assert!(
+            records.is_cut_of(layers.all.len() + layers.aliases().len() + objects.count(), encode),
+            "the catalog's pages do not hold the catalog"
+        );
+        let head = CatalogHead {
+            pages_end: records.pages_end(),
+            records: records.count(),
             next_layer: layers.next,
             copies: layers.copies.load(Ordering::Relaxed),
             applied: layers.applied,
-        }))
+        };
+        Some(Ok((head, pages)))
     }
 
-    /// Puts the catalog into its pages.
-    async fn write_catalog(&mut self) -> Result<u64, PoolError> {
+    /// Puts what changed in the catalog into its pages. Returns how many these are.
+    async fn write_catalog(&mut self) -> Result<(CatalogHead, u64), PoolError> {
         let slice = self.slice.clone();
-        let image = slice.progress.until(|| self.catalog_image()).await?;
-        let bytes = image.encode();
-        let pages = bytes.len().div_ceil(PAGE_BYTES) as u64;
-        for (index, chunk) in bytes.chunks(PAGE_BYTES).enumerate() {
-            let mut words = Box::new([0u64; PAGE_WORDS]);
-            words.as_mut_slice().as_mut_bytes()[..chunk.len()].copy_from_slice(chunk);
-            slice.pages.replace(PageId::new(Space::Catalog, index as u64), &words).await?;
+        let (head, pages) = slice.progress.until(|| self.cut_catalog()).await?;
+        let count = pages.len() as u64;
+        slice.space.update_catalog(head.pages_end, count);
+        for (index, words) in pages {
+            let id = PageId::new(Space::Catalog, index);
+            match words {
+                Some(words) => slice.pages.replace(id, &words).await?,
+                None => self.drop_page(id).await?,
+            }
         }
-        for index in pages..self.catalog_pages {
-            self.drop_page(PageId::new(Space::Catalog, index)).await?;
-        }
-        self.catalog_pages = pages;
-        Ok(bytes.len() as u64)
+        slice.counters.catalog_pages.fetch_add(count, Ordering::Relaxed);
+        Ok((head, count))
     }
 
     /// Frees a page and its place.
@@ -211,7 +220,7 @@ impl Committer {
         Ok(())
     }
 
-    async fn write_root(&mut self, tail: Sequence, catalog_bytes: u64) -> Result<(), PoolError> {
+    async fn write_root(&mut self, tail: Sequence, catalog: &CatalogHead) -> Result<(), PoolError> {
         let slice = self.slice.clone();
         let generation = self.generation + 1;
         let mut root = new_root(&slice, generation);
@@ -225,7 +234,7 @@ impl Committer {
         root.blocks_end = self.blocks_end.into();
         // What is lent is free, as far as the checkpoint goes.
         root.blocks_free = (self.blocks_free + slice.placer.numbers().count()).into();
-        root.catalog_bytes = catalog_bytes.into();
+        catalog.enter(&mut root);
         let (first_extent, next_extent) = slice.journal.needed_from(tail);
         root.first_extent = first_extent.into();
         root.next_extent = next_extent.into();
@@ -244,6 +253,45 @@ impl Committer {
         slice.store.harden_root(slice.id, &root).await?;
         *slice.root.lock() = root;
         Ok(())
+    }
+}
+
+/// What a root says of the catalog, and the pages that lead there.
+type CatalogCut = (CatalogHead, Vec<(u64, Option<PageWords>)>);
+
+/// Tells the heap which records changed since it was last told.
+fn note_changes(records: &mut RecordHeap, layers: &Layers, objects: &mut Objects) {
+    let (changed, aliases) = layers.changes().take();
+    changed.into_iter().for_each(|id| records.note(RecordKey::Layer(id)));
+    aliases.into_iter().for_each(|id| records.note(RecordKey::Alias(id)));
+    for (kind, key) in objects.take_changed() {
+        records.note(RecordKey::Object(kind, key.into()));
+    }
+}
+
+/// A record of the catalog, if there is one.
+fn encode_record(layers: &Layers, objects: &Objects, key: &RecordKey) -> Option<Vec<u8>> {
+    match key {
+        RecordKey::Layer(id) => {
+            let mut image = layers.all.get(id)?.image();
+            image.gone &= !planted(Bug::ResurrectVolumes);
+            Some(encode_layer(&image))
+        }
+        RecordKey::Alias(id) => Some(encode_alias(*id, layers.alias(*id)?)),
+        RecordKey::Object(kind, key) => Some(encode_object(*kind, key, objects.get(*kind, key)?)),
+    }
+}
+
+impl Slice {
+    /// How many pages of the catalog a checkpoint would write now, about.
+    pub(crate) fn catalog_due_pages(&self) -> u64 {
+        let layers = self.layers.read();
+        let mut objects = self.catalog.lock();
+        let mut records = self.records.lock();
+        note_changes(&mut records, &layers, &mut objects);
+        let due = records.due_pages();
+        self.space.update_catalog(records.pages_end(), due);
+        due
     }
 }
 

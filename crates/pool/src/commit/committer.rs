@@ -13,10 +13,11 @@ use crate::{
     },
     error::PoolError,
     fork::layer::Layer,
+    format::Space,
     host::pace::SLOW_FROM,
     lifecycle::slice::Slice,
     maps::{dropped::DroppedNumbers, freed::FreedPages},
-    meta::Stream,
+    meta::{PageId, Stream},
     segment::rows::{Row, RowWriter},
 };
 use futures_util::{
@@ -68,7 +69,6 @@ pub(crate) struct Committer {
     pub(crate) cleaned_rows: RowWriter,
     pub(crate) meta_rows: RowWriter,
     pub(crate) table_rows: RowWriter,
-    pub(crate) catalog_pages: u64,
     /// The next checkpoint writes the whole segment table, for it is spread over too many segments.
     pub(crate) gathers_table: bool,
     /// Segments the cleaner cannot walk, and their generations.
@@ -102,7 +102,6 @@ pub(crate) struct Start {
     pub blocks_end: u64,
     pub blocks_free: u64,
     pub dropped_blocks: u64,
-    pub catalog_pages: u64,
 }
 
 impl Committer {
@@ -128,7 +127,6 @@ impl Committer {
             cleaned_rows: RowWriter::new(Stream::Cleaned),
             meta_rows: RowWriter::new(Stream::Meta),
             table_rows: RowWriter::new(Stream::Table),
-            catalog_pages: start.catalog_pages,
             gathers_table: false,
             uncleanable: BTreeMap::new(),
             unread: BTreeMap::new(),
@@ -207,7 +205,12 @@ impl Committer {
             Request::Checkpoint => self.checkpoint().await,
             Request::Drain => self.drain().await,
             Request::Rewrite(page) => {
-                slice.pages.mark_dirty(page);
+                // A page of the catalog is made anew.
+                let is_made = page == PageId::new(Space::Catalog, page.index)
+                    && slice.records.lock().rewrite(page.index);
+                if !is_made {
+                    slice.pages.mark_dirty(page);
+                }
                 Ok(())
             }
             Request::Stop => {

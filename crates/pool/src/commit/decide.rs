@@ -72,6 +72,10 @@ pub(crate) struct Due {
     pub bytes: u64,
     /// From here on it is made.
     pub most_bytes: u64,
+    /// Pages of the catalog, which are not among these bytes.
+    pub catalog_pages: u64,
+    /// From here on it is made, too.
+    pub most_catalog_pages: u64,
     /// There is anything to write.
     pub any: bool,
     /// How old the last one is, and gets while there is anything.
@@ -163,7 +167,7 @@ pub(crate) fn decide_after_destage(mut figures: Figures) -> Step {
 
 fn checkpoint_is_due(figures: &Figures) -> bool {
     let Figures { due, slabs, journal, .. } = figures;
-    if due.bytes >= due.most_bytes {
+    if due.bytes >= due.most_bytes || due.catalog_pages >= due.most_catalog_pages {
         return true;
     }
     // One checkpoint gives back what several cleanings freed.
@@ -222,7 +226,15 @@ mod tests {
             is_asked: false,
             draining: None,
             turn: Turn::Lend,
-            due: Due { bytes: 0, most_bytes: 100, any: false, age: seconds(99), most_age: seconds(30) },
+            due: Due {
+                bytes: 0,
+                most_bytes: 100,
+                catalog_pages: 0,
+                most_catalog_pages: 16,
+                any: false,
+                age: seconds(99),
+                most_age: seconds(30),
+            },
             slabs: Slabs {
                 free: 50,
                 coming: 0,

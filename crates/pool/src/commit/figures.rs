@@ -41,10 +41,15 @@ impl Committer {
 
     fn due(&self) -> Due {
         let slice = &self.slice;
+        let catalog_pages = slice.catalog_due_pages();
         Due {
             bytes: self.due_bytes(),
             most_bytes: slice.options.dirty_bytes,
-            any: slice.pages.is_any_dirty() || slice.requests.catalog_changed.load(Ordering::Acquire),
+            catalog_pages,
+            most_catalog_pages: slice.space.most_catalog_pages(),
+            any: slice.pages.is_any_dirty()
+                || catalog_pages > 0
+                || slice.requests.catalog_changed.load(Ordering::Acquire),
             age: slice.world.now().since(self.last_checkpoint),
             most_age: slice.options.checkpoint_after,
         }

@@ -7,6 +7,7 @@
 use crate::{
     buffer::BlockKey,
     error::PoolError,
+    fork::changes::{Changes, LayerNote, Noted, NotedLists},
     format::ThinEntry,
     meta::{DeadList, LayerImage},
     space::Claim,
@@ -74,6 +75,11 @@ impl Lists {
         of(&self.dead_blocks) + of(&self.sifting_blocks)
     }
 
+    /// Whether it counts blocks that this layer owns.
+    pub(crate) fn names(&self, owner: LayerId) -> bool {
+        self.dead_blocks.contains_key(&owner) || self.sifting_blocks.contains_key(&owner)
+    }
+
     /// Counts what one layer owned as another's.
     pub(crate) fn rename(&mut self, from: LayerId, to: LayerId) {
         for blocks in [&mut self.dead_blocks, &mut self.sifting_blocks] {
@@ -107,35 +113,49 @@ pub(crate) struct Layer {
     confirmed: AtomicBool,
     parent: Mutex<Option<Arc<Layer>>>,
     /// The tree's root, a thin entry; 0: the tree is empty.
-    pub root: AtomicU64,
+    pub root: Noted,
     /// Blocks its map leads to.
-    pub mapped_blocks: AtomicU64,
+    pub mapped_blocks: Noted,
     /// Blocks that it owns: born in it, or in what became a part of it, and still referred to.
-    pub owned_blocks: AtomicU64,
+    pub owned_blocks: Noted,
     /// Blocks and tree pages whose birth names it.
-    pub births: AtomicU64,
+    pub births: Noted,
     /// Of the blocks that it owns, those that others may own too: at least as many as do. A range copy lends them.
-    lent_blocks: AtomicU64,
-    pub lists: Mutex<Lists>,
+    lent_blocks: Noted,
+    pub lists: NotedLists,
+    note: Arc<LayerNote>,
 }
 
 impl Layer {
     /// The first of a new volume.
-    pub(crate) fn new(id: LayerId, volume: VolumeId, born: Sequence) -> Self {
-        Self::from_image(&LayerImage::new(id, volume, born), None)
+    pub(crate) fn new(id: LayerId, volume: VolumeId, born: Sequence, changes: &Arc<Changes>) -> Self {
+        let layer = Self::from_image(&LayerImage::new(id, volume, born), None, changes);
+        layer.note_change();
+        layer
     }
 
     /// What `volume` writes to after a fork of `parent`.
-    pub(crate) fn child(id: LayerId, parent: &Arc<Layer>, volume: Arc<VolumeState>, born: Sequence) -> Self {
+    pub(crate) fn child(
+        id: LayerId,
+        parent: &Arc<Layer>,
+        volume: Arc<VolumeState>,
+        born: Sequence,
+        changes: &Arc<Changes>,
+    ) -> Self {
         let mut image = LayerImage::new(id, volume.id, born);
         (image.family, image.pending) = (parent.family, true);
-        let child = Self { volume, ..Self::from_image(&image, None) };
-        *child.parent.lock() = Some(parent.clone());
+        let child = Self::from_image(&image, Some(volume), changes);
+        child.set_parent(Some(parent.clone()));
         child
     }
 
     /// As a checkpoint has it. The parent is known later; `volume` is given if it has layers already.
-    pub(crate) fn from_image(image: &LayerImage, volume: Option<Arc<VolumeState>>) -> Self {
+    pub(crate) fn from_image(
+        image: &LayerImage,
+        volume: Option<Arc<VolumeState>>,
+        changes: &Arc<Changes>,
+    ) -> Self {
+        let note = LayerNote::new(image.id, image.volume, changes);
         let state = match image {
             LayerImage { gone: true, .. } => GONE,
             LayerImage { frozen_at: Some(_), .. } => FROZEN,
@@ -151,13 +171,19 @@ impl Layer {
             pending: AtomicBool::new(image.pending),
             confirmed: AtomicBool::new(true),
             parent: Mutex::new(None),
-            root: AtomicU64::new(image.root),
-            mapped_blocks: AtomicU64::new(image.mapped_blocks),
-            owned_blocks: AtomicU64::new(image.owned_blocks),
-            births: AtomicU64::new(image.births),
-            lent_blocks: AtomicU64::new(image.lent_blocks),
-            lists: Mutex::new(image.lists.clone()),
+            root: Noted::new(image.root, &note),
+            mapped_blocks: Noted::new(image.mapped_blocks, &note),
+            owned_blocks: Noted::new(image.owned_blocks, &note),
+            births: Noted::new(image.births, &note),
+            lent_blocks: Noted::new(image.lent_blocks, &note),
+            lists: NotedLists::new(image.lists.clone(), &note),
+            note,
         }
+    }
+
+    /// Notes that a checkpoint has to record it anew.
+    pub(crate) fn note_change(&self) {
+        self.note.changed();
     }
 
     pub(crate) fn image(&self) -> LayerImage {
@@ -243,10 +269,12 @@ impl Layer {
     pub(crate) fn freeze(&self, at: Sequence) {
         self.frozen_at.store(at.0, Ordering::Release);
         self.state.store(FROZEN, Ordering::Release);
+        self.note_change();
     }
 
     pub(crate) fn give_up(&self) {
         self.state.store(GONE, Ordering::Release);
+        self.note_change();
     }
 
     /// True for the records of its volume that changed it.
@@ -260,6 +288,7 @@ impl Layer {
 
     pub(crate) fn set_parent(&self, parent: Option<Arc<Layer>>) {
         *self.parent.lock() = parent;
+        self.note_change();
     }
 
     pub(crate) fn is_pending(&self) -> bool {
@@ -276,6 +305,7 @@ impl Layer {
         self.root.store(parent.root.load(Ordering::Acquire), Ordering::Release);
         self.mapped_blocks.store(parent.mapped_blocks.load(Ordering::Relaxed), Ordering::Relaxed);
         self.pending.store(false, Ordering::Release);
+        self.note_change();
     }
 
     /// Where its map begins now: while it is pending, with the nearest ancestor that has one.

@@ -9,8 +9,12 @@
 
 use crate::{
     bugs::{Bug, planted},
-    fork::layer::{Layer, VolumeState},
-    meta::{Alias, CatalogImage, DeadList, LayerImage, Operation, Transaction},
+    fork::{
+        aliases::Aliases,
+        changes::Changes,
+        layer::{Layer, VolumeState},
+    },
+    meta::{Alias, CatalogImage, DeadList, Operation, Transaction},
 };
 use quoin_base::{LayerId, Sequence, VolumeId};
 use quoin_world::atomic::{AtomicU64, Ordering};
@@ -23,11 +27,10 @@ use std::{
 #[derive(Default)]
 pub(crate) struct Layers {
     pub volumes: BTreeMap<VolumeId, Arc<Layer>>,
-    /// Volumes to which space is promised.
-    reserved: BTreeSet<VolumeId>,
     pub all: BTreeMap<LayerId, Arc<Layer>>,
     children: BTreeMap<LayerId, BTreeSet<LayerId>>,
-    aliases: BTreeMap<LayerId, Alias>,
+    aliases: Aliases,
+    changes: Arc<Changes>,
     /// Those without a map of their own, oldest first.
     pub pending: BTreeSet<LayerId>,
     /// Frozen, with one child: the two shall become one.
@@ -44,25 +47,24 @@ pub(crate) struct Layers {
 impl Layers {
     /// As a checkpoint has them.
     pub(crate) fn from_image(image: &CatalogImage) -> Self {
+        let changes = Arc::<Changes>::default();
         let mut layers = Self {
-            aliases: image.aliases.clone(),
+            aliases: Aliases::new(&image.aliases, &changes),
+            changes: changes.clone(),
             next: image.next_layer,
             copies: AtomicU64::new(image.copies),
             applied: image.applied,
             ..Self::default()
         };
         let leaves = image.layers.iter().filter(|layer| layer.is_leaf());
-        for layer in leaves.map(|image| Arc::new(Layer::from_image(image, None))) {
-            if layer.volume.reserved_bytes.load(Ordering::Relaxed) > 0 {
-                layers.reserved.insert(layer.volume.id);
-            }
+        for layer in leaves.map(|image| Arc::new(Layer::from_image(image, None, &changes))) {
             layers.volumes.insert(layer.volume.id, layer.clone());
             layers.all.insert(layer.id, layer);
         }
         for image in image.layers.iter().filter(|layer| !layer.is_leaf()) {
             // What was given up is nobody's.
             let state = layers.volumes.get(&image.volume).filter(|_| !image.gone).map(|l| l.volume.clone());
-            layers.all.insert(image.id, Arc::new(Layer::from_image(image, state)));
+            layers.all.insert(image.id, Arc::new(Layer::from_image(image, state, &changes)));
         }
         for image in &image.layers {
             let layer = &layers.all[&image.id];
@@ -78,34 +80,28 @@ impl Layers {
         }
         let lonely = layers.children.iter().filter(|(_, children)| children.len() == 1);
         layers.lonely = lonely.map(|(id, _)| *id).collect();
+        // All are counted once. The checkpoint has them as they are.
+        layers.all.values().for_each(|layer| layer.note_change());
+        drop(changes.take());
         layers
     }
 
-    /// The volumes to which space is promised, and those among `others` that there are: each once.
-    pub(crate) fn reserved_or(&self, others: impl Iterator<Item = VolumeId>) -> BTreeSet<VolumeId> {
-        debug_assert!(
-            self.volumes
-                .values()
-                .filter(|layer| layer.volume.reserved_bytes.load(Ordering::Relaxed) > 0)
-                .all(|layer| self.reserved.contains(&layer.volume.id)),
-            "a volume with a promise is not listed"
-        );
-        let mut volumes = self.reserved.clone();
-        volumes.extend(others.filter(|volume| self.volumes.contains_key(volume)));
-        volumes
-    }
-
-    pub(crate) fn images(&self) -> Vec<LayerImage> {
-        self.all.values().map(|layer| layer.image()).collect()
-    }
-
     pub(crate) fn aliases(&self) -> &BTreeMap<LayerId, Alias> {
-        &self.aliases
+        self.aliases.all()
+    }
+
+    /// What a checkpoint records of a layer or a former one changed there.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    pub(crate) fn alias(&self, id: LayerId) -> Option<&Alias> {
+        self.aliases.get(id)
     }
 
     /// The layer that owns what this one bore.
     pub(crate) fn owner(&self, birth: LayerId) -> LayerId {
-        self.aliases.get(&birth).map_or(birth, |alias| alias.owner)
+        self.aliases.get(birth).map_or(birth, |alias| alias.owner)
     }
 
     /// The layer that a record of a volume changed, if that is still of importance.
@@ -133,12 +129,11 @@ impl Layers {
             match *operation {
                 Operation::CreateVolume { volume, layer } => {
                     self.next = self.next.max(layer.0 + 1);
-                    let layer = Arc::new(Layer::new(layer, volume, sequence));
+                    let layer = Arc::new(Layer::new(layer, volume, sequence, &self.changes));
                     self.all.insert(layer.id, layer.clone());
                     self.volumes.insert(volume, layer);
                 }
                 Operation::DeleteVolume(volume) => {
-                    self.reserved.remove(&volume);
                     if let Some(layer) = self.volumes.remove(&volume) {
                         self.give_up(layer);
                     }
@@ -146,10 +141,7 @@ impl Layers {
                 Operation::Reserve { volume, bytes } => {
                     if let Some(layer) = self.volumes.get(&volume) {
                         layer.volume.reserved_bytes.store(bytes, Ordering::Release);
-                        match bytes {
-                            0 => self.reserved.remove(&volume),
-                            _ => self.reserved.insert(volume),
-                        };
+                        layer.note_change();
                     }
                 }
                 Operation::Fork { source, target, kept, given } => {
@@ -174,7 +166,7 @@ impl Layers {
         let replaced = self.volumes.get(&target).cloned();
         let state = replaced.as_ref().map_or_else(|| VolumeState::new(target), |layer| layer.volume.clone());
         let forks = [(kept, parent.volume.clone()), (given, state)]
-            .map(|(id, state)| Arc::new(Layer::child(id, &parent, state, sequence)));
+            .map(|(id, state)| Arc::new(Layer::child(id, &parent, state, sequence, &self.changes)));
         forks[1].confirm(false);
         for fork in &forks {
             self.volumes.insert(fork.volume.id, fork.clone());
@@ -211,9 +203,14 @@ impl Layers {
 
     /// Notes that nothing of a layer that is gone is left.
     pub(crate) fn removed(&mut self, layer: &Layer) {
-        self.removing.retain(|other| other.id != layer.id);
+        // It is the one that is given back first, as a rule.
+        match self.removing.front().is_some_and(|first| first.id == layer.id) {
+            true => drop(self.removing.pop_front()),
+            false => self.removing.retain(|other| other.id != layer.id),
+        }
         self.all.remove(&layer.id);
-        self.aliases.retain(|_, alias| alias.owner != layer.id);
+        layer.note_change();
+        self.aliases.forget_owner(layer.id);
         let Some(parent) = layer.parent() else { return };
         layer.set_parent(None);
         let Some(siblings) = self.children.get_mut(&parent.id) else { return };
@@ -254,13 +251,7 @@ impl Layers {
 
     /// What the parent owned and listed becomes the child's.
     fn join(&mut self, parent: &Layer, child: &Layer) {
-        for alias in self.aliases.values_mut().filter(|alias| alias.owner == parent.id) {
-            alias.owner = child.id;
-        }
-        let births = parent.births.load(Ordering::Relaxed);
-        if births > 0 {
-            self.aliases.insert(parent.id, Alias { owner: child.id, births });
-        }
+        self.aliases.join(parent.id, child.id, parent.births.load(Ordering::Relaxed));
         child.owned_blocks.fetch_add(parent.owned_blocks.load(Ordering::Relaxed), Ordering::Relaxed);
         child.lend(parent.lent());
         {
@@ -273,9 +264,20 @@ impl Layers {
                 lists.sifting_blocks.clear();
             }
         }
-        for layer in self.all.values() {
-            layer.lists.lock().rename(parent.id, child.id);
+        // Only what descends from a layer lists what it owned.
+        let mut next = vec![child.id];
+        while let Some(id) = next.pop() {
+            next.extend(self.children.get(&id).into_iter().flatten());
+            let Some(layer) = self.all.get(&id) else { continue };
+            let mut lists = layer.lists.lock();
+            if lists.names(parent.id) {
+                lists.rename(parent.id, child.id);
+            }
         }
+        debug_assert!(
+            !self.all.values().any(|layer| layer.lists.lock().names(parent.id)),
+            "a layer lists what a layer owns that it does not descend from"
+        );
     }
 
     /// How many layers are still to become one with another.
@@ -293,11 +295,8 @@ impl Layers {
     pub(crate) fn forget_birth(&mut self, birth: LayerId) {
         if let Some(layer) = self.all.get(&birth) {
             layer.births.fetch_sub(1, Ordering::Relaxed);
-        } else if let Some(alias) = self.aliases.get_mut(&birth) {
-            alias.births -= 1;
-            if alias.births == 0 {
-                self.aliases.remove(&birth);
-            }
+        } else {
+            self.aliases.forget_birth(birth);
         }
     }
 

@@ -8,11 +8,14 @@
 //! A fork is acknowledged when its record and every record before it, in whatever lane, are hardened. The source's
 //! writers do not wait for that: if the fork is lost in a crash, they wrote to the layer as it was.
 
+pub(crate) mod aliases;
+pub(crate) mod changes;
 pub(crate) mod copy;
 pub(crate) mod deadlist;
 pub(crate) mod families;
 pub(crate) mod layer;
 pub(crate) mod layers;
+pub(crate) mod tally;
 
 use crate::{
     bugs::{Bug, planted},

@@ -6,7 +6,7 @@
 
 use crate::{
     error::PoolError,
-    format::{Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RowHeader, SPACES},
+    format::{Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RowHeader, SPACES, Space},
     integrity::quarantine::{LEAKED_OBJECT, Leaked},
     lifecycle::{open::Opened, options::PoolOptions, spanning::Decided},
     maps::tree::node,
@@ -378,6 +378,10 @@ impl Walk<'_> {
                         continue;
                     }
                     self.take(Location(entry.location.get()));
+                    let end = self.opened.root.catalog_pages.get();
+                    if id == PageId::new(Space::Catalog, index) && index >= end {
+                        self.report.add(format!("page {index} of the catalog"), "it lies beyond the end");
+                    }
                     match self.opened.pages.get(id).await {
                         Ok(Some(page)) if depth > 0 => {
                             let used = (0..MAP_FAN_OUT).filter(|i| page.get(*i as usize * 2) != 0);

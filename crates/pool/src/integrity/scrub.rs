@@ -286,11 +286,13 @@ impl Scrub {
     }
 
     /// Mends what is damaged, if it is elsewhere too; true if so. This is the place for every kind of redundancy. So far
-    /// the only one is RAM: a page that is there was verified when it was read, and the next checkpoint writes it anew.
-    /// Data has no second copy yet.
+    /// the only one is RAM: a page that is there was verified when it was read, and the next checkpoint writes it anew. All
+    /// of the catalog is there. Data has no second copy yet.
     async fn repair(&self, id: PageId) -> Result<bool, PoolError> {
-        self.slice().rewrite(id).await?;
-        Ok(self.slice().pages.is_dirty(id))
+        let slice = self.slice();
+        slice.rewrite(id).await?;
+        let is_made = || id == PageId::new(Space::Catalog, id.index) && slice.records.lock().is_due(id.index);
+        Ok(slice.pages.is_dirty(id) || is_made())
     }
 
     /// The content of the blocks of one page of the table. False if it was stopped.

@@ -21,14 +21,14 @@ use crate::{
         spanning::Decided,
         stats::RecoveryStats,
     },
-    meta::{Catalog, CatalogImage, PageId, PageStore, SegmentTable, Transaction},
+    meta::{Catalog, CatalogHead, CatalogImage, PageId, PageStore, RecordHeap, SegmentTable, Transaction},
     segment::{io::SegmentIo, opened::OpenedSegment},
     space::Space as SpaceGauge,
     store::{Store, roots::following},
 };
 use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId, crc32c};
 use quoin_world::{Thread, World};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 use zerocopy::IntoBytes;
 
 #[cfg(test)]
@@ -43,6 +43,8 @@ pub(crate) struct Opened {
     pub io: Arc<SegmentIo>,
     pub pages: PageStore,
     pub catalog: CatalogImage,
+    /// Where the records of the catalog lie.
+    pub records: RecordHeap,
 }
 
 impl Opened {
@@ -177,7 +179,8 @@ impl ReadSlice {
         }));
         let options = PoolOptions { dirty_bytes: opened.dirty_bytes(&options), ..options };
         let space = opened.space(&options);
-        let Opened { io, pages, catalog, .. } = opened;
+        let Opened { io, pages, catalog, mut records, .. } = opened;
+        records.limit_pieces(options.catalog_records_per_page);
         let layers = Layers::from_image(&catalog);
         let mut recovery = RecoveryStats {
             replayed_records: replay.records.len() as u64,
@@ -202,6 +205,7 @@ impl ReadSlice {
             layers,
             next_volume: root.next_volume.get(),
             catalog: Catalog::new(catalog.objects),
+            records,
             recovery,
         });
         slice.replay(replay.records, decided).await?;
@@ -226,9 +230,8 @@ impl Slice {
             blocks_end: root.blocks_end.get(),
             blocks_free: root.blocks_free.get(),
             dropped_blocks: root.dropped_blocks.get(),
-            catalog_pages: root.catalog_bytes.get().div_ceil(PAGE_BYTES as u64),
         };
-        self.space.update_catalog(root.catalog_bytes.get());
+        self.catalog_due_pages();
         self.segments.quarantine_empty(start.generation + 1, &self.readers);
         let committer = Committer::new(self.clone(), start);
         committer.tell_dropped();
@@ -418,16 +421,15 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
     let table = read_segment_table(&store, slice, &root).await?;
     let io = Arc::new(SegmentIo { store, segments: Arc::new(table) });
     let pages = PageStore::new(io.clone(), root.page_maps());
-    let mut blob = Vec::new();
-    let catalog_bytes = root.catalog_bytes.get();
-    for index in 0..catalog_bytes.div_ceil(PAGE_BYTES as u64) {
-        let page = pages.get(PageId::new(Space::Catalog, index)).await?;
-        let page = page.ok_or_else(|| PoolError::page(Space::Catalog, index, "it is missing"))?;
-        blob.extend_from_slice(&page.to_buf());
+    let head = CatalogHead::of(&root);
+    let mut contents = BTreeMap::new();
+    for index in 0..head.pages_end {
+        if let Some(page) = pages.get(PageId::new(Space::Catalog, index)).await? {
+            contents.insert(index, page.to_buf().to_vec());
+        }
     }
-    blob.truncate(catalog_bytes as usize);
-    let catalog = CatalogImage::decode(&blob)?;
-    Ok(Opened { root, io, pages, catalog })
+    let (catalog, records) = CatalogImage::read(&contents, &head)?;
+    Ok(Opened { root, io, pages, catalog, records })
 }
 
 /// Reads the segment table. The root names the segments that hold it.

@@ -73,6 +73,8 @@ pub struct PoolOptions {
     pub checkpoint_after: Duration,
     /// Writes of so many bytes are written once, to where they stay; shorter ones go to the journal first.
     pub place_from: u64,
+    /// The most records in a page of the catalog. A low number, with which a small catalog has many pages, is for tests.
+    pub catalog_records_per_page: usize,
 }
 
 impl Default for PoolOptions {
@@ -86,6 +88,7 @@ impl Default for PoolOptions {
             destage_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(30),
             place_from: 64 * KIB,
+            catalog_records_per_page: usize::MAX,
         }
     }
 }

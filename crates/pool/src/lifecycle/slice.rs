@@ -6,7 +6,7 @@ use crate::{
     bugs::{Bug, planted},
     commit::requests::{Request, Requests},
     error::PoolError,
-    fork::{layer::Layer, layers::Layers},
+    fork::{layer::Layer, layers::Layers, tally::Tally},
     format::{LAYERS_END, RecordHeader, RecordKind, Root, zeroed},
     host::{ahead::ReadAhead, cache::ReadCache, pace::Pace, placed::Placer, stalls::Stalls},
     integrity::damage::DamageLog,
@@ -15,7 +15,7 @@ use crate::{
         options::PoolOptions,
         stats::{Counters, RecoveryStats},
     },
-    meta::{Catalog, Operation, PageId, PageStore, SegmentTable, Transaction},
+    meta::{Catalog, Operation, PageId, PageStore, RecordHeap, SegmentTable, Transaction},
     segment::{
         io::SegmentIo,
         readers::{ReadGuard, ReaderEpochs},
@@ -31,7 +31,7 @@ use quoin_world::{
     AsyncMutex, AsyncMutexGuard, Buf, Event, Mutex, RwLock, World,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The longest catalog transaction, encoded.
 const MAX_TRANSACTION_BYTES: usize = 64 * 1024;
@@ -54,8 +54,12 @@ pub(crate) struct Slice {
     pub(crate) layers: RwLock<Layers>,
     pub(crate) next_volume: AtomicU32,
     pub(crate) catalog: Catalog,
+    /// Where what a checkpoint records of catalog and layers lies. Locked after these.
+    pub(crate) records: Mutex<RecordHeap>,
     catalog_turn: AsyncMutex,
     pub(crate) pledged: Mutex<Pledged>,
+    /// Sums over all layers. Locked after these.
+    pub(crate) tally: Mutex<Tally>,
     /// At or below the sequence of a catalog record that is appended and not applied yet; else the maximum.
     catalog_pin: AtomicU64,
     /// A part of a transaction that spans slices may have taken effect in RAM, and is not decided.
@@ -128,6 +132,28 @@ impl Admitted<'_> {
     }
 }
 
+/// The volumes there are after some operations of a transaction.
+struct VolumesAfter<'a> {
+    before: &'a BTreeMap<VolumeId, Arc<Layer>>,
+    changed: BTreeMap<VolumeId, bool>,
+}
+
+impl VolumesAfter<'_> {
+    fn contains(&self, volume: VolumeId) -> bool {
+        self.changed.get(&volume).copied().unwrap_or_else(|| self.before.contains_key(&volume))
+    }
+
+    /// True if it was not there.
+    fn insert(&mut self, volume: VolumeId) -> bool {
+        !self.contains(volume) && self.changed.insert(volume, true).is_none_or(|was| !was)
+    }
+
+    /// True if it was there.
+    fn remove(&mut self, volume: VolumeId) -> bool {
+        self.contains(volume) && self.changed.insert(volume, false).is_none_or(|was| was)
+    }
+}
+
 /// A transaction whose record is appended.
 pub(crate) struct Appended {
     pub sequence: Sequence,
@@ -153,6 +179,7 @@ pub(crate) struct Parts {
     pub layers: Layers,
     pub next_volume: u32,
     pub catalog: Catalog,
+    pub records: RecordHeap,
     pub recovery: RecoveryStats,
 }
 
@@ -186,8 +213,10 @@ impl Slice {
             layers: RwLock::new(parts.layers),
             next_volume: AtomicU32::new(parts.next_volume),
             catalog: parts.catalog,
+            records: Mutex::new(parts.records),
             catalog_turn: AsyncMutex::new(),
             pledged: Mutex::default(),
+            tally: Mutex::default(),
             catalog_pin: AtomicU64::new(u64::MAX),
             undecided: AtomicBool::new(false),
             progress,
@@ -232,7 +261,21 @@ impl Slice {
     /// its return, and no write without those that it could have depended on.
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<(), PoolError> {
         self.make_room_for(&transaction).await?;
+        self.let_catalog_settle().await;
         self.commit_with_room(transaction).await
+    }
+
+    /// Waits while so much of the catalog changed that a checkpoint could not write more of it.
+    pub(crate) async fn let_catalog_settle(&self) {
+        let most = 2 * self.space.most_catalog_pages();
+        let has_settled = || {
+            if self.catalog_due_pages() < most || self.store.health().is_failed() {
+                return Some(());
+            }
+            self.requests.nudge();
+            None
+        };
+        self.progress.until(has_settled).await;
     }
 
     /// [`Slice::commit`] of a transaction for which room was made.
@@ -276,16 +319,17 @@ impl Slice {
     }
 
     fn refuse_impossible(&self, transaction: &Transaction) -> Result<(), PoolError> {
-        let mut volumes: BTreeSet<VolumeId> = self.layers.read().volumes.keys().copied().collect();
+        let layers = self.layers.read();
+        let mut volumes = VolumesAfter { before: &layers.volumes, changed: BTreeMap::new() };
         for operation in &transaction.operations {
             match operation {
                 Operation::CreateVolume { volume, .. } if !volumes.insert(*volume) => {
                     return Err(PoolError::Refused(format!("volume {volume} exists already")));
                 }
-                Operation::DeleteVolume(volume) if !volumes.remove(volume) => {
+                Operation::DeleteVolume(volume) if !volumes.remove(*volume) => {
                     return Err(PoolError::NoSuchVolume(*volume));
                 }
-                Operation::Fork { source, .. } if !volumes.contains(source) => {
+                Operation::Fork { source, .. } if !volumes.contains(*source) => {
                     return Err(PoolError::NoSuchVolume(*source));
                 }
                 Operation::Fork { source, target, .. } if source == target => {

@@ -74,6 +74,7 @@ impl Pool {
         // What waits for space must not keep others waiting.
         for (slice, part) in self.divide(transaction.clone())? {
             self.slice(slice).make_room_for(&part).await?;
+            self.slice(slice).let_catalog_settle().await;
         }
         let _turn = self.spanning().turn.lock().await;
         let mut parts = self.divide(transaction)?;

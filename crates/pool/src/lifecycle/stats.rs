@@ -1,6 +1,9 @@
 //! What a pool counts, and how it reports it. Counters begin at zero each time the pool is opened.
 
-use crate::{fork::layer::Layer, lifecycle::slice::Slice};
+use crate::{
+    fork::{layer::Layer, tally::LayerUse},
+    lifecycle::slice::Slice,
+};
 use quoin_base::VolumeId;
 use quoin_world::atomic::{AtomicU64, Ordering};
 use std::{sync::Arc, time::Duration};
@@ -26,6 +29,7 @@ pub(crate) struct Counters {
     pub cleaned_meta_segments: AtomicU64,
     pub checkpoints: AtomicU64,
     pub checkpoint_bytes: AtomicU64,
+    pub catalog_pages: AtomicU64,
     pub checkpoint_nanos: AtomicU64,
     pub medium_errors: AtomicU64,
     pub lost_blocks: AtomicU64,
@@ -184,6 +188,8 @@ pub struct PoolStats {
     pub checkpoints: u64,
     /// Written by checkpoints.
     pub checkpoint_bytes: u64,
+    /// Pages of the catalog that checkpoints wrote or gave back.
+    pub catalog_pages: u64,
     /// Time spent in checkpoints.
     pub checkpoint_time: Duration,
     /// Times that a metadata page was looked for and found in RAM.
@@ -267,6 +273,7 @@ impl PoolStats {
         self.cleaned_bytes += other.cleaned_bytes;
         self.checkpoints += other.checkpoints;
         self.checkpoint_bytes += other.checkpoint_bytes;
+        self.catalog_pages += other.catalog_pages;
         self.checkpoint_time += other.checkpoint_time;
         self.metadata_hits += other.metadata_hits;
         self.metadata_loads += other.metadata_loads;
@@ -293,16 +300,6 @@ impl PoolStats {
 
 /// What a volume counts for at least when the slice with the most room is looked for: it has not been written to yet.
 const ROOM_OF_VOLUME_BYTES: u64 = 64 << 20;
-
-/// What layers own, in bytes.
-#[derive(Default)]
-struct LayerUse {
-    count: u64,
-    removing: u64,
-    shared: u64,
-    sifting: u64,
-    joining: u64,
-}
 
 /// A volume in figures.
 #[derive(Clone, Copy, Debug, Default)]
@@ -350,8 +347,9 @@ impl Slice {
         let written = self.journal.counters();
         let stalls = self.stalls.counts();
         let reserved = self.space.reserved().now;
-        let layers = self.layer_use();
-        let dropped_bytes = get(&c.dropped_blocks) * self.buffer.block_bytes;
+        let (layers, joining_layers, layer_use) = self.layer_use();
+        let block_bytes = self.buffer.block_bytes;
+        let dropped_bytes = get(&c.dropped_blocks) * block_bytes;
         PoolStats {
             capacity_bytes: segments.data_slabs * self.segments.segment_bytes(),
             usable_bytes: self.space.limit(),
@@ -360,11 +358,11 @@ impl Slice {
             reserved_unmapped_bytes: reserved.unmapped.saturating_mul(self.buffer.block_bytes),
             live_bytes: segments.live_data.saturating_sub(dropped_bytes),
             dropped_bytes,
-            removing_bytes: layers.removing,
-            shared_bytes: layers.shared,
-            sifting_entries: layers.sifting,
-            joining_layers: layers.joining,
-            layers: layers.count,
+            removing_bytes: layer_use.removing * block_bytes,
+            shared_bytes: layer_use.shared * block_bytes,
+            sifting_entries: layer_use.sifting,
+            joining_layers,
+            layers,
             metadata_bytes: segments.live_meta,
             buffered_bytes: self.buffer.charged_blocks() * self.buffer.block_bytes,
             buffer_ram_bytes: self.buffer.ram_bytes(),
@@ -405,6 +403,7 @@ impl Slice {
             cleaned_bytes: get(&c.cleaned_bytes),
             checkpoints: get(&c.checkpoints),
             checkpoint_bytes: get(&c.checkpoint_bytes),
+            catalog_pages: get(&c.catalog_pages),
             checkpoint_time: Duration::from_nanos(get(&c.checkpoint_nanos)),
             metadata_hits: self.pages.hits(),
             metadata_loads: get(&self.pages.loads),
@@ -415,23 +414,12 @@ impl Slice {
         }
     }
 
-    fn layer_use(&self) -> LayerUse {
+    /// How many layers there are, how many are to become one with another, and what they hold.
+    fn layer_use(&self) -> (u64, u64, LayerUse) {
         let layers = self.layers.read();
-        let (count, joining) = (layers.all.len() as u64, layers.joining());
-        let mut sum = LayerUse { count, joining, ..LayerUse::default() };
-        for layer in layers.all.values() {
-            sum.sifting += layer.lists.lock().sifting.entries;
-            let owned = layer.owned_blocks.load(Ordering::Relaxed) * self.buffer.block_bytes;
-            if layer.is_gone() {
-                sum.removing += owned;
-                continue;
-            }
-            sum.removing += layer.unreached() * self.buffer.block_bytes;
-            if !layer.is_live() {
-                sum.shared += layer.held() * self.buffer.block_bytes;
-            }
-        }
-        sum
+        let mut tally = self.tally.lock();
+        tally.catch_up(&layers, self.buffer.block_bytes);
+        (layers.all.len() as u64, layers.joining(), tally.layer_use)
     }
 
     /// What it has of the pool's space.

@@ -5,8 +5,11 @@
 
 use crate::{error::PoolError, meta::reader::Reader};
 use quoin_base::{LayerId, VolumeId};
-use quoin_world::Mutex;
-use std::{collections::BTreeMap, fmt};
+use quoin_world::{Mutex, MutexGuard};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, mem,
+};
 
 /// What sort of object a catalog entry is. Numbers belong to the layers above and are never given another
 /// meaning.
@@ -238,22 +241,54 @@ pub(crate) fn encode_key(out: &mut Vec<u8>, kind: ObjectKind, key: &str) {
 /// The objects, in RAM.
 #[derive(Default)]
 pub(crate) struct Catalog {
-    objects: Mutex<BTreeMap<(ObjectKind, String), Vec<u8>>>,
+    objects: Mutex<Objects>,
+}
+
+/// Objects, and which of them changed since this was last asked.
+#[derive(Default)]
+pub(crate) struct Objects {
+    all: BTreeMap<(ObjectKind, String), Vec<u8>>,
+    changed: BTreeSet<(ObjectKind, String)>,
+}
+
+impl Objects {
+    pub(crate) fn get(&self, kind: ObjectKind, key: &str) -> Option<&[u8]> {
+        self.all.get(&(kind, key.to_owned())).map(Vec::as_slice)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<(ObjectKind, String)> {
+        mem::take(&mut self.changed)
+    }
+
+    fn put(&mut self, kind: ObjectKind, key: &str, value: Vec<u8>) {
+        self.all.insert((kind, key.to_owned()), value);
+        self.changed.insert((kind, key.to_owned()));
+    }
 }
 
 impl Catalog {
     pub(crate) fn new(objects: BTreeMap<(ObjectKind, String), Vec<u8>>) -> Self {
-        Self { objects: Mutex::new(objects) }
+        Self { objects: Mutex::new(Objects { all: objects, changed: BTreeSet::new() }) }
+    }
+
+    /// The objects, which nobody changes meanwhile.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Objects> {
+        self.objects.lock()
     }
 
     pub(crate) fn get(&self, kind: ObjectKind, key: &str) -> Option<Vec<u8>> {
-        self.objects.lock().get(&(kind, key.to_owned())).cloned()
+        self.objects.lock().get(kind, key).map(<[u8]>::to_vec)
     }
 
     pub(crate) fn list(&self, kind: ObjectKind) -> Vec<(String, Vec<u8>)> {
         let objects = self.objects.lock();
         let from = (kind, String::new());
         objects
+            .all
             .range(from..)
             .take_while(|((k, _), _)| *k == kind)
             .map(|((_, key), v)| (key.clone(), v.clone()))
@@ -262,7 +297,7 @@ impl Catalog {
 
     /// Sets an object that is the pool's own, beside any transaction: the next checkpoint holds it.
     pub(crate) fn put(&self, kind: ObjectKind, key: &str, value: Vec<u8>) {
-        self.objects.lock().insert((kind, key.to_owned()), value);
+        self.objects.lock().put(kind, key, value);
     }
 
     /// Applies the object changes of a transaction.
@@ -271,10 +306,11 @@ impl Catalog {
         for operation in &transaction.operations {
             match operation {
                 Operation::Put { kind, key, value } => {
-                    objects.insert((*kind, key.clone()), value.clone());
+                    objects.put(*kind, key, value.clone());
                 }
                 Operation::Delete { kind, key } => {
-                    objects.remove(&(*kind, key.clone()));
+                    objects.all.remove(&(*kind, key.clone()));
+                    objects.changed.insert((*kind, key.clone()));
                 }
                 Operation::CreateVolume { .. }
                 | Operation::DeleteVolume(_)
@@ -283,10 +319,6 @@ impl Catalog {
                 | Operation::Fork { .. } => {}
             }
         }
-    }
-
-    pub(crate) fn all(&self) -> BTreeMap<(ObjectKind, String), Vec<u8>> {
-        self.objects.lock().clone()
     }
 }
 

@@ -1,12 +1,16 @@
-//! The catalog as a checkpoint records it, one byte string: layers, and objects of the layers above. It is small.
+//! The catalog as a checkpoint records it: layers, and objects of the layers above.
 
 use crate::{
     error::PoolError,
     fork::layer::Lists,
-    meta::{ObjectKind, catalog::encode_key, reader::Reader},
+    format::Root,
+    meta::{ObjectKind, heap::RecordHeap, reader::Reader, records::CatalogRecord},
 };
 use quoin_base::{LayerId, Sequence, VolumeId};
 use std::collections::BTreeMap;
+
+#[cfg(any(test, feature = "fuzzing"))]
+mod whole;
 
 /// A list of entries in pages of the tree space, the page written last first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,7 +80,7 @@ impl LayerImage {
         self.frozen_at.is_none() && !self.gone
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let ids = [self.id.0, self.family.0, self.volume.0, self.parent.0];
         ids.iter().for_each(|id| out.extend(id.to_le_bytes()));
         let frozen_at = self.frozen_at.map_or(0, |sequence| sequence.0);
@@ -107,7 +111,7 @@ impl LayerImage {
         !self.lists.sifting_blocks.is_empty()
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, PoolError> {
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, PoolError> {
         let (id, family) = (reader.layer()?, reader.layer()?);
         let (volume, parent) = (VolumeId(reader.u32()?), LayerId(reader.u32()?));
         let born = Sequence(reader.u64()?);
@@ -184,6 +188,38 @@ pub(crate) struct CatalogImage {
     pub applied: Sequence,
 }
 
+/// What a root says of the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CatalogHead {
+    /// Numbers of its pages are below.
+    pub pages_end: u64,
+    pub records: u64,
+    pub next_layer: u32,
+    pub copies: u64,
+    pub applied: Sequence,
+}
+
+impl CatalogHead {
+    pub(crate) fn of(root: &Root) -> Self {
+        Self {
+            pages_end: root.catalog_pages.get(),
+            records: root.catalog_records.get(),
+            // The empty catalog of a new pool.
+            next_layer: root.next_layer.get().max(1),
+            copies: root.copies.get(),
+            applied: Sequence(root.applied.get()),
+        }
+    }
+
+    pub(crate) fn enter(&self, root: &mut Root) {
+        root.catalog_pages = self.pages_end.into();
+        root.catalog_records = self.records.into();
+        root.next_layer = self.next_layer.into();
+        root.copies = self.copies.into();
+        root.applied = self.applied.0.into();
+    }
+}
+
 impl Default for CatalogImage {
     fn default() -> Self {
         let (objects, layers, aliases) = Default::default();
@@ -192,52 +228,38 @@ impl Default for CatalogImage {
 }
 
 impl CatalogImage {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.extend(self.applied.0.to_le_bytes());
-        out.extend(self.next_layer.to_le_bytes());
-        out.extend(self.copies.to_le_bytes());
-        out.extend((self.layers.len() as u32).to_le_bytes());
-        self.layers.iter().for_each(|layer| layer.encode(&mut out));
-        out.extend((self.aliases.len() as u32).to_le_bytes());
-        for (id, alias) in &self.aliases {
-            out.extend(id.0.to_le_bytes());
-            out.extend(alias.owner.0.to_le_bytes());
-            out.extend(alias.births.to_le_bytes());
+    /// What the pages of a checkpoint hold, by number, with what its root says of it.
+    pub(crate) fn read(
+        pages: &BTreeMap<u64, Vec<u8>>,
+        root: &CatalogHead,
+    ) -> Result<(Self, RecordHeap), PoolError> {
+        let CatalogHead { next_layer, copies, applied, .. } = *root;
+        let (image, heap) = Self::collect(pages)?;
+        let image = Self { next_layer, copies, applied, ..image };
+        if heap.count() != root.records {
+            let problem = format!("it has {} records, and {} were written", heap.count(), root.records);
+            return Err(PoolError::corrupt("the catalog", problem));
         }
-        out.extend((self.objects.len() as u32).to_le_bytes());
-        for ((kind, key), value) in &self.objects {
-            encode_key(&mut out, *kind, key);
-            out.extend((value.len() as u32).to_le_bytes());
-            out.extend(value);
+        match image.check() {
+            Some(why) => Err(PoolError::corrupt("the catalog", why)),
+            None => Ok((image, heap)),
         }
-        out
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, PoolError> {
-        if bytes.is_empty() {
-            return Ok(Self::default());
-        }
-        let mut reader = Reader::new(bytes, "the catalog");
-        let mut image = Self {
-            applied: Sequence(reader.u64()?),
-            next_layer: reader.u32()?,
-            copies: reader.u64()?,
-            ..Self::default()
-        };
-        for _ in 0..reader.u32()? {
-            image.layers.push(LayerImage::decode(&mut reader)?);
-        }
-        for _ in 0..reader.u32()? {
-            let id = reader.layer()?;
-            image.aliases.insert(id, Alias { owner: reader.layer()?, births: reader.u64()? });
-        }
-        for _ in 0..reader.u32()? {
-            let key = reader.key()?;
-            image.objects.insert(key, reader.value()?);
-        }
-        reader.end()?;
-        image.check().map_or(Ok(image), |why| Err(reader.damaged(&why)))
+    fn collect(pages: &BTreeMap<u64, Vec<u8>>) -> Result<(Self, RecordHeap), PoolError> {
+        let mut image = Self::default();
+        let heap = RecordHeap::read(pages, |bytes| {
+            let record = CatalogRecord::decode(bytes)?;
+            let key = record.key();
+            match record {
+                CatalogRecord::Layer(layer) => image.layers.push(*layer),
+                CatalogRecord::Alias(id, alias) => drop(image.aliases.insert(id, alias)),
+                CatalogRecord::Object(key, value) => drop(image.objects.insert(key, value)),
+            }
+            Ok(key)
+        })?;
+        image.layers.sort_unstable_by_key(|layer| layer.id);
+        Ok((image, heap))
     }
 
     /// Why no pool has such layers, if so.
@@ -270,6 +292,7 @@ impl CatalogImage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meta::encode_layer;
 
     #[test]
     fn what_is_encoded_decodes_and_what_is_cut_short_or_impossible_is_refused() {
@@ -296,15 +319,20 @@ mod tests {
             ..LayerImage::new(LayerId(4), VolumeId(4), Sequence(5))
         });
         image.aliases.insert(LayerId(1), Alias { owner: LayerId(3), births: 1 });
-        let blob = image.encode();
-        assert_eq!(CatalogImage::decode(&blob).unwrap(), image);
-        for len in 1..blob.len() {
-            assert!(CatalogImage::decode(&blob[..len]).is_err());
+        let read = |pages: &BTreeMap<u64, Vec<u8>>, head| CatalogImage::read(pages, &head);
+        let (pages, head) = image.to_pages();
+        assert_eq!(read(&pages, head).unwrap().0, image);
+        assert!(read(&BTreeMap::new(), head).is_err());
+        for layer in &image.layers {
+            let bytes = encode_layer(layer);
+            assert_eq!(CatalogRecord::decode(&bytes).unwrap(), CatalogRecord::Layer(Box::new(layer.clone())));
+            for len in 0..bytes.len() {
+                assert!(CatalogRecord::decode(&bytes[..len]).is_err());
+            }
         }
         for spoil in [
             |image: &mut CatalogImage| image.layers[0].parent = LayerId(4),
             |image: &mut CatalogImage| image.layers[0].pending = true,
-            |image: &mut CatalogImage| image.layers[1].id = LayerId(3),
             |image: &mut CatalogImage| image.next_layer = 4,
             |image: &mut CatalogImage| {
                 image.aliases.extend([(LayerId(2), Alias { owner: LayerId(8), births: 1 })])
@@ -312,7 +340,8 @@ mod tests {
         ] {
             let mut spoilt = image.clone();
             spoil(&mut spoilt);
-            assert!(CatalogImage::decode(&spoilt.encode()).is_err());
+            let (pages, head) = spoilt.to_pages();
+            assert!(read(&pages, head).is_err());
         }
     }
 }

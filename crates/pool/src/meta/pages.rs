@@ -389,9 +389,27 @@ impl PageStore {
         shard.pages.get(&id).is_some_and(|page| may_be_clean || page.dirty.load(Ordering::Relaxed))
     }
 
-    /// Replaces a page's content whatever it was.
+    /// Replaces a page's content whatever it was: it is not read.
     pub(crate) async fn replace(&self, id: PageId, words: &[u64; PAGE_WORDS]) -> Result<(), PoolError> {
-        let page = self.change(id).await?;
+        let is_new = self.entry(id).await?.location.get() == 0;
+        self.make_room(1);
+        let page = {
+            let mut shard = self.shard(id).lock();
+            match shard.find(id) {
+                Some(page) => page.clone(),
+                None => {
+                    // NOTE: who reads the old one meanwhile finds this one in its place.
+                    let page = Arc::new(Page::zeroed());
+                    shard.insert(id, page.clone());
+                    self.resident.fetch_add(1, Ordering::Relaxed);
+                    self.unplaced.fetch_add(u64::from(is_new), Ordering::Relaxed);
+                    page
+                }
+            }
+        };
+        if !page.dirty.swap(true, Ordering::Relaxed) {
+            self.dirty.lock().insert(id);
+        }
         for (i, &word) in words.iter().enumerate() {
             page.set(i, word);
         }

@@ -18,7 +18,7 @@ pub(crate) mod reserve;
 
 use crate::{
     buffer::REGION_BYTES,
-    format::{PAGE_BYTES, TREE_FAN_OUT, TREE_LEVELS},
+    format::{MAP_FAN_OUT, PAGE_BYTES, TREE_FAN_OUT, TREE_LEVELS},
     lifecycle::options::PoolOptions,
 };
 use quoin_base::{MIB, SECTOR_BYTES};
@@ -36,8 +36,10 @@ pub(crate) struct Space {
     step_bytes: u64,
     /// What a checkpoint may write beside the catalog.
     checkpoint_bytes: u64,
-    /// What the catalog takes in the next checkpoint, about.
+    /// What the catalog takes in the next checkpoint, about: its pages, and those of the map that lead there.
     catalog_bytes: AtomicU64,
+    /// The most pages of the catalog that are due before a checkpoint is made for them.
+    most_catalog_pages: u64,
     block_bytes: u64,
     /// Kept for overwrites of reserved blocks, while any are reserved.
     headroom: u64,
@@ -146,6 +148,10 @@ const SHARED_BLOCK_PAGES: u64 = BLOCK_PAGES + 4;
 /// Blocks that one step of destage may always take.
 const LEAST_STEP_BLOCKS: u64 = 8;
 
+/// The part of the dirty metadata that the catalog may be before a checkpoint is made for it, and the least pages that are.
+const CATALOG_PART: u64 = 8;
+const LEAST_CATALOG_PAGES: u64 = 16;
+
 /// Slabs that a checkpoint of so many bytes may take: two segments are begun, of pages and of the segment table.
 fn slabs_for(checkpoint_bytes: u64, slab_bytes: u64) -> u64 {
     checkpoint_bytes.div_ceil(slab_bytes) + 2
@@ -184,6 +190,8 @@ impl Space {
             step_bytes,
             checkpoint_bytes,
             catalog_bytes: AtomicU64::new(0),
+            most_catalog_pages: (options.dirty_bytes / CATALOG_PART / PAGE_BYTES as u64)
+                .max(LEAST_CATALOG_PAGES),
             block_bytes,
             headroom: (total / HEADROOM_PART).clamp(least, HEADROOM_MAX_BYTES.max(least)),
             limit: AtomicU64::new(0),
@@ -217,9 +225,7 @@ impl Space {
 
     /// The most that a checkpoint writes.
     pub(crate) fn checkpoint_bytes(&self) -> u64 {
-        // Its pages, and the pages of the map that lead to them.
-        let catalog = self.catalog_bytes.load(Ordering::Relaxed);
-        self.checkpoint_bytes + catalog + catalog / 128
+        self.checkpoint_bytes + self.catalog_bytes.load(Ordering::Relaxed)
     }
 
     /// The most metadata, beside the catalog, that may be due when a checkpoint begins.
@@ -227,9 +233,20 @@ impl Space {
         self.checkpoint_bytes - CHECKPOINT_MORE_BYTES
     }
 
-    /// Takes over how long the catalog is.
-    pub(crate) fn update_catalog(&self, bytes: u64) {
-        self.catalog_bytes.store(bytes, Ordering::Relaxed);
+    /// Takes over how many pages the catalog has, and how many of them are due. As many as may be due before a checkpoint is
+    /// made are reckoned with in any case: changes come in at any time.
+    pub(crate) fn update_catalog(&self, pages: u64, due: u64) {
+        let due = due.max(pages.min(2 * self.most_catalog_pages));
+        // On each level of the map there are as many at the most, and no more than lead to all pages.
+        let above = [MAP_FAN_OUT, MAP_FAN_OUT * MAP_FAN_OUT].map(|below| due.min(pages / below + 1));
+        let pages = due + above.iter().sum::<u64>();
+        self.catalog_bytes.store(pages * PAGE_BYTES as u64, Ordering::Relaxed);
+    }
+
+    /// The most pages of the catalog that are due before a checkpoint is made for them. Transactions wait from twice as many
+    /// on.
+    pub(crate) fn most_catalog_pages(&self) -> u64 {
+        self.most_catalog_pages
     }
 
     /// Free slabs kept for the cleaner too: below, destage waits as long as there is anything to clean.

@@ -252,12 +252,13 @@ mod tests {
         assert_eq!((space.own_bytes, space.shared_bytes, space.removing_bytes), (9, 10, 1));
         // Written down and read again it is the same.
         let kept = CatalogImage {
-            layers: layers.images(),
+            layers: layers.all.values().map(|layer| layer.image()).collect(),
             aliases: layers.aliases().clone(),
             next_layer: 5,
             ..CatalogImage::default()
         };
-        let kept = CatalogImage::decode(&kept.encode()).unwrap();
+        let (pages, head) = kept.to_pages();
+        let (kept, _) = CatalogImage::read(&pages, &head).unwrap();
         assert_eq!(figures(&Layers::from_image(&kept)), before);
     }
 }

@@ -8,6 +8,7 @@
 use crate::{
     buffer::SHARDS,
     error::PoolError,
+    fork::tally::Promised,
     lifecycle::slice::Slice,
     meta::{Operation, Transaction},
     space::{Promise, Reserved},
@@ -117,27 +118,28 @@ impl Slice {
     /// What is promised, and what is promised beside once `pledged` holds.
     fn promises(&self, pledged: &Pledged) -> Reserved {
         let layers = self.layers.read();
-        let (mut now, mut then) = (Promise::default(), Promise::default());
-        // What it has lent it cannot overwrite in place either; of two that share a block only one must be able to.
-        let (mut lent_now, mut lent_then) = (0, 0);
-        // Of the others nothing is counted: there may be many.
-        for volume in &layers.reserved_or(pledged.keys().copied()) {
+        let mut tally = self.tally.lock();
+        tally.catch_up(&layers, self.buffer.block_bytes);
+        let (now, mut then) = (tally.promised, tally.promised);
+        for (volume, pledge) in pledged {
             let Some(layer) = layers.volumes.get(volume) else { continue };
-            let blocks = self.blocks_of(layer.volume.reserved_bytes.load(Ordering::Acquire));
-            // What it shares with others it cannot overwrite in place.
-            let (owned, lent) = (layer.owned_blocks.load(Ordering::Relaxed), layer.lent());
-            let shares = layer.parent().is_some();
-            now.add(Promise::of(blocks, owned, shares));
-            lent_now += if blocks > 0 { lent } else { 0 };
-            let pledge = pledged.get(volume).copied().unwrap_or_default();
-            let (owned, lent) = if pledge.shared { (0, 0) } else { (owned, lent) };
-            let blocks = pledge.blocks.unwrap_or(blocks);
-            then.add(Promise::of(blocks, owned, shares || pledge.shared));
-            lent_then += if blocks > 0 { lent } else { 0 };
+            let blocks = pledge.blocks;
+            let blocks = blocks.unwrap_or_else(|| tally.promised_to(*volume).promise.blocks);
+            then.subtract(tally.promised_to(*volume));
+            then.add(match pledge.shared {
+                // All it has will be shared.
+                true => Promised { promise: Promise::of(blocks, 0, true), lent: 0 },
+                false => Promised::of(layer, blocks),
+            });
         }
+        drop(tally);
+        // Of two that share a block only one must be able to overwrite it.
         let copies = layers.copies.load(Ordering::Relaxed);
-        now.unmapped += lent_now.min(copies);
-        then.unmapped += lent_then.min(copies);
+        let with_lent = |Promised { mut promise, lent }: Promised| {
+            promise.unmapped += lent.min(copies);
+            promise
+        };
+        let (now, mut then) = (with_lent(now), with_lent(then));
         // Volumes that the same transaction creates.
         let new = pledged.iter().filter(|(volume, _)| !layers.volumes.contains_key(volume));
         new.for_each(|(_, pledge)| then.add(Promise::of(pledge.blocks.unwrap_or(0), 0, pledge.shared)));

@@ -24,6 +24,7 @@ pub(crate) fn options() -> PoolOptions {
         destage_after: Duration::from_millis(50),
         checkpoint_after: Duration::from_millis(500),
         place_from: u64::MAX,
+        catalog_records_per_page: 3,
     }
 }
 

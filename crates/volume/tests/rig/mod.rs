@@ -67,6 +67,7 @@ impl Rig {
             destage_after: Duration::from_millis(50),
             checkpoint_after: Duration::from_millis(500),
             place_from: u64::MAX,
+            catalog_records_per_page: 3,
         };
         let (world, disk) = (self.world.clone(), self.disk.clone() as Arc<dyn Disk>);
         let opened =

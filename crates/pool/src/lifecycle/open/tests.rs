@@ -197,7 +197,8 @@ fn a_stale_root_of_a_higher_generation_and_a_lower_epoch_loses() {
     let mut stale = current;
     stale.epoch = (current.epoch.get() - 1).into();
     stale.generation = (current.generation.get() + 5).into();
-    stale.catalog_bytes = 0.into();
+    stale.catalog_pages = 0.into();
+    stale.catalog_records = 0.into();
     stale.seal();
     let slot = stale.generation.get() as usize % 2;
     assert_ne!(slot, current.generation.get() as usize % 2);
