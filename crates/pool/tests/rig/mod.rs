@@ -1,5 +1,7 @@
 //! A pool on simulated drives, for tests.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_drive::{Roles, inspect_set, open_set};
 use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
@@ -30,7 +32,6 @@ pub(crate) fn options() -> PoolOptions {
 
 impl Rig {
     /// On drives of so many bytes and one MiB for grant pages.
-    #[allow(dead_code, reason = "not every test has one slice")]
     pub(crate) fn new(seed: u64, drives: usize, drive_bytes: u64) -> Self {
         Self::with_slices(seed, drives, drive_bytes, 1)
     }
@@ -68,12 +69,10 @@ impl Rig {
         self.world.run(main(self.world.clone())).unwrap()
     }
 
-    #[allow(dead_code, reason = "not every test opens it without its drives")]
     pub(crate) fn open(&self) -> Arc<Pool> {
         self.open_with(options())
     }
 
-    #[allow(dead_code, reason = "not every test opens it without its drives")]
     pub(crate) fn open_with(&self, options: PoolOptions) -> Arc<Pool> {
         let disks = self.disks();
         self.run(|world| async move { Pool::open(world, open_set(disks).await.unwrap(), options).await })
@@ -113,7 +112,6 @@ pub(crate) async fn create(pool: &Pool) -> VolumeId {
 }
 
 /// A fork of a volume.
-#[allow(dead_code, reason = "not every test forks")]
 pub(crate) async fn fork(pool: &Pool, source: VolumeId) -> VolumeId {
     let target = pool.next_volume_id_near(source);
     pool.commit(Transaction::new().fork(source, target)).await.unwrap();
@@ -121,7 +119,6 @@ pub(crate) async fn fork(pool: &Pool, source: VolumeId) -> VolumeId {
 }
 
 /// Until nothing is left to be given back.
-#[allow(dead_code, reason = "not every test forks")]
 pub(crate) async fn settle(world: &dyn World, pool: &Pool) {
     loop {
         pool.drain().await.unwrap();
