@@ -152,7 +152,8 @@ fn what_spans_slices_takes_effect_in_all_or_none() {
         rig.world.kill();
         rig.check();
     }
-    assert!(made[0] > 3 && made[1] > 3, "{made:?}");
+    // At the least those cuts that come before the three parts are hardened.
+    assert!(made[0] >= 3 && made[1] > 3, "{made:?}");
 }
 
 #[test]
