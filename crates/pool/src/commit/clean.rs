@@ -11,11 +11,8 @@ use crate::{
         gather::{Allowance, LiveBlock, WrittenRow, rows_of},
     },
     error::PoolError,
-    format::{Location, PAGE_BYTES, RowContent, SEGMENTS_PER_PAGE, Space},
-    maps::{
-        blocks::{BlockPlace, block_page, block_word},
-        dropped::MERGE_DUE_PAGES,
-    },
+    format::{Location, RowContent, SEGMENTS_PER_PAGE, Space},
+    maps::blocks::{BlockPlace, block_page, block_word},
     meta::{PageId, Segment},
 };
 use futures_util::future::join_all;
@@ -105,7 +102,7 @@ impl Committer {
         let slice = self.slice.clone();
         let due_room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
         // Each page of the block table that changes may make others due.
-        let pages = due_room as usize / (MERGE_DUE_PAGES as usize * PAGE_BYTES);
+        let pages = slice.space.table_pages_within(due_room) as usize;
         let bytes = MOVED_BYTES.min((slice.options.buffer_bytes / 4).max(slice.segments.segment_bytes()));
         let mut allowance = Allowance { bytes, pages };
         let (mut blocks, mut changed) = (Vec::new(), BTreeSet::new());

@@ -41,8 +41,6 @@ const MERGE_PAGES: usize = 64;
 const FREE_PART: u64 = 4;
 /// Pages of bits looked through in one step for something to merge.
 const LOOKED_THROUGH: u64 = 16;
-/// Pages that merging one of the table may make due: it, that of its bits, and as many of the map.
-pub(crate) const MERGE_DUE_PAGES: u64 = 4;
 
 /// Pages of the table whose bits share a page.
 const TABLE_PAGES: u64 = PAGE_BYTES as u64 * 8 / BLOCKS_PER_PAGE;
@@ -197,7 +195,7 @@ impl Committer {
     pub(crate) async fn merge_some(&mut self) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
         let room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
-        let most = (room / (MERGE_DUE_PAGES * PAGE_BYTES as u64)).min(MERGE_PAGES as u64) as usize;
+        let most = slice.space.table_pages_within(room).min(MERGE_PAGES as u64) as usize;
         let mut pages: Vec<u64> = self.dropped.due.iter().take(most).copied().collect();
         if pages.is_empty() {
             pages = self.pages_to_merge(most).await;

@@ -41,6 +41,8 @@ pub(crate) struct Space {
     /// The most pages of the catalog that are due before a checkpoint is made for them.
     most_catalog_pages: u64,
     block_bytes: u64,
+    /// Pages that tell which block numbers were dropped.
+    dropped_pages: u64,
     /// Kept for overwrites of reserved blocks, while any are reserved.
     headroom: u64,
     /// Bytes host data may take, and takes, as of the last commit.
@@ -140,9 +142,9 @@ pub(crate) enum Claim {
 /// added to the catalog, and entries of segments that it takes.
 const CHECKPOINT_MORE_BYTES: u64 = 128 << 10;
 
-/// Pages that a block makes due when it is destaged: a leaf, the page of its old number, that of the bit of it, and that of
-/// its new number, and as many of the map. Bits of new numbers are those of a few pages.
-const BLOCK_PAGES: u64 = 8;
+/// Pages that a block makes due when it is destaged: a leaf, the page of its old number and that of its new one, and as
+/// many of the map. Pages of dropped numbers are beside that: one for each of the two at the most, and as many of the map.
+const BLOCK_PAGES: u64 = 6;
 /// The same where the leaf and the node above it may have to be copied. What is above these many blocks have in common.
 const SHARED_BLOCK_PAGES: u64 = BLOCK_PAGES + 4;
 /// Blocks that one step of destage may always take.
@@ -151,6 +153,22 @@ const LEAST_STEP_BLOCKS: u64 = 8;
 /// The part of the dirty metadata that the catalog may be before a checkpoint is made for it, and the least pages that are.
 const CATALOG_PART: u64 = 8;
 const LEAST_CATALOG_PAGES: u64 = 16;
+
+/// A page of the block table, and one of the map.
+const TABLE_PAGES: u64 = 2;
+
+/// Pages that tell which numbers were dropped, where so many blocks fit: with those that are free, there are not twice as
+/// many numbers.
+fn dropped_pages(blocks: u64) -> u64 {
+    2 * blocks / (8 * PAGE_BYTES as u64) + 1
+}
+
+/// How many changes, each of which makes so many `pages` due and so many of `dropped_pages` with one of the map each,
+/// make no more than these bytes due.
+fn within(bytes: u64, pages: u64, dropped: u64, dropped_pages: u64) -> u64 {
+    let most = bytes / PAGE_BYTES as u64;
+    (most.saturating_sub(2 * dropped_pages) / pages).max(most / (pages + 2 * dropped))
+}
 
 /// Slabs that a checkpoint of so many bytes may take: two segments are begun, of pages and of the segment table.
 fn slabs_for(checkpoint_bytes: u64, slab_bytes: u64) -> u64 {
@@ -193,6 +211,7 @@ impl Space {
             most_catalog_pages: (options.dirty_bytes / CATALOG_PART / PAGE_BYTES as u64)
                 .max(LEAST_CATALOG_PAGES),
             block_bytes,
+            dropped_pages: dropped_pages(data_slabs * slab_bytes / block_bytes),
             headroom: (total / HEADROOM_PART).clamp(least, HEADROOM_MAX_BYTES.max(least)),
             limit: AtomicU64::new(0),
             live: AtomicU64::new(0),
@@ -305,13 +324,21 @@ impl Space {
 
     /// Blocks that one step of destage may take.
     pub(crate) fn step_blocks(&self) -> u64 {
-        (self.step_bytes / self.most_due_by(1)).max(LEAST_STEP_BLOCKS)
+        within(self.step_bytes, self.block_pages(), 2, self.dropped_pages).max(LEAST_STEP_BLOCKS)
+    }
+
+    /// Pages of the block table that may change, with what was dropped of each, until so many bytes more are due.
+    pub(crate) fn table_pages_within(&self, bytes: u64) -> u64 {
+        within(bytes, TABLE_PAGES, 1, self.dropped_pages)
     }
 
     /// The metadata that so many blocks make due at the most when they are destaged, in bytes.
     pub(crate) fn most_due_by(&self, blocks: u64) -> u64 {
-        let pages = if self.is_sharing() { SHARED_BLOCK_PAGES } else { BLOCK_PAGES };
-        blocks * pages * PAGE_BYTES as u64
+        (blocks * self.block_pages() + 2 * self.dropped_pages.min(2 * blocks)) * PAGE_BYTES as u64
+    }
+
+    fn block_pages(&self) -> u64 {
+        if self.is_sharing() { SHARED_BLOCK_PAGES } else { BLOCK_PAGES }
     }
 
     /// Whether layers share maps.
