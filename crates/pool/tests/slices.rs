@@ -152,7 +152,8 @@ fn what_spans_slices_takes_effect_in_all_or_none() {
         rig.world.kill();
         rig.check();
     }
-    assert!(made[0] > 3 && made[1] > 3, "{made:?}");
+    // The parts of three slices are written before the decision: with the power cut at any of these it is in none.
+    assert!(made[0] >= 3 && made[1] > 3, "{made:?}");
 }
 
 #[test]
