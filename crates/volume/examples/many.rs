@@ -15,8 +15,8 @@
 
 use quoin_base::{GIB, MIB};
 use quoin_drive::{Roles, open_set};
-use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, format};
-use quoin_volume::{BlockDevice, Folder, ForkSpec, OriginKind, PoolSlot, Tags, Volume, VolumeSpec, Volumes};
+use quoin_pool::{FormatOptions, Pool, PoolOptions, PoolStats, Transaction, format};
+use quoin_volume::{Folder, ForkSpec, OriginKind, PoolSlot, Tags, Volume, VolumeSpec, Volumes};
 use quoin_world::{Disk, Slice};
 use quoin_world_sim::{SimOptions, SimWorld};
 use std::{
@@ -122,31 +122,37 @@ impl Rig {
         rows.push(("find a volume and its figures", self.median(show)));
         let stats = |_| {
             let pool = pool();
-            async move { drop(pool.stats()) }
+            async move { _ = pool.stats() }
         };
         rows.push(("figures of the pool", self.median(stats)));
         self.time({
             let pool = pool();
             async move { pool.drain().await.unwrap() }
         });
-        let destage = |n| {
-            let (all, pool) = (all(), pool());
-            async move {
-                for i in 0..BATCH {
-                    let volume = all.get(&some(n * BATCH + i)).unwrap();
-                    pool.write(volume.id(), 0, vec![Slice::copy_of(&[n as u8; 8192])]).await.unwrap();
+        let destage = |volumes: u64| {
+            move |n| {
+                let (all, pool) = (all(), pool());
+                async move {
+                    for i in 0..BATCH {
+                        // The same volumes each time, far apart, so that only the first writes make maps.
+                        let (number, block) = (i % volumes, i / volumes);
+                        let volume = all.get(&some(number)).unwrap();
+                        let data = vec![Slice::copy_of(&[n as u8; 8192])];
+                        pool.write(volume.id(), block * 8192, data).await.unwrap();
+                    }
+                    pool.drain().await.unwrap();
                 }
-                pool.drain().await.unwrap();
             }
         };
-        let before = pool().stats();
-        rows.push(("write and destage 10 blocks, with the checkpoint", self.median(destage)));
-        let after = pool().stats();
-        let checkpoints = (after.checkpoints - before.checkpoints).max(1) as f64;
-        rows.push((
-            "pages of the catalog in such a checkpoint",
-            (after.catalog_pages - before.catalog_pages) as f64 / checkpoints,
-        ));
+        for (what, pages, volumes) in [
+            ("write and destage 10 blocks of one volume", "pages of the catalog that this writes", 1),
+            ("write and destage 10 blocks of 10 volumes", "pages of the catalog that this writes", BATCH),
+        ] {
+            self.time(destage(volumes)(0));
+            let before = pool().stats();
+            rows.push((what, self.median(destage(volumes))));
+            rows.push((pages, pages_in_checkpoint(&before, &pool().stats())));
+        }
         let change = |n| {
             let (all, pool) = (all(), pool());
             async move {
@@ -156,12 +162,7 @@ impl Rig {
         };
         let before = pool().stats();
         rows.push(("create a volume and make a checkpoint", self.median(change)));
-        let after = pool().stats();
-        let checkpoints = (after.checkpoints - before.checkpoints).max(1) as f64;
-        rows.push((
-            "pages of the catalog in such a checkpoint",
-            (after.catalog_pages - before.catalog_pages) as f64 / checkpoints,
-        ));
+        rows.push(("pages of the catalog that this writes", pages_in_checkpoint(&before, &pool().stats())));
         let delete = |name: &'static str| {
             move |n: u64| {
                 let all = all();
@@ -175,6 +176,12 @@ impl Rig {
         rows.push(("delete a volume", self.median(delete("new"))));
         rows
     }
+}
+
+/// Pages of the catalog that a checkpoint wrote on average.
+fn pages_in_checkpoint(before: &PoolStats, after: &PoolStats) -> f64 {
+    let checkpoints = (after.checkpoints - before.checkpoints).max(1);
+    (after.catalog_pages - before.catalog_pages) as f64 / checkpoints as f64
 }
 
 async fn create(volumes: &Volumes, name: &str) -> Arc<Volume> {
