@@ -41,6 +41,7 @@ fn within(bug: Bug) -> u64 {
         // What is placed is not in the journal, where they show.
         Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked => 2000,
         Bug::SameRootSlot => 4000,
+        Bug::KeepMovedRecord => 1000,
         _ => 200,
     }
 }
@@ -53,6 +54,8 @@ fn choices(bug: Bug) -> Choices {
         // The journal must go round while one checkpoint is being made.
         Bug::EarlyExtentReuse => (Some(Faults::Slow), Some(Load::Rewrite)),
         Bug::SkipMendRoots => (Some(Faults::Roots), None),
+        // A record must outgrow its page: lists of what was dropped grow.
+        Bug::KeepMovedRecord => (None, Some(Load::Forks)),
         Bug::PublishMovesEarly => (Some(Faults::Slow), Some(Load::Full)),
         // A read must last from before a number is freed until it is used again.
         Bug::EarlyNumberReuse => (Some(Faults::Late), None),
