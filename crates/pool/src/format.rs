@@ -3,12 +3,18 @@
 //! Sizes are asserted at compile time. Nothing here is trusted when it is read back: each structure carries
 //! or is covered by a checksum, and the readers check it before they look at anything else.
 
-use quoin_base::{Crc64, LayerId, SECTOR_BYTES, SegmentId, crc64};
+use quoin_base::{Crc64, LayerId, crc64};
 use quoin_drive::{GRANT_PAGE_BYTES, SLABS_PER_GRANT_PAGE};
 use zerocopy::{
     FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout,
     little_endian::{U16, U32, U64},
 };
+
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub(crate) use words::{BlockInfo, Location, ThinEntry};
 
 /// The unit of metadata and of alignment on drives.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -466,73 +472,6 @@ const _: () = assert!(size_of::<SegmentEntry>() == 128);
 /// Segment table entries in a page.
 pub(crate) const SEGMENTS_PER_PAGE: usize = PAGE_BYTES / size_of::<SegmentEntry>();
 
-/// Where a block or page lies: segment 32 bits, sector within the segment's data 24, length in sectors less
-/// one 8. Segment 0 is never used, so that 0 means "nowhere".
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
-pub(crate) struct Location(pub u64);
-
-impl Location {
-    pub(crate) fn new(segment: SegmentId, offset_bytes: u64, len_bytes: usize) -> Self {
-        let (sector, sectors) = (offset_bytes / SECTOR_BYTES, len_bytes as u64 / SECTOR_BYTES);
-        debug_assert!(sector < 1 << 24 && (1..=256).contains(&sectors) && segment.0 > 0);
-        Self(u64::from(segment.0) << 32 | sector << 8 | (sectors - 1))
-    }
-
-    pub(crate) fn is_none(self) -> bool {
-        self.0 == 0
-    }
-
-    pub(crate) fn segment(self) -> SegmentId {
-        SegmentId((self.0 >> 32) as u32)
-    }
-
-    pub(crate) fn offset_bytes(self) -> u64 {
-        (self.0 >> 8 & 0xff_ffff) * SECTOR_BYTES
-    }
-
-    pub(crate) fn sectors(self) -> u32 {
-        (self.0 & 0xff) as u32 + 1
-    }
-
-    /// The place of the same length that is so many of them behind it.
-    pub(crate) fn plus(self, count: u64) -> Self {
-        let offset = self.offset_bytes() + count * self.len_bytes();
-        Self::new(self.segment(), offset, self.len_bytes() as usize)
-    }
-
-    /// Whether a place of the same length begins where it ends.
-    pub(crate) fn is_followed_by(self, next: Self) -> bool {
-        next.segment() == self.segment()
-            && next.sectors() == self.sectors()
-            && next.offset_bytes() == self.offset_bytes() + self.len_bytes()
-    }
-
-    pub(crate) fn len_bytes(self) -> u64 {
-        u64::from(self.sectors()) * SECTOR_BYTES
-    }
-}
-
-/// An entry of a thin map: number 40 bits, birth 24. The number is that of a block in a leaf, of a page of the tree
-/// space above and in a layer's root; the birth is the layer that made the mapping or the page. 0: nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord, Hash)]
-pub(crate) struct ThinEntry(pub u64);
-
-impl ThinEntry {
-    pub(crate) fn new(number: u64, birth: LayerId) -> Self {
-        debug_assert!(number > 0 && number < 1 << 39 && birth.0 > 0 && birth.0 < LAYERS_END);
-        Self(number | u64::from(birth.0) << 40)
-    }
-
-    /// The number, of a block or a page.
-    pub(crate) fn block(self) -> Option<u64> {
-        Some(self.0 & ((1 << 40) - 1)).filter(|&b| b != 0)
-    }
-
-    pub(crate) fn birth(self) -> LayerId {
-        LayerId((self.0 >> 40) as u32)
-    }
-}
-
 /// Layer ids are below.
 pub(crate) const LAYERS_END: u32 = 1 << 24;
 /// An entry of a deadlist with this bit, which no block number has, names a page of the tree space.
@@ -552,39 +491,6 @@ pub(crate) const MAP_FAN_OUT: u64 = (PAGE_WORDS / 2) as u64;
 pub(crate) const MAP_LEVELS: u8 = 4;
 /// Page numbers of a space are below.
 pub(crate) const PAGES_END: u64 = MAP_FAN_OUT.pow(MAP_LEVELS as u32);
-
-/// The fourth word of a block table entry: checksum of the content, how many references, how it is stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct BlockInfo(pub u64);
-
-impl BlockInfo {
-    /// Content stored as it is.
-    pub(crate) const STORED: u8 = 0;
-    /// The most references a block can have.
-    pub(crate) const MOST: u32 = (1 << 28) - 1;
-
-    pub(crate) fn new(crc: u32, count: u32, algorithm: u8) -> Self {
-        debug_assert!(count <= Self::MOST && algorithm < 16);
-        Self(u64::from(crc) | u64::from(count) << 32 | u64::from(algorithm) << 60)
-    }
-
-    pub(crate) fn crc(self) -> u32 {
-        self.0 as u32
-    }
-
-    pub(crate) fn count(self) -> u32 {
-        (self.0 >> 32) as u32 & Self::MOST
-    }
-
-    /// The same with another count.
-    pub(crate) fn counted(self, count: u32) -> Self {
-        Self::new(self.crc(), count, self.algorithm())
-    }
-
-    pub(crate) fn algorithm(self) -> u8 {
-        (self.0 >> 60) as u8
-    }
-}
 
 /// The head of a piece of a catalog record. In a page of the catalog follow: how many pieces (2), then for each its head and
 /// its content, then zeroes.
@@ -608,6 +514,3 @@ const _: () = assert!(PIECE_HEAD_BYTES == 10);
 pub(crate) fn zeroed<T: FromZeros>() -> T {
     T::new_zeroed()
 }
-
-#[cfg(test)]
-mod tests;

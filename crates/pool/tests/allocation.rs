@@ -1,6 +1,5 @@
 //! What is said to be mapped, in the buffer, behind it, and after a crash.
 
-#[allow(dead_code, reason = "shared by several tests")]
 mod rig;
 
 use quoin_base::{ByteRange, Extent, GIB, KIB, MIB, VolumeId};

@@ -1,6 +1,5 @@
 //! The catalog is written where it changed: what a checkpoint costs does not depend on how much there is.
 
-#[allow(dead_code, reason = "other tests need more of it")]
 mod rig;
 
 use quoin_base::{MIB, VolumeId};

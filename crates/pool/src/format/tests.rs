@@ -1,6 +1,7 @@
 //! Packed words come apart as they were put together, and a flipped bit is noticed in every structure.
 
 use super::*;
+use quoin_base::SegmentId;
 
 #[test]
 fn packed_words_come_apart_as_they_were_put_together() {

@@ -9,15 +9,17 @@
 //! 4. A batch names its extent's number, which is never used twice: what is left of an earlier lap is not
 //!    mistaken for a record.
 
+mod decode;
 mod extents;
 mod lane;
 mod placed;
 mod replay;
 mod unread;
 
+pub(crate) use decode::payload_verifies;
 pub(crate) use extents::{Extents, JournalUse};
 pub(crate) use lane::{Batch, Entry, Lane};
-pub(crate) use replay::{JournalPlace, Replay, ReplayedRecord, payload_verifies, read_journal};
+pub(crate) use replay::{JournalPlace, Replay, ReplayedRecord, read_journal};
 pub(crate) use unread::JournalBounds;
 
 use crate::{

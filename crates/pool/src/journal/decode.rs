@@ -1,0 +1,85 @@
+//! What a batch in the journal says, and whether its payloads are what it says.
+
+use super::{
+    replay::{JournalPlace, ReplayedRecord},
+    unread::read_patiently,
+};
+use crate::{
+    format::{BATCH_MAGIC, BatchHeader, PAGE_BYTES, RecordHeader},
+    store::Store,
+};
+use quoin_base::crc32c;
+use quoin_stripe::{Column, StripeError};
+use zerocopy::FromBytes;
+
+/// True when a record's payload is what its checksums say.
+pub(crate) async fn payload_verifies(store: &Store, record: &ReplayedRecord) -> Result<bool, StripeError> {
+    let (offset, len) = (record.place.offset, u64::from(record.header.payload_bytes.get()));
+    if len == 0 {
+        return Ok(true);
+    }
+    let page = PAGE_BYTES as u64;
+    let (from, to) = (offset / page * page, (offset + len).next_multiple_of(page));
+    let bytes = read_patiently(store, record.place.column, from, (to - from) as usize).await?;
+    let payload = &bytes[(offset - from) as usize..][..len as usize];
+    Ok(payload_crcs(&record.header, payload, u64::from(store.block_bytes())) == *record.crcs)
+}
+
+/// A batch header that can be looked into safely: its lengths agree with each other and the room there is.
+pub(super) fn plausible(bytes: &[u8], room: u64) -> Option<BatchHeader> {
+    let (header, _) = BatchHeader::read_from_prefix(bytes).ok()?;
+    let (records, meta) = (u64::from(header.records.get()), u64::from(header.meta_bytes.get()));
+    let total = u64::from(header.total_bytes.get());
+    let ok = header.magic.get() == BATCH_MAGIC
+        && records > 0
+        && meta >= 64 + 64 * records
+        && meta.next_multiple_of(PAGE_BYTES as u64) <= total
+        && total <= room
+        && total.is_multiple_of(PAGE_BYTES as u64);
+    ok.then_some(header)
+}
+
+/// The records of a batch whose first `meta_bytes` these are; `None` if they do not verify.
+pub(crate) fn decode(
+    meta: &[u8],
+    header: BatchHeader,
+    place: Column,
+    at: u64,
+) -> Option<Vec<ReplayedRecord>> {
+    let mut copy = meta.to_vec();
+    copy.get_mut(36..40)?.fill(0);
+    if crc32c(&copy).0 != header.meta_crc.get() {
+        return None;
+    }
+    let count = header.records.get() as usize;
+    let mut crcs_at = 64 + 64 * count;
+    let mut records = Vec::with_capacity(count);
+    for i in 0..count {
+        let record = RecordHeader::read_from_bytes(meta.get(64 + 64 * i..128 + 64 * i)?).ok()?;
+        let crc_bytes = meta.get(crcs_at..crcs_at + 4 * usize::from(record.crcs.get()))?;
+        crcs_at += crc_bytes.len();
+        let crcs = crc_bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+        let end = u64::from(record.payload_offset.get()) + u64::from(record.payload_bytes.get());
+        if end > u64::from(header.total_bytes.get()) {
+            return None;
+        }
+        let offset = at + u64::from(record.payload_offset.get());
+        records.push(ReplayedRecord { header: record, crcs, place: JournalPlace { column: place, offset } });
+    }
+    Some(records)
+}
+
+/// One checksum for each pool block that the payload touches.
+pub(crate) fn payload_crcs(record: &RecordHeader, payload: &[u8], pool_block: u64) -> Vec<u32> {
+    let start = match record.kind {
+        // Where a block is cut follows from the place in a block alone, and any sector may stand there.
+        kind if kind == crate::format::RecordKind::Write as u8 => {
+            record.sector.get() % (pool_block / 512) * 512
+        }
+        _ => 0,
+    };
+    quoin_base::ByteRange::new(start, payload.len() as u64)
+        .split(pool_block)
+        .map(|piece| crc32c(&payload[(piece.offset - start) as usize..][..piece.len as usize]).0)
+        .collect()
+}
