@@ -62,7 +62,7 @@ fn choices(bug: Bug) -> Choices {
         // The same for a node of a map, which a read must fetch from a drive on its way down.
         Bug::EarlyPageReuse => (Some(Faults::Late), Some(Load::Turns)),
         // A write must wait for its batch while a checkpoint is made.
-        Bug::TailPastDisplaced => (Some(Faults::Slow), Some(Load::Hot)),
+        Bug::TailPastDisplaced => (Some(Faults::Slow), Some(Load::Rewrite)),
         // The process must outlive the hang, and what was stuck must meet what was written since.
         Bug::TakeBackEarly => (Some(Faults::Hang), Some(Load::Rewrite)),
         // Power must fail between a part and the decision.

@@ -6,7 +6,7 @@
 use super::replay::{ReplayedRecord, Scan};
 use crate::{
     bugs::{Bug, planted},
-    format::{Location, RecordKind},
+    format::{Location, PAGE_BYTES, RecordKind},
     segment::{io::SegmentIo, opened::OpenedSegment},
 };
 use quoin_base::{ByteRange, SegmentId, Sequence, crc32c};
@@ -14,7 +14,7 @@ use quoin_stripe::{Column, Geometry, StripeError};
 use quoin_world::Buf;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// How often a row is read before it counts as unreadable.
+/// How often a block is read before it counts as unreadable.
 const TRIES: u32 = 3;
 
 /// Where the segments lie that records name.
@@ -24,6 +24,8 @@ pub(super) struct PlacedRows<'a> {
     /// Segments that were opened from the tail on, by when. What was opened before is in the checkpoint's segment table;
     /// older records of openings may be of segments that were given up since.
     opened: BTreeMap<SegmentId, BTreeMap<Sequence, OpenedSegment>>,
+    /// How many batches extents held when their lanes went on from them.
+    predecessors: BTreeMap<u64, u32>,
 }
 
 impl<'a> PlacedRows<'a> {
@@ -38,34 +40,45 @@ impl<'a> PlacedRows<'a> {
                 opened.entry(segment.id).or_default().insert(sequence, segment);
             }
         }
-        Self { io, tail, opened }
+        Self { io, tail, opened, predecessors: scans.iter().filter_map(Scan::predecessor).collect() }
+    }
+
+    /// How many batches of an extent are told to be hardened by the extent that its lane went on with.
+    pub(super) fn batches_of(&self, extent: u64) -> u32 {
+        self.predecessors.get(&extent).copied().unwrap_or(0)
     }
 
     /// Whether what the record leads to is what its checksums say. A record of another kind leads nowhere. One below the
     /// tail counted: what it led to is in the checkpoint, and may have been given up.
-    ///
-    /// NOTE: a row that its drive fails to read counts as there. It may have been acknowledged, and the blocks then read
-    /// with an error, which is what a drive's error leads to anywhere else.
-    pub(super) async fn verifies(&self, record: &ReplayedRecord) -> bool {
+    /// An error: some of it cannot be read, and the rest is there.
+    pub(super) async fn verifies(&self, record: &ReplayedRecord) -> Result<bool, StripeError> {
         let sequence = Sequence(record.header.sequence.get());
         let is_placed = record.header.kind == RecordKind::Placed as u8;
         if !is_placed || sequence < self.tail || planted(Bug::TrustPlaced) {
-            return true;
+            return Ok(true);
         }
         let first = Location(record.header.source.get());
-        let Some((geometry, columns)) = self.layout(first.segment(), sequence) else { return false };
-        let block = first.len_bytes();
-        let range = ByteRange::new(first.offset_bytes(), block * record.crcs.len() as u64);
+        let Some((geometry, columns)) = self.layout(first.segment(), sequence) else { return Ok(false) };
+        let (begin, block) = (first.offset_bytes(), first.len_bytes());
+        let range = ByteRange::new(begin, block * record.crcs.len() as u64);
         if range.end() > self.io.segments.segment_bytes() {
-            return false;
+            return Ok(false);
         }
-        match self.read(geometry, &columns, range).await {
-            Ok(bytes) => {
-                let crcs = bytes.chunks(block as usize).map(|block| crc32c(block).0);
-                crcs.eq(record.crcs.iter().copied())
+        if let Ok(bytes) = self.io.store.read_segment(geometry, &columns, pages_of(range)).await {
+            let bytes = &bytes[(range.offset - pages_of(range).offset) as usize..][..range.len as usize];
+            let crcs = bytes.chunks(block as usize).map(|block| crc32c(block).0);
+            return Ok(crcs.eq(record.crcs.iter().copied()));
+        }
+        // One that can be read may tell that the row did not land.
+        let mut unread = None;
+        for (at, crc) in (0..).zip(record.crcs.iter()) {
+            match self.read(geometry, &columns, ByteRange::new(begin + at * block, block)).await {
+                Ok(bytes) if crc32c(&bytes).0 != *crc => return Ok(false),
+                Ok(_) => {}
+                Err(error) => unread = Some(error),
             }
-            Err(_) => true,
         }
+        unread.map_or(Ok(true), Err)
     }
 
     /// Where a segment lay when the record of that sequence named it.
@@ -83,9 +96,7 @@ impl<'a> PlacedRows<'a> {
         columns: &[Column],
         range: ByteRange,
     ) -> Result<Vec<u8>, StripeError> {
-        let page = crate::format::PAGE_BYTES as u64;
-        let from = range.offset / page * page;
-        let whole = ByteRange::new(from, range.end().next_multiple_of(page) - from);
+        let whole = pages_of(range);
         let mut tries = 1;
         let buf: Buf = loop {
             match self.io.store.read_segment(geometry, columns, whole).await {
@@ -93,6 +104,13 @@ impl<'a> PlacedRows<'a> {
                 outcome => break outcome?,
             }
         };
-        Ok(buf[(range.offset - from) as usize..][..range.len as usize].to_vec())
+        Ok(buf[(range.offset - whole.offset) as usize..][..range.len as usize].to_vec())
     }
+}
+
+/// The pages that a range touches.
+fn pages_of(range: ByteRange) -> ByteRange {
+    let page = PAGE_BYTES as u64;
+    let from = range.offset / page * page;
+    ByteRange::new(from, range.end().next_multiple_of(page) - from)
 }

@@ -109,8 +109,8 @@ pub(crate) struct Replay {
     pub extents: Extents,
     pub next_sequence: Sequence,
     pub batches: u64,
-    /// Batches at the ends of extents that were torn, and so dropped.
-    pub torn: u64,
+    /// Where batches at the ends of extents begin that were torn, and so dropped.
+    pub torn: Vec<(Column, u64)>,
     /// What could not be read and is not needed, in words.
     pub unread: Vec<String>,
 }
@@ -126,7 +126,7 @@ impl Replay {
             extents: Extents::new(places, &held, next_number),
             next_sequence: beyond(bounds.tail),
             batches: 0,
-            torn: 0,
+            torn: Vec::new(),
             unread: Vec::new(),
         }
     }
@@ -143,7 +143,8 @@ pub(super) struct ExtentContent {
     pub records: Vec<ReplayedRecord>,
     pub batches: u32,
     pub last: Sequence,
-    torn: bool,
+    /// Where a batch begins that was torn, if one was.
+    torn: Option<u64>,
     /// Batches of which nothing tells whether they were hardened, from the first on whose payload cannot be read.
     pub doubtful: Vec<Vec<ReplayedRecord>>,
 }
@@ -162,24 +163,19 @@ pub(super) struct Found {
 }
 
 impl ExtentContent {
-    /// Adds a batch that was hardened, or may count as if it was.
-    fn take(&mut self, records: Vec<ReplayedRecord>) {
+    /// Adds a batch that was hardened, or may count as if it was. What lies below the tail is not kept.
+    fn take(&mut self, records: Vec<ReplayedRecord>, tail: Sequence) {
         self.batches += 1;
-        self.records.extend(records);
+        let newest = records.iter().map(|r| Sequence(r.header.sequence.get())).max();
+        self.last = self.last.max(newest.unwrap_or_default());
+        self.records.extend(records.into_iter().filter(|r| r.header.sequence.get() >= tail.0));
     }
 
     /// Adds the batches in doubt: something tells that they were hardened.
     pub(super) fn take_doubtful(&mut self, tail: Sequence) {
         for records in std::mem::take(&mut self.doubtful) {
-            self.take(records);
+            self.take(records, tail);
         }
-        self.note_last();
-        self.records.retain(|r| r.header.sequence.get() >= tail.0);
-    }
-
-    fn note_last(&mut self) {
-        let newest = self.records.iter().map(|r| Sequence(r.header.sequence.get())).max();
-        self.last = self.last.max(newest.unwrap_or_default());
     }
 }
 
@@ -209,7 +205,10 @@ pub(crate) async fn read_journal(
         .map(|c| c.as_ref().filter(|c| c.last >= tail).map(|c| (c.header.number.get(), c.last)))
         .collect();
     let batches = contents.iter().flatten().map(|c| u64::from(c.batches)).sum();
-    let torn = contents.iter().flatten().filter(|c| c.torn).count() as u64;
+    let torn = |(place, content): (&Column, &Option<ExtentContent>)| {
+        content.as_ref().and_then(|content| content.torn).map(|offset| (*place, offset))
+    };
+    let torn = places.iter().zip(&contents).filter_map(torn).collect();
     let mut records: Vec<_> = contents.into_iter().flatten().flat_map(|c| c.records).collect();
     records.sort_unstable_by_key(|r| r.header.sequence.get());
     let last = records.last().map_or(0, |r| r.header.sequence.get());
@@ -265,8 +264,8 @@ pub(super) enum Scan<'a> {
 pub(super) struct Batches<'a> {
     cursor: Cursor<'a>,
     content: ExtentContent,
-    /// Batches that none behind them tells to be hardened.
-    in_doubt: VecDeque<Vec<ReplayedRecord>>,
+    /// Batches that none behind them tells to be hardened, and where they begin.
+    in_doubt: VecDeque<(u64, Vec<ReplayedRecord>)>,
     /// Where reading stopped.
     end: u64,
     unread: Option<Unread>,
@@ -292,13 +291,13 @@ async fn scan_extent(store: &Store, place: Column, tail: Sequence) -> Result<Sca
         records: Vec::new(),
         batches: 0,
         last: Sequence(0),
-        torn: false,
+        torn: None,
         doubtful: Vec::new(),
     };
     let mut at = PAGE_BYTES as u64;
     let mut previous_crc = header.crc.get() as u32;
     let mut unread = None;
-    let mut in_doubt: VecDeque<Vec<ReplayedRecord>> = VecDeque::new();
+    let mut in_doubt: VecDeque<(u64, Vec<ReplayedRecord>)> = VecDeque::new();
     loop {
         let batch = match cursor.batch_at(at).await {
             Ok(Some(batch)) => batch,
@@ -320,25 +319,34 @@ async fn scan_extent(store: &Store, place: Column, tail: Sequence) -> Result<Sca
             false => batch.header.hardened.get(),
         };
         while content.batches < hardened
-            && let Some(records) = in_doubt.pop_front()
+            && let Some((_, records)) = in_doubt.pop_front()
         {
-            content.take(records);
+            content.take(records, tail);
         }
         previous_crc = batch.header.meta_crc.get();
+        in_doubt.push_back((at, batch.records));
         at += u64::from(batch.header.total_bytes.get());
-        in_doubt.push_back(batch.records);
     }
     Ok(Scan::Batches(Box::new(Batches { cursor, content, in_doubt, end: at, unread })))
 }
 
 impl Scan<'_> {
+    /// The extent that its lane had before, and how many batches that held.
+    pub(super) fn predecessor(&self) -> Option<(u64, u32)> {
+        let Self::Batches(batches) = self else { return None };
+        let header = &batches.content.header;
+        Some((header.previous.get(), header.previous_batches.get())).filter(|(number, _)| *number > 0)
+    }
+
     /// All records whose batches were read, those in doubt included.
     pub(super) fn records(&self) -> impl Iterator<Item = &ReplayedRecord> {
         let batches = match self {
             Self::Done(_) => None,
             Self::Batches(batches) => Some(batches),
         };
-        batches.into_iter().flat_map(|b| b.content.records.iter().chain(b.in_doubt.iter().flatten()))
+        batches
+            .into_iter()
+            .flat_map(|b| b.content.records.iter().chain(b.in_doubt.iter().flat_map(|(_, r)| r)))
     }
 
     async fn finish(self, placed: &PlacedRows<'_>, tail: Sequence) -> Result<Found, PoolError> {
@@ -353,21 +361,28 @@ impl Batches<'_> {
     /// Decides about the batches in doubt, and looks behind them.
     async fn finish(self, placed: &PlacedRows<'_>, tail: Sequence) -> Result<Found, PoolError> {
         let Self { cursor, mut content, mut in_doubt, end, mut unread } = self;
-        while let Some(records) = in_doubt.pop_front() {
+        // The extent that its lane went on with tells how many were hardened.
+        let vouched = placed.batches_of(cursor.number);
+        while content.batches < vouched
+            && let Some((_, records)) = in_doubt.pop_front()
+        {
+            content.take(records, tail);
+        }
+        while let Some((at, records)) = in_doubt.pop_front() {
             let is_needed = records.iter().any(|r| r.header.sequence.get() >= tail.0);
             match cursor.verify(&records, placed).await {
-                Ok(true) => content.take(records),
-                Ok(false) if planted(Bug::ReplayTorn) => content.take(records),
+                Ok(true) => content.take(records, tail),
+                Ok(false) if planted(Bug::ReplayTorn) => content.take(records, tail),
                 Ok(false) => {
-                    content.torn = true;
+                    content.torn = Some(at);
                     break;
                 }
                 // Nobody looks at what it holds.
-                Err(_) if !is_needed => content.take(records),
+                Err(_) if !is_needed => content.take(records, tail),
                 Err((offset, error)) => {
                     unread = Some(cursor.unread(offset, error));
                     content.doubtful.push(records);
-                    content.doubtful.extend(in_doubt.drain(..));
+                    content.doubtful.extend(in_doubt.drain(..).map(|(_, records)| records));
                 }
             }
         }
@@ -386,8 +401,6 @@ impl Batches<'_> {
                 "a record has a sequence that no pool reaches",
             ));
         }
-        content.note_last();
-        content.records.retain(|r| r.header.sequence.get() >= tail.0);
         if let Some(unread) = &mut unread {
             unread.is_obsolete &= content.records.is_empty();
         }
@@ -492,15 +505,17 @@ impl Cursor<'_> {
         Ok(decode(&bytes[..meta_bytes], header, self.place, at).map(|records| FoundBatch { header, records }))
     }
 
-    /// Whether the payloads, and what was placed, are what their checksums say; or where a payload cannot be read.
+    /// Whether the payloads, and what was placed, are what their checksums say; or of which record that cannot be read.
     async fn verify(
         &self,
         records: &[ReplayedRecord],
         placed: &PlacedRows<'_>,
     ) -> Result<bool, (u64, StripeError)> {
         for record in records {
-            let verifies = payload_verifies(self.store, record).await;
-            if !verifies.map_err(|error| (record.place.offset, error))? || !placed.verifies(record).await {
+            let unread = |error| (record.place.offset, error);
+            if !payload_verifies(self.store, record).await.map_err(unread)?
+                || !placed.verifies(record).await.map_err(unread)?
+            {
                 return Ok(false);
             }
         }

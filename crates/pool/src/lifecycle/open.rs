@@ -27,7 +27,7 @@ use crate::{
     store::{Store, roots::following},
 };
 use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId, crc32c};
-use quoin_world::{Thread, World};
+use quoin_world::{Buf, Thread, World};
 use std::{collections::BTreeMap, sync::Arc};
 use zerocopy::IntoBytes;
 
@@ -166,7 +166,9 @@ impl ReadSlice {
                 "the journal has {extents} extents, too few for {threads} data threads: use at most {most_lanes}"
             )));
         }
-        let placed_lanes = threads.min(most_lanes - threads);
+        // Every lane keeps an extent open: they are to leave most of a small journal to records.
+        let placed_lanes =
+            threads.min((extents as usize / 4).saturating_sub(threads).max(1)).min(most_lanes - threads);
 
         // In RAM it is as it was when it was left.
         let next_sequence = replay.next_sequence.max(Sequence(root.next_sequence.get()));
@@ -186,13 +188,14 @@ impl ReadSlice {
             replayed_records: replay.records.len() as u64,
             replayed_bytes: replay.records.iter().map(|r| u64::from(r.header.payload_bytes.get())).sum(),
             batches: replay.batches,
-            torn_batches: replay.torn,
+            torn_batches: replay.torn.len() as u64,
             checkpoint_generation: root.generation.get(),
             ..times
         };
         let mut slice = Slice::new(Parts {
             root,
             mended,
+            torn: replay.torn,
             world: world.clone(),
             options,
             id,
@@ -220,6 +223,7 @@ impl ReadSlice {
 impl Slice {
     /// Begins to write, and serves.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), PoolError> {
+        self.forget_torn_batches().await?;
         let root = self.begin_to_write().await?;
         self.journal.start(&*self.world);
         self.start_placing();
@@ -236,6 +240,16 @@ impl Slice {
         let committer = Committer::new(self.clone(), start);
         committer.tell_dropped();
         self.world.spawn(Thread::Background, Box::pin(committer.run()));
+        Ok(())
+    }
+
+    /// Makes sure that what recovery dropped is never found again: the row that a record names may be written anew with the
+    /// same content before the journal has let go of that record.
+    async fn forget_torn_batches(&self) -> Result<(), PoolError> {
+        for (column, offset) in &self.torn {
+            let zeroes = vec![Buf::zeroed(PAGE_BYTES).into_slice()];
+            self.store.write_slab(*column, *offset, zeroes, true).await?;
+        }
         Ok(())
     }
 

@@ -27,6 +27,7 @@ use crate::{
     store::Store,
 };
 use quoin_base::{Sequence, SliceId, VolumeId, crc32c};
+use quoin_stripe::Column;
 use quoin_world::{
     AsyncMutex, AsyncMutexGuard, Buf, Event, Mutex, RwLock, World,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -84,6 +85,8 @@ pub(crate) struct Slice {
     /// The newest durable root.
     pub(crate) root: Mutex<Root>,
     pub(crate) mended: Vec<String>,
+    /// Where batches of the journal begin that recovery dropped.
+    pub(crate) torn: Vec<(Column, u64)>,
     pub(crate) placer: Placer,
 }
 
@@ -167,6 +170,7 @@ pub(crate) struct Parts {
     pub root: Root,
     /// What was damaged where nothing is lost by it, in words.
     pub mended: Vec<String>,
+    pub torn: Vec<(Column, u64)>,
     pub world: Arc<dyn World>,
     pub options: PoolOptions,
     pub id: SliceId,
@@ -192,6 +196,7 @@ impl Slice {
         Self {
             root: Mutex::new(parts.root),
             mended: parts.mended,
+            torn: parts.torn,
             cache: ReadCache::new(parts.options.cache_bytes, parts.buffer.block_bytes),
             ahead: ReadAhead::new(
                 parts.world.data_threads(),
