@@ -146,9 +146,12 @@ impl Sector {
         let (value, same) =
             (first.value, |e: &Entry| e.value == first.value && e.ended != NEVER && e.outdated == NEVER);
         if self.entries.iter().all(same) && (self.entries.len() == 1 || value.is_zeroes()) {
-            // Of zeroes the one that is certain stays: one in doubt may yet turn out never to have happened.
+            // Of zeroes the one that is certain stays: one in doubt may yet turn out never to have happened. Where all are in
+            // doubt, as after a fork, it is zeroes of nobody in particular.
             let last = self.entries.iter().max_by_key(|e| (!e.doubt, e.ended));
-            (self.settled, self.settled_at) = last.map_or((0, 0), |e| (e.op, e.ended));
+            let of_nobody = self.entries.len() > 1 && last.is_some_and(|e| e.doubt);
+            let op = |e: &Entry| if of_nobody { 0 } else { e.op };
+            (self.settled, self.settled_at) = last.map_or((0, 0), |e| (op(e), e.ended));
             self.entries.clear();
         }
     }
