@@ -215,6 +215,11 @@ impl Drive {
         self.slabs
     }
 
+    /// Whether writes may fail for want of room below the disk: see [`Disk::may_lack_room`].
+    pub fn may_lack_room(&self) -> bool {
+        self.disk.may_lack_room()
+    }
+
     /// The disk's unit of I/O: 512 or 4096.
     pub fn block_bytes(&self) -> u32 {
         self.disk.block_bytes()

@@ -264,6 +264,10 @@ impl Disk for WatchedDisk {
         self.disk.block_bytes()
     }
 
+    fn may_lack_room(&self) -> bool {
+        self.disk.may_lack_room()
+    }
+
     fn instruments(&self) -> Option<&DiskInstruments> {
         self.disk.instruments()
     }

@@ -166,6 +166,7 @@ fn zeroes_take_no_space() {
 #[test]
 fn large_writes_end_while_a_drive_has_no_room() {
     let rig = Rig::new(5, 1, 16 * MIB);
+    rig.disks.iter().for_each(|disk| disk.make_sparse());
     let pool = rig.open_with(placing());
     let disks = rig.disks.clone();
     rig.run(|world| async move {

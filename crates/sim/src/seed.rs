@@ -78,6 +78,10 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
     let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit });
     let disks: Vec<_> =
         scenario.drives.iter().enumerate().map(|(i, (len, _))| world.disk(&format!("d{i}"), *len)).collect();
+    // Large writes go to such drives in another order.
+    if seed % 3 == 2 {
+        disks.iter().for_each(|disk| disk.make_sparse());
+    }
     let model = Model {
         history: History::new(),
         catalog: CatalogModel::default(),

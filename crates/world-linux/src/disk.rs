@@ -11,7 +11,7 @@ use std::{
     io::{self, Seek, SeekFrom},
     os::{
         fd::{AsRawFd, RawFd},
-        unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
+        unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     },
     path::Path,
     sync::Arc,
@@ -32,6 +32,8 @@ pub(crate) struct Target {
 }
 
 struct LinuxDisk {
+    /// It was a file with holes when it was opened.
+    is_sparse: bool,
     target: Arc<Target>,
     len_bytes: u64,
     block_bytes: u32,
@@ -66,9 +68,10 @@ pub fn open_disk(path: &Path, options: OpenOptions) -> Result<Arc<dyn Disk>, Ope
         bytes => return Err(OpenError::CoarseBlocks { path: path.into(), bytes }),
     };
     let len_bytes = found / u64::from(block_bytes) * u64::from(block_bytes);
+    let is_sparse = !is_device && file.metadata().map_err(failed("find its size"))?.blocks() * 512 < found;
     let target =
         Arc::new(Target { name: path.display().to_string(), file, instruments: DiskInstruments::default() });
-    Ok(Arc::new(LinuxDisk { target, len_bytes, block_bytes }))
+    Ok(Arc::new(LinuxDisk { is_sparse, target, len_bytes, block_bytes }))
 }
 
 fn open_direct(path: &Path, create: bool) -> Result<(File, bool), OpenError> {
@@ -149,6 +152,10 @@ impl Disk for LinuxDisk {
 
     fn block_bytes(&self) -> u32 {
         self.block_bytes
+    }
+
+    fn may_lack_room(&self) -> bool {
+        self.is_sparse
     }
 
     fn instruments(&self) -> Option<&DiskInstruments> {

@@ -14,7 +14,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     ops::Range,
-    sync::Weak,
+    sync::{
+        Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -27,6 +30,7 @@ pub struct SimDisk {
     number: u64,
     name: String,
     len_bytes: u64,
+    sparse: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -68,12 +72,18 @@ impl SimDisk {
             stuck: BTreeMap::new(),
             rng,
         };
-        Self { world, number, name: name.to_owned(), len_bytes, inner: Mutex::new(inner) }
+        let (name, sparse) = (name.to_owned(), AtomicBool::new(false));
+        Self { world, number, name, len_bytes, sparse, inner: Mutex::new(inner) }
     }
 
     /// Replaces what may go wrong from now on.
     pub fn set_faults(&self, faults: FaultPlan) {
         self.inner.lock().faults = faults;
+    }
+
+    /// Has it say that there may be no room for what is written.
+    pub fn make_sparse(&self) {
+        self.sparse.store(true, Ordering::Relaxed);
     }
 
     /// Changes what may go wrong from now on.
@@ -400,6 +410,10 @@ impl Disk for SimDisk {
 
     fn block_bytes(&self) -> u32 {
         BLOCK_BYTES
+    }
+
+    fn may_lack_room(&self) -> bool {
+        self.sparse.load(Ordering::Relaxed)
     }
 
     fn submit(&self, op: DiskOp) -> Completion {

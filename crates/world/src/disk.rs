@@ -91,6 +91,10 @@ pub trait Disk: Send + Sync {
     fn len_bytes(&self) -> u64;
     /// The unit of its I/O: 512 or 4096.
     fn block_bytes(&self) -> u32;
+    /// Whether a write may fail because what lies below has no room: so it is with a sparse file.
+    fn may_lack_room(&self) -> bool {
+        false
+    }
     /// What its operations took; `None` if that means nothing.
     fn instruments(&self) -> Option<&DiskInstruments> {
         None

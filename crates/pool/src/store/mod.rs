@@ -45,6 +45,7 @@ pub(crate) struct Store {
     damaged: Vec<String>,
     health: Health,
     shortage: Shortage,
+    may_lack_room: bool,
     /// By slice: the highest generation of a root that was read or written.
     generations: Mutex<BTreeMap<SliceId, u64>>,
 }
@@ -99,6 +100,7 @@ impl Store {
             assert_eq!(drive.label().pool, label.pool, "drives are of one pool");
         }
         Self {
+            may_lack_room: drives.iter().any(|drive| drive.may_lack_room()),
             columns: Columns::new(drives),
             label,
             epoch,
@@ -244,6 +246,11 @@ impl Store {
     /// What is written to these columns begins in memory, and is long, a multiple of so many bytes.
     pub(crate) fn alignment(&self, columns: &[Column]) -> Result<usize, StripeError> {
         Ok(self.columns.block_bytes(columns)? as usize)
+    }
+
+    /// Whether the write of a row may fail because a file system below is full.
+    pub(crate) fn may_lack_room(&self) -> bool {
+        self.may_lack_room
     }
 
     /// Hardens every row written before.

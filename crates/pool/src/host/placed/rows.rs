@@ -68,6 +68,11 @@ impl Answer {
         }
     }
 
+    /// Answers that it failed.
+    fn fail(&self) {
+        drop(self.sender.lock().take());
+    }
+
     fn is_sent(&self) -> bool {
         self.sender.lock().is_none()
     }
@@ -120,7 +125,10 @@ impl Part {
 struct Landed {
     /// Its blocks keep their places while it is on its way, whatever becomes of the writes.
     _blocks: Vec<Arc<PlacedBlock>>,
+    /// What its writes were not told yet.
+    untold: Vec<Part>,
     row: Arc<Batch>,
+    thread: usize,
     segment: SegmentId,
     /// Where it ends in the segment.
     end: u64,
@@ -318,16 +326,20 @@ impl Slice {
                 self.record_opening(thread, &row.opened());
             }
             let on_its_way = Arc::new(Batch::default());
-            let mut held = Vec::new();
+            let (mut held, mut untold) = (Vec::new(), Vec::new());
             while let Some(part) = parts.pop_front_if(|part| row.holds(part.blocks[0].location)) {
                 held.extend(part.blocks.iter().cloned());
-                part.tell(on_its_way.clone(), thread);
+                // A row that waits for room holds up whatever waits for its record: there is none before the row landed.
+                match self.store.may_lack_room() {
+                    true => untold.push(part),
+                    false => part.tell(on_its_way.clone(), thread),
+                }
             }
             flights.push_back(Box::pin(async move {
                 let outcome = row.write(self).await.map(|bytes| {
                     self.counters.placed_bytes.fetch_add(bytes, Ordering::Relaxed);
                 });
-                Landed { _blocks: held, row: on_its_way, segment, end, outcome }
+                Landed { _blocks: held, untold, row: on_its_way, thread, segment, end, outcome }
             }));
         }
     }
@@ -348,5 +360,11 @@ impl Slice {
             Err(error) => self.store.health().fail(format!("a large write: {error}")),
         }
         landed.row.end(landed.outcome.is_ok());
+        for part in landed.untold {
+            match landed.outcome {
+                Ok(()) => part.tell(landed.row.clone(), landed.thread),
+                Err(_) => part.answer.fail(),
+            }
+        }
     }
 }
