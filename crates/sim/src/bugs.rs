@@ -25,6 +25,7 @@ fn within(bug: Bug) -> u64 {
         | Bug::ReplayTorn
         | Bug::SkipRecoveryFlush
         | Bug::TailPastDisplaced
+        | Bug::TrustPlaced
         | Bug::KeepWaived
         | Bug::EarlyPageReuse
         | Bug::EarlyNumberReuse
@@ -65,6 +66,8 @@ fn choices(bug: Bug) -> Choices {
         Bug::TailPastDisplaced => (Some(Faults::Slow), Some(Load::Rewrite)),
         // The process must outlive the hang, and what was stuck must meet what was written since.
         Bug::TakeBackEarly => (Some(Faults::Hang), Some(Load::Rewrite)),
+        // Power must fail while a row of a large write is on its way and its record is there.
+        Bug::TrustPlaced => (None, Some(Load::Rewrite)),
         // Power must fail between a part and the decision.
         Bug::ReplayUndecided => (None, Some(Load::Forks)),
         _ => (None, None),
