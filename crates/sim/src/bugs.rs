@@ -68,6 +68,8 @@ fn choices(bug: Bug) -> Choices {
         Bug::TakeBackEarly => (Some(Faults::Hang), Some(Load::Rewrite)),
         // Power must fail while a row of a large write is on its way and its record is there.
         Bug::TrustPlaced => (None, Some(Load::Rewrite)),
+        // Small writes must be on their way while large ones are.
+        Bug::VerifyLastBatchOnly => (None, Some(Load::Rewrite)),
         // Power must fail between a part and the decision.
         Bug::ReplayUndecided => (None, Some(Load::Forks)),
         _ => (None, None),
