@@ -5,6 +5,7 @@ use crate::{
     gather::{DataFault, Gathering},
     order::Attribute,
     pdu::{Bhs, DataOut, FINAL, NO_TAG, READ, ScsiCommand, WRITE},
+    receive::Payload,
     session::{RejectReason, Session},
 };
 use quoin_scsi::{Reply, Sense, Status};
@@ -17,7 +18,7 @@ const MAX_IMMEDIATE: usize = 64;
 const EARLY_BYTES: u64 = 16 << 20;
 
 impl<D: BlockDevice> Session<D> {
-    pub(crate) fn scsi_command(&mut self, bhs: Bhs, data: &[u8], intact: bool) {
+    pub(crate) fn scsi_command(&mut self, bhs: Bhs, data: Payload<'_>, intact: bool) {
         let command = ScsiCommand::from(bhs);
         if self.nexus.is_none() {
             return self.reject(RejectReason::Protocol, bhs);
@@ -109,7 +110,7 @@ impl<D: BlockDevice> Session<D> {
         self.pump();
     }
 
-    pub(crate) fn data_out(&mut self, bhs: Bhs, data: &[u8], intact: bool) {
+    pub(crate) fn data_out(&mut self, bhs: Bhs, data: Payload<'_>, intact: bool) {
         let pdu = DataOut::from(bhs);
         let itt = pdu.itt.get();
         if !intact {

@@ -6,7 +6,7 @@ use crate::{
     guard::{LoginFailure, Pending},
     handles::{Handle, Join},
     login::{Authority, Established, Login, LoginStatus, SessionKind, Step},
-    pdu::{Framing, FramingError, LoginRequest, LoginResponse, Parsed, opcode},
+    pdu::{Framing, FramingError, LoginRequest, LoginResponse, opcode},
     receive::Receive,
     session::{End, QUEUE_DEPTH, Session},
     stall::PATIENCE_TICKS,
@@ -142,13 +142,11 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         let framing =
             Framing { header_digest: false, data_digest: false, max_data_bytes: MAX_LOGIN_DATA_BYTES };
         loop {
-            if let Some((Parsed::Whole(frame) | Parsed::BadData(frame), bytes)) =
-                self.receive.next(framing)?
-            {
-                if frame.bhs.operation() != opcode::LOGIN_REQUEST {
+            if let Some(pdu) = self.receive.next(framing)? {
+                if pdu.bhs.operation() != opcode::LOGIN_REQUEST {
                     return Err(IscsiError::Protocol("a PDU other than a login request before login"));
                 }
-                return Ok((frame.bhs.into(), frame.data(bytes).to_vec()));
+                return Ok((pdu.bhs.into(), pdu.data.to_vec()));
             }
             let (receive, stream) = (&mut self.receive, &mut self.stream);
             if poll_fn(|cx| receive.poll_fill(stream, cx)).await? == 0 {
@@ -300,13 +298,8 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
             let mut wants_bytes = false;
             while session.may_receive() && !wants_bytes {
                 match self.receive.next(session.framing()) {
-                    Ok(Some((Parsed::Whole(frame), bytes))) => {
-                        session.receive(frame.bhs, frame.data(bytes), true)
-                    }
-                    Ok(Some((Parsed::BadData(frame), bytes))) => {
-                        session.receive(frame.bhs, frame.data(bytes), false)
-                    }
-                    Ok(Some((Parsed::Need(_), _)) | None) => wants_bytes = true,
+                    Ok(Some(pdu)) => session.receive(pdu),
+                    Ok(None) => wants_bytes = true,
                     Err(error) => {
                         session.counted.digest_errors += u64::from(error == FramingError::HeaderDigest);
                         return Poll::Ready(Err(error.into()));

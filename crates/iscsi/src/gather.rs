@@ -7,6 +7,7 @@
 use crate::{
     command::{Head, Work},
     pdu::{DataOut, FINAL, NO_TAG},
+    receive::Payload,
 };
 use quoin_scsi::{Reply, Sense};
 use quoin_target::{Admission, Request};
@@ -21,7 +22,7 @@ pub(crate) struct Gathering<D> {
     asked: u32,
     /// How much may still come unasked; `None` once the final bit was seen.
     unsolicited: Option<u32>,
-    /// Data by parts: what came unasked, then one for each R2T.
+    /// Data by parts: what came unasked, then at least one for each R2T.
     parts: Vec<Filling>,
     bursts: VecDeque<Burst>,
     data_sn: u32,
@@ -42,7 +43,6 @@ enum Then<D> {
 struct Burst {
     ttt: u32,
     end: u32,
-    buf: Option<Filling>,
 }
 
 /// What is wrong with a Data-Out.
@@ -86,7 +86,7 @@ impl<D: BlockDevice> Gathering<D> {
     pub(crate) fn new(
         admission: Admission<D>,
         head: &Head,
-        immediate: &[u8],
+        immediate: Payload<'_>,
         unsolicited: Option<u32>,
     ) -> Self {
         let (then, wanted) = match admission {
@@ -107,9 +107,15 @@ impl<D: BlockDevice> Gathering<D> {
         let mut parts = Vec::new();
         let early = wanted.min(received.saturating_add(unsolicited.unwrap_or(0))) as usize;
         if early > 0 {
-            let mut part = Filling::new(early);
-            part.push(immediate);
-            parts.push(part);
+            parts.push(match immediate {
+                // It is all that comes unasked.
+                Payload::Own(buf) if buf.len() == early => Filling::full(buf),
+                immediate => {
+                    let mut part = Filling::new(early);
+                    part.push(&immediate);
+                    part
+                }
+            });
         }
         Self {
             then,
@@ -173,7 +179,7 @@ impl<D: BlockDevice> Gathering<D> {
             unasked.close();
         }
         self.asked = offset + bytes;
-        self.bursts.push_back(Burst { ttt, end: self.asked, buf: Some(Filling::new(bytes as usize)) });
+        self.bursts.push_back(Burst { ttt, end: self.asked });
         let r2t_sn = self.r2t_sn;
         self.r2t_sn += 1;
         Some(Ask { ttt, r2t_sn, offset, bytes })
@@ -183,7 +189,7 @@ impl<D: BlockDevice> Gathering<D> {
     ///
     /// # Errors
     /// It is not the one that must come next. The command is to be failed.
-    pub(crate) fn take(&mut self, pdu: &DataOut, data: &[u8]) -> Result<(), DataFault> {
+    pub(crate) fn take(&mut self, pdu: &DataOut, data: Payload<'_>) -> Result<(), DataFault> {
         if self.is_refused {
             self.pass_over(pdu);
             return Ok(());
@@ -200,7 +206,7 @@ impl<D: BlockDevice> Gathering<D> {
             return Err(DataFault::Misplaced("its DataSN is not the next one"));
         }
         match is_unsolicited {
-            true => self.take_unsolicited(data, is_final)?,
+            true => self.take_unsolicited(&data, is_final)?,
             false => self.take_solicited(pdu.ttt.get(), data, is_final)?,
         }
         self.data_sn += 1;
@@ -221,7 +227,7 @@ impl<D: BlockDevice> Gathering<D> {
         Ok(())
     }
 
-    fn take_solicited(&mut self, ttt: u32, data: &[u8], is_final: bool) -> Result<(), DataFault> {
+    fn take_solicited(&mut self, ttt: u32, data: Payload<'_>, is_final: bool) -> Result<(), DataFault> {
         let (received, len) = (self.received, data.len() as u32);
         let burst = self.bursts.front_mut().filter(|burst| burst.ttt == ttt);
         let burst = burst.ok_or(DataFault::Misplaced("its transfer tag is not the one to be served next"))?;
@@ -229,10 +235,21 @@ impl<D: BlockDevice> Gathering<D> {
         if len > left || (len == left) != is_final {
             return Err(DataFault::Misplaced("it does not end where what was asked for ends"));
         }
-        if let Some(buf) = burst.buf.take() {
-            self.parts.push(buf);
+        match data {
+            Payload::Own(buf) => {
+                if let Some(last) = self.parts.last_mut() {
+                    last.close();
+                }
+                self.parts.push(Filling::full(buf));
+                self.received += len;
+            }
+            Payload::Part(data) => {
+                if self.parts.last().is_none_or(Filling::is_full) {
+                    self.parts.push(Filling::new(left as usize));
+                }
+                self.fill(data);
+            }
         }
-        self.fill(data);
         if is_final {
             self.bursts.pop_front();
         }
@@ -243,7 +260,6 @@ impl<D: BlockDevice> Gathering<D> {
     pub(crate) fn fail(&mut self, pdu: &DataOut, reply: Reply) {
         (self.then, self.wanted, self.is_refused) = (Then::Answer(reply), 0, true);
         self.parts.clear();
-        self.bursts.iter_mut().for_each(|burst| burst.buf = None);
         self.pass_over(pdu);
     }
 

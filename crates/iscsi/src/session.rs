@@ -13,7 +13,7 @@ use crate::{
     metrics::{Metrics, MetricsSnapshot},
     params::Params,
     pdu::{Bhs, FINAL, Framing, NO_TAG, R2t, Reject, opcode},
-    receive::RECEIVE_BYTES,
+    receive::{Pdu, RECEIVE_BYTES},
     stall::Backlog,
     text::Text,
     transmit::Transmit,
@@ -191,8 +191,9 @@ impl<D: BlockDevice> Session<D> {
         self.next_ttt
     }
 
-    /// Takes a PDU. `intact` is false if its data does not match its digest.
-    pub(crate) fn receive(&mut self, bhs: Bhs, data: &[u8], intact: bool) {
+    /// Takes a PDU.
+    pub(crate) fn receive(&mut self, pdu: Pdu<'_>) {
+        let Pdu { bhs, data, is_intact: intact } = pdu;
         self.counted.digest_errors += u64::from(!intact);
         if bhs.operation() == opcode::DATA_OUT {
             return self.data_out(bhs, data, intact);
@@ -211,9 +212,9 @@ impl<D: BlockDevice> Session<D> {
         }
         match bhs.operation() {
             opcode::SCSI_COMMAND => self.scsi_command(bhs, data, intact),
-            opcode::NOP_OUT => self.nop_out(bhs, data),
+            opcode::NOP_OUT => self.nop_out(bhs, &data),
             opcode::TASK_REQUEST => self.task_request(bhs),
-            opcode::TEXT_REQUEST => self.text_request(bhs, data),
+            opcode::TEXT_REQUEST => self.text_request(bhs, &data),
             opcode::LOGOUT_REQUEST => self.logout(bhs.into()),
             opcode::LOGIN_REQUEST => self.end_with(End::Protocol("login request in the full feature phase")),
             _ => self.reject(RejectReason::NotSupported, bhs),

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use quoin_base::{KIB, MIB, VolumeId};
-use quoin_pool::{Pool, PoolOptions};
+use quoin_pool::{Pool, PoolError, PoolOptions, Transaction};
 use rig::{Rig, create, options, pattern, read};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -136,6 +136,37 @@ fn a_full_pool_drops_nothing_for_later() {
         assert_eq!(stats.live_bytes, blocks * BLOCK, "{stats:?}");
         assert!(most_dropped < MIB / 2, "{most_dropped} bytes wait for nothing");
         assert_eq!(stats.refused_writes, 0);
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
+
+/// A reservation that fits only with what was dropped gets that space.
+#[test]
+fn what_was_dropped_makes_room_for_a_promise() {
+    let rig = Rig::new(6, 1, 48 * MIB);
+    let pool = rig.open_with(cold());
+    rig.run(move |_| async move {
+        let volume = create(&pool).await;
+        for block in 0..2048 {
+            write(&pool, volume, block, block).await;
+        }
+        pool.drain().await.unwrap();
+        for block in (0..2048).step_by(16) {
+            write(&pool, volume, block, 5000 + block).await;
+        }
+        pool.drain().await.unwrap();
+        let dropped = pool.stats().dropped_bytes;
+        assert!(dropped > 20 * BLOCK, "{dropped} bytes were dropped");
+        // The most that can be promised now, and a little more.
+        let thick = create(&pool).await;
+        let promise = |bytes| pool.commit(Transaction::new().reserve(thick, bytes));
+        let wanted = pool.stats().free_bytes * 4;
+        let Err(PoolError::CannotReserve { free_bytes, .. }) = promise(wanted).await else {
+            panic!("{wanted} bytes do not fit")
+        };
+        assert_eq!(pool.stats().dropped_bytes, 0, "it was tried with all that was dropped");
+        promise(free_bytes).await.unwrap();
         pool.close().await.unwrap();
     });
     rig.check();

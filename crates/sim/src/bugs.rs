@@ -40,7 +40,7 @@ fn within(bug: Bug) -> u64 {
         | Bug::TakeBackEarly => 600,
         Bug::SkipMendRoots => 1000,
         // What is placed is not in the journal, where they show.
-        Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked => 2000,
+        Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked | Bug::CountBeforeRows => 2000,
         Bug::SameRootSlot => 4000,
         Bug::KeepMovedRecord => 1000,
         _ => 200,
@@ -67,7 +67,7 @@ fn choices(bug: Bug) -> Choices {
         // The process must outlive the hang, and what was stuck must meet what was written since.
         Bug::TakeBackEarly => (Some(Faults::Hang), Some(Load::Rewrite)),
         // Power must fail while a row of a large write is on its way and its record is there.
-        Bug::TrustPlaced => (None, Some(Load::Rewrite)),
+        Bug::TrustPlaced | Bug::CountBeforeRows => (None, Some(Load::Rewrite)),
         // Small writes must be on their way while large ones are.
         Bug::VerifyLastBatchOnly => (None, Some(Load::Rewrite)),
         // Power must fail between a part and the decision.

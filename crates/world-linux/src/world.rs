@@ -213,6 +213,9 @@ impl World for LinuxWorld {
     }
 
     fn yield_now(&self) -> Task {
+        if self.current() == Some(Thread::Background) {
+            std::thread::yield_now();
+        }
         Box::pin(tokio::task::yield_now())
     }
 

@@ -164,6 +164,31 @@ impl Filling {
         self.filled_bytes += len;
     }
 
+    /// A buffer that was received whole.
+    pub fn full(buf: Buf) -> Self {
+        let filled_bytes = buf.len();
+        Self { buf, filled_bytes }
+    }
+
+    /// Where the next bytes are received into. They count once [`Filling::filled`] tells how many came.
+    pub fn rest(&mut self) -> &mut [u8] {
+        &mut self.buf.as_mut_slice()[self.filled_bytes..]
+    }
+
+    /// Counts bytes that were received into [`Filling::rest`].
+    ///
+    /// # Panics
+    /// There was not that much room.
+    pub fn filled(&mut self, bytes: usize) {
+        assert!(bytes <= self.buf.len() - self.filled_bytes, "no more is received than there is room for");
+        self.filled_bytes += bytes;
+    }
+
+    /// Whether there is no room left.
+    pub fn is_full(&self) -> bool {
+        self.filled_bytes == self.buf.len()
+    }
+
     /// Makes what was received all there will be.
     pub fn close(&mut self) {
         self.buf.truncate(self.filled_bytes);

@@ -5,6 +5,7 @@ use crate::{
     command::perform,
     order::Attribute,
     pdu::{DataIn, DataOut, READ, STATUS, ScsiCommand, TaskRequest, WRITE},
+    receive::Payload,
 };
 use futures_util::FutureExt;
 use proptest::prelude::*;
@@ -19,6 +20,12 @@ use std::{
     task::{Context, Poll, Waker},
 };
 use uuid::Uuid;
+
+/// Data as it may come: among other bytes, or in a buffer of its own.
+fn payload(len: u32) -> Payload<'static> {
+    let data = &DATA[..len as usize];
+    if len.is_multiple_of(1024) { Payload::Own(Buf::copy_of(data)) } else { Payload::Part(data) }
+}
 
 const INITIATOR: &str = "iqn.2026-11.test:h";
 /// A fault that is none.
@@ -248,7 +255,7 @@ impl Rig {
             let left = room - sent;
             self.announced.push(Announced { itt: self.issued, offset: sent, data_sn: 0, left });
         }
-        self.session.receive(command.into(), &DATA[..sent as usize], true);
+        self.session.receive(Pdu { bhs: command.into(), data: payload(sent), is_intact: true });
     }
 
     fn data(&mut self, r2t: &R2t, fault: u8) {
@@ -266,7 +273,7 @@ impl Rig {
                 offset: (r2t.offset.get() + at + u32::from(fault == 1) * 512).into(),
                 ..DataOut::default()
             };
-            self.session.receive(pdu.into(), &DATA[..len as usize], fault != 2);
+            self.session.receive(Pdu { bhs: pdu.into(), data: payload(len), is_intact: fault != 2 });
             at += len;
             data_sn += 1;
         }
@@ -291,7 +298,7 @@ impl Rig {
         if is_final {
             self.announced.remove(at);
         }
-        self.session.receive(pdu.into(), &DATA[..len as usize], fault != 12);
+        self.session.receive(Pdu { bhs: pdu.into(), data: payload(len), is_intact: fault != 12 });
     }
 
     fn manage(&mut self, function: u8, lun: u8, pick: u32) {
@@ -306,7 +313,7 @@ impl Rig {
             cmd_sn: self.cmd_sn.into(),
             ..TaskRequest::default()
         };
-        self.session.receive(request.into(), &[], true);
+        self.session.receive(Pdu { bhs: request.into(), data: Payload::Part(&[]), is_intact: true });
     }
 
     fn work(&mut self, at: usize) {

@@ -32,7 +32,8 @@ use quoin_world::{
 use rustc_hash::FxBuildHasher;
 use std::{
     borrow::Cow,
-    collections::{BTreeSet, VecDeque},
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap, VecDeque},
     hash::BuildHasher,
     ops::Range,
     sync::Arc,
@@ -143,6 +144,9 @@ pub(crate) struct Shard {
     held: HashMap<LayerId, usize, FxBuildHasher>,
     /// How often blocks were evicted.
     pub evictions: u64,
+    /// No extent keeps the journal's tail below this. It may be too low: it was right when last looked at, and insertions
+    /// lower it. `None` if nothing is here.
+    lowest: Option<Sequence>,
 }
 
 /// What is buffered and not yet destaged, in figures.
@@ -310,6 +314,7 @@ impl Buffer {
                 }
                 bytes -= release(&old.content) as i64;
             }
+            shard.lowest = Some(shard.lowest.map_or(new.pin, |lowest| lowest.min(new.pin)));
             kept.push(new);
             block.extents = kept;
             self.usage.ram_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -385,10 +390,25 @@ impl Buffer {
         })
     }
 
-    /// Removes what was taken; what came since stays, and stays queued.
-    pub(crate) fn evict(&self, taken: &TakenBlock) {
-        let mut guard = self.shard(taken.key);
-        let shard = &mut *guard;
+    /// Removes what was taken; what came since stays, and stays queued. In the order of the blocks, so that neighbours need
+    /// one lock.
+    pub(crate) fn evict<'a>(&self, taken: impl IntoIterator<Item = &'a TakenBlock>) {
+        let mut locked: Option<(usize, MutexGuard<'_, Shard>)> = None;
+        for taken in taken {
+            let index = self.shard_index(taken.key);
+            let guard = match locked.take() {
+                Some((of, guard)) if of == index => guard,
+                other => {
+                    drop(other);
+                    self.shards[index].lock()
+                }
+            };
+            let (_, shard) = locked.insert((index, guard));
+            self.evict_block(shard, taken);
+        }
+    }
+
+    fn evict_block(&self, shard: &mut Shard, taken: &TakenBlock) {
         let Some(block) = shard.blocks.get_mut(&taken.key) else { return };
         let mut bytes = 0;
         block.extents.retain(|e| {
@@ -426,13 +446,25 @@ impl Buffer {
 
     /// The lowest sequence that replay would need, given that `next` is the next one to be taken.
     ///
-    /// `next` is read before the shards are looked at: what is inserted meanwhile is above it.
+    /// `next` is read before the shards are looked at: what is inserted meanwhile is above it, and what it displaces was
+    /// looked at. Only shards whose bound is lower than what is found are gone through.
     pub(crate) fn tail(&self, next: Sequence) -> Sequence {
-        let lowest = |shard: &Mutex<Shard>| {
-            let shard = shard.lock();
-            shard.blocks.values().flat_map(|b| &b.extents).map(Extent::pinned).min()
-        };
-        self.shards.iter().filter_map(lowest).min().map_or(next, |s| s.min(next))
+        let bound =
+            |(i, shard): (usize, &Mutex<Shard>)| shard.lock().lowest.map(|lowest| Reverse((lowest, i)));
+        let mut bounds: BinaryHeap<_> = self.shards.iter().enumerate().filter_map(bound).collect();
+        while let Some(Reverse((lowest, i))) = bounds.pop() {
+            if lowest >= next {
+                break;
+            }
+            let mut shard = self.shards[i].lock();
+            shard.lowest = shard.pinned();
+            match shard.lowest {
+                Some(exact) if exact <= lowest => return exact,
+                Some(exact) => bounds.push(Reverse((exact, i))),
+                None => {}
+            }
+        }
+        next
     }
 
     /// The sequence at which the oldest block came in, about.
@@ -498,6 +530,11 @@ impl Shard {
             taken.push(TakenBlock { key, extents, is_waived: block.charge == Charge::Waived });
             want -= 1;
         }
+    }
+
+    /// The lowest sequence to which an extent keeps the journal's tail.
+    fn pinned(&self) -> Option<Sequence> {
+        self.blocks.values().flat_map(|block| &block.extents).map(Extent::pinned).min()
     }
 
     /// True when nothing is buffered here.

@@ -33,6 +33,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..40)
 }
 
+/// Blocks far apart, so that they are in shards of their own.
+const APART: u64 = 12_345;
+
 fn key(block: u64) -> BlockKey {
     BlockKey { layer: LayerId(1), family: LayerId(1), index: block }
 }
@@ -40,7 +43,7 @@ fn key(block: u64) -> BlockKey {
 /// Sequence and first byte of each sector that the buffer covers.
 fn covered(buffer: &Buffer, block: u64) -> Vec<Option<(u64, u8)>> {
     let mut sectors = vec![None; SECTORS.into()];
-    for extent in buffer.shard(key(block)).extents(key(block)).unwrap_or_default() {
+    for extent in buffer.shard(key(block * APART)).extents(key(block * APART)).unwrap_or_default() {
         for n in 0..extent.sectors {
             let byte = match &extent.content {
                 Content::Ram(received) => received.sectors(extent.start + n, 1)[0],
@@ -76,8 +79,8 @@ proptest! {
                         assert_eq!(received.release() + received.release(), held[&sequence].0 + held[&sequence].1);
                     }
                     let content = if is_write { Content::Ram(received) } else { Content::Zero };
-                    let piece = Piece { key: key(block), start, sectors, content };
-                    buffer.insert(&mut buffer.shard(key(block)), Sequence(sequence), &batch, [piece]);
+                    let piece = Piece { key: key(block * APART), start, sectors, content };
+                    buffer.insert(&mut buffer.shard(key(block * APART)), Sequence(sequence), &batch, [piece]);
                     let end = usize::from(start + sectors);
                     model[block as usize][usize::from(start)..end].fill(Some((sequence, stamp)));
                 }
@@ -85,8 +88,8 @@ proptest! {
                 Step::PutBack => taken.drain(..).for_each(|block| buffer.put_back(&block, Sequence(sequence))),
                 Step::Evict => for block in taken.drain(..) {
                     let gone: Vec<u64> = block.extents.iter().map(|extent| extent.sequence.0).collect();
-                    buffer.evict(&block);
-                    for sector in &mut model[block.key.index as usize] {
+                    buffer.evict([&block]);
+                    for sector in &mut model[(block.key.index / APART) as usize] {
                         *sector = sector.filter(|(sequence, _)| !gone.contains(sequence));
                     }
                 },
@@ -94,8 +97,8 @@ proptest! {
             let (mut ram, mut seen) = (0, BTreeSet::new());
             for block in [0, 1] {
                 prop_assert_eq!(&covered(&buffer, block)[..], &model[block as usize][..]);
-                let shard = buffer.shard(key(block));
-                for extent in shard.extents(key(block)).unwrap_or_default() {
+                let shard = buffer.shard(key(block * APART));
+                for extent in shard.extents(key(block * APART)).unwrap_or_default() {
                     let (first, more) = held.get(&extent.sequence.0).copied().unwrap_or_default();
                     ram += HELD_BYTES + if seen.insert(extent.sequence) { first } else { more };
                 }
@@ -135,7 +138,7 @@ fn a_mostly_overwritten_write_counts_for_as_long_as_its_buffer_is_kept() {
     }
     assert_eq!(insert(200, 127..128), index + (1 << 20));
     for taken in buffer.take_oldest(128, Sequence(1000), &BTreeSet::new()) {
-        buffer.evict(&taken);
+        buffer.evict([&taken]);
     }
     assert_eq!(buffer.ram_bytes(), 0);
 }

@@ -17,7 +17,7 @@ use crate::{
     host::pace::SLOW_FROM,
     lifecycle::slice::Slice,
     maps::{dropped::DroppedNumbers, freed::FreedPages},
-    meta::{PageId, Stream},
+    meta::{AtHand, PageId, Stream},
     segment::rows::{Row, RowWriter},
 };
 use futures_util::{
@@ -34,12 +34,14 @@ use std::{
     time::Duration,
 };
 
-/// How often it looks around when nobody asks for anything.
+/// How often it looks around while there are no requests.
 const TICK: Duration = Duration::from_millis(500);
 /// And while a fork waits for what is buffered.
 const PENDING_TICK: Duration = Duration::from_millis(50);
 /// And when writers are waiting or about to.
 const PRESSED_TICK: Duration = Duration::from_millis(2);
+/// How full buffer or journal must be for rows to be written to all drives at a time.
+const HURRY_FROM: f64 = 0.65;
 /// How often in a row destage waits for the cleaner to find slabs.
 const LONGEST_YIELD: u32 = 64;
 
@@ -61,6 +63,10 @@ pub(crate) struct Committer {
     pub(crate) dropped: DroppedNumbers,
     pub(crate) block_cursor: u64,
     pub(crate) sweeping: bool,
+    /// Pages of the block table: where numbers are looked for, where blocks are added, where they are given back.
+    pub(crate) swept: AtHand,
+    pub(crate) added_to: AtHand,
+    pub(crate) freed_from: AtHand,
     /// Block numbers freed for a checkpoint up to this one may be used again.
     pub(crate) reusable: u64,
     /// Durable checkpoints whose readers may not all have left: generation and reader epoch.
@@ -121,6 +127,9 @@ impl Committer {
             dropped: DroppedNumbers::new(start.dropped_blocks),
             block_cursor: 1,
             sweeping: false,
+            swept: AtHand::default(),
+            added_to: AtHand::default(),
+            freed_from: AtHand::default(),
             reusable: start.generation,
             settling: VecDeque::new(),
             data_rows: RowWriter::new(Stream::Data),
@@ -170,7 +179,7 @@ impl Committer {
                 || self.slice.store.health().is_failed();
             asked.then_some(())
         });
-        // A writer that waits may wait for a batch to harden, of which nobody tells the committer.
+        // A writer that waits may wait for a batch to harden. The committer is not told of that.
         let pressed = requests.hurry.load(Ordering::Acquire) || self.slice.fill(0) > SLOW_FROM;
         let tick = match pressed {
             true => PRESSED_TICK,
@@ -204,6 +213,7 @@ impl Committer {
         let outcome = match request {
             Request::Checkpoint => self.checkpoint().await,
             Request::Drain => self.drain().await,
+            Request::Merge => self.merge_all().await,
             Request::Rewrite(page) => {
                 // A page of the catalog is made anew.
                 let is_made = page == PageId::new(Space::Catalog, page.index)
@@ -345,7 +355,7 @@ impl Committer {
     pub(crate) async fn write_rows(&self, rows: Vec<Row>) -> Result<u64, PoolError> {
         let slice = &self.slice;
         let writes: Vec<_> = rows.into_iter().map(|row| row.write(slice)).collect();
-        let parallel = if slice.fill(0) > SLOW_FROM { slice.store.drive_count() } else { 1 };
+        let parallel = if slice.fill(0) > HURRY_FROM { slice.store.drive_count() } else { 1 };
         let mut writes = stream::iter(writes).buffer_unordered(parallel);
         let mut bytes = 0;
         while let Some(written) = writes.next().await {
@@ -361,6 +371,11 @@ impl Committer {
         self.slice.count_reserved();
         let metadata = usage.live_meta + self.slice.pages.unplaced_bytes();
         self.slice.space.update(usage.live_data, metadata);
+    }
+
+    /// Lets go of pages that were kept at hand.
+    pub(crate) fn let_go_of_pages(&mut self) {
+        (self.swept, self.added_to, self.freed_from) = Default::default();
     }
 
     /// Tells writers that wait and the space gauge what a commit changed.

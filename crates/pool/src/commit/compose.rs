@@ -44,6 +44,16 @@ impl Slice {
         Ok(Some(whole).filter(|whole| !is_zero(&whole.data)))
     }
 
+    /// A block that one write brought whole and that is as it was received. `Some(None)`: it is all zeroes.
+    pub(super) fn whole(&self, received: &Received) -> Option<Option<Whole>> {
+        if planted(Bug::BlessFlippedBits) || !received.verifies() {
+            return None;
+        }
+        let data = received.sectors(0, self.buffer.sectors_per_block());
+        let crc = received.crc_of(data.len()).unwrap_or_else(|| crc32c(&data).0);
+        Some(Some(Whole { data, crc }).filter(|whole| !is_zero(&whole.data)))
+    }
+
     async fn merge(&self, layer: &Layer, key: BlockKey, extents: &[Extent]) -> Result<Whole, PoolError> {
         let sectors = self.buffer.sectors_per_block();
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;

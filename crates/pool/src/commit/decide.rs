@@ -1,7 +1,7 @@
 //! What the committer does next, as a function of figures alone. Its figures are gathered in `figures.rs`, and `committer.rs`
 //! carries out what is decided here.
 //!
-//! 1. What somebody asked for comes first, then a checkpoint that is due.
+//! 1. A request comes first, then a checkpoint that is due.
 //! 2. Everything else takes turns: in a round each is done at most once, so that nothing holds up the others for ever.
 //! 3. A drain only takes what it needs: forks that wait, slabs, and what is buffered.
 
@@ -128,7 +128,7 @@ pub(crate) struct Buffered {
     pub oldest: Sequence,
     /// What came in before this is old enough.
     pub aged: Option<Sequence>,
-    /// What came in before this holds up the tail, though replay would find much placed.
+    /// What came in before this is destaged because it was placed.
     pub placed: Option<Sequence>,
 }
 
@@ -349,7 +349,7 @@ mod tests {
                 Step::Checkpoint
             );
         }
-        // The next batch is taken early only if nobody else has a turn before.
+        // The next batch is taken early only if destage has the next turn.
         assert_eq!(decide_after_destage(figures), Step::Remove);
         figures.any_to_remove = false;
         assert_eq!(decide_after_destage(figures), Step::Lend);

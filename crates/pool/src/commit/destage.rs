@@ -22,12 +22,10 @@ use crate::{
     },
     error::PoolError,
     fork::layer::Layer,
-    format::{BlockInfo, CopySource, Location, RowContent, ThinEntry},
+    format::{BlockInfo, CopySource, Location, RowContent},
     host::placed::PlacedBlock,
-    maps::{
-        blocks::{BlockPlace, LOST, block_page},
-        tree,
-    },
+    maps::blocks::{BlockPlace, LOST, block_page},
+    meta::PageId,
 };
 use futures_util::{StreamExt, future::try_join, stream};
 use quoin_base::{LayerId, Sequence};
@@ -39,7 +37,7 @@ use std::{
 };
 
 /// Blocks composed, or pages fetched, at the same time.
-const PARALLEL: usize = 32;
+pub(super) const PARALLEL: usize = 32;
 /// The most blocks of one transaction.
 const BATCH_BLOCKS: u64 = 1024;
 
@@ -65,7 +63,7 @@ impl Unread {
 }
 
 /// What a taken block becomes.
-enum Composition {
+pub(super) enum Composition {
     Unmapped,
     Data(Whole),
     /// It lies in a row already, and has the number.
@@ -84,22 +82,30 @@ enum Composition {
     Unread,
 }
 
-struct Composed {
-    taken: TakenBlock,
+pub(super) struct Composed {
+    pub taken: TakenBlock,
     /// `None`: it was given up.
+    pub layer: Option<Arc<Layer>>,
+    pub content: Composition,
+}
+
+/// What neighbours that are composed at once share.
+#[derive(Default)]
+struct AtOnce {
     layer: Option<Arc<Layer>>,
-    content: Composition,
+    /// A page of the block table that is in RAM.
+    page: Option<PageId>,
 }
 
 /// A block number and what it stands for.
 #[derive(Clone, Copy)]
-struct Placed {
-    number: u64,
-    is: Placement,
+pub(super) struct Placed {
+    pub number: u64,
+    pub is: Placement,
 }
 
 #[derive(Clone, Copy)]
-enum Placement {
+pub(super) enum Placement {
     /// A new block, whose entry will say this.
     New(BlockPlace),
     /// A block that there is, which this layer owns too.
@@ -131,22 +137,74 @@ impl Committer {
         let pending = slice.layers.read().pending.clone();
         let mut taken = slice.buffer.take_oldest(batch as usize, before, &pending);
         slice.flip_bits_of(&mut taken);
-        let mut composed = Vec::with_capacity(taken.len());
         if taken.is_empty() {
-            return Ok(composed);
+            return Ok(Vec::new());
         }
         slice.requests.not_in_a_hurry();
-        let composing: Vec<_> = taken.into_iter().map(|t| self.compose(t)).collect();
-        let mut composing = stream::iter(composing).buffered(PARALLEL);
-        while let Some(block) = composing.next().await {
-            composed.push(block?);
+        let mut at_once = AtOnce::default();
+        let mut composed: Vec<_> = Vec::with_capacity(taken.len());
+        let mut left = Vec::new();
+        for (at, block) in taken.into_iter().enumerate() {
+            match self.compose_at_once(block, &mut at_once) {
+                Ok(block) => composed.push(Some(block)),
+                Err(block) => {
+                    composed.push(None);
+                    left.push(async move { (at, self.compose(block).await) });
+                }
+            }
             if composed.len().is_multiple_of(PARALLEL) {
                 // Rows that are being written go on.
                 slice.world.yield_now().await;
             }
         }
+        let mut composing = stream::iter(left).buffer_unordered(PARALLEL);
+        let mut since = 0usize;
+        while let Some((at, block)) = composing.next().await {
+            composed[at] = Some(block?);
+            since += 1;
+            if since.is_multiple_of(PARALLEL) {
+                slice.world.yield_now().await;
+            }
+        }
         drop(composing);
-        Ok(composed)
+        Ok(composed.into_iter().flatten().collect())
+    }
+
+    /// Composes a block of which all is there in RAM: whole as a host wrote it, or placed. Gives back any other.
+    fn compose_at_once(&self, taken: TakenBlock, at_once: &mut AtOnce) -> Result<Composed, TakenBlock> {
+        let slice = &self.slice;
+        let [extent] = taken.extents.as_slice() else { return Err(taken) };
+        if extent.sectors != slice.buffer.sectors_per_block() {
+            return Err(taken);
+        }
+        let content = match &extent.content {
+            Content::Placed(block) => {
+                let Some(number) = block.number else { return Err(taken) };
+                let page = block_page(number);
+                if at_once.page != Some(page) {
+                    // A page that is not in RAM may be damaged: see `compose`.
+                    if !slice.pages.is_resident(page, true) {
+                        return Err(taken);
+                    }
+                    at_once.page = Some(page);
+                }
+                Composition::Placed { block: block.clone(), number }
+            }
+            Content::Ram(received) => match slice.whole(received) {
+                Some(Some(whole)) => Composition::Data(whole),
+                Some(None) => Composition::Unmapped,
+                None => return Err(taken),
+            },
+            Content::Zero | Content::Journal(_) | Content::Shared(_) => return Err(taken),
+        };
+        let id = taken.key.layer;
+        if at_once.layer.as_ref().is_none_or(|layer| layer.id != id) {
+            at_once.layer = slice.layers.read().all.get(&id).cloned();
+        }
+        match at_once.layer.clone().filter(|layer| !layer.is_gone()) {
+            layer @ Some(_) => Ok(Composed { taken, layer, content }),
+            None => Err(taken),
+        }
     }
 
     /// What of a batch can be destaged, if anything.
@@ -180,19 +238,13 @@ impl Committer {
         slice.counters.destaged_bytes.fetch_add(written, Ordering::Relaxed);
         debug_assert!(are_apart(batch, next.as_deref().unwrap_or_default()), "a block is in two batches");
         if planted(Bug::EvictBeforePublish) {
-            batch.iter().for_each(|c| slice.buffer.evict(&c.taken));
+            slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
             slice.world.yield_now().await;
         }
-        for (composed, place) in batch.iter().zip(&places) {
-            if let Some(layer) = &composed.layer {
-                self.publish(layer, composed, *place).await?;
-            }
-        }
+        self.publish_all(batch, &places).await?;
         self.count_space();
         // The map is published: only now may a reader miss the buffer.
-        for composed in batch {
-            slice.buffer.evict(&composed.taken);
-        }
+        slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
         slice.counters.destaged_blocks.fetch_add(batch.len() as u64, Ordering::Relaxed);
         if next.is_some() {
             slice.counters.overlapped_blocks.fetch_add(batch.len() as u64, Ordering::Relaxed);
@@ -374,91 +426,6 @@ impl Committer {
             places.push(place);
         }
         Ok(places)
-    }
-
-    /// Fetches the metadata pages that [`Committer::publish`] will want, many at a time.
-    async fn prefetch(&self, composed: &[Composed]) -> Result<(), PoolError> {
-        let fetches: Vec<_> = composed.iter().map(|c| self.prefetch_one(c)).collect();
-        stream::iter(fetches).buffer_unordered(PARALLEL).collect::<Vec<_>>().await.into_iter().collect()
-    }
-
-    async fn prefetch_one(&self, composed: &Composed) -> Result<(), PoolError> {
-        let slice = &self.slice;
-        let Some(layer) = &composed.layer else { return Ok(()) };
-        let index = composed.taken.key.index;
-        if let Composition::Shared { number, .. } = composed.content {
-            drop(slice.pages.get(block_page(number)).await);
-        }
-        // What cannot be read is dealt with when it is changed.
-        let Ok(Some(leaf)) = slice.leaf(layer, index).await else { return Ok(()) };
-        let entry = ThinEntry(leaf.get(tree::slot(index, 0)));
-        match entry.block() {
-            // A damaged one stays out of the way: see [`Committer::drop_reference`].
-            Some(old) if self.is_mine(layer, entry) && !self.drops_unseen(layer, old) => {
-                drop(slice.pages.get(block_page(old)).await);
-            }
-            Some(_) | None => {}
-        }
-        Ok(())
-    }
-
-    /// Lets the map lead to what was placed, and gives up what it led to before.
-    async fn publish(
-        &mut self,
-        layer: &Arc<Layer>,
-        composed: &Composed,
-        placed: Option<Placed>,
-    ) -> Result<(), PoolError> {
-        let index = composed.taken.key.index;
-        let leaf = match placed {
-            Some(_) => self.leaf_to_change(layer, index).await?,
-            None => match self.slice.leaf(layer, index).await {
-                Ok(Some(leaf)) if leaf.get(tree::slot(index, 0)) == 0 => return Ok(()),
-                Ok(None) => return Ok(()),
-                Ok(Some(_)) | Err(_) => self.leaf_to_change(layer, index).await?,
-            },
-        };
-        let slot = tree::slot(index, 0);
-        let old = ThinEntry(leaf.get(slot));
-        debug_assert!(
-            !composed.taken.is_waived
-                || placed.is_none()
-                || old.block().is_some() && self.is_mine(layer, old),
-            "a block takes space that it was not charged for: {:?} over {old:?}",
-            composed.taken.key
-        );
-        let new = match placed {
-            Some(Placed { number, is }) => {
-                layer.owned_blocks.fetch_add(1, Ordering::Relaxed);
-                layer.births.fetch_add(1, Ordering::Relaxed);
-                match is {
-                    Placement::New(place) => self.add_block(number, place).await?,
-                    Placement::Shared(owner) => self.share_block(layer, number, owner).await?,
-                }
-                match &composed.content {
-                    Composition::Data(whole) => {
-                        self.slice.cache.fill_written(number, &whole.data, old.block());
-                    }
-                    Composition::Placed { block, .. } => block.publish(),
-                    _ => {}
-                }
-                ThinEntry::new(number, layer.id)
-            }
-            None => ThinEntry(0),
-        };
-        leaf.set(slot, new.0);
-        match (old.block(), placed) {
-            (None, Some(_)) => layer.mapped_blocks.fetch_add(1, Ordering::Relaxed),
-            (Some(_), None) => layer.mapped_blocks.fetch_sub(1, Ordering::Relaxed),
-            _ => 0,
-        };
-        match old.block() {
-            None => Ok(()),
-            Some(_) if self.is_mine(layer, old) || planted(Bug::FreeShared) => {
-                self.free_replaced(layer, old).await
-            }
-            Some(_) => self.bury(layer, old).await,
-        }
     }
 }
 

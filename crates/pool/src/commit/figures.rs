@@ -16,6 +16,8 @@ use std::time::Duration;
 const AGES_APART: Duration = Duration::from_millis(250);
 /// How often the journal's tail is looked for while the journal is filling up.
 const TAIL_LOOK_AFTER: Duration = Duration::from_millis(5);
+/// How much of what was placed last stays in the buffer.
+const PLACED_BUFFERED_BYTES: u64 = 32 << 20;
 
 impl Committer {
     pub(super) fn figures(&mut self) -> Figures {
@@ -118,11 +120,11 @@ impl Committer {
         }
     }
 
-    /// What holds up the tail though replay would find much placed.
+    /// What was placed, but the newest. Large writes are seldom overwritten soon, and while little of them is buffered what
+    /// destage looks at is in the processor's cache.
     fn placed_before(&self) -> Option<Sequence> {
-        let part = self.slice.most_named_bytes() / 4;
-        let many = self.slice.placer.named_bytes() > part;
-        many.then(|| self.slice.placer.last_of_oldest(part)).flatten().map(|last| Sequence(last.0 + 1))
+        let newest = PLACED_BUFFERED_BYTES.min(self.slice.most_named_bytes() / 4);
+        self.slice.placer.last_before(newest).map(|last| Sequence(last.0 + 1))
     }
 
     fn aged_before(&mut self, next: Sequence, awaits_forks: bool) -> Option<Sequence> {

@@ -8,5 +8,6 @@ pub(crate) mod decide;
 pub(crate) mod destage;
 pub(crate) mod figures;
 pub(crate) mod gather;
+pub(crate) mod publish;
 pub(crate) mod remove;
 pub(crate) mod requests;

@@ -32,7 +32,7 @@ impl Changes {
     /// The layers and former layers that changed since this was last asked.
     pub(crate) fn take(&self) -> (Vec<LayerId>, BTreeSet<LayerId>) {
         let notes = mem::take(&mut *self.layers.lock());
-        // NOTE: before anybody looks at the layers: what changes from here on is noted again.
+        // NOTE: before the layers are looked at: what changes from here on is noted again.
         notes.iter().for_each(|note| _ = note.changed.swap(false, Ordering::AcqRel));
         let aliases = mem::take(&mut *self.aliases.lock());
         (notes.iter().map(|note| note.id).collect(), aliases)
@@ -65,10 +65,11 @@ impl LayerNote {
 
     /// Called after the change, by the committer or with the layers locked for writing.
     pub(crate) fn changed(self: &Arc<Self>) {
-        if !self.changed.swap(true, Ordering::AcqRel) {
+        // NOTE: most often it is noted already, and a look costs less than a swap.
+        if !self.changed.load(Ordering::Acquire) && !self.changed.swap(true, Ordering::AcqRel) {
             self.changes.layers.lock().push(self.clone());
         }
-        if !self.is_to_count.swap(true, Ordering::AcqRel) {
+        if !self.is_to_count.load(Ordering::Acquire) && !self.is_to_count.swap(true, Ordering::AcqRel) {
             self.changes.to_count.lock().push(self.clone());
         }
     }

@@ -123,8 +123,10 @@ impl Committer {
         if entry.0 & DEAD_PAGE != 0 {
             self.drop_tree_page(number & !DEAD_PAGE).await?;
         } else {
-            // The entry's page is changed anyway.
-            self.merge_dropped(block_page(number).index).await?;
+            // The entry's page is changed anyway. Of one at hand that was done.
+            if !self.freed_from.is_dirty(block_page(number)) {
+                self.merge_dropped(block_page(number).index).await?;
+            }
             if self.drop_reference(number).await? {
                 owner.end_loan();
             }

@@ -1,5 +1,5 @@
-//! Sums over all layers and volumes, kept up by looking at what changed: nobody goes through all of them to know how much
-//! is promised or shared.
+//! Sums over all layers and volumes: how much is promised and how much is shared. They are kept up by what changed, without
+//! going through all layers.
 
 use crate::{
     fork::{layer::Layer, layers::Layers},

@@ -78,7 +78,7 @@ impl Drop for Run {
     }
 }
 
-/// A run that is being read: whoever waits for it goes on, however that ends.
+/// A run that is being read: readers that wait for it go on, however that ends.
 struct Reading(Arc<Run>);
 
 impl Reading {

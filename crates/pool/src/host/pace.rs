@@ -10,8 +10,9 @@ use quoin_world::{
 };
 use std::time::Duration;
 
-/// How full buffer or journal may be before writers are slowed, and where they stop.
-pub(crate) const SLOW_FROM: f64 = 0.5;
+/// How full buffer or journal may be before writers are slowed, and where they stop. A checkpoint that is due because the
+/// journal is half full has some time before.
+pub(crate) const SLOW_FROM: f64 = 0.6;
 pub(crate) const STOP_AT: f64 = 0.95;
 /// What a byte takes half way between the two: 250 MB/s.
 const NANOS_PER_BYTE: f64 = 4.0;
@@ -19,8 +20,9 @@ const NANOS_PER_BYTE: f64 = 4.0;
 const MOST_PRESSURE: f64 = 0.99;
 /// No writer waits longer for its turn: pressure may have gone long before.
 const LONGEST_DELAY: Duration = Duration::from_millis(40);
-/// A shorter wait is left to the next writer.
-const SHORTEST_DELAY: Duration = Duration::from_micros(50);
+/// A shorter wait is left to the next writer: clocks wake in steps of a millisecond, and a writer that sleeps for less would
+/// wait many times as long as its turn takes.
+const SHORTEST_DELAY: Duration = Duration::from_millis(2);
 
 /// The turns of writers that are slowed.
 #[derive(Default)]
@@ -65,7 +67,7 @@ mod tests {
         assert_eq!(turn(SLOW_FROM, LEN), Duration::ZERO);
         let mut before = Duration::ZERO;
         // A thousandth of the fill at a time, as far as the pressure is not at its bound.
-        for step in 1..445 {
+        for step in 1..346 {
             let now = turn(SLOW_FROM + f64::from(step) / 1000.0, LEN);
             assert!(now > before, "at {step}");
             let allowed = Duration::from_micros(2) + before.mul_f64(if step < 10 { 2.0 } else { 0.25 });
@@ -85,7 +87,7 @@ mod tests {
             // Each writer asks again as soon as it was let in.
             while let Some(now) = due.iter().min().copied().filter(|now| *now < 1_000_000_000) {
                 let writer = due.iter().position(|at| *at == now).unwrap();
-                let delay = pace.delay(Nanos(now), 0.725, LEN);
+                let delay = pace.delay(Nanos(now), (SLOW_FROM + STOP_AT) / 2.0, LEN);
                 due[writer] = now + delay.map_or(1_000, |d| d.as_nanos() as u64);
                 admitted += 1;
             }

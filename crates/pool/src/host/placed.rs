@@ -150,16 +150,21 @@ impl Placer {
         }
     }
 
-    /// Counts what the record of `sequence` names. Called before that can be on a drive.
-    pub(crate) fn name(&self, segment: SegmentId, sequence: Sequence, bytes: u64) {
+    /// Counts what the record of `sequence` names. Called before that can be on a drive. True from time to time: the
+    /// committer is to look how much it is.
+    pub(crate) fn name(&self, segment: SegmentId, sequence: Sequence, bytes: u64) -> bool {
         self.space.segments.name(segment, sequence);
         self.named_bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut named = self.named.lock();
         match named.back_mut() {
             Some((last, together)) if *together < COUNTED_TOGETHER_BYTES => {
                 (*last, *together) = ((*last).max(sequence), *together + bytes);
+                false
             }
-            _ => named.push_back((sequence, bytes)),
+            _ => {
+                named.push_back((sequence, bytes));
+                true
+            }
         }
     }
 
@@ -181,19 +186,17 @@ impl Placer {
         self.named.lock().iter().take_while(|(last, _)| *last < tail).map(|(_, bytes)| bytes).sum()
     }
 
-    /// The record that has to be passed to find so many bytes less.
-    pub(crate) fn last_of_oldest(&self, bytes: u64) -> Option<Sequence> {
+    /// The newest record beside which so many bytes were placed since.
+    pub(crate) fn last_before(&self, bytes: u64) -> Option<Sequence> {
         let named = self.named.lock();
-        let mut sum = 0;
-        let mut last = None;
-        for (sequence, more) in named.iter() {
-            last = Some(*sequence);
-            sum += more;
-            if sum >= bytes {
-                break;
+        let mut since = 0;
+        for (last, more) in named.iter().rev() {
+            if since >= bytes {
+                return Some(*last);
             }
+            since += more;
         }
-        last
+        None
     }
 }
 
@@ -313,7 +316,9 @@ impl Slice {
             let mut shard = self.buffer.shard(layer.block(index));
             let replaced = self.charge(&shard, layer, range, keys.clone(), below)?;
             let sequence = self.journal.take_sequence();
-            self.placer.name(first.segment(), sequence, range.len);
+            if self.placer.name(first.segment(), sequence, range.len) {
+                self.requests.nudge();
+            }
             let sectors = self.buffer.sectors_per_block();
             let pieces = keys.zip(&run.blocks).map(|(key, block)| Piece {
                 key,

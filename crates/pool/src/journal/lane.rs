@@ -39,7 +39,7 @@ fn max_batch_bytes(slab_bytes: u64) -> usize {
 /// Batches of a lane on their way to the drive at a time: while one is made durable, the next is brought there.
 const IN_FLIGHT: usize = 2;
 /// The same, of a lane for large writes: a batch waits for the rows that its records name.
-const PLACED_IN_FLIGHT: usize = 8;
+const PLACED_IN_FLIGHT: usize = 3;
 
 const OPEN: u8 = 0;
 const HARDENED: u8 = 1;
@@ -186,7 +186,7 @@ impl Lane {
             if open.entries.len() == 1 {
                 *self.newest.lock() = Some(open.batch.clone());
             }
-            // Another thread may append when the lane has just ended: nobody would ever write it.
+            // Another thread may append when the lane has just ended: that would never be written.
             if self.ended.load(Ordering::Relaxed) && !planted(Bug::AppendPastEnd) {
                 open.batch.resolve(FAILED);
             }

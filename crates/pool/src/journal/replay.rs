@@ -1,6 +1,6 @@
 //! Reading the journal back.
 //!
-//! Only headers and checksums are read; payloads stay where they are until somebody wants them. A batch tells how
+//! Only headers and checksums are read; payloads stay where they are until they are wanted. A batch tells how
 //! many before it were hardened when it was sent. Those that nothing in the extent tells to be were perhaps in flight
 //! at the end, and may be torn: only of them payloads are verified, and from the first that does not verify on they
 //! were never acknowledged and are dropped whole. Anything else that does not verify is damage to records that were
@@ -377,7 +377,7 @@ impl Batches<'_> {
                     content.torn = Some(at);
                     break;
                 }
-                // Nobody looks at what it holds.
+                // What it holds is not looked at.
                 Err(_) if !is_needed => content.take(records, tail),
                 Err((offset, error)) => {
                     unread = Some(cursor.unread(offset, error));

@@ -426,6 +426,11 @@ impl Slice {
         self.request(Request::Drain).await
     }
 
+    /// Gives back the space of all blocks that were dropped.
+    pub(crate) async fn merge_dropped(&self) -> Result<(), PoolError> {
+        self.request(Request::Merge).await
+    }
+
     /// Has a metadata page written anew by the next checkpoint, if it is in RAM.
     pub(crate) async fn rewrite(&self, page: PageId) -> Result<(), PoolError> {
         self.request(Request::Rewrite(page)).await

@@ -8,7 +8,7 @@ use crate::{
     error::PoolError,
     format::{BLOCKS_PER_PAGE, BlockInfo, Location, Space},
     lifecycle::slice::Slice,
-    meta::PageId,
+    meta::{Page, PageId},
 };
 use quoin_world::atomic::Ordering;
 
@@ -37,17 +37,21 @@ pub(crate) fn referenced_yet_free(number: u64) -> PoolError {
 impl Slice {
     /// The entry of a block; `None` if it is free.
     pub(crate) async fn block(&self, number: u64) -> Result<Option<BlockPlace>, PoolError> {
-        let Some(page) = self.pages.get(block_page(number)).await? else { return Ok(None) };
-        let at = block_word(number);
-        loop {
-            let info = BlockInfo(page.get(at + 3));
-            if info.count() == 0 {
-                return Ok(None);
-            }
-            let location = Location(page.get(at + 2));
-            if page.get(at + 3) == info.0 {
-                return Ok(Some(BlockPlace { location, info }));
-            }
+        Ok(self.pages.get(block_page(number)).await?.and_then(|page| entry_in(&page, number)))
+    }
+}
+
+/// The entry of a block in its page of the table; `None` if it is free.
+fn entry_in(page: &Page, number: u64) -> Option<BlockPlace> {
+    let at = block_word(number);
+    loop {
+        let info = BlockInfo(page.get(at + 3));
+        if info.count() == 0 {
+            return None;
+        }
+        let location = Location(page.get(at + 2));
+        if page.get(at + 3) == info.0 {
+            return Some(BlockPlace { location, info });
         }
     }
 }
@@ -57,8 +61,8 @@ impl Committer {
     pub(crate) async fn add_block(&mut self, number: u64, place: BlockPlace) -> Result<(), PoolError> {
         let slice = self.slice.clone();
         let (id, at) = (block_page(number), block_word(number));
-        let was_dirty = slice.pages.is_resident(id, false);
-        let page = slice.pages.change(id).await?;
+        let was_dirty = self.added_to.is_dirty(id) || slice.pages.is_resident(id, false);
+        let page = self.added_to.change(&slice.pages, id).await?;
         if !was_dirty {
             // It is written anyway.
             self.merge_dropped(id.index).await?;
@@ -85,10 +89,12 @@ impl Committer {
     /// Drops one reference of a block, and with the last one the block. True if others are left.
     pub(crate) async fn drop_reference(&mut self, number: u64) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
-        let place = match slice.block(number).await {
-            Ok(Some(place)) => place,
-            Ok(None) => return Err(referenced_yet_free(number)),
-            // Nobody knows where it lies: that space stays taken, and what takes its place is sound.
+        let id = block_page(number);
+        let place = match self.freed_from.get(&slice.pages, id).await {
+            Ok(page) => {
+                page.and_then(|page| entry_in(&page, number)).ok_or_else(|| referenced_yet_free(number))?
+            }
+            // Where it lies is not known: that space stays taken, and what takes its place is sound.
             Err(error @ PoolError::Corrupt { .. }) => {
                 tracing::error!(number, %error, "a block cannot be given back");
                 return Ok(false);
@@ -99,7 +105,7 @@ impl Committer {
             }
             Err(error) => return Err(error),
         };
-        let page = slice.pages.change(block_page(number)).await?;
+        let page = self.freed_from.change(&slice.pages, id).await?;
         let at = block_word(number);
         let count = place.info.count() - 1;
         if count > 0 {
@@ -128,7 +134,7 @@ impl Committer {
                 let number = self.block_cursor;
                 self.block_cursor += 1;
                 let reused = planted(Bug::ReuseDropped) && self.is_dropped(number).await;
-                let free = match slice.pages.get(block_page(number)).await {
+                let free = match self.swept.get(&slice.pages, block_page(number)).await {
                     Err(error) if slice.store.is_damage(&error).await => {
                         self.block_cursor = number.next_multiple_of(BLOCKS_PER_PAGE).max(number + 1);
                         false

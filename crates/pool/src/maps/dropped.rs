@@ -1,7 +1,7 @@
 //! Dropped numbers: blocks that nothing refers to any more, of which the block table does not know yet.
 //!
-//! Whoever overwrites blocks at random drops numbers from all over the block table, and each page of it that is not in RAM
-//! would have to be read, changed and written for one number. Instead a bit is set: 32,768 numbers share a page of a space of
+//! Overwrites at random drop numbers from all over the block table. Each page of the table that is not in RAM would have to be
+//! read, changed and written for one number. Instead a bit is set: 32,768 numbers share a page of a space of
 //! their own, so that all of these pages together are small. When enough numbers of a page of the table were dropped, their
 //! entries are freed together: they are *merged*.
 //!
@@ -93,6 +93,9 @@ impl Committer {
     pub(crate) fn drops_unseen(&self, owner: &Layer, number: u64) -> bool {
         let slice = &self.slice;
         let page = block_page(number);
+        if self.freed_from.is_dirty(page) {
+            return false;
+        }
         let is_alone = owner.lent() == 0 || planted(Bug::DropLent);
         is_alone && !slice.pages.is_resident(page, !self.is_table_large()) && self.has_room_to_drop(1)
     }
@@ -149,18 +152,19 @@ impl Committer {
         let slice = self.slice.clone();
         let first_number = table_page * BLOCKS_PER_PAGE;
         let bits = bits_page(table_page);
-        // While nobody can read what was dropped there that space stays taken. It is held, so that it is read once.
+        // While the bits cannot be read the space of what was dropped there stays taken.
         let Ok(Some(held)) = slice.pages.get(bits).await else { return Ok(false) };
         let dropped = bits_in(&held, table_page);
         if dropped == 0 {
             return Ok(false);
         }
-        match slice.pages.get(block_page(first_number)).await {
-            Ok(_) | Err(PoolError::Corrupt { .. }) => {}
-            Err(error) if slice.store.is_unreadable(&error).await => {}
+        // Both pages are held until the entries are freed: a page that was read cannot fail to be read any more.
+        let _table = match slice.pages.get(block_page(first_number)).await {
+            Ok(page) => page,
+            Err(error) if slice.store.is_damage(&error).await => None,
             // The drive may recover.
             Err(_) => return Ok(false),
-        }
+        };
         // NOTE: the bits go first. What an entry says is checked when it is freed: one that is free already is an error.
         let page = slice.pages.change(bits).await?;
         if !planted(Bug::MergeTwice) {
@@ -210,6 +214,23 @@ impl Committer {
             self.committed();
         }
         Ok(did)
+    }
+
+    /// Merges all that can be read.
+    pub(crate) async fn merge_all(&mut self) -> Result<(), PoolError> {
+        let bits_pages = self.table_pages().div_ceil(TABLE_PAGES);
+        let mut in_vain = 0;
+        while self.dropped.count > 0 && in_vain <= bits_pages.div_ceil(LOOKED_THROUGH) {
+            if self.merge_some().await? {
+                in_vain = 0;
+            } else {
+                // There may have been no room for more dirty pages.
+                in_vain += 1;
+                self.checkpoint().await?;
+            }
+            self.slice.world.yield_now().await;
+        }
+        Ok(())
     }
 
     async fn fetch_to_merge(&self, table_page: u64) {

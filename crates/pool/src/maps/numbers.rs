@@ -87,6 +87,7 @@ impl Committer {
             lent.all.insert(number);
             lent.ready.push_back(number);
         }
+        self.let_go_of_pages();
         Ok(true)
     }
 }

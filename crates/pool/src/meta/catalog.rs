@@ -275,7 +275,7 @@ impl Catalog {
         Self { objects: Mutex::new(Objects { all: objects, changed: BTreeSet::new() }) }
     }
 
-    /// The objects, which nobody changes meanwhile.
+    /// The objects; they do not change while this is held.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock()
     }

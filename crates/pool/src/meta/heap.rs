@@ -15,7 +15,7 @@
 //! 2. A page into which a piece came, from which one went, or of which one changed since it was written is *due*: the next
 //!    cut writes it.
 //! 3. A page without pieces is given back by the next cut.
-//! 4. All pages that a cut writes are of one moment: nobody changes the catalog meanwhile.
+//! 4. All pages that a cut writes are of one moment: the catalog does not change meanwhile.
 
 use crate::{
     bugs::{Bug, planted},

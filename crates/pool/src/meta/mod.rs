@@ -1,5 +1,6 @@
 //! Metadata: pages, the page map that finds them, and the tables and trees kept in them.
 
+mod at_hand;
 mod catalog;
 mod heap;
 mod image;
@@ -8,6 +9,7 @@ mod reader;
 mod records;
 mod segments;
 
+pub(crate) use at_hand::AtHand;
 pub(crate) use catalog::{Catalog, DECISION_OBJECT, Objects, Operation, TransactionId};
 pub use catalog::{ObjectKind, Transaction};
 pub(crate) use heap::{PageWords, RecordHeap};

@@ -121,6 +121,10 @@ impl Page {
         self.words[word].load(Ordering::Acquire)
     }
 
+    pub(super) fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed)
+    }
+
     /// Changes a word. Only the committer does, and only through [`PageStore::change`]d pages.
     pub(crate) fn set(&self, word: usize, value: u64) {
         debug_assert!(self.dirty.load(Ordering::Relaxed), "a page is marked dirty before it is changed");

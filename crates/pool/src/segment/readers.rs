@@ -6,8 +6,8 @@
 //! 3. Entering never waits; the epoch advances only when the slots it will use are empty.
 //!
 //! Each thread counts its readers by itself, so that entering and leaving write nothing that another thread does; only the
-//! committer looks at all counts. It need not see them at one moment: whoever is in an epoch that is over was counted before
-//! that ended, and whoever counts itself later finds that the epoch is another, and goes.
+//! committer looks at all counts. It need not see them at one moment: a reader in an epoch that is over was counted before
+//! that ended, and a reader that counts itself later finds that the epoch is another, and leaves.
 
 use crate::bugs::{Bug, planted};
 use quoin_world::{

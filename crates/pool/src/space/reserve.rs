@@ -69,13 +69,18 @@ impl Slice {
         bytes.div_ceil(self.buffer.block_bytes)
     }
 
-    /// What is buffered is charged more than it will take, and may lie over what it replaces. Lets it be destaged if
-    /// a reservation fails for its sake.
+    /// What is buffered is charged more than it will take, and may lie over what it replaces; what was dropped is taken until
+    /// it is merged. Lets it be destaged and merged if a reservation fails for its sake.
     pub(crate) async fn make_room_for(&self, transaction: &Transaction) -> Result<(), PoolError> {
         let pending = self.promises(&self.pledged_by(transaction)).pending;
-        let charged = self.buffer.charged_blocks();
         let fits = |charged| self.space.keeps_promises(pending, charged);
-        if pending != Promise::default() && !fits(charged) && fits(0) {
+        if pending == Promise::default() || fits(self.buffer.charged_blocks()) {
+            return Ok(());
+        }
+        if self.counters.dropped_blocks.load(Ordering::Relaxed) > 0 {
+            self.merge_dropped().await?;
+        }
+        if !fits(self.buffer.charged_blocks()) && fits(0) {
             self.drain().await?;
         }
         Ok(())

@@ -28,6 +28,9 @@ const ROWS_IN_FLIGHT: usize = 8;
 /// The same, and bytes of a row, while hosts make small writes too: those wait behind what the drive is given before.
 const ROWS_BESIDE_SMALL_WRITES: usize = 1;
 const ROW_BESIDE_SMALL_WRITES_BYTES: u64 = 256 << 10;
+/// A shorter row is sent only while fewer are on their way: what comes in meanwhile shares the next one.
+const LONG_ROW_BYTES: u64 = 256 << 10;
+const SHORT_ROWS_IN_FLIGHT: usize = 2;
 /// For how long after the last small write: so many turns, of which a row takes two, one to be sent and one to land.
 const TURNS_AFTER_SMALL_WRITES: u32 = 32;
 
@@ -150,14 +153,21 @@ impl Queue {
         }
     }
 
-    /// The blocks of the next row, once any wait; none, if the open segment is to be sealed. `None` when nothing is to be
-    /// placed any more.
-    async fn next(&self, health: &Health, most: usize) -> Option<Vec<Taken>> {
+    /// The blocks of the next row, once at least so many wait; none, if the open segment is to be sealed. `None` when nothing
+    /// is to be placed any more.
+    async fn next(&self, health: &Health, least: usize, most: usize) -> Option<Vec<Taken>> {
         let next = || {
             if health.is_failed() {
                 return Some(None);
             }
-            let taken = take(&mut self.state.lock().waiting, most);
+            let taken = {
+                let waiting = &mut self.state.lock().waiting;
+                let blocks = waiting.iter().map(|write| write.blocks.len());
+                match blocks.sum::<usize>() >= least {
+                    true => take(waiting, most),
+                    false => Vec::new(),
+                }
+            };
             let shall_seal = taken.is_empty() && self.shall_seal.swap(false, Ordering::AcqRel);
             (shall_seal || !taken.is_empty()).then_some(Some(taken))
         };
@@ -236,6 +246,7 @@ impl Slice {
         let queue = &self.placer.queues[thread];
         let mut rows = RowWriter::new(Stream::Placed);
         let mut flights = Flights::new();
+        let long_row_blocks = (LONG_ROW_BYTES / self.buffer.block_bytes) as usize;
         let (mut small_writes, mut careful_turns) = (self.journal.data_batches(), 0u32);
         loop {
             let now = self.journal.data_batches();
@@ -249,13 +260,18 @@ impl Slice {
                 _ => (ROWS_BESIDE_SMALL_WRITES, ROW_BESIDE_SMALL_WRITES_BYTES.min(full_row)),
             };
             let row_blocks = (row_bytes / self.buffer.block_bytes) as usize;
+            let least =
+                if flights.len() < SHORT_ROWS_IN_FLIGHT { 1 } else { long_row_blocks.min(row_blocks) };
             let next = match flights.len() {
-                0 => Either::Right(queue.next(self.store.health(), row_blocks).await),
+                0 => Either::Right(queue.next(self.store.health(), least, row_blocks).await),
                 in_flight if in_flight >= most => Either::Left(flights.next().await),
-                _ => match select(flights.next(), pin!(queue.next(self.store.health(), row_blocks))).await {
-                    Either::Left((landed, _)) => Either::Left(landed),
-                    Either::Right((next, _)) => Either::Right(next),
-                },
+                _ => {
+                    let next = pin!(queue.next(self.store.health(), least, row_blocks));
+                    match select(flights.next(), next).await {
+                        Either::Left((landed, _)) => Either::Left(landed),
+                        Either::Right((next, _)) => Either::Right(next),
+                    }
+                }
             };
             match next {
                 Either::Left(landed) => landed.into_iter().for_each(|landed| self.landed(landed)),

@@ -1,7 +1,7 @@
-//! Segments by what is looked for among them: the emptiest, for the cleaner, and those that hold the segment table. Nobody has
-//! to go through all segments for that.
+//! Segments by what is looked for among them: the emptiest, for the cleaner, and those that hold the segment table. They
+//! are found without going through all segments.
 //!
-//! The index follows the table: whoever changes what a segment is listed by calls [`Index::list`] under the same lock.
+//! The index follows the table: code that changes what a segment is listed by calls [`Index::list`] under the same lock.
 
 use super::{Segment, SegmentState, SegmentTable, Stream};
 use quoin_base::{SECTOR_BYTES, SegmentId};

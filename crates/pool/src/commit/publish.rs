@@ -1,0 +1,158 @@
+//! The last step of destage: maps come to lead to what was written, and what they led to before is given up.
+//!
+//! A batch is in the order of its blocks. So neighbours come one after the other, and what they share is looked for once: the
+//! leaf, the page of the block table that their entries are in, the page of those they replace.
+
+use crate::{
+    bugs::{Bug, planted},
+    commit::{
+        committer::Committer,
+        destage::{Composed, Composition, PARALLEL, Placed, Placement},
+    },
+    error::PoolError,
+    fork::layer::Layer,
+    format::{TREE_FAN_OUT, ThinEntry},
+    maps::{blocks::block_page, tree},
+    meta::Page,
+};
+use futures_util::{StreamExt, stream};
+use quoin_base::LayerId;
+use quoin_world::atomic::Ordering;
+use std::sync::Arc;
+
+impl Committer {
+    /// Fetches the metadata pages that [`Committer::publish`] will want, many at a time.
+    pub(super) async fn prefetch(&self, batch: &[Composed]) -> Result<(), PoolError> {
+        let neighbours = batch.chunk_by(|one, next| {
+            let leaf = |c: &Composed| (c.taken.key.layer, c.taken.key.index / TREE_FAN_OUT);
+            leaf(one) == leaf(next)
+        });
+        let fetches: Vec<_> = neighbours.map(|blocks| self.prefetch_for(blocks)).collect();
+        stream::iter(fetches).buffer_unordered(PARALLEL).collect::<Vec<_>>().await.into_iter().collect()
+    }
+
+    /// What is wanted for blocks that one leaf maps.
+    async fn prefetch_for(&self, blocks: &[Composed]) -> Result<(), PoolError> {
+        let slice = &self.slice;
+        let mut leaf = None;
+        let mut last = None;
+        for composed in blocks {
+            let Some(layer) = &composed.layer else { continue };
+            let index = composed.taken.key.index;
+            if let Composition::Shared { number, .. } = composed.content {
+                drop(slice.pages.get(block_page(number)).await);
+            }
+            if leaf.is_none() {
+                // What cannot be read is dealt with when it is changed.
+                leaf = slice.leaf(layer, index).await.ok().flatten();
+            }
+            let Some(leaf) = &leaf else { continue };
+            let entry = ThinEntry(leaf.get(tree::slot(index, 0)));
+            let Some(old) = entry.block().filter(|old| last != Some(block_page(*old))) else { continue };
+            if self.is_mine(layer, entry) && !self.drops_unseen(layer, old) {
+                last = Some(block_page(old));
+                // A damaged one stays out of the way: see [`Committer::drop_reference`].
+                drop(slice.pages.get(block_page(old)).await);
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes a batch, in the order of its blocks.
+    pub(super) async fn publish_all(
+        &mut self,
+        batch: &[Composed],
+        places: &[Option<Placed>],
+    ) -> Result<(), PoolError> {
+        let mut leaf = LastLeaf::default();
+        for (i, (composed, place)) in batch.iter().zip(places).enumerate() {
+            if let Some(layer) = &composed.layer {
+                self.publish(layer, composed, *place, &mut leaf).await?;
+            }
+            if i % PARALLEL == PARALLEL - 1 {
+                self.slice.world.yield_now().await;
+            }
+        }
+        self.let_go_of_pages();
+        Ok(())
+    }
+
+    /// Lets the map lead to what was placed, and gives up what it led to before.
+    async fn publish(
+        &mut self,
+        layer: &Arc<Layer>,
+        composed: &Composed,
+        placed: Option<Placed>,
+        last: &mut LastLeaf,
+    ) -> Result<(), PoolError> {
+        let index = composed.taken.key.index;
+        let leaf = match placed {
+            Some(_) => self.leaf_to_publish(layer, index, last).await?,
+            None => match self.slice.leaf(layer, index).await {
+                Ok(Some(leaf)) if leaf.get(tree::slot(index, 0)) == 0 => return Ok(()),
+                Ok(None) => return Ok(()),
+                Ok(Some(_)) | Err(_) => self.leaf_to_publish(layer, index, last).await?,
+            },
+        };
+        let slot = tree::slot(index, 0);
+        let old = ThinEntry(leaf.get(slot));
+        debug_assert!(
+            !composed.taken.is_waived
+                || placed.is_none()
+                || old.block().is_some() && self.is_mine(layer, old),
+            "a block takes space that it was not charged for: {:?} over {old:?}",
+            composed.taken.key
+        );
+        let new = match placed {
+            Some(Placed { number, is }) => {
+                layer.owned_blocks.fetch_add(1, Ordering::Relaxed);
+                layer.births.fetch_add(1, Ordering::Relaxed);
+                match is {
+                    Placement::New(place) => self.add_block(number, place).await?,
+                    Placement::Shared(owner) => self.share_block(layer, number, owner).await?,
+                }
+                match &composed.content {
+                    Composition::Data(whole) => {
+                        self.slice.cache.fill_written(number, &whole.data, old.block());
+                    }
+                    Composition::Placed { block, .. } => block.publish(),
+                    _ => {}
+                }
+                ThinEntry::new(number, layer.id)
+            }
+            None => ThinEntry(0),
+        };
+        leaf.set(slot, new.0);
+        match (old.block(), placed) {
+            (None, Some(_)) => layer.mapped_blocks.fetch_add(1, Ordering::Relaxed),
+            (Some(_), None) => layer.mapped_blocks.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        match old.block() {
+            None => Ok(()),
+            Some(_) if self.is_mine(layer, old) || planted(Bug::FreeShared) => {
+                self.free_replaced(layer, old).await
+            }
+            Some(_) => self.bury(layer, old).await,
+        }
+    }
+
+    async fn leaf_to_publish(
+        &mut self,
+        layer: &Arc<Layer>,
+        index: u64,
+        last: &mut LastLeaf,
+    ) -> Result<Arc<Page>, PoolError> {
+        let of = (layer.id, index / TREE_FAN_OUT);
+        if let Some((_, leaf)) = last.0.as_ref().filter(|(is_of, _)| *is_of == of) {
+            return Ok(leaf.clone());
+        }
+        let leaf = self.leaf_to_change(layer, index).await?;
+        last.0 = Some((of, leaf.clone()));
+        Ok(leaf)
+    }
+}
+
+/// The leaf that was changed last in a batch, and what it maps: no leaf goes while a batch is published.
+#[derive(Default)]
+struct LastLeaf(Option<((LayerId, u64), Arc<Page>)>);
