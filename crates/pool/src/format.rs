@@ -25,6 +25,7 @@ pub(crate) const ROOT_MAGIC: u64 = u64::from_le_bytes(*b"QUOINRT1");
 pub(crate) const GRANT_MAGIC: u64 = u64::from_le_bytes(*b"QUOINGR1");
 pub(crate) const EXTENT_MAGIC: u64 = u64::from_le_bytes(*b"QUOINJX1");
 pub(crate) const BATCH_MAGIC: u64 = u64::from_le_bytes(*b"QUOINJB1");
+pub(crate) const FOOTER_MAGIC: u64 = u64::from_le_bytes(*b"QUOINJF1");
 pub(crate) const ROW_MAGIC: u64 = u64::from_le_bytes(*b"QUOINRW1");
 
 /// Where a page lies and what it must hash to. All zeroes: the page does not exist and reads as zeroes.
@@ -241,7 +242,7 @@ pub(crate) struct ExtentHeader {
     pub reserved0: U32,
     /// The highest sequence in it.
     pub previous_last: U64,
-    /// Byte offset of the footer index of a sealed extent; 0: none.
+    /// Byte of the extent at which its [`ExtentFooter`] is written when its lane goes on: the last page.
     pub footer: U64,
     pub reserved: [[u8; 125]; 32],
     pub crc: U64,
@@ -258,6 +259,40 @@ impl ExtentHeader {
         let ok =
             header.magic.get() == EXTENT_MAGIC && crc64(&bytes[..PAGE_BYTES - 8]) == Crc64(header.crc.get());
         ok.then_some(header)
+    }
+}
+
+/// The last page of a journal extent that its lane has left. An index precedes it: the headers of all batches, in order and
+/// without gaps, padded with zeroes to whole pages.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct ExtentFooter {
+    pub magic: U64,
+    /// The extent's number: a footer of an earlier lap has another.
+    pub extent: U64,
+    /// CRC of the extent's header.
+    pub tag: U64,
+    /// The highest sequence in the extent.
+    pub last: U64,
+    /// Batches in the extent, all of them hardened.
+    pub batches: U32,
+    /// Bytes of the index without its padding.
+    pub index_bytes: U32,
+    pub reserved: [[u8; 253]; 16],
+    pub crc: U64,
+}
+const _: () = assert!(size_of::<ExtentFooter>() == PAGE_BYTES);
+
+impl ExtentFooter {
+    pub(crate) fn seal(&mut self) {
+        self.crc = U64::new(crc64(&self.as_bytes()[..PAGE_BYTES - 8]).0);
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<ExtentFooter> {
+        let footer = ExtentFooter::read_from_bytes(bytes).ok()?;
+        let ok =
+            footer.magic.get() == FOOTER_MAGIC && crc64(&bytes[..PAGE_BYTES - 8]) == Crc64(footer.crc.get());
+        ok.then_some(footer)
     }
 }
 

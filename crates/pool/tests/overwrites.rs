@@ -170,6 +170,7 @@ fn cost(load: Load) -> Cost {
                 dirty_bytes: load.dirty_bytes,
                 cache_bytes: 0,
                 ahead_bytes: 0,
+                replay_bytes: u64::MAX,
                 place_from: u64::MAX,
                 ..PoolOptions::default()
             };

@@ -100,6 +100,8 @@ pub(crate) struct Slabs {
 pub(crate) struct JournalFigures {
     pub total: u64,
     pub used: u64,
+    /// How many may be used before checkpoints are made to free some.
+    pub wanted: u64,
     /// What replay may find placed at the most.
     pub most_named_bytes: u64,
     /// What its tail would give back at least, if that is of interest and was looked for since the last checkpoint.
@@ -180,7 +182,7 @@ fn checkpoint_is_due(figures: &Figures) -> bool {
         }
         // Often enough that the journal never fills up, seldom enough that a page that changes all the time is not
         // written all the time.
-        let worth = if journal.used * 4 > journal.total * 3 { 1 } else { (journal.total / 8).max(1) };
+        let worth = if journal.used * 4 > journal.total * 3 { 1 } else { (journal.wanted / 4).max(1) };
         if journal.is_filling() && tail.freed >= worth {
             return true;
         }
@@ -191,7 +193,7 @@ fn checkpoint_is_due(figures: &Figures) -> bool {
 impl JournalFigures {
     /// Whether its tail is of interest.
     pub(super) fn is_filling(&self) -> bool {
-        self.used * 2 > self.total
+        self.used > self.wanted
     }
 }
 
@@ -242,7 +244,7 @@ mod tests {
                 checkpoint_below: 10,
                 clean_below: 20,
             },
-            journal: JournalFigures { total: 16, used: 4, most_named_bytes: 400, tail: None },
+            journal: JournalFigures { total: 16, used: 4, wanted: 8, most_named_bytes: 400, tail: None },
             buffered: Buffered {
                 fill: 0.1,
                 is_awaited: false,

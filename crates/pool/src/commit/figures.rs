@@ -87,7 +87,9 @@ impl Committer {
         let slice = self.slice.clone();
         let (journal, now) = (slice.journal.usage(), slice.world.now());
         let (total, used, most_named_bytes) = (journal.total, journal.used, slice.most_named_bytes());
-        let mut figures = JournalFigures { total, used, most_named_bytes, tail: None };
+        let replayed = slice.options.replay_bytes / u64::from(slice.store.slab_bytes());
+        let wanted = (total / 2).min(replayed);
+        let mut figures = JournalFigures { total, used, wanted, most_named_bytes, tail: None };
         let is_much_named = slice.placer.named_bytes() > most_named_bytes / 2;
         if !figures.is_filling() && !is_much_named {
             return figures;

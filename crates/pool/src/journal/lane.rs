@@ -1,6 +1,6 @@
 //! A lane: records of one data thread, gathered into batches, of which few are on their way to the drive at a time.
 
-use super::{Journal, JournalPlace, extents::TakenExtent};
+use super::{Journal, JournalPlace, extents::TakenExtent, footer::Index};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
@@ -9,7 +9,7 @@ use crate::{
 };
 use futures_util::{
     StreamExt,
-    future::{BoxFuture, Either, select},
+    future::{BoxFuture, Either, join, select},
     stream::FuturesOrdered,
 };
 use quoin_base::{Sequence, crc32c};
@@ -235,10 +235,11 @@ struct Position {
     last: Sequence,
     /// CRC of the header or batch before.
     previous_crc: u32,
-    /// CRC of the extent's header.
-    tag: u64,
-    /// The extent's header, until it is written with the first batch.
-    header: Option<Buf>,
+    header: ExtentHeader,
+    /// False until the header is written, with the first batch.
+    is_begun: bool,
+    /// What the footer will say.
+    index: Index,
     /// How many of its batches are hardened.
     hardened: u32,
     /// True once a batch was not: none behind it counts.
@@ -320,8 +321,11 @@ impl Journal {
         flights: &mut Flights<'_>,
         entries: &[Entry],
     ) -> Result<(), PoolError> {
-        let (_, total_bytes) = sizes(entries);
-        if position.as_ref().is_some_and(|p| p.offset + total_bytes as u64 <= self.slab_bytes()) {
+        let (meta_bytes, total_bytes) = sizes(entries);
+        let fits = |p: &Position| {
+            p.offset + total_bytes as u64 + p.index.footer_bytes_with(meta_bytes) <= self.slab_bytes()
+        };
+        if position.as_ref().is_some_and(fits) {
             return Ok(());
         }
         while let Some(flight) = flights.next().await {
@@ -330,7 +334,10 @@ impl Journal {
         if self.store.health().is_failed() {
             return Err(self.store.health().error());
         }
-        *position = Some(self.next_extent_for(lane, position.take()).await?);
+        let full = position.take();
+        let (left, next) = join(self.leave(full.as_ref()), self.next_extent_for(lane, full.as_ref())).await;
+        left?;
+        *position = Some(next?);
         Ok(())
     }
 
@@ -344,10 +351,13 @@ impl Journal {
 
         let (meta, meta_crc) = self.encode(lane, at, entries, meta_bytes, total_bytes);
         let mut data = Vec::with_capacity(entries.len() + 3);
-        let offset = if at.header.is_some() { 0 } else { at.offset };
+        let offset = if at.is_begun { at.offset } else { 0 };
         let payload = JournalPlace { column: at.extent.column, offset: at.offset + meta.len() as u64 };
         *open.batch.payload.lock() = Some(payload);
-        data.extend(at.header.take().map(Buf::into_slice));
+        if !std::mem::replace(&mut at.is_begun, true) {
+            data.push(Buf::copy_of(at.header.as_bytes()).into_slice());
+        }
+        at.index.push(&meta[..meta_bytes]);
         data.push(meta.into_slice());
         let payload = entries.iter().flat_map(|e| e.payload.iter().cloned());
         let payload_bytes: usize = entries.iter().map(|e| e.header.payload_bytes.get() as usize).sum();
@@ -432,11 +442,18 @@ impl Journal {
         self.progress.notify();
     }
 
-    /// Closes the extent at hand and takes another, waiting for one to come free.
-    async fn next_extent_for(&self, lane: &Lane, full: Option<Position>) -> Result<Position, PoolError> {
-        if let Some(full) = &full {
-            self.extents.lock().close(full.extent.index);
-        }
+    /// Writes the footer of an extent whose batches are all hardened, and closes the extent.
+    async fn leave(&self, full: Option<&Position>) -> Result<(), PoolError> {
+        let Some(full) = full else { return Ok(()) };
+        let (offset, footer) = full.index.footer(&full.header, full.batches, full.last, self.slab_bytes());
+        self.store.write_slab(full.extent.column, offset, footer, false).await?;
+        // NOTE: not before: a late footer would lie over what the extent's next life wrote there.
+        self.extents.lock().close(full.extent.index);
+        Ok(())
+    }
+
+    /// Takes another extent, waiting for one to come free.
+    async fn next_extent_for(&self, lane: &Lane, full: Option<&Position>) -> Result<Position, PoolError> {
         let extent = self
             .freed
             .until(|| {
@@ -454,6 +471,7 @@ impl Journal {
         header.epoch = U64::new(self.store.epoch().0);
         header.number = U64::new(extent.number);
         header.set = U64::new(1);
+        header.footer = U64::new(self.slab_bytes() - PAGE_BYTES as u64);
         if let Some(full) = full {
             header.previous = U64::new(full.extent.number);
             header.previous_batches = U32::new(full.batches);
@@ -466,8 +484,9 @@ impl Journal {
             batches: 0,
             last: Sequence(0),
             previous_crc: header.crc.get() as u32,
-            tag: header.crc.get(),
-            header: Some(Buf::copy_of(header.as_bytes())),
+            header,
+            is_begun: false,
+            index: Index::default(),
             hardened: 0,
             broken: false,
         })
@@ -494,7 +513,7 @@ impl Journal {
         header.previous_crc = U32::new(at.previous_crc);
         header.epoch = U64::new(self.store.epoch().0);
         header.lane = U32::new(lane.index);
-        header.tag = U64::new(at.tag);
+        header.tag = at.header.crc;
         header.hardened = U32::new(if planted(Bug::HardenedTooSoon) { at.batches } else { at.hardened });
         bytes[..64].copy_from_slice(header.as_bytes());
         let mut crcs_at = 64 + 64 * entries.len();

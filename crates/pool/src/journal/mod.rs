@@ -6,11 +6,15 @@
 //! 2. Sequences are taken under the write buffer's shard locks, so that order in the buffer, order of
 //!    sequences and order of replay are one.
 //! 3. An extent is given out again only when every record in it is below the tail of a durable root.
+//!    A lane that goes on to another extent leaves a footer at the end of the one before, and until that is written the
+//!    extent counts as open.
 //! 4. A batch names its extent's number, which is never used twice: what is left of an earlier lap is not
 //!    mistaken for a record.
 
+mod cursor;
 mod decode;
 mod extents;
+mod footer;
 mod lane;
 mod placed;
 mod replay;

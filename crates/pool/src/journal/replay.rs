@@ -1,6 +1,7 @@
 //! Reading the journal back.
 //!
-//! Only headers and checksums are read; payloads stay where they are until they are wanted. A batch tells how
+//! Only headers and checksums are read; payloads stay where they are until they are wanted. An extent that its lane has left
+//! has copies of them in its footer. In the others a batch tells how
 //! many before it were hardened when it was sent. Those that nothing in the extent tells to be were perhaps in flight
 //! at the end, and may be torn: only of them payloads are verified, and from the first that does not verify on they
 //! were never acknowledged and are dropped whole. Anything else that does not verify is damage to records that were
@@ -9,8 +10,9 @@
 //! A page that a drive fails to read refuses the pool only if a needed record may lie there: see [`super::unread`].
 
 use super::{
-    decode::{decode, payload_verifies, plausible},
+    cursor::{Beyond, Cursor},
     extents::Extents,
+    footer::{Sealed, read_footer},
     placed::PlacedRows,
     unread::{JournalBounds, Unread, read_patiently, refusal, refuse_needed},
 };
@@ -18,9 +20,7 @@ use crate::{
     buffer::REGION_BYTES,
     bugs::{Bug, planted},
     error::PoolError,
-    format::{
-        BatchHeader, COUNTERS_END, CopySource, ExtentHeader, Location, PAGE_BYTES, RecordHeader, RecordKind,
-    },
+    format::{COUNTERS_END, CopySource, ExtentHeader, Location, PAGE_BYTES, RecordHeader, RecordKind},
     maps::tree::MAX_BLOCKS,
     segment::io::SegmentIo,
     store::Store,
@@ -35,10 +35,6 @@ use std::{
 
 /// Extents read at the same time.
 const PARALLEL: usize = 16;
-/// Bytes read first of a batch; most have their headers within.
-const FIRST_READ_BYTES: usize = 2 * PAGE_BYTES;
-/// Bytes looked through at a time behind the last batch of an extent.
-const SCAN_BYTES: u64 = 1 << 20;
 
 /// Where a record's payload lies.
 #[derive(Clone, Copy, Debug)]
@@ -187,7 +183,7 @@ pub(crate) async fn read_journal(
 ) -> Result<Replay, PoolError> {
     let (store, tail) = (&*io.store, bounds.tail);
     let places = store.journal_slabs(slice);
-    let reads: Vec<_> = places.iter().map(|place| scan_extent(store, *place, tail)).collect();
+    let reads: Vec<_> = places.iter().map(|place| scan_extent(store, *place, bounds)).collect();
     let scans: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
     let scans = scans.into_iter().collect::<Result<Vec<_>, _>>()?;
     let placed = PlacedRows::new(io, &scans, tail);
@@ -244,15 +240,6 @@ fn check_chains(contents: &[Option<ExtentContent>], tail: Sequence) -> Result<()
     Ok(())
 }
 
-struct Cursor<'a> {
-    store: &'a Store,
-    place: Column,
-    number: u64,
-    /// CRC of the extent's header.
-    tag: u64,
-    slab_bytes: u64,
-}
-
 /// What the headers in an extent say, before any payload was looked at.
 pub(super) enum Scan<'a> {
     /// All there is to know.
@@ -269,10 +256,12 @@ pub(super) struct Batches<'a> {
     /// Where reading stopped.
     end: u64,
     unread: Option<Unread>,
+    /// A footer told all of it.
+    is_sealed: bool,
 }
 
-async fn scan_extent(store: &Store, place: Column, tail: Sequence) -> Result<Scan<'_>, PoolError> {
-    let slab_bytes = u64::from(store.slab_bytes());
+async fn scan_extent(store: &Store, place: Column, bounds: JournalBounds) -> Result<Scan<'_>, PoolError> {
+    let (slab_bytes, tail) = (u64::from(store.slab_bytes()), bounds.tail);
     let page = read_patiently(store, place, 0, PAGE_BYTES).await;
     let ours = |h: &ExtentHeader| h.pool == *store.pool().0.as_bytes() && h.number.get() < COUNTERS_END;
     let header = match page {
@@ -282,10 +271,14 @@ async fn scan_extent(store: &Store, place: Column, tail: Sequence) -> Result<Sca
     let header = match header {
         Ok(header) => header,
         Err(error) => {
-            return Ok(Scan::Done(Box::new(without_header(store, place, slab_bytes, tail, error).await?)));
+            return Ok(Scan::Done(Box::new(without_header(store, place, tail, error).await?)));
         }
     };
-    let cursor = Cursor { store, place, number: header.number.get(), tag: header.crc.get(), slab_bytes };
+    if header.number.get() < bounds.first_extent {
+        let number = Some(header.number.get());
+        return Ok(Scan::Done(Box::new(Found { number, ..Found::default() })));
+    }
+    let mut cursor = Cursor::new(store, place, header.number.get(), header.crc.get());
     let mut content = ExtentContent {
         header,
         records: Vec::new(),
@@ -294,6 +287,13 @@ async fn scan_extent(store: &Store, place: Column, tail: Sequence) -> Result<Sca
         torn: None,
         doubtful: Vec::new(),
     };
+    if let Some(Sealed { batches, last, records }) = read_footer(store, place, &header, tail).await {
+        (content.batches, content.last) = (batches, last);
+        content.records.extend(records.into_iter().flatten().filter(|r| r.header.sequence.get() >= tail.0));
+        let (in_doubt, unread) = (VecDeque::new(), None);
+        let batches = Batches { cursor, content, in_doubt, end: slab_bytes, unread, is_sealed: true };
+        return Ok(Scan::Batches(Box::new(batches)));
+    }
     let mut at = PAGE_BYTES as u64;
     let mut previous_crc = header.crc.get() as u32;
     let mut unread = None;
@@ -327,7 +327,8 @@ async fn scan_extent(store: &Store, place: Column, tail: Sequence) -> Result<Sca
         in_doubt.push_back((at, batch.records));
         at += u64::from(batch.header.total_bytes.get());
     }
-    Ok(Scan::Batches(Box::new(Batches { cursor, content, in_doubt, end: at, unread })))
+    let is_sealed = false;
+    Ok(Scan::Batches(Box::new(Batches { cursor, content, in_doubt, end: at, unread, is_sealed })))
 }
 
 impl Scan<'_> {
@@ -360,7 +361,7 @@ impl Scan<'_> {
 impl Batches<'_> {
     /// Decides about the batches in doubt, and looks behind them.
     async fn finish(self, placed: &PlacedRows<'_>, tail: Sequence) -> Result<Found, PoolError> {
-        let Self { cursor, mut content, mut in_doubt, end, mut unread } = self;
+        let Self { mut cursor, mut content, mut in_doubt, end, mut unread, is_sealed } = self;
         // The extent that its lane went on with tells how many were hardened.
         let vouched = placed.batches_of(cursor.number);
         while content.batches < vouched
@@ -387,9 +388,13 @@ impl Batches<'_> {
             }
         }
         let batches = content.batches + content.doubtful.len() as u32;
-        let beyond = match (cursor.beyond(end, batches, tail).await, &unread) {
-            (Err(_), Some(unread)) => return Err(refusal(Some(cursor.number), unread)),
-            (beyond, _) => beyond?,
+        let beyond = match (is_sealed, &unread) {
+            (true, _) => Beyond::default(),
+            (false, None) => cursor.beyond(end, batches, tail).await?,
+            (false, Some(unread)) => match cursor.beyond(end, batches, tail).await {
+                Err(_) => return Err(refusal(Some(cursor.number), unread)),
+                Ok(beyond) => beyond,
+            },
         };
         if let Some(unread) = &mut unread {
             unread.is_obsolete = content.doubtful.is_empty() && beyond.ends_obsolete;
@@ -417,11 +422,10 @@ impl Batches<'_> {
 async fn without_header(
     store: &Store,
     place: Column,
-    slab_bytes: u64,
     tail: Sequence,
     error: Option<StripeError>,
 ) -> Result<Found, PoolError> {
-    let mut cursor = Cursor { store, place, number: 0, tag: 0, slab_bytes };
+    let mut cursor = Cursor::new(store, place, 0, 0);
     let (mut at, mut batches) = (PAGE_BYTES as u64, 0);
     let (mut hardened, mut needed) = (error.is_some(), false);
     let mut unread = None;
@@ -464,128 +468,4 @@ async fn without_header(
         skipped.extend(beyond.skipped);
     }
     Ok(Found { content: None, number, unread, skipped })
-}
-
-struct FoundBatch {
-    header: BatchHeader,
-    records: Vec<ReplayedRecord>,
-}
-
-impl Cursor<'_> {
-    /// True for a batch of this extent in its present life.
-    fn owns(&self, header: &BatchHeader) -> bool {
-        header.extent.get() == self.number && header.tag.get() == self.tag
-    }
-
-    fn unread(&self, offset: u64, error: StripeError) -> Unread {
-        Unread::new(self.store, self.place, offset, &error)
-    }
-
-    /// The batch at byte `at` of the extent, if its headers verify.
-    async fn batch_at(&self, at: u64) -> Result<Option<FoundBatch>, StripeError> {
-        if at + PAGE_BYTES as u64 > self.slab_bytes {
-            return Ok(None);
-        }
-        let len = FIRST_READ_BYTES.min((self.slab_bytes - at) as usize);
-        let mut bytes = match self.store.read_slab(self.place, at, len).await {
-            Ok(bytes) => bytes,
-            // What lies behind the first page may be none of its headers.
-            Err(_) => read_patiently(self.store, self.place, at, PAGE_BYTES).await?,
-        };
-        let Some(header) = plausible(&bytes, self.slab_bytes - at) else { return Ok(None) };
-        let meta_bytes = header.meta_bytes.get() as usize;
-        if meta_bytes > bytes.len() {
-            let len = meta_bytes.next_multiple_of(PAGE_BYTES);
-            bytes = match read_patiently(self.store, self.place, at, len).await {
-                Ok(bytes) => bytes,
-                Err(_) if self.number > 0 && !self.owns(&header) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-        }
-        Ok(decode(&bytes[..meta_bytes], header, self.place, at).map(|records| FoundBatch { header, records }))
-    }
-
-    /// Whether the payloads, and what was placed, are what their checksums say; or of which record that cannot be read.
-    async fn verify(
-        &self,
-        records: &[ReplayedRecord],
-        placed: &PlacedRows<'_>,
-    ) -> Result<bool, (u64, StripeError)> {
-        for record in records {
-            let unread = |error| (record.place.offset, error);
-            if !payload_verifies(self.store, record).await.map_err(unread)?
-                || !placed.verifies(record).await.map_err(unread)?
-            {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Looks for batches of this extent behind the place where reading stopped. One means that one in between is damaged,
-    /// if it was sent when that was hardened; else both may have been in flight at the end. If nothing of it is needed any
-    /// more, nor is the one in between: then a power failure may have torn the first write of the extent's next life.
-    async fn beyond(&self, at: u64, batches: u32, tail: Sequence) -> Result<Beyond, PoolError> {
-        let mut beyond = Beyond::default();
-        // Where the last batch found ends.
-        let mut end = None;
-        let mut todo = Vec::new();
-        let mut from = at;
-        while from < self.slab_bytes {
-            let len = SCAN_BYTES.min(self.slab_bytes - from);
-            todo.push((from, len));
-            from += len;
-        }
-        todo.reverse();
-        while let Some((from, len)) = todo.pop() {
-            let bytes = match self.store.read_slab(self.place, from, len as usize).await {
-                Ok(bytes) => bytes,
-                Err(error) if len <= PAGE_BYTES as u64 => {
-                    beyond.skipped.push(self.unread(from, error));
-                    continue;
-                }
-                Err(_) => {
-                    let half = (len / 2).next_multiple_of(PAGE_BYTES as u64);
-                    todo.push((from + half, len - half));
-                    todo.push((from, half));
-                    continue;
-                }
-            };
-            for (i, page) in bytes.chunks(PAGE_BYTES).enumerate() {
-                let here = from + (i * PAGE_BYTES) as u64;
-                let Some(header) = plausible(page, self.slab_bytes - here) else { continue };
-                if !self.owns(&header) {
-                    continue;
-                }
-                let Ok(Some(batch)) = self.batch_at(here).await else { continue };
-                end = Some(here + u64::from(header.total_bytes.get()));
-                let needed = batch.records.iter().any(|r| r.header.sequence.get() >= tail.0);
-                beyond.needed |= needed;
-                if needed && header.hardened.get() > batches {
-                    return Err(PoolError::corrupt(
-                        format!(
-                            "journal extent {} on drive {}",
-                            self.number,
-                            self.store.drive_name(self.place.drive)
-                        ),
-                        format!("batch {batches} is unreadable, yet batch {} follows it", header.index.get()),
-                    ));
-                }
-            }
-        }
-        let is_unread = |end: u64| beyond.skipped.iter().any(|unread| unread.offset == end);
-        beyond.ends_obsolete = !beyond.needed && end.is_some_and(|end| !is_unread(end));
-        Ok(beyond)
-    }
-}
-
-/// What was found behind the last batch of an extent that could be read in order.
-#[derive(Default)]
-struct Beyond {
-    /// A batch there has records from the tail on.
-    needed: bool,
-    /// There are batches, and nothing of them is needed, nor behind them. Nor is then anything before them: the
-    /// sequences of a lane grow.
-    ends_obsolete: bool,
-    skipped: Vec<Unread>,
 }

@@ -6,6 +6,10 @@ use std::time::Duration;
 /// Extents a journal of the default size has at least: enough for six data threads.
 const LEAST_EXTENTS: u32 = 16;
 
+/// What the journal drives hold together by default at the most, and each of them at the least.
+const MOST_JOURNAL_BYTES: u64 = 8 * GIB;
+const LEAST_JOURNAL_BYTES: u64 = 64 * MIB;
+
 /// A buffer takes a record of the longest kind beside others.
 const LEAST_BUFFER_BYTES: u64 = 4 * MIB;
 
@@ -18,8 +22,9 @@ pub struct FormatOptions {
     pub slab_bytes: u32,
     /// Data bytes of a full row: a power of two from 16 KiB to a quarter of the slab.
     pub row_bytes: u32,
-    /// Journal on each drive that has the journal role, in bytes; `None`: 1/32 of the drive, between 64 and
-    /// 256 MiB. Rounded up to slabs; the pool's journal has at least sixteen.
+    /// Journal on each drive that has the journal role, in bytes; `None`: 1/32 of the drive, at least
+    /// 64 MiB, and with the other journal drives at most 8 GiB. Rounded up to slabs; the pool's journal has at least
+    /// sixteen.
     pub journal_bytes: Option<u64>,
     /// Logs that the pool is divided into, each with its part of the drives and its own volumes: from 1 to 16.
     pub slices: u8,
@@ -42,11 +47,13 @@ impl FormatOptions {
     pub(crate) fn journal_slabs(&self, drive_bytes: u64, journal_drives: usize) -> u32 {
         let slabs = |bytes: u64| bytes.min(16 * GIB).div_ceil(u64::from(self.slab_bytes)) as u32;
         let slices = u32::from(self.slices);
+        let journal_drives = journal_drives.max(1) as u32;
         let wanted = match self.journal_bytes {
             Some(bytes) => slabs(bytes).max(4 * slices),
             None => {
-                let least = (slices * LEAST_EXTENTS).div_ceil(journal_drives.max(1) as u32);
-                slabs((drive_bytes / 32).clamp(64 * MIB, 256 * MIB)).max(least)
+                let least = (slices * LEAST_EXTENTS).div_ceil(journal_drives);
+                let most = (MOST_JOURNAL_BYTES / u64::from(journal_drives)).max(LEAST_JOURNAL_BYTES);
+                slabs((drive_bytes / 32).clamp(LEAST_JOURNAL_BYTES, most)).max(least)
             }
         };
         // Each slice has the same part of it.
@@ -67,6 +74,9 @@ pub struct PoolOptions {
     pub cache_bytes: u64,
     /// The most RAM that what is read ahead for sequential reads takes; 0: nothing is read ahead.
     pub ahead_bytes: u64,
+    /// Journal that an opening may have to replay: checkpoints are made so often that it is not much more. They are also made
+    /// so often that half of the journal is free.
+    pub replay_bytes: u64,
     /// How old a buffered write gets before it is destaged though nothing presses.
     pub destage_after: Duration,
     /// How old the last checkpoint gets, when there is anything to checkpoint.
@@ -85,6 +95,7 @@ impl Default for PoolOptions {
             dirty_bytes: 64 * MIB,
             cache_bytes: 256 * MIB,
             ahead_bytes: 64 * MIB,
+            replay_bytes: 2 * GIB,
             destage_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(30),
             place_from: 64 * KIB,
@@ -104,6 +115,7 @@ impl PoolOptions {
             dirty_bytes: part(self.dirty_bytes),
             cache_bytes: part(self.cache_bytes),
             ahead_bytes: part(self.ahead_bytes),
+            replay_bytes: part(self.replay_bytes),
             ..self.clone()
         }
     }

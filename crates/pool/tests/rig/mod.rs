@@ -25,6 +25,7 @@ pub(crate) fn options() -> PoolOptions {
         ahead_bytes: 0,
         destage_after: Duration::from_millis(50),
         checkpoint_after: Duration::from_millis(500),
+        replay_bytes: u64::MAX,
         place_from: u64::MAX,
         catalog_records_per_page: 3,
     }
