@@ -5,7 +5,7 @@ use quoin_world_sim::Injected;
 
 crate::figures! {
     /// What was exercised, summed over seeds.
-    pub Totals, rare: [], {
+    pub Totals, rare: [spared_sectors], {
         /// Seeds run to their end.
         seeds,
         /// Times a pool was opened or that was tried.
