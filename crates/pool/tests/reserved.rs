@@ -252,3 +252,27 @@ fn unmaps_of_a_shared_map_do_not_take_what_is_promised() {
     });
     rig.check();
 }
+
+/// Blocks far apart bring a way of nodes each. What they take was reckoned with when they were promised.
+#[test]
+fn a_promise_holds_for_blocks_that_are_far_apart() {
+    const FAR: u64 = 8 << 30;
+    let rig = Rig::new(6, 1, 24 * MIB);
+    let pool = rig.open();
+    rig.run(|_| async move {
+        let (far, rest) = (create(&pool).await, create(&pool).await);
+        reserve(&pool, far, 40 * BLOCK).await.unwrap();
+        let Err(PoolError::CannotReserve { free_bytes, .. }) = reserve(&pool, rest, 1 << 40).await else {
+            panic!("a tebibyte was promised")
+        };
+        reserve(&pool, rest, free_bytes).await.unwrap();
+        for place in 0..40 {
+            pool.write(far, place * FAR, vec![pattern(place, BLOCK as usize)]).await.unwrap();
+            pool.drain().await.unwrap();
+        }
+        assert_eq!(pool.stats().reserved_unmapped_bytes, free_bytes);
+        pool.close().await.unwrap();
+    });
+    // The check compares what is promised with what is left.
+    rig.check();
+}

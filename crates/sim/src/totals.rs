@@ -5,7 +5,7 @@ use quoin_world_sim::Injected;
 
 crate::figures! {
     /// What was exercised, summed over seeds.
-    pub Totals, rare: [], {
+    pub Totals, rare: [spared_sectors], {
         /// Seeds run to their end.
         seeds,
         /// Times a pool was opened or that was tried.
@@ -108,6 +108,8 @@ crate::figures! {
         injected_errors,
         /// Writes lost, misdirected or damaged on the way.
         injected_lies,
+        /// Sectors of these that were mended before recovery, since batches in doubt led there.
+        spared_sectors,
         /// Operations stuck in a drive that hung.
         hung_operations,
         /// Reads that took very long.

@@ -4,6 +4,7 @@ use crate::{
     Disk, FaultPlan, Image, Injected, SimWorld,
     fault::LATE_READ,
     medium::{Fate, Medium},
+    truth::Truth,
 };
 use parking_lot::Mutex;
 use quoin_base::{ByteRange, SECTOR_BYTES, crc32c};
@@ -39,6 +40,8 @@ struct Inner {
     faults: FaultPlan,
     injected: Injected,
     failed: bool,
+    /// What sectors should hold that silent faults hit.
+    truth: Truth,
     /// Sectors that cannot be read until they are written again.
     unreadable: BTreeSet<u64>,
     in_flight: BTreeMap<u64, InFlight>,
@@ -66,6 +69,7 @@ impl SimDisk {
             faults: FaultPlan::default(),
             injected: Injected::default(),
             failed: false,
+            truth: Truth::default(),
             unreadable: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             hangs: false,
@@ -133,7 +137,9 @@ impl SimDisk {
 
     /// Replaces its content, durably: an older image makes it a stale drive.
     pub fn restore(&self, image: Image) {
-        self.inner.lock().medium = Medium::of(image);
+        let mut inner = self.inner.lock();
+        inner.medium = Medium::of(image);
+        inner.truth = Truth::default();
     }
 
     /// `len` bytes from `offset` on as a reader would see them, at any alignment.
@@ -164,8 +170,19 @@ impl SimDisk {
             (inner.rng.random_range(range.offset..range.end()), inner.rng.random_range(0..8))
         };
         let byte = self.peek(offset, 1)[0] ^ (1 << bit);
+        self.inner.lock().note_held(ByteRange::new(offset, 1));
         self.poke(offset, &[byte]);
         offset
+    }
+
+    /// Undoes, durably, what silent faults did to sectors of `range` that nobody wrote since; returns how many there were.
+    pub fn undo_lies(&self, range: ByteRange) -> u64 {
+        let mut inner = self.inner.lock();
+        let told = inner.truth.take(sectors(range));
+        for (number, content) in &told {
+            inner.medium.write(number * SECTOR_BYTES, vec![Slice::copy_of(content)], true);
+        }
+        told.len() as u64
     }
 
     /// From now on no sector of `range` can be read until it is written again: a latent error.
@@ -343,22 +360,35 @@ impl Inner {
         }
         if self.hits(concerned, self.faults.lost_write) {
             self.injected.lost_writes += 1;
+            self.truth.should_hold(offset, &data);
             return Ok(Buf::default());
         }
         let len: u64 = data.iter().map(|s| s.len() as u64).sum();
+        let meant = ByteRange::new(offset, len);
+        let mut lies = false;
         if self.hits(concerned, self.faults.misdirected_write) {
             self.injected.misdirected_writes += 1;
+            self.truth.should_hold(offset, &data);
+            lies = true;
             let within = self.faults.only.unwrap_or(ByteRange::new(0, len_bytes));
             let places = within.len.saturating_sub(len) / 4096;
             offset = within.offset + self.rng.random_range(0..=places) * 4096;
+            self.note_held(ByteRange::new(offset, len));
         }
         if self.hits(concerned, self.faults.bit_flip) {
             self.injected.bit_flips += 1;
+            if !lies {
+                self.truth.should_hold(offset, &data);
+                lies = true;
+            }
             let victim = self.rng.random_range(0..data.len());
             let mut wrong = Buf::copy_of(&data[victim]);
             let byte = self.rng.random_range(0..wrong.len());
             wrong.as_mut_slice()[byte] ^= 1 << self.rng.random_range(0..8);
             data[victim] = wrong.into_slice();
+        }
+        if !lies {
+            self.truth.wrote(sectors(meant));
         }
         if !self.unreadable.is_empty() {
             let written = sectors(ByteRange::new(offset, len));
@@ -366,6 +396,15 @@ impl Inner {
         }
         self.medium.write(offset, data, durable);
         Ok(Buf::default())
+    }
+
+    /// Notes what sectors hold that a fault is about to change.
+    fn note_held(&mut self, range: ByteRange) {
+        for number in sectors(range) {
+            let mut content = [0; SECTOR_BYTES as usize];
+            self.medium.read(number * SECTOR_BYTES, &mut content);
+            self.truth.held(number, content);
+        }
     }
 
     /// What a discarded range reads as is undefined: its old content, zeroes or garbage.

@@ -28,6 +28,7 @@ mod fault;
 mod medium;
 mod net;
 mod trace;
+mod truth;
 
 use quoin_world::Disk;
 

@@ -75,6 +75,8 @@ pub struct CheckReport {
     pub segments: u64,
     /// Journal records that a recovery would replay, each verified.
     pub records: u64,
+    /// Where rows of large writes lie whose records a recovery drops, with those behind: a drive's name, and a range of it.
+    pub dropped_rows: Vec<(String, ByteRange)>,
     /// The catalog as it would be after recovery, for the layers above to check what is theirs.
     pub objects: BTreeMap<(ObjectKind, String), Vec<u8>>,
     /// The volumes there would be after recovery.
@@ -166,6 +168,7 @@ impl CheckReport {
         self.blocks += of_slice.blocks;
         self.segments += of_slice.segments;
         self.records += of_slice.records;
+        self.dropped_rows.extend(of_slice.dropped_rows);
         for ((kind, key), value) in of_slice.objects {
             let before = self.objects.insert((kind, key.clone()), value);
             // Each slice has notes of its own on its damage.

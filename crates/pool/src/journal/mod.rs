@@ -23,7 +23,7 @@ mod unread;
 pub(crate) use decode::payload_verifies;
 pub(crate) use extents::{Extents, JournalUse};
 pub(crate) use lane::{Batch, Entry, Lane};
-pub(crate) use replay::{JournalPlace, Replay, ReplayedRecord, read_journal};
+pub(crate) use replay::{JournalPlace, Replay, ReplayedRecord, TornBatch, read_journal};
 pub(crate) use unread::JournalBounds;
 
 use crate::{

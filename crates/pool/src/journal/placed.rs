@@ -90,6 +90,18 @@ impl<'a> PlacedRows<'a> {
         }
     }
 
+    /// Where what the record leads to lies, if it leads anywhere.
+    pub(super) fn row_of(&self, record: &ReplayedRecord) -> Option<(Column, ByteRange)> {
+        if record.header.kind != RecordKind::Placed as u8 {
+            return None;
+        }
+        let first = Location(record.header.source.get());
+        let (_, columns) = self.layout(first.segment(), Sequence(record.header.sequence.get()))?;
+        let len = first.len_bytes() * record.crcs.len() as u64;
+        let range = ByteRange::new(first.offset_bytes(), len);
+        (range.end() <= self.io.segments.segment_bytes()).then(|| (columns[0], range))
+    }
+
     async fn read(
         &self,
         geometry: Geometry,

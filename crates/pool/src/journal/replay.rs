@@ -26,7 +26,7 @@ use crate::{
     store::Store,
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::{SECTOR_BYTES, Sequence, SliceId};
+use quoin_base::{ByteRange, SECTOR_BYTES, Sequence, SliceId};
 use quoin_stripe::{Column, StripeError};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -98,6 +98,15 @@ impl ReplayedRecord {
     }
 }
 
+/// A batch that recovery drops, and all behind it.
+#[derive(Clone, Debug)]
+pub(crate) struct TornBatch {
+    /// Where it begins.
+    pub place: JournalPlace,
+    /// The rows of large writes that it names, as ranges of slabs.
+    pub rows: Vec<(Column, ByteRange)>,
+}
+
 /// What the journal holds.
 pub(crate) struct Replay {
     /// Records from the tail on, in order.
@@ -105,8 +114,8 @@ pub(crate) struct Replay {
     pub extents: Extents,
     pub next_sequence: Sequence,
     pub batches: u64,
-    /// Where batches at the ends of extents begin that were torn, and so dropped.
-    pub torn: Vec<(Column, u64)>,
+    /// The batches at the ends of extents that were torn, and so dropped.
+    pub torn: Vec<TornBatch>,
     /// What could not be read and is not needed, in words.
     pub unread: Vec<String>,
 }
@@ -139,8 +148,8 @@ pub(super) struct ExtentContent {
     pub records: Vec<ReplayedRecord>,
     pub batches: u32,
     pub last: Sequence,
-    /// Where a batch begins that was torn, if one was.
-    torn: Option<u64>,
+    /// The batch that was torn, if one was.
+    torn: Option<TornBatch>,
     /// Batches of which nothing tells whether they were hardened, from the first on whose payload cannot be read.
     pub doubtful: Vec<Vec<ReplayedRecord>>,
 }
@@ -201,10 +210,7 @@ pub(crate) async fn read_journal(
         .map(|c| c.as_ref().filter(|c| c.last >= tail).map(|c| (c.header.number.get(), c.last)))
         .collect();
     let batches = contents.iter().flatten().map(|c| u64::from(c.batches)).sum();
-    let torn = |(place, content): (&Column, &Option<ExtentContent>)| {
-        content.as_ref().and_then(|content| content.torn).map(|offset| (*place, offset))
-    };
-    let torn = places.iter().zip(&contents).filter_map(torn).collect();
+    let torn = contents.iter().flatten().filter_map(|content| content.torn.clone()).collect();
     let mut records: Vec<_> = contents.into_iter().flatten().flat_map(|c| c.records).collect();
     records.sort_unstable_by_key(|r| r.header.sequence.get());
     let last = records.last().map_or(0, |r| r.header.sequence.get());
@@ -375,7 +381,9 @@ impl Batches<'_> {
                 Ok(true) => content.take(records, tail),
                 Ok(false) if planted(Bug::ReplayTorn) => content.take(records, tail),
                 Ok(false) => {
-                    content.torn = Some(at);
+                    let place = JournalPlace { column: cursor.place, offset: at };
+                    let rows = records.iter().filter_map(|record| placed.row_of(record)).collect();
+                    content.torn = Some(TornBatch { place, rows });
                     break;
                 }
                 // What it holds is not looked at.

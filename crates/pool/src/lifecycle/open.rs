@@ -13,7 +13,8 @@ use crate::{
         Space,
     },
     journal::{
-        Batch, Journal, JournalBounds, JournalParts, JournalPlace, Replay, ReplayedRecord, read_journal,
+        Batch, Journal, JournalBounds, JournalParts, JournalPlace, Replay, ReplayedRecord, TornBatch,
+        read_journal,
     },
     lifecycle::{
         options::PoolOptions,
@@ -246,9 +247,9 @@ impl Slice {
     /// Makes sure that what recovery dropped is never found again: the row that a record names may be written anew with the
     /// same content before the journal has let go of that record.
     async fn forget_torn_batches(&self) -> Result<(), PoolError> {
-        for (column, offset) in &self.torn {
+        for TornBatch { place, .. } in &self.torn {
             let zeroes = vec![Buf::zeroed(PAGE_BYTES).into_slice()];
-            self.store.write_slab(*column, *offset, zeroes, true).await?;
+            self.store.write_slab(place.column, place.offset, zeroes, true).await?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::{
     format::{LAYERS_END, RecordHeader, RecordKind, Root, zeroed},
     host::{ahead::ReadAhead, cache::ReadCache, pace::Pace, placed::Placer, stalls::Stalls},
     integrity::damage::DamageLog,
-    journal::{Batch, Entry, Journal},
+    journal::{Batch, Entry, Journal, TornBatch},
     lifecycle::{
         options::PoolOptions,
         stats::{Counters, RecoveryStats},
@@ -27,7 +27,6 @@ use crate::{
     store::Store,
 };
 use quoin_base::{Sequence, SliceId, VolumeId, crc32c};
-use quoin_stripe::Column;
 use quoin_world::{
     AsyncMutex, AsyncMutexGuard, Buf, Event, Mutex, RwLock, World,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -86,7 +85,7 @@ pub(crate) struct Slice {
     pub(crate) root: Mutex<Root>,
     pub(crate) mended: Vec<String>,
     /// Where batches of the journal begin that recovery dropped.
-    pub(crate) torn: Vec<(Column, u64)>,
+    pub(crate) torn: Vec<TornBatch>,
     pub(crate) placer: Placer,
 }
 
@@ -170,7 +169,7 @@ pub(crate) struct Parts {
     pub root: Root,
     /// What was damaged where nothing is lost by it, in words.
     pub mended: Vec<String>,
-    pub torn: Vec<(Column, u64)>,
+    pub torn: Vec<TornBatch>,
     pub world: Arc<dyn World>,
     pub options: PoolOptions,
     pub id: SliceId,

@@ -79,14 +79,19 @@ pub(crate) struct Promise {
     pub blocks: u64,
     /// Those that are not mapped.
     pub unmapped: u64,
-    /// Nodes of shared maps that may have to be copied to write them.
+    /// Nodes of the maps that may have to be written, or copied, on the way to them. Full leaves are reckoned with each block.
     pub nodes: u64,
 }
 
 impl Promise {
     /// Of `blocks` to a volume that maps `mapped`, in a map that it may share.
     pub(crate) fn of(blocks: u64, mapped: u64, shares: bool) -> Self {
-        let nodes = if shares && blocks > 0 { SHARED_NODES + blocks.div_ceil(TREE_FAN_OUT) } else { 0 };
+        let ways = TREE_LEVELS as u64 + blocks.min(FAR_PLACES) * (TREE_LEVELS as u64 - 1);
+        let nodes = match (blocks, shares) {
+            (0, _) => 0,
+            (_, false) => ways,
+            (_, true) => ways + SHARED_NODES + blocks.div_ceil(TREE_FAN_OUT),
+        };
         Self { blocks, unmapped: blocks.saturating_sub(mapped), nodes }
     }
 
@@ -113,6 +118,10 @@ const CHARGED_METADATA_BYTES: u64 = NODE_BYTES + 512;
 const CHARGED_SHARED_BYTES: u64 = TREE_LEVELS as u64 * NODE_BYTES + 512;
 
 const NODE_BYTES: u64 = 4096;
+
+/// Places far apart that a volume's blocks may lie at: each has a way of its own from the top of the map to a leaf. A promise
+/// does not say where its blocks lie.
+const FAR_PLACES: u64 = 40;
 
 /// Nodes that a shared map has beside a leaf for each of its fullest: the ways to a few places far apart, a page of a
 /// deadlist.
@@ -391,12 +400,18 @@ impl Space {
         self.promised(charged, &Reserved { pending, ..*reserved }) <= self.limit()
     }
 
-    /// What a new reservation may take, in bytes, a multiple of the block.
+    /// What the reservation of another volume may take, in bytes, a multiple of the block.
     pub(crate) fn reservable_bytes(&self, charged: u64) -> u64 {
         let reserved = self.reserved.lock();
         let promised = self.promised(charged, &Reserved { pending: Promise::default(), ..*reserved });
-        self.limit().saturating_sub(promised) / (self.block_bytes + RESERVED_METADATA_BYTES)
-            * self.block_bytes
+        let room = self.limit().saturating_sub(promised);
+        let nodes = |blocks: u64| Promise::of(blocks, 0, false).nodes * 2 * NODE_BYTES;
+        let each = self.block_bytes + RESERVED_METADATA_BYTES;
+        // Up to so many blocks, each brings nodes of its own.
+        let few = room.saturating_sub(nodes(1)) / (each + nodes(2) - nodes(1));
+        let many = room.saturating_sub(nodes(FAR_PLACES)) / each;
+        let blocks = if many >= FAR_PLACES { many } else { few.min(FAR_PLACES) };
+        blocks * self.block_bytes
     }
 
     /// What is taken, and what is not to be taken by writes without a reservation.

@@ -190,6 +190,9 @@ fn each_fault_of_the_plan_happens() {
     disk.set_faults(plan(|p| p.bit_flip = 1.0));
     run_write(4).unwrap();
     assert_eq!(disk.peek(4096, KIB_4).iter().filter(|&&b| b != 4).count(), 1);
+    assert!(disk.undo_lies(quoin_base::ByteRange::new(0, 1 << 20)) >= 8);
+    assert_eq!(disk.peek(4096, KIB_4), [4; KIB_4]);
+    assert_eq!(disk.peek(0, 1 << 20).iter().filter(|&&b| b == 3).count(), 0);
     disk.set_faults(plan(|p| p.write_error = 1.0));
     let error = run_write(5).unwrap_err().to_string();
     assert_eq!(error, "d: write of 4096 bytes at 4096: simulated fault");

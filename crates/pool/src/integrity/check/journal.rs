@@ -12,7 +12,7 @@ use crate::{
     segment::opened::OpenedSegment,
     store::Store,
 };
-use quoin_base::{Sequence, SliceId, crc32c};
+use quoin_base::{ByteRange, Sequence, SliceId, crc32c};
 use std::sync::Arc;
 
 /// A slice of a pool that is not open.
@@ -63,6 +63,17 @@ pub(super) async fn check_journal(slice: &SliceToCheck, decided: &Decided, repor
     };
     for unread in &replay.unread {
         report.note("the journal".into(), unread.clone());
+    }
+    for torn in &replay.torn {
+        let at = store.byte_of_drive(torn.place.column, torn.place.offset);
+        report.note(
+            format!("the journal at byte {at} of drive {}", store.drive_name(torn.place.column.drive)),
+            "a batch or what it leads to does not verify; it was being written, or is damaged: recovery drops it",
+        );
+        for (column, range) in &torn.rows {
+            let place = ByteRange::new(store.byte_of_drive(*column, range.offset), range.len);
+            report.dropped_rows.push((store.drive_name(column.drive).to_owned(), place));
+        }
     }
     for record in &replay.records {
         report.records += 1;
