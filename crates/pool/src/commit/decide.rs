@@ -321,6 +321,13 @@ mod tests {
             let figures = with(|f| (f.journal.used, f.journal.tail) = (used, tail));
             assert_eq!(decide(&figures), step, "{used} extents used, {tail:?}");
         }
+
+        // Nor does more of a large journal get used than an opening may have to replay.
+        for (used, step) in [(100, Step::EndRound), (101, Step::Checkpoint)] {
+            let journal =
+                JournalFigures { total: 512, used, wanted: 100, most_named_bytes: 400, tail: tail(25, 0) };
+            assert_eq!(decide(&with(|f| f.journal = journal)), step, "{used} extents used");
+        }
     }
 
     #[test]
