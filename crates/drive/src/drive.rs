@@ -85,6 +85,8 @@ struct State {
     mended: Mutex<Vec<String>>,
     flights: Mutex<Flights>,
     landed: Event,
+    /// Held while a flush is under way.
+    flushing: AsyncMutex,
     counters: Counters,
 }
 
@@ -184,6 +186,7 @@ impl Drive {
                 mended: Mutex::default(),
                 flights: Mutex::new(flights),
                 landed: Event::new(),
+                flushing: AsyncMutex::new(),
                 counters: Counters::default(),
             }),
             disk,
@@ -340,6 +343,9 @@ impl Drive {
 
     /// Returns when every write that ended before the call would survive a power failure.
     pub async fn flush(&self) -> Result<(), DriveError> {
+        // NOTE: one at a time. A flush that fails may have lost what others wrote, and a later one may succeed all the same:
+        // that one must not be taken for theirs before the failure is known.
+        let _turn = self.state.flushing.lock().await;
         let (flight, done) = self.depart(DiskOp::Flush)?;
         flight.land(done.await, |counters| {
             counters.flushes.fetch_add(1, Relaxed);

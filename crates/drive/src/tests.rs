@@ -320,6 +320,24 @@ fn an_epoch_only_grows_and_waits_for_older_writes() {
     }
 }
 
+/// What a flush that failed has lost, no flush that was called after it is to vouch for.
+#[test]
+fn no_flush_succeeds_beside_one_that_fails_before_it() {
+    let mut failed = 0;
+    for seed in 0..50 {
+        let (world, disks) = pool(seed, 1);
+        let drive = open(&world, &disks[0]).unwrap();
+        disks[0].change_faults(|plan| plan.flush_error = 0.3);
+        let outcomes = world
+            .run(async move { futures_util::future::join_all((0..3).map(|_| drive.flush())).await })
+            .unwrap();
+        let outcomes: Vec<bool> = outcomes.into_iter().map(|outcome| outcome.is_ok()).collect();
+        assert!(outcomes.is_sorted_by(|first, next| *first || !next), "{outcomes:?}");
+        failed += usize::from(outcomes.contains(&false));
+    }
+    assert!(failed > 0);
+}
+
 #[test]
 fn a_failed_write_or_flush_poisons_and_a_failed_read_does_not() {
     type Change = fn(&mut FaultPlan);

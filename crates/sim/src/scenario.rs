@@ -319,7 +319,7 @@ impl Scenario {
             ahead_bytes: ahead_bytes(seed),
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),
-            replay_bytes: if seed % 3 == 0 { 4 * SLAB_BYTES * u64::from(slices) } else { u64::MAX },
+            replay_bytes: if seed.is_multiple_of(3) { 4 * SLAB_BYTES * u64::from(slices) } else { u64::MAX },
             place_from: place_from(seed),
             catalog_records_per_page: [2, 3, 8, usize::MAX][seed as usize % 4],
         };
