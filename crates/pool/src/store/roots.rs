@@ -2,7 +2,9 @@
 //!
 //! Two slots a slice and voter, written alternately, so that a root that is being written never covers the newest one. A
 //! root counts once it is hardened on all voters; what it freed is not used again before. So a slot that one voter cannot
-//! read is of no importance as long as another voter's can be read: had a newer root counted, it would be there too.
+//! read is of no importance as long as another voter's can be read: had a newer root counted, it would be there too. It is
+//! overwritten before anything else is written, because it may hold a root that did not count: read again one day, that one
+//! would win over what was built on the root before it.
 
 use super::Store;
 use crate::{
@@ -115,27 +117,31 @@ impl Store {
         Ok(root)
     }
 
-    /// Writes the root, the newest there is, to the voters that do not have it. Those that do are not touched: theirs may
-    /// be the only one. Returns which slots could not be read, in words.
+    /// Writes the root, the newest that counts, to the voters that do not have it, and over what may be a newer one that does
+    /// not count. Voters that have it are not touched: theirs may be the only one. Returns which slots could not be read, in
+    /// words.
     pub(crate) async fn mend_roots(&self, slice: SliceId, root: &Root) -> Result<Vec<String>, PoolError> {
         let newest = self.generations.lock().get(&slice).copied();
         assert_eq!(newest, Some(root.generation.get()), "only the newest root is brought to other drives");
         let slot = root.generation.get() as usize % 2;
+        // NOTE: such a slot was unreadable when the newest root was looked for, and can be read now.
+        let is_newer = |bytes: &[u8]| Root::parse(bytes).is_some_and(|other| other.age() > root.age());
         let mut told = Vec::new();
         for drive in self.voters() {
             for (number, bytes) in drive.read_roots(slice).await.into_iter().enumerate() {
-                let is_there = bytes.as_ref().is_ok_and(|bytes| bytes[..] == *root.as_bytes());
-                if number == slot && !is_there {
-                    drive.write_root(slice, slot, Buf::copy_of(root.as_bytes())).await?;
+                let is_good = match &bytes {
+                    Ok(bytes) if number == slot => bytes[..] == *root.as_bytes(),
+                    Ok(bytes) => !is_newer(&bytes[..]),
+                    Err(_) => false,
+                };
+                if !is_good {
+                    drive.write_root(slice, number, Buf::copy_of(root.as_bytes())).await?;
                 }
                 if let Err(error) = bytes {
-                    let then = match number == slot {
-                        true => "it was written anew from another drive's",
-                        false => "the next checkpoint writes it anew",
-                    };
                     let (name, at) = (drive.name(), root_offset(slice, number));
                     told.push(format!(
-                        "drive {name}: the root slot at byte {at} cannot be read ({error}); {then}"
+                        "drive {name}: the root slot at byte {at} cannot be read ({error}); it was written anew from \
+                         another drive's"
                     ));
                 }
             }

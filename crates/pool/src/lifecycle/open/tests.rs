@@ -6,7 +6,7 @@ use crate::format::{ExtentFooter, ExtentHeader};
 use crate::{
     ObjectKind, Pool, PoolError,
     integrity::check::tests::{ROOT_OFFSETS, Rig, SLAB, SLABS_START_BYTES},
-    store::roots::newest,
+    store::roots::{following, newest},
 };
 use quoin_drive::{ROOT_BYTES, inspect_set, open_set, raise_set};
 use quoin_world::Slice as Bytes;
@@ -245,6 +245,42 @@ fn a_root_slot_that_one_drive_cannot_read_is_taken_from_another() {
             "{refused}"
         );
         restore(&rig, &images);
+    }
+}
+
+/// A root that was written to one voter only did not count. If that voter fails to read it, the pool goes on from the one before,
+/// and what it then writes may lie where the lost root leads to.
+#[test]
+fn a_newer_root_that_could_not_be_read_is_never_taken_later() {
+    for reads_again in [false, true] {
+        let rig = Rig::new();
+        drop(rig.open());
+        rig.world.crash();
+        let current = rig.opened().root;
+        let lost = following(&current, current.epoch.get(), false);
+        let at = ROOT_OFFSETS[lost.generation.get() as usize % 2];
+        rig.disks[1].poke(at, lost.as_bytes());
+        let faults = unreadable(ByteRange::new(at, 512));
+        if reads_again {
+            let disks = rig.disks();
+            let disk = rig.disks[1].clone();
+            rig.run(async move {
+                let set = open_set(disks).await.unwrap();
+                raise_set(&set).await.unwrap();
+                let store = Store::inspect(set).await.unwrap();
+                disk.set_faults(faults);
+                let root = store.newest_root(SliceId(0)).await.unwrap();
+                disk.set_faults(FaultPlan::default());
+                store.mend_roots(SliceId(0), &root).await.unwrap();
+            });
+        } else {
+            rig.disks[1].set_faults(faults);
+            drop(rig.open());
+            rig.disks[1].set_faults(FaultPlan::default());
+        }
+        rig.world.crash();
+        assert_ne!(rig.disks[1].peek(at, ROOT_BYTES), lost.as_bytes(), "{reads_again}");
+        assert_eq!(content(&rig, &rig.open()).0[0], Some(99));
     }
 }
 
