@@ -3,8 +3,8 @@
 //! Two slots a slice and voter, written alternately, so that a root that is being written never covers the newest one. A
 //! root counts once it is hardened on all voters; what it freed is not used again before. So a slot that one voter cannot
 //! read is of no importance as long as another voter's can be read: had a newer root counted, it would be there too. It is
-//! overwritten before anything else is written, because it may hold a root that did not count: read again one day, that one
-//! would win over what was built on the root before it.
+//! overwritten before anything else is written, and so is one that is damaged, because it may hold a root that did not
+//! count: read well one day, that one would win over what was built on the root before it.
 
 use super::Store;
 use crate::{
@@ -124,14 +124,15 @@ impl Store {
         let newest = self.generations.lock().get(&slice).copied();
         assert_eq!(newest, Some(root.generation.get()), "only the newest root is brought to other drives");
         let slot = root.generation.get() as usize % 2;
-        // NOTE: such a slot was unreadable when the newest root was looked for, and can be read now.
-        let is_newer = |bytes: &[u8]| Root::parse(bytes).is_some_and(|other| other.age() > root.age());
+        // NOTE: a newer one was unreadable or damaged when the newest root was looked for, and is not any more.
+        let is_old = |bytes: &[u8]| Root::parse(bytes).is_some_and(|other| other.age() <= root.age());
+        let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         let mut told = Vec::new();
         for drive in self.voters() {
             for (number, bytes) in drive.read_roots(slice).await.into_iter().enumerate() {
                 let is_good = match &bytes {
                     Ok(bytes) if number == slot => bytes[..] == *root.as_bytes(),
-                    Ok(bytes) => !is_newer(&bytes[..]),
+                    Ok(bytes) => is_old(&bytes[..]) || is_blank(&bytes[..]),
                     Err(_) => false,
                 };
                 if !is_good {
