@@ -28,8 +28,9 @@ clean-data: down
 demo:
 	@deploy/demo.sh
 
+# Nothing is built twice there: what incremental builds keep would only fill the disk.
 test:
-	@deploy/with_tools.sh test cargo xtask ci
+	@CARGO_INCREMENTAL=0 deploy/with_tools.sh test cargo xtask ci
 
 bench:
 	@deploy/with_tools.sh test cargo xtask bench

@@ -106,7 +106,11 @@ fn in_work_directory(work: Option<PathBuf>, trial: impl FnOnce(&Path) -> Result<
     let ended = trial(&work);
     match &ended {
         Ok(()) => std::fs::remove_dir_all(&work)?,
-        Err(_) => println!("kept for a look: {}", work.display()),
+        Err(_) => {
+            // Drives are sparse files: without room they fail writes, which looks like a full pool to the host.
+            let room = rustix::fs::statvfs(&work).map(|fs| (fs.f_bavail * fs.f_frsize) >> 20)?;
+            println!("kept for a look, {room} MiB are free there: {}", work.display());
+        }
     }
     ended
 }

@@ -86,6 +86,7 @@ impl Store {
     /// Begins to wait for room on the drive that failed a write for want of it.
     pub(crate) fn lacks_room(&self, drive: &str) -> WaitsForRoom<'_> {
         self.shortage.begin(drive);
+        tracing::warn!(pool = %self.pool_name(), drive, "the file system under the drive has no room; writes are refused");
         self.health.notify();
         WaitsForRoom { store: self, drive: drive.to_owned() }
     }
