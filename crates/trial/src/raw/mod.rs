@@ -269,6 +269,10 @@ impl Trial {
         let Written { chains, base, least, most, .. } = self.while_writing(&command, false)?;
         let counts = self.new_set(&kept, &chains, &base, &least, &most)?;
         let members = self.members.clone();
+        // They are written to, and become what their own snapshots are.
+        for member in &members {
+            self.tell(&["volume", "set", &format!("{member}.{kept}"), "--writable"])?;
+        }
         let mut expected: Vec<Content> =
             members.iter().map(|name| self.objects.get(&format!("{name}.{set}")).content.clone()).collect();
         chains.apply_from(&counts, &mut expected);
