@@ -132,6 +132,8 @@ pub enum Bug {
     KeepDeletedRecord = 73,
     /// A page of the catalog is not written again though a record moved from it to another page.
     KeepMovedRecord = 74,
+    /// A lane that goes idle does not tell that its last batches are hardened. A test of the pool finds it.
+    KeepDoubt = 120,
     /// What was read ahead is kept though its block number is freed and used again.
     StaleAhead = 59,
     /// A number is dropped, and nothing says so.

@@ -365,6 +365,8 @@ pub(crate) enum RecordKind {
     Copy = 5,
     /// A segment was opened for placed rows: see [`OpenedSegment`].
     Segment = 6,
+    /// All batches of the extent before this one are hardened. `sequence` is the highest of theirs.
+    Mark = 7,
 }
 
 impl RecordKind {
@@ -376,6 +378,7 @@ impl RecordKind {
             4 => Some(Self::Placed),
             5 => Some(Self::Copy),
             6 => Some(Self::Segment),
+            7 => Some(Self::Mark),
             _ => None,
         }
     }

@@ -97,6 +97,7 @@ impl Scenario {
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 300_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 1_000_000)),
             replay_bytes: u64::MAX,
+            idle_after: Duration::from_millis(100),
             place_from: 16 * KIB,
             catalog_records_per_page: [2, 5, usize::MAX][seed as usize % 3],
         };

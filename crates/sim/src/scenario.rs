@@ -214,6 +214,13 @@ fn place_from(seed: u64) -> u64 {
     pick(&mut rng, &[8 * KIB, 16 * KIB, 64 * KIB, u64::MAX])
 }
 
+/// After how long a lane of the journal is idle; of a stream of its own.
+fn idle_after(seed: u64) -> Duration {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(84);
+    Duration::from_micros(log_uniform(&mut rng, 100, 500_000))
+}
+
 /// Most seeds have one slice, the others three; of a stream of its own.
 fn slices(seed: u64) -> u8 {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -320,6 +327,7 @@ impl Scenario {
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),
             replay_bytes: if seed.is_multiple_of(3) { 4 * SLAB_BYTES * u64::from(slices) } else { u64::MAX },
+            idle_after: idle_after(seed),
             place_from: place_from(seed),
             catalog_records_per_page: [2, 3, 8, usize::MAX][seed as usize % 4],
         };

@@ -4,7 +4,9 @@ use super::{Journal, JournalPlace, extents::TakenExtent, footer::Index};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{BATCH_MAGIC, BatchHeader, EXTENT_MAGIC, ExtentHeader, PAGE_BYTES, RecordHeader, zeroed},
+    format::{
+        BATCH_MAGIC, BatchHeader, EXTENT_MAGIC, ExtentHeader, PAGE_BYTES, RecordHeader, RecordKind, zeroed,
+    },
     host::write::copied,
 };
 use futures_util::{
@@ -16,7 +18,7 @@ use quoin_base::{Sequence, crc32c};
 use quoin_drive::FORMAT_VERSION;
 use quoin_stripe::Column;
 use quoin_world::{
-    Buf, Event, Mutex, Slice as Bytes,
+    Buf, Event, Mutex, Slice as Bytes, Task, World,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
 use std::{collections::VecDeque, pin::pin, sync::Arc};
@@ -40,6 +42,9 @@ fn max_batch_bytes(slab_bytes: u64) -> usize {
 const IN_FLIGHT: usize = 2;
 /// The same, of a lane for large writes: a batch waits for the rows that its records name.
 const PLACED_IN_FLIGHT: usize = 3;
+
+/// Bytes of the headers of an [`OpenBatch::mark`], all of which takes a page.
+const MARK_META_BYTES: usize = 128;
 
 const OPEN: u8 = 0;
 const HARDENED: u8 = 1;
@@ -227,6 +232,29 @@ impl Lane {
     }
 }
 
+impl OpenBatch {
+    /// One that only tells that all before it are hardened: its record has the last sequence of theirs, so that whoever
+    /// finds it knows whether they are needed.
+    fn mark(last: Sequence) -> Self {
+        let mut header: RecordHeader = zeroed();
+        (header.sequence, header.kind) = (last.0.into(), RecordKind::Mark as u8);
+        let entry = Entry { header, crcs: Vec::new(), payload: Vec::new(), row: None };
+        let batch = Arc::new(Batch::default());
+        Self { batch, entries: vec![entry], bytes: size_of::<RecordHeader>(), payload_bytes: 0, slices: 0 }
+    }
+}
+
+fn is_mark(entries: &[Entry]) -> bool {
+    entries.iter().all(|entry| entry.header.kind == RecordKind::Mark as u8)
+}
+
+/// A while in which a lane may turn out to be idle.
+struct Nap {
+    over: Task,
+    /// Extent and batches sent when it began.
+    since: (u64, u32),
+}
+
 /// Where a lane writes next.
 struct Position {
     extent: TakenExtent,
@@ -242,6 +270,8 @@ struct Position {
     index: Index,
     /// How many of its batches are hardened.
     hardened: u32,
+    /// The last batch sent tells that those before it are hardened, and says nothing else.
+    is_told: bool,
     /// True once a batch was not: none behind it counts.
     broken: bool,
 }
@@ -258,10 +288,11 @@ type Flights<'a> = FuturesOrdered<BoxFuture<'a, Flight>>;
 
 impl Journal {
     /// Writes the batches of a lane until it is stopped or the pool fails.
-    pub(super) async fn write_lane(&self, lane: &Lane) {
+    pub(super) async fn write_lane(&self, world: &dyn World, lane: &Lane) {
         let mut position: Option<Position> = None;
         let mut flights = Flights::new();
-        while let Some(open) = self.next_batch(lane, &mut position, &mut flights).await {
+        let mut nap = None;
+        while let Some(open) = self.next_batch(world, lane, &mut position, &mut flights, &mut nap).await {
             if planted(Bug::EarlyAcknowledge) {
                 open.batch.resolve(HARDENED);
             }
@@ -293,13 +324,15 @@ impl Journal {
     /// the lane is to stop.
     async fn next_batch(
         &self,
+        world: &dyn World,
         lane: &Lane,
         position: &mut Option<Position>,
         flights: &mut Flights<'_>,
+        nap: &mut Option<Nap>,
     ) -> Option<OpenBatch> {
         loop {
             let landed = match flights.len() {
-                0 => return lane.next(self).await,
+                0 => return self.next_when_idle(world, lane, position.as_ref(), nap).await,
                 in_flight if in_flight >= lane.in_flight => flights.next().await,
                 _ => match select(flights.next(), pin!(lane.next(self))).await {
                     Either::Left((landed, _)) => landed,
@@ -308,6 +341,37 @@ impl Journal {
             };
             if let Some(flight) = landed {
                 self.landed(lane, position, flight);
+            }
+        }
+    }
+
+    /// The next batch of a lane that has nothing in flight. If none comes for a while, and nothing tells yet that the last
+    /// ones are hardened, it is one that does: damage to them is then told from a write that was cut off.
+    ///
+    /// A nap is not begun anew with every batch, so that a lane that is used has one timer at a time, and one that is idle
+    /// none.
+    async fn next_when_idle(
+        &self,
+        world: &dyn World,
+        lane: &Lane,
+        at: Option<&Position>,
+        nap: &mut Option<Nap>,
+    ) -> Option<OpenBatch> {
+        loop {
+            let in_doubt = at.filter(|at| !at.is_told && !at.broken && !planted(Bug::KeepDoubt));
+            let Some(at) = in_doubt else { return lane.next(self).await };
+            let now = (at.extent.number, at.batches);
+            let Nap { over, since } =
+                nap.get_or_insert_with(|| Nap { over: world.sleep(self.idle_after), since: now });
+            let is_idle = *since == now;
+            if let Either::Left((next, _)) = select(pin!(lane.next(self)), over).await {
+                return next;
+            }
+            *nap = None;
+            if is_idle {
+                let mark = OpenBatch::mark(at.last);
+                self.queued.fetch_add(mark.entries.iter().map(queued_bytes).sum(), Ordering::Relaxed);
+                return Some(mark);
             }
         }
     }
@@ -321,7 +385,11 @@ impl Journal {
         flights: &mut Flights<'_>,
         entries: &[Entry],
     ) -> Result<(), PoolError> {
-        let (meta_bytes, total_bytes) = sizes(entries);
+        let (mut meta_bytes, mut total_bytes) = sizes(entries);
+        // A batch that tells of these always fits behind them.
+        if !is_mark(entries) {
+            (meta_bytes, total_bytes) = (meta_bytes + MARK_META_BYTES, total_bytes + PAGE_BYTES);
+        }
         let fits = |p: &Position| {
             p.offset + total_bytes as u64 + p.index.footer_bytes_with(meta_bytes) <= self.slab_bytes()
         };
@@ -369,6 +437,7 @@ impl Journal {
         let payload: Vec<Bytes> = payload.chain(zeroes).collect();
         at.offset += total_bytes as u64;
         at.batches += 1;
+        at.is_told = is_mark(entries);
         at.last = at.last.max(last);
         at.previous_crc = meta_crc;
 
@@ -488,6 +557,7 @@ impl Journal {
             is_begun: false,
             index: Index::default(),
             hardened: 0,
+            is_told: true,
             broken: false,
         })
     }

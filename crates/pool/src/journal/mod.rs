@@ -8,7 +8,8 @@
 //! 3. An extent is given out again only when every record in it is below the tail of a durable root.
 //!    A lane that goes on to another extent leaves a footer at the end of the one before, and until that is written the
 //!    extent counts as open.
-//! 4. A batch names its extent's number, which is never used twice: what is left of an earlier lap is not
+//! 4. A lane that goes idle says so once: from then on something tells that each of its batches is hardened.
+//! 5. A batch names its extent's number, which is never used twice: what is left of an earlier lap is not
 //!    mistaken for a record.
 
 mod cursor;
@@ -37,7 +38,7 @@ use quoin_world::{
     Event, Mutex, Thread, World,
     atomic::{AtomicU64, Ordering},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Room kept in the journal for a record about to be appended.
 pub(crate) struct Room<'a> {
@@ -81,6 +82,8 @@ pub(crate) struct Journal {
     /// Bytes appended and not written yet, generously counted.
     queued: Arc<AtomicU64>,
     admitting: Mutex<()>,
+    /// See [`PoolOptions::idle_after`](crate::PoolOptions::idle_after).
+    idle_after: Duration,
 }
 
 /// What [`Journal::new`] puts together.
@@ -92,6 +95,7 @@ pub(crate) struct JournalParts {
     pub placed_lanes: usize,
     pub extents: Extents,
     pub next_sequence: Sequence,
+    pub idle_after: Duration,
 }
 
 /// What the journal has done since the pool was opened.
@@ -128,15 +132,16 @@ impl Journal {
             data_batches: AtomicU64::new(0),
             queued,
             admitting: Mutex::new(()),
+            idle_after: parts.idle_after,
         }
     }
 
     /// Starts a writer for each lane on its data thread.
-    pub(crate) fn start(self: &Arc<Self>, world: &dyn World) {
+    pub(crate) fn start(self: &Arc<Self>, world: &Arc<dyn World>) {
         for lane in &self.lanes {
-            let (journal, lane) = (self.clone(), lane.clone());
+            let (journal, lane, lane_world) = (self.clone(), lane.clone(), world.clone());
             let thread = Thread::Data(lane.index as usize % self.threads);
-            world.spawn(thread, Box::pin(async move { journal.write_lane(&lane).await }));
+            world.spawn(thread, Box::pin(async move { journal.write_lane(&*lane_world, &lane).await }));
         }
     }
 

@@ -212,6 +212,8 @@ pub(crate) async fn read_journal(
     let batches = contents.iter().flatten().map(|c| u64::from(c.batches)).sum();
     let torn = contents.iter().flatten().filter_map(|content| content.torn.clone()).collect();
     let mut records: Vec<_> = contents.into_iter().flatten().flat_map(|c| c.records).collect();
+    // Those have told what they had to.
+    records.retain(|r| r.header.kind != RecordKind::Mark as u8);
     records.sort_unstable_by_key(|r| r.header.sequence.get());
     let last = records.last().map_or(0, |r| r.header.sequence.get());
     Ok(Replay {

@@ -179,6 +179,7 @@ impl ReadSlice {
             placed_lanes,
             extents: replay.extents,
             next_sequence,
+            idle_after: options.idle_after,
         }));
         let options = PoolOptions { dirty_bytes: opened.dirty_bytes(&options), ..options };
         let space = opened.space(&options);
@@ -226,7 +227,7 @@ impl Slice {
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), PoolError> {
         self.forget_torn_batches().await?;
         let root = self.begin_to_write().await?;
-        self.journal.start(&*self.world);
+        self.journal.start(&self.world);
         self.start_placing();
         let start = Start {
             generation: root.generation.get(),
@@ -290,6 +291,7 @@ impl Slice {
             let damaged = |problem: String| PoolError::corrupt(format!("journal record {sequence}"), problem);
             let volume = VolumeId(header.volume.get());
             match RecordKind::from_byte(header.kind) {
+                Some(RecordKind::Mark) => {}
                 // What the checkpoint holds already is not done again.
                 Some(RecordKind::Catalog) if sequence <= self.layers.read().applied => {}
                 Some(RecordKind::Segment) => {

@@ -81,6 +81,8 @@ pub struct PoolOptions {
     pub destage_after: Duration,
     /// How old the last checkpoint gets, when there is anything to checkpoint.
     pub checkpoint_after: Duration,
+    /// After so long without anything to write, a lane of the journal tells that all it wrote is hardened.
+    pub idle_after: Duration,
     /// Writes of so many bytes are written once, to where they stay; shorter ones go to the journal first.
     pub place_from: u64,
     /// The most records in a page of the catalog. A low number, with which a small catalog has many pages, is for tests.
@@ -98,6 +100,7 @@ impl Default for PoolOptions {
             replay_bytes: 2 * GIB,
             destage_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(30),
+            idle_after: Duration::from_millis(500),
             place_from: 64 * KIB,
             catalog_records_per_page: usize::MAX,
         }

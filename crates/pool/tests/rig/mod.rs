@@ -28,6 +28,7 @@ pub(crate) fn options() -> PoolOptions {
         replay_bytes: u64::MAX,
         place_from: u64::MAX,
         catalog_records_per_page: 3,
+        ..PoolOptions::default()
     }
 }
 

@@ -67,6 +67,7 @@ impl Rig {
             destage_after: Duration::from_millis(50),
             checkpoint_after: Duration::from_millis(500),
             replay_bytes: u64::MAX,
+            idle_after: Duration::from_millis(500),
             place_from: u64::MAX,
             catalog_records_per_page: 3,
         };

@@ -149,7 +149,7 @@ impl Drop for Rig {
     }
 }
 
-fn flip(disk: &SimDisk, at: u64) {
+pub(crate) fn flip(disk: &SimDisk, at: u64) {
     let byte = disk.peek(at, 1)[0];
     disk.poke(at, &[byte ^ 0x10]);
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::format::{ExtentFooter, ExtentHeader};
 use crate::{
     ObjectKind, Pool, PoolError,
-    integrity::check::tests::{ROOT_OFFSETS, Rig, SLAB, SLABS_START_BYTES},
+    integrity::check::tests::{ROOT_OFFSETS, Rig, SLAB, SLABS_START_BYTES, flip},
     store::roots::{following, newest},
 };
 use quoin_drive::{ROOT_BYTES, inspect_set, open_set, raise_set};
@@ -344,4 +344,59 @@ fn a_stale_root_of_a_higher_generation_and_a_lower_epoch_loses() {
     close(&rig, &pool);
     assert!(rig.opened().root.epoch.get() > current.epoch.get());
     assert!(rig.check().is_clean());
+}
+
+/// The page of the journal whose bytes are all `byte`: the payload of a write. Its batch begins a page before.
+fn payload_of(rig: &Rig, byte: u8) -> (usize, u64) {
+    let pages = (0..EXTENTS * SLAB / PAGE).map(|page| SLABS_START_BYTES + page * PAGE);
+    let places = pages.flat_map(|at| (0..rig.disks.len()).map(move |disk| (disk, at)));
+    let mut found = places.filter(|(disk, at)| rig.disks[*disk].peek(*at, PAGE_BYTES) == [byte; PAGE_BYTES]);
+    found.next().unwrap()
+}
+
+/// Without anything behind them, damage to the last batches of a lane looks like a write that was cut off. So a lane that
+/// goes idle tells, once, that they are hardened.
+#[test]
+fn damage_to_the_last_batch_of_an_idle_lane_is_told() {
+    for (idle_ms, part) in [(0, "head"), (0, "payload"), (1500, "head"), (1500, "payload")] {
+        let rig = Rig::new();
+        let (pool, volume, world) = (rig.open(), rig.volume, rig.world.clone());
+        rig.run(async move {
+            pool.write(volume, 6 * BLOCK, vec![Bytes::copy_of(&[66; 8192])]).await.unwrap();
+            world.sleep(std::time::Duration::from_millis(idle_ms)).await;
+        });
+        let (world, before) = (rig.world.clone(), rig.world.progress().1);
+        rig.run(async move { world.sleep(std::time::Duration::from_millis(idle_ms)).await });
+        assert_eq!(rig.world.progress().1, before, "who is idle writes no more");
+        rig.world.crash();
+        let (disk, at) = payload_of(&rig, 66);
+        let at = if part == "head" { at - PAGE } else { at };
+        flip(&rig.disks[disk], at + 50);
+        match (idle_ms, part, rig.try_open()) {
+            (0, _, Ok(pool)) => assert_eq!(content(&rig, &pool).0[6], Some(7), "it counts as cut off"),
+            (_, "head", Err(error)) => {
+                assert!(error.to_string().contains("is unreadable, yet batch"), "{error}")
+            }
+            (_, "payload", Ok(pool)) => assert_eq!(content(&rig, &pool).0[6], None, "it is missed"),
+            (_, _, outcome) => panic!("{idle_ms} {part}: {:?}", outcome.map(|_| ())),
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_tells_of_others_always_fits_behind_them() {
+    let rig = Rig::new();
+    let (pool, volume, world) = (rig.open(), rig.volume, rig.world.clone());
+    // Batches of different lengths, each told of, through several extents.
+    rig.run(async move {
+        for i in 0..150u64 {
+            let data = vec![i as u8 | 1; 512 * (1 + i as usize * 7 % 16)];
+            pool.write(volume, (100 + i % 20) * BLOCK, vec![Bytes::copy_of(&data)]).await.unwrap();
+            world.sleep(std::time::Duration::from_millis(600)).await;
+        }
+    });
+    rig.world.crash();
+    let pool = rig.open();
+    assert_eq!(content(&rig, &pool).0[2], Some(3));
+    assert!(rig.disks.len() == 2 && pool.recovery().torn_batches == 0);
 }
