@@ -1,6 +1,11 @@
 //! A lane: records of one data thread, gathered into batches, of which few are on their way to the drive at a time.
 
-use super::{Journal, JournalPlace, extents::TakenExtent, footer::Index};
+use super::{
+    Batch, Journal, JournalPlace,
+    batch::{FAILED, HARDENED},
+    extents::TakenExtent,
+    footer::Index,
+};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
@@ -19,7 +24,7 @@ use quoin_drive::FORMAT_VERSION;
 use quoin_stripe::Column;
 use quoin_world::{
     Buf, Event, Mutex, Slice as Bytes, Task, World,
-    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use std::{collections::VecDeque, pin::pin, sync::Arc};
 use zerocopy::{
@@ -45,65 +50,6 @@ const PLACED_IN_FLIGHT: usize = 3;
 
 /// Bytes of the headers of an [`OpenBatch::mark`], all of which takes a page.
 const MARK_META_BYTES: usize = 128;
-
-const OPEN: u8 = 0;
-const HARDENED: u8 = 1;
-const FAILED: u8 = 2;
-
-/// Records that are hardened together.
-#[derive(Default)]
-pub(crate) struct Batch {
-    state: AtomicU8,
-    done: Event,
-    /// Where its first payload is; known once it is sent.
-    payload: Mutex<Option<JournalPlace>>,
-}
-
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Batch(hardened: {})", self.is_hardened())
-    }
-}
-
-impl Batch {
-    /// One whose records were read back from the journal.
-    pub(crate) fn recovered() -> Arc<Self> {
-        Arc::new(Self { state: AtomicU8::new(HARDENED), ..Self::default() })
-    }
-
-    pub(crate) fn is_hardened(&self) -> bool {
-        self.state.load(Ordering::Acquire) == HARDENED
-    }
-
-    /// True once hardened, false once that has failed.
-    pub(crate) async fn outcome(&self) -> bool {
-        self.done
-            .until(|| match self.state.load(Ordering::Acquire) {
-                OPEN => None,
-                state => Some(state == HARDENED),
-            })
-            .await
-    }
-
-    /// Where the journal has its payloads, one after the other; `None` before it is sent.
-    pub(crate) fn payload_place(&self) -> Option<JournalPlace> {
-        *self.payload.lock()
-    }
-
-    /// Tells that it is hardened, or never will be.
-    pub(crate) fn end(&self, hardened: bool) {
-        self.resolve(if hardened { HARDENED } else { FAILED });
-    }
-
-    fn resolve(&self, state: u8) {
-        if planted(Bug::TellBeforeHardened) {
-            self.done.notify();
-            return self.state.store(state, Ordering::Release);
-        }
-        self.state.store(state, Ordering::Release);
-        self.done.notify();
-    }
-}
 
 /// A record to append.
 pub(crate) struct Entry {
@@ -421,7 +367,7 @@ impl Journal {
         let mut data = Vec::with_capacity(entries.len() + 3);
         let offset = if at.is_begun { at.offset } else { 0 };
         let payload = JournalPlace { column: at.extent.column, offset: at.offset + meta.len() as u64 };
-        *open.batch.payload.lock() = Some(payload);
+        open.batch.sent_to(payload);
         if !std::mem::replace(&mut at.is_begun, true) {
             data.push(Buf::copy_of(at.header.as_bytes()).into_slice());
         }

@@ -12,6 +12,7 @@
 //! 5. A batch names its extent's number, which is never used twice: what is left of an earlier lap is not
 //!    mistaken for a record.
 
+mod batch;
 mod cursor;
 mod decode;
 mod extents;
@@ -21,9 +22,10 @@ mod placed;
 mod replay;
 mod unread;
 
+pub(crate) use batch::Batch;
 pub(crate) use decode::payload_verifies;
 pub(crate) use extents::{Extents, JournalUse};
-pub(crate) use lane::{Batch, Entry, Lane};
+pub(crate) use lane::{Entry, Lane};
 pub(crate) use replay::{JournalPlace, Replay, ReplayedRecord, TornBatch, read_journal};
 pub(crate) use unread::JournalBounds;
 
