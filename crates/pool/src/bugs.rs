@@ -148,12 +148,14 @@ pub enum Bug {
     GateLeftOpen = 60,
     /// A drive that hung is used again before the operations it was given up with are over.
     TakeBackEarly = 61,
+    /// The place of a page of the segment table is used again before a checkpoint without it is durable.
+    EarlyTableReuse = 130,
 }
 
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 60] = [
+    pub const ALL: [Bug; 61] = [
         Bug::CountBeforeRows,
         Bug::TrustPlaced,
         Bug::SkipJournalFlush,
@@ -197,6 +199,7 @@ impl Bug {
         Bug::PublishMovesEarly,
         Bug::EarlyPageReuse,
         Bug::FixTableEarly,
+        Bug::EarlyTableReuse,
         Bug::UnmapTwice,
         Bug::ForkOwnLane,
         Bug::KeepWaived,

@@ -3,8 +3,9 @@
 //! Sizes are asserted at compile time. Nothing here is trusted when it is read back: each structure carries
 //! or is covered by a checksum, and the readers check it before they look at anything else.
 
-use quoin_base::{Crc64, LayerId, crc64};
+use quoin_base::{Crc64, DriveIndex, LayerId, crc64};
 use quoin_drive::{GRANT_PAGE_BYTES, SLABS_PER_GRANT_PAGE};
+use quoin_stripe::Column;
 use zerocopy::{
     FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout,
     little_endian::{U16, U32, U64},
@@ -45,7 +46,7 @@ pub(crate) enum Space {
     Tree = 0,
     /// The block table, 128 entries a page.
     Blocks = 1,
-    /// The segment table, 32 entries a page.
+    /// The segment table, 16 entries a page. Its pages and those of its map lie in table slabs.
     Segments = 2,
     /// The catalog, records in pages.
     Catalog = 3,
@@ -83,9 +84,9 @@ pub(crate) struct Root {
     pub next_extent: U64,
     pub next_volume: U32,
     /// How many of `table` are used.
-    pub table_segments: U32,
-    /// The segments that hold the segment table, which could not be found without them.
-    pub table: [TableSegment; MAX_TABLE_SEGMENTS],
+    pub table_slabs: U32,
+    /// Where the segment table lies, which could not be found otherwise.
+    pub table: [TableSlabEntry; MAX_TABLE_SLABS],
     /// Journal extents of lower numbers hold nothing that replay needs; 0: not recorded.
     pub first_extent: U64,
     /// 1: the pool was closed, and nothing was written after this root.
@@ -107,8 +108,8 @@ pub(crate) struct Root {
     pub reserved: [u8; 140],
     pub crc: U64,
 }
-/// The most segments the segment table may be spread over.
-pub(crate) const MAX_TABLE_SEGMENTS: usize = 28;
+/// The most table slabs of a slice.
+pub(crate) const MAX_TABLE_SLABS: usize = 154;
 const _: () = assert!(size_of::<Root>() == PAGE_BYTES);
 
 /// Sequences, generations and extent numbers stay below: one more of them never overflows.
@@ -124,18 +125,12 @@ impl Root {
             [self.generation, self.tail, self.next_sequence, self.next_extent, self.first_extent, self.epoch];
         // Generously: it is for numbers that would take RAM without bound.
         let segments_end = 2 * slabs + 64;
-        let named = self.table.iter().take(self.table_segments.get() as usize);
         match () {
             () if counters.iter().any(|counter| counter.get() >= COUNTERS_END) => {
                 Some("a counter is impossible")
             }
-            () if self.table_segments.get() as usize > MAX_TABLE_SEGMENTS => {
-                Some("it names too many segments")
-            }
+            () if self.table_slabs.get() as usize > MAX_TABLE_SLABS => Some("it names too many table slabs"),
             () if u64::from(self.segments.get()) > segments_end => Some("it has more segments than slabs"),
-            () if named.into_iter().any(|t| !(1..segments_end).contains(&u64::from(t.id.get()))) => {
-                Some("it names a segment that cannot be")
-            }
             () if self.catalog_pages.get() > slabs * slab_bytes / PAGE_BYTES as u64 => {
                 Some("its catalog is larger than the pool")
             }
@@ -489,16 +484,21 @@ pub(crate) struct SegmentEntry {
     pub written_bytes: U64,
     pub reserved: U64,
     /// Drive and slab of each column.
-    pub columns: [ColumnEntry; 16],
+    pub columns: [ColumnEntry; MAX_COLUMNS],
+    pub reserved1: [u8; 2],
 }
-/// A segment that holds a part of the segment table, in the root.
+/// The most columns of a segment, those of parity included.
+pub(crate) const MAX_COLUMNS: usize = 37;
+/// A slab with pages of the segment table, in the root: the same pages in each column.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct TableSegment {
-    pub id: U32,
-    pub entry: SegmentEntry,
+pub(crate) struct TableSlabEntry {
+    /// Behind the last that is used, those of drive [`NO_DRIVE`].
+    pub columns: [ColumnEntry; 4],
 }
-/// A column in a [`SegmentEntry`].
+/// The drive of a column that is not there.
+pub(crate) const NO_DRIVE: u16 = u16::MAX;
+/// A column in a [`SegmentEntry`] or a [`TableSlabEntry`].
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Default)]
 #[repr(C)]
 pub(crate) struct ColumnEntry {
@@ -506,7 +506,25 @@ pub(crate) struct ColumnEntry {
     pub slab_low: U16,
     pub slab_high: U16,
 }
-const _: () = assert!(size_of::<SegmentEntry>() == 128);
+const _: () = assert!(size_of::<SegmentEntry>() == 256);
+
+impl From<Column> for ColumnEntry {
+    fn from(Column { drive, slab }: Column) -> Self {
+        Self {
+            drive: drive.0.into(),
+            slab_low: (slab as u16).into(),
+            slab_high: ((slab >> 16) as u16).into(),
+        }
+    }
+}
+
+impl ColumnEntry {
+    pub(crate) fn column(&self) -> Column {
+        let slab = u32::from(self.slab_low.get()) | u32::from(self.slab_high.get()) << 16;
+        Column { drive: DriveIndex(self.drive.get()), slab }
+    }
+}
+
 /// Segment table entries in a page.
 pub(crate) const SEGMENTS_PER_PAGE: usize = PAGE_BYTES / size_of::<SegmentEntry>();
 

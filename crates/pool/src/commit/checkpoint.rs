@@ -12,14 +12,11 @@ use crate::{
     commit::{committer::Committer, destage::out_of_slabs},
     error::PoolError,
     fork::layers::Layers,
-    format::{
-        Location, MAP_LEVELS, MAX_TABLE_SEGMENTS, PAGE_BYTES, ROOT_MAGIC, Root, RowContent, Space,
-        TableSegment, zeroed,
-    },
+    format::{Location, MAP_LEVELS, PAGE_BYTES, ROOT_MAGIC, Root, RowContent, Space, zeroed},
     lifecycle::slice::Slice,
     meta::{
         CatalogHead, Objects, PageId, PageWords, RecordHeap, RecordKey, encode_alias, encode_layer,
-        encode_object, encode_segment,
+        encode_object,
     },
 };
 use quoin_base::{Sequence, crc64};
@@ -42,7 +39,8 @@ impl Committer {
         self.catalog_taken();
         let (catalog, catalog_pages) = self.write_catalog().await?;
 
-        self.gather_table().await?;
+        self.renew_ill_pages().await?;
+        slice.segments.provide_places()?;
         let places = self.place_dirty_pages().await?;
         debug_assert!(
             (places.len() * PAGE_BYTES) as u64 <= slice.space.checkpoint_bytes(),
@@ -53,12 +51,14 @@ impl Committer {
         );
         let contents = self.fix_contents(&places).await?;
         let mut planned = self.meta_rows.finish(&slice.segments);
-        planned.extend(self.table_rows.finish(&slice.segments));
         for row in &mut planned {
             let ids = row.contents.iter().filter_map(|content| PageId::unpack(content.name.get()));
             row.data = ids.filter_map(|id| contents.get(&id).cloned()).collect();
         }
-        let written = self.write_rows(planned).await?;
+        let mut written = self.write_rows(planned).await?;
+        let of_table = places.iter().filter(|(id, _)| id.space == Space::Segments);
+        let of_table = of_table.filter_map(|(id, at)| Some((*at, contents.get(id)?.clone())));
+        written += slice.write_table_pages(of_table.collect()).await?;
         if !planted(Bug::SkipRowFlush) && !planted(Bug::RootBeforeRows) {
             slice.store.flush_rows().await?;
         }
@@ -72,6 +72,9 @@ impl Committer {
         self.generation += 1;
         self.cleaned_metadata.clear();
         slice.pages.all_clean();
+        if slice.segments.table_written() {
+            slice.progress.notify();
+        }
         self.settling.push_back((self.generation, slice.readers.current()));
         self.settle();
         self.consider_sweep();
@@ -134,6 +137,25 @@ impl Committer {
         Ok((head, count))
     }
 
+    /// Has pages written anew of which a copy was found damaged.
+    async fn renew_ill_pages(&mut self) -> Result<(), PoolError> {
+        let slice = self.slice.clone();
+        for (id, why) in slice.pages.take_ill() {
+            tracing::warn!("the copy of {id} {why}; it is written anew from the other");
+            if id == PageId::new(Space::Segments, id.index) {
+                slice.segments.rewrite(id.index);
+                continue;
+            }
+            match slice.pages.change(id).await {
+                Ok(_) => {}
+                // By now no copy can be read: whoever needs it says so.
+                Err(error) if slice.store.is_damage(&error).await => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Frees a page and its place.
     pub(crate) async fn drop_page(&mut self, id: PageId) -> Result<(), PoolError> {
         let slice = self.slice.clone();
@@ -152,30 +174,33 @@ impl Committer {
         let mut places = BTreeMap::new();
         loop {
             for index in slice.segments.take_dirty_pages() {
-                slice.pages.change(PageId::new(Space::Segments, index)).await?;
+                // What it says is put right when all places are known.
+                let id = PageId::new(Space::Segments, index);
+                if !places.contains_key(&id) {
+                    slice.pages.replace(id, &slice.segments.encode_page(index)).await?;
+                }
             }
             let todo = slice.pages.dirty_except(&places);
             if todo.is_empty() {
                 return Ok(places);
             }
             for id in todo {
-                let rows = match id.space {
-                    Space::Segments => &mut self.table_rows,
-                    Space::Tree | Space::Blocks | Space::Catalog | Space::Dropped => &mut self.meta_rows,
-                };
-                let location = rows
-                    .place(
-                        &slice.segments,
-                        RowContent::page(id.pack()),
-                        PAGE_BYTES,
-                        generation,
-                        &slice.readers,
-                    )
-                    .ok_or_else(out_of_slabs)?;
                 let old = Location(slice.pages.entry(id).await?.location.get());
+                let location = match id.space {
+                    Space::Segments => slice.segments.table_slabs().take(),
+                    Space::Tree | Space::Blocks | Space::Catalog | Space::Dropped => {
+                        let content = RowContent::page(id.pack());
+                        self.meta_rows.place(&slice.segments, content, PAGE_BYTES, generation, &slice.readers)
+                    }
+                };
+                let location = location.ok_or_else(out_of_slabs)?;
                 slice.pages.set_location(id, location).await?;
-                if !old.is_none() {
-                    slice.segments.release(old, generation, &slice.readers)?;
+                match id.space {
+                    _ if old.is_none() => {}
+                    Space::Segments => slice.segments.table_slabs().give_up(old)?,
+                    Space::Tree | Space::Blocks | Space::Catalog | Space::Dropped => {
+                        slice.segments.release(old, generation, &slice.readers)?;
+                    }
                 }
                 places.insert(id, location);
                 if planted(Bug::FixTableEarly) {
@@ -184,7 +209,6 @@ impl Committer {
             }
             // Where the last row ends is part of the segment table too.
             self.meta_rows.end_row(&slice.segments);
-            self.table_rows.end_row(&slice.segments);
         }
     }
 
@@ -239,16 +263,7 @@ impl Committer {
         root.first_extent = first_extent.into();
         root.next_extent = next_extent.into();
         root.next_volume = slice.next_volume.load(Ordering::Relaxed).into();
-        let table = slice.segments.table_segments();
-        if table.len() > MAX_TABLE_SEGMENTS {
-            let spread = format!("it is spread over {} segments", table.len());
-            return Err(PoolError::corrupt("the segment table", spread));
-        }
-        self.gathers_table = table.len() > MAX_TABLE_SEGMENTS / 2;
-        root.table_segments = (table.len() as u32).into();
-        for (slot, (id, segment)) in root.table.iter_mut().zip(&table) {
-            *slot = TableSegment { id: id.0.into(), entry: encode_segment(segment) };
-        }
+        slice.segments.table_slabs().enter(&mut root);
         root.seal();
         slice.store.harden_root(slice.id, &root).await?;
         *slice.root.lock() = root;

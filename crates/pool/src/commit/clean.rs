@@ -11,7 +11,7 @@ use crate::{
         gather::{Allowance, LiveBlock, WrittenRow, rows_of},
     },
     error::PoolError,
-    format::{Location, RowContent, SEGMENTS_PER_PAGE, Space},
+    format::{Location, RowContent},
     maps::blocks::{BlockPlace, block_page, block_word},
     meta::{PageId, Segment},
 };
@@ -155,18 +155,6 @@ impl Committer {
                 page.set(block_word(number) + 2, to.location.0);
             }
             slice.segments.release(from.location, self.generation + 1, &slice.readers)?;
-        }
-        Ok(())
-    }
-
-    /// Keeps the segment table on few enough segments for the root to name them all, by writing it anew.
-    pub(crate) async fn gather_table(&mut self) -> Result<(), PoolError> {
-        let slice = self.slice.clone();
-        if !self.gathers_table {
-            return Ok(());
-        }
-        for index in 0..u64::from(slice.segments.count()).div_ceil(SEGMENTS_PER_PAGE as u64) {
-            slice.pages.change(PageId::new(Space::Segments, index)).await?;
         }
         Ok(())
     }

@@ -74,9 +74,6 @@ pub(crate) struct Committer {
     pub(crate) data_rows: RowWriter,
     pub(crate) cleaned_rows: RowWriter,
     pub(crate) meta_rows: RowWriter,
-    pub(crate) table_rows: RowWriter,
-    /// The next checkpoint writes the whole segment table, for it is spread over too many segments.
-    pub(crate) gathers_table: bool,
     /// Segments the cleaner cannot walk, and their generations.
     pub(crate) uncleanable: BTreeMap<u32, u32>,
     /// Blocks that could not be completed because a drive failed to read.
@@ -135,8 +132,6 @@ impl Committer {
             data_rows: RowWriter::new(Stream::Data),
             cleaned_rows: RowWriter::new(Stream::Cleaned),
             meta_rows: RowWriter::new(Stream::Meta),
-            table_rows: RowWriter::new(Stream::Table),
-            gathers_table: false,
             uncleanable: BTreeMap::new(),
             unread: BTreeMap::new(),
             cleaned_metadata: BTreeSet::new(),
@@ -215,10 +210,12 @@ impl Committer {
             Request::Drain => self.drain().await,
             Request::Merge => self.merge_all().await,
             Request::Rewrite(page) => {
-                // A page of the catalog is made anew.
+                // Pages of the catalog and of the segment table are made anew.
                 let is_made = page == PageId::new(Space::Catalog, page.index)
                     && slice.records.lock().rewrite(page.index);
-                if !is_made {
+                if page == PageId::new(Space::Segments, page.index) {
+                    slice.segments.rewrite(page.index);
+                } else if !is_made {
                     slice.pages.mark_dirty(page);
                 }
                 Ok(())

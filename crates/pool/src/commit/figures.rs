@@ -50,6 +50,7 @@ impl Committer {
             catalog_pages,
             most_catalog_pages: slice.space.most_catalog_pages(),
             any: slice.pages.is_any_dirty()
+                || slice.pages.is_any_ill()
                 || catalog_pages > 0
                 || slice.requests.catalog_changed.load(Ordering::Acquire),
             age: slice.world.now().since(self.last_checkpoint),
@@ -60,8 +61,7 @@ impl Committer {
     /// What a checkpoint would write now, beside the catalog.
     pub(crate) fn due_bytes(&self) -> u64 {
         let pages = self.slice.pages.due();
-        let placed = if self.gathers_table { u64::MAX } else { pages };
-        (pages + self.slice.segments.due(placed)) * PAGE_BYTES as u64
+        (pages + self.slice.segments.due(pages)) * PAGE_BYTES as u64
     }
 
     /// Whether a checkpoint has to be made before more becomes due.

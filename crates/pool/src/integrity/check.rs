@@ -11,6 +11,7 @@ use crate::{
     lifecycle::{open::Opened, options::PoolOptions, spanning::Decided},
     maps::tree::node,
     meta::{ObjectKind, Operation, PageId, SegmentState, Transaction},
+    segment::io::BadCopy,
     space::report::{PoolSpace, VolumeSpace},
     store::{
         Store,
@@ -380,7 +381,11 @@ impl Walk<'_> {
                     if entry.location.get() == 0 {
                         continue;
                     }
-                    self.take(Location(entry.location.get()));
+                    let location = Location(entry.location.get());
+                    if space != Space::Segments {
+                        self.take(location);
+                    }
+                    self.copies(id, location, entry.crc.get()).await;
                     let end = self.opened.root.catalog_pages.get();
                     if id == PageId::new(Space::Catalog, index) && index >= end {
                         self.report.add(format!("page {index} of the catalog"), "it lies beyond the end");
@@ -398,6 +403,15 @@ impl Walk<'_> {
                 }
                 level = below;
             }
+        }
+    }
+
+    /// Names the copies of a page that cannot be used while another can.
+    async fn copies(&mut self, id: PageId, at: Location, crc: u64) {
+        let Ok((bad, copies)) = self.opened.io.bad_copies(id.space, at, crc).await else { return };
+        for BadCopy { what, .. } in if bad.len() < copies { bad } else { Vec::new() } {
+            let problem = "another is used; a scrub, or the next checkpoint that changes it, writes it anew";
+            self.report.note(format!("the copy of {id} {what}"), problem);
         }
     }
 

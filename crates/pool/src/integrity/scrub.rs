@@ -14,8 +14,9 @@ use crate::{
     lifecycle::{pool::Pool, slice::Slice},
     maps::blocks::{BlockPlace, LOST, block_word},
     meta::{PageId, SegmentState},
+    segment::io::BadCopy,
 };
-use quoin_base::{ByteRange, MIB, SegmentId, SliceId, crc32c, crc64};
+use quoin_base::{ByteRange, MIB, SegmentId, SliceId, crc32c};
 use quoin_world::{
     Compiled, Mutex, Nanos,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -245,17 +246,17 @@ impl Scrub {
             if location.is_none() {
                 return Ok(false);
             }
-            let read = self.slice().io.read(location).await;
+            let read = self.slice().io.bad_copies(id.space, location, entry.crc.get()).await;
             drop(guard);
-            let intact = read.as_ref().is_ok_and(|bytes| crc64(bytes).0 == entry.crc.get());
+            let is_sound = read.as_ref().is_ok_and(|(bad, _)| bad.is_empty());
             // What is about to be written elsewhere may have its new place already.
-            if !intact && !self.slice().pages.is_dirty(id) {
+            if !is_sound && !self.slice().pages.is_dirty(id) {
                 match self.slice().pages.entry(id).await {
                     Ok(now) if now != entry => continue,
                     Ok(_) => {}
                     Err(_) => return Ok(false),
                 }
-                return self.damaged_page(id, location, read.is_err()).await;
+                return self.damaged_page(id, read).await;
             }
             self.count(|counts| {
                 (counts.pages, counts.bytes) = (counts.pages + 1, counts.bytes + location.len_bytes())
@@ -265,34 +266,48 @@ impl Scrub {
         }
     }
 
-    async fn damaged_page(&self, id: PageId, at: Location, unread: bool) -> Result<bool, PoolError> {
-        let (segment, offset) = (at.segment(), at.offset_bytes());
-        let what = format!("metadata page {} of the {:?} space, level {}", id.index, id.space, id.level);
-        let how = if unread { "cannot be read from its drive" } else { "does not verify" };
-        let repaired = self.repair(id).await?;
+    async fn damaged_page(
+        &self,
+        id: PageId,
+        read: Result<(Vec<BadCopy>, usize), PoolError>,
+    ) -> Result<bool, PoolError> {
+        let (bad, copies) = read
+            .unwrap_or_else(|error| (vec![BadCopy { what: "has no place".into(), error: Some(error) }], 1));
+        let has_copy = bad.len() < copies;
+        let repaired = self.repair(id, has_copy).await?;
         let then = match repaired {
+            true if has_copy => "it is written anew from another copy",
             true => "it was in RAM and is written anew",
             false => "what it describes cannot be read",
         };
-        tracing::error!("{what} in segment {segment} at {offset} {how}; {then}");
+        let how: Vec<_> = bad.into_iter().map(|copy| copy.what).collect();
+        let note = format!("{id} {}; {then}", how.join(", and "));
+        tracing::error!("{note}");
         let mut state = self.state.lock();
         state.counts.damaged_pages += 1;
         state.counts.repaired_pages += u64::from(repaired);
-        state.note(format!("{what} in segment {segment} at {offset} {how}; {then}"));
+        state.note(note);
         if !repaired {
             state.unreadable.page(id);
         }
         Ok(repaired)
     }
 
-    /// Mends what is damaged, if it is elsewhere too; true if so. This is the place for every kind of redundancy. So far
-    /// the only one is RAM: a page that is there was verified when it was read, and the next checkpoint writes it anew. All
-    /// of the catalog is there. Data has no second copy yet.
-    async fn repair(&self, id: PageId) -> Result<bool, PoolError> {
+    /// Mends what is damaged, if it is elsewhere too; true if so. This is the place for every kind of redundancy: another copy
+    /// of the page; RAM, for a page that is there was verified when it was read, and all of catalog and segment table are
+    /// there. The next checkpoint writes it anew. Data has no second copy yet.
+    async fn repair(&self, id: PageId, has_copy: bool) -> Result<bool, PoolError> {
         let slice = self.slice();
+        // Brings it to RAM, if it is not there.
+        let is_read = has_copy && slice.pages.get(id).await.is_ok_and(|page| page.is_some());
         slice.rewrite(id).await?;
-        let is_made = || id == PageId::new(Space::Catalog, id.index) && slice.records.lock().is_due(id.index);
-        Ok(slice.pages.is_dirty(id) || is_made())
+        let is_made = || match id.space {
+            _ if id.level > 0 => false,
+            Space::Catalog => slice.records.lock().is_due(id.index),
+            Space::Segments => slice.segments.is_due(id.index),
+            Space::Tree | Space::Blocks | Space::Dropped => false,
+        };
+        Ok(is_read || slice.pages.is_dirty(id) || is_made())
     }
 
     /// The content of the blocks of one page of the table. False if it was stopped.

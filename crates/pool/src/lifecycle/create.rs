@@ -2,8 +2,9 @@
 
 use crate::{
     error::PoolError,
-    format::{MAX_TABLE_SEGMENTS, ROOT_MAGIC, Root, SegmentEntry, zeroed},
+    format::{MAX_TABLE_SLABS, ROOT_MAGIC, Root, zeroed},
     lifecycle::options::FormatOptions,
+    meta::table_slabs_for,
     store::Store,
 };
 use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId, VolumeId};
@@ -139,8 +140,7 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
         }
         data_slabs += if roles.data { slabs - journal } else { 0 };
     }
-    let table_bytes = data_slabs * size_of::<SegmentEntry>() as u64;
-    if table_bytes > MAX_TABLE_SEGMENTS as u64 / 4 * u64::from(options.slab_bytes) {
+    if table_slabs_for(data_slabs, options.slab_bytes.into()) > MAX_TABLE_SLABS as u64 {
         return refuse(format!(
             "{data_slabs} data slabs of {} bytes are more than a pool can keep count of: make the slabs larger",
             options.slab_bytes

@@ -9,8 +9,8 @@ use crate::{
     error::PoolError,
     fork::{layer::Layer, layers::Layers},
     format::{
-        CopySource, Location, PAGE_BYTES, RecordHeader, RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry,
-        Space,
+        CopySource, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordHeader, RecordKind, Root,
+        SEGMENTS_PER_PAGE, SegmentEntry, Space,
     },
     journal::{
         Batch, Journal, JournalBounds, JournalParts, JournalPlace, Replay, ReplayedRecord, TornBatch,
@@ -22,15 +22,17 @@ use crate::{
         spanning::Decided,
         stats::RecoveryStats,
     },
-    meta::{Catalog, CatalogHead, CatalogImage, PageId, PageStore, RecordHeap, SegmentTable, Transaction},
+    meta::{
+        Catalog, CatalogHead, CatalogImage, PageId, PageStore, RecordHeap, SegmentTable, TableSlabs,
+        Transaction,
+    },
     segment::{io::SegmentIo, opened::OpenedSegment},
     space::Space as SpaceGauge,
     store::{Store, roots::following},
 };
 use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId, crc32c};
 use quoin_world::{Buf, Thread, World};
-use std::{collections::BTreeMap, sync::Arc};
-use zerocopy::IntoBytes;
+use std::{collections::BTreeMap, iter, sync::Arc};
 
 #[cfg(test)]
 mod tests;
@@ -56,7 +58,7 @@ impl Opened {
         let usage = self.io.segments.usage();
         let most = options.dirty_bytes.min(usage.data_slabs * slab_bytes / 32).max(LEAST_DIRTY_BYTES);
         let promised = self.promised_bytes();
-        let halves = std::iter::successors(Some(most), |dirty| Some(dirty / 2));
+        let halves = iter::successors(Some(most), |dirty| Some(dirty / 2));
         let keeps =
             |&dirty: &u64| usage.live_data.saturating_add(promised) <= self.gauge(dirty, options).limit();
         match promised {
@@ -127,6 +129,9 @@ impl ReadSlice {
             false => read_journal(&opened.io, id, bounds).await?,
         };
         mended.append(&mut replay.unread);
+        mended.extend(
+            opened.pages.ill().into_iter().map(|what| format!("{what}; it is written anew from another")),
+        );
         mended.iter().for_each(|what| tracing::warn!(pool = %store.pool_name(), "{what}"));
         let times = RecoveryStats {
             checkpoint: checkpoint_read.since(started),
@@ -238,6 +243,8 @@ impl Slice {
             dropped_blocks: root.dropped_blocks.get(),
         };
         self.catalog_due_pages();
+        // NOTE: after replay, which knows which slabs segments took since the checkpoint.
+        self.segments.provide_places()?;
         self.segments.quarantine_empty(start.generation + 1, &self.readers);
         let committer = Committer::new(self.clone(), start);
         committer.tell_dropped();
@@ -435,9 +442,10 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
     if let Some(why) = root.problem(store.slabs(), store.slab_bytes().into()) {
         return Err(PoolError::corrupt("the root, or the label it goes with", why));
     }
-    let table = read_segment_table(&store, slice, &root).await?;
+    let (table, ill) = read_segment_table(&store, slice, &root).await?;
     let io = Arc::new(SegmentIo { store, segments: Arc::new(table) });
     let pages = PageStore::new(io.clone(), root.page_maps());
+    pages.note_ill(ill);
     let head = CatalogHead::of(&root);
     let mut contents = BTreeMap::new();
     for index in 0..head.pages_end {
@@ -449,25 +457,35 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
     Ok(Opened { root, io, pages, catalog, records })
 }
 
-/// Reads the segment table. The root names the segments that hold it.
+/// Reads the segment table, from the slabs that the root names, and finds out which places it takes there. Also returns its
+/// pages of which a copy is damaged.
 async fn read_segment_table(
     store: &Arc<Store>,
     slice: SliceId,
     root: &Root,
-) -> Result<SegmentTable, PoolError> {
-    let named = (root.table_segments.get() as usize).min(root.table.len());
-    let entries = root.table[..named].iter().map(|t| (t.id.get() as usize, t.entry.as_bytes()));
-    let holding = SegmentTable::open(store, slice, entries)?;
-    let io = Arc::new(SegmentIo { store: store.clone(), segments: Arc::new(holding) });
+) -> Result<(SegmentTable, BTreeMap<PageId, String>), PoolError> {
+    let table_slabs = Arc::new(TableSlabs::of(root, store.slab_bytes()));
+    let without_segments = SegmentTable::open(store, slice, table_slabs.clone(), iter::empty())?;
+    let io = Arc::new(SegmentIo { store: store.clone(), segments: Arc::new(without_segments) });
     let pages = PageStore::new(io, root.page_maps());
-    let mut bytes = Vec::new();
     let count = root.segments.get() as usize;
-    for index in 0..count.div_ceil(SEGMENTS_PER_PAGE) as u64 {
+    let own_pages = count.div_ceil(SEGMENTS_PER_PAGE) as u64;
+    for level in (0..=MAP_LEVELS).rev() {
+        for index in 0..own_pages.div_ceil(MAP_FAN_OUT.pow(level.into())) {
+            let id = PageId { space: Space::Segments, level, index };
+            let location = Location(pages.entry(id).await?.location.get());
+            if !location.is_none() {
+                table_slabs.note(location)?;
+            }
+        }
+    }
+    let mut bytes = Vec::new();
+    for index in 0..own_pages {
         match pages.get(PageId::new(Space::Segments, index)).await? {
             Some(page) => bytes.extend_from_slice(&page.to_buf()),
             None => bytes.resize(bytes.len() + PAGE_BYTES, 0),
         }
     }
     let entries = bytes.chunks_exact(size_of::<SegmentEntry>()).take(count).enumerate().skip(1);
-    SegmentTable::open(store, slice, entries)
+    Ok((SegmentTable::open(store, slice, table_slabs, entries)?, pages.take_ill()))
 }

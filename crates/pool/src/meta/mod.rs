@@ -16,4 +16,6 @@ pub(crate) use heap::{PageWords, RecordHeap};
 pub(crate) use image::{Alias, CatalogHead, CatalogImage, DeadList, LayerImage};
 pub(crate) use pages::{Page, PageId, PageStore};
 pub(crate) use records::{RecordKey, encode_alias, encode_layer, encode_object};
-pub(crate) use segments::{Segment, SegmentState, SegmentTable, Stream, encode as encode_segment};
+pub(crate) use segments::{
+    Segment, SegmentState, SegmentTable, Stream, TABLE_COPIES, TableSlabs, table_slabs_for,
+};

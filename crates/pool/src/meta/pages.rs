@@ -21,14 +21,14 @@ use crate::{
     segment::io::SegmentIo,
 };
 use hashbrown::HashMap;
-use quoin_base::crc64;
 use quoin_world::{
     Buf, Mutex,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 use rustc_hash::FxBuildHasher;
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
     future::Future,
     hash::BuildHasher,
     pin::Pin,
@@ -80,6 +80,12 @@ impl PageId {
         let space = *SPACES.get((packed >> 60) as usize)?;
         let level = (packed >> 56) as u8 & 0xf;
         Some(Self { space, level, index: packed & ((1 << 56) - 1) }).filter(|id| id.is_possible())
+    }
+}
+
+impl fmt::Display for PageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "metadata page {} of the {:?} space, level {}", self.index, self.space, self.level)
     }
 }
 
@@ -220,6 +226,8 @@ pub(crate) struct PageStore {
     roots: [[AtomicU64; 2]; SPACES.len()],
     io: Arc<SegmentIo>,
     dirty: Mutex<Dirty>,
+    /// Pages of which a copy is damaged while another was read, and what is wrong with it.
+    ill: Mutex<BTreeMap<PageId, String>>,
     resident: AtomicU64,
     /// Pages that came to be since the last checkpoint, and have no place yet.
     unplaced: AtomicU64,
@@ -238,6 +246,7 @@ impl PageStore {
             roots: roots.map(|e| [AtomicU64::new(e.location.get()), AtomicU64::new(e.crc.get())]),
             io,
             dirty: Mutex::default(),
+            ill: Mutex::default(),
             resident: AtomicU64::new(0),
             unplaced: AtomicU64::new(0),
             limit: AtomicU64::new(u64::MAX),
@@ -288,20 +297,21 @@ impl PageStore {
                 if location.len_bytes() != PAGE_BYTES as u64 {
                     return Err(bad("its place is not as long as a page"));
                 }
-                let read = self.io.read(location).await;
-                let intact = read.as_ref().is_ok_and(|bytes| crc64(bytes).0 == entry.crc.get());
+                let read = self.io.read_page(id.space, location, entry.crc.get()).await;
                 if self.entry(id).await? != entry {
                     continue;
                 }
-                let bytes = read?;
-                if !intact {
+                let Some(read) = read? else {
                     if let Some(page) = self.cached(id) {
                         return Ok(Some(page));
                     }
                     return Err(bad("checksum differs"));
+                };
+                if let Some(why) = read.damaged {
+                    self.ill.lock().insert(id, why);
                 }
                 self.loads.fetch_add(1, Ordering::Relaxed);
-                if let Some(page) = self.enter(id, entry, &bytes).await? {
+                if let Some(page) = self.enter(id, entry, &read.bytes).await? {
                     return Ok(Some(page));
                 }
             }
@@ -382,6 +392,26 @@ impl PageStore {
         }
     }
 
+    /// Pages of which a copy was found damaged since this was last asked: they are to be written anew.
+    pub(crate) fn take_ill(&self) -> BTreeMap<PageId, String> {
+        std::mem::take(&mut *self.ill.lock())
+    }
+
+    /// Notes what is wrong with copies of pages.
+    pub(crate) fn note_ill(&self, ill: BTreeMap<PageId, String>) {
+        self.ill.lock().extend(ill);
+    }
+
+    /// The copies of pages that are known to be damaged, in words.
+    pub(crate) fn ill(&self) -> Vec<String> {
+        self.ill.lock().iter().map(|(id, why)| format!("the copy of {id} {why}")).collect()
+    }
+
+    /// Whether a copy of any page is known to be damaged.
+    pub(crate) fn is_any_ill(&self) -> bool {
+        !self.ill.lock().is_empty()
+    }
+
     /// True when the page in RAM is not, or not only, what lies on a drive.
     pub(crate) fn is_dirty(&self, id: PageId) -> bool {
         self.cached(id).is_some_and(|page| page.dirty.load(Ordering::Relaxed))
@@ -443,6 +473,7 @@ impl PageStore {
         self.set_location(id, Location(0)).await?;
         self.set_crc(id, 0).await?;
         self.dirty.lock().pages.remove(&id);
+        self.ill.lock().remove(&id);
         let mut shard = self.shard(id).lock();
         if shard.pages.remove(&id).is_some() {
             shard.queue.retain(|other| *other != id);
@@ -457,7 +488,7 @@ impl PageStore {
     }
 
     /// The dirty pages that are not in `but`.
-    pub(crate) fn dirty_except<V>(&self, but: &std::collections::BTreeMap<PageId, V>) -> Vec<PageId> {
+    pub(crate) fn dirty_except<V>(&self, but: &BTreeMap<PageId, V>) -> Vec<PageId> {
         self.dirty.lock().pages.iter().filter(|id| !but.contains_key(*id)).copied().collect()
     }
 

@@ -12,9 +12,7 @@
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{
-        ColumnEntry, Location, PAGE_BYTES, PAGE_WORDS, ROW_CONTENTS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed,
-    },
+    format::{Location, PAGE_BYTES, PAGE_WORDS, ROW_CONTENTS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
     segment::readers::ReaderEpochs,
     store::Store,
 };
@@ -29,8 +27,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 mod index;
 mod placed;
+mod table_slabs;
 
 use index::Index;
+pub(crate) use table_slabs::{TABLE_COPIES, TableSlabs, table_slabs_for};
 
 /// What a segment holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,8 +42,6 @@ pub(crate) enum Stream {
     Meta = 2,
     /// Data that the cleaner moved.
     Cleaned = 3,
-    /// Pages of the segment table and of its map: kept apart, so that the root can name where they are.
-    Table = 4,
     /// Large writes of hosts, placed as they came in.
     Placed = 5,
 }
@@ -64,12 +62,12 @@ impl Stream {
     pub(crate) fn row_end(self, row_bytes: u64) -> u64 {
         match self {
             Self::Placed => self.contents_begin(0) + row_bytes,
-            Self::Data | Self::Meta | Self::Cleaned | Self::Table => row_bytes,
+            Self::Data | Self::Meta | Self::Cleaned => row_bytes,
         }
     }
 
     pub(crate) fn is_metadata(self) -> bool {
-        matches!(self, Self::Meta | Self::Table)
+        self == Self::Meta
     }
 
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
@@ -77,7 +75,6 @@ impl Stream {
             1 => Some(Self::Data),
             2 => Some(Self::Meta),
             3 => Some(Self::Cleaned),
-            4 => Some(Self::Table),
             5 => Some(Self::Placed),
             _ => None,
         }
@@ -146,6 +143,8 @@ struct Inner {
 
 pub(crate) struct SegmentTable {
     inner: RwLock<Inner>,
+    /// Where its pages lie.
+    table_slabs: Arc<TableSlabs>,
     slab_bytes: u32,
     row_bytes: u32,
     data_slabs: u64,
@@ -167,6 +166,7 @@ impl SegmentTable {
     pub(crate) fn open<'a>(
         store: &Store,
         slice: SliceId,
+        table_slabs: Arc<TableSlabs>,
         entries: impl Iterator<Item = (usize, &'a [u8])>,
     ) -> Result<Self, PoolError> {
         let (slab_bytes, row_bytes) = (store.slab_bytes(), store.row_bytes());
@@ -175,22 +175,27 @@ impl SegmentTable {
             |(drive, free): &(DriveIndex, BTreeSet<u32>)| DriveSlabs { drive: *drive, free: free.clone() };
         let mut slabs: Vec<DriveSlabs> = granted.iter().map(of_drive).collect();
         let data_slabs = slabs.iter().map(|s| s.free.len() as u64).sum();
+        let mut take = |what: String, columns: &[Column]| {
+            for Column { drive, slab } in columns {
+                let is_granted = granted.get(usize::from(drive.0)).is_some_and(|(_, g)| g.contains(slab));
+                let problem = match () {
+                    () if !is_granted => "is not granted to the slice",
+                    () if !slabs[usize::from(drive.0)].free.remove(slab) => "is taken twice",
+                    () => continue,
+                };
+                return Err(PoolError::corrupt(what, format!("slab {slab} of drive {drive} {problem}")));
+            }
+            Ok(())
+        };
+        for (number, columns) in (1..).zip(table_slabs.named()) {
+            take(format!("table slab {number}"), &columns)?;
+        }
         let mut segments = Vec::new();
         let (mut live_data_sectors, mut live_meta_sectors) = (0, 0);
         segments.push(free_segment());
         for (id, bytes) in entries {
             let segment = decode(bytes, id)?;
-            for column in segment.columns.iter() {
-                let Column { drive, slab } = *column;
-                let is_granted = granted.get(usize::from(drive.0)).is_some_and(|(_, g)| g.contains(&slab));
-                let problem = match () {
-                    () if !is_granted => "is not granted to the slice",
-                    () if !slabs[usize::from(drive.0)].free.remove(&slab) => "is taken twice",
-                    () => continue,
-                };
-                let problem = format!("slab {slab} of drive {drive} {problem}");
-                return Err(PoolError::corrupt(format!("segment {id}"), problem));
-            }
+            take(format!("segment {id}"), &segment.columns)?;
             match segment.stream.is_metadata() {
                 true => live_meta_sectors += u64::from(segment.live_sectors),
                 false => live_data_sectors += u64::from(segment.live_sectors),
@@ -213,7 +218,7 @@ impl SegmentTable {
             live_data_sectors,
             live_meta_sectors,
         };
-        let table = Self { inner: RwLock::new(inner), slab_bytes, row_bytes, data_slabs };
+        let table = Self { inner: RwLock::new(inner), table_slabs, slab_bytes, row_bytes, data_slabs };
         table.seal_left_open();
         Ok(table)
     }
@@ -273,7 +278,7 @@ impl SegmentTable {
     pub(crate) fn full_row_bytes(&self, stream: Stream, block_bytes: u64) -> u64 {
         match stream {
             Stream::Placed => stream.row_end(self.row_bytes()),
-            Stream::Meta | Stream::Table => self.longest_row(PAGE_BYTES as u64, PAGE_BYTES as u64, u64::MAX),
+            Stream::Meta => self.longest_row(PAGE_BYTES as u64, PAGE_BYTES as u64, u64::MAX),
             Stream::Data | Stream::Cleaned => self.longest_row(DATA_ALIGN_BYTES, block_bytes, u64::MAX),
         }
     }
@@ -344,7 +349,7 @@ impl SegmentTable {
                 segment.placed_sectors += location.sectors();
                 inner.list(location.segment().0);
             }
-            Stream::Data | Stream::Meta | Stream::Cleaned | Stream::Table => inner.count(location, true),
+            Stream::Data | Stream::Meta | Stream::Cleaned => inner.count(location, true),
         }
     }
 
@@ -530,9 +535,7 @@ pub(crate) fn encode(segment: &Segment) -> SegmentEntry {
     entry.live_sectors = segment.live_sectors.into();
     entry.written_bytes = segment.written_bytes.into();
     for (slot, column) in entry.columns.iter_mut().zip(segment.columns.iter()) {
-        slot.drive = column.drive.0.into();
-        slot.slab_low = (column.slab as u16).into();
-        slot.slab_high = ((column.slab >> 16) as u16).into();
+        *slot = (*column).into();
     }
     entry
 }
@@ -553,11 +556,8 @@ fn decode(bytes: &[u8], id: usize) -> Result<Segment, PoolError> {
     if segment.geometry.data == 0 || segment.geometry.columns() > entry.columns.len() {
         return Err(damaged("its layout is impossible"));
     }
-    let column = |c: &ColumnEntry| Column {
-        drive: DriveIndex(c.drive.get()),
-        slab: u32::from(c.slab_low.get()) | u32::from(c.slab_high.get()) << 16,
-    };
-    segment.columns = entry.columns[..segment.geometry.columns()].iter().map(column).collect();
+    segment.columns =
+        entry.columns[..segment.geometry.columns()].iter().map(|entry| entry.column()).collect();
     segment.live_sectors = entry.live_sectors.get();
     segment.written_bytes = entry.written_bytes.get();
     Ok(segment)

@@ -2,13 +2,29 @@
 
 use crate::{
     error::PoolError,
-    format::{Location, PAGE_BYTES},
+    format::{Location, PAGE_BYTES, Space},
     meta::SegmentTable,
     store::Store,
 };
-use quoin_base::{ByteRange, SegmentId};
+use quoin_base::{ByteRange, SegmentId, crc64};
+use quoin_stripe::Column;
 use quoin_world::{Buf, Slice as Bytes};
 use std::sync::Arc;
+
+/// A page of metadata that verifies.
+pub(crate) struct PageRead {
+    pub bytes: Bytes,
+    /// What is wrong with another copy, in words.
+    pub damaged: Option<String>,
+}
+
+/// A copy of a page that cannot be used.
+pub(crate) struct BadCopy {
+    /// Where it lies and what is wrong with it, in words.
+    pub what: String,
+    /// Its drive failed to read it, and this is the error. Otherwise it does not verify.
+    pub error: Option<PoolError>,
+}
 
 pub(crate) struct SegmentIo {
     pub(crate) store: Arc<Store>,
@@ -31,5 +47,80 @@ impl SegmentIo {
         let to = range.end().next_multiple_of(PAGE_BYTES as u64);
         let buf: Buf = self.store.read_segment(geometry, &columns, ByteRange::new(from, to - from)).await?;
         Ok(buf.into_slice().slice((range.offset - from) as usize, range.len as usize))
+    }
+
+    /// Where the copies of a page of metadata are: a byte offset in each of these columns.
+    pub(crate) fn copies(&self, space: Space, at: Location) -> Result<(Arc<[Column]>, u64), PoolError> {
+        let (columns, offset) = match space {
+            Space::Segments => self.segments.table_slabs().copies(at),
+            Space::Tree | Space::Blocks | Space::Catalog | Space::Dropped => {
+                let layout = self.segments.layout(at.segment());
+                (layout.map_or_else(|| Arc::from([]), |(_, columns)| columns), at.offset_bytes())
+            }
+        };
+        match columns.is_empty() {
+            true => {
+                let of = if space == Space::Segments { "table slab" } else { "segment" };
+                let problem = format!("it names {of} {}, which is not there", at.segment());
+                Err(PoolError::corrupt("a location", problem))
+            }
+            false => Ok((columns, offset)),
+        }
+    }
+
+    /// The first copy of a page that has this checksum; `None` if those that can be read have another.
+    pub(crate) async fn read_page(
+        &self,
+        space: Space,
+        at: Location,
+        crc: u64,
+    ) -> Result<Option<PageRead>, PoolError> {
+        let (columns, offset) = self.copies(space, at)?;
+        let mut bad = Vec::new();
+        for column in columns.iter() {
+            match self.read_copy(*column, offset, crc).await {
+                Ok(bytes) => {
+                    let damaged = bad.into_iter().next().map(|bad: BadCopy| bad.what);
+                    return Ok(Some(PageRead { bytes, damaged }));
+                }
+                Err(copy) => bad.push(copy),
+            }
+        }
+        let is_read = bad.iter().any(|copy| copy.error.is_none());
+        match bad.into_iter().find_map(|copy| copy.error) {
+            Some(error) if !is_read => Err(error),
+            _ => Ok(None),
+        }
+    }
+
+    /// The copies of a page that do not have this checksum, and how many copies there are.
+    pub(crate) async fn bad_copies(
+        &self,
+        space: Space,
+        at: Location,
+        crc: u64,
+    ) -> Result<(Vec<BadCopy>, usize), PoolError> {
+        let (columns, offset) = self.copies(space, at)?;
+        let mut bad = Vec::new();
+        for column in columns.iter() {
+            bad.extend(self.read_copy(*column, offset, crc).await.err());
+        }
+        Ok((bad, columns.len()))
+    }
+
+    async fn read_copy(&self, column: Column, offset: u64, crc: u64) -> Result<Bytes, BadCopy> {
+        let read = self.store.read_slab(column, offset, PAGE_BYTES).await;
+        let place = || {
+            let at = self.store.byte_of_drive(column, offset);
+            format!("at byte {at} of drive {}", self.store.drive_name(column.drive))
+        };
+        match read {
+            Ok(bytes) if crc64(&bytes).0 == crc => Ok(bytes.into_slice()),
+            Ok(_) => Err(BadCopy { what: format!("{} does not verify", place()), error: None }),
+            Err(error) => Err(BadCopy {
+                what: format!("{} cannot be read ({error})", place()),
+                error: Some(error.into()),
+            }),
+        }
     }
 }

@@ -5,3 +5,4 @@ pub(crate) mod opened;
 pub(crate) mod readers;
 pub(crate) mod rows;
 pub(crate) mod runs;
+mod table;

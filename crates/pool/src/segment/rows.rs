@@ -8,7 +8,6 @@ use crate::{
     lifecycle::slice::Slice,
     meta::{Segment, SegmentTable, Stream},
     segment::{opened::OpenedSegment, readers::ReaderEpochs},
-    store::shortage::without_room,
 };
 use quoin_base::{SECTOR_BYTES, SegmentId};
 use quoin_world::{Buf, Slice as Bytes};
@@ -191,19 +190,10 @@ impl Row {
         let mut offset = self.offset;
         for piece in pieces(data, piece_bytes) {
             let len_bytes: usize = piece.iter().map(|s| s.len()).sum();
-            let mut waits = None;
-            loop {
-                let (layout, piece) = (&self.layout, piece.clone());
-                let written =
-                    store.write_row(layout.geometry, &layout.columns, offset, piece, is_durable).await;
-                let Err(error) = written else { break };
-                let Some(drive) = without_room(&error) else { return Err(error.into()) };
-                waits.get_or_insert_with(|| store.lacks_room(drive));
-                if !store.may_retry(&*slice.world).await? {
-                    return Err(error.into());
-                }
-            }
-            drop(waits);
+            let layout = &self.layout;
+            let write =
+                || store.write_row(layout.geometry, &layout.columns, offset, piece.clone(), is_durable);
+            store.write_patiently(&*slice.world, write).await?;
             offset += len_bytes as u64;
         }
         Ok(len_bytes)

@@ -20,6 +20,7 @@ use crate::{
     buffer::REGION_BYTES,
     format::{MAP_FAN_OUT, PAGE_BYTES, TREE_FAN_OUT, TREE_LEVELS},
     lifecycle::options::PoolOptions,
+    meta::{TABLE_COPIES, table_slabs_for},
 };
 use quoin_base::{MIB, SECTOR_BYTES};
 use quoin_world::{
@@ -179,9 +180,9 @@ fn within(bytes: u64, pages: u64, dropped: u64, dropped_pages: u64) -> u64 {
     (most.saturating_sub(2 * dropped_pages) / pages).max(most / (pages + 2 * dropped))
 }
 
-/// Slabs that a checkpoint of so many bytes may take: two segments are begun, of pages and of the segment table.
+/// Slabs that a checkpoint of so many bytes may take, the one that is begun last included.
 fn slabs_for(checkpoint_bytes: u64, slab_bytes: u64) -> u64 {
-    checkpoint_bytes.div_ceil(slab_bytes) + 2
+    checkpoint_bytes.div_ceil(slab_bytes) + 1
 }
 
 /// Whether new data fits.
@@ -206,7 +207,9 @@ impl Space {
         let least = LEAST_STEP_BLOCKS * SHARED_BLOCK_PAGES * PAGE_BYTES as u64;
         let checkpoint_bytes = options.dirty_bytes + step_bytes.max(least) + CHECKPOINT_MORE_BYTES;
         let reserve_slabs = 2 * slabs_for(checkpoint_bytes, slab_bytes) + 6 + data_slabs / 32;
-        let total = data_slabs.saturating_sub(reserve_slabs) * filled_bytes;
+        // These are never free.
+        let table_slabs = TABLE_COPIES as u64 * table_slabs_for(data_slabs, slab_bytes);
+        let total = data_slabs.saturating_sub(reserve_slabs + table_slabs) * filled_bytes;
         // Two of the longest writes always have room.
         let longest = REGION_BYTES.min(slab_bytes / 4);
         let least = 2 * (longest / block_bytes + 1) * (block_bytes + 2 * CHARGED_METADATA_BYTES);

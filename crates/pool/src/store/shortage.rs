@@ -50,7 +50,7 @@ impl Shortage {
 }
 
 /// One row that waits; leaves when dropped.
-pub(crate) struct WaitsForRoom<'a> {
+struct WaitsForRoom<'a> {
     store: &'a Store,
     drive: String,
 }
@@ -84,15 +84,35 @@ impl Store {
     }
 
     /// Begins to wait for room on the drive that failed a write for want of it.
-    pub(crate) fn lacks_room(&self, drive: &str) -> WaitsForRoom<'_> {
+    fn lacks_room(&self, drive: &str) -> WaitsForRoom<'_> {
         self.shortage.begin(drive);
         tracing::warn!(pool = %self.pool_name(), drive, "the file system under the drive has no room; writes are refused");
         self.health.notify();
         WaitsForRoom { store: self, drive: drive.to_owned() }
     }
 
+    /// Writes to drives; one without room is waited for.
+    pub(crate) async fn write_patiently<F>(
+        &self,
+        world: &dyn World,
+        mut write: impl FnMut() -> F,
+    ) -> Result<(), PoolError>
+    where
+        F: Future<Output = Result<(), StripeError>>,
+    {
+        let mut waits = None;
+        while let Err(error) = write().await {
+            let Some(drive) = without_room(&error) else { return Err(error.into()) };
+            waits.get_or_insert_with(|| self.lacks_room(drive));
+            if !self.may_retry(world).await? {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until a write is to be tried again. False: the pool is being closed.
-    pub(crate) async fn may_retry(&self, world: &dyn World) -> Result<bool, PoolError> {
+    async fn may_retry(&self, world: &dyn World) -> Result<bool, PoolError> {
         let since = world.now();
         loop {
             self.health.check()?;
@@ -108,7 +128,7 @@ impl Store {
 }
 
 /// The drive that had no room for a write, if that was what is wrong.
-pub(crate) fn without_room(error: &StripeError) -> Option<&str> {
+fn without_room(error: &StripeError) -> Option<&str> {
     match error {
         StripeError::Drive(DriveError::NoRoom { drive }) => Some(drive),
         _ => None,

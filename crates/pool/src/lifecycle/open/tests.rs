@@ -9,8 +9,9 @@ use crate::{
     store::roots::{following, newest},
 };
 use quoin_drive::{ROOT_BYTES, inspect_set, open_set, raise_set};
-use quoin_world::Slice as Bytes;
+use quoin_world::{DiskOp, Slice as Bytes};
 use quoin_world_sim::{FaultPlan, Image};
+use zerocopy::IntoBytes;
 
 const BLOCK: u64 = 8192;
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -157,9 +158,14 @@ fn what_a_footer_tells_is_read_nowhere_else_and_without_it_all_is_read_where_it_
     let rig = Rig::new();
     let (pool, volume) = (rig.open(), rig.volume);
     let written = |block: u64| (block % 251) as u8 + 1;
+    let disks = rig.disks();
     rig.run(async move {
         for block in 0..120 {
             pool.write(volume, block * BLOCK, vec![Bytes::copy_of(&[written(block); 8192])]).await.unwrap();
+        }
+        // Footers are not hardened by themselves.
+        for disk in disks {
+            disk.submit(DiskOp::Flush).await.unwrap();
         }
     });
     rig.world.crash();

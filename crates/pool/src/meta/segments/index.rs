@@ -1,9 +1,8 @@
-//! Segments by what is looked for among them: the emptiest, for the cleaner, and those that hold the segment table. They
-//! are found without going through all segments.
+//! The emptiest segments, for the cleaner: they are found without going through all.
 //!
 //! The index follows the table: code that changes what a segment is listed by calls [`Index::list`] under the same lock.
 
-use super::{Segment, SegmentState, SegmentTable, Stream};
+use super::{Segment, SegmentState, SegmentTable};
 use quoin_base::{SECTOR_BYTES, SegmentId};
 use std::collections::BTreeSet;
 
@@ -13,57 +12,38 @@ const BUCKET_SECTORS: u32 = 64;
 /// Segments by bucket, and then by id.
 type Buckets = BTreeSet<(u32, u32)>;
 
-/// Where a segment is listed.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Listed {
-    /// The bucket, if the cleaner may take it on, and whether it holds metadata.
-    bucket: Option<(u32, bool)>,
-    is_table: bool,
-}
+/// Where a segment is listed: the bucket, if the cleaner may take it on, and whether it holds metadata.
+type Listed = Option<(u32, bool)>;
 
 #[derive(Default)]
 pub(super) struct Index {
     listed: Vec<Listed>,
     data: Buckets,
     metadata: Buckets,
-    tables: BTreeSet<u32>,
 }
 
 impl Index {
     /// Lists a segment as it is now.
     pub(super) fn list(&mut self, id: u32, segment: &Segment) {
-        let now = Listed {
-            bucket: segment
-                .may_be_cleaned()
-                .then(|| (segment.live_sectors / BUCKET_SECTORS, segment.stream.is_metadata())),
-            is_table: segment.holds_table(),
-        };
+        let now = segment
+            .may_be_cleaned()
+            .then(|| (segment.live_sectors / BUCKET_SECTORS, segment.stream.is_metadata()));
         if self.listed.len() <= id as usize {
             self.listed.resize(id as usize + 1, Listed::default());
         }
         let before = std::mem::replace(&mut self.listed[id as usize], now);
-        if before.bucket != now.bucket {
-            if let Some((bucket, is_metadata)) = before.bucket {
+        if before != now {
+            if let Some((bucket, is_metadata)) = before {
                 self.buckets(is_metadata).remove(&(bucket, id));
             }
-            if let Some((bucket, is_metadata)) = now.bucket {
+            if let Some((bucket, is_metadata)) = now {
                 self.buckets(is_metadata).insert((bucket, id));
             }
         }
-        match now.is_table {
-            _ if before.is_table == now.is_table => false,
-            true => self.tables.insert(id),
-            false => self.tables.remove(&id),
-        };
     }
 
     fn buckets(&mut self, of_metadata: bool) -> &mut Buckets {
         if of_metadata { &mut self.metadata } else { &mut self.data }
-    }
-
-    /// The segments that hold the segment table.
-    pub(super) fn tables(&self) -> impl Iterator<Item = u32> {
-        self.tables.iter().copied()
     }
 
     /// The segment with the least live data, at most so many sectors, of those with data or with metadata. `live`: how much
@@ -90,14 +70,6 @@ impl Index {
 }
 
 impl SegmentTable {
-    /// The segments that hold the segment table.
-    pub(crate) fn table_segments(&self) -> Vec<(SegmentId, Segment)> {
-        let inner = self.inner.read();
-        let holding = || (1..).zip(&inner.segments[1..]).filter(|(_, s)| s.holds_table()).map(|(id, _)| id);
-        debug_assert!(inner.index.tables().eq(holding()), "the index and the segments differ");
-        inner.index.tables().map(|id| (SegmentId(id), inner.segments[id as usize].clone())).collect()
-    }
-
     /// The sealed segment with the least live data, `but` excepted, if it is worth cleaning: data segments up to
     /// `most_live` bytes, metadata segments when they are half empty, for checkpoints fill them as they come.
     pub(crate) fn emptiest(&self, but: &BTreeSet<u32>, most_live: u64) -> Option<(SegmentId, Segment)> {
@@ -125,16 +97,12 @@ impl Segment {
     pub(super) fn may_be_cleaned(&self) -> bool {
         self.state == SegmentState::Sealed && self.placed_sectors == 0 && self.last_placed.is_none()
     }
-
-    pub(super) fn holds_table(&self) -> bool {
-        self.stream == Stream::Table && matches!(self.state, SegmentState::Open | SegmentState::Sealed)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meta::segments::free_segment;
+    use crate::meta::{Stream, segments::free_segment};
     use std::cell::Cell;
 
     fn sealed(live_sectors: u32, stream: Stream) -> Segment {
@@ -173,11 +141,9 @@ mod tests {
         assert_eq!(data(&index, 3), Some((3, 5)));
         index.list(5, &Segment { placed_sectors: 1, ..sealed(3, Stream::Placed) });
         assert_eq!(data(&index, 3), None);
-        index.list(5, &sealed(3, Stream::Table));
-        assert_eq!(index.tables().collect::<Vec<_>>(), [5]);
+        index.list(5, &sealed(3, Stream::Meta));
         assert_eq!(index.emptiest(true, 20_000, |_| Some(3)), Some((3, 5)));
         index.list(5, &free_segment());
-        assert_eq!(index.tables().next(), None);
         assert_eq!(index.emptiest(true, 20_000, |_| Some(3)), None);
     }
 }

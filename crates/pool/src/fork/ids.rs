@@ -1,0 +1,134 @@
+//! Ids of layers: which one a new layer gets.
+//!
+//! They are given out in order. Once all were, those are used again of which nothing is left.
+//!
+//! Invariants:
+//! 1. An id that is used again names nothing in the last durable checkpoint: no layer, no former layer that still has births,
+//!    no tree of layers. So no entry of a map or a deadlist has it as its birth, and no catalog record that names it is
+//!    replayed. Records of copies name layers that live until the tail has passed them.
+//! 2. Nor does it name anything in RAM: nothing is buffered under it, and nobody holds the layer that had it.
+//!
+//! Which ids are free is not recorded. Opening finds them, and so does the cut of a checkpoint: what it finds is used when
+//! that checkpoint is durable and readers that began before have left.
+
+use crate::{
+    bugs::{Bug, planted},
+    fork::{layer::Layer, layers::Layers},
+    format::LAYERS_END,
+};
+use quoin_base::LayerId;
+use quoin_world::Mutex;
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{Arc, Weak},
+};
+
+/// How many free ids are looked for when fewer are known.
+const ENOUGH: usize = 1024;
+
+#[derive(Default)]
+pub(crate) struct LayerIds {
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    /// From here on none was given out.
+    next: u32,
+    /// They are below.
+    end: u32,
+    /// To be used again, in this order.
+    free: VecDeque<LayerId>,
+    /// Those that the checkpoint of this generation does not have.
+    found: Option<(u64, Vec<LayerId>)>,
+    /// Where they are looked for next: one that came free is used again as late as can be.
+    cursor: u32,
+    /// Layers that are not there any more, as far as somebody holds them.
+    departed: Vec<Weak<Layer>>,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        let (free, departed) = Default::default();
+        Self { next: 1, end: LAYERS_END, free, found: None, cursor: 1, departed }
+    }
+}
+
+impl LayerIds {
+    /// Those from `next` on were not given out.
+    pub(crate) fn new(next: u32) -> Self {
+        Self { inner: Mutex::new(Inner { next, ..Inner::default() }) }
+    }
+
+    /// Gives out none from `end` on. For tests.
+    pub(crate) fn limit(&self, end: u32) {
+        self.inner.lock().end = end.min(LAYERS_END);
+    }
+
+    /// From here on none was given out.
+    pub(crate) fn next(&self) -> u32 {
+        self.inner.lock().next
+    }
+
+    /// The ids that the next layers get; `None` if there are not as many.
+    pub(crate) fn peek(&self, count: usize) -> Option<Vec<LayerId>> {
+        let inner = self.inner.lock();
+        let (new, free) = ((inner.next..inner.end).map(LayerId), inner.free.iter().copied());
+        let ids: Vec<_> = match planted(Bug::ReuseLayersEarly) {
+            true => free.chain(new).take(count).collect(),
+            false => new.chain(free).take(count).collect(),
+        };
+        (ids.len() == count).then_some(ids)
+    }
+
+    /// Notes that a layer has this id.
+    pub(crate) fn taken(&self, id: LayerId) {
+        let mut inner = self.inner.lock();
+        inner.next = inner.next.max(id.0 + 1);
+        inner.free.retain(|other| *other != id);
+    }
+
+    /// Notes that a layer is not there any more.
+    pub(crate) fn departed(&self, layer: &Arc<Layer>) {
+        let mut inner = self.inner.lock();
+        inner.departed.push(Arc::downgrade(layer));
+        if planted(Bug::ReuseLayersEarly) {
+            inner.free.push_back(layer.id);
+        }
+    }
+
+    /// Looks for free ids if few are left. `generation` is that of the checkpoint that is being cut.
+    pub(crate) fn find(&self, layers: &Layers, generation: u64) {
+        let mut inner = self.inner.lock();
+        inner.departed.retain(|layer| layer.strong_count() > 0);
+        let left = (inner.end.saturating_sub(inner.next) as usize).saturating_add(inner.free.len());
+        if left >= ENOUGH || inner.found.is_some() {
+            return;
+        }
+        let mut named: BTreeSet<LayerId> = layers.all.values().map(|layer| layer.family).collect();
+        named.extend(&inner.free);
+        let is_named = |id: &LayerId| {
+            named.contains(id) || layers.all.contains_key(id) || layers.aliases().contains_key(id)
+        };
+        let (first, end) = (inner.cursor, inner.next.min(inner.end));
+        let ids = (first..end).chain(1..first.min(end)).map(LayerId);
+        let found: Vec<_> = ids.filter(|id| !is_named(id)).take(ENOUGH).collect();
+        inner.cursor = found.last().map_or(1, |last| last.0 + 1);
+        if !found.is_empty() {
+            inner.found = Some((generation, found));
+        }
+    }
+
+    /// Frees what was found for a checkpoint up to `generation`: it is durable, and those who read before have left.
+    /// `buffered` says of which of these ids anything is buffered.
+    pub(crate) fn settle(
+        &self,
+        generation: u64,
+        buffered: impl FnOnce(&BTreeSet<LayerId>) -> BTreeSet<LayerId>,
+    ) {
+        let mut inner = self.inner.lock();
+        let Some((_, found)) = inner.found.take_if(|(of, _)| *of <= generation) else { return };
+        let mut named = buffered(&found.iter().copied().collect());
+        named.extend(inner.departed.iter().filter_map(|layer| Some(layer.upgrade()?.id)));
+        inner.free.extend(found.into_iter().filter(|id| !named.contains(id)));
+    }
+}

@@ -1,0 +1,373 @@
+//! Where the pages of the segment table lie: in *table slabs* that the root names. The table says where everything else
+//! is, so finding it takes nothing else.
+//!
+//! A place is a page of a table slab: a [`Location`] whose segment is the position of the slab in the root's list, counted
+//! from 1. It holds the same page in each column of the slab. Which places are taken is not recorded: opening finds out
+//! from the page map of the table.
+//!
+//! Invariants:
+//! 1. A place is taken from when it is given out until a checkpoint that does not need it is durable. So the two generations
+//!    of a page never overlap, and a crash finds all that the last root leads to.
+//! 2. There are places for the whole table twice, as the last checkpoint has it and as the next does: a checkpoint that
+//!    has begun finds one for every page.
+//! 3. A slab of it is used for something else only when no page lies there and a root that does not name it is durable.
+
+use super::{DriveSlabs, SegmentTable};
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    format::{
+        ColumnEntry, Location, MAP_FAN_OUT, MAP_LEVELS, MAX_TABLE_SLABS, NO_DRIVE, PAGE_BYTES, Root,
+        SEGMENTS_PER_PAGE, TableSlabEntry,
+    },
+};
+use quoin_base::{DriveIndex, SegmentId};
+use quoin_stripe::Column;
+use quoin_world::Mutex;
+use std::{iter, sync::Arc};
+
+/// How many columns a table slab gets.
+pub(crate) const TABLE_COPIES: usize = 2;
+
+/// Pages of the table of so many segments, those of its map included.
+pub(crate) fn pages_of_table(segments: u64) -> u64 {
+    let own = segments.div_ceil(SEGMENTS_PER_PAGE as u64).max(1);
+    iter::successors(Some(own), |below| Some(below.div_ceil(MAP_FAN_OUT)))
+        .take(usize::from(MAP_LEVELS) + 1)
+        .sum()
+}
+
+/// Table slabs that a slice of so many data slabs needs.
+pub(crate) fn table_slabs_for(data_slabs: u64, slab_bytes: u64) -> u64 {
+    // Entry 0 is not used.
+    (2 * pages_of_table(data_slabs + 1)).div_ceil(slab_bytes / PAGE_BYTES as u64)
+}
+
+struct TableSlab {
+    columns: Arc<[Column]>,
+    /// A bit for each page.
+    taken: Vec<u64>,
+    free: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    slabs: Vec<TableSlab>,
+    /// Places that the next checkpoint does not need.
+    given_up: Vec<Location>,
+    /// Slabs that the last durable root names and the next will not.
+    leaving: Vec<Arc<[Column]>>,
+}
+
+pub(crate) struct TableSlabs {
+    inner: Mutex<Inner>,
+    pages_per_slab: u64,
+}
+
+impl TableSlabs {
+    /// Those that a root names, as if no page lay there.
+    pub(crate) fn of(root: &Root, slab_bytes: u32) -> Self {
+        let table =
+            Self { inner: Mutex::default(), pages_per_slab: u64::from(slab_bytes) / PAGE_BYTES as u64 };
+        for entry in root.table.iter().take(root.table_slabs.get() as usize) {
+            let columns = entry.columns.iter().take_while(|column| column.drive.get() != NO_DRIVE);
+            table.add(columns.map(ColumnEntry::column).collect());
+        }
+        table
+    }
+
+    /// Enters into a root where the table lies.
+    pub(crate) fn enter(&self, root: &mut Root) {
+        let named = self.named();
+        root.table_slabs = (named.len() as u32).into();
+        let none = ColumnEntry { drive: NO_DRIVE.into(), ..ColumnEntry::default() };
+        for (slot, columns) in root.table.iter_mut().zip(named) {
+            *slot = TableSlabEntry { columns: [none; 4] };
+            for (entry, column) in slot.columns.iter_mut().zip(columns.iter()) {
+                *entry = (*column).into();
+            }
+        }
+    }
+
+    /// The columns of all slabs, in their order.
+    pub(crate) fn named(&self) -> Vec<Arc<[Column]>> {
+        self.inner.lock().slabs.iter().map(|slab| slab.columns.clone()).collect()
+    }
+
+    fn add(&self, columns: Arc<[Column]>) {
+        let taken = vec![0; self.pages_per_slab.div_ceil(64) as usize];
+        self.inner.lock().slabs.push(TableSlab { columns, taken, free: self.pages_per_slab });
+    }
+
+    /// Where the copies of a place are: a byte offset in each of the columns. Empty if there is no such place.
+    pub(crate) fn copies(&self, at: Location) -> (Arc<[Column]>, u64) {
+        let inner = self.inner.lock();
+        let columns = self.find(at).and_then(|(slab, _)| Some(inner.slabs.get(slab)?.columns.clone()));
+        (columns.unwrap_or_else(|| Arc::from([])), at.offset_bytes())
+    }
+
+    /// Which slab a location means, and which page there.
+    fn find(&self, at: Location) -> Option<(usize, u64)> {
+        let page = at.offset_bytes() / PAGE_BYTES as u64;
+        let is_page = at.len_bytes() == PAGE_BYTES as u64 && at.offset_bytes() == page * PAGE_BYTES as u64;
+        let slab = (at.segment().0 as usize).checked_sub(1)?;
+        (is_page && page < self.pages_per_slab).then_some((slab, page))
+    }
+
+    /// Notes that a page lies at a place, as the page map says.
+    pub(crate) fn note(&self, at: Location) -> Result<(), PoolError> {
+        let mut inner = self.inner.lock();
+        let is_free =
+            self.find(at).is_some_and(|(slab, page)| inner.slabs.get_mut(slab).is_some_and(|s| s.set(page)));
+        match is_free {
+            true => Ok(()),
+            false => Err(PoolError::corrupt(
+                format!("page {} of table slab {}", at.offset_bytes() / PAGE_BYTES as u64, at.segment()),
+                "two pages of the segment table lie there, or there is no such place",
+            )),
+        }
+    }
+
+    /// The first place that is free.
+    pub(crate) fn take(&self) -> Option<Location> {
+        let mut inner = self.inner.lock();
+        let (number, slab) = (1u32..).zip(&mut inner.slabs).find(|(_, slab)| slab.free > 0)?;
+        let page = slab.first_free()?;
+        assert!(page < self.pages_per_slab && slab.set(page), "a place is given out once");
+        Some(Location::new(SegmentId(number), page * PAGE_BYTES as u64, PAGE_BYTES))
+    }
+
+    /// Gives a place up that the next checkpoint does not need.
+    ///
+    /// # Errors
+    /// No page lies there: the page map and the table slabs do not agree.
+    pub(crate) fn give_up(&self, at: Location) -> Result<(), PoolError> {
+        let mut inner = self.inner.lock();
+        let is_taken = self
+            .find(at)
+            .is_some_and(|(slab, page)| inner.slabs.get(slab).is_some_and(|slab| slab.is_taken(page)));
+        if !is_taken {
+            return Err(PoolError::corrupt(
+                format!("table slab {}", at.segment()),
+                "a page is given up there that it does not hold",
+            ));
+        }
+        inner.given_up.push(at);
+        if planted(Bug::EarlyTableReuse) {
+            self.free_given_up(&mut inner);
+        }
+        Ok(())
+    }
+
+    fn free_given_up(&self, inner: &mut Inner) {
+        for at in std::mem::take(&mut inner.given_up) {
+            let slab = self.find(at).and_then(|(slab, page)| Some((inner.slabs.get_mut(slab)?, page)));
+            if let Some((slab, page)) = slab {
+                slab.clear(page);
+            }
+        }
+    }
+
+    /// Frees what was given up: a checkpoint without it is durable. Lets the last slab go if it is empty and the others
+    /// have places for `pages` twice. Returns the slabs that no durable root names any more.
+    fn passed(&self, pages: u64) -> Vec<Arc<[Column]>> {
+        let mut inner = self.inner.lock();
+        self.free_given_up(&mut inner);
+        let left = std::mem::take(&mut inner.leaving);
+        let spare = |inner: &Inner| {
+            inner.slabs.last().is_some_and(|last| last.free == self.pages_per_slab)
+                && (inner.slabs.len() as u64 - 1) * self.pages_per_slab >= 2 * pages
+        };
+        while spare(&inner) {
+            let last = inner.slabs.pop().map(|slab| slab.columns);
+            inner.leaving.extend(last);
+        }
+        left
+    }
+
+    fn places(&self) -> u64 {
+        self.inner.lock().slabs.len() as u64 * self.pages_per_slab
+    }
+}
+
+impl TableSlab {
+    fn is_taken(&self, page: u64) -> bool {
+        self.taken[(page / 64) as usize] >> (page % 64) & 1 != 0
+    }
+
+    /// False if it is taken already.
+    fn set(&mut self, page: u64) -> bool {
+        let is_free = !self.is_taken(page);
+        self.taken[(page / 64) as usize] |= 1 << (page % 64);
+        self.free -= u64::from(is_free);
+        is_free
+    }
+
+    fn clear(&mut self, page: u64) {
+        assert!(self.is_taken(page), "a place is freed that was taken");
+        self.taken[(page / 64) as usize] &= !(1 << (page % 64));
+        self.free += 1;
+    }
+
+    fn first_free(&self) -> Option<u64> {
+        let word = self.taken.iter().position(|word| *word != u64::MAX)?;
+        Some(word as u64 * 64 + u64::from(self.taken[word].trailing_ones()))
+    }
+}
+
+impl SegmentTable {
+    /// Where its pages lie.
+    pub(crate) fn table_slabs(&self) -> &TableSlabs {
+        &self.table_slabs
+    }
+
+    /// Pages that the table may have, those of its map included.
+    fn most_pages(&self) -> u64 {
+        pages_of_table((self.data_slabs + 1).max(self.count().into()))
+    }
+
+    /// Takes slabs until the table has places enough. There are fewer only where no slab is free.
+    ///
+    /// # Errors
+    /// The root cannot name as many.
+    pub(crate) fn provide_places(&self) -> Result<(), PoolError> {
+        while self.table_slabs.places() < 2 * self.most_pages() {
+            if self.table_slabs.inner.lock().slabs.len() == MAX_TABLE_SLABS {
+                return Err(PoolError::Refused(format!(
+                    "the slice has {} slabs for data, and its segment table cannot name more: make a pool with larger slabs or \
+                     more slices",
+                    self.data_slabs
+                )));
+            }
+            let Some(columns) = take_slabs(&mut self.inner.write().slabs) else { break };
+            self.table_slabs.add(columns);
+        }
+        Ok(())
+    }
+
+    /// Takes over that a checkpoint is durable. True if slabs came free.
+    pub(crate) fn table_written(&self) -> bool {
+        let left = self.table_slabs.passed(self.most_pages());
+        let mut inner = self.inner.write();
+        for column in left.iter().flat_map(|columns| columns.iter()) {
+            inner.slabs[usize::from(column.drive.0)].free.insert(column.slab);
+        }
+        !left.is_empty()
+    }
+
+    /// Has the next checkpoint write a page of the table anew.
+    pub(crate) fn rewrite(&self, page: u64) {
+        let mut inner = self.inner.write();
+        if page < inner.segments.len().div_ceil(SEGMENTS_PER_PAGE) as u64 {
+            inner.dirty_pages.insert(page);
+        }
+    }
+
+    /// Whether the next checkpoint writes a page of the table.
+    pub(crate) fn is_due(&self, page: u64) -> bool {
+        self.inner.read().dirty_pages.contains(&page)
+    }
+}
+
+/// A slab for each copy: of the drives with the most free ones, or of one if it is the only one.
+fn take_slabs(slabs: &mut [DriveSlabs]) -> Option<Arc<[Column]>> {
+    if slabs.iter().map(|drive| drive.free.len()).sum::<usize>() < TABLE_COPIES {
+        return None;
+    }
+    let mut columns: Vec<Column> = Vec::new();
+    while columns.len() < TABLE_COPIES {
+        let has = |drive: DriveIndex| columns.iter().any(|column| column.drive == drive);
+        let key = |i: &usize| (!has(slabs[*i].drive), slabs[*i].free.len(), usize::MAX - i);
+        let best = (0..slabs.len()).filter(|i| !slabs[*i].free.is_empty()).max_by_key(key)?;
+        let slab = slabs[best].free.pop_first()?;
+        columns.push(Column { drive: slabs[best].drive, slab });
+    }
+    Some(columns.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::zeroed;
+
+    fn column(drive: u16, slab: u32) -> Column {
+        Column { drive: DriveIndex(drive), slab }
+    }
+
+    /// Of `slabs` slabs of 64 pages.
+    fn table(slabs: u32) -> TableSlabs {
+        let table = TableSlabs::of(&zeroed(), 256 << 10);
+        (0..slabs).for_each(|slab| table.add([column(0, slab), column(1, 70_000 + slab)].into()));
+        table
+    }
+
+    #[test]
+    fn a_place_is_free_again_only_when_a_checkpoint_without_it_is_durable() {
+        let table = table(1);
+        let first: Vec<_> = (0..64).map(|_| table.take().unwrap()).collect();
+        assert_eq!(table.take(), None);
+        assert!(first.windows(2).all(|w| w[0].is_followed_by(w[1])));
+        table.give_up(first[7]).unwrap();
+        assert_eq!(table.take(), None);
+        assert!(table.passed(64).is_empty());
+        assert_eq!(table.take(), Some(first[7]));
+    }
+
+    #[test]
+    fn a_place_that_is_not_there_or_not_taken_is_refused() {
+        let table = table(2);
+        let at = |segment, offset, len| Location::new(SegmentId(segment), offset, len);
+        let place = at(2, 63 * 4096, 4096);
+        assert!(table.give_up(place).is_err());
+        table.note(place).unwrap();
+        for bad in [place, at(2, 64 * 4096, 4096), at(3, 0, 4096), at(1, 512, 4096), at(1, 0, 512)] {
+            assert!(table.note(bad).is_err(), "{bad:?}");
+        }
+        table.give_up(place).unwrap();
+    }
+
+    #[test]
+    fn a_root_names_the_slabs() {
+        let (table, mut root) = (table(MAX_TABLE_SLABS as u32), zeroed());
+        table.enter(&mut root);
+        let read = TableSlabs::of(&root, 256 << 10);
+        assert_eq!(read.named(), table.named());
+        assert_eq!(read.named()[3][1], column(1, 70_003));
+        let (columns, offset) = read.copies(Location::new(SegmentId(4), 8192, PAGE_BYTES));
+        assert_eq!((&columns[..], offset), (&[column(0, 3), column(1, 70_003)][..], 8192));
+    }
+
+    #[test]
+    fn a_slab_that_is_not_needed_leaves_over_two_checkpoints() {
+        let table = table(3);
+        let taken = table.take().unwrap();
+        assert!(table.passed(90).is_empty());
+        assert_eq!(table.named().len(), 3, "ninety pages need them all");
+        assert!(table.passed(60).is_empty(), "the last root still names it");
+        assert_eq!(table.named().len(), 2);
+        assert_eq!(&table.passed(60)[..], [[column(0, 2), column(1, 70_002)].into()]);
+        assert!(table.passed(1).is_empty());
+        assert_eq!(table.named().len(), 1);
+        table.give_up(taken).unwrap();
+    }
+
+    #[test]
+    fn the_root_names_enough_for_a_pebibyte() {
+        let slabs = |bytes: u64, slab_bytes: u64| table_slabs_for(bytes / slab_bytes, slab_bytes);
+        assert!(slabs(1 << 50, 64 << 20) <= MAX_TABLE_SLABS as u64);
+        assert!(slabs(64 << 40, 16 << 20) <= MAX_TABLE_SLABS as u64);
+        assert_eq!(pages_of_table(1), 5);
+        assert_eq!(pages_of_table(16 * 256 + 1), 257 + 2 + 3);
+    }
+
+    #[test]
+    fn copies_lie_on_different_drives_where_there_are_several() {
+        let drive =
+            |drive, free: std::ops::Range<u32>| DriveSlabs { drive: DriveIndex(drive), free: free.collect() };
+        let mut slabs = [drive(0, 3..5), drive(1, 10..20), drive(2, 4..7)];
+        assert_eq!(&take_slabs(&mut slabs).unwrap()[..], [column(1, 10), column(2, 4)]);
+        let mut slabs = [drive(0, 0..0), drive(1, 5..7)];
+        assert_eq!(&take_slabs(&mut slabs).unwrap()[..], [column(1, 5), column(1, 6)]);
+        assert!(take_slabs(&mut slabs).is_none());
+    }
+}
