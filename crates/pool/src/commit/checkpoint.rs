@@ -98,7 +98,7 @@ impl Committer {
         let slice = &self.slice;
         // NOTE: locked first: what takes effect does so under this lock, and says before that it is undecided.
         let layers = slice.layers.read();
-        if slice.undecided.load(Ordering::SeqCst) && !planted(Bug::CheckpointUndecided) {
+        if slice.transactions.are_undecided() && !planted(Bug::CheckpointUndecided) {
             return slice.store.health().is_failed().then(|| Err(slice.store.health().error()));
         }
         let mut objects = slice.catalog.lock();
@@ -262,7 +262,7 @@ impl Committer {
         let (first_extent, next_extent) = slice.journal.needed_from(tail);
         root.first_extent = first_extent.into();
         root.next_extent = next_extent.into();
-        root.next_volume = slice.next_volume.load(Ordering::Relaxed).into();
+        root.next_volume = slice.transactions.next_volume().into();
         slice.segments.table_slabs().enter(&mut root);
         root.seal();
         slice.store.harden_root(slice.id, &root).await?;

@@ -16,9 +16,10 @@ use crate::{
     fork::layer::Layer,
     format::{BlockInfo, CopySource, RecordKind, TREE_FAN_OUT, ThinEntry},
     host::{
+        admission::Waiting,
         discard::Reached,
         stalls::Waits,
-        write::{Below, Reach, Refusal, Waiting, record},
+        write::{Below, Reach, Refusal, record},
     },
     journal::{Batch, Entry},
     lifecycle::slice::Slice,

@@ -22,7 +22,7 @@ use crate::{
     commit::committer::Committer,
     error::PoolError,
     fork::layer::Layer,
-    lifecycle::slice::{Appended, Slice},
+    lifecycle::{slice::Slice, transactions::Appended},
     meta::{Operation, Transaction},
 };
 use quoin_world::atomic::Ordering;

@@ -1,5 +1,6 @@
 //! What hosts ask for: reads, writes, unmaps and block status, with what lies on their way: admission, read cache, read-ahead, checksums.
 
+pub(crate) mod admission;
 pub(crate) mod ahead;
 pub(crate) mod allocation;
 pub(crate) mod cache;

@@ -6,22 +6,15 @@ use crate::{
     error::PoolError,
     fork::{layer::Layer, layers::Layers},
     format::{RecordHeader, RecordKind, ThinEntry, zeroed},
-    host::{
-        pace::{SLOW_FROM, STOP_AT},
-        received::Received,
-        stalls::Waits,
-    },
-    journal::{Batch, Entry, Room},
+    host::{received::Received, stalls::Waits},
+    journal::{Batch, Entry},
     lifecycle::slice::Slice,
     maps::tree::{MAX_BLOCKS, slot},
     meta::Page,
     space::Fit,
 };
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
-use quoin_world::{
-    Buf, Slice as Bytes,
-    atomic::{AtomicU64, Ordering},
-};
+use quoin_world::{Buf, Slice as Bytes, atomic::Ordering};
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
@@ -70,22 +63,6 @@ pub(crate) enum Reach {
     Tail,
 }
 
-/// One who waits: a writer in the queue for room, a copy that is to settle.
-pub(crate) struct Waiting<'a>(&'a AtomicU64);
-
-impl<'a> Waiting<'a> {
-    pub(crate) fn new(count: &'a AtomicU64) -> Self {
-        count.fetch_add(1, Ordering::AcqRel);
-        Self(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 pub(crate) enum Refusal {
     /// Space will come with the next commits.
     Wait,
@@ -132,7 +109,7 @@ impl Slice {
         for batch in batches {
             self.journal.hardened(&batch).await?;
         }
-        self.stalls.ended(started, self.world.now(), waits);
+        self.admission.ended(started, self.world.now(), waits);
         if let Some(error) = refused {
             return Err(error);
         }
@@ -206,61 +183,6 @@ impl Slice {
             return Err(PoolError::Refused(format!("byte {} is beyond what a volume can hold", range.end())));
         }
         self.store.health().check()
-    }
-
-    /// Waits until a write of `len` bytes may be appended, and keeps room for it in the journal: ever longer as
-    /// buffer and journal fill up, so that hosts slow down to what destage can do instead of running into a wall.
-    async fn admit(&self, len: u64, waits: &mut Waits) -> Result<Room<'_>, PoolError> {
-        let fill = self.fill(len);
-        let mut waited_since = None;
-        if fill > SLOW_FROM {
-            waited_since = Some(self.world.now());
-            self.requests.nudge();
-            if let Some(delay) = self.pace.delay(self.world.now(), fill, len) {
-                self.counters.throttled.fetch_add(1, Ordering::Relaxed);
-                self.world.sleep(delay).await;
-            }
-        }
-        let room = || match self.store.health().is_failed() {
-            true => Some(Err(self.store.health().error())),
-            // The room it would wait for does not come while a drive has none.
-            false => match self.take_room(len) {
-                None if self.store.is_short_of_room() => Some(Err(PoolError::NoSpace)),
-                room => room.map(Ok),
-            },
-        };
-        // First come, first served: who comes while others wait does not take what they wait for.
-        let waits_alone = self.waiting.load(Ordering::Acquire) == 0;
-        let room = match waits_alone.then(room).flatten() {
-            Some(room) => room,
-            None => {
-                let _waiting = Waiting::new(&self.waiting);
-                let _turn = self.admission_turn.lock().await;
-                self.progress.until(room).await
-            }
-        };
-        if let Some(since) = waited_since {
-            waits.room += self.world.now().since(since);
-        }
-        room
-    }
-
-    /// Keeps room for `len` bytes if there is any.
-    fn take_room(&self, len: u64) -> Option<Room<'_>> {
-        let room = (self.buffer_fill(len) < STOP_AT).then(|| self.journal.keep_room(len, STOP_AT)).flatten();
-        if room.is_none() {
-            self.requests.nudge();
-        }
-        room
-    }
-
-    /// How full the fuller of buffer and journal would be with `len` bytes more.
-    pub(crate) fn fill(&self, len: u64) -> f64 {
-        self.buffer_fill(len).max(self.journal.fill(len))
-    }
-
-    fn buffer_fill(&self, len: u64) -> f64 {
-        (self.buffer.ram_bytes() + len) as f64 / self.options.buffer_bytes as f64
     }
 
     pub(super) async fn append_write(

@@ -8,3 +8,4 @@ pub(crate) mod pool;
 pub(crate) mod slice;
 pub(crate) mod spanning;
 pub(crate) mod stats;
+pub(crate) mod transactions;

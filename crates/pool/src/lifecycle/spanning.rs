@@ -26,7 +26,8 @@ use crate::{
     journal::Room,
     lifecycle::{
         pool::Pool,
-        slice::{Admitted, Appended, Slice},
+        slice::Slice,
+        transactions::{Admitted, Appended},
     },
     meta::{DECISION_OBJECT, ObjectKind, Operation, Transaction, TransactionId},
 };
@@ -140,7 +141,7 @@ impl Pool {
         // NOTE: from here on whoever drops the future takes the pool offline.
         for part in &mut admitted {
             part.begin_appending();
-            part.slice.undecided.store(true, Ordering::SeqCst);
+            part.slice.transactions.set_undecided(true);
         }
         let outcome = self.prepare_and_decide(id, &admitted).await;
         if outcome.is_err() {
@@ -150,7 +151,7 @@ impl Pool {
         }
         for part in admitted {
             let slice = part.slice;
-            slice.undecided.store(outcome.is_err(), Ordering::SeqCst);
+            slice.transactions.set_undecided(outcome.is_err());
             slice.progress.notify();
             let _ = part.end(if outcome.is_ok() { Ok(()) } else { Err(self.store().health().error()) });
         }

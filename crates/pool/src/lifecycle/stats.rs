@@ -345,7 +345,7 @@ impl Slice {
         let c = &self.counters;
         let (segments, journal) = (self.segments.usage(), self.journal.usage());
         let written = self.journal.counters();
-        let stalls = self.stalls.counts();
+        let stalls = self.admission.stalls();
         let reserved = self.space.reserved().now;
         let (layers, joining_layers, layer_use) = self.layer_use();
         let block_bytes = self.buffer.block_bytes;

@@ -1,0 +1,123 @@
+//! Admission: a write is taken on only when buffer and journal have room for it, and the fuller they are the later.
+//!
+//! Invariants:
+//! 1. First come, first served: a writer that comes while others are in the queue does not take what they wait for.
+//! 2. What is admitted has room in the journal until its record is appended.
+
+use crate::{
+    error::PoolError,
+    host::{
+        pace::{Pace, SLOW_FROM, STOP_AT},
+        stalls::{StallCounts, Stalls, Waits},
+    },
+    journal::Room,
+    lifecycle::slice::Slice,
+};
+use quoin_world::{
+    AsyncMutex, Nanos,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// The queue of writers for room in buffer and journal, and what became of them.
+pub(crate) struct Admission {
+    pace: Pace,
+    stalls: Stalls,
+    /// Writers in the queue.
+    queued: AtomicU64,
+    /// Held by the first of the queue.
+    turn: AsyncMutex,
+}
+
+impl Admission {
+    pub(crate) fn new() -> Self {
+        Self {
+            pace: Pace::default(),
+            stalls: Stalls::default(),
+            queued: AtomicU64::new(0),
+            turn: AsyncMutex::new(),
+        }
+    }
+
+    /// Judges a write that has ended.
+    pub(super) fn ended(&self, started: Nanos, ended: Nanos, waits: Waits) {
+        self.stalls.ended(started, ended, waits);
+    }
+
+    /// Writes that hosts waited long for.
+    pub(crate) fn stalls(&self) -> StallCounts {
+        self.stalls.counts()
+    }
+}
+
+/// One who waits: a writer in the queue for room, a copy that is to settle.
+pub(crate) struct Waiting<'a>(&'a AtomicU64);
+
+impl<'a> Waiting<'a> {
+    pub(crate) fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Slice {
+    /// Waits until a write of `len` bytes may be appended, and keeps room for it in the journal: ever longer as
+    /// buffer and journal fill up, so that hosts slow down to what destage can do instead of running into a wall.
+    pub(super) async fn admit(&self, len: u64, waits: &mut Waits) -> Result<Room<'_>, PoolError> {
+        let fill = self.fill(len);
+        let mut waited_since = None;
+        if fill > SLOW_FROM {
+            waited_since = Some(self.world.now());
+            self.requests.nudge();
+            if let Some(delay) = self.admission.pace.delay(self.world.now(), fill, len) {
+                self.counters.throttled.fetch_add(1, Ordering::Relaxed);
+                self.world.sleep(delay).await;
+            }
+        }
+        let room = || match self.store.health().is_failed() {
+            true => Some(Err(self.store.health().error())),
+            // The room it would wait for does not come while a drive has none.
+            false => match self.take_room(len) {
+                None if self.store.is_short_of_room() => Some(Err(PoolError::NoSpace)),
+                room => room.map(Ok),
+            },
+        };
+        // First come, first served: who comes while others wait does not take what they wait for.
+        let waits_alone = self.admission.queued.load(Ordering::Acquire) == 0;
+        let room = match waits_alone.then(room).flatten() {
+            Some(room) => room,
+            None => {
+                let _waiting = Waiting::new(&self.admission.queued);
+                let _turn = self.admission.turn.lock().await;
+                self.progress.until(room).await
+            }
+        };
+        if let Some(since) = waited_since {
+            waits.room += self.world.now().since(since);
+        }
+        room
+    }
+
+    /// Keeps room for `len` bytes if there is any.
+    fn take_room(&self, len: u64) -> Option<Room<'_>> {
+        let room = (self.buffer_fill(len) < STOP_AT).then(|| self.journal.keep_room(len, STOP_AT)).flatten();
+        if room.is_none() {
+            self.requests.nudge();
+        }
+        room
+    }
+
+    /// How full the fuller of buffer and journal would be with `len` bytes more.
+    pub(crate) fn fill(&self, len: u64) -> f64 {
+        self.buffer_fill(len).max(self.journal.fill(len))
+    }
+
+    fn buffer_fill(&self, len: u64) -> f64 {
+        (self.buffer.ram_bytes() + len) as f64 / self.options.buffer_bytes as f64
+    }
+}

@@ -1,0 +1,308 @@
+//! Transactions of a slice: changes of its catalog and its volumes, each all or none, one after the other.
+//!
+//! Invariants:
+//! 1. From the last check of a transaction until it has taken effect, or has failed, no other is checked: what was found
+//!    possible stays possible.
+//! 2. While the record of a transaction is appended and not applied, the tail does not pass its sequence: a checkpoint that
+//!    was cut without it leaves it to replay.
+//! 3. No checkpoint is cut while a part of a transaction over several slices may have taken effect and is not decided.
+//! 4. An id of a volume is given out once, in the order of ids.
+
+use crate::{
+    error::PoolError,
+    fork::layer::Layer,
+    format::{LAYERS_END, RecordHeader, RecordKind, zeroed},
+    journal::{Batch, Entry},
+    lifecycle::slice::Slice,
+    meta::{Operation, Transaction},
+    space::reserve::Pledge,
+};
+use quoin_base::{Sequence, VolumeId, crc32c};
+use quoin_world::{
+    AsyncMutex, AsyncMutexGuard, Buf,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The longest catalog transaction, encoded.
+const MAX_TRANSACTION_BYTES: usize = 64 * 1024;
+
+/// Whose turn it is, and what checkpoints must know of a transaction that is under way.
+pub(crate) struct Transactions {
+    /// Held as invariant 1 says.
+    turn: AsyncMutex,
+    /// At or below the sequence of a record that is appended and not applied yet; else the maximum.
+    pin: AtomicU64,
+    /// A part of a transaction over several slices may have taken effect in RAM, and is not decided.
+    undecided: AtomicBool,
+    next_volume: AtomicU32,
+}
+
+impl Transactions {
+    /// Ids of volumes below `next_volume` were given out.
+    pub(crate) fn new(next_volume: u32) -> Self {
+        Self {
+            turn: AsyncMutex::new(),
+            pin: AtomicU64::new(u64::MAX),
+            undecided: AtomicBool::new(false),
+            next_volume: AtomicU32::new(next_volume),
+        }
+    }
+
+    /// What the tail must not pass.
+    pub(crate) fn pinned(&self) -> Sequence {
+        Sequence(self.pin.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn are_undecided(&self) -> bool {
+        self.undecided.load(Ordering::SeqCst)
+    }
+
+    /// Called before a part of a transaction over several slices is appended, and once that is decided.
+    pub(crate) fn set_undecided(&self, undecided: bool) {
+        self.undecided.store(undecided, Ordering::SeqCst);
+    }
+
+    /// The first id that no volume has had.
+    pub(crate) fn next_volume(&self) -> u32 {
+        self.next_volume.load(Ordering::Relaxed)
+    }
+
+    fn pin_at(&self, sequence: Sequence) {
+        let before = self.pin.swap(sequence.0, Ordering::SeqCst);
+        assert_eq!(before, u64::MAX, "one transaction is under way at a time");
+    }
+
+    fn unpin(&self) {
+        self.pin.store(u64::MAX, Ordering::SeqCst);
+    }
+
+    /// An id that no volume has had.
+    fn take_volume(&self) -> VolumeId {
+        VolumeId(self.next_volume.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Notes that a volume has this id.
+    fn volume_made(&self, id: VolumeId) {
+        self.next_volume.fetch_max(id.0.saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+/// A transaction between its record and its effect. Dropped in between, nobody would know whether it took
+/// effect: the pool goes offline, and replay decides.
+struct PendingTransaction<'a> {
+    slice: &'a Slice,
+    appending: bool,
+    done: bool,
+}
+
+impl Drop for PendingTransaction<'_> {
+    fn drop(&mut self) {
+        match self.done || !self.appending {
+            true => self.slice.transactions.unpin(),
+            false => self.slice.store.health().fail("a catalog transaction was abandoned half way".into()),
+        }
+    }
+}
+
+/// A transaction that has its slice's turn, with what is set aside for it.
+pub(crate) struct Admitted<'a> {
+    pub transaction: Transaction,
+    pub slice: &'a Slice,
+    // NOTE: dropped in this order. Nobody else has a turn before what was set aside is given back.
+    pending: PendingTransaction<'a>,
+    _pledge: Option<Pledge<'a>>,
+    _turn: AsyncMutexGuard<'a>,
+}
+
+impl Admitted<'_> {
+    /// Called before its record is appended. It must be [ended](Self::end) from then on.
+    pub(crate) fn begin_appending(&mut self) {
+        self.slice.transactions.pin_at(self.slice.journal.peek_sequence());
+        self.pending.appending = true;
+    }
+
+    /// Ends it: it has taken effect, or has failed.
+    pub(crate) fn end(mut self, outcome: Result<(), PoolError>) -> Result<(), PoolError> {
+        self.pending.done = true;
+        if outcome.is_ok() {
+            self.slice.count_reserved();
+            self.slice.requests.catalog_changed();
+        }
+        outcome
+    }
+}
+
+/// The volumes there are after some operations of a transaction.
+struct VolumesAfter<'a> {
+    before: &'a BTreeMap<VolumeId, Arc<Layer>>,
+    changed: BTreeMap<VolumeId, bool>,
+}
+
+impl VolumesAfter<'_> {
+    fn contains(&self, volume: VolumeId) -> bool {
+        self.changed.get(&volume).copied().unwrap_or_else(|| self.before.contains_key(&volume))
+    }
+
+    /// True if it was not there.
+    fn insert(&mut self, volume: VolumeId) -> bool {
+        !self.contains(volume) && self.changed.insert(volume, true).is_none_or(|was| !was)
+    }
+
+    /// True if it was there.
+    fn remove(&mut self, volume: VolumeId) -> bool {
+        self.contains(volume) && self.changed.insert(volume, false).is_none_or(|was| was)
+    }
+}
+
+/// A transaction whose record is appended.
+pub(crate) struct Appended {
+    pub sequence: Sequence,
+    pub batch: Arc<Batch>,
+    /// The layers that volumes hold by a fork into them.
+    pub forked: Vec<Arc<Layer>>,
+}
+
+impl Slice {
+    /// An id for a new volume. It is never given to another once a transaction that creates it is committed.
+    pub(crate) fn next_volume_id(&self) -> VolumeId {
+        let id = self.transactions.take_volume();
+        assert_eq!(id.slice(), self.id, "a slice's volumes have ids of its own");
+        id
+    }
+
+    /// Makes the changes of a transaction, all or none, hardened on return. Transactions take effect in the
+    /// order in which they return. Forks of volumes hold every write acknowledged before the call, none that began after
+    /// its return, and no write without those that it could have depended on.
+    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<(), PoolError> {
+        self.make_room_for(&transaction).await?;
+        self.let_catalog_settle().await;
+        self.commit_with_room(transaction).await
+    }
+
+    /// Waits while so much of the catalog changed that a checkpoint could not write more of it.
+    pub(crate) async fn let_catalog_settle(&self) {
+        let most = 2 * self.space.most_catalog_pages();
+        let has_settled = || {
+            if self.catalog_due_pages() < most || self.store.health().is_failed() {
+                return Some(());
+            }
+            self.requests.nudge();
+            None
+        };
+        self.progress.until(has_settled).await;
+    }
+
+    /// [`Slice::commit`] of a transaction for which room was made.
+    pub(crate) async fn commit_with_room(&self, transaction: Transaction) -> Result<(), PoolError> {
+        let mut admitted = self.take_turn(transaction).await?;
+        admitted.begin_appending();
+        let outcome = match admitted.transaction.forks() {
+            true => self.harden_forks(&admitted.transaction).await,
+            false => self.harden_transaction(&admitted.transaction).await,
+        };
+        admitted.end(outcome)
+    }
+
+    /// Has a transaction wait for its turn, and makes sure that nothing but a failure can keep it from taking effect.
+    pub(crate) async fn take_turn(&self, mut transaction: Transaction) -> Result<Admitted<'_>, PoolError> {
+        let len = transaction.encode().len();
+        if len > MAX_TRANSACTION_BYTES {
+            return Err(PoolError::Refused(format!(
+                "a transaction of {len} bytes is longer than the {MAX_TRANSACTION_BYTES} allowed; split it"
+            )));
+        }
+        let turn = self.transactions.turn.lock().await;
+        self.let_forks_settle(&transaction).await;
+        self.store.health().check()?;
+        self.refuse_impossible(&transaction)?;
+        if transaction.number_layers(self.layers.read().next) > LAYERS_END {
+            let why =
+                "the pool has made as many volumes and forks as it ever can; copy its data to another one";
+            return Err(PoolError::Refused(why.into()));
+        }
+        let pledge = self.pledge(&transaction)?;
+        let pending = PendingTransaction { slice: self, appending: false, done: false };
+        Ok(Admitted { transaction, slice: self, pending, _pledge: pledge, _turn: turn })
+    }
+
+    async fn harden_transaction(&self, transaction: &Transaction) -> Result<(), PoolError> {
+        let Appended { sequence, batch, .. } = self.append_transaction(transaction, || (), || Ok(()))?;
+        self.journal.hardened(&batch).await?;
+        self.apply(transaction, sequence);
+        Ok(())
+    }
+
+    fn refuse_impossible(&self, transaction: &Transaction) -> Result<(), PoolError> {
+        let layers = self.layers.read();
+        let mut volumes = VolumesAfter { before: &layers.volumes, changed: BTreeMap::new() };
+        for operation in &transaction.operations {
+            match operation {
+                Operation::CreateVolume { volume, .. } if !volumes.insert(*volume) => {
+                    return Err(PoolError::Refused(format!("volume {volume} exists already")));
+                }
+                Operation::DeleteVolume(volume) if !volumes.remove(*volume) => {
+                    return Err(PoolError::NoSuchVolume(*volume));
+                }
+                Operation::Fork { source, .. } if !volumes.contains(*source) => {
+                    return Err(PoolError::NoSuchVolume(*source));
+                }
+                Operation::Fork { source, target, .. } if source == target => {
+                    return Err(PoolError::Refused(format!("volume {source} cannot be forked into itself")));
+                }
+                Operation::Fork { target, .. } => drop(volumes.insert(*target)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the record of a transaction. `begin` runs before it takes its sequence; what it returns is held until
+    /// the transaction, if it has forks, has taken effect in RAM and `end` has run.
+    pub(crate) fn append_transaction<T>(
+        &self,
+        transaction: &Transaction,
+        begin: impl FnOnce() -> T,
+        end: impl FnOnce() -> Result<(), PoolError>,
+    ) -> Result<Appended, PoolError> {
+        let bytes = transaction.encode();
+        let mut payload = Buf::zeroed(bytes.len().next_multiple_of(512));
+        payload.as_mut_slice()[..bytes.len()].copy_from_slice(&bytes);
+        let payload = payload.into_slice();
+        let lane = self.journal.lane(&*self.world);
+        let (mut sequence, mut forked) = (Sequence(0), Vec::new());
+        let batch = lane.append(payload.len(), 1, |_, _| {
+            let from = self.world.now();
+            let held = begin();
+            sequence = self.journal.take_sequence();
+            if transaction.forks() {
+                forked = self.apply(transaction, sequence);
+                self.counters.forked(self.world.now().since(from));
+            }
+            end()?;
+            drop(held);
+            let mut header: RecordHeader = zeroed();
+            header.sequence = sequence.0.into();
+            header.kind = RecordKind::Catalog as u8;
+            header.sector = (bytes.len() as u64).into();
+            header.payload_bytes = (payload.len() as u32).into();
+            let crcs = payload.chunks(self.buffer.block_bytes as usize).map(|c| crc32c(c).0).collect();
+            Ok::<_, PoolError>(Entry { header, crcs, payload: vec![payload.clone()], row: None })
+        })?;
+        Ok(Appended { sequence, batch, forked })
+    }
+
+    /// Applies a transaction in RAM. Returns the layers that volumes hold by a fork into them.
+    pub(crate) fn apply(&self, transaction: &Transaction, sequence: Sequence) -> Vec<Arc<Layer>> {
+        for operation in &transaction.operations {
+            if let Operation::CreateVolume { volume: id, .. } | Operation::Fork { target: id, .. } = operation
+            {
+                self.transactions.volume_made(*id);
+            }
+        }
+        // A checkpoint sees objects and layers as of the same transaction.
+        let mut layers = self.layers.write();
+        self.catalog.apply(transaction);
+        layers.apply(transaction, sequence)
+    }
+}
