@@ -56,21 +56,24 @@ impl Array {
         quoin: &Path,
         work: &Path,
         drives: Vec<PathBuf>,
+        slices: u8,
         volume_bytes: u64,
     ) -> Result<Self> {
-        let array = Self::without_volumes(kind, quoin, work, drives)?;
+        let array = Self::without_volumes(kind, quoin, work, drives, slices)?;
         if kind == Kind::Quoin {
             array.add_volume(VOLUME, volume_bytes, 1)?;
         }
         Ok(array)
     }
 
-    /// Makes an array of the drive files and starts it; it knows the trial's host, and has no volume.
+    /// Makes an array of the drive files, its pool of so many slices, and starts it; it knows the trial's host, and has no
+    /// volume.
     pub(crate) fn without_volumes(
         kind: Kind,
         quoin: &Path,
         work: &Path,
         drives: Vec<PathBuf>,
+        slices: u8,
     ) -> Result<Self> {
         let mut array = Self {
             kind,
@@ -88,6 +91,7 @@ impl Array {
             for drive in &array.drives {
                 init.extend(["--drive".to_owned(), drive.display().to_string()]);
             }
+            init.extend(["--slices".to_owned(), slices.to_string()]);
             run(&init)?;
         }
         array.start()?;

@@ -44,6 +44,9 @@ pub(crate) struct Plan {
     /// Drive files of the array
     #[arg(long, default_value_t = 2)]
     pub(crate) drives: u32,
+    /// Slices of the array's pool
+    #[arg(long, default_value_t = 1)]
+    pub(crate) slices: u8,
     /// Examine pages, relations and file system after every this many rounds, and after the last
     #[arg(long, default_value_t = 3)]
     pub(crate) examine_every: u32,
@@ -84,7 +87,7 @@ impl Trial {
         let started = Instant::now();
         let runtime = Runtime::new()?;
         let (drives, paths) = make_drives(&plan, work)?;
-        let array = Array::create(plan.array, quoin, work, paths, VOLUME_BYTES)?;
+        let array = Array::create(plan.array, quoin, work, paths, plan.slices, VOLUME_BYTES)?;
         let host = Attached::attach(work, &array.target()?)?;
         host.format()?;
         host.mount()?;

@@ -67,7 +67,12 @@ const STEPS: &[Step] = &[
     ("raw snapshots", || {
         program("debug", "quoin-trial", As::User, &["raw-snapshots", "--rounds", "40"].map(str::to_owned))
     }),
-    ("snapshots", || trial("snapshots", "--rounds 2 --seconds 3 --refresh-every 2")),
+    ("raw snapshots with three slices", || {
+        let args = ["raw-snapshots", "--rounds", "30", "--slices", "3"].map(str::to_owned);
+        program("debug", "quoin-trial", As::User, &args)
+    }),
+    // The database's three volumes are in slices of their own.
+    ("snapshots", || trial("snapshots", "--rounds 2 --seconds 3 --refresh-every 2 --slices 3")),
     ("crashes", || trial("postgres", "--rounds 4 --seconds 10 --examine-every 2")),
     ("power cuts", || trial("postgres", "--rounds 4 --seconds 8 --power-cut mix")),
     ("power losses", || trial("postgres", "--rounds 2 --seconds 8 --power-cut lose")),

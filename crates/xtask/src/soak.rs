@@ -77,12 +77,21 @@ const PARTS: &[Part] = &[
     Part {
         name: "snapshots",
         every: 1,
-        work: |seed| Work::Trial("snapshots", format!("--rounds 12 --seconds 10 --seed {seed}")),
+        work: |seed| {
+            let slices = slices_of(seed);
+            Work::Trial("snapshots", format!("--rounds 12 --seconds 10 --seed {seed} --slices {slices}"))
+        },
     },
     Part {
         name: "raw snapshots",
         every: 1,
-        work: |seed| Work::Program("quoin-trial", format!("raw-snapshots --rounds 400 --seed {seed}")),
+        work: |seed| {
+            let slices = slices_of(seed);
+            Work::Program(
+                "quoin-trial",
+                format!("raw-snapshots --rounds 400 --seed {seed} --slices {slices}"),
+            )
+        },
     },
     Part { name: "lying drives", every: 4, work: lying_drives },
     Part {
@@ -94,6 +103,11 @@ const PARTS: &[Part] = &[
     Part { name: "races", every: 1, work: Work::Races },
     Part { name: "planted bugs", every: 8, work: |_| planted_bugs() },
 ];
+
+/// How many slices the pool of a trial has: groups span slices in every other one.
+fn slices_of(seed: u64) -> u8 {
+    if seed.is_multiple_of(2) { 1 } else { 3 }
+}
 
 fn simulation(seed: u64, more: &str) -> Work {
     let first = seed.wrapping_mul(SIM_SEEDS) % (1 << 48);

@@ -50,6 +50,9 @@ pub(crate) struct Plan {
     /// The largest number of volumes of a group
     #[arg(long, default_value_t = 6)]
     members: u64,
+    /// Slices of the array's pool
+    #[arg(long, default_value_t = 1)]
+    slices: u8,
     /// Decides all; drawn and printed if not given
     #[arg(long)]
     pub(crate) seed: Option<u64>,
@@ -101,7 +104,7 @@ pub(crate) fn run(plan: &Plan, quoin: &Path, work: &Path, seed: u64) -> Result<(
     let drives = drives.map(|path| File::create(&path)?.set_len(DRIVE_BYTES).map(|()| path));
     let drives = drives.collect::<std::io::Result<_>>().context("making the drives")?;
     let mut trial = Trial {
-        array: Array::without_volumes(ArrayKind::Quoin, quoin, work, drives)?,
+        array: Array::without_volumes(ArrayKind::Quoin, quoin, work, drives, plan.slices)?,
         objects: Objects::default(),
         members: Vec::new(),
         sets: Vec::new(),

@@ -60,6 +60,9 @@ pub(crate) struct Plan {
     /// Refresh the snapshot every this many rounds, and examine it again
     #[arg(long, default_value_t = 3)]
     pub(crate) refresh_every: u32,
+    /// Slices of the array's pool
+    #[arg(long, default_value_t = 1)]
+    pub(crate) slices: u8,
     /// Decides what happens when; drawn and printed if not given
     #[arg(long)]
     pub(crate) seed: Option<u64>,
@@ -87,7 +90,7 @@ impl Trial {
     pub(crate) fn create(plan: Plan, quoin: &Path, work: &Path, seed: u64) -> Result<Self> {
         let started = Instant::now();
         let runtime = Runtime::new()?;
-        let array = Array::without_volumes(Kind::Quoin, quoin, work, make_drives(work)?)?;
+        let array = Array::without_volumes(Kind::Quoin, quoin, work, make_drives(work)?, plan.slices)?;
         for (name, lun) in PARTS.iter().zip(SOURCE_LUN..) {
             array.add_volume(name, VOLUME_BYTES, lun)?;
         }
