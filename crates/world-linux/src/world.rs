@@ -7,6 +7,7 @@ use crate::{
 use parking_lot::Mutex;
 use quoin_world::{Nanos, OneShot, Task, Thread, World, one_shot};
 use std::{
+    collections::BTreeMap,
     future::Future,
     io,
     pin::pin,
@@ -27,7 +28,7 @@ use tokio::{
 /// Makes the tasks of a spawn, on the thread they run on.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The world on Linux: data threads and a background thread.
+/// The world on Linux: data threads, a background thread, and a thread for each committer that was ever given a task.
 ///
 /// Tasks usually hold an `Arc` of it, so it goes away only by [`LinuxWorld::shutdown`].
 pub struct LinuxWorld {
@@ -35,8 +36,19 @@ pub struct LinuxWorld {
     started: Instant,
     data_threads: usize,
     /// One per data thread, then the background thread's.
-    inboxes: Vec<UnboundedSender<Message>>,
+    inboxes: Vec<Inbox>,
+    committers: Mutex<Committers>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+type Inbox = UnboundedSender<Message>;
+
+/// Threads that are made when they are first wanted. Without tasks they sleep.
+#[derive(Default)]
+struct Committers {
+    inboxes: BTreeMap<Thread, Inbox>,
+    /// None is made any more.
+    has_ended: bool,
 }
 
 enum Message {
@@ -52,26 +64,21 @@ impl LinuxWorld {
         let data_threads = data_threads.max(1);
         let (mut inboxes, mut threads) = (Vec::new(), Vec::new());
         let (report, reports) = mpsc::channel();
-        for index in 0..=data_threads {
-            let (thread, name) = match index {
-                i if i == data_threads => (Thread::Background, "background".to_owned()),
-                i => (Thread::Data(i), format!("data-{i}")),
-            };
-            let (inbox, messages) = unbounded_channel();
-            let report = report.clone();
-            let body = move || run_thread(number, thread, messages, &report);
-            threads.push(thread::Builder::new().name(name).spawn(body).map_err(StartError::Thread)?);
+        let fixed = (0..data_threads).map(Thread::Data).chain([Thread::Background]);
+        for thread in fixed {
+            let (inbox, handle) = start_thread(number, thread, report.clone())?;
             inboxes.push(inbox);
+            threads.push(handle);
         }
         let world = LinuxWorld {
             number,
             started: Instant::now(),
             data_threads,
             inboxes,
+            committers: Mutex::default(),
             threads: Mutex::new(threads),
         };
         for _ in 0..=data_threads {
-            let died = || StartError::Thread(io::Error::other("it ended at once"));
             reports.recv().map_err(|_| died())??;
         }
         Ok(Arc::new(world))
@@ -112,7 +119,12 @@ impl LinuxWorld {
     /// Drops all tasks, waits for the disk operations in flight and ends the threads. Does nothing the
     /// second time. Called on one of its own threads it does not wait for that one.
     pub fn shutdown(&self) {
-        for inbox in &self.inboxes {
+        let committers = {
+            let mut committers = self.committers.lock();
+            committers.has_ended = true;
+            std::mem::take(&mut committers.inboxes)
+        };
+        for inbox in self.inboxes.iter().chain(committers.values()) {
             let _ = inbox.send(Message::Stop);
         }
         for handle in std::mem::take(&mut *self.threads.lock()) {
@@ -123,22 +135,49 @@ impl LinuxWorld {
     }
 
     fn send(&self, thread: Thread, job: Job) {
-        let index = match thread {
+        if let Some(here) = ring::local().filter(|here| here.world == self.number && here.thread == thread) {
+            if here.running.get() {
+                job();
+            }
+            return;
+        }
+        let inbox = match thread {
             Thread::Data(index) => {
                 assert!(index < self.data_threads, "no data thread {index}");
-                index
+                Some(self.inboxes[index].clone())
             }
-            Thread::Background => self.data_threads,
+            Thread::Background => Some(self.inboxes[self.data_threads].clone()),
+            Thread::Committer(_) => self.committer(thread),
         };
-        match ring::local() {
-            Some(here) if here.world == self.number && here.thread == thread => {
-                if here.running.get() {
-                    job();
-                }
-            }
-            // A thread that has stopped drops the job.
-            _ => drop(self.inboxes[index].send(Message::Run(job))),
+        // A thread that has stopped drops the job.
+        if let Some(inbox) = inbox {
+            drop(inbox.send(Message::Run(job)));
         }
+    }
+
+    /// The inbox of a committer's thread, which is made if there is none yet. Where the system gives no more threads,
+    /// it is the background thread's: a committer that shares a thread is slower and no less right. `None` once the world
+    /// has ended.
+    fn committer(&self, thread: Thread) -> Option<Inbox> {
+        let mut committers = self.committers.lock();
+        if committers.has_ended {
+            return None;
+        }
+        if let Some(inbox) = committers.inboxes.get(&thread) {
+            return Some(inbox.clone());
+        }
+        let (report, reports) = mpsc::channel();
+        let made = start_thread(self.number, thread, report);
+        let made = made.and_then(|made| reports.recv().map_err(|_| died())?.map(|()| made));
+        let inbox = match made {
+            Ok((inbox, handle)) => {
+                self.threads.lock().push(handle);
+                inbox
+            }
+            Err(_) => self.inboxes[self.data_threads].clone(),
+        };
+        committers.inboxes.insert(thread, inbox.clone());
+        Some(inbox)
     }
 }
 
@@ -146,6 +185,27 @@ impl Drop for LinuxWorld {
     fn drop(&mut self) {
         self.shutdown();
     }
+}
+
+/// Starts a thread, which reports whether it is one of the array.
+fn start_thread(
+    world: u64,
+    thread: Thread,
+    report: mpsc::Sender<Result<(), StartError>>,
+) -> Result<(Inbox, JoinHandle<()>), StartError> {
+    let name = match thread {
+        Thread::Data(index) => format!("data-{index}"),
+        Thread::Committer(slice) => format!("committer-{}", slice.0),
+        Thread::Background => "background".to_owned(),
+    };
+    let (inbox, messages) = unbounded_channel();
+    let body = move || run_thread(world, thread, messages, &report);
+    let handle = thread::Builder::new().name(name).spawn(body).map_err(StartError::Thread)?;
+    Ok((inbox, handle))
+}
+
+fn died() -> StartError {
+    StartError::Thread(io::Error::other("it ended at once"))
 }
 
 fn run_thread(
@@ -213,7 +273,8 @@ impl World for LinuxWorld {
     }
 
     fn yield_now(&self) -> Task {
-        if self.current() == Some(Thread::Background) {
+        // Hosts wait for data threads, and for others only through these.
+        if !matches!(self.current(), Some(Thread::Data(_))) {
             std::thread::yield_now();
         }
         Box::pin(tokio::task::yield_now())

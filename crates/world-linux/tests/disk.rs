@@ -1,10 +1,12 @@
 //! Disks and threads of the real world, on real files.
 
 use futures_util::future::join_all;
+use quoin_base::SliceId;
 use quoin_world::{Buf, Disk, DiskError, DiskOp, Slice, Thread, World};
 use quoin_world_linux::{LinuxWorld, OpenError, OpenOptions, block_on, open_disk};
 use std::{
-    cell::Cell, future::Future, os::unix::fs::FileExt, path::PathBuf, rc::Rc, sync::Arc, time::Duration,
+    cell::Cell, collections::BTreeSet, future::Future, os::unix::fs::FileExt, path::PathBuf, rc::Rc,
+    sync::Arc, time::Duration,
 };
 
 const LEN_BYTES: u64 = 16 << 20;
@@ -193,6 +195,38 @@ fn tasks_run_on_their_threads_and_hop_between_them() {
     });
     assert_eq!(block_on(receiver), Some(5));
     world.shutdown();
+}
+
+#[test]
+fn every_committer_has_a_thread_of_its_own_once_it_is_given_a_task() {
+    let place = Place::new();
+    let world = LinuxWorld::start(1).unwrap();
+    let disk = place.disk("d");
+    let who = |thread| {
+        let (w, disk) = (world.clone(), disk.clone());
+        let seen = world.run_on(thread, async move {
+            disk.submit(write(0, vec![Slice::copy_of(&[1; 4096])], true)).await.unwrap();
+            w.yield_now().await;
+            (w.current(), std::thread::current().id())
+        });
+        block_on(seen).expect("the future ended")
+    };
+    let threads = [
+        Thread::Data(0),
+        Thread::Background,
+        Thread::Committer(SliceId(0)),
+        Thread::Committer(SliceId(3)),
+        Thread::Committer(SliceId(0)),
+    ];
+    let seen = threads.map(who);
+    assert_eq!(seen.map(|(current, _)| current), threads.map(Some));
+    let ids: BTreeSet<_> = seen.iter().map(|(_, id)| format!("{id:?}")).collect();
+    assert_eq!((ids.len(), seen[2].1), (4, seen[4].1), "it has one thread");
+    world.shutdown();
+    for slice in [0, 7] {
+        let late = world.run_on(Thread::Committer(SliceId(slice)), async {});
+        assert_eq!(block_on(late), None, "no thread is made after the end");
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub use gate::{Gate, GatePass};
 pub use lock::{Mutex, MutexGuard, RwLock, atomic};
 pub use sync::{AsyncMutex, AsyncMutexGuard, Event, OneShot, OneShotSender, one_shot};
 
+use quoin_base::SliceId;
 use std::{future::Future, pin::Pin, time::Duration};
 
 /// A task to spawn.
@@ -36,7 +37,9 @@ pub type Compiled<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub enum Thread {
     /// The data thread of this index: front-end connections, and the journal lane of the same index.
     Data(usize),
-    /// The thread for destage, checkpoint, cleaning, management and other work that yields to hosts.
+    /// The thread that changes the metadata of this slice: destage, checkpoints, cleaning.
+    Committer(SliceId),
+    /// The thread for management, schedules and other work that yields to hosts.
     Background,
 }
 

@@ -9,6 +9,8 @@ pub mod atomic {
     pub use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
     #[cfg(not(feature = "shuttle"))]
     pub use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+    // NOTE: the model checker runs one thread at a time, with all in one order: there a fence has nothing to do.
+    pub use std::sync::atomic::fence;
 }
 
 #[cfg(feature = "shuttle")]

@@ -17,7 +17,6 @@ use crate::{
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::LayerId;
-use quoin_world::atomic::Ordering;
 use std::sync::Arc;
 
 impl Committer {
@@ -105,8 +104,8 @@ impl Committer {
         );
         let new = match placed {
             Some(Placed { number, is }) => {
-                layer.owned_blocks.fetch_add(1, Ordering::Relaxed);
-                layer.births.fetch_add(1, Ordering::Relaxed);
+                layer.owned_blocks.fetch_add(1);
+                layer.births.fetch_add(1);
                 match is {
                     Placement::New(place) => self.add_block(number, place).await?,
                     Placement::Shared(owner) => self.share_block(layer, number, owner).await?,
@@ -124,8 +123,8 @@ impl Committer {
         };
         leaf.set(slot, new.0);
         match (old.block(), placed) {
-            (None, Some(_)) => layer.mapped_blocks.fetch_add(1, Ordering::Relaxed),
-            (Some(_), None) => layer.mapped_blocks.fetch_sub(1, Ordering::Relaxed),
+            (None, Some(_)) => layer.mapped_blocks.fetch_add(1),
+            (Some(_), None) => layer.mapped_blocks.fetch_sub(1),
             _ => 0,
         };
         match old.block() {

@@ -68,7 +68,7 @@ impl Committer {
         let slice = self.slice.clone();
         let root = ThinEntry(layer.root.load(Ordering::Acquire));
         if root.block().is_none() || !self.is_mine(layer, root) {
-            layer.root.store(0, Ordering::Release);
+            layer.root.store(0);
             return Ok(false);
         }
         // The way down through nodes that the layer owns, and the slot that leads to each.
@@ -105,7 +105,7 @@ impl Committer {
         }
         match above {
             Some((number, slot)) => slice.pages.change(node(number)).await?.set(slot, 0),
-            None => layer.root.store(0, Ordering::Release),
+            None => layer.root.store(0),
         }
         self.free(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;
         Ok(above.is_some())

@@ -5,7 +5,7 @@ use crate::fork::layer::Lists;
 use quoin_base::{LayerId, VolumeId};
 use quoin_world::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering, fence},
 };
 use std::{
     collections::BTreeSet,
@@ -33,7 +33,8 @@ impl Changes {
     pub(crate) fn take(&self) -> (Vec<LayerId>, BTreeSet<LayerId>) {
         let notes = mem::take(&mut *self.layers.lock());
         // NOTE: before the layers are looked at: what changes from here on is noted again.
-        notes.iter().for_each(|note| _ = note.changed.swap(false, Ordering::AcqRel));
+        notes.iter().for_each(|note| _ = note.changed.swap(false, Ordering::SeqCst));
+        fence(Ordering::SeqCst);
         let aliases = mem::take(&mut *self.aliases.lock());
         (notes.iter().map(|note| note.id).collect(), aliases)
     }
@@ -41,7 +42,8 @@ impl Changes {
     /// The layers that changed since this was last asked, each with its volume.
     pub(crate) fn take_to_count(&self) -> Vec<(LayerId, VolumeId)> {
         let notes = mem::take(&mut *self.to_count.lock());
-        notes.iter().for_each(|note| _ = note.is_to_count.swap(false, Ordering::AcqRel));
+        notes.iter().for_each(|note| _ = note.is_to_count.swap(false, Ordering::SeqCst));
+        fence(Ordering::SeqCst);
         notes.iter().map(|note| (note.id, note.volume)).collect()
     }
 }
@@ -66,10 +68,10 @@ impl LayerNote {
     /// Called after the change, by the committer or with the layers locked for writing.
     pub(crate) fn changed(self: &Arc<Self>) {
         // NOTE: most often it is noted already, and a look costs less than a swap.
-        if !self.changed.load(Ordering::Acquire) && !self.changed.swap(true, Ordering::AcqRel) {
+        if !self.changed.load(Ordering::SeqCst) && !self.changed.swap(true, Ordering::SeqCst) {
             self.changes.layers.lock().push(self.clone());
         }
-        if !self.is_to_count.load(Ordering::Acquire) && !self.is_to_count.swap(true, Ordering::AcqRel) {
+        if !self.is_to_count.load(Ordering::SeqCst) && !self.is_to_count.swap(true, Ordering::SeqCst) {
             self.changes.to_count.lock().push(self.clone());
         }
     }
@@ -90,25 +92,25 @@ impl Noted {
         self.value.load(order)
     }
 
-    pub(crate) fn store(&self, value: u64, order: Ordering) {
-        self.value.store(value, order);
+    pub(crate) fn store(&self, value: u64) {
+        self.value.store(value, Ordering::SeqCst);
         self.note.changed();
     }
 
-    pub(crate) fn swap(&self, value: u64, order: Ordering) -> u64 {
-        let old = self.value.swap(value, order);
-        self.note.changed();
-        old
-    }
-
-    pub(crate) fn fetch_add(&self, more: u64, order: Ordering) -> u64 {
-        let old = self.value.fetch_add(more, order);
+    pub(crate) fn swap(&self, value: u64) -> u64 {
+        let old = self.value.swap(value, Ordering::SeqCst);
         self.note.changed();
         old
     }
 
-    pub(crate) fn fetch_sub(&self, less: u64, order: Ordering) -> u64 {
-        let old = self.value.fetch_sub(less, order);
+    pub(crate) fn fetch_add(&self, more: u64) -> u64 {
+        let old = self.value.fetch_add(more, Ordering::SeqCst);
+        self.note.changed();
+        old
+    }
+
+    pub(crate) fn fetch_sub(&self, less: u64) -> u64 {
+        let old = self.value.fetch_sub(less, Ordering::SeqCst);
         self.note.changed();
         old
     }

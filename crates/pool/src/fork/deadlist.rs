@@ -13,7 +13,6 @@ use crate::{
     meta::DeadList,
 };
 use quoin_base::LayerId;
-use quoin_world::atomic::Ordering;
 use std::sync::Arc;
 
 impl Committer {
@@ -130,7 +129,7 @@ impl Committer {
             if self.drop_reference(number).await? {
                 owner.end_loan();
             }
-            owner.owned_blocks.fetch_sub(1, Ordering::Relaxed);
+            owner.owned_blocks.fetch_sub(1);
         }
         self.forget_birth(owner, entry.birth());
         Ok(())
@@ -142,14 +141,14 @@ impl Committer {
         if !self.drop_unseen(owner, number).await? {
             return self.free(owner, entry).await;
         }
-        owner.owned_blocks.fetch_sub(1, Ordering::Relaxed);
+        owner.owned_blocks.fetch_sub(1);
         self.forget_birth(owner, entry.birth());
         Ok(())
     }
 
     fn forget_birth(&self, owner: &Layer, birth: LayerId) {
         match birth == owner.id {
-            true => drop(owner.births.fetch_sub(1, Ordering::Relaxed)),
+            true => drop(owner.births.fetch_sub(1)),
             false => self.slice.layers.write().forget_birth(birth),
         }
     }

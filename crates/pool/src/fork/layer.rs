@@ -216,12 +216,12 @@ impl Layer {
 
     /// Notes that blocks of it are owned by others too.
     pub(crate) fn lend(&self, blocks: u64) {
-        self.lent_blocks.store(self.lent() + blocks, Ordering::Release);
+        self.lent_blocks.store(self.lent() + blocks);
     }
 
     /// Notes that a block that others own too is not its own any more.
     pub(crate) fn end_loan(&self) {
-        self.lent_blocks.store(self.lent().saturating_sub(1), Ordering::Release);
+        self.lent_blocks.store(self.lent().saturating_sub(1));
     }
 
     /// Of the blocks that it owns, those that nobody reaches any more: they are being given back.
@@ -302,8 +302,8 @@ impl Layer {
 
     /// Gives a pending layer its map: its parent's, which will not change any more.
     pub(crate) fn take_map(&self, parent: &Layer) {
-        self.root.store(parent.root.load(Ordering::Acquire), Ordering::Release);
-        self.mapped_blocks.store(parent.mapped_blocks.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.root.store(parent.root.load(Ordering::Acquire));
+        self.mapped_blocks.store(parent.mapped_blocks.load(Ordering::Relaxed));
         self.pending.store(false, Ordering::Release);
         self.note_change();
     }

@@ -252,7 +252,7 @@ impl Layers {
     /// What the parent owned and listed becomes the child's.
     fn join(&mut self, parent: &Layer, child: &Layer) {
         self.aliases.join(parent.id, child.id, parent.births.load(Ordering::Relaxed));
-        child.owned_blocks.fetch_add(parent.owned_blocks.load(Ordering::Relaxed), Ordering::Relaxed);
+        child.owned_blocks.fetch_add(parent.owned_blocks.load(Ordering::Relaxed));
         child.lend(parent.lent());
         {
             let mut lists = child.lists.lock();
@@ -294,7 +294,7 @@ impl Layers {
     /// Counts one less of what this layer bore.
     pub(crate) fn forget_birth(&mut self, birth: LayerId) {
         if let Some(layer) = self.all.get(&birth) {
-            layer.births.fetch_sub(1, Ordering::Relaxed);
+            layer.births.fetch_sub(1);
         } else {
             self.aliases.forget_birth(birth);
         }

@@ -191,7 +191,7 @@ impl Committer {
             _ => ThinEntry::new(LOST_NODE, layer.id),
         };
         (0..TREE_FAN_OUT as usize).for_each(|slot| page.set(slot, entry.0));
-        layer.births.fetch_add(1, Ordering::Relaxed);
+        layer.births.fetch_add(1);
         let old = damaged.block().unwrap_or(LOST_NODE);
         if old != LOST_NODE {
             self.note_damaged(layer, old, spot, why).await;
@@ -210,7 +210,7 @@ impl Committer {
         let info = BlockInfo::new(0, TREE_FAN_OUT as u32, LOST);
         self.add_block(number, BlockPlace { location: Location(0), info }).await?;
         for count in [&layer.owned_blocks, &layer.births, &layer.mapped_blocks] {
-            count.fetch_add(TREE_FAN_OUT, Ordering::Relaxed);
+            count.fetch_add(TREE_FAN_OUT);
         }
         layer.lend(TREE_FAN_OUT);
         self.slice.layers.read().copies.fetch_add(TREE_FAN_OUT - 1, Ordering::Relaxed);
@@ -257,7 +257,7 @@ impl Committer {
 
     /// Takes over the references that a layer which is gone still counts: nobody can reach them.
     pub(crate) fn inherit_leaked(&self, layer: &Layer) {
-        let owned = layer.owned_blocks.swap(0, Ordering::Relaxed);
+        let owned = layer.owned_blocks.swap(0);
         if owned == 0 {
             return;
         }

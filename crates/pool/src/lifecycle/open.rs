@@ -248,7 +248,7 @@ impl Slice {
         self.segments.quarantine_empty(start.generation + 1, &self.readers);
         let committer = Committer::new(self.clone(), start);
         committer.tell_dropped();
-        self.world.spawn(Thread::Background, Box::pin(committer.run()));
+        self.world.spawn(Thread::Committer(self.id), Box::pin(committer.run()));
         Ok(())
     }
 

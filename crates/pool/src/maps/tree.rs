@@ -84,7 +84,7 @@ impl Committer {
         let root = ThinEntry(layer.root.load(Ordering::Acquire));
         let own = self.own_node(layer, root, Spot { block, level: TREE_LEVELS - 1 }).await?;
         if own != root {
-            layer.root.store(own.0, Ordering::Release);
+            layer.root.store(own.0);
         }
         let mut entry = own;
         for level in (1..TREE_LEVELS).rev() {
@@ -125,7 +125,7 @@ impl Committer {
             (0..PAGE_WORDS).for_each(|word| page.set(word, old.get(word)));
             self.bury(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;
         }
-        layer.births.fetch_add(1, Ordering::Relaxed);
+        layer.births.fetch_add(1);
         Ok(ThinEntry::new(number, layer.id))
     }
 

@@ -5,9 +5,10 @@
 //!    entered in that epoch or an earlier one has left.
 //! 3. Entering never waits; the epoch advances only when the slots it will use are empty.
 //!
-//! Each thread counts its readers by itself, so that entering and leaving write nothing that another thread does; only the
-//! committer looks at all counts. It need not see them at one moment: a reader in an epoch that is over was counted before
-//! that ended, and a reader that counts itself later finds that the epoch is another, and leaves.
+//! Each data thread counts its readers by itself, so that entering and leaving write nothing that another thread does;
+//! all other threads, which read for no host, share one count. Only the committer looks at all counts. It need not see
+//! them at one moment: a reader in an epoch that is over was counted before that ended, and a reader that counts itself
+//! later finds that the epoch is another, and leaves.
 
 use crate::bugs::{Bug, planted};
 use quoin_world::{
@@ -99,6 +100,7 @@ impl Drop for ReadGuard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quoin_base::SliceId;
 
     #[test]
     fn what_was_freed_waits_for_readers_that_may_see_it() {
@@ -131,7 +133,10 @@ mod tests {
 
     #[test]
     fn a_reader_counts_wherever_it_is() {
-        for thread in [Some(Thread::Data(0)), Some(Thread::Data(1)), Some(Thread::Background), None] {
+        let committer = Thread::Committer(SliceId(0));
+        let data = [0, 1].map(Thread::Data);
+        let threads = data.into_iter().chain([committer, Thread::Background]).map(Some).chain([None]);
+        for thread in threads {
             let epochs = ReaderEpochs::new(2);
             let reader = epochs.enter(thread);
             epochs.advance();

@@ -406,7 +406,7 @@ fn wrong_counts_under_right_checksums_are_named() {
     rig.names("block 7: it is counted to have 0 references and has 1");
 
     let rig = forge(|pool, volume| async move {
-        pool.first().layer(volume).unwrap().mapped_blocks.fetch_add(3, std::sync::atomic::Ordering::Relaxed);
+        pool.first().layer(volume).unwrap().mapped_blocks.fetch_add(3);
     });
     rig.names("it is recorded to have 67 mapped blocks and has 64");
 
@@ -449,7 +449,6 @@ fn wrong_links_under_right_checksums_are_named() {
 
 #[test]
 fn figures_of_space_that_do_not_fit_the_maps_are_named() {
-    use std::sync::atomic::Ordering::Relaxed;
     // A snapshot that lost a block to each side since, and one that both overwrote.
     let forked = |spoil: fn(&Pool, VolumeId, VolumeId)| {
         forge(move |pool, volume| async move {
@@ -473,12 +472,12 @@ fn figures_of_space_that_do_not_fit_the_maps_are_named() {
     assert_eq!((pool.unique_bytes, pool.removing_bytes, pool.settled), (68 * 8192, 0, true));
 
     let rig = forked(|pool, volume, _| {
-        pool.first().layer(volume).unwrap().mapped_blocks.fetch_add(1, Relaxed);
+        pool.first().layer(volume).unwrap().mapped_blocks.fetch_add(1);
     });
     rig.names("the space of volume 1: 532480 bytes would be reported as written, and 524288 are");
     rig.names("the space of the pool: 1056768 bytes would be reported as written, and 1048576 are");
     let rig = forked(|pool, volume, _| {
-        pool.first().layer(volume).unwrap().owned_blocks.fetch_add(1, Relaxed);
+        pool.first().layer(volume).unwrap().owned_blocks.fetch_add(1);
     });
     rig.names("the space of volume 1: 24576 bytes would be reported as its own, and 16384 are");
     rig.names(
