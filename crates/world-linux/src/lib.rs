@@ -19,6 +19,7 @@ mod disk;
 mod error;
 mod poll;
 mod ring;
+mod workers;
 mod world;
 
 pub use disk::{OpenOptions, open_disk};

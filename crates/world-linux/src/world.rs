@@ -3,9 +3,10 @@
 use crate::{
     StartError,
     ring::{self, Local},
+    workers::{Fuse, Workers},
 };
 use parking_lot::Mutex;
-use quoin_world::{Nanos, OneShot, Task, Thread, World, one_shot};
+use quoin_world::{Job, Nanos, OneShot, Task, Thread, World, one_shot};
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -26,9 +27,10 @@ use tokio::{
 };
 
 /// Makes the tasks of a spawn, on the thread they run on.
-type Job = Box<dyn FnOnce() + Send>;
+type Start = Box<dyn FnOnce() + Send>;
 
-/// The world on Linux: data threads, a background thread, and a thread for each committer that was ever given a task.
+/// The world on Linux: data threads, a background thread, a thread for each committer that was ever given a task, and
+/// workers, as many as cores but one.
 ///
 /// Tasks usually hold an `Arc` of it, so it goes away only by [`LinuxWorld::shutdown`].
 pub struct LinuxWorld {
@@ -38,6 +40,7 @@ pub struct LinuxWorld {
     /// One per data thread, then the background thread's.
     inboxes: Vec<Inbox>,
     committers: Mutex<Committers>,
+    workers: Workers,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -52,7 +55,7 @@ struct Committers {
 }
 
 enum Message {
-    Run(Job),
+    Run(Start),
     Stop,
 }
 
@@ -76,6 +79,7 @@ impl LinuxWorld {
             data_threads,
             inboxes,
             committers: Mutex::default(),
+            workers: Workers::new(),
             threads: Mutex::new(threads),
         };
         for _ in 0..=data_threads {
@@ -127,6 +131,7 @@ impl LinuxWorld {
         for inbox in self.inboxes.iter().chain(committers.values()) {
             let _ = inbox.send(Message::Stop);
         }
+        self.workers.end();
         for handle in std::mem::take(&mut *self.threads.lock()) {
             if handle.thread().id() != thread::current().id() {
                 let _ = handle.join();
@@ -134,10 +139,10 @@ impl LinuxWorld {
         }
     }
 
-    fn send(&self, thread: Thread, job: Job) {
+    fn send(&self, thread: Thread, start: Start) {
         if let Some(here) = ring::local().filter(|here| here.world == self.number && here.thread == thread) {
             if here.running.get() {
-                job();
+                start();
             }
             return;
         }
@@ -149,9 +154,9 @@ impl LinuxWorld {
             Thread::Background => Some(self.inboxes[self.data_threads].clone()),
             Thread::Committer(_) => self.committer(thread),
         };
-        // A thread that has stopped drops the job.
+        // A thread that has stopped drops it.
         if let Some(inbox) = inbox {
-            drop(inbox.send(Message::Run(job)));
+            drop(inbox.send(Message::Run(start)));
         }
     }
 
@@ -231,8 +236,8 @@ fn run_thread(
                 panic!("io_uring of {thread:?} failed: {error}");
             }
         }));
-        while let Some(Message::Run(job)) = messages.recv().await {
-            job();
+        while let Some(Message::Run(start)) = messages.recv().await {
+            start();
         }
     });
     local.running.set(false);
@@ -245,14 +250,6 @@ fn run_thread(
 
 /// Ends the process if `task` panics.
 async fn or_abort(task: impl Future<Output = ()>) {
-    struct Fuse;
-    impl Drop for Fuse {
-        fn drop(&mut self) {
-            if thread::panicking() {
-                std::process::abort();
-            }
-        }
-    }
     let _fuse = Fuse;
     task.await;
 }
@@ -309,6 +306,14 @@ impl World for LinuxWorld {
                 spawn_local(or_abort(task));
             }),
         );
+    }
+
+    fn workers(&self) -> usize {
+        self.workers.count()
+    }
+
+    fn offload(&self, job: Job) {
+        self.workers.give(job);
     }
 }
 

@@ -2,11 +2,11 @@
 
 use futures_util::future::join_all;
 use quoin_base::SliceId;
-use quoin_world::{Buf, Disk, DiskError, DiskOp, Slice, Thread, World};
+use quoin_world::{Buf, Disk, DiskError, DiskOp, Slice, Thread, World, offload};
 use quoin_world_linux::{LinuxWorld, OpenError, OpenOptions, block_on, open_disk};
 use std::{
     cell::Cell, collections::BTreeSet, future::Future, os::unix::fs::FileExt, path::PathBuf, rc::Rc,
-    sync::Arc, time::Duration,
+    sync::Arc, thread, time::Duration,
 };
 
 const LEN_BYTES: u64 = 16 << 20;
@@ -207,7 +207,7 @@ fn every_committer_has_a_thread_of_its_own_once_it_is_given_a_task() {
         let seen = world.run_on(thread, async move {
             disk.submit(write(0, vec![Slice::copy_of(&[1; 4096])], true)).await.unwrap();
             w.yield_now().await;
-            (w.current(), std::thread::current().id())
+            (w.current(), thread::current().id())
         });
         block_on(seen).expect("the future ended")
     };
@@ -227,6 +227,23 @@ fn every_committer_has_a_thread_of_its_own_once_it_is_given_a_task() {
         let late = world.run_on(Thread::Committer(SliceId(slice)), async {});
         assert_eq!(block_on(late), None, "no thread is made after the end");
     }
+}
+
+#[test]
+fn workers_do_what_they_are_given_and_end_with_the_world() {
+    let world = LinuxWorld::start(1).unwrap();
+    let w = world.clone();
+    let seen = run(&world, async move {
+        let jobs: Vec<_> =
+            (0..100u64).map(|n| offload(&*w, move || (n * n, thread::current().id()))).collect();
+        let done: Vec<_> = join_all(jobs).await.into_iter().flatten().collect();
+        assert_eq!(done.iter().map(|(square, _)| square).sum::<u64>(), 328_350);
+        let here = thread::current().id();
+        (done.iter().any(|(_, id)| *id == here), w.workers())
+    });
+    assert_eq!(seen.0, seen.1 == 0, "without workers it is done at once");
+    world.shutdown();
+    assert_eq!(block_on(offload(&*world, || 1)), None);
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use crate::{SimDisk, trace::Trace};
 use parking_lot::Mutex;
 use quoin_base::ByteRange;
-use quoin_world::{Nanos, Task, Thread, World};
+use quoin_world::{Job, Nanos, Task, Thread, World};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::{
@@ -23,6 +23,9 @@ use thiserror::Error;
 
 /// A fixed moment for people to read: 2026-01-01.
 const WALL_CLOCK_START_MS: u64 = 1_767_225_600_000;
+
+/// The longest that a job waits for its worker.
+const LONGEST_OFFLOAD_NS: u64 = 500_000;
 
 /// What a simulated world is like.
 #[derive(Clone, Debug)]
@@ -558,6 +561,27 @@ impl World for SimWorld {
         let entry = SimTask { thread, future: Some(task), is_ready: false, yields_to: None };
         state.tasks.insert(id, entry);
         state.make_ready(id);
+    }
+
+    /// One, or none with some seeds.
+    fn workers(&self) -> usize {
+        usize::from(!self.seed.is_multiple_of(4))
+    }
+
+    /// The job is a task that sleeps first, for as long as the seed says.
+    fn offload(&self, job: Job) {
+        if self.workers() == 0 {
+            return job();
+        }
+        let waits_ns = self.state.lock().scheduler.random_range(0..LONGEST_OFFLOAD_NS);
+        let waits = self.sleep(Duration::from_nanos(waits_ns));
+        self.spawn(
+            Thread::Background,
+            Box::pin(async move {
+                waits.await;
+                job();
+            }),
+        );
     }
 }
 

@@ -13,6 +13,7 @@ mod completion;
 mod disk;
 mod gate;
 mod lock;
+mod offload;
 mod sync;
 
 pub use buf::{BUF_ALIGN_BYTES, Buf, Filling, Slice, buffer_ram_bytes, limit_spare_bytes};
@@ -20,6 +21,7 @@ pub use completion::{Completer, Completion, Outstanding};
 pub use disk::{Disk, DiskError, DiskInstruments, DiskOp};
 pub use gate::{Gate, GatePass};
 pub use lock::{Mutex, MutexGuard, RwLock, atomic};
+pub use offload::{Job, offload};
 pub use sync::{AsyncMutex, AsyncMutexGuard, Event, OneShot, OneShotSender, one_shot};
 
 use quoin_base::SliceId;
@@ -72,4 +74,8 @@ pub trait World: Send + Sync {
     fn current(&self) -> Option<Thread>;
     /// Runs `task` on `thread` until it ends.
     fn spawn(&self, thread: Thread, task: Task);
+    /// How many threads there are for [`World::offload`]. None, where the only core is that of the caller.
+    fn workers(&self) -> usize;
+    /// Does `job` on a worker, which yields to data threads. Where there are none, it is done before this returns.
+    fn offload(&self, job: Job);
 }

@@ -8,7 +8,7 @@ use quoin_base::{GIB, MIB, PoolId};
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
 use quoin_target::Target;
-use quoin_world::{Disk, Nanos, Task, Thread, World, one_shot};
+use quoin_world::{Disk, Job, Nanos, Task, Thread, World, one_shot};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::{
     collections::BTreeMap,
@@ -69,6 +69,12 @@ impl World for Clock {
     }
     fn spawn(&self, thread: Thread, task: Task) {
         self.inner.spawn(thread, task);
+    }
+    fn workers(&self) -> usize {
+        self.inner.workers()
+    }
+    fn offload(&self, job: Job) {
+        self.inner.offload(job);
     }
 }
 

@@ -22,6 +22,16 @@ pub(crate) struct Whole {
     pub crc: u32,
 }
 
+/// A block of so many sectors that one write brought whole and that is as it was received. `Some(None)`: it is all zeroes.
+pub(super) fn whole(received: &Received, sectors: u16) -> Option<Option<Whole>> {
+    if planted(Bug::BlessFlippedBits) || !received.verifies() {
+        return None;
+    }
+    let data = received.sectors(0, sectors);
+    let crc = received.crc_of(data.len()).unwrap_or_else(|| crc32c(&data).0);
+    Some(Some(Whole { data, crc }).filter(|whole| !is_zero(&whole.data)))
+}
+
 impl Slice {
     /// A block's whole content: buffered extents over what lies below. `None`: it is all zeroes.
     pub(crate) async fn compose(
@@ -42,16 +52,6 @@ impl Slice {
             _ => self.merge(layer, key, extents).await?,
         };
         Ok(Some(whole).filter(|whole| !is_zero(&whole.data)))
-    }
-
-    /// A block that one write brought whole and that is as it was received. `Some(None)`: it is all zeroes.
-    pub(super) fn whole(&self, received: &Received) -> Option<Option<Whole>> {
-        if planted(Bug::BlessFlippedBits) || !received.verifies() {
-            return None;
-        }
-        let data = received.sectors(0, self.buffer.sectors_per_block());
-        let crc = received.crc_of(data.len()).unwrap_or_else(|| crc32c(&data).0);
-        Some(Some(Whole { data, crc }).filter(|whole| !is_zero(&whole.data)))
     }
 
     async fn merge(&self, layer: &Layer, key: BlockKey, extents: &[Extent]) -> Result<Whole, PoolError> {

@@ -1,6 +1,7 @@
 //! Destage: the oldest buffered blocks become rows of segments, and the map leads there.
 //!
-//! It is a pipeline of two batches: while the rows of one are written, the next is taken and composed.
+//! It is a pipeline of two batches: while the rows of one are written, the next is taken, and what of it needs a drive is
+//! composed. What of it is in RAM is composed by workers, also while the batch before is published.
 //!
 //! 1. Batches get places, are published and evicted one after the other, in the order in which they were taken. Nothing is
 //!    published before its rows are written, nothing evicted before it is published.
@@ -16,6 +17,7 @@ use crate::{
     buffer::{BlockKey, Content, Extent, TakenBlock},
     bugs::{Bug, planted},
     commit::{
+        chunk::{self, Chunk, RamBlock, compose_one},
         committer::Committer,
         compose::Whole,
         decide::{Step, decide_after_destage},
@@ -89,6 +91,24 @@ pub(super) struct Composed {
     pub content: Composition,
 }
 
+/// A batch on its way: workers may still compose a part of it.
+pub(super) struct Prepared {
+    /// In the order of the batch. `None`: a worker has it.
+    blocks: Vec<Option<Composed>>,
+    chunks: Vec<Chunk>,
+    /// Of the blocks, in order.
+    keys: Vec<BlockKey>,
+}
+
+/// What a block needs to be composed.
+enum Sorted {
+    Nothing(Composed),
+    /// The processor.
+    Ram(TakenBlock, Arc<Layer>),
+    /// Drives, as a rule.
+    Reading(TakenBlock),
+}
+
 /// What neighbours that are composed at once share.
 #[derive(Default)]
 struct AtOnce {
@@ -119,7 +139,7 @@ impl Committer {
         let mut next = Some(self.prepare(before).await?);
         let mut did = false;
         while let Some(prepared) = next.take()
-            && let Some(batch) = self.ready(prepared).await
+            && let Some(batch) = self.ready(prepared).await?
         {
             next = self.destage_batch(&batch).await?;
             did = true;
@@ -130,87 +150,119 @@ impl Committer {
         Ok(did)
     }
 
-    /// Takes and composes a batch.
-    async fn prepare(&self, before: Sequence) -> Result<Vec<Composed>, PoolError> {
+    /// Takes a batch, composes what needs more than the processor, and gives the rest to workers.
+    async fn prepare(&self, before: Sequence) -> Result<Prepared, PoolError> {
         let slice = &self.slice;
         let batch = slice.space.step_blocks().min(BATCH_BLOCKS);
         let pending = slice.layers.read().pending.clone();
         let mut taken = slice.buffer.take_oldest(batch as usize, before, &pending);
         slice.flip_bits_of(&mut taken);
         if taken.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Prepared { blocks: Vec::new(), chunks: Vec::new(), keys: Vec::new() });
         }
         slice.requests.not_in_a_hurry();
+        let keys = taken.iter().map(|block| block.key).collect();
         let mut at_once = AtOnce::default();
-        let mut composed: Vec<_> = Vec::with_capacity(taken.len());
-        let mut left = Vec::new();
+        let mut blocks: Vec<_> = Vec::with_capacity(taken.len());
+        let (mut in_ram, mut to_read) = (Vec::new(), Vec::new());
         for (at, block) in taken.into_iter().enumerate() {
-            match self.compose_at_once(block, &mut at_once) {
-                Ok(block) => composed.push(Some(block)),
-                Err(block) => {
-                    composed.push(None);
-                    left.push(async move { (at, self.compose(block).await) });
+            let composed = match self.sort(block, &mut at_once) {
+                Sorted::Nothing(block) => Some(block),
+                Sorted::Ram(taken, layer) => {
+                    in_ram.push(RamBlock { at, taken, layer });
+                    None
                 }
-            }
-            if composed.len().is_multiple_of(PARALLEL) {
-                // Rows that are being written go on.
-                slice.world.yield_now().await;
-            }
+                Sorted::Reading(taken) => {
+                    to_read.push((at, taken));
+                    None
+                }
+            };
+            blocks.push(composed);
         }
-        let mut composing = stream::iter(left).buffer_unordered(PARALLEL);
+
+        // What few there are in RAM is composed here. Rows that are being written go on meanwhile.
+        let sectors = slice.buffer.sectors_per_block();
+        let chunks = match chunk::send(&*slice.world, in_ram, sectors) {
+            Ok(chunks) => chunks,
+            Err(few) => {
+                for (done, block) in few.into_iter().enumerate() {
+                    let at = block.at;
+                    match compose_one(block, sectors) {
+                        Ok(block) => blocks[at] = Some(block),
+                        Err(taken) => to_read.push((at, taken)),
+                    }
+                    if (done + 1).is_multiple_of(PARALLEL) {
+                        slice.world.yield_now().await;
+                    }
+                }
+                Vec::new()
+            }
+        };
+
+        let reads: Vec<_> =
+            to_read.into_iter().map(|(at, block)| async move { (at, self.compose(block).await) }).collect();
+        let mut composing = stream::iter(reads).buffer_unordered(PARALLEL);
         let mut since = 0usize;
         while let Some((at, block)) = composing.next().await {
-            composed[at] = Some(block?);
+            blocks[at] = Some(block?);
             since += 1;
             if since.is_multiple_of(PARALLEL) {
                 slice.world.yield_now().await;
             }
         }
         drop(composing);
-        Ok(composed.into_iter().flatten().collect())
+        Ok(Prepared { blocks, chunks, keys })
     }
 
-    /// Composes a block of which all is there in RAM: whole as a host wrote it, or placed. Gives back any other.
-    fn compose_at_once(&self, taken: TakenBlock, at_once: &mut AtOnce) -> Result<Composed, TakenBlock> {
+    /// Composes a placed block, and finds out what any other one needs.
+    fn sort(&self, taken: TakenBlock, at_once: &mut AtOnce) -> Sorted {
         let slice = &self.slice;
-        let [extent] = taken.extents.as_slice() else { return Err(taken) };
+        let [extent] = taken.extents.as_slice() else { return Sorted::Reading(taken) };
         if extent.sectors != slice.buffer.sectors_per_block() {
-            return Err(taken);
+            return Sorted::Reading(taken);
         }
-        let content = match &extent.content {
+        let placed = match &extent.content {
             Content::Placed(block) => {
-                let Some(number) = block.number else { return Err(taken) };
+                let Some(number) = block.number else { return Sorted::Reading(taken) };
                 let page = block_page(number);
                 if at_once.page != Some(page) {
                     // A page that is not in RAM may be damaged: see `compose`.
                     if !slice.pages.is_resident(page, true) {
-                        return Err(taken);
+                        return Sorted::Reading(taken);
                     }
                     at_once.page = Some(page);
                 }
-                Composition::Placed { block: block.clone(), number }
+                Some((block.clone(), number))
             }
-            Content::Ram(received) => match slice.whole(received) {
-                Some(Some(whole)) => Composition::Data(whole),
-                Some(None) => Composition::Unmapped,
-                None => return Err(taken),
-            },
-            Content::Zero | Content::Journal(_) | Content::Shared(_) => return Err(taken),
+            Content::Ram(_) => None,
+            Content::Zero | Content::Journal(_) | Content::Shared(_) => return Sorted::Reading(taken),
         };
         let id = taken.key.layer;
         if at_once.layer.as_ref().is_none_or(|layer| layer.id != id) {
             at_once.layer = slice.layers.read().all.get(&id).cloned();
         }
-        match at_once.layer.clone().filter(|layer| !layer.is_gone()) {
-            layer @ Some(_) => Ok(Composed { taken, layer, content }),
-            None => Err(taken),
+        match (at_once.layer.clone().filter(|layer| !layer.is_gone()), placed) {
+            (layer @ Some(_), Some((block, number))) => {
+                Sorted::Nothing(Composed { taken, layer, content: Composition::Placed { block, number } })
+            }
+            (Some(layer), None) => Sorted::Ram(taken, layer),
+            (None, _) => Sorted::Reading(taken),
         }
     }
 
-    /// What of a batch can be destaged, if anything.
-    async fn ready(&mut self, mut batch: Vec<Composed>) -> Option<Vec<Composed>> {
+    /// What of a batch can be destaged, if anything, once workers are done with it.
+    async fn ready(&mut self, prepared: Prepared) -> Result<Option<Vec<Composed>>, PoolError> {
+        let Prepared { mut blocks, chunks, .. } = prepared;
+        let sectors = self.slice.buffer.sectors_per_block();
+        for (at, outcome) in chunk::receive(chunks, sectors, self.slice.store.health()).await? {
+            blocks[at] = Some(match outcome {
+                Ok(composed) => composed,
+                Err(taken) => self.compose(taken).await?,
+            });
+        }
+        let mut batch: Vec<_> = blocks.into_iter().flatten().collect();
         if batch.is_empty() {
-            return None;
+            return Ok(None);
         }
         self.yielded = 0;
         self.put_unread_back(&mut batch).await;
@@ -218,13 +270,13 @@ impl Committer {
         if batch.is_empty() {
             // Writers that wait for destage look again: what they wait for does not come.
             self.committed();
-            return None;
+            return Ok(None);
         }
-        Some(batch)
+        Ok(Some(batch))
     }
 
     /// Writes and publishes a batch. Returns the next one, if that was prepared meanwhile.
-    async fn destage_batch(&mut self, batch: &[Composed]) -> Result<Option<Vec<Composed>>, PoolError> {
+    async fn destage_batch(&mut self, batch: &[Composed]) -> Result<Option<Prepared>, PoolError> {
         let slice = self.slice.clone();
         let places = self.place(batch).await?;
         let rows = self.data_rows.finish(&slice.segments);
@@ -232,11 +284,14 @@ impl Committer {
         let (written, next) = try_join(self.write_rows(rows), async {
             self.prefetch(batch).await?;
             let Some(before) = next else { return Ok(None) };
-            Ok(Some(self.prepare(before).await?).filter(|next| !next.is_empty()))
+            Ok(Some(self.prepare(before).await?).filter(|next| !next.keys.is_empty()))
         })
         .await?;
         slice.counters.destaged_bytes.fetch_add(written, Ordering::Relaxed);
-        debug_assert!(are_apart(batch, next.as_deref().unwrap_or_default()), "a block is in two batches");
+        debug_assert!(
+            next.as_ref().is_none_or(|next| are_apart(batch, &next.keys)),
+            "a block is in two batches"
+        );
         if planted(Bug::EvictBeforePublish) {
             slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
             slice.world.yield_now().await;
@@ -430,9 +485,8 @@ impl Committer {
 }
 
 /// Whether no block is in both batches. Each is in the order of its blocks.
-fn are_apart(one: &[Composed], other: &[Composed]) -> bool {
-    let is_in_one = |block: &Composed| one.binary_search_by_key(&block.taken.key, |b| b.taken.key).is_ok();
-    !other.iter().any(is_in_one)
+fn are_apart(one: &[Composed], other: &[BlockKey]) -> bool {
+    !one.iter().any(|block| other.binary_search(&block.taken.key).is_ok())
 }
 
 /// The block that was placed and its number, if these extents are all of it.

@@ -1,6 +1,7 @@
 //! The committer and its work: destage, checkpoints, cleaning, removal of what nobody uses any more.
 
 pub(crate) mod checkpoint;
+mod chunk;
 pub(crate) mod clean;
 pub(crate) mod committer;
 pub(crate) mod compose;

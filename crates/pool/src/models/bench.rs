@@ -3,7 +3,7 @@
 use crate::{FormatOptions, Pool, PoolOptions, Transaction, format};
 use quoin_base::{MIB, VolumeId};
 use quoin_drive::{Roles, open_set};
-use quoin_world::{Buf, Completion, Disk, DiskOp, Nanos, Task, Thread, World};
+use quoin_world::{Buf, Completion, Disk, DiskOp, Job, Nanos, Task, Thread, World};
 use shuttle::{current, future};
 use std::{
     collections::BTreeMap,
@@ -126,6 +126,14 @@ impl World for ModelWorld {
 
     fn spawn(&self, thread: Thread, task: Task) {
         drop(on(thread, task));
+    }
+
+    fn workers(&self) -> usize {
+        1
+    }
+
+    fn offload(&self, job: Job) {
+        drop(future::spawn(async move { job() }));
     }
 }
 
