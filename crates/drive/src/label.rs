@@ -21,6 +21,8 @@ pub const LABEL_OFFSETS: [u64; 2] = [0, 65536];
 pub const ROOT_BYTES: usize = 4096;
 /// The most slices of a pool; so many have root slots.
 pub const MAX_SLICES: u8 = 16;
+/// The most drives that the same journal extent lies on.
+pub const MOST_JOURNAL_COLUMNS: u8 = 4;
 /// Where labels and root slots end, and grant pages begin.
 pub const HEAD_BYTES: u64 = 1 << 20;
 /// Size of a grant page.
@@ -80,7 +82,8 @@ struct RawLabel {
     roles: U32,
     slices: U32,
     slabs_start: U64,
-    reserved: [u8; 3904],
+    journal_columns: U32,
+    reserved: [u8; 3900],
     checksum: U64,
 }
 
@@ -139,6 +142,8 @@ pub struct Label {
     pub slices: u8,
     /// Where slab 0 begins: behind the grant pages, see [`slabs_start`].
     pub slabs_start_bytes: u64,
+    /// On how many drives each journal extent of the pool lies, at most [`MOST_JOURNAL_COLUMNS`].
+    pub journal_columns: u8,
 }
 
 /// What one copy of the label turned out to be.
@@ -204,6 +209,10 @@ impl Label {
         if !(1..=MAX_SLICES).contains(&self.slices) {
             return Some(format!("{} slices are not from 1 to {MAX_SLICES}", self.slices));
         }
+        if !(1..=MOST_JOURNAL_COLUMNS).contains(&self.journal_columns) {
+            let columns = self.journal_columns;
+            return Some(format!("{columns} journal columns are not from 1 to {MOST_JOURNAL_COLUMNS}"));
+        }
         let start = self.slabs_start_bytes;
         if !start.is_multiple_of(SLABS_START_UNIT_BYTES) || start < self.grant_page_offset(0, 2) {
             return Some(format!("slabs that begin at byte {start} leave no room for its grant pages"));
@@ -236,6 +245,7 @@ impl Label {
             (u32::from(self.roles.journal) * ROLE_JOURNAL + u32::from(self.roles.data) * ROLE_DATA).into();
         raw.slices = u32::from(self.slices).into();
         raw.slabs_start = self.slabs_start_bytes.into();
+        raw.journal_columns = u32::from(self.journal_columns).into();
         raw.checksum = crc64(&raw.as_bytes()[..CHECKSUM_OFFSET]).0.into();
         Buf::copy_of(raw.as_bytes()).into_slice()
     }
@@ -277,6 +287,7 @@ impl Label {
             created_ms: raw.created_ms.get(),
             slices: u8::try_from(raw.slices.get()).unwrap_or(0),
             slabs_start_bytes: raw.slabs_start.get(),
+            journal_columns: u8::try_from(raw.journal_columns.get()).unwrap_or(0),
         };
         match label.problem() {
             None => Copy::Valid(Box::new(label)),

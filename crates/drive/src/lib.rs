@@ -29,7 +29,8 @@ pub use drive::{Drive, DriveCounters};
 pub use error::DriveError;
 pub use label::{
     FORMAT_VERSION, GRANT_PAGE_BYTES, HEAD_BYTES, LABEL_BYTES, LABEL_OFFSETS, Label, MAX_SLICES,
-    POOL_NAME_MAX_BYTES, ROOT_BYTES, Roles, SLABS_PER_GRANT_PAGE, root_offset, slabs_start,
+    MOST_JOURNAL_COLUMNS, POOL_NAME_MAX_BYTES, ROOT_BYTES, Roles, SLABS_PER_GRANT_PAGE, root_offset,
+    slabs_start,
 };
 pub use probe::{Probe, probe};
 pub use set::{inspect_set, open_set, raise_set};

@@ -34,6 +34,7 @@ fn label(index: u16, drives: u16) -> Label {
         created_ms: 1234,
         slices: 1,
         slabs_start_bytes: 0,
+        journal_columns: 1,
     }
 }
 

@@ -96,6 +96,7 @@ fn make() -> Base {
         row_bytes: SLAB_BYTES / 4,
         journal_bytes: Some(4 * MIB),
         slices: 1,
+        ..FormatOptions::default()
     };
     bench
         .run(|world, disk| async move { format(&*world, vec![(disk, both)], options).await })

@@ -134,6 +134,10 @@ pub enum Bug {
     KeepMovedRecord = 74,
     /// A lane that goes idle does not tell that its last batches are hardened. A test of the pool finds it.
     KeepDoubt = 120,
+    /// A batch counts when the first of its columns has it; the others do not get it at all.
+    CountOneColumn = 121,
+    /// What recovery takes from some columns only is not written to the others.
+    KeepOnOneColumn = 122,
     /// What was read ahead is kept though its block number is freed and used again.
     StaleAhead = 59,
     /// A number is dropped, and nothing says so.
@@ -155,7 +159,9 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 61] = [
+    pub const ALL: [Bug; 63] = [
+        Bug::CountOneColumn,
+        Bug::KeepOnOneColumn,
         Bug::CountBeforeRows,
         Bug::TrustPlaced,
         Bug::SkipJournalFlush,

@@ -4,7 +4,7 @@
 //! or is covered by a checksum, and the readers check it before they look at anything else.
 
 use quoin_base::{Crc64, DriveIndex, LayerId, crc64};
-use quoin_drive::{GRANT_PAGE_BYTES, SLABS_PER_GRANT_PAGE};
+use quoin_drive::{GRANT_PAGE_BYTES, MOST_JOURNAL_COLUMNS, SLABS_PER_GRANT_PAGE};
 use quoin_stripe::Column;
 use zerocopy::{
     FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout,
@@ -239,10 +239,26 @@ pub(crate) struct ExtentHeader {
     pub previous_last: U64,
     /// Byte of the extent at which its [`ExtentFooter`] is written when its lane goes on: the last page.
     pub footer: U64,
-    pub reserved: [[u8; 125]; 32],
+    /// How many slabs it lies on, each of a drive of its own. All hold the same.
+    pub columns: U32,
+    pub reserved1: U32,
+    /// Which they are.
+    pub slabs: [ExtentColumn; MOST_JOURNAL_COLUMNS as usize],
+    pub reserved: [[u8; 120]; 33],
     pub crc: U64,
 }
 const _: () = assert!(size_of::<ExtentHeader>() == PAGE_BYTES);
+const _: () = assert!(std::mem::offset_of!(ExtentHeader, slabs) == 96);
+
+/// A slab that an extent lies on.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Default)]
+#[repr(C)]
+pub(crate) struct ExtentColumn {
+    pub drive: U16,
+    pub reserved: U16,
+    pub slab: U32,
+}
+const _: () = assert!(size_of::<ExtentColumn>() == 8);
 
 impl ExtentHeader {
     pub(crate) fn seal(&mut self) {

@@ -160,6 +160,7 @@ fn cost(load: Load) -> Cost {
                 row_bytes: MIB as u32,
                 journal_bytes: Some(128 * MIB),
                 slices: 1,
+                journal_columns: 1,
             };
             let roles = Roles { journal: true, data: true };
             let with_roles = disks().into_iter().map(|disk| (disk, roles)).collect();

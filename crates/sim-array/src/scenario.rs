@@ -87,6 +87,7 @@ impl Scenario {
             row_bytes: [16 << 10, 32 << 10, 64 << 10][rng.random_range(0..3)],
             journal_bytes: Some(journal_bytes),
             slices,
+            journal_columns: 1,
         };
         let pool = PoolOptions {
             buffer_bytes: log_uniform(&mut rng, 512 * KIB, 8 * MIB),

@@ -39,6 +39,7 @@ fn within(bug: Bug) -> u64 {
         | Bug::ReplayUndecided
         | Bug::TakeBackEarly => 600,
         Bug::SkipMendRoots => 1000,
+        Bug::KeepOnOneColumn => 600,
         // What is placed is not in the journal, where they show.
         Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked | Bug::CountBeforeRows => 2000,
         Bug::SameRootSlot => 4000,
@@ -55,6 +56,8 @@ fn choices(bug: Bug) -> Choices {
         // The journal must go round while one checkpoint is being made.
         Bug::EarlyExtentReuse => (Some(Faults::Slow), Some(Load::Rewrite)),
         Bug::SkipMendRoots => (Some(Faults::Roots), None),
+        // What one column has must not be on the others, and then that one is damaged.
+        Bug::CountOneColumn | Bug::KeepOnOneColumn => (Some(Faults::Column), None),
         // A record must outgrow its page: lists of what was dropped grow.
         Bug::KeepMovedRecord => (None, Some(Load::Forks)),
         Bug::PublishMovesEarly => (Some(Faults::Slow), Some(Load::Full)),

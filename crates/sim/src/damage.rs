@@ -46,6 +46,38 @@ pub(crate) fn damage_roots(seed: u64, slices: u8, disks: &[Arc<SimDisk>], rng: &
     }
 }
 
+/// The drive whose part of the journal this seed damages.
+pub(crate) fn column_victim(seed: u64, disks: &[Arc<SimDisk>]) -> usize {
+    seed as usize % disks.len()
+}
+
+/// Damages what one drive has of the journal, or sets it back to what it was before an earlier boot. Others have it all.
+pub(crate) fn damage_column(
+    seed: u64,
+    journal: ByteRange,
+    disks: &[Arc<SimDisk>],
+    old: &mut Vec<u8>,
+    rng: &mut ChaCha8Rng,
+) {
+    let victim = &disks[column_victim(seed, disks)];
+    let kept =
+        (old.is_empty() || rng.random_bool(0.3)).then(|| victim.peek(journal.offset, journal.len as usize));
+    match rng.random_range(0..4) {
+        0 => victim.poke(journal.offset, &vec![0; journal.len as usize]),
+        1 if !old.is_empty() => victim.poke(journal.offset, old),
+        2 => (0..log_uniform(rng, 1, 3000)).for_each(|_| _ = victim.flip_bit(journal)),
+        _ => {
+            for _ in 0..log_uniform(rng, 1, 300) {
+                let sectors = log_uniform(rng, 1, 64);
+                let first = rng.random_range(0..=journal.len / SECTOR_BYTES - sectors);
+                let range = ByteRange::new(journal.offset + first * SECTOR_BYTES, sectors * SECTOR_BYTES);
+                victim.spoil(range);
+            }
+        }
+    }
+    *old = kept.unwrap_or_else(|| std::mem::take(old));
+}
+
 /// Damages drives again and again while the pool is at work, as the seed's faults have it.
 pub(crate) fn spawn(world: &Arc<SimWorld>, scenario: &Scenario, disks: &[Arc<SimDisk>], seed: u64) {
     let drives: Vec<_> = disks

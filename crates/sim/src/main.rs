@@ -33,7 +33,7 @@ enum Command {
 struct RunArgs {
     #[command(flatten)]
     seeds: SeedArgs,
-    /// What goes wrong with drives, for all seeds: none, slow, errors, death, late, hang, silent, rot, latent, roots.
+    /// What goes wrong with drives, for all seeds: none, slow, errors, death, late, hang, silent, rot, latent, roots, column.
     #[arg(long, value_parser = parse_faults)]
     faults: Option<Faults>,
     /// What the clients do, for all seeds: mixed, hot, full, churn, uniform, rewrite, forks, sparse, turns.
@@ -45,6 +45,9 @@ struct RunArgs {
     /// Divide the pool into this many slices; by default some seeds have three
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=4))]
     slices: Option<u8>,
+    /// Lay each extent of the journal on this many drives; by default some seeds have two or three
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=4))]
+    columns: Option<u8>,
     /// A bug to plant.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
@@ -85,6 +88,7 @@ impl RunArgs {
             load: self.load,
             little_ram: self.little_ram,
             slices: self.slices,
+            columns: self.columns,
             verbose,
         }
     }
@@ -115,6 +119,9 @@ impl Simulation for RunArgs {
         }
         if let Some(slices) = self.slices {
             command += &format!(" --slices {slices}");
+        }
+        if let Some(columns) = self.columns {
+            command += &format!(" --columns {columns}");
         }
         if let Some(bug) = bug {
             command += &format!(" --bug {bug}");

@@ -1,6 +1,6 @@
 //! What a seed is like: its drives, options, load, faults, and how each of its boots ends.
 
-use crate::model::Window;
+use crate::{model::Window, seed::Choices};
 use quoin_base::{GIB, KIB, MIB, SECTOR_BYTES};
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
@@ -42,6 +42,9 @@ pub enum Faults {
     Latent,
     /// The roots of one drive of several are damaged between two boots: the pool must open all the same.
     Roots,
+    /// One drive of several loses writes to its journal, and what it has of the journal is damaged or set back between two
+    /// boots: the pool must open all the same, with all it had.
+    Column,
 }
 
 /// What the clients mostly do.
@@ -70,7 +73,7 @@ pub enum Load {
 
 impl Faults {
     /// All of them.
-    pub const ALL: [Faults; 10] = [
+    pub const ALL: [Faults; 11] = [
         Faults::None,
         Faults::Slow,
         Faults::Errors,
@@ -81,6 +84,7 @@ impl Faults {
         Faults::Rot,
         Faults::Latent,
         Faults::Roots,
+        Faults::Column,
     ];
 
     /// As the command line calls it.
@@ -96,6 +100,7 @@ impl Faults {
             Faults::Rot => "rot",
             Faults::Latent => "latent",
             Faults::Roots => "roots",
+            Faults::Column => "column",
         }
     }
 }
@@ -228,6 +233,13 @@ fn slices(seed: u64) -> u8 {
     if rng.random_bool(0.3) { 3 } else { 1 }
 }
 
+/// On how many drives an extent of the journal lies; of a stream of its own.
+fn columns(seed: u64) -> u8 {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(85);
+    pick(&mut rng, &[1, 1, 1, 2, 2, 3])
+}
+
 /// What few seeds have; of a stream of its own, so that the other seeds stay what they are.
 struct Rare {
     load: Option<Load>,
@@ -241,7 +253,7 @@ impl Rare {
         rng.set_stream(79);
         let drives = rng.random_bool(0.06).then_some(8);
         let load = rng.random_bool(0.15).then(|| pick(&mut rng, &[Load::Sparse, Load::Sparse, Load::Turns]));
-        let rare = [Faults::Rot, Faults::Latent, Faults::Roots, Faults::Late];
+        let rare = [Faults::Rot, Faults::Latent, Faults::Roots, Faults::Late, Faults::Column];
         let faults = rng.random_bool(0.15).then(|| pick(&mut rng, &rare));
         Self { load, faults, drives }
     }
@@ -253,8 +265,10 @@ fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[T]) -> T {
 
 impl Scenario {
     /// What follows from the seed, but for what is given.
-    pub(crate) fn new(seed: u64, faults: Option<Faults>, load: Option<Load>, slices: Option<u8>) -> Self {
+    pub(crate) fn new(seed: u64, choices: Choices) -> Self {
+        let Choices { faults, load, slices, columns, .. } = choices;
         let slices = slices.unwrap_or_else(|| self::slices(seed));
+        let columns = columns.unwrap_or_else(|| self::columns(seed));
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(77);
         let drawn_load = pick(
@@ -294,9 +308,12 @@ impl Scenario {
             Faults::Roots => drawn_count + 1,
             _ => rare.drives.unwrap_or(drawn_count),
         };
-        let one_journal = count > 1 && rng.random_bool(0.4);
+        let columns = if faults == Faults::Column { columns.max(2) } else { columns };
+        let count = count.max(columns.into());
+        let one_journal = count > 1 && rng.random_bool(0.4) && columns == 1;
         let journal_drives = if one_journal { 1 } else { count as u64 };
-        let journal_slabs = LEAST_EXTENTS.div_ceil(journal_drives) + rng.random_range(0..=2);
+        let least_slabs = LEAST_EXTENTS * u64::from(columns);
+        let journal_slabs = least_slabs.div_ceil(journal_drives) + rng.random_range(0..=2);
         let journal_slabs = journal_slabs.max(LEAST_JOURNAL_SLABS) * u64::from(slices);
         let journal_bytes = journal_slabs * SLAB_BYTES;
         let data_slabs = log_uniform(&mut rng, 28, if load == Load::Full { 48 } else { 72 });
@@ -316,6 +333,7 @@ impl Scenario {
             slab_bytes: SLAB_BYTES as u32,
             row_bytes: pick(&mut rng, &[16 << 10, 32 << 10, 64 << 10]),
             journal_bytes: Some(journal_bytes),
+            journal_columns: columns,
             slices,
         };
         let pool = PoolOptions {
@@ -358,6 +376,11 @@ impl Scenario {
             _ => Ending::Work,
         };
         let ending = match self.faults {
+            // What is on one column only must be on all when that one is damaged a little later.
+            Faults::Column if !last && rng.random_bool(0.6) => match rng.random() {
+                true => Ending::Verified,
+                false => Ending::Journal(log_uniform(rng, 1, 60)),
+            },
             // Roots that are on some drives only, and what follows if nobody writes them to the others.
             Faults::Roots if !last && rng.random_bool(0.7) => match rng.random() {
                 true => Ending::Root(log_uniform(rng, 1, 12)),

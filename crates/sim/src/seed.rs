@@ -45,6 +45,8 @@ pub struct Choices {
     pub little_ram: bool,
     /// Into how many slices the pool is divided.
     pub slices: Option<u8>,
+    /// On how many drives each extent of the journal lies.
+    pub columns: Option<u8>,
     /// Prints each boot.
     pub verbose: bool,
 }
@@ -63,6 +65,8 @@ struct Run {
     closed: bool,
     /// The last boot left a drive that hangs, or will.
     hangs_on: bool,
+    /// What the drive that loses its part of the journal had of it earlier.
+    old_journal: Vec<u8>,
     /// Of each disk. A new process has new ones.
     watches: Vec<Arc<DriveWatch>>,
     /// The pool while it is open.
@@ -71,7 +75,7 @@ struct Run {
 
 /// Runs a seed.
 pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
-    let mut scenario = Scenario::new(seed, choices.faults, choices.load, choices.slices);
+    let mut scenario = Scenario::new(seed, choices);
     if choices.little_ram {
         (scenario.pool.metadata_bytes, scenario.pool.cache_bytes) = (4096, 40 << 10);
     }
@@ -106,6 +110,7 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
         damaged: false,
         closed: false,
         hangs_on: false,
+        old_journal: Vec::new(),
         watches: Vec::new(),
         opened: Arc::default(),
     };
@@ -345,6 +350,10 @@ impl Run {
                 Faults::Errors if faulty && i == victim => {
                     (plan.read_error, plan.write_error, plan.flush_error) = (rate, rate / 10.0, rate / 10.0);
                 }
+                Faults::Column if faulty && i == damage::column_victim(self.seed, &self.disks) => {
+                    plan.lost_write = [0.3, rate, 1.0][self.rng.random_range(0..3)];
+                    plan.only = Some(journal_region(scenario, i));
+                }
                 Faults::Silent if faulty => {
                     // Often enough that also blocks of which only a part is overwritten are hit.
                     let rate = 8.0 * rate;
@@ -358,6 +367,10 @@ impl Run {
         match scenario.faults {
             Faults::Roots if faulty => {
                 damage::damage_roots(self.seed, self.scenario.format.slices, &self.disks, &mut self.rng)
+            }
+            Faults::Column if faulty => {
+                let at = journal_region(&self.scenario, 0);
+                damage::damage_column(self.seed, at, &self.disks, &mut self.old_journal, &mut self.rng)
             }
             Faults::Rot | Faults::Latent if faulty => {
                 damage::spawn(&self.world, scenario, &self.disks, self.rng.random());

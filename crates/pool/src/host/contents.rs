@@ -5,7 +5,6 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     fork::layer::Layer,
-    format::PAGE_BYTES,
     host::placed::PlacedBlock,
     lifecycle::slice::Slice,
 };
@@ -95,28 +94,21 @@ impl Slice {
         // The record's part of the block: that is what its checksum covers.
         let block_start = (range.offset / block_bytes * block_bytes).max(record.offset);
         let block_end = (range.offset / block_bytes * block_bytes + block_bytes).min(record.end());
-        let at = source.place.offset + (block_start - record.offset);
-        let page = PAGE_BYTES as u64;
-        let (from, to) = (at / page * page, (at + (block_end - block_start)).next_multiple_of(page));
-        let column = source.place.column;
-        let buf = self
-            .store
-            .read_slab(column, from, (to - from) as usize)
-            .await
-            .map_err(|e| (e.to_string(), true))?;
-        let data = buf.into_slice().slice((at - from) as usize, (block_end - block_start) as usize);
+        let at = source.place.plus(block_start - record.offset);
         let index = (range.offset / block_bytes - record.offset / block_bytes) as usize;
-        let crc = crc32c(&data).0;
-        if source.crcs.get(index) != Some(&crc) {
+        let is_good = |data: &[u8]| source.crcs.get(index) == Some(&crc32c(data).0);
+        let read = at.read(&self.store, block_end - block_start, is_good).await;
+        let Some(data) = read.map_err(|e| (e.to_string(), true))? else {
+            let column = source.place.column();
             let why = format!(
                 "the checksum of a journal record in slab {} of {} differs",
                 column.slab,
                 self.store.drive_name(column.drive)
             );
             return Err((why, false));
-        }
+        };
         let part = data.slice((range.offset - block_start) as usize, range.len as usize);
         let is_all = part.len() == data.len();
-        Ok(Verified { data: part, crc: is_all.then_some(crc) })
+        Ok(Verified { data: part, crc: source.crcs.get(index).copied().filter(|_| is_all) })
     }
 }

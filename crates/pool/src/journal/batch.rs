@@ -49,7 +49,7 @@ impl Batch {
 
     /// Where the journal has its payloads, one after the other; `None` before it is sent.
     pub(crate) fn payload_place(&self) -> Option<JournalPlace> {
-        *self.payload.lock()
+        self.payload.lock().clone()
     }
 
     /// It is sent, and has its payloads there.

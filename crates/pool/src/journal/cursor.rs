@@ -1,12 +1,37 @@
-//! Reads the batches of one extent where they lie.
+//! Reads the batches of one extent where they lie: on each of its columns, or on some of them only.
+//!
+//! What the columns say about the place where the next batch would begin. A column *has* it if the batch verifies there and
+//! follows the one before; it *lacks* it if something else can be read there; or its drive *fails* to read it.
+//!
+//! | | columns | what it is | what recovery does |
+//! | --- | --- | --- | --- |
+//! | A | all have it | a batch that was sent | takes it |
+//! | B | some have it | the same: the others were cut off, or are damaged | takes it, and writes it to the others |
+//! | C | all lack it | the end of the extent | ends here, and looks for evidence behind it: [`Cursor::beyond`] |
+//! | D | some lack it, some fail | the end: a batch counts when all columns have it | the same; overwrites what fails |
+//! | E | all fail | nobody knows | refuses the pool if it may be needed: [`super::unread`] |
+//!
+//! Whether a batch of A or B counts is told by the batches behind it, by the extent's successor, or by its payloads. For
+//! those the same table holds: one that is right on any column is right; one that is wrong where it can be read never
+//! counted.
+//!
+//! # Example
+//! An extent on drives 0 and 1. Batches 0 to 4 are acknowledged, 5 and 6 are on their way when power fails.
+//! 1. Drive 0 has got 5 and 6, drive 1 has got 6 only: there, 6 does not follow anything.
+//! 2. Recovery finds 5 on drive 0 (B) and 6 on both (A). Batch 4 said that 4 were hardened, batch 6 that 5 were, so 5 and 6
+//!    are in doubt. Their payloads verify: both are taken, whether they were acknowledged or not.
+//! 3. Before the pool serves, 5 is written to drive 1. Without that, the loss of drive 0 a moment later would take back
+//!    what readers have seen.
 
 use super::{
     decode::{decode, payload_verifies, plausible},
     placed::PlacedRows,
     replay::ReplayedRecord,
+    slabs::Slabs,
     unread::{Unread, read_patiently},
 };
 use crate::{
+    bugs::{Bug, planted},
     error::PoolError,
     format::{BatchHeader, PAGE_BYTES},
     store::Store,
@@ -14,6 +39,7 @@ use crate::{
 use quoin_base::Sequence;
 use quoin_stripe::{Column, StripeError};
 use quoin_world::{Buf, Slice as Bytes};
+use std::sync::Arc;
 
 /// Bytes read first of a batch; most have their headers within.
 const FIRST_READ_BYTES: usize = 2 * PAGE_BYTES;
@@ -26,7 +52,7 @@ const SCAN_BYTES: u64 = 1 << 20;
 
 pub(super) struct Cursor<'a> {
     pub store: &'a Store,
-    pub place: Column,
+    pub slabs: Arc<Slabs>,
     /// 0: not known yet.
     pub number: u64,
     /// CRC of the extent's header.
@@ -34,8 +60,10 @@ pub(super) struct Cursor<'a> {
     slab_bytes: u64,
     /// The last batch seen was short: so may be the next ones.
     are_short: bool,
-    /// What was read last, and from where.
-    window: (u64, Bytes),
+    /// What was read last of each column, and from where.
+    windows: Vec<(u64, Bytes)>,
+    /// Where a drive failed to read what another column lacks.
+    pub failed: Vec<(Column, u64)>,
 }
 
 pub(super) struct FoundBatch {
@@ -44,9 +72,10 @@ pub(super) struct FoundBatch {
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(store: &'a Store, place: Column, number: u64, tag: u64) -> Self {
-        let (slab_bytes, window) = (store.slab_bytes().into(), (0, Buf::default().into_slice()));
-        Self { store, place, number, tag, slab_bytes, are_short: false, window }
+    pub(super) fn new(store: &'a Store, slabs: Slabs, number: u64, tag: u64) -> Self {
+        let windows = slabs.iter().map(|_| (0, Buf::default().into_slice())).collect();
+        let (slab_bytes, failed, slabs) = (store.slab_bytes().into(), Vec::new(), Arc::new(slabs));
+        Self { store, slabs, number, tag, slab_bytes, are_short: false, windows, failed }
     }
 
     /// True for a batch of this extent in its present life.
@@ -54,48 +83,88 @@ impl<'a> Cursor<'a> {
         header.extent.get() == self.number && header.tag.get() == self.tag
     }
 
+    /// A place that no column can read.
     pub(super) fn unread(&self, offset: u64, error: StripeError) -> Unread {
-        Unread::new(self.store, self.place, offset, &error)
+        Unread::new(self.store, self.slabs[0], offset, &error)
     }
 
-    /// The batch at byte `at` of the extent, if its headers verify.
-    pub(super) async fn batch_at(&mut self, at: u64) -> Result<Option<FoundBatch>, StripeError> {
+    /// The batch that begins at byte `at` of the extent and follows one with this checksum: the `index`th. An error: no
+    /// column can be read there.
+    pub(super) async fn next_batch(
+        &mut self,
+        at: u64,
+        index: u32,
+        previous_crc: u32,
+    ) -> Result<Option<FoundBatch>, StripeError> {
+        let (mut is_lacking, mut failed) = (false, Vec::new());
+        for column in 0..self.slabs.len() {
+            let found = self.batch_at(column, at).await;
+            let follows = |batch: &FoundBatch| {
+                planted(Bug::ReplayOldLap)
+                    || self.owns(&batch.header)
+                        && batch.header.index.get() == index
+                        && batch.header.previous_crc.get() == previous_crc
+            };
+            match found {
+                Ok(Some(batch)) if follows(&batch) => return Ok(Some(batch)),
+                Ok(_) => is_lacking = true,
+                Err(error) => failed.push((self.slabs[column], error)),
+            }
+        }
+        match failed.pop() {
+            Some((_, error)) if !is_lacking => Err(error),
+            Some((last, _)) => {
+                self.failed.extend(failed.iter().map(|(column, _)| (*column, at)).chain([(last, at)]));
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The batch at byte `at` of a column, if its headers verify.
+    pub(super) async fn batch_at(
+        &mut self,
+        column: usize,
+        at: u64,
+    ) -> Result<Option<FoundBatch>, StripeError> {
         if at + PAGE_BYTES as u64 > self.slab_bytes {
             return Ok(None);
         }
-        let bytes = self.headers_at(at).await?;
+        let bytes = self.headers_at(column, at).await?;
         let Some(header) = plausible(&bytes, self.slab_bytes - at) else { return Ok(None) };
         self.are_short = u64::from(header.total_bytes.get()) <= SHORT_BATCH_BYTES;
         let meta_bytes = header.meta_bytes.get() as usize;
         let found = |meta: &[u8]| {
-            let records = decode(meta, header, self.place, at);
+            let records = decode(meta, header, &self.slabs, at);
             records.map(|records| FoundBatch { header, records })
         };
         if let Some(meta) = bytes.get(..meta_bytes) {
             return Ok(found(meta));
         }
-        match read_patiently(self.store, self.place, at, meta_bytes.next_multiple_of(PAGE_BYTES)).await {
+        let place = self.slabs[column];
+        match read_patiently(self.store, place, at, meta_bytes.next_multiple_of(PAGE_BYTES)).await {
             Ok(bytes) => Ok(found(&bytes[..meta_bytes])),
             Err(_) if self.number > 0 && !self.owns(&header) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// What lies from byte `at` on, a page or more of it.
-    async fn headers_at(&mut self, at: u64) -> Result<Bytes, StripeError> {
-        let (from, window) = &self.window;
+    /// What lies from byte `at` of a column on, a page or more of it.
+    async fn headers_at(&mut self, column: usize, at: u64) -> Result<Bytes, StripeError> {
+        let ((from, window), place) = (&self.windows[column], self.slabs[column]);
         if at >= *from && at + PAGE_BYTES as u64 <= from + window.len() as u64 {
             return Ok(window.slice((at - from) as usize, (from + window.len() as u64 - at) as usize));
         }
         let wanted = if self.are_short { WINDOW_BYTES } else { FIRST_READ_BYTES };
         let len = wanted.min((self.slab_bytes - at) as usize);
-        let bytes = match self.store.read_slab(self.place, at, len).await {
+        let bytes = match self.store.read_slab(place, at, len).await {
             Ok(bytes) => bytes,
             // What lies behind the first page may be none of its headers.
-            Err(_) => read_patiently(self.store, self.place, at, PAGE_BYTES).await?,
+            Err(_) => read_patiently(self.store, place, at, PAGE_BYTES).await?,
         };
-        self.window = (at, bytes.into_slice());
-        Ok(self.window.1.clone())
+        let bytes = bytes.into_slice();
+        self.windows[column] = (at, bytes.clone());
+        Ok(bytes)
     }
 
     /// Whether the payloads, and what was placed, are what their checksums say; or of which record that cannot be read.
@@ -127,6 +196,25 @@ impl<'a> Cursor<'a> {
         let mut beyond = Beyond::default();
         // Where the last batch found ends.
         let mut end = None;
+        for column in 0..self.slabs.len() {
+            self.look_beyond(column, at, batches, tail, &mut beyond, &mut end).await?;
+        }
+        let is_unread = |end: u64| beyond.skipped.iter().any(|unread| unread.offset == end);
+        beyond.ends_obsolete = !beyond.needed && end.is_some_and(|end| !is_unread(end));
+        Ok(beyond)
+    }
+
+    /// The same on one column.
+    async fn look_beyond(
+        &mut self,
+        column: usize,
+        at: u64,
+        batches: u32,
+        tail: Sequence,
+        beyond: &mut Beyond,
+        end: &mut Option<u64>,
+    ) -> Result<(), PoolError> {
+        let place = self.slabs[column];
         let mut todo = Vec::new();
         let mut from = at;
         while from < self.slab_bytes {
@@ -136,10 +224,10 @@ impl<'a> Cursor<'a> {
         }
         todo.reverse();
         while let Some((from, len)) = todo.pop() {
-            let bytes = match self.store.read_slab(self.place, from, len as usize).await {
+            let bytes = match self.store.read_slab(place, from, len as usize).await {
                 Ok(bytes) => bytes,
                 Err(error) if len <= PAGE_BYTES as u64 => {
-                    beyond.skipped.push(self.unread(from, error));
+                    beyond.skipped.push(Unread::new(self.store, place, from, &error));
                     continue;
                 }
                 Err(_) => {
@@ -155,8 +243,8 @@ impl<'a> Cursor<'a> {
                 if !self.owns(&header) {
                     continue;
                 }
-                let Ok(Some(batch)) = self.batch_at(here).await else { continue };
-                end = Some(here + u64::from(header.total_bytes.get()));
+                let Ok(Some(batch)) = self.batch_at(column, here).await else { continue };
+                *end = (*end).max(Some(here + u64::from(header.total_bytes.get())));
                 let needed = batch.records.iter().any(|r| r.header.sequence.get() >= tail.0);
                 beyond.needed |= needed;
                 if needed && header.hardened.get() > batches {
@@ -164,16 +252,14 @@ impl<'a> Cursor<'a> {
                         format!(
                             "journal extent {} on drive {}",
                             self.number,
-                            self.store.drive_name(self.place.drive)
+                            self.store.drive_name(place.drive)
                         ),
                         format!("batch {batches} is unreadable, yet batch {} follows it", header.index.get()),
                     ));
                 }
             }
         }
-        let is_unread = |end: u64| beyond.skipped.iter().any(|unread| unread.offset == end);
-        beyond.ends_obsolete = !beyond.needed && end.is_some_and(|end| !is_unread(end));
-        Ok(beyond)
+        Ok(())
     }
 }
 

@@ -1,22 +1,44 @@
-//! Which journal extents are free, and which records the others hold.
+//! Which slabs of the journal are free, and which records the others hold.
+//!
+//! Invariants:
+//! 1. A slab is free, or belongs to one extent; the slabs of an extent lie on different drives.
+//! 2. An extent is made of free slabs when a lane takes it: of the drives with the most. So no slab is left over while
+//!    enough other drives have one, however the drives differ in size. Its header names its slabs.
 
-use quoin_base::Sequence;
+use super::slabs::Slabs;
+use quoin_base::{DriveIndex, Sequence};
 use quoin_stripe::Column;
-use std::collections::VecDeque;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+/// An extent that holds what replay may need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldExtent {
+    pub number: u64,
+    /// No record above this one was written to it.
+    pub last: Sequence,
+    pub slabs: Slabs,
+}
 
 struct Extent {
-    column: Column,
-    /// 0 while it is free.
-    number: u64,
-    /// No record above this one was written to it.
-    last: Sequence,
+    held: HeldExtent,
     /// True while a lane may still append to it.
     open: bool,
 }
 
 pub(crate) struct Extents {
-    all: Vec<Extent>,
-    free: VecDeque<usize>,
+    /// How many slabs an extent has, as long as so many drives are there.
+    columns: usize,
+    /// By drive of the journal's set, those that came free first in front.
+    free: BTreeMap<DriveIndex, VecDeque<u32>>,
+    /// How many extents can be made of the free slabs.
+    free_extents: u64,
+    /// How many could be made of all slabs.
+    total: u64,
+    /// By position; `None`: nobody's.
+    held: Vec<Option<Extent>>,
     next_number: u64,
     taken: u64,
 }
@@ -33,73 +55,183 @@ pub(crate) struct JournalUse {
 /// An extent a lane appends to.
 pub(crate) struct TakenExtent {
     pub index: usize,
-    pub column: Column,
+    pub slabs: Arc<Slabs>,
     pub number: u64,
 }
 
+/// How many extents of so many columns can be made of drives with so many slabs each.
+///
+/// # Example
+/// Of 10, 10 and 40 slabs with two columns: 20, each with a slab of the large drive. Of 1 and 40: one.
+fn extents_of(columns: usize, slabs: impl Iterator<Item = usize> + Clone) -> u64 {
+    let columns = columns.max(1) as u64;
+    // So many are possible if the drives have a slab for each of their columns; of one drive each takes one at most.
+    let is_possible =
+        |extents: u64| slabs.clone().map(|n| (n as u64).min(extents)).sum::<u64>() >= columns * extents;
+    let (mut possible, mut beyond) = (0, slabs.clone().sum::<usize>() as u64 / columns + 1);
+    while possible + 1 < beyond {
+        let middle = (possible + beyond) / 2;
+        if is_possible(middle) { possible = middle } else { beyond = middle }
+    }
+    possible
+}
+
 impl Extents {
-    /// All free, but for those in `held`: number and last record by position in `columns`.
-    pub(crate) fn new(columns: Vec<Column>, held: &[Option<(u64, Sequence)>], next_number: u64) -> Self {
-        let all: Vec<Extent> = columns
-            .into_iter()
-            .zip(held)
-            .map(|(column, held)| {
-                let (number, last) = held.unwrap_or((0, Sequence(0)));
-                Extent { column, number, last, open: false }
-            })
-            .collect();
-        let mut free: Vec<usize> = (0..all.len()).filter(|&i| all[i].number == 0).collect();
-        // Neighbours in this order lie on different drives, so that lanes and laps spread over all.
-        free.sort_by_key(|&i| (all[i].column.slab, all[i].column.drive));
-        Self { all, free: free.into(), next_number, taken: 0 }
+    /// Of `columns` slabs each, made of `slabs`, which are free but for those that are held.
+    pub(crate) fn new(
+        columns: usize,
+        slabs: Vec<Column>,
+        held: impl IntoIterator<Item = HeldExtent>,
+        next_number: u64,
+    ) -> Self {
+        let mut free: BTreeMap<_, VecDeque<u32>> = BTreeMap::new();
+        for column in slabs {
+            free.entry(column.drive).or_default().push_back(column.slab);
+        }
+        let columns = columns.min(free.len()).max(1);
+        let total = extents_of(columns, free.values().map(VecDeque::len));
+        let held: Vec<_> = held.into_iter().map(|held| Some(Extent { held, open: false })).collect();
+        for column in held.iter().flatten().flat_map(|extent| extent.held.slabs.iter()) {
+            if let Some(free) = free.get_mut(&column.drive) {
+                free.retain(|slab| *slab != column.slab);
+            }
+        }
+        let mut extents = Self { columns, free, free_extents: 0, total, held, next_number, taken: 0 };
+        extents.count_free();
+        extents
+    }
+
+    fn count_free(&mut self) {
+        self.free_extents = extents_of(self.columns, self.free.values().map(VecDeque::len));
     }
 
     pub(crate) fn take(&mut self) -> Option<TakenExtent> {
-        let index = self.free.pop_front()?;
-        let extent = &mut self.all[index];
-        extent.number = self.next_number;
-        extent.last = Sequence(0);
-        extent.open = true;
+        if self.free_extents == 0 {
+            return None;
+        }
+        let mut drives: Vec<_> = self.free.iter_mut().filter(|(_, slabs)| !slabs.is_empty()).collect();
+        // NOTE: the fullest first, and of those alike the first: what is left makes as many extents as can be.
+        drives.sort_by_key(|(_, slabs)| std::cmp::Reverse(slabs.len()));
+        let mut columns = Vec::with_capacity(self.columns);
+        for (drive, slabs) in drives.into_iter().take(self.columns) {
+            columns.extend(slabs.pop_front().map(|slab| Column { drive: *drive, slab }));
+        }
+        assert_eq!(columns.len(), self.columns, "an extent that counts as free has all its slabs");
+        let slabs = Slabs::new(&columns)?;
+        self.count_free();
+        let held = HeldExtent { number: self.next_number, last: Sequence(0), slabs };
         self.next_number += 1;
         self.taken += 1;
-        Some(TakenExtent { index, column: extent.column, number: extent.number })
+        let extent = Some(Extent { held, open: true });
+        let index = match self.held.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                self.held.push(None);
+                self.held.len() - 1
+            }
+        };
+        self.held[index] = extent;
+        Some(TakenExtent { index, slabs: Arc::new(slabs), number: held.number })
     }
 
     /// Notes that records up to `last` are about to be written to the extent.
     pub(crate) fn wrote(&mut self, index: usize, last: Sequence) {
-        let extent = &mut self.all[index];
-        extent.last = extent.last.max(last);
-    }
-
-    pub(crate) fn close(&mut self, index: usize) {
-        self.all[index].open = false;
-    }
-
-    fn is_obsolete(extent: &Extent, tail: Sequence) -> bool {
-        extent.number != 0 && !extent.open && extent.last < tail
-    }
-
-    pub(crate) fn freed_by(&self, tail: Sequence) -> u64 {
-        self.all.iter().filter(|e| Self::is_obsolete(e, tail)).count() as u64
-    }
-
-    pub(crate) fn free_below(&mut self, tail: Sequence) {
-        for (index, extent) in self.all.iter_mut().enumerate() {
-            if Self::is_obsolete(extent, tail) {
-                extent.number = 0;
-                self.free.push_back(index);
-            }
+        if let Some(extent) = &mut self.held[index] {
+            extent.held.last = extent.held.last.max(last);
         }
     }
 
+    pub(crate) fn close(&mut self, index: usize) {
+        if let Some(extent) = &mut self.held[index] {
+            extent.open = false;
+        }
+    }
+
+    fn is_obsolete(extent: &Extent, tail: Sequence) -> bool {
+        !extent.open && extent.held.last < tail
+    }
+
+    pub(crate) fn freed_by(&self, tail: Sequence) -> u64 {
+        self.held.iter().flatten().filter(|e| Self::is_obsolete(e, tail)).count() as u64
+    }
+
+    pub(crate) fn free_below(&mut self, tail: Sequence) {
+        for place in &mut self.held {
+            let Some(extent) = place.take_if(|extent| Self::is_obsolete(extent, tail)) else { continue };
+            for column in extent.held.slabs.iter() {
+                if let Some(free) = self.free.get_mut(&column.drive) {
+                    free.push_back(column.slab);
+                }
+            }
+        }
+        self.count_free();
+    }
+
     pub(crate) fn usage(&self) -> JournalUse {
-        let total = self.all.len() as u64;
-        JournalUse { total, used: total - self.free.len() as u64, taken: self.taken }
+        JournalUse {
+            total: self.total,
+            used: self.total - self.free_extents.min(self.total),
+            taken: self.taken,
+        }
     }
 
     /// The lowest number of an extent that holds, or may yet get, records from `tail` on, and the next number.
     pub(crate) fn needed_from(&self, tail: Sequence) -> (u64, u64) {
-        let needed = self.all.iter().filter(|e| e.number != 0 && !Self::is_obsolete(e, tail));
-        (needed.map(|e| e.number).min().unwrap_or(self.next_number), self.next_number)
+        let needed = self.held.iter().flatten().filter(|e| !Self::is_obsolete(e, tail));
+        (needed.map(|e| e.held.number).min().unwrap_or(self.next_number), self.next_number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slabs(sizes: &[u32]) -> Vec<Column> {
+        let of = |(drive, count): (usize, &u32)| {
+            (0..*count).map(move |slab| Column { drive: DriveIndex(drive as u16), slab })
+        };
+        sizes.iter().enumerate().flat_map(of).collect()
+    }
+
+    #[test]
+    fn drives_of_different_sizes_waste_as_little_as_can_be() {
+        for (columns, sizes, expected) in [
+            (1, &[10, 10, 40][..], 60),
+            (2, &[10, 10, 40], 20),
+            (2, &[1, 40], 1),
+            (2, &[7, 7], 7),
+            (3, &[5, 5, 5, 5], 6),
+            (3, &[9, 2, 2], 2),
+            (4, &[8, 8, 8, 8], 8),
+            // Fewer drives than columns: as many as there are.
+            (3, &[6, 6], 6),
+            (2, &[6], 6),
+        ] {
+            let mut extents = Extents::new(columns, slabs(sizes), [], 1);
+            assert_eq!(extents.usage().total, expected, "{columns} {sizes:?}");
+            let mut taken = Vec::new();
+            while let Some(extent) = extents.take() {
+                taken.push(extent);
+            }
+            assert_eq!(taken.len() as u64, expected, "{columns} {sizes:?}");
+            let mut used: Vec<_> = taken.iter().flat_map(|extent| extent.slabs.iter().copied()).collect();
+            let count = used.len();
+            used.sort_unstable();
+            used.dedup();
+            assert_eq!(used.len(), count, "no slab is given out twice");
+        }
+    }
+
+    #[test]
+    fn what_is_freed_is_given_out_again() {
+        let mut extents = Extents::new(2, slabs(&[4, 4, 4]), [], 1);
+        let first = extents.take().unwrap();
+        extents.wrote(first.index, Sequence(9));
+        assert_eq!((extents.usage().used, extents.freed_by(Sequence(10))), (1, 0));
+        extents.close(first.index);
+        assert_eq!(extents.freed_by(Sequence(10)), 1);
+        extents.free_below(Sequence(10));
+        let JournalUse { total, used, .. } = extents.usage();
+        assert_eq!((total, used), (6, 0));
     }
 }

@@ -7,6 +7,7 @@
 use super::{
     decode::{decode, plausible},
     replay::ReplayedRecord,
+    slabs::Slabs,
     unread::read_patiently,
 };
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
 use quoin_base::Sequence;
 use quoin_stripe::Column;
 use quoin_world::{Buf, Slice as Bytes};
+use std::sync::Arc;
 use zerocopy::{
     IntoBytes,
     little_endian::{U32, U64},
@@ -70,10 +72,26 @@ pub(super) struct Sealed {
     pub records: Option<Vec<ReplayedRecord>>,
 }
 
-/// Reads the footer of the extent that begins with `header`. `None`: it has none that can be read and trusted.
+/// Reads the footer of the extent that begins with `header`, from any of its columns. `None`: it has none that can be read
+/// and trusted.
 pub(super) async fn read_footer(
     store: &Store,
+    slabs: Slabs,
+    header: &ExtentHeader,
+    tail: Sequence,
+) -> Option<Sealed> {
+    for column in slabs.iter() {
+        if let Some(sealed) = read_footer_of(store, *column, slabs, header, tail).await {
+            return Some(sealed);
+        }
+    }
+    None
+}
+
+async fn read_footer_of(
+    store: &Store,
     place: Column,
+    slabs: Slabs,
     header: &ExtentHeader,
     tail: Sequence,
 ) -> Option<Sealed> {
@@ -94,7 +112,7 @@ pub(super) async fn read_footer(
     let read_bytes = index_bytes.next_multiple_of(PAGE_BYTES);
     let from = at.checked_sub(read_bytes as u64).filter(|_| index_bytes > 0)?;
     let index = read_patiently(store, place, from, read_bytes).await.ok()?;
-    let records = decode_index(index.get(..index_bytes)?, header, place, from)?;
+    let records = decode_index(index.get(..index_bytes)?, header, slabs, from)?;
     (records.0 == batches).then_some(Sealed { batches, last, records: Some(records.1) })
 }
 
@@ -102,9 +120,10 @@ pub(super) async fn read_footer(
 fn decode_index(
     mut index: &[u8],
     header: &ExtentHeader,
-    place: Column,
+    slabs: Slabs,
     room: u64,
 ) -> Option<(u32, Vec<ReplayedRecord>)> {
+    let slabs = Arc::new(slabs);
     let mut records = Vec::new();
     let (mut at, mut batches, mut previous_crc) = (PAGE_BYTES as u64, 0, header.crc.get() as u32);
     while !index.is_empty() {
@@ -114,7 +133,7 @@ fn decode_index(
             && batch.index.get() == batches
             && batch.previous_crc.get() == previous_crc;
         let meta = index.get(..batch.meta_bytes.get() as usize).filter(|_| is_next)?;
-        records.extend(decode(meta, batch, place, at)?);
+        records.extend(decode(meta, batch, &slabs, at)?);
         at += u64::from(batch.total_bytes.get());
         previous_crc = batch.meta_crc.get();
         batches += 1;

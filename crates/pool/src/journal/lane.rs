@@ -5,6 +5,7 @@ use super::{
     batch::{FAILED, HARDENED},
     extents::TakenExtent,
     footer::Index,
+    slabs::{Slabs, write_columns},
 };
 use crate::{
     bugs::{Bug, planted},
@@ -366,7 +367,7 @@ impl Journal {
         let (meta, meta_crc) = self.encode(lane, at, entries, meta_bytes, total_bytes);
         let mut data = Vec::with_capacity(entries.len() + 3);
         let offset = if at.is_begun { at.offset } else { 0 };
-        let payload = JournalPlace { column: at.extent.column, offset: at.offset + meta.len() as u64 };
+        let payload = JournalPlace { slabs: at.extent.slabs.clone(), offset: at.offset + meta.len() as u64 };
         open.batch.sent_to(payload);
         if !std::mem::replace(&mut at.is_begun, true) {
             data.push(Buf::copy_of(at.header.as_bytes()).into_slice());
@@ -387,9 +388,9 @@ impl Journal {
         at.last = at.last.max(last);
         at.previous_crc = meta_crc;
 
-        let (column, total_bytes) = (at.extent.column, total_bytes as u64);
+        let (slabs, total_bytes) = (at.extent.slabs.clone(), total_bytes as u64);
         Box::pin(async move {
-            let mut outcome = self.write_batch(column, offset, data, payload).await;
+            let mut outcome = self.write_batch(slabs, offset, data, payload).await;
             if outcome.is_ok() && !planted(Bug::CountBeforeRows) {
                 outcome = self.rows_hardened(&open.entries).await;
             }
@@ -407,12 +408,12 @@ impl Journal {
 
     async fn write_batch(
         &self,
-        column: Column,
+        slabs: Arc<Slabs>,
         offset: u64,
         mut data: Vec<Bytes>,
         payload: Vec<Bytes>,
     ) -> Result<(), PoolError> {
-        let unit = self.store.alignment(&[column])?;
+        let unit = self.store.alignment(&slabs)?;
         let aligned = |s: &Bytes| s.len().is_multiple_of(unit) && (s.as_ptr() as usize).is_multiple_of(unit);
         match payload.iter().all(aligned) {
             true => data.extend(payload),
@@ -420,7 +421,23 @@ impl Journal {
             false => data.push(copied(&payload)),
         }
         let durable = !planted(Bug::SkipJournalFlush);
-        Ok(self.store.write_slab(column, offset, data, durable).await?)
+        // NOTE: it counts when all columns have it. Recovery takes it from any, whichever is left.
+        let counts_with = if planted(Bug::CountOneColumn) { &slabs[..1] } else { &slabs[..] };
+        self.write_columns(counts_with, offset, data, durable).await
+    }
+
+    /// Writes to all columns of an extent.
+    async fn write_columns(
+        &self,
+        slabs: &[Column],
+        offset: u64,
+        data: Vec<Bytes>,
+        durable: bool,
+    ) -> Result<(), PoolError> {
+        match write_columns(&self.store, slabs, offset, data, durable).await.into_iter().next() {
+            Some((_, error)) => Err(error.into()),
+            None => Ok(()),
+        }
     }
 
     /// Acknowledges a batch that landed; all before it have.
@@ -461,7 +478,7 @@ impl Journal {
     async fn leave(&self, full: Option<&Position>) -> Result<(), PoolError> {
         let Some(full) = full else { return Ok(()) };
         let (offset, footer) = full.index.footer(&full.header, full.batches, full.last, self.slab_bytes());
-        self.store.write_slab(full.extent.column, offset, footer, false).await?;
+        self.write_columns(&full.extent.slabs, offset, footer, false).await?;
         // NOTE: not before: a late footer would lie over what the extent's next life wrote there.
         self.extents.lock().close(full.extent.index);
         Ok(())
@@ -487,6 +504,8 @@ impl Journal {
         header.number = U64::new(extent.number);
         header.set = U64::new(1);
         header.footer = U64::new(self.slab_bytes() - PAGE_BYTES as u64);
+        header.columns = U32::new(extent.slabs.len() as u32);
+        header.slabs = extent.slabs.encode();
         if let Some(full) = full {
             header.previous = U64::new(full.extent.number);
             header.previous_batches = U32::new(full.batches);

@@ -5,6 +5,7 @@
 //!    hardened. A lane has few batches in flight, all of one extent, and a new one opens meanwhile.
 //! 2. Sequences are taken under the write buffer's shard locks, so that order in the buffer, order of
 //!    sequences and order of replay are one.
+//!    An extent lies on one or more drives, its columns, which hold the same: hardened is what all of them have.
 //! 3. An extent is given out again only when every record in it is below the tail of a durable root.
 //!    A lane that goes on to another extent leaves a footer at the end of the one before, and until that is written the
 //!    extent counts as open.
@@ -18,15 +19,23 @@ mod decode;
 mod extents;
 mod footer;
 mod lane;
+mod mend;
 mod placed;
 mod replay;
+mod sites;
+mod slabs;
 mod unread;
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) use batch::Batch;
 pub(crate) use decode::payload_verifies;
 pub(crate) use extents::{Extents, JournalUse};
 pub(crate) use lane::{Entry, Lane};
-pub(crate) use replay::{JournalPlace, Replay, ReplayedRecord, TornBatch, read_journal};
+pub(crate) use mend::Mend;
+pub(crate) use replay::{Replay, ReplayedRecord, TornBatch, read_journal};
+pub(crate) use slabs::JournalPlace;
 pub(crate) use unread::JournalBounds;
 
 use crate::{

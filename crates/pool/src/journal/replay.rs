@@ -7,14 +7,22 @@
 //! were never acknowledged and are dropped whole. Anything else that does not verify is damage to records that were
 //! acknowledged, and is reported, never skipped. What a record of placed blocks leads to is verified like a payload.
 //!
+//! An extent lies on several drives if the pool has journal columns: [`super::sites`] finds out which slabs belong together,
+//! and [`super::cursor`] has the table of what their contents mean.
+//!
 //! A page that a drive fails to read refuses the pool only if a needed record may lie there: see [`super::unread`].
 
 use super::{
+    JournalPlace,
     cursor::{Beyond, Cursor},
-    extents::Extents,
+    decode::payload_crcs,
+    extents::{Extents, HeldExtent},
     footer::{Sealed, read_footer},
+    mend::{Mend, TakenInDoubt},
     placed::PlacedRows,
-    unread::{JournalBounds, Unread, read_patiently, refusal, refuse_needed},
+    sites::{Site, find_sites},
+    slabs::Slabs,
+    unread::{JournalBounds, Unread, refusal, refuse_needed},
 };
 use crate::{
     buffer::REGION_BYTES,
@@ -28,6 +36,7 @@ use crate::{
 use futures_util::{StreamExt, stream};
 use quoin_base::{ByteRange, SECTOR_BYTES, Sequence, SliceId};
 use quoin_stripe::{Column, StripeError};
+use quoin_world::Slice as Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -36,14 +45,8 @@ use std::{
 /// Extents read at the same time.
 const PARALLEL: usize = 16;
 
-/// Where a record's payload lies.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct JournalPlace {
-    pub column: Column,
-    pub offset: u64,
-}
-
 /// A record read back.
+#[derive(Clone)]
 pub(crate) struct ReplayedRecord {
     pub header: RecordHeader,
     pub crcs: Arc<[u32]>,
@@ -51,6 +54,13 @@ pub(crate) struct ReplayedRecord {
 }
 
 impl ReplayedRecord {
+    /// Its payload, from the first column where it is what the checksums say. `Ok(None)`: it can be read, and is that on none.
+    pub(crate) async fn payload(&self, store: &Store) -> Result<Option<Bytes>, StripeError> {
+        let block_bytes = u64::from(store.block_bytes());
+        let is_good = |payload: &[u8]| payload_crcs(&self.header, payload, block_bytes) == *self.crcs;
+        self.place.read(store, self.header.payload_bytes.get().into(), is_good).await
+    }
+
     /// Why nobody wrote this record of a write or unmap, if so, whatever its checksums say.
     pub(crate) fn problem(&self, block_bytes: u64) -> Option<&'static str> {
         let (first, sectors) = (self.header.sector.get(), u64::from(self.header.sectors.get()));
@@ -116,22 +126,29 @@ pub(crate) struct Replay {
     pub batches: u64,
     /// The batches at the ends of extents that were torn, and so dropped.
     pub torn: Vec<TornBatch>,
+    /// What must be written before the pool serves, so that all columns of an extent hold the same.
+    pub mends: Vec<Mend>,
+    /// Pages to overwrite before the pool serves: a drive fails to read them, and other columns tell that nothing that
+    /// counted is there. What may be there must not be found later.
+    pub forget: Vec<(Column, u64)>,
     /// What could not be read and is not needed, in words.
     pub unread: Vec<String>,
 }
 
 impl Replay {
     /// Of a journal that holds nothing beyond the tail, as its root and its drives' epoch say: nothing of it is read.
-    pub(crate) fn of_closed(places: Vec<Column>, bounds: JournalBounds) -> Self {
-        let held = vec![None; places.len()];
+    pub(crate) fn of_closed(store: &Store, slice: SliceId, bounds: JournalBounds) -> Self {
+        let slabs = store.journal_slabs(slice);
         // Clear of the number of any extent whose write a drive did late.
-        let next_number = bounds.next_extent + places.len() as u64;
+        let next_number = bounds.next_extent + slabs.len() as u64;
         Self {
             records: Vec::new(),
-            extents: Extents::new(places, &held, next_number),
+            extents: Extents::new(store.journal_columns(), slabs, [], next_number),
             next_sequence: beyond(bounds.tail),
             batches: 0,
             torn: Vec::new(),
+            mends: Vec::new(),
+            forget: Vec::new(),
             unread: Vec::new(),
         }
     }
@@ -145,6 +162,7 @@ fn beyond(last: Sequence) -> Sequence {
 /// An extent whose header is intact.
 pub(super) struct ExtentContent {
     pub header: ExtentHeader,
+    pub slabs: Slabs,
     pub records: Vec<ReplayedRecord>,
     pub batches: u32,
     pub last: Sequence,
@@ -154,7 +172,7 @@ pub(super) struct ExtentContent {
     pub doubtful: Vec<Vec<ReplayedRecord>>,
 }
 
-/// What was found at one extent's place.
+/// What was found of one extent.
 #[derive(Default)]
 pub(super) struct Found {
     /// `None`: the extent is free.
@@ -165,6 +183,22 @@ pub(super) struct Found {
     pub unread: Option<Unread>,
     /// What could not be read behind the last batch.
     pub skipped: Vec<Unread>,
+    /// What its columns need to be alike.
+    pub mend: Option<Mend>,
+    /// Pages that hold nothing that counted, and that a drive fails to read.
+    forget: Vec<(Column, u64)>,
+    /// What was found of a slab that begins with no header.
+    bare: Option<Bare>,
+}
+
+/// A slab that begins with no header, and that none names.
+struct Bare {
+    column: Column,
+    /// What its batches say is the checksum of the header; 0: there are none.
+    tag: u64,
+    is_unreadable: bool,
+    /// Why the pool is refused if the slab is all there is of an extent.
+    refusal: Option<PoolError>,
 }
 
 impl ExtentContent {
@@ -191,45 +225,73 @@ pub(crate) async fn read_journal(
     bounds: JournalBounds,
 ) -> Result<Replay, PoolError> {
     let (store, tail) = (&*io.store, bounds.tail);
-    let places = store.journal_slabs(slice);
-    let reads: Vec<_> = places.iter().map(|place| scan_extent(store, *place, bounds)).collect();
+    let slabs = store.journal_slabs(slice);
+    let sites = find_sites(store, &slabs, PARALLEL).await;
+    let reads: Vec<_> = sites.into_iter().map(|site| scan(store, site, bounds)).collect();
     let scans: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
     let scans = scans.into_iter().collect::<Result<Vec<_>, _>>()?;
     let placed = PlacedRows::new(io, &scans, tail);
     let finished: Vec<_> = scans.into_iter().map(|scan| scan.finish(&placed, tail)).collect();
     let found: Vec<_> = stream::iter(finished).buffered(PARALLEL).collect().await;
     let mut found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
+    settle_bare(store, &mut found)?;
     let unread = refuse_needed(&mut found, bounds)?;
     let numbers = found.iter().filter_map(|found| found.number).map(|number| number + 1);
     let next_number = numbers.max().unwrap_or(1).max(bounds.next_extent);
-    let contents: Vec<_> = found.into_iter().map(|found| found.content).collect();
+    let mends = found.iter_mut().filter_map(|found| found.mend.take()).collect();
+    let forget = found.iter_mut().flat_map(|found| std::mem::take(&mut found.forget)).collect();
+    let contents: Vec<_> = found.into_iter().filter_map(|found| found.content).collect();
     check_chains(&contents, tail)?;
 
     let held: Vec<_> = contents
         .iter()
-        .map(|c| c.as_ref().filter(|c| c.last >= tail).map(|c| (c.header.number.get(), c.last)))
+        .filter(|content| content.last >= tail)
+        .map(|c| HeldExtent { number: c.header.number.get(), last: c.last, slabs: c.slabs })
         .collect();
-    let batches = contents.iter().flatten().map(|c| u64::from(c.batches)).sum();
-    let torn = contents.iter().flatten().filter_map(|content| content.torn.clone()).collect();
-    let mut records: Vec<_> = contents.into_iter().flatten().flat_map(|c| c.records).collect();
+    let batches = contents.iter().map(|c| u64::from(c.batches)).sum();
+    let torn = contents.iter().filter_map(|content| content.torn.clone()).collect();
+    let mut records: Vec<_> = contents.into_iter().flat_map(|c| c.records).collect();
     // Those have told what they had to.
     records.retain(|r| r.header.kind != RecordKind::Mark as u8);
     records.sort_unstable_by_key(|r| r.header.sequence.get());
     let last = records.last().map_or(0, |r| r.header.sequence.get());
     Ok(Replay {
         records,
-        extents: Extents::new(places, &held, next_number),
+        extents: Extents::new(store.journal_columns(), slabs, held, next_number),
         next_sequence: beyond(Sequence(last.max(tail.0))),
         batches,
         torn,
+        mends,
+        forget,
         unread,
     })
 }
 
+/// Decides about slabs without a header. One that is all there is of an extent may hold what counted. But of an extent with
+/// columns the header is on all of them, and names this slab, before anything counts. So if another column's is intact
+/// the slab was found by it, and if none has one, nothing counted. Two that tell of the same extent had headers once.
+fn settle_bare(store: &Store, found: &mut [Found]) -> Result<(), PoolError> {
+    let has_columns = store.journal_columns() > 1 && store.journal_set_is_whole();
+    let tags: Vec<_> = found.iter().filter_map(|f| f.bare.as_ref()).map(|bare| bare.tag).collect();
+    for found in found {
+        let Some(bare) = &mut found.bare else { continue };
+        let is_alone = bare.tag == 0 || tags.iter().filter(|tag| **tag == bare.tag).count() == 1;
+        if !has_columns || !is_alone {
+            bare.refusal.take().map_or(Ok(()), Err)?;
+            continue;
+        }
+        found.skipped.extend(found.unread.take());
+        if bare.is_unreadable {
+            found.forget.push((bare.column, 0));
+        }
+    }
+    Ok(())
+}
+
 /// Every extent that a lane went on from must be there as it was left, unless its records are all obsolete.
-fn check_chains(contents: &[Option<ExtentContent>], tail: Sequence) -> Result<(), PoolError> {
+fn check_chains(contents: &[ExtentContent], tail: Sequence) -> Result<(), PoolError> {
     let by_number: BTreeMap<u64, &ExtentContent> =
-        contents.iter().flatten().map(|c| (c.header.number.get(), c)).collect();
+        contents.iter().map(|c| (c.header.number.get(), c)).collect();
     for content in by_number.values() {
         let (previous, batches) = (content.header.previous.get(), content.header.previous_batches.get());
         if previous == 0 || content.header.previous_last.get() < tail.0 {
@@ -260,7 +322,7 @@ pub(super) struct Batches<'a> {
     cursor: Cursor<'a>,
     content: ExtentContent,
     /// Batches that none behind them tells to be hardened, and where they begin.
-    in_doubt: VecDeque<(u64, Vec<ReplayedRecord>)>,
+    in_doubt: VecDeque<TakenInDoubt>,
     /// Where reading stopped.
     end: u64,
     unread: Option<Unread>,
@@ -268,17 +330,11 @@ pub(super) struct Batches<'a> {
     is_sealed: bool,
 }
 
-async fn scan_extent(store: &Store, place: Column, bounds: JournalBounds) -> Result<Scan<'_>, PoolError> {
+async fn scan(store: &Store, site: Site, bounds: JournalBounds) -> Result<Scan<'_>, PoolError> {
     let (slab_bytes, tail) = (u64::from(store.slab_bytes()), bounds.tail);
-    let page = read_patiently(store, place, 0, PAGE_BYTES).await;
-    let ours = |h: &ExtentHeader| h.pool == *store.pool().0.as_bytes() && h.number.get() < COUNTERS_END;
-    let header = match page {
-        Ok(page) => ExtentHeader::parse(&page).filter(ours).ok_or(None),
-        Err(error) => Err(Some(error)),
-    };
-    let header = match header {
-        Ok(header) => header,
-        Err(error) => {
+    let (header, slabs) = match site {
+        Site::Extent(header, slabs) => (*header, slabs),
+        Site::Bare(place, error) => {
             return Ok(Scan::Done(Box::new(without_header(store, place, tail, error).await?)));
         }
     };
@@ -286,16 +342,17 @@ async fn scan_extent(store: &Store, place: Column, bounds: JournalBounds) -> Res
         let number = Some(header.number.get());
         return Ok(Scan::Done(Box::new(Found { number, ..Found::default() })));
     }
-    let mut cursor = Cursor::new(store, place, header.number.get(), header.crc.get());
+    let mut cursor = Cursor::new(store, slabs, header.number.get(), header.crc.get());
     let mut content = ExtentContent {
         header,
+        slabs,
         records: Vec::new(),
         batches: 0,
         last: Sequence(0),
         torn: None,
         doubtful: Vec::new(),
     };
-    if let Some(Sealed { batches, last, records }) = read_footer(store, place, &header, tail).await {
+    if let Some(Sealed { batches, last, records }) = read_footer(store, slabs, &header, tail).await {
         (content.batches, content.last) = (batches, last);
         content.records.extend(records.into_iter().flatten().filter(|r| r.header.sequence.get() >= tail.0));
         let (in_doubt, unread) = (VecDeque::new(), None);
@@ -305,9 +362,10 @@ async fn scan_extent(store: &Store, place: Column, bounds: JournalBounds) -> Res
     let mut at = PAGE_BYTES as u64;
     let mut previous_crc = header.crc.get() as u32;
     let mut unread = None;
-    let mut in_doubt: VecDeque<(u64, Vec<ReplayedRecord>)> = VecDeque::new();
+    let mut in_doubt: VecDeque<TakenInDoubt> = VecDeque::new();
     loop {
-        let batch = match cursor.batch_at(at).await {
+        let index = content.batches + in_doubt.len() as u32;
+        let batch = match cursor.next_batch(at, index, previous_crc).await {
             Ok(Some(batch)) => batch,
             Ok(None) => break,
             Err(error) => {
@@ -315,24 +373,17 @@ async fn scan_extent(store: &Store, place: Column, bounds: JournalBounds) -> Res
                 break;
             }
         };
-        if !planted(Bug::ReplayOldLap)
-            && (!cursor.owns(&batch.header)
-                || batch.header.index.get() != content.batches + in_doubt.len() as u32
-                || batch.header.previous_crc.get() != previous_crc)
-        {
-            break;
-        }
         let hardened = match planted(Bug::VerifyLastBatchOnly) {
             true => batch.header.index.get(),
             false => batch.header.hardened.get(),
         };
         while content.batches < hardened
-            && let Some((_, records)) = in_doubt.pop_front()
+            && let Some(batch) = in_doubt.pop_front()
         {
-            content.take(records, tail);
+            content.take(batch.records, tail);
         }
         previous_crc = batch.header.meta_crc.get();
-        in_doubt.push_back((at, batch.records));
+        in_doubt.push_back(TakenInDoubt { at, header: batch.header, records: batch.records });
         at += u64::from(batch.header.total_bytes.get());
     }
     let is_sealed = false;
@@ -355,7 +406,7 @@ impl Scan<'_> {
         };
         batches
             .into_iter()
-            .flat_map(|b| b.content.records.iter().chain(b.in_doubt.iter().flat_map(|(_, r)| r)))
+            .flat_map(|b| b.content.records.iter().chain(b.in_doubt.iter().flat_map(|b| &b.records)))
     }
 
     async fn finish(self, placed: &PlacedRows<'_>, tail: Sequence) -> Result<Found, PoolError> {
@@ -373,27 +424,29 @@ impl Batches<'_> {
         // The extent that its lane went on with tells how many were hardened.
         let vouched = placed.batches_of(cursor.number);
         while content.batches < vouched
-            && let Some((_, records)) = in_doubt.pop_front()
+            && let Some(batch) = in_doubt.pop_front()
         {
-            content.take(records, tail);
+            content.take(batch.records, tail);
         }
-        while let Some((at, records)) = in_doubt.pop_front() {
+        let mut mend = Mend::new(content.header, cursor.slabs.clone());
+        while let Some(batch) = in_doubt.pop_front() {
+            let TakenInDoubt { at, records, .. } = &batch;
             let is_needed = records.iter().any(|r| r.header.sequence.get() >= tail.0);
-            match cursor.verify(&records, placed).await {
-                Ok(true) => content.take(records, tail),
-                Ok(false) if planted(Bug::ReplayTorn) => content.take(records, tail),
+            match cursor.verify(records, placed).await {
+                Ok(true) => content.take(mend.keep(batch, is_needed), tail),
+                Ok(false) if planted(Bug::ReplayTorn) => content.take(batch.records, tail),
                 Ok(false) => {
-                    let place = JournalPlace { column: cursor.place, offset: at };
+                    let place = JournalPlace { slabs: cursor.slabs.clone(), offset: *at };
                     let rows = records.iter().filter_map(|record| placed.row_of(record)).collect();
                     content.torn = Some(TornBatch { place, rows });
                     break;
                 }
                 // What it holds is not looked at.
-                Err(_) if !is_needed => content.take(records, tail),
+                Err(_) if !is_needed => content.take(mend.keep(batch, false), tail),
                 Err((offset, error)) => {
                     unread = Some(cursor.unread(offset, error));
-                    content.doubtful.push(records);
-                    content.doubtful.extend(in_doubt.drain(..).map(|(_, records)| records));
+                    content.doubtful.push(batch.records);
+                    content.doubtful.extend(in_doubt.drain(..).map(|batch| batch.records));
                 }
             }
         }
@@ -410,7 +463,7 @@ impl Batches<'_> {
             unread.is_obsolete = content.doubtful.is_empty() && beyond.ends_obsolete;
         }
         if content.records.iter().any(|r| r.header.sequence.get() >= COUNTERS_END) {
-            let drive = cursor.store.drive_name(cursor.place.drive);
+            let drive = cursor.store.drive_name(cursor.slabs[0].drive);
             return Err(PoolError::corrupt(
                 format!("journal extent {} on drive {drive}", cursor.number),
                 "a record has a sequence that no pool reaches",
@@ -419,7 +472,10 @@ impl Batches<'_> {
         if let Some(unread) = &mut unread {
             unread.is_obsolete &= content.records.is_empty();
         }
-        Ok(Found { number: Some(cursor.number), content: Some(content), unread, skipped: beyond.skipped })
+        // Of one that holds nothing that is needed, nothing is written.
+        let mend = mend.finished().filter(|_| content.last >= tail);
+        let (number, forget, skipped) = (Some(cursor.number), cursor.failed, beyond.skipped);
+        Ok(Found { number, content: Some(content), unread, skipped, mend, forget, bare: None })
     }
 }
 
@@ -435,12 +491,12 @@ async fn without_header(
     tail: Sequence,
     error: Option<StripeError>,
 ) -> Result<Found, PoolError> {
-    let mut cursor = Cursor::new(store, place, 0, 0);
+    let mut cursor = Cursor::new(store, Slabs::one(place), 0, 0);
     let (mut at, mut batches) = (PAGE_BYTES as u64, 0);
     let (mut hardened, mut needed) = (error.is_some(), false);
     let mut unread = None;
     loop {
-        let batch = match cursor.batch_at(at).await {
+        let batch = match cursor.batch_at(0, at).await {
             Ok(Some(batch)) => batch,
             Ok(None) => break,
             Err(error) => {
@@ -460,15 +516,15 @@ async fn without_header(
         at += u64::from(batch.header.total_bytes.get());
     }
     let number = Some(cursor.number).filter(|number| *number > 0);
-    if needed && hardened {
-        return Err(match error {
-            Some(error) => refusal(number, &cursor.unread(0, error)),
-            None => PoolError::corrupt(
-                format!("journal extent at slab {} of drive {}", place.slab, store.drive_name(place.drive)),
-                "its header is unreadable, yet it holds records that are needed",
-            ),
-        });
-    }
+    let refused = (needed && hardened).then(|| match &error {
+        Some(error) => refusal(number, &Unread::new(store, place, 0, error)),
+        None => PoolError::corrupt(
+            format!("journal extent at slab {} of drive {}", place.slab, store.drive_name(place.drive)),
+            "its header is unreadable, yet it holds records that are needed",
+        ),
+    });
+    let (tag, is_unreadable) = (cursor.tag, error.is_some());
+    let bare = Some(Bare { column: place, tag, is_unreadable, refusal: refused });
     let mut skipped: Vec<_> = error.map(|error| cursor.unread(0, error)).into_iter().collect();
     if let Some(unread) = &mut unread
         && number.is_some()
@@ -477,5 +533,5 @@ async fn without_header(
         unread.is_obsolete = beyond.ends_obsolete && !needed;
         skipped.extend(beyond.skipped);
     }
-    Ok(Found { content: None, number, unread, skipped })
+    Ok(Found { number, unread, skipped, bare, ..Found::default() })
 }

@@ -39,7 +39,7 @@ impl JournalBounds {
     }
 }
 
-/// A page that cannot be read, or the first of several.
+/// A page that no column can read, or the first of several.
 #[derive(Clone, Debug)]
 pub(crate) struct Unread {
     drive: String,

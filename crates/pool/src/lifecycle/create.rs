@@ -8,7 +8,7 @@ use crate::{
     store::Store,
 };
 use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId, VolumeId};
-use quoin_drive::{Drive, FORMAT_VERSION, Label, MAX_SLICES, Roles, slabs_start};
+use quoin_drive::{Drive, FORMAT_VERSION, Label, MAX_SLICES, MOST_JOURNAL_COLUMNS, Roles, slabs_start};
 use quoin_world::{Compiled, Disk, World};
 use std::sync::Arc;
 use uuid::Builder;
@@ -59,6 +59,7 @@ async fn make(
             created_ms,
             slices: options.slices,
             slabs_start_bytes: slabs_start(len_bytes, options.slab_bytes),
+            journal_columns: options.journal_columns,
         };
         drives.push(Drive::format(disk, label).await?);
     }
@@ -121,6 +122,15 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
         return refuse("a pool needs at least one drive with the journal role".into());
     }
     let journal_drives = disks.iter().filter(|(_, roles)| roles.journal).count();
+    let columns = options.journal_columns;
+    if !(1..=MOST_JOURNAL_COLUMNS).contains(&columns) {
+        return refuse(format!("a journal has from 1 to {MOST_JOURNAL_COLUMNS} columns, not {columns}"));
+    }
+    if journal_drives < columns.into() {
+        return refuse(format!(
+            "a journal of {columns} columns needs as many drives with the journal role, not {journal_drives}"
+        ));
+    }
     let mut data_slabs = 0;
     for (disk, roles) in disks {
         let slabs = disk.len_bytes().saturating_sub(slabs_start(disk.len_bytes(), options.slab_bytes))

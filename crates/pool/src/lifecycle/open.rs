@@ -12,10 +12,7 @@ use crate::{
         CopySource, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordHeader, RecordKind, Root,
         SEGMENTS_PER_PAGE, SegmentEntry, Space,
     },
-    journal::{
-        Batch, Journal, JournalBounds, JournalParts, JournalPlace, Replay, ReplayedRecord, TornBatch,
-        read_journal,
-    },
+    journal::{Batch, Journal, JournalBounds, JournalParts, Replay, ReplayedRecord, TornBatch, read_journal},
     lifecycle::{
         options::PoolOptions,
         slice::{Parts, Slice},
@@ -30,7 +27,7 @@ use crate::{
     space::Space as SpaceGauge,
     store::{Store, roots::following},
 };
-use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId, crc32c};
+use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId};
 use quoin_world::{Buf, Thread, World};
 use std::{collections::BTreeMap, iter, sync::Arc};
 
@@ -125,7 +122,7 @@ impl ReadSlice {
         let checkpoint_read = world.now();
         let bounds = JournalBounds::of(&root);
         let mut replay = match is_as_closed(&root, store.epoch()) {
-            true => Replay::of_closed(store.journal_slabs(id), bounds),
+            true => Replay::of_closed(&store, id, bounds),
             false => read_journal(&opened.io, id, bounds).await?,
         };
         mended.append(&mut replay.unread);
@@ -203,6 +200,8 @@ impl ReadSlice {
             root,
             mended,
             torn: replay.torn,
+            mends: replay.mends,
+            forget: replay.forget,
             world: world.clone(),
             options,
             id,
@@ -230,6 +229,7 @@ impl ReadSlice {
 impl Slice {
     /// Begins to write, and serves.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), PoolError> {
+        self.mend_columns().await?;
         self.forget_torn_batches().await?;
         let root = self.begin_to_write().await?;
         self.journal.start(&self.world);
@@ -256,8 +256,23 @@ impl Slice {
     /// same content before the journal has let go of that record.
     async fn forget_torn_batches(&self) -> Result<(), PoolError> {
         for TornBatch { place, .. } in &self.torn {
+            for column in place.slabs.iter() {
+                let zeroes = vec![Buf::zeroed(PAGE_BYTES).into_slice()];
+                self.store.write_slab(*column, place.offset, zeroes, true).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What recovery took from some columns only is brought to the others before anybody can read it; what it must not take
+    /// later is overwritten.
+    async fn mend_columns(&self) -> Result<(), PoolError> {
+        for mend in &self.mends {
+            mend.write(&self.store).await?;
+        }
+        for (column, offset) in &self.forget {
             let zeroes = vec![Buf::zeroed(PAGE_BYTES).into_slice()];
-            self.store.write_slab(place.column, place.offset, zeroes, true).await?;
+            self.store.write_slab(*column, *offset, zeroes, true).await?;
         }
         Ok(())
     }
@@ -410,20 +425,14 @@ pub(crate) async fn read_transaction(
     store: &Store,
     record: &ReplayedRecord,
 ) -> Result<Transaction, PoolError> {
-    let JournalPlace { column, offset } = record.place;
-    let len = u64::from(record.header.payload_bytes.get());
-    let page = PAGE_BYTES as u64;
-    let (from, to) = (offset / page * page, (offset + len).next_multiple_of(page));
-    let bytes = store.read_slab(column, from, (to - from) as usize).await?;
-    let payload = &bytes[(offset - from) as usize..][..len as usize];
-    let crcs: Vec<u32> = payload.chunks(store.block_bytes() as usize).map(|c| crc32c(c).0).collect();
     let what = || {
-        let (at, drive) = (store.byte_of_drive(column, offset), store.drive_name(column.drive));
+        let column = record.place.column();
+        let (at, drive) = (store.byte_of_drive(column, record.place.offset), store.drive_name(column.drive));
         format!("catalog record {} at byte {at} of drive {drive}", record.header.sequence.get())
     };
-    if crcs != *record.crcs {
+    let Some(payload) = record.payload(store).await? else {
         return Err(PoolError::corrupt(what(), "its checksum differs"));
-    }
+    };
     let used = payload.get(..record.header.sector.get() as usize);
     Transaction::decode(used.ok_or_else(|| PoolError::corrupt(what(), "it is longer than its payload"))?)
 }

@@ -26,6 +26,9 @@ pub struct FormatOptions {
     /// 64 MiB, and with the other journal drives at most 8 GiB. Rounded up to slabs; the pool's journal has at least
     /// sixteen.
     pub journal_bytes: Option<u64>,
+    /// On how many drives with the journal role each part of the journal lies: from 1 to 4, and no more than there are. The
+    /// pool outlives the loss of all but one of them, if they hold nothing else.
+    pub journal_columns: u8,
     /// Logs that the pool is divided into, each with its part of the drives and its own volumes: from 1 to 16.
     pub slices: u8,
 }
@@ -37,6 +40,7 @@ impl Default for FormatOptions {
             slab_bytes: 16 * MIB as u32,
             row_bytes: MIB as u32,
             journal_bytes: None,
+            journal_columns: 1,
             slices: 1,
         }
     }
@@ -51,8 +55,10 @@ impl FormatOptions {
         let wanted = match self.journal_bytes {
             Some(bytes) => slabs(bytes).max(4 * slices),
             None => {
-                let least = (slices * LEAST_EXTENTS).div_ceil(journal_drives);
-                let most = (MOST_JOURNAL_BYTES / u64::from(journal_drives)).max(LEAST_JOURNAL_BYTES);
+                let columns = u32::from(self.journal_columns);
+                let least = (slices * LEAST_EXTENTS * columns).div_ceil(journal_drives);
+                let most = MOST_JOURNAL_BYTES * u64::from(columns) / u64::from(journal_drives);
+                let most = most.max(LEAST_JOURNAL_BYTES);
                 slabs((drive_bytes / 32).clamp(LEAST_JOURNAL_BYTES, most)).max(least)
             }
         };

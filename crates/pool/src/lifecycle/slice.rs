@@ -10,7 +10,7 @@ use crate::{
     format::Root,
     host::{admission::Admission, ahead::ReadAhead, cache::ReadCache, placed::Placer},
     integrity::damage::DamageLog,
-    journal::{Journal, TornBatch},
+    journal::{Journal, Mend, TornBatch},
     lifecycle::{
         options::PoolOptions,
         stats::{Counters, RecoveryStats},
@@ -25,6 +25,7 @@ use crate::{
     store::Store,
 };
 use quoin_base::{Sequence, SliceId, VolumeId};
+use quoin_stripe::Column;
 use quoin_world::{Event, Mutex, RwLock, World, atomic::AtomicU64};
 use std::sync::Arc;
 
@@ -69,6 +70,10 @@ pub(crate) struct Slice {
     pub(crate) mended: Vec<String>,
     /// Where batches of the journal begin that recovery dropped.
     pub(crate) torn: Vec<TornBatch>,
+    /// What recovery took from some columns of the journal only.
+    pub(crate) mends: Vec<Mend>,
+    /// Pages of the journal in which nothing must be found that recovery could not read.
+    pub(crate) forget: Vec<(Column, u64)>,
     pub(crate) placer: Placer,
 }
 
@@ -78,6 +83,8 @@ pub(crate) struct Parts {
     /// What was damaged where nothing is lost by it, in words.
     pub mended: Vec<String>,
     pub torn: Vec<TornBatch>,
+    pub mends: Vec<Mend>,
+    pub forget: Vec<(Column, u64)>,
     pub world: Arc<dyn World>,
     pub options: PoolOptions,
     pub id: SliceId,
@@ -104,6 +111,8 @@ impl Slice {
             root: Mutex::new(parts.root),
             mended: parts.mended,
             torn: parts.torn,
+            mends: parts.mends,
+            forget: parts.forget,
             cache: ReadCache::new(parts.options.cache_bytes, parts.buffer.block_bytes),
             ahead: ReadAhead::new(
                 parts.world.data_threads(),

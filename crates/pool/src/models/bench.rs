@@ -179,6 +179,7 @@ impl Bench {
             row_bytes: SLAB_BYTES / 4,
             journal_bytes: Some(4 * MIB),
             slices: 1,
+            journal_columns: 1,
         };
         let disk: Arc<dyn Disk> = Arc::new(SharedDisk(self.disk.clone()));
         format(&*self.world, vec![(disk, roles)], options).await.unwrap();

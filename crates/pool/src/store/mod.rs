@@ -123,7 +123,9 @@ fn common_label(drives: &[Arc<Drive>]) -> Result<Label, PoolError> {
     let first = drives.first().ok_or_else(|| PoolError::Refused("a pool has drives".into()))?;
     let label = first.label();
     let (slab, row) = (label.slab_bytes, label.row_bytes);
-    let common = |label: &Label| (label.slab_bytes, label.row_bytes, label.block_bytes, label.slices);
+    let common = |label: &Label| {
+        (label.slab_bytes, label.row_bytes, label.block_bytes, label.slices, label.journal_columns)
+    };
     let problem = match () {
         () if label.block_bytes != POOL_BLOCK_BYTES => "the size of its blocks is not one of this version",
         () if !slab.is_power_of_two() || !(256 << 10..=64 << 20).contains(&slab) => {
@@ -131,7 +133,7 @@ fn common_label(drives: &[Arc<Drive>]) -> Result<Label, PoolError> {
         }
         () if row < 16 << 10 || row > slab / 4 => "the size of its rows is impossible",
         () if drives.iter().any(|drive| common(&drive.label()) != common(&label)) => {
-            "its drives differ in the sizes of slabs, rows or blocks, or in the number of slices"
+            "its drives differ in the sizes of slabs, rows or blocks, or in the number of slices or journal columns"
         }
         () => return Ok(label),
     };
@@ -191,6 +193,16 @@ impl Store {
             slabs.map(move |slab| Column { drive: label.index, slab })
         };
         self.drives().iter().flat_map(of).collect()
+    }
+
+    /// On how many drives an extent of the journal is to lie.
+    pub(crate) fn journal_columns(&self) -> usize {
+        self.label.journal_columns.into()
+    }
+
+    /// Whether the journal is written to all drives that it was made for.
+    pub(crate) fn journal_set_is_whole(&self) -> bool {
+        true
     }
 
     /// The slabs that a slice may use for segments, by drive.

@@ -55,6 +55,7 @@ impl Rig {
             row_bytes: SLAB / 4,
             journal_bytes: Some(2 * MIB * u64::from(slices)),
             slices,
+            journal_columns: 1,
         };
         rig.run(|world| async move { format(&*world, disks, options).await }).unwrap();
         rig

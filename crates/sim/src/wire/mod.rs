@@ -24,6 +24,7 @@ use crate::{
     model::{History, Window},
     runner::Outcome,
     scenario::{Faults, Load, Scenario, log_uniform},
+    seed::Choices,
 };
 use initiator::Initiator;
 use nbd::NbdClient;
@@ -80,7 +81,14 @@ pub fn run_wire_seed(seed: u64, verbose: bool) -> Outcome<WireTotals> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(90);
     let faults = if rng.random_bool(0.4) { Faults::Slow } else { Faults::None };
-    let scenario = Scenario::new(seed, Some(faults), Some(Load::Mixed), Some(1));
+    let choices = Choices {
+        faults: Some(faults),
+        load: Some(Load::Mixed),
+        slices: Some(1),
+        columns: Some(1),
+        ..Choices::default()
+    };
+    let scenario = Scenario::new(seed, choices);
     let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit: STEP_LIMIT });
     let drives = scenario.drives.iter().enumerate();
     let disks: Vec<_> = drives.map(|(i, (len, _))| world.disk(&format!("d{i}"), *len)).collect();

@@ -42,6 +42,7 @@ impl Rig {
             row_bytes: 64 << 10,
             journal_bytes: Some(journal_bytes),
             slices: 1,
+            journal_columns: 1,
         };
         let world = rig.world.clone();
         rig.run(async move { format(&*world, disks, options).await }).unwrap();

@@ -65,9 +65,10 @@ pub(super) async fn check_journal(slice: &SliceToCheck, decided: &Decided, repor
         report.note("the journal".into(), unread.clone());
     }
     for torn in &replay.torn {
-        let at = store.byte_of_drive(torn.place.column, torn.place.offset);
+        let column = torn.place.column();
+        let at = store.byte_of_drive(column, torn.place.offset);
         report.note(
-            format!("the journal at byte {at} of drive {}", store.drive_name(torn.place.column.drive)),
+            format!("the journal at byte {at} of drive {}", store.drive_name(column.drive)),
             "a batch or what it leads to does not verify; it was being written, or is damaged: recovery drops it",
         );
         for (column, range) in &torn.rows {

@@ -31,6 +31,11 @@ pub(crate) struct Rig {
 impl Rig {
     /// A pool with destaged data, metadata of every kind, and a journal that would be replayed.
     pub(crate) fn new() -> Self {
+        Self::with_columns(1)
+    }
+
+    /// The same with a journal of so many columns.
+    pub(crate) fn with_columns(journal_columns: u8) -> Self {
         let world = SimWorld::new(7, SimOptions { data_threads: 1, step_limit: 20_000_000 });
         let disks: Vec<_> = (0..2).map(|i| world.disk(&format!("d{i}"), 17 * MIB)).collect();
         let mut rig = Self { world: world.clone(), disks, volume: VolumeId(1) };
@@ -40,6 +45,7 @@ impl Rig {
             slab_bytes: SLAB as u32,
             row_bytes: SLAB as u32 / 4,
             journal_bytes: Some(2 * MIB),
+            journal_columns,
             ..FormatOptions::default()
         };
         rig.run(async move { make(&*world, disks, options).await.unwrap() });

@@ -47,6 +47,7 @@ fn label(index: u16) -> Label {
         created_ms: 0,
         slices: SLICES,
         slabs_start_bytes: 0,
+        journal_columns: 1,
     }
 }
 

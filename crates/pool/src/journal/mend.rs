@@ -1,0 +1,115 @@
+//! Makes the columns of an extent alike again, before the pool serves.
+//!
+//! What recovery takes from some columns only was perhaps never acknowledged, but it will be read, and then it must be there
+//! even if the next to fail is the drive it was taken from. What counted before the pool went down is on all columns: only
+//! batches that were in doubt are looked at, and the header of an extent that has any.
+//!
+//! Only what differs is written: what is right may be the only copy.
+
+use super::{decode::decode, replay::ReplayedRecord, slabs::Slabs, unread::read_patiently};
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    format::{BatchHeader, ExtentHeader, PAGE_BYTES},
+    store::Store,
+};
+use quoin_world::{Buf, Slice as Bytes};
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+/// A batch of which nothing behind it tells whether it counted.
+pub(crate) struct TakenInDoubt {
+    pub at: u64,
+    pub header: BatchHeader,
+    pub records: Vec<ReplayedRecord>,
+}
+
+/// What is to be written for an extent.
+pub(crate) struct Mend {
+    header: ExtentHeader,
+    slabs: Arc<Slabs>,
+    /// Those that were taken, and whether their payloads are needed.
+    batches: Vec<(TakenInDoubt, bool)>,
+}
+
+impl Mend {
+    pub(super) fn new(header: ExtentHeader, slabs: Arc<Slabs>) -> Self {
+        Self { header, slabs, batches: Vec::new() }
+    }
+
+    /// Notes a batch that is taken. Returns its records.
+    pub(super) fn keep(&mut self, batch: TakenInDoubt, is_needed: bool) -> Vec<ReplayedRecord> {
+        if self.slabs.len() < 2 {
+            return batch.records;
+        }
+        let records = batch.records.clone();
+        self.batches.push((batch, is_needed));
+        records
+    }
+
+    /// `None`: there is nothing to write.
+    pub(super) fn finished(self) -> Option<Self> {
+        (!self.batches.is_empty() && !planted(Bug::KeepOnOneColumn)).then_some(self)
+    }
+
+    /// Writes it, durably.
+    pub(crate) async fn write(&self, store: &Store) -> Result<(), PoolError> {
+        self.bring(store, 0, Buf::copy_of(self.header.as_bytes()).into_slice()).await?;
+        for (batch, is_needed) in &self.batches {
+            let bytes = self.compose(store, batch, *is_needed).await?;
+            self.bring(store, batch.at, bytes).await?;
+        }
+        Ok(())
+    }
+
+    /// A batch as it was sent, from whatever column has each part of it; if it is not needed, only its headers, by which the
+    /// next one is found.
+    async fn compose(
+        &self,
+        store: &Store,
+        batch: &TakenInDoubt,
+        is_needed: bool,
+    ) -> Result<Bytes, PoolError> {
+        let TakenInDoubt { at, header, records } = batch;
+        let meta_bytes = header.meta_bytes.get() as usize;
+        let len = if is_needed { header.total_bytes.get() as usize } else { meta_bytes };
+        let mut bytes = Buf::zeroed(len.next_multiple_of(PAGE_BYTES));
+        let lost = || {
+            let why = format!("batch {} could be read a moment ago and cannot any more", header.index.get());
+            PoolError::corrupt(format!("journal extent {}", self.header.number.get()), why)
+        };
+        let mut is_found = false;
+        for column in self.slabs.iter() {
+            let read = read_patiently(store, *column, *at, meta_bytes.next_multiple_of(PAGE_BYTES)).await;
+            let Ok(meta) = read else { continue };
+            if meta[..64] == *header.as_bytes()
+                && decode(&meta[..meta_bytes], *header, &self.slabs, *at).is_some()
+            {
+                bytes.as_mut_slice()[..meta_bytes].copy_from_slice(&meta[..meta_bytes]);
+                is_found = true;
+                break;
+            }
+        }
+        if !is_found {
+            return Err(lost());
+        }
+        for record in records.iter().filter(|r| is_needed && r.header.payload_bytes.get() > 0) {
+            let from = (record.place.offset - at) as usize;
+            let payload = record.payload(store).await?.ok_or_else(lost)?;
+            bytes.as_mut_slice()[from..from + payload.len()].copy_from_slice(&payload);
+        }
+        Ok(bytes.into_slice())
+    }
+
+    /// Writes these bytes to the columns that hold something else there.
+    async fn bring(&self, store: &Store, at: u64, bytes: Bytes) -> Result<(), PoolError> {
+        for column in self.slabs.iter() {
+            let held = store.read_slab(*column, at, bytes.len()).await;
+            if held.is_ok_and(|held| held[..] == bytes[..]) {
+                continue;
+            }
+            store.write_slab(*column, at, vec![bytes.clone()], true).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! Which slabs of the journal belong together.
+//!
+//! An extent's header names its slabs, and each of them begins with the same header. A slab may yet begin with the header of an
+//! extent that lay there before: the write of the newer one was cut off there, or lost. And it may be named by an older
+//! header on another drive, where nothing was written since. The extent with the highest number that names a slab has it: an
+//! extent is made of slabs that are free, so that of the others nothing is needed any more.
+
+use super::{slabs::Slabs, unread::read_patiently};
+use crate::{
+    format::{COUNTERS_END, ExtentHeader, PAGE_BYTES},
+    store::Store,
+};
+use futures_util::{StreamExt, stream};
+use quoin_stripe::{Column, StripeError};
+use std::{cmp::Reverse, collections::BTreeSet};
+
+/// What is to be read together.
+pub(super) enum Site {
+    /// An extent whose header is intact on some column, and the slabs it has of those that it names.
+    Extent(Box<ExtentHeader>, Slabs),
+    /// A slab that begins with no intact header, and that none names. An error: its drive fails to read its first page.
+    Bare(Column, Option<StripeError>),
+}
+
+/// Reads the first page of every slab. `slabs`: those of the drives in the journal's set; what lies on others is not believed.
+pub(super) async fn find_sites(store: &Store, slabs: &[Column], parallel: usize) -> Vec<Site> {
+    let current: BTreeSet<Column> = slabs.iter().copied().collect();
+    let reads: Vec<_> = slabs.iter().map(|column| read_patiently(store, *column, 0, PAGE_BYTES)).collect();
+    let pages: Vec<_> = stream::iter(reads).buffered(parallel).collect().await;
+    let (mut headers, mut bare) = (Vec::new(), Vec::new());
+    for (column, page) in slabs.iter().zip(pages) {
+        match page.map(|page| header_at(store, *column, &page)) {
+            Ok(Some(header)) => headers.push(header),
+            Ok(None) => bare.push(Site::Bare(*column, None)),
+            Err(error) => bare.push(Site::Bare(*column, Some(error))),
+        }
+    }
+    headers.sort_by_key(|(header, _)| Reverse((header.number.get(), header.crc.get())));
+    headers.dedup_by_key(|(header, _)| (header.number.get(), header.crc.get()));
+    let mut taken = BTreeSet::new();
+    let mut sites = Vec::new();
+    for (header, named) in headers {
+        let slabs = named.only(|column| current.contains(&column) && !taken.contains(&column));
+        taken.extend(named.iter().copied());
+        sites.extend(slabs.map(|slabs| Site::Extent(header, slabs)));
+    }
+    let is_free = |site: &Site| !matches!(site, Site::Bare(column, _) if taken.contains(column));
+    sites.extend(bare.into_iter().filter(is_free));
+    sites
+}
+
+/// The header in the first page of a slab and the slabs it names, if it is one that was written there.
+fn header_at(store: &Store, at: Column, page: &[u8]) -> Option<(Box<ExtentHeader>, Slabs)> {
+    let header = Box::new(ExtentHeader::parse(page)?);
+    let named = Slabs::decode(header.columns.get(), &header.slabs)?;
+    let is_ours = header.pool == *store.pool().0.as_bytes() && header.number.get() < COUNTERS_END;
+    (is_ours && named.contains(&at)).then_some((header, named))
+}
