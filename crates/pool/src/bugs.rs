@@ -154,12 +154,14 @@ pub enum Bug {
     TakeBackEarly = 61,
     /// The place of a page of the segment table is used again before a checkpoint without it is durable.
     EarlyTableReuse = 130,
+    /// The id of a layer is used again before a checkpoint without it is durable.
+    ReuseLayersEarly = 131,
 }
 
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 63] = [
+    pub const ALL: [Bug; 64] = [
         Bug::CountOneColumn,
         Bug::KeepOnOneColumn,
         Bug::CountBeforeRows,
@@ -206,6 +208,7 @@ impl Bug {
         Bug::EarlyPageReuse,
         Bug::FixTableEarly,
         Bug::EarlyTableReuse,
+        Bug::ReuseLayersEarly,
         Bug::UnmapTwice,
         Bug::ForkOwnLane,
         Bug::KeepWaived,

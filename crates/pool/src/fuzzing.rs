@@ -5,7 +5,7 @@ use crate::{
     format::PAGE_BYTES,
     meta::{CatalogImage, LayerImage, Operation, Transaction},
 };
-use quoin_base::Sequence;
+use quoin_base::{LayerId, Sequence};
 
 /// A catalog transaction.
 pub fn transaction(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -28,7 +28,8 @@ pub fn encoded(transaction: &Transaction) -> Vec<u8> {
 pub fn encoded_catalog(transaction: &Transaction) -> Vec<u8> {
     let mut image = CatalogImage::default();
     let mut transaction = transaction.clone();
-    image.next_layer = transaction.number_layers(1);
+    transaction.number_layers((1..).map(LayerId));
+    image.next_layer = 1 + transaction.made_layers().count() as u32;
     for operation in transaction.operations {
         match operation {
             Operation::Put { kind, key, value } => drop(image.objects.insert((kind, key), value)),

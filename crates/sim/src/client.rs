@@ -389,18 +389,20 @@ impl Client {
             self.shared.model.lock().catalog.refused(id);
             return Ok(false);
         }
-        if !matches!(outcome, Err(PoolError::CannotReserve { .. })) {
-            self.shared.model.lock().catalog.end(id, outcome.is_ok());
+        let cannot_reserve = matches!(outcome, Err(PoolError::CannotReserve { .. }));
+        // Few ids of layers may all be in use.
+        let has_no_ids =
+            matches!(&outcome, Err(PoolError::Refused(why)) if why.contains("tell more volumes"));
+        if cannot_reserve || has_no_ids {
+            self.shared.model.lock().catalog.refused(id);
+            self.shared.totals.lock().refused_reservations += u64::from(cannot_reserve);
+            return Ok(false);
         }
+        self.shared.model.lock().catalog.end(id, outcome.is_ok());
         match outcome {
             Ok(()) => {
                 self.shared.totals.lock().transactions += 1;
                 Ok(true)
-            }
-            Err(PoolError::CannotReserve { .. }) => {
-                self.shared.model.lock().catalog.refused(id);
-                self.shared.totals.lock().refused_reservations += 1;
-                Ok(false)
             }
             Err(error) => self.shared.excuse(&self.pool, "commit", &error).map(|()| false),
         }

@@ -226,6 +226,13 @@ fn idle_after(seed: u64) -> Duration {
     Duration::from_micros(log_uniform(&mut rng, 100, 500_000))
 }
 
+/// Some seeds have so few ids of layers that they are used again within the run; of a stream of its own.
+fn layer_ids(seed: u64) -> u32 {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(82);
+    pick(&mut rng, &[60, 100, u32::MAX])
+}
+
 /// Most seeds have one slice, the others three; of a stream of its own.
 fn slices(seed: u64) -> u8 {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -348,6 +355,7 @@ impl Scenario {
             idle_after: idle_after(seed),
             place_from: place_from(seed),
             catalog_records_per_page: [2, 3, 8, usize::MAX][seed as usize % 4],
+            layer_ids: layer_ids(seed),
         };
         let slow_drive = (faults == Faults::Slow).then(|| rng.random_range(0..count));
         let drawn_clients = rng.random_range(1..=5);

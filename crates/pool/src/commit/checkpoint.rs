@@ -101,6 +101,7 @@ impl Committer {
         if slice.transactions.are_undecided() && !planted(Bug::CheckpointUndecided) {
             return slice.store.health().is_failed().then(|| Err(slice.store.health().error()));
         }
+        layers.ids.find(&layers, self.generation + 1);
         let mut objects = slice.catalog.lock();
         let mut records = slice.records.lock();
         note_changes(&mut records, &layers, &mut objects);
@@ -113,7 +114,7 @@ impl Committer {
         let head = CatalogHead {
             pages_end: records.pages_end(),
             records: records.count(),
-            next_layer: layers.next,
+            next_layer: layers.ids.next(),
             copies: layers.copies.load(Ordering::Relaxed),
             applied: layers.applied,
         };

@@ -334,6 +334,7 @@ impl Committer {
             }
             self.reusable = generation;
             self.settling.pop_front();
+            slice.layers.read().ids.settle(generation, |ids| slice.buffer.held_of(ids));
             self.freed_pages.forget_passed(&slice.readers);
             slice.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
         }

@@ -12,6 +12,7 @@ use crate::{
     fork::{
         aliases::Aliases,
         changes::Changes,
+        ids::LayerIds,
         layer::{Layer, VolumeState},
     },
     meta::{Alias, CatalogImage, DeadList, Operation, Transaction},
@@ -31,13 +32,13 @@ pub(crate) struct Layers {
     children: BTreeMap<LayerId, BTreeSet<LayerId>>,
     aliases: Aliases,
     changes: Arc<Changes>,
-    /// Those without a map of their own, oldest first.
+    /// Those without a map of their own.
     pub pending: BTreeSet<LayerId>,
     /// Frozen, with one child: the two shall become one.
     lonely: BTreeSet<LayerId>,
     /// Gone, and not yet given back.
     pub removing: VecDeque<Arc<Layer>>,
-    pub next: u32,
+    pub ids: LayerIds,
     /// References to blocks beyond the first of each: so many blocks range copies save.
     pub copies: AtomicU64,
     /// The last catalog transaction that took effect.
@@ -51,7 +52,7 @@ impl Layers {
         let mut layers = Self {
             aliases: Aliases::new(&image.aliases, &changes),
             changes: changes.clone(),
-            next: image.next_layer,
+            ids: LayerIds::new(image.next_layer),
             copies: AtomicU64::new(image.copies),
             applied: image.applied,
             ..Self::default()
@@ -120,6 +121,11 @@ impl Layers {
         pending.filter_map(|layer| layer.parent()).find(held)
     }
 
+    /// The layer that a transaction makes and that is there already, if there is one: no journal of this checkpoint says so.
+    pub(crate) fn made_twice(&self, transaction: &Transaction) -> Option<LayerId> {
+        transaction.made_layers().find(|id| self.all.contains_key(id) || self.aliases.get(*id).is_some())
+    }
+
     /// Applies what a transaction says of volumes. Returns the layers that volumes hold by a fork into them.
     pub(crate) fn apply(&mut self, transaction: &Transaction, sequence: Sequence) -> Vec<Arc<Layer>> {
         // NOTE: the decision on a transaction over several slices takes effect before the slice's own part.
@@ -128,7 +134,7 @@ impl Layers {
         for operation in &transaction.operations {
             match *operation {
                 Operation::CreateVolume { volume, layer } => {
-                    self.next = self.next.max(layer.0 + 1);
+                    self.ids.taken(layer);
                     let layer = Arc::new(Layer::new(layer, volume, sequence, &self.changes));
                     self.all.insert(layer.id, layer.clone());
                     self.volumes.insert(volume, layer);
@@ -160,7 +166,6 @@ impl Layers {
         (kept, given): (LayerId, LayerId),
         sequence: Sequence,
     ) -> Option<Arc<Layer>> {
-        self.next = self.next.max(kept.0.max(given.0) + 1);
         let parent = self.volumes.get(&source)?.clone();
         parent.freeze(sequence);
         let replaced = self.volumes.get(&target).cloned();
@@ -169,6 +174,7 @@ impl Layers {
             .map(|(id, state)| Arc::new(Layer::child(id, &parent, state, sequence, &self.changes)));
         forks[1].confirm(false);
         for fork in &forks {
+            self.ids.taken(fork.id);
             self.volumes.insert(fork.volume.id, fork.clone());
             self.all.insert(fork.id, fork.clone());
             self.pending.insert(fork.id);
@@ -208,7 +214,8 @@ impl Layers {
             true => drop(self.removing.pop_front()),
             false => self.removing.retain(|other| other.id != layer.id),
         }
-        self.all.remove(&layer.id);
+        let departed = self.all.remove(&layer.id);
+        departed.iter().for_each(|layer| self.ids.departed(layer));
         layer.note_change();
         self.aliases.forget_owner(layer.id);
         let Some(parent) = layer.parent() else { return };
@@ -237,6 +244,7 @@ impl Layers {
         self.lonely.remove(&parent.id);
         self.children.remove(&parent.id);
         self.all.remove(&parent.id);
+        self.ids.departed(&parent);
         let above = parent.parent();
         if let Some(siblings) = above.as_ref().and_then(|above| self.children.get_mut(&above.id)) {
             siblings.remove(&parent.id);

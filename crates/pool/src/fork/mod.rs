@@ -13,6 +13,7 @@ pub(crate) mod changes;
 pub(crate) mod copy;
 pub(crate) mod deadlist;
 pub(crate) mod families;
+mod ids;
 pub(crate) mod layer;
 pub(crate) mod layers;
 pub(crate) mod tally;

@@ -29,7 +29,11 @@ use crate::{
 };
 use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId};
 use quoin_world::{Buf, Thread, World};
-use std::{collections::BTreeMap, iter, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+    sync::Arc,
+};
 
 #[cfg(test)]
 mod tests;
@@ -188,6 +192,7 @@ impl ReadSlice {
         let Opened { io, pages, catalog, mut records, .. } = opened;
         records.limit_pieces(options.catalog_records_per_page);
         let layers = Layers::from_image(&catalog);
+        layers.ids.limit(options.layer_ids);
         let mut recovery = RecoveryStats {
             replayed_records: replay.records.len() as u64,
             replayed_bytes: replay.records.iter().map(|r| u64::from(r.header.payload_bytes.get())).sum(),
@@ -218,6 +223,11 @@ impl ReadSlice {
             recovery,
         });
         slice.replay(replay.records, decided).await?;
+        // Nothing is buffered but what the journal holds of layers that are there.
+        let layers = slice.layers.read();
+        layers.ids.find(&layers, root.generation.get());
+        layers.ids.settle(root.generation.get(), |_| BTreeSet::new());
+        drop(layers);
         slice.count_reserved();
         recovery.replay = world.now().since(started);
         slice.recovery = recovery;
@@ -324,6 +334,9 @@ impl Slice {
                 Some(RecordKind::Catalog) => {
                     let transaction = read_transaction(&self.store, &record).await?;
                     if decided.takes_effect(&transaction) {
+                        if let Some(id) = self.layers.read().made_twice(&transaction) {
+                            return Err(damaged(format!("it makes layer {id}, which is there")));
+                        }
                         decided.note_replayed(self.id, sequence, &transaction);
                         let forked = self.apply(&transaction, sequence);
                         forked.iter().for_each(|layer| layer.confirm(true));

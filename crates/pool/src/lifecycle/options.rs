@@ -1,5 +1,6 @@
 //! What can be set about a pool: at its birth, and each time it is opened.
 
+use crate::format::LAYERS_END;
 use quoin_base::{GIB, KIB, MIB};
 use std::time::Duration;
 
@@ -93,6 +94,8 @@ pub struct PoolOptions {
     pub place_from: u64,
     /// The most records in a page of the catalog. A low number, with which a small catalog has many pages, is for tests.
     pub catalog_records_per_page: usize,
+    /// Ids of layers are below. A low number, with which they are soon used again, is for tests.
+    pub layer_ids: u32,
 }
 
 impl Default for PoolOptions {
@@ -109,6 +112,7 @@ impl Default for PoolOptions {
             idle_after: Duration::from_millis(500),
             place_from: 64 * KIB,
             catalog_records_per_page: usize::MAX,
+            layer_ids: LAYERS_END,
         }
     }
 }

@@ -11,7 +11,7 @@
 use crate::{
     error::PoolError,
     fork::layer::Layer,
-    format::{LAYERS_END, RecordHeader, RecordKind, zeroed},
+    format::{RecordHeader, RecordKind, zeroed},
     journal::{Batch, Entry},
     lifecycle::slice::Slice,
     meta::{Operation, Transaction},
@@ -22,10 +22,12 @@ use quoin_world::{
     AsyncMutex, AsyncMutexGuard, Buf,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The longest catalog transaction, encoded.
 const MAX_TRANSACTION_BYTES: usize = 64 * 1024;
+/// How long a transaction waits, and how often, for ids of layers that may be used again.
+const ID_PAUSES_MS: [u64; 4] = [0, 10, 100, 1000];
 
 /// Whose turn it is, and what checkpoints must know of a transaction that is under way.
 pub(crate) struct Transactions {
@@ -216,14 +218,29 @@ impl Slice {
         self.let_forks_settle(&transaction).await;
         self.store.health().check()?;
         self.refuse_impossible(&transaction)?;
-        if transaction.number_layers(self.layers.read().next) > LAYERS_END {
-            let why =
-                "the pool has made as many volumes and forks as it ever can; copy its data to another one";
-            return Err(PoolError::Refused(why.into()));
-        }
+        self.number_layers(&mut transaction).await?;
         let pledge = self.pledge(&transaction)?;
         let pending = PendingTransaction { slice: self, appending: false, done: false };
         Ok(Admitted { transaction, slice: self, pending, _pledge: pledge, _turn: turn })
+    }
+
+    /// Gives ids to the layers that a transaction makes.
+    async fn number_layers(&self, transaction: &mut Transaction) -> Result<(), PoolError> {
+        let count = transaction.made_layers().count();
+        for pause_ms in ID_PAUSES_MS {
+            if let Some(ids) = self.layers.read().ids.peek(count) {
+                transaction.number_layers(ids);
+                return Ok(());
+            }
+            // After it, those may be used again that came free before; unless somebody still reads.
+            self.checkpoint().await?;
+            self.world.sleep(Duration::from_millis(pause_ms)).await;
+        }
+        Err(PoolError::Refused(
+            "the pool cannot tell more volumes, snapshots and what is left of deleted ones apart; delete some, and try again \
+             when their space has come back"
+                .into(),
+        ))
     }
 
     async fn harden_transaction(&self, transaction: &Transaction) -> Result<(), PoolError> {

@@ -142,12 +142,20 @@ impl Transaction {
         self.operations.iter().any(|operation| matches!(operation, Operation::Fork { .. }))
     }
 
-    /// Gives ids from `next` on to the layers it makes; returns the next one.
-    pub(crate) fn number_layers(&mut self, mut next: u32) -> u32 {
-        let mut take = || {
-            next += 1;
-            LayerId(next - 1)
+    /// The layers that it makes.
+    pub(crate) fn made_layers(&self) -> impl Iterator<Item = LayerId> {
+        let made = |operation: &Operation| match operation {
+            Operation::CreateVolume { layer, .. } => [Some(*layer), None],
+            Operation::Fork { kept, given, .. } => [Some(*kept), Some(*given)],
+            _ => [None, None],
         };
+        self.operations.iter().flat_map(made).flatten()
+    }
+
+    /// Gives these ids to the layers it makes, one to each.
+    pub(crate) fn number_layers(&mut self, ids: impl IntoIterator<Item = LayerId>) {
+        let mut ids = ids.into_iter();
+        let mut take = || ids.next().unwrap_or(LayerId(0));
         for operation in &mut self.operations {
             match operation {
                 Operation::CreateVolume { layer, .. } => *layer = take(),
@@ -155,7 +163,6 @@ impl Transaction {
                 _ => {}
             }
         }
-        next
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -336,7 +343,8 @@ mod tests {
             .reserve(VolumeId(3), 1 << 40)
             .delete_volume(VolumeId(2));
         tx.operations.push(Operation::Prepare(TransactionId { epoch: 9, number: u64::MAX }));
-        assert_eq!(tx.number_layers(7), 10);
+        tx.number_layers((7..).map(LayerId));
+        assert_eq!(tx.made_layers().collect::<Vec<_>>(), [7, 8, 9].map(LayerId));
         let bytes = tx.encode();
         assert_eq!(Transaction::decode(&bytes).unwrap(), tx);
         for len in 1..bytes.len() {

@@ -7,7 +7,7 @@ use crate::{
     meta::{ObjectKind, heap::RecordHeap, reader::Reader, records::CatalogRecord},
 };
 use quoin_base::{LayerId, Sequence, VolumeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[cfg(any(test, feature = "fuzzing"))]
 mod whole;
@@ -262,18 +262,38 @@ impl CatalogImage {
         Ok((image, heap))
     }
 
+    /// The layers, each behind its parent, if it has one; without those that descend from themselves.
+    pub(crate) fn parents_first(&self) -> Vec<&LayerImage> {
+        let ids: BTreeSet<LayerId> = self.layers.iter().map(|layer| layer.id).collect();
+        let mut children: BTreeMap<LayerId, Vec<&LayerImage>> = BTreeMap::new();
+        for layer in &self.layers {
+            let parent = Some(layer.parent).filter(|parent| ids.contains(parent)).unwrap_or(LayerId(0));
+            children.entry(parent).or_default().push(layer);
+        }
+        let mut ordered = children.remove(&LayerId(0)).unwrap_or_default();
+        let mut next = 0;
+        while let Some(layer) = ordered.get(next) {
+            let below = children.remove(&layer.id).unwrap_or_default();
+            ordered.extend(below);
+            next += 1;
+        }
+        ordered
+    }
+
     /// Why no pool has such layers, if so.
     fn check(&self) -> Option<String> {
         let ids: BTreeMap<LayerId, &LayerImage> = self.layers.iter().map(|layer| (layer.id, layer)).collect();
         if ids.len() != self.layers.len() {
             return Some("a layer is there twice".into());
         }
+        if self.parents_first().len() != self.layers.len() {
+            return Some("a layer descends from itself".into());
+        }
         for layer in &self.layers {
             let id = layer.id;
-            // A layer is younger than its parent: there are no circles.
             let parent_fits = match layer.parent {
                 LayerId(0) => true,
-                parent => parent < id && ids.get(&parent).is_some_and(|p| p.family == layer.family),
+                parent => ids.get(&parent).is_some_and(|p| p.family == layer.family),
             };
             if !parent_fits {
                 return Some(format!("layer {id} has an impossible parent"));

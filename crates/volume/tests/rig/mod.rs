@@ -71,6 +71,7 @@ impl Rig {
             idle_after: Duration::from_millis(500),
             place_from: u64::MAX,
             catalog_records_per_page: 3,
+            ..PoolOptions::default()
         };
         let (world, disk) = (self.world.clone(), self.disk.clone() as Arc<dyn Disk>);
         let opened =

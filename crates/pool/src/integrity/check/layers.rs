@@ -82,9 +82,9 @@ impl Walk<'_> {
         let image = &self.opened.catalog;
         let by_id: BTreeMap<LayerId, &LayerImage> = image.layers.iter().map(|l| (l.id, l)).collect();
         let mut walk = LayerWalk::default();
-        for layer in by_id.values() {
+        for layer in image.parents_first() {
             let parent = |layer: &&LayerImage| by_id.get(&layer.parent).copied();
-            let ancestors = std::iter::successors(parent(layer), parent).map(|layer| layer.id).collect();
+            let ancestors = std::iter::successors(parent(&layer), parent).map(|layer| layer.id).collect();
             let subject = Subject { layer, image, ancestors };
             self.report.volumes += u64::from(layer.is_leaf());
             let mut found = Found::default();

@@ -6,7 +6,7 @@ use crate::{
     fork::layers::Layers,
     format::{TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     maps::tree::node,
-    meta::LayerImage,
+    meta::{CatalogImage, LayerImage},
     space::report::VolumeSpace,
 };
 use hashbrown::HashMap;
@@ -38,11 +38,11 @@ struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    fn of(layers: &'a [LayerImage]) -> Self {
-        let by_id: BTreeMap<_, _> = layers.iter().map(|layer| (layer.id, layer)).collect();
+    fn of(image: &'a CatalogImage) -> Self {
+        let parents_first = image.parents_first();
+        let by_id = parents_first.iter().map(|layer| (layer.id, *layer)).collect();
         let mut branches: BTreeMap<LayerId, Vec<LayerId>> = BTreeMap::new();
-        // Children are younger than their parents.
-        for layer in by_id.values().rev() {
+        for layer in parents_first.into_iter().rev() {
             let above = branches.get(&layer.id).map_or(0, Vec::len);
             let stands = match layer.is_leaf() || above > 1 {
                 true => Some(layer.id),
@@ -88,7 +88,7 @@ impl Walk<'_> {
     pub(super) async fn space(&mut self, block_bytes: u64) {
         let opened = self.opened;
         let layers = &opened.catalog.layers;
-        let standing = Standing::of(layers);
+        let standing = Standing::of(&opened.catalog);
         let stand = || layers.iter().filter(|layer| standing.stands(layer));
         let roots = stand().map(|layer| (standing.root(layer), mark(layer.id)));
         let (reached_by, mapped) = self.reach(roots).await;
