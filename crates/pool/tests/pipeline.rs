@@ -1,11 +1,13 @@
-//! Destage composes the next batch while the rows of one are written.
+//! Destage composes the next batch while the rows of one are written, and writes to all drives side by side.
 
 mod rig;
 
 use quoin_base::MIB;
+use quoin_drive::{Roles, open_set};
 use quoin_pool::{Pool, PoolOptions};
+use quoin_world::Disk;
 use rig::{Rig, create, options, pattern, read};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 const BLOCK: u64 = 8192;
 const BLOCKS: u64 = 1024;
@@ -67,4 +69,34 @@ fn what_is_overwritten_while_two_batches_are_under_way_stays() {
         assert!(found == expected, "seed {seed}, after a crash");
         rig.check();
     }
+}
+
+/// A batch that is shorter than a segment goes to every drive, a row to each.
+#[test]
+fn the_rows_of_a_batch_are_spread_over_all_drives() {
+    let of = |journal| Roles { journal, data: !journal };
+    let rig = Rig::with_roles(1, &[of(true), of(false), of(false), of(false)], 96 * MIB, 1);
+    let disks: Vec<_> = rig.disks.iter().map(|disk| disk.clone() as Arc<dyn Disk>).collect();
+    rig.run(move |world| async move {
+        let drives = open_set(disks).await.unwrap();
+        let pool = Pool::open(world, drives.clone(), roomy()).await.unwrap();
+        let volume = create(&pool).await;
+        pool.drain().await.unwrap();
+        let written = || drives.iter().map(|drive| drive.counters().write_bytes).collect::<Vec<_>>();
+        // Three rows of seven blocks each.
+        for block in 0..21 {
+            pool.write(volume, block * BLOCK, vec![pattern(block, BLOCK as usize)]).await.unwrap();
+        }
+        let before = written();
+        pool.drain().await.unwrap();
+        let gained: Vec<_> = written().iter().zip(&before).map(|(now, before)| now - before).collect();
+        assert!(gained[1..].iter().all(|bytes| *bytes > 7 * BLOCK), "{gained:?}");
+        for block in 0..21 {
+            assert!(
+                read(&pool, volume, block * BLOCK, BLOCK).await == pattern(block, BLOCK as usize).to_vec()
+            );
+        }
+        pool.close().await.unwrap();
+    });
+    rig.check();
 }

@@ -22,10 +22,10 @@ use crate::{
 };
 use futures_util::{
     StreamExt,
-    future::{Either, select},
+    future::{Either, select, try_join_all},
     stream,
 };
-use quoin_base::Sequence;
+use quoin_base::{DriveIndex, Sequence};
 use quoin_world::{Nanos, atomic::Ordering};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -40,8 +40,8 @@ const TICK: Duration = Duration::from_millis(500);
 const PENDING_TICK: Duration = Duration::from_millis(50);
 /// And when writers are waiting or about to.
 const PRESSED_TICK: Duration = Duration::from_millis(2);
-/// How full buffer or journal must be for rows to be written to all drives at a time.
-const HURRY_FROM: f64 = 0.65;
+/// Rows of one drive written at the same time, as far as the pace allows.
+const ROWS_OF_A_DRIVE: usize = 4;
 /// How often in a row destage waits for the cleaner to find slabs.
 const LONGEST_YIELD: u32 = 64;
 
@@ -205,6 +205,7 @@ impl Committer {
         let slice = self.slice.clone();
         let request = slice.requests.queue.lock().pop_front();
         let Some((request, answer)) = request else { return Ok(Outcome::Did) };
+        let _answering = slice.requests.answering();
         let outcome = match request {
             Request::Checkpoint => self.checkpoint().await,
             Request::Drain => self.drain().await,
@@ -348,18 +349,32 @@ impl Committer {
         self.slice.requests.catalog_changed.store(false, Ordering::Release);
     }
 
-    /// Writes rows: one at a time, or as many as there are drives when writers are pressed for room. With more, durable
-    /// writes of the journal would wait in the drives' queues behind them. Returns the bytes written.
+    /// Writes rows, those of several drives side by side. How much of them a drive gets at a time is for the store's pace to
+    /// say. Returns the bytes written.
     pub(crate) async fn write_rows(&self, rows: Vec<Row>) -> Result<u64, PoolError> {
         let slice = &self.slice;
-        let writes: Vec<_> = rows.into_iter().map(|row| row.write(slice)).collect();
-        let parallel = if slice.fill(0) > HURRY_FROM { slice.store.drive_count() } else { 1 };
-        let mut writes = stream::iter(writes).buffer_unordered(parallel);
-        let mut bytes = 0;
-        while let Some(written) = writes.next().await {
-            bytes += written?;
+        let mut by_drive: BTreeMap<DriveIndex, Vec<Row>> = BTreeMap::new();
+        for row in rows {
+            by_drive.entry(row.drive()).or_default().push(row);
         }
-        Ok(bytes)
+        let drives = by_drive.into_values().map(|rows| async move {
+            let writes: Vec<_> = rows.into_iter().map(|row| row.write(slice)).collect();
+            let mut writes = stream::iter(writes).buffer_unordered(ROWS_OF_A_DRIVE);
+            let mut bytes = 0;
+            while let Some(written) = writes.next().await {
+                bytes += written?;
+            }
+            Ok::<u64, PoolError>(bytes)
+        });
+        Ok(try_join_all(drives).await?.into_iter().sum())
+    }
+
+    /// Over how many drives the rows of a batch are spread. Over one, where slabs are few: each open segment keeps a slab that
+    /// others may need.
+    pub(super) fn spread(&self) -> usize {
+        let (slice, drives) = (&self.slice, self.slice.store.drive_count());
+        let plenty = 2 * slice.space.clean_below() + drives as u64;
+        if slice.segments.usage().free_slabs > plenty { drives } else { 1 }
     }
 
     /// Tells the space gauge what is taken. What was published is counted here before it leaves the buffer: in between

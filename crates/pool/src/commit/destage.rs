@@ -448,6 +448,7 @@ impl Committer {
     /// block.
     async fn place(&mut self, composed: &[Composed]) -> Result<Vec<Option<Placed>>, PoolError> {
         let slice = self.slice.clone();
+        self.data_rows.spread_over(self.spread());
         let mut places = Vec::with_capacity(composed.len());
         for block in composed {
             let place = match &block.content {

@@ -32,7 +32,17 @@ pub(crate) struct Requests {
     pub(super) nudged: AtomicBool,
     pub(super) hurry: AtomicBool,
     pub(super) catalog_changed: AtomicBool,
+    answering: AtomicBool,
     ended: AtomicBool,
+}
+
+/// A request is being carried out, until it is dropped.
+pub(super) struct Answering<'a>(&'a AtomicBool);
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl Requests {
@@ -45,6 +55,7 @@ impl Requests {
             nudged: AtomicBool::new(false),
             hurry: AtomicBool::new(false),
             catalog_changed: AtomicBool::new(false),
+            answering: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         }
     }
@@ -61,6 +72,19 @@ impl Requests {
         }
         self.wake.notify();
         answer.await
+    }
+
+    /// Says that a request is being carried out.
+    pub(super) fn answering(&self) -> Answering<'_> {
+        self.answering.store(true, Ordering::Release);
+        Answering(&self.answering)
+    }
+
+    /// Whether somebody waits for the committer.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.answering.load(Ordering::Acquire)
+            || self.hurry.load(Ordering::Acquire)
+            || !self.queue.lock().is_empty()
     }
 
     /// Says that there may be something to do.

@@ -12,6 +12,7 @@ use crate::{
     },
     journal::Room,
     lifecycle::slice::Slice,
+    store::pace::Pressure,
 };
 use quoin_world::{
     AsyncMutex, Nanos,
@@ -115,6 +116,11 @@ impl Slice {
     /// How full the fuller of buffer and journal would be with `len` bytes more.
     pub(crate) fn fill(&self, len: u64) -> f64 {
         self.buffer_fill(len).max(self.journal.fill(len))
+    }
+
+    /// What background writes go by: whether somebody waits for the committer, and the fill.
+    pub(crate) fn pressure(&self) -> Pressure {
+        (self.requests.is_awaited(), self.fill(0))
     }
 
     fn buffer_fill(&self, len: u64) -> f64 {

@@ -297,8 +297,14 @@ impl SegmentTable {
 
     /// Opens a segment on the drive with the most free slabs.
     pub(crate) fn take(&self, stream: Stream) -> Option<(SegmentId, Segment)> {
+        self.take_elsewhere(stream, &[])
+    }
+
+    /// The same on another drive than these.
+    pub(crate) fn take_elsewhere(&self, stream: Stream, but: &[DriveIndex]) -> Option<(SegmentId, Segment)> {
         let mut inner = self.inner.write();
-        let drive = (0..inner.slabs.len()).max_by_key(|&i| (inner.slabs[i].free.len(), usize::MAX - i))?;
+        let drives = (0..inner.slabs.len()).filter(|&i| !but.contains(&inner.slabs[i].drive));
+        let drive = drives.max_by_key(|&i| (inner.slabs[i].free.len(), usize::MAX - i))?;
         let slab = inner.slabs[drive].free.pop_first()?;
         let column = Column { drive: inner.slabs[drive].drive, slab };
         let id = match inner.free_ids.pop_first() {

@@ -8,8 +8,9 @@ use crate::{
     lifecycle::slice::Slice,
     meta::{Segment, SegmentTable, Stream},
     segment::{opened::OpenedSegment, readers::ReaderEpochs},
+    store::pace::PIECE_BYTES,
 };
-use quoin_base::{SECTOR_BYTES, SegmentId};
+use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
 use quoin_world::{Buf, Slice as Bytes};
 use zerocopy::IntoBytes;
 
@@ -25,14 +26,17 @@ pub(crate) struct Row {
     pub(crate) data: Vec<Bytes>,
 }
 
-/// A row goes to its drive in pieces of so many bytes, one after the other: what hosts wait for gets in between, where a
-/// long request would fill the drive's queue.
-const PIECE_BYTES: usize = 256 << 10;
-
-/// The open segment of a stream, and the rows planned in it and its predecessors.
+/// The open segments of a stream, and the rows planned in them and their predecessors.
+///
+/// Rows go to the open segments in turn. As a rule there is one. With more, each on a drive of its own, rows of one batch are
+/// written to several drives at the same time.
 pub(crate) struct RowWriter {
     stream: Stream,
-    open: Option<(SegmentId, Segment)>,
+    open: Vec<(SegmentId, Segment)>,
+    /// Which of these the last row is in.
+    turn: usize,
+    /// How many may be open.
+    spread: usize,
     rows: Vec<Row>,
     /// The last row takes no more.
     row_ended: bool,
@@ -40,7 +44,12 @@ pub(crate) struct RowWriter {
 
 impl RowWriter {
     pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, open: None, rows: Vec::new(), row_ended: true }
+        Self { stream, open: Vec::new(), turn: 0, spread: 1, rows: Vec::new(), row_ended: true }
+    }
+
+    /// From now on keeps segments open on so many drives. What is open beyond that is still filled up.
+    pub(crate) fn spread_over(&mut self, drives: usize) {
+        self.spread = drives.max(1);
     }
 
     /// Finds a place for `len_bytes` of content, a multiple of 512, that the row's head will name as `content`.
@@ -63,15 +72,8 @@ impl RowWriter {
             });
         if !fits {
             self.end_row(segments);
-            let begin = |s: &Segment| self.stream.contents_begin(s.written_bytes);
-            let room = |s: &Segment| begin(s) + len_bytes as u64 <= segments.segment_bytes();
-            if !self.open.as_ref().is_some_and(|(_, s)| room(s)) {
-                let next = segments.take(self.stream)?;
-                if let Some((full, _)) = self.open.replace(next) {
-                    segments.seal(full, generation, readers);
-                }
-            }
-            let (segment, layout) = self.open.clone()?;
+            self.turn_to_segment(segments, len_bytes as u64, generation, readers)?;
+            let (segment, layout) = self.open[self.turn].clone();
             let (stream, offset) = (self.stream, layout.written_bytes);
             let len_bytes = stream.contents_begin(offset) - offset;
             let padding = len_bytes as usize - PAGE_BYTES;
@@ -85,12 +87,65 @@ impl RowWriter {
         Some(location)
     }
 
+    /// Turns to an open segment with room for `len_bytes` of content in a row of its own. `None`: no slab is free.
+    fn turn_to_segment(
+        &mut self,
+        segments: &SegmentTable,
+        len_bytes: u64,
+        generation: u64,
+        readers: &ReaderEpochs,
+    ) -> Option<()> {
+        let others = |open: &[(SegmentId, Segment)], but: usize| -> Vec<DriveIndex> {
+            let others = open.iter().enumerate().filter(|(at, _)| *at != but);
+            others.flat_map(|(_, (_, segment))| segment.columns.iter().map(|column| column.drive)).collect()
+        };
+        if self.open.len() < self.spread {
+            let drives = others(&self.open, usize::MAX);
+            let next = segments.take_elsewhere(self.stream, &drives);
+            if next.is_none() && self.open.is_empty() {
+                return None;
+            }
+            // NOTE: from the new one on the turn goes on with the first.
+            self.turn = if next.is_some() { self.open.len() } else { self.turn + 1 };
+            self.open.extend(next);
+        } else {
+            self.turn += 1;
+        }
+        for _ in 0..=self.open.len() {
+            self.turn %= self.open.len();
+            let (id, segment) = &self.open[self.turn];
+            let begin = self.stream.contents_begin(segment.written_bytes);
+            if begin + len_bytes <= segments.segment_bytes() {
+                return Some(());
+            }
+            let full = *id;
+            if self.open.len() > self.spread {
+                self.open.remove(self.turn);
+                segments.seal(full, generation, readers);
+                continue;
+            }
+            let drives = others(&self.open, self.turn);
+            let next = segments.take_elsewhere(self.stream, &drives).or_else(|| segments.take(self.stream));
+            match next {
+                Some(next) => {
+                    self.open[self.turn] = next;
+                    segments.seal(full, generation, readers);
+                    return Some(());
+                }
+                // Another may have room left.
+                None => self.turn += 1,
+            }
+        }
+        None
+    }
+
     /// Ends the row at hand: what is placed next opens another. The segment notes where that begins.
     pub(crate) fn end_row(&mut self, segments: &SegmentTable) {
         self.row_ended = true;
-        let (Some(row), Some((id, open))) = (self.rows.last(), self.open.as_mut()) else { return };
+        let Some(row) = self.rows.last() else { return };
+        let Some((id, open)) = self.open.iter_mut().find(|(id, _)| *id == row.segment) else { return };
         let end = row.offset + row.len_bytes.next_multiple_of(PAGE_BYTES as u64);
-        if row.segment == *id && end > open.written_bytes {
+        if end > open.written_bytes {
             open.written_bytes = end;
             // The task that sees a placed row land notes it then.
             if self.stream != Stream::Placed {
@@ -112,15 +167,20 @@ impl RowWriter {
         std::mem::take(&mut self.rows)
     }
 
-    /// Seals the open segment.
+    /// Seals what is open.
     pub(crate) fn seal(&mut self, segments: &SegmentTable, generation: u64, readers: &ReaderEpochs) {
-        if let Some((id, _)) = self.open.take() {
+        for (id, _) in std::mem::take(&mut self.open) {
             segments.seal(id, generation, readers);
         }
     }
 }
 
 impl Row {
+    /// The drive it goes to.
+    pub(crate) fn drive(&self) -> DriveIndex {
+        self.layout.columns.first().map(|column| column.drive).unwrap_or_default()
+    }
+
     pub(crate) fn segment(&self) -> SegmentId {
         self.segment
     }
@@ -152,10 +212,11 @@ impl Row {
         location
     }
 
-    /// Writes the row: head, data, zeroes up to the next multiple of 4096. Placed ones are hardened on return.
-    /// A drive without room is waited for.
+    /// Writes the row: head, data, zeroes up to the next multiple of 4096. Placed ones are hardened on return, and go to
+    /// their drive at once. Others go in pieces, at the pace of the background: what hosts wait for gets in between, where a
+    /// long request would fill the drive's queue. A drive without room is waited for.
     pub(crate) async fn write(self, slice: &Slice) -> Result<u64, PoolError> {
-        let store = &slice.store;
+        let (store, drive) = (&slice.store, self.drive());
         let filled: u64 = self.data.iter().map(|d| d.len() as u64).sum();
         assert_eq!(filled + PAGE_BYTES as u64, self.len_bytes, "a row holds exactly what was placed in it");
         let len_bytes = self.len_bytes.next_multiple_of(PAGE_BYTES as u64);
@@ -185,15 +246,24 @@ impl Row {
             // A host's block may begin at any sector of the buffer it came in.
             data = vec![copied(&data)];
         }
-        let is_durable = self.stream == Stream::Placed && !planted(Bug::PlaceVolatile);
-        let piece_bytes = if self.stream == Stream::Placed { usize::MAX } else { PIECE_BYTES };
+        let is_background = self.stream != Stream::Placed;
+        let is_durable = !is_background && !planted(Bug::PlaceVolatile);
+        let piece_bytes = if is_background { PIECE_BYTES as usize } else { usize::MAX };
         let mut offset = self.offset;
         for piece in pieces(data, piece_bytes) {
             let len_bytes: usize = piece.iter().map(|s| s.len()).sum();
+            let mut paced = None;
+            if is_background {
+                let (pace, pressure) = (store.pace(), || slice.pressure());
+                paced = Some(pace.enter(drive, len_bytes as u64, &*slice.world, pressure).await);
+            }
             let layout = &self.layout;
             let write =
                 || store.write_row(layout.geometry, &layout.columns, offset, piece.clone(), is_durable);
             store.write_patiently(&*slice.world, write).await?;
+            if let Some(paced) = paced {
+                paced.written(slice.world.now(), slice.pressure());
+            }
             offset += len_bytes as u64;
         }
         Ok(len_bytes)

@@ -11,6 +11,7 @@
 
 mod grants;
 pub(crate) mod health;
+pub(crate) mod pace;
 pub(crate) mod roots;
 pub(crate) mod shortage;
 
@@ -23,6 +24,7 @@ use crate::{
 use futures_util::future::join_all;
 use grants::Grants;
 use health::Health;
+use pace::Pace;
 use quoin_base::{ByteRange, DriveIndex, Epoch, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, Label, raise_set};
 use quoin_stripe::{Column, Columns, Geometry, StripeError};
@@ -45,6 +47,7 @@ pub(crate) struct Store {
     damaged: Vec<String>,
     health: Health,
     shortage: Shortage,
+    pace: Pace,
     may_lack_room: bool,
     /// By slice: the highest generation of a root that was read or written.
     generations: Mutex<BTreeMap<SliceId, u64>>,
@@ -108,6 +111,7 @@ impl Store {
             damaged,
             health: Health::default(),
             shortage: Shortage::default(),
+            pace: Pace::default(),
             generations: Mutex::default(),
         }
     }
@@ -230,6 +234,7 @@ impl Store {
         data: Vec<Bytes>,
         durable: bool,
     ) -> Result<(), StripeError> {
+        let _counted = durable.then(|| self.pace.durable(at.drive));
         Ok(self.columns.drive(at.drive)?.write_slab(at.slab, offset, data, durable).await?)
     }
 
@@ -252,7 +257,14 @@ impl Store {
         data: Vec<Bytes>,
         durable: bool,
     ) -> Result<(), StripeError> {
+        let counted = columns.iter().filter(|_| durable).map(|column| self.pace.durable(column.drive));
+        let _counted: Vec<_> = counted.collect();
         self.columns.write_row(geometry, columns, offset, data, durable).await
+    }
+
+    /// The pace of background writes.
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// What is written to these columns begins in memory, and is long, a multiple of so many bytes.

@@ -1,0 +1,281 @@
+//! The pace of background writes: destage, cleaner and checkpoints leave room on drives for what hosts wait for.
+//!
+//! A drive answers a journal write only after what it was given before. So little of the background is in flight on a
+//! drive while hosts write to it, and while there is room for what hosts bring, the drive rests in between. The fuller
+//! buffer and journal are, the more the background gets, and near the stop all it wants: there hosts wait for it.
+//!
+//! 1. A piece is let in when nothing of the background is in flight on its drive, however little is allowed: nobody waits
+//!    but for a piece that the drive works on, or for a rest that ends.
+//! 2. What is let in counts until it is dropped, and what is durable until it returns.
+//! 3. Writes for hosts never wait here.
+
+use quoin_base::DriveIndex;
+use quoin_world::{
+    Event, Nanos, RwLock, World,
+    atomic::{AtomicU64, Ordering},
+};
+use std::{sync::Arc, time::Duration};
+
+/// What of a row goes to its drive at a time.
+pub(crate) const PIECE_BYTES: u64 = 256 << 10;
+/// Pieces in flight while no host writes.
+const PIECES_ALONE: u64 = 2;
+/// Pieces in flight beside hosts, when these are about to be stopped.
+const MOST_PIECES: u64 = 4;
+/// How full buffer or journal are when the drive stops resting: before hosts are slowed.
+const REST_BELOW: f64 = 0.5;
+/// Below this it rests as long as it worked.
+const REST_ALL_BELOW: f64 = 0.25;
+/// How full they are when more than one piece may be in flight beside hosts, when most, and when any number.
+const MORE_FROM: f64 = 0.65;
+const MOST_FROM: f64 = 0.9;
+const ALL_FROM: f64 = 0.95;
+/// A drive rests no longer at a time, and no shorter: clocks wake in steps of a millisecond.
+const LONGEST_REST: Duration = Duration::from_millis(10);
+const SHORTEST_REST: Duration = Duration::from_millis(2);
+
+/// Whether somebody waits for the background, and the fill.
+pub(crate) type Pressure = (bool, f64);
+
+/// What the pace follows from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    /// Hosts write to the drive.
+    pub hosts_write: bool,
+    /// Somebody waits for the background to end what it does.
+    pub is_awaited: bool,
+    /// How full the fuller of buffer and journal is.
+    pub fill: f64,
+}
+
+/// What the background gets of a drive.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Allowance {
+    /// So much may be in flight; one piece may always.
+    pub most_bytes: u64,
+    /// How long the drive rests after a piece, as a part of the time that the piece took.
+    pub rest_part: f64,
+}
+
+/// What the background gets.
+pub(crate) fn allowance(figures: &Figures) -> Allowance {
+    let Figures { hosts_write, is_awaited, fill } = *figures;
+    let between = |from: f64, to: f64| ((fill - from) / (to - from)).clamp(0.0, 1.0);
+    let most_bytes = match () {
+        () if fill >= ALL_FROM => u64::MAX,
+        () if !hosts_write => PIECES_ALONE * PIECE_BYTES,
+        () => PIECE_BYTES + (between(MORE_FROM, MOST_FROM) * ((MOST_PIECES - 1) * PIECE_BYTES) as f64) as u64,
+    };
+    let rests = hosts_write && !is_awaited;
+    Allowance { most_bytes, rest_part: if rests { 1.0 - between(REST_ALL_BELOW, REST_BELOW) } else { 0.0 } }
+}
+
+/// What is in flight on each drive.
+#[derive(Default)]
+pub(crate) struct Pace {
+    /// By index.
+    drives: RwLock<Vec<Arc<DrivePace>>>,
+}
+
+#[derive(Default)]
+struct DrivePace {
+    /// Writes that hosts wait for, in flight.
+    durable: AtomicU64,
+    /// How many there ever were, and how many when the last piece began.
+    durable_ever: AtomicU64,
+    durable_seen: AtomicU64,
+    /// Bytes of the background in flight.
+    background_bytes: AtomicU64,
+    /// What the drive is to rest.
+    due_rest_nanos: AtomicU64,
+    /// Notified when a piece of the background has ended.
+    ended: Event,
+}
+
+/// A write that hosts wait for, in flight.
+pub(super) struct Durable(Arc<DrivePace>);
+
+/// A piece of the background, in flight.
+pub(crate) struct Piece {
+    drive: Arc<DrivePace>,
+    bytes: u64,
+    began: Nanos,
+}
+
+impl Pace {
+    fn drive(&self, index: DriveIndex) -> Arc<DrivePace> {
+        let at = usize::from(index.0);
+        if let Some(drive) = self.drives.read().get(at) {
+            return drive.clone();
+        }
+        let mut drives = self.drives.write();
+        if drives.len() <= at {
+            drives.resize_with(at + 1, Arc::default);
+        }
+        drives[at].clone()
+    }
+
+    /// Counts a write that hosts wait for.
+    pub(super) fn durable(&self, index: DriveIndex) -> Durable {
+        let drive = self.drive(index);
+        drive.durable.fetch_add(1, Ordering::Relaxed);
+        drive.durable_ever.fetch_add(1, Ordering::Relaxed);
+        Durable(drive)
+    }
+
+    /// Lets a piece of `bytes` go to a drive when it is its turn.
+    pub(crate) async fn enter(
+        &self,
+        index: DriveIndex,
+        bytes: u64,
+        world: &dyn World,
+        pressure: impl Fn() -> Pressure,
+    ) -> Piece {
+        let drive = self.drive(index);
+        let allowance = || allowance(&drive.figures(pressure()));
+        let rest = Duration::from_nanos(drive.due_rest_nanos.load(Ordering::Relaxed));
+        if rest >= SHORTEST_REST && allowance().rest_part > 0.0 {
+            drive.due_rest_nanos.store(0, Ordering::Relaxed);
+            world.sleep(rest.min(LONGEST_REST)).await;
+        }
+        drive.ended.until(|| drive.enter(bytes, allowance().most_bytes).then_some(())).await;
+        drive.durable_seen.store(drive.durable_ever.load(Ordering::Relaxed), Ordering::Relaxed);
+        Piece { bytes, began: world.now(), drive }
+    }
+}
+
+impl DrivePace {
+    /// Hosts that write one at a time have nothing in flight now and then.
+    fn figures(&self, (is_awaited, fill): Pressure) -> Figures {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let hosts_write = count(&self.durable) > 0 || count(&self.durable_ever) != count(&self.durable_seen);
+        Figures { hosts_write, is_awaited, fill }
+    }
+
+    /// Counts `bytes` of the background, if nothing else of it is in flight or no more than `most` is then.
+    fn enter(&self, bytes: u64, most: u64) -> bool {
+        let entered = |now: u64| (now == 0 || now.saturating_add(bytes) <= most).then_some(now + bytes);
+        self.background_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, entered).is_ok()
+    }
+}
+
+impl Piece {
+    /// It has been written: the drive is to rest after it, if hosts write.
+    pub(crate) fn written(self, now: Nanos, pressure: Pressure) {
+        let part = allowance(&self.drive.figures(pressure)).rest_part;
+        let rest = now.since(self.began).min(LONGEST_REST).mul_f64(part);
+        self.drive.due_rest_nanos.fetch_add(rest.as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.drive.background_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.drive.ended.notify();
+    }
+}
+
+impl Drop for Durable {
+    fn drop(&mut self) {
+        self.0.durable.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quoin_world_sim::{SimOptions, SimWorld};
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    const DRIVE: DriveIndex = DriveIndex(2);
+
+    #[test]
+    fn what_the_background_gets_follows_from_hosts_and_fill() {
+        let piece = PIECE_BYTES;
+        for (hosts_write, is_awaited, fill, most_bytes, rest_part) in [
+            (false, false, 0.0, 2 * piece, 0.0),
+            (false, false, 0.9, 2 * piece, 0.0),
+            (false, true, 0.96, u64::MAX, 0.0),
+            (true, false, 0.0, piece, 1.0),
+            (true, false, 0.25, piece, 1.0),
+            (true, false, 0.375, piece, 0.5),
+            (true, true, 0.25, piece, 0.0),
+            (true, false, 0.5, piece, 0.0),
+            (true, false, 0.65, piece, 0.0),
+            (true, false, 0.9, 4 * piece, 0.0),
+            (true, true, 0.9, 4 * piece, 0.0),
+            (true, false, 0.95, u64::MAX, 0.0),
+            (true, false, 2.0, u64::MAX, 0.0),
+        ] {
+            let figures = Figures { hosts_write, is_awaited, fill };
+            assert_eq!(allowance(&figures), Allowance { most_bytes, rest_part }, "{figures:?}");
+        }
+        // The fuller, the more it gets.
+        for percent in 0..100 {
+            let at = |percent| {
+                let fill = f64::from(percent) / 100.0;
+                allowance(&Figures { hosts_write: true, is_awaited: false, fill })
+            };
+            let (now, then) = (at(percent), at(percent + 1));
+            assert!(now.most_bytes >= PIECE_BYTES && now.most_bytes <= then.most_bytes, "at {percent}");
+            assert!(now.rest_part >= then.rest_part, "at {percent}");
+        }
+    }
+
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn one_piece_goes_always_and_others_as_far_as_is_allowed() {
+        let world = SimWorld::new(1, SimOptions::default());
+        let pace = Pace::default();
+        let enter = |bytes, fill| now(pace.enter(DRIVE, bytes, &*world, move || (true, fill)));
+        let long = enter(10 * PIECE_BYTES, 0.0);
+        assert!(long.is_some() && enter(512, 0.0).is_none(), "longer than anything allowed, and alone");
+        assert!(now(pace.enter(DriveIndex(0), 512, &*world, || (true, 0.0))).is_some(), "another drive");
+        drop(long);
+        let alone = enter(PIECE_BYTES, 0.0);
+        let second = enter(PIECE_BYTES, 0.0);
+        assert!(alone.is_some() && second.is_some() && enter(PIECE_BYTES, 0.0).is_none());
+        drop(second);
+        let durable = pace.durable(DRIVE);
+        assert!(enter(PIECE_BYTES, 0.0).is_none(), "a host's write is out");
+        let pressed = enter(PIECE_BYTES, 0.9);
+        assert!(pressed.is_some() && enter(PIECE_BYTES, 0.99).is_some());
+        drop((alone, pressed, durable));
+        assert!(enter(PIECE_BYTES, 0.0).is_some());
+        assert_eq!(pace.drive(DRIVE).background_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_drive_rests_after_what_it_did_beside_hosts() {
+        let world = SimWorld::new(1, SimOptions::default());
+        let pace = Pace::default();
+        let millis = |n: u64| Nanos(world.now().0 + n * 1_000_000);
+        let calm = || (false, 0.1);
+        let rests = || now(pace.enter(DRIVE, 512, &*world, calm)).is_none();
+        now(pace.enter(DRIVE, 512, &*world, calm)).unwrap().written(millis(5), calm());
+        assert!(!rests(), "no host writes");
+        for took in [1, 5] {
+            let piece = now(pace.enter(DRIVE, 512, &*world, calm)).unwrap();
+            drop(pace.durable(DRIVE));
+            piece.written(millis(took), calm());
+        }
+        assert!(now(pace.enter(DRIVE, 512, &*world, || (true, 0.1))).is_some(), "somebody waits for it");
+        drop(pace.durable(DRIVE));
+        assert!(
+            now(pace.enter(DRIVE, 512, &*world, || (false, 0.6))).is_some(),
+            "hosts would be slowed soon"
+        );
+        drop(pace.durable(DRIVE));
+        assert!(rests());
+        assert!(!rests(), "it rests once");
+    }
+}
