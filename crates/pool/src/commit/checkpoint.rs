@@ -56,9 +56,9 @@ impl Committer {
             row.data = ids.filter_map(|id| contents.get(&id).cloned()).collect();
         }
         let mut written = self.write_rows(planned).await?;
-        let of_table = places.iter().filter(|(id, _)| id.space == Space::Segments);
-        let of_table = of_table.filter_map(|(id, at)| Some((*at, contents.get(id)?.clone())));
-        written += slice.write_table_pages(of_table.collect()).await?;
+        let kept_twice = places.iter().filter(|(_, at)| at.table_slab().is_some());
+        let kept_twice = kept_twice.filter_map(|(id, at)| Some((*at, contents.get(id)?.clone())));
+        written += slice.write_table_pages(kept_twice.collect()).await?;
         if !planted(Bug::SkipRowFlush) && !planted(Bug::RootBeforeRows) {
             slice.store.flush_rows().await?;
         }
@@ -162,10 +162,17 @@ impl Committer {
         let slice = self.slice.clone();
         let old = Location(slice.pages.entry(id).await?.location.get());
         slice.pages.drop_page(id).await?;
-        if !old.is_none() {
-            slice.segments.release(old, self.generation + 1, &slice.readers)?;
+        self.give_up_place(id, old)
+    }
+
+    /// Gives up where a page lay, if it lay anywhere.
+    fn give_up_place(&self, id: PageId, old: Location) -> Result<(), PoolError> {
+        let slice = &self.slice;
+        match old.table_slab() {
+            _ if old.is_none() => Ok(()),
+            Some(_) => slice.segments.table_slabs().give_up(old, id.space == Space::Segments),
+            None => slice.segments.release(old, self.generation + 1, &slice.readers),
         }
-        Ok(())
     }
 
     /// Finds a place for every dirty page and for those that this makes dirty.
@@ -187,22 +194,14 @@ impl Committer {
             }
             for id in todo {
                 let old = Location(slice.pages.entry(id).await?.location.get());
-                let location = match id.space {
-                    Space::Segments => slice.segments.table_slabs().take(),
-                    Space::Tree | Space::Blocks | Space::Catalog | Space::Dropped => {
-                        let content = RowContent::page(id.pack());
-                        self.meta_rows.place(&slice.segments, content, PAGE_BYTES, generation, &slice.readers)
-                    }
-                };
+                let mut location = slice.segments.take_place(id);
+                if location.is_none() && id.space != Space::Segments {
+                    let (rows, content) = (&mut self.meta_rows, RowContent::page(id.pack()));
+                    location = rows.place(&slice.segments, content, PAGE_BYTES, generation, &slice.readers);
+                }
                 let location = location.ok_or_else(out_of_slabs)?;
                 slice.pages.set_location(id, location).await?;
-                match id.space {
-                    _ if old.is_none() => {}
-                    Space::Segments => slice.segments.table_slabs().give_up(old)?,
-                    Space::Tree | Space::Blocks | Space::Catalog | Space::Dropped => {
-                        slice.segments.release(old, generation, &slice.readers)?;
-                    }
-                }
+                self.give_up_place(id, old)?;
                 places.insert(id, location);
                 if planted(Bug::FixTableEarly) {
                     self.fix_table([&id]).await?;

@@ -1,7 +1,10 @@
 //! Words that name something: a place in a segment, an entry of a thin map, what the block table says of a block.
 
-use super::LAYERS_END;
+use super::{LAYERS_END, PAGE_BYTES};
 use quoin_base::{LayerId, SECTOR_BYTES, SegmentId};
+
+/// Locations of a segment number from here on are in table slabs.
+const TABLE_SLABS: u32 = 1 << 31;
 
 /// Where a block or page lies: segment 32 bits, sector within the segment's data 24, length in sectors less
 /// one 8. Segment 0 is never used, so that 0 means "nowhere".
@@ -13,6 +16,17 @@ impl Location {
         let (sector, sectors) = (offset_bytes / SECTOR_BYTES, len_bytes as u64 / SECTOR_BYTES);
         debug_assert!(sector < 1 << 24 && (1..=256).contains(&sectors) && segment.0 > 0);
         Self(u64::from(segment.0) << 32 | sector << 8 | (sectors - 1))
+    }
+
+    /// A page of a table slab, by its position in the root's list, from 1 on.
+    pub(crate) fn in_table_slab(number: u32, page: u64) -> Self {
+        Self::new(SegmentId(TABLE_SLABS | number), page * PAGE_BYTES as u64, PAGE_BYTES)
+    }
+
+    /// The number of the table slab that it is in; `None` if it is in a segment.
+    pub(crate) fn table_slab(self) -> Option<u32> {
+        let number = self.segment().0;
+        (number & TABLE_SLABS != 0).then_some(number & !TABLE_SLABS)
     }
 
     pub(crate) fn is_none(self) -> bool {

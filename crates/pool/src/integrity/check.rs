@@ -382,7 +382,7 @@ impl Walk<'_> {
                         continue;
                     }
                     let location = Location(entry.location.get());
-                    if space != Space::Segments {
+                    if location.table_slab().is_none() {
                         self.take(location);
                     }
                     self.copies(id, location, entry.crc.get()).await;
@@ -408,7 +408,7 @@ impl Walk<'_> {
 
     /// Names the copies of a page that cannot be used while another can.
     async fn copies(&mut self, id: PageId, at: Location, crc: u64) {
-        let Ok((bad, copies)) = self.opened.io.bad_copies(id.space, at, crc).await else { return };
+        let Ok((bad, copies)) = self.opened.io.bad_copies(at, crc).await else { return };
         for BadCopy { what, .. } in if bad.len() < copies { bad } else { Vec::new() } {
             let problem = "another is used; a scrub, or the next checkpoint that changes it, writes it anew";
             self.report.note(format!("the copy of {id} {what}"), problem);

@@ -246,7 +246,7 @@ impl Scrub {
             if location.is_none() {
                 return Ok(false);
             }
-            let read = self.slice().io.bad_copies(id.space, location, entry.crc.get()).await;
+            let read = self.slice().io.bad_copies(location, entry.crc.get()).await;
             drop(guard);
             let is_sound = read.as_ref().is_ok_and(|(bad, _)| bad.is_empty());
             // What is about to be written elsewhere may have its new place already.

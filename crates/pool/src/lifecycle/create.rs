@@ -4,7 +4,7 @@ use crate::{
     error::PoolError,
     format::{MAX_TABLE_SLABS, ROOT_MAGIC, Root, zeroed},
     lifecycle::options::FormatOptions,
-    meta::table_slabs_for,
+    meta::least_table_slabs,
     store::Store,
 };
 use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId, VolumeId};
@@ -150,7 +150,7 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
         }
         data_slabs += if roles.data { slabs - journal } else { 0 };
     }
-    if table_slabs_for(data_slabs, options.slab_bytes.into()) > MAX_TABLE_SLABS as u64 {
+    if least_table_slabs(data_slabs, options.slab_bytes.into()) > MAX_TABLE_SLABS as u64 {
         return refuse(format!(
             "{data_slabs} data slabs of {} bytes are more than a pool can keep count of: make the slabs larger",
             options.slab_bytes

@@ -10,7 +10,7 @@ use crate::{
     fork::{layer::Layer, layers::Layers},
     format::{
         CopySource, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordHeader, RecordKind, Root,
-        SEGMENTS_PER_PAGE, SegmentEntry, Space,
+        SEGMENTS_PER_PAGE, SPACES, SegmentEntry, Space,
     },
     journal::{Batch, Journal, JournalBounds, JournalParts, Replay, ReplayedRecord, TornBatch, read_journal},
     lifecycle::{
@@ -468,6 +468,7 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
     let io = Arc::new(SegmentIo { store, segments: Arc::new(table) });
     let pages = PageStore::new(io.clone(), root.page_maps());
     pages.note_ill(ill);
+    note_places(&pages, &io).await?;
     let head = CatalogHead::of(&root);
     let mut contents = BTreeMap::new();
     for index in 0..head.pages_end {
@@ -477,6 +478,31 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
     }
     let (catalog, records) = CatalogImage::read(&contents, &head)?;
     Ok(Opened { root, io, pages, catalog, records })
+}
+
+/// Notes which places of table slabs other pages than those of the segment table have. Of most spaces these are pages of the
+/// map only; those of the lowest level of it are not read for that.
+async fn note_places(pages: &PageStore, io: &SegmentIo) -> Result<(), PoolError> {
+    for space in SPACES.into_iter().filter(|space| *space != Space::Segments) {
+        let mut todo = vec![PageId { space, level: MAP_LEVELS, index: 0 }];
+        while let Some(id) = todo.pop() {
+            let location = Location(pages.entry(id).await?.location.get());
+            if location.table_slab().is_some() {
+                io.segments.table_slabs().note(location, false)?;
+            }
+            let leads_on = id.below().is_some_and(|below| below.is_kept_twice());
+            if location.is_none() || !leads_on {
+                continue;
+            }
+            match pages.get(id).await {
+                Ok(page) => todo.extend(page.iter().flat_map(|page| id.those_below(page))),
+                // Nothing finds what lies below it.
+                Err(error) if io.store.is_damage(&error).await => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads the segment table, from the slabs that the root names, and finds out which places it takes there. Also returns its
@@ -497,7 +523,7 @@ async fn read_segment_table(
             let id = PageId { space: Space::Segments, level, index };
             let location = Location(pages.entry(id).await?.location.get());
             if !location.is_none() {
-                table_slabs.note(location)?;
+                table_slabs.note(location, true)?;
             }
         }
     }

@@ -17,5 +17,5 @@ pub(crate) use image::{Alias, CatalogHead, CatalogImage, DeadList, LayerImage};
 pub(crate) use pages::{Page, PageId, PageStore};
 pub(crate) use records::{RecordKey, encode_alias, encode_layer, encode_object};
 pub(crate) use segments::{
-    Segment, SegmentState, SegmentTable, Stream, TABLE_COPIES, TableSlabs, table_slabs_for,
+    Segment, SegmentState, SegmentTable, Stream, TABLE_COPIES, TableSlabs, least_table_slabs, table_slabs_for,
 };

@@ -61,6 +61,19 @@ impl PageId {
         })
     }
 
+    /// The first page whose entry it has, if it is a page of the map.
+    pub(crate) fn below(self) -> Option<PageId> {
+        let level = self.level.checked_sub(1)?;
+        Some(PageId { level, index: self.index * MAP_FAN_OUT, ..self })
+    }
+
+    /// The pages that it leads to as a page of the map, `page` being its content.
+    pub(crate) fn those_below(self, page: &Page) -> Vec<PageId> {
+        let Some(first) = self.below() else { return Vec::new() };
+        let used = (0..MAP_FAN_OUT).filter(|slot| page.get(*slot as usize * 2) != 0);
+        used.map(|slot| PageId { index: first.index + slot, ..first }).collect()
+    }
+
     /// Its entry in [`PageId::parent`].
     fn slot(self) -> usize {
         (self.index % MAP_FAN_OUT) as usize * 2
@@ -69,6 +82,11 @@ impl PageId {
     /// False for a number that the map has no place for.
     fn is_possible(self) -> bool {
         self.level <= MAP_LEVELS && self.index < PAGES_END >> (8 * self.level)
+    }
+
+    /// Whether it is kept twice, as far as table slabs have places: what many others are found by. There are few such pages.
+    pub(crate) fn is_kept_twice(self) -> bool {
+        self.level > 0 || matches!(self.space, Space::Segments | Space::Catalog)
     }
 
     /// As in the contents of a metadata row.
@@ -297,7 +315,7 @@ impl PageStore {
                 if location.len_bytes() != PAGE_BYTES as u64 {
                     return Err(bad("its place is not as long as a page"));
                 }
-                let read = self.io.read_page(id.space, location, entry.crc.get()).await;
+                let read = self.io.read_page(location, entry.crc.get()).await;
                 if self.entry(id).await? != entry {
                     continue;
                 }

@@ -30,7 +30,7 @@ mod placed;
 mod table_slabs;
 
 use index::Index;
-pub(crate) use table_slabs::{TABLE_COPIES, TableSlabs, table_slabs_for};
+pub(crate) use table_slabs::{TABLE_COPIES, TableSlabs, least_table_slabs, table_slabs_for};
 
 /// What a segment holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

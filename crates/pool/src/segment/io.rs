@@ -2,7 +2,7 @@
 
 use crate::{
     error::PoolError,
-    format::{Location, PAGE_BYTES, Space},
+    format::{Location, PAGE_BYTES},
     meta::SegmentTable,
     store::Store,
 };
@@ -50,32 +50,21 @@ impl SegmentIo {
     }
 
     /// Where the copies of a page of metadata are: a byte offset in each of these columns.
-    pub(crate) fn copies(&self, space: Space, at: Location) -> Result<(Arc<[Column]>, u64), PoolError> {
-        let (columns, offset) = match space {
-            Space::Segments => self.segments.table_slabs().copies(at),
-            Space::Tree | Space::Blocks | Space::Catalog | Space::Dropped => {
+    pub(crate) fn copies(&self, at: Location) -> Result<(Arc<[Column]>, u64), PoolError> {
+        let (columns, what) = match at.table_slab() {
+            Some(number) => (self.segments.table_slabs().columns_of(at), format!("table slab {number}")),
+            None => {
                 let layout = self.segments.layout(at.segment());
-                (layout.map_or_else(|| Arc::from([]), |(_, columns)| columns), at.offset_bytes())
+                (layout.map(|(_, columns)| columns), format!("segment {}", at.segment()))
             }
         };
-        match columns.is_empty() {
-            true => {
-                let of = if space == Space::Segments { "table slab" } else { "segment" };
-                let problem = format!("it names {of} {}, which is not there", at.segment());
-                Err(PoolError::corrupt("a location", problem))
-            }
-            false => Ok((columns, offset)),
-        }
+        let none = || PoolError::corrupt("a location", format!("it names {what}, which is not there"));
+        Ok((columns.ok_or_else(none)?, at.offset_bytes()))
     }
 
     /// The first copy of a page that has this checksum; `None` if those that can be read have another.
-    pub(crate) async fn read_page(
-        &self,
-        space: Space,
-        at: Location,
-        crc: u64,
-    ) -> Result<Option<PageRead>, PoolError> {
-        let (columns, offset) = self.copies(space, at)?;
+    pub(crate) async fn read_page(&self, at: Location, crc: u64) -> Result<Option<PageRead>, PoolError> {
+        let (columns, offset) = self.copies(at)?;
         let mut bad = Vec::new();
         for column in columns.iter() {
             match self.read_copy(*column, offset, crc).await {
@@ -96,11 +85,10 @@ impl SegmentIo {
     /// The copies of a page that do not have this checksum, and how many copies there are.
     pub(crate) async fn bad_copies(
         &self,
-        space: Space,
         at: Location,
         crc: u64,
     ) -> Result<(Vec<BadCopy>, usize), PoolError> {
-        let (columns, offset) = self.copies(space, at)?;
+        let (columns, offset) = self.copies(at)?;
         let mut bad = Vec::new();
         for column in columns.iter() {
             bad.extend(self.read_copy(*column, offset, crc).await.err());

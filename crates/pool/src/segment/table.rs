@@ -1,10 +1,6 @@
-//! Writing the pages of the segment table to their places.
+//! Writing pages of metadata to places in table slabs.
 
-use crate::{
-    error::PoolError,
-    format::{Location, Space},
-    lifecycle::slice::Slice,
-};
+use crate::{error::PoolError, format::Location, lifecycle::slice::Slice};
 use futures_util::future::try_join_all;
 use quoin_stripe::Column;
 use quoin_world::Slice as Bytes;
@@ -13,8 +9,8 @@ use quoin_world::Slice as Bytes;
 const MOST_PAGES: usize = 64;
 
 impl Slice {
-    /// Writes pages of the segment table, every copy of them, all side by side at the pace of the background. Neighbours go
-    /// to the drive together. Returns the bytes written.
+    /// Writes pages to places in table slabs, every copy of them, all side by side at the pace of the background. Neighbours
+    /// go to the drive together. Returns the bytes written.
     pub(crate) async fn write_table_pages(
         &self,
         mut pages: Vec<(Location, Bytes)>,
@@ -26,7 +22,7 @@ impl Slice {
             let follows = |i: &usize| rest[i - 1].0.is_followed_by(rest[*i].0);
             let count = 1 + (1..rest.len().min(MOST_PAGES)).take_while(follows).count();
             let (run, others) = rest.split_at(count);
-            let (columns, offset) = self.io.copies(Space::Segments, *first)?;
+            let (columns, offset) = self.io.copies(*first)?;
             writes.extend(columns.iter().map(|column| self.write_table_run(*column, offset, run)));
             rest = others;
         }

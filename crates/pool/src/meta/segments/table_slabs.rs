@@ -1,15 +1,16 @@
 //! Where the pages of the segment table lie: in *table slabs* that the root names. The table says where everything else
 //! is, so finding it takes nothing else.
 //!
-//! A place is a page of a table slab: a [`Location`] whose segment is the position of the slab in the root's list, counted
-//! from 1. It holds the same page in each column of the slab. Which places are taken is not recorded: opening finds out
-//! from the page map of the table.
+//! A place is a page of a table slab: a [`Location`] that names the position of the slab in the root's list, counted from 1. It
+//! holds the same page in each column of the slab, so what lies there is kept twice. Therefore other pages by which many are
+//! found get what places the table leaves: those of page maps and of the catalog. Which places are taken is not
+//! recorded: opening finds out from the page maps.
 //!
 //! Invariants:
 //! 1. A place is taken from when it is given out until a checkpoint that does not need it is durable. So the two generations
 //!    of a page never overlap, and a crash finds all that the last root leads to.
 //! 2. There are places for the whole table twice, as the last checkpoint has it and as the next does: a checkpoint that
-//!    has begun finds one for every page.
+//!    has begun finds one for every page. Other pages take none of these, and lie in rows where there are no others.
 //! 3. A slab of it is used for something else only when no page lies there and a root that does not name it is durable.
 
 use super::{DriveSlabs, SegmentTable};
@@ -17,17 +18,23 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{
-        ColumnEntry, Location, MAP_FAN_OUT, MAP_LEVELS, MAX_TABLE_SLABS, NO_DRIVE, PAGE_BYTES, Root,
-        SEGMENTS_PER_PAGE, TableSlabEntry,
+        BLOCKS_PER_PAGE, ColumnEntry, Location, MAP_FAN_OUT, MAP_LEVELS, MAX_TABLE_SLABS, NO_DRIVE,
+        PAGE_BYTES, Root, SEGMENTS_PER_PAGE, Space, TREE_FAN_OUT, TableSlabEntry,
     },
+    lifecycle::create::POOL_BLOCK_BYTES,
+    meta::PageId,
 };
-use quoin_base::{DriveIndex, SegmentId};
+use quoin_base::DriveIndex;
 use quoin_stripe::Column;
 use quoin_world::Mutex;
 use std::{iter, sync::Arc};
 
 /// How many columns a table slab gets.
 pub(crate) const TABLE_COPIES: usize = 2;
+/// The most pages of the catalog that are reckoned with.
+const MOST_CATALOG_PAGES: u64 = 16_384;
+/// Pages beside those that are reckoned with by size: the upper levels of page maps, and a small catalog.
+const LEAST_OTHER_PAGES: u64 = 16;
 
 /// Pages of the table of so many segments, those of its map included.
 pub(crate) fn pages_of_table(segments: u64) -> u64 {
@@ -37,10 +44,27 @@ pub(crate) fn pages_of_table(segments: u64) -> u64 {
         .sum()
 }
 
-/// Table slabs that a slice of so many data slabs needs.
-pub(crate) fn table_slabs_for(data_slabs: u64, slab_bytes: u64) -> u64 {
+/// Table slabs without which a slice of so many data slabs cannot be.
+pub(crate) fn least_table_slabs(data_slabs: u64, slab_bytes: u64) -> u64 {
     // Entry 0 is not used.
     (2 * pages_of_table(data_slabs + 1)).div_ceil(slab_bytes / PAGE_BYTES as u64)
+}
+
+/// Table slabs that a slice of so many data slabs gets: with places for page maps and catalog too, as far as the root can
+/// name them.
+pub(crate) fn table_slabs_for(data_slabs: u64, slab_bytes: u64) -> u64 {
+    let pages = pages_of_table(data_slabs + 1) + other_pages(data_slabs, slab_bytes);
+    let wanted = (2 * pages).div_ceil(slab_bytes / PAGE_BYTES as u64).min(MAX_TABLE_SLABS as u64);
+    wanted.max(least_table_slabs(data_slabs, slab_bytes))
+}
+
+/// Pages of page maps and of the catalog that there are places for: those that lead to the block table and to thin maps that
+/// are full without gaps, and some.
+fn other_pages(data_slabs: u64, slab_bytes: u64) -> u64 {
+    let blocks = data_slabs * slab_bytes / u64::from(POOL_BLOCK_BYTES);
+    let mapped_pages = blocks / BLOCKS_PER_PAGE + blocks / TREE_FAN_OUT;
+    let of_catalog = (data_slabs / 8).min(MOST_CATALOG_PAGES);
+    mapped_pages / MAP_FAN_OUT + of_catalog + LEAST_OTHER_PAGES
 }
 
 struct TableSlab {
@@ -53,8 +77,10 @@ struct TableSlab {
 #[derive(Default)]
 struct Inner {
     slabs: Vec<TableSlab>,
-    /// Places that the next checkpoint does not need.
-    given_up: Vec<Location>,
+    /// Places that the next checkpoint does not need, and whether each is the table's.
+    given_up: Vec<(Location, bool)>,
+    /// Places that others than the table's pages have taken.
+    others: u64,
     /// Slabs that the last durable root names and the next will not.
     leaving: Vec<Arc<[Column]>>,
 }
@@ -99,60 +125,64 @@ impl TableSlabs {
         self.inner.lock().slabs.push(TableSlab { columns, taken, free: self.pages_per_slab });
     }
 
-    /// Where the copies of a place are: a byte offset in each of the columns. Empty if there is no such place.
-    pub(crate) fn copies(&self, at: Location) -> (Arc<[Column]>, u64) {
-        let inner = self.inner.lock();
-        let columns = self.find(at).and_then(|(slab, _)| Some(inner.slabs.get(slab)?.columns.clone()));
-        (columns.unwrap_or_else(|| Arc::from([])), at.offset_bytes())
+    /// The columns that have a copy of a place; `None` if there is no such place.
+    pub(crate) fn columns_of(&self, at: Location) -> Option<Arc<[Column]>> {
+        let (slab, _) = self.find(at)?;
+        Some(self.inner.lock().slabs.get(slab)?.columns.clone())
     }
 
     /// Which slab a location means, and which page there.
     fn find(&self, at: Location) -> Option<(usize, u64)> {
         let page = at.offset_bytes() / PAGE_BYTES as u64;
         let is_page = at.len_bytes() == PAGE_BYTES as u64 && at.offset_bytes() == page * PAGE_BYTES as u64;
-        let slab = (at.segment().0 as usize).checked_sub(1)?;
+        let slab = (at.table_slab()? as usize).checked_sub(1)?;
         (is_page && page < self.pages_per_slab).then_some((slab, page))
     }
 
-    /// Notes that a page lies at a place, as the page map says.
-    pub(crate) fn note(&self, at: Location) -> Result<(), PoolError> {
+    /// Notes that a page, of the table or another, lies at a place, as the page map says.
+    pub(crate) fn note(&self, at: Location, is_table: bool) -> Result<(), PoolError> {
         let mut inner = self.inner.lock();
+        inner.others += u64::from(!is_table);
         let is_free =
             self.find(at).is_some_and(|(slab, page)| inner.slabs.get_mut(slab).is_some_and(|s| s.set(page)));
         match is_free {
             true => Ok(()),
             false => Err(PoolError::corrupt(
-                format!("page {} of table slab {}", at.offset_bytes() / PAGE_BYTES as u64, at.segment()),
-                "two pages of the segment table lie there, or there is no such place",
+                format!("the place {:#x} of a table slab", at.0),
+                "two pages lie there, or there is no such place",
             )),
         }
     }
 
-    /// The first place that is free.
-    pub(crate) fn take(&self) -> Option<Location> {
+    /// The first place that is free. Others than pages of the table take at most so many in all.
+    fn take(&self, is_table: bool, most_others: u64) -> Option<Location> {
         let mut inner = self.inner.lock();
+        if !is_table && inner.others >= most_others {
+            return None;
+        }
         let (number, slab) = (1u32..).zip(&mut inner.slabs).find(|(_, slab)| slab.free > 0)?;
         let page = slab.first_free()?;
         assert!(page < self.pages_per_slab && slab.set(page), "a place is given out once");
-        Some(Location::new(SegmentId(number), page * PAGE_BYTES as u64, PAGE_BYTES))
+        inner.others += u64::from(!is_table);
+        Some(Location::in_table_slab(number, page))
     }
 
     /// Gives a place up that the next checkpoint does not need.
     ///
     /// # Errors
     /// No page lies there: the page map and the table slabs do not agree.
-    pub(crate) fn give_up(&self, at: Location) -> Result<(), PoolError> {
+    pub(crate) fn give_up(&self, at: Location, is_table: bool) -> Result<(), PoolError> {
         let mut inner = self.inner.lock();
         let is_taken = self
             .find(at)
             .is_some_and(|(slab, page)| inner.slabs.get(slab).is_some_and(|slab| slab.is_taken(page)));
         if !is_taken {
             return Err(PoolError::corrupt(
-                format!("table slab {}", at.segment()),
+                format!("the place {:#x} of a table slab", at.0),
                 "a page is given up there that it does not hold",
             ));
         }
-        inner.given_up.push(at);
+        inner.given_up.push((at, is_table));
         if planted(Bug::EarlyTableReuse) {
             self.free_given_up(&mut inner);
         }
@@ -160,7 +190,8 @@ impl TableSlabs {
     }
 
     fn free_given_up(&self, inner: &mut Inner) {
-        for at in std::mem::take(&mut inner.given_up) {
+        for (at, is_table) in std::mem::take(&mut inner.given_up) {
+            inner.others -= u64::from(!is_table);
             let slab = self.find(at).and_then(|(slab, page)| Some((inner.slabs.get_mut(slab)?, page)));
             if let Some((slab, page)) = slab {
                 slab.clear(page);
@@ -185,8 +216,12 @@ impl TableSlabs {
         left
     }
 
+    fn count(&self) -> u64 {
+        self.inner.lock().slabs.len() as u64
+    }
+
     fn places(&self) -> u64 {
-        self.inner.lock().slabs.len() as u64 * self.pages_per_slab
+        self.count() * self.pages_per_slab
     }
 }
 
@@ -231,8 +266,9 @@ impl SegmentTable {
     /// # Errors
     /// The root cannot name as many.
     pub(crate) fn provide_places(&self) -> Result<(), PoolError> {
-        while self.table_slabs.places() < 2 * self.most_pages() {
-            if self.table_slabs.inner.lock().slabs.len() == MAX_TABLE_SLABS {
+        let wanted = table_slabs_for(self.data_slabs, self.slab_bytes.into());
+        while self.table_slabs.count() < wanted || self.table_slabs.places() < 2 * self.most_pages() {
+            if self.table_slabs.count() == MAX_TABLE_SLABS as u64 {
                 return Err(PoolError::Refused(format!(
                     "the slice has {} slabs for data, and its segment table cannot name more: make a pool with larger slabs or \
                      more slices",
@@ -245,9 +281,19 @@ impl SegmentTable {
         Ok(())
     }
 
+    /// A place for a page that is kept twice; `None` if there is none, or it is not such a page.
+    pub(crate) fn take_place(&self, id: PageId) -> Option<Location> {
+        let most_others = self.table_slabs.places().saturating_sub(2 * self.most_pages());
+        let is_table = id.space == Space::Segments;
+        if id.is_kept_twice() { self.table_slabs.take(is_table, most_others) } else { None }
+    }
+
     /// Takes over that a checkpoint is durable. True if slabs came free.
     pub(crate) fn table_written(&self) -> bool {
-        let left = self.table_slabs.passed(self.most_pages());
+        let slab_bytes = u64::from(self.slab_bytes);
+        let slabs = table_slabs_for(self.data_slabs, slab_bytes);
+        let left =
+            self.table_slabs.passed((slabs * slab_bytes / (2 * PAGE_BYTES as u64)).max(self.most_pages()));
         let mut inner = self.inner.write();
         for column in left.iter().flat_map(|columns| columns.iter()) {
             inner.slabs[usize::from(column.drive.0)].free.insert(column.slab);
@@ -289,6 +335,7 @@ fn take_slabs(slabs: &mut [DriveSlabs]) -> Option<Arc<[Column]>> {
 mod tests {
     use super::*;
     use crate::format::zeroed;
+    use quoin_base::SegmentId;
 
     fn column(drive: u16, slab: u32) -> Column {
         Column { drive: DriveIndex(drive), slab }
@@ -304,26 +351,40 @@ mod tests {
     #[test]
     fn a_place_is_free_again_only_when_a_checkpoint_without_it_is_durable() {
         let table = table(1);
-        let first: Vec<_> = (0..64).map(|_| table.take().unwrap()).collect();
-        assert_eq!(table.take(), None);
+        let first: Vec<_> = (0..64).map(|_| table.take(true, 0).unwrap()).collect();
+        assert_eq!(table.take(true, 0), None);
         assert!(first.windows(2).all(|w| w[0].is_followed_by(w[1])));
-        table.give_up(first[7]).unwrap();
-        assert_eq!(table.take(), None);
+        table.give_up(first[7], true).unwrap();
+        assert_eq!(table.take(true, 0), None);
         assert!(table.passed(64).is_empty());
-        assert_eq!(table.take(), Some(first[7]));
+        assert_eq!(table.take(true, 0), Some(first[7]));
+    }
+
+    #[test]
+    fn other_pages_leave_the_table_its_places() {
+        let table = table(1);
+        let others: Vec<_> = (0..10).map(|_| table.take(false, 10).unwrap()).collect();
+        assert_eq!(table.take(false, 10), None);
+        table.give_up(others[0], false).unwrap();
+        assert_eq!(table.take(false, 10), None, "the last checkpoint has it still");
+        table.passed(32);
+        assert_eq!(table.take(false, 10), Some(others[0]));
+        assert_eq!((0..64).filter_map(|_| table.take(true, 0)).count(), 54);
     }
 
     #[test]
     fn a_place_that_is_not_there_or_not_taken_is_refused() {
         let table = table(2);
-        let at = |segment, offset, len| Location::new(SegmentId(segment), offset, len);
+        let at = |slab, offset, len| Location::new(SegmentId((1u32 << 31) | slab), offset, len);
         let place = at(2, 63 * 4096, 4096);
-        assert!(table.give_up(place).is_err());
-        table.note(place).unwrap();
-        for bad in [place, at(2, 64 * 4096, 4096), at(3, 0, 4096), at(1, 512, 4096), at(1, 0, 512)] {
-            assert!(table.note(bad).is_err(), "{bad:?}");
+        assert_eq!(place, Location::in_table_slab(2, 63));
+        assert!(table.give_up(place, true).is_err());
+        table.note(place, true).unwrap();
+        let segment = Location::new(SegmentId(1), 0, 4096);
+        for bad in [place, at(2, 64 * 4096, 4096), at(3, 0, 4096), at(1, 512, 4096), at(1, 0, 512), segment] {
+            assert!(table.note(bad, true).is_err(), "{bad:?}");
         }
-        table.give_up(place).unwrap();
+        table.give_up(place, true).unwrap();
     }
 
     #[test]
@@ -333,14 +394,14 @@ mod tests {
         let read = TableSlabs::of(&root, 256 << 10);
         assert_eq!(read.named(), table.named());
         assert_eq!(read.named()[3][1], column(1, 70_003));
-        let (columns, offset) = read.copies(Location::new(SegmentId(4), 8192, PAGE_BYTES));
-        assert_eq!((&columns[..], offset), (&[column(0, 3), column(1, 70_003)][..], 8192));
+        let columns = read.columns_of(Location::in_table_slab(4, 2)).unwrap();
+        assert_eq!(columns[..], [column(0, 3), column(1, 70_003)]);
     }
 
     #[test]
     fn a_slab_that_is_not_needed_leaves_over_two_checkpoints() {
         let table = table(3);
-        let taken = table.take().unwrap();
+        let taken = table.take(true, 0).unwrap();
         assert!(table.passed(90).is_empty());
         assert_eq!(table.named().len(), 3, "ninety pages need them all");
         assert!(table.passed(60).is_empty(), "the last root still names it");
@@ -348,14 +409,19 @@ mod tests {
         assert_eq!(&table.passed(60)[..], [[column(0, 2), column(1, 70_002)].into()]);
         assert!(table.passed(1).is_empty());
         assert_eq!(table.named().len(), 1);
-        table.give_up(taken).unwrap();
+        table.give_up(taken, true).unwrap();
     }
 
     #[test]
     fn the_root_names_enough_for_a_pebibyte() {
-        let slabs = |bytes: u64, slab_bytes: u64| table_slabs_for(bytes / slab_bytes, slab_bytes);
-        assert!(slabs(1 << 50, 64 << 20) <= MAX_TABLE_SLABS as u64);
-        assert!(slabs(64 << 40, 16 << 20) <= MAX_TABLE_SLABS as u64);
+        let slabs = |bytes: u64, slab_bytes: u64| {
+            let count = bytes / slab_bytes;
+            (least_table_slabs(count, slab_bytes), table_slabs_for(count, slab_bytes))
+        };
+        assert_eq!(slabs(1 << 50, 64 << 20), (129, 154));
+        assert_eq!(slabs(64 << 40, 16 << 20), (129, 154));
+        assert_eq!(slabs(1 << 40, 16 << 20), (3, 9));
+        assert_eq!(slabs(24 * (256 << 10), 256 << 10), (1, 1));
         assert_eq!(pages_of_table(1), 5);
         assert_eq!(pages_of_table(16 * 256 + 1), 257 + 2 + 3);
     }
