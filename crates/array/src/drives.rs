@@ -7,7 +7,7 @@ use crate::{Array, Bay, supervise::NotOpened};
 use futures_util::future::{Either, select};
 use quoin_api::Severity;
 use quoin_base::PoolId;
-use quoin_drive::{Answers, Drive, DriveError, DriveWatch, Probe, open_set, probe};
+use quoin_drive::{Answers, Drive, DriveError, DriveSet, DriveWatch, Probe, probe};
 use quoin_world::{Disk, OneShot, World};
 use std::{
     collections::BTreeSet,
@@ -117,10 +117,14 @@ impl Array {
         if !faults.is_empty() && in_use {
             return Err(NotOpened { reason: faults.join("; "), in_use });
         }
-        let mut outcome = match faults.is_empty() {
-            true => self.open_all(&opened).await,
-            false => Err(faults.join("; ")),
+        // A drive that cannot be opened may be one that the pool goes on without. If it is not, its fault says more.
+        let mut outcome = match opened.is_empty() {
+            false => self.open_all(&opened).await,
+            true => Err(faults.join("; ")),
         };
+        if outcome.is_err() && !faults.is_empty() {
+            outcome = outcome.map_err(|_| faults.join("; "));
+        }
         // A drive that does not answer is not looked for elsewhere.
         if outcome.is_err() && self.drives.lock().stalled().is_none() {
             outcome = match self.find_missing(&mut opened).await? {
@@ -128,17 +132,17 @@ impl Array {
                 false => outcome,
             };
         }
-        let drives = outcome.map_err(NotOpened::from)?;
-        self.note_opened(&opened, &drives);
-        Ok(drives)
+        let set = outcome.map_err(NotOpened::from)?;
+        self.note_opened(&opened, &set);
+        Ok(set.drives)
     }
 
-    async fn open_all(&self, opened: &[Opened]) -> Result<Vec<Arc<Drive>>, String> {
+    async fn open_all(&self, opened: &[Opened]) -> Result<DriveSet, String> {
         let disks = opened.iter().map(|opened| opened.disk.clone()).collect();
-        let drives = open_set(disks).await.map_err(|error| error.to_string())?;
-        match drives.iter().find(|drive| drive.label().pool != self.options.pool) {
+        let set = DriveSet::open(disks).await.map_err(|error| error.to_string())?;
+        match set.drives.iter().find(|drive| drive.label().pool != self.options.pool) {
             Some(drive) => Err(self.of_another_pool(drive.name(), drive.label().pool)),
-            None => Ok(drives),
+            None => Ok(set),
         }
     }
 
@@ -173,11 +177,10 @@ impl Array {
     /// Puts drives that are found elsewhere in the place of those that are missing. True if any was found.
     async fn find_missing(&self, opened: &mut Vec<Opened>) -> Result<bool, String> {
         let own = self.options.pool;
-        let (mut present, mut total, mut strangers) = (BTreeSet::new(), None, Vec::new());
+        let (mut present, mut strangers) = (BTreeSet::new(), Vec::new());
         for at in (0..opened.len()).rev() {
             let stranger = match probe(&opened[at].disk).await {
                 Ok(Probe::Quoin(label)) if label.pool == own => {
-                    total = Some(label.drives);
                     // Of two with one position, the second may be in the place of another.
                     match present.insert(label.index) {
                         true => continue,
@@ -199,7 +202,7 @@ impl Array {
         };
         found.sort();
         found.dedup_by_key(|(index, _)| *index);
-        found.retain(|(index, _)| !present.contains(index) && total.is_none_or(|total| index.0 < total));
+        found.retain(|(index, _)| !present.contains(index));
         for (at, why) in &strangers {
             let stranger = opened.remove(*at);
             self.set_fault(stranger.slot, Some(why.clone()));
@@ -226,7 +229,7 @@ impl Array {
     }
 
     /// Notes which drive is where, and reports those that are not where the configuration says.
-    fn note_opened(&self, opened: &[Opened], drives: &[Arc<Drive>]) {
+    fn note_opened(&self, opened: &[Opened], set: &DriveSet) {
         let mut slots = self.drives.lock();
         for Opened { slot, path, disk } in opened {
             let slot = &mut slots.0[*slot];
@@ -240,8 +243,9 @@ impl Array {
             }
             slot.found_at = found_at;
             slot.device = self.bay.device(path);
-            slot.fault = None;
-            slot.drive = drives.iter().find(|drive| drive.name() == disk.name()).cloned();
+            let left_out = set.left_out.iter().find(|(name, _)| name == disk.name());
+            slot.fault = left_out.map(|(_, why)| why.to_string());
+            slot.drive = set.drives.iter().find(|drive| drive.name() == disk.name()).cloned();
         }
     }
 

@@ -9,7 +9,8 @@
 //!    A write that found no room on the file system under the drive is no such failure: whoever asked for it knows.
 
 use crate::{
-    DriveError, GRANT_PAGE_BYTES, LABEL_OFFSETS, Label, Probe, ROOT_BYTES,
+    DriveError, GRANT_PAGE_BYTES, LABEL_OFFSETS, Label, MEMBERS_OFFSETS, MEMBERS_PAGE_BYTES, Members,
+    MembersCopy, Probe, ROOT_BYTES,
     label::{Copy, root_offset, slabs_start},
     probe::{probe, read_copies, require_len, tail},
 };
@@ -203,7 +204,7 @@ impl Drive {
         &self.state.name
     }
 
-    /// Its position in the pool.
+    /// Its number in the pool.
     pub fn index(&self) -> DriveIndex {
         self.index
     }
@@ -297,6 +298,37 @@ impl Drive {
     pub async fn write_root(&self, slice: SliceId, slot: usize, bytes: Buf) -> Result<(), DriveError> {
         assert_eq!(bytes.len(), ROOT_BYTES, "a root fills its slot");
         self.write_at(root_offset(slice, slot), vec![bytes.into_slice()], true).await
+    }
+
+    /// Both copies of the table of members.
+    pub async fn read_members(&self) -> [MembersCopy; 2] {
+        let [first, second] = MEMBERS_OFFSETS;
+        [self.read_members_at(first).await, self.read_members_at(second).await]
+    }
+
+    async fn read_members_at(&self, offset: u64) -> MembersCopy {
+        let head = self.read_at(offset, MEMBERS_PAGE_BYTES).await;
+        let bytes = match head.as_ref().map_or(0, |head| Members::len_bytes(head)) {
+            len if len > MEMBERS_PAGE_BYTES => self.read_at(offset, len).await,
+            _ => head,
+        };
+        match bytes {
+            Ok(bytes) => Members::decode(&bytes),
+            Err(error) => MembersCopy::Damaged(format!("it cannot be read ({error})")),
+        }
+    }
+
+    /// Writes both copies of the table of members, the second when the first is durable.
+    ///
+    /// # Panics
+    /// No pool can have this table.
+    pub async fn write_members(&self, members: &Members) -> Result<(), DriveError> {
+        assert_eq!(members.problem(), None, "a table of members that is written makes sense");
+        let first = (members.generation % 2) as usize;
+        for copy in [first, 1 - first] {
+            self.write_at(MEMBERS_OFFSETS[copy], vec![members.encode().into_slice()], true).await?;
+        }
+        Ok(())
     }
 
     /// Both copies of a grant page, whatever is in them, or why one cannot be read.

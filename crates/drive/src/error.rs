@@ -1,6 +1,6 @@
 //! Why a drive was refused or an operation on it failed.
 
-use quoin_base::{DriveIndex, Epoch, PoolId};
+use quoin_base::{DriveId, DriveIndex, Epoch, PoolId};
 use quoin_world::DiskError;
 use thiserror::Error;
 
@@ -149,7 +149,7 @@ pub enum DriveError {
         /// The pool of the first drive.
         expected: PoolId,
     },
-    /// One index twice.
+    /// One drive twice.
     #[error(
         "drives {first} and {second} are both number {index} of the pool: one is a copy; give only the current one"
     )]
@@ -161,17 +161,62 @@ pub enum DriveError {
         /// The index in both labels.
         index: DriveIndex,
     },
-    /// Some of the pool's drives were not given.
+    /// Some of the drives that the pool needs were not given.
     #[error(
         "the pool has {total} drives; number {missing} missing, present are {present}; bring all of them back"
     )]
     Missing {
-        /// How many drives the pool has.
-        total: u16,
-        /// The missing indices, as text.
+        /// How many drives the pool needs.
+        total: usize,
+        /// The missing ones, by number and identity, as text.
         missing: String,
-        /// The indices that are there with their drives, as text.
+        /// The numbers that are there with their drives, as text.
         present: String,
+    },
+    /// No drive that was given has the table of members.
+    #[error(
+        "none of the drives given ({present}) says which drives the pool has: those that do are missing, or making \
+         the pool was interrupted; bring all its drives back, or initialise it anew if it never held anything"
+    )]
+    NoMembers {
+        /// The numbers that are there with their drives, as text.
+        present: String,
+    },
+    /// A voter's table of members is lost.
+    #[error(
+        "neither copy of the table of members on drive {drive} is intact ({why}), and a later one than the others know \
+         may have been there; copy the drive to one that can be read, or restore it from a copy"
+    )]
+    MembersLost {
+        /// The drive.
+        drive: String,
+        /// What is wrong with a copy.
+        why: String,
+    },
+    /// It is not one of the drives that the pool has now.
+    #[error("drive {drive}, number {index} ({id}), is no drive of the pool any more, or never was: {why}")]
+    NotMember {
+        /// The drive.
+        drive: String,
+        /// Its number.
+        index: DriveIndex,
+        /// Its identity.
+        id: DriveId,
+        /// What became of it, and what to do.
+        why: &'static str,
+    },
+    /// Its label and the table of members do not agree.
+    #[error(
+        "the label of drive {drive} says {found}, the pool's table of members says {expected}; restore the drive from \
+         a copy"
+    )]
+    Differs {
+        /// The drive.
+        drive: String,
+        /// What the label says.
+        found: String,
+        /// What the table says.
+        expected: String,
     },
     /// It was away while the pool went on.
     #[error(

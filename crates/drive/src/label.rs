@@ -3,6 +3,7 @@
 //! Magic, version and checksum have the same place in every format version, so that a drive of another one
 //! is recognised and refused rather than taken for a damaged one.
 
+use crate::members::{MAX_MEMBERS, MEMBERS_OFFSETS};
 use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId, crc64};
 use quoin_world::{Buf, DiskError, Slice};
 use uuid::Uuid;
@@ -23,8 +24,8 @@ pub const ROOT_BYTES: usize = 4096;
 pub const MAX_SLICES: u8 = 16;
 /// The most drives that the same journal extent lies on.
 pub const MOST_JOURNAL_COLUMNS: u8 = 4;
-/// Where labels and root slots end, and grant pages begin.
-pub const HEAD_BYTES: u64 = 1 << 20;
+/// Where labels, root slots and the table of members end, and grant pages begin.
+pub const HEAD_BYTES: u64 = (1 << 20) + (256 << 10);
 /// Size of a grant page.
 pub const GRANT_PAGE_BYTES: usize = 4096;
 /// How many slabs a grant page tells of.
@@ -37,7 +38,7 @@ const ROOT_DISTANCE_BYTES: u64 = 28 << 10;
 /// What slab 0 begins at a multiple of.
 const SLABS_START_UNIT_BYTES: u64 = 1 << 20;
 
-const _: () = assert!(root_offset(SliceId(MAX_SLICES - 1), 1) + ROOT_BYTES as u64 <= HEAD_BYTES);
+const _: () = assert!(root_offset(SliceId(MAX_SLICES - 1), 1) + ROOT_BYTES as u64 <= MEMBERS_OFFSETS[0]);
 const _: () = assert!(ROOT_DISTANCE_BYTES * MAX_SLICES as u64 >= 2 * 65536, "a slice's slots are far apart");
 
 /// Where root slot `slot`, 0 or 1, of a slice is. The first slots of all slices come before the second ones.
@@ -49,7 +50,7 @@ pub const fn root_offset(slice: SliceId, slot: usize) -> u64 {
 pub fn slabs_start(len_bytes: u64, slab_bytes: u32) -> u64 {
     let most_slabs = len_bytes.saturating_sub(HEAD_BYTES) / u64::from(slab_bytes.max(1));
     let pages = most_slabs.div_ceil(SLABS_PER_GRANT_PAGE.into()).max(1);
-    HEAD_BYTES + (2 * pages * GRANT_PAGE_BYTES as u64).next_multiple_of(SLABS_START_UNIT_BYTES)
+    (HEAD_BYTES + 2 * pages * GRANT_PAGE_BYTES as u64).next_multiple_of(SLABS_START_UNIT_BYTES)
 }
 
 /// The longest name of a pool, in bytes of UTF-8.
@@ -66,7 +67,7 @@ struct RawLabel {
     magic: [u8; 8],
     version: U32,
     index: U16,
-    drives: U16,
+    reserved0: U16,
     pool: [u8; 16],
     drive: [u8; 16],
     pool_name: [u8; POOL_NAME_MAX_BYTES],
@@ -77,7 +78,7 @@ struct RawLabel {
     journal_slabs: U32,
     epoch: U64,
     generation: U64,
-    journal_set: U64,
+    reserved1: U64,
     created_ms: U64,
     roles: U32,
     slices: U32,
@@ -94,7 +95,7 @@ const _: () = assert!(std::mem::offset_of!(RawLabel, slabs_start) == 176);
 const _: () = assert!(std::mem::offset_of!(RawLabel, checksum) == CHECKSUM_OFFSET);
 
 /// Epochs and generations stay below: one more of them never overflows.
-const COUNTERS_END: u64 = 1 << 62;
+pub(crate) const COUNTERS_END: u64 = 1 << 62;
 
 /// What a drive is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,6 +104,16 @@ pub struct Roles {
     pub journal: bool,
     /// It holds segments.
     pub data: bool,
+}
+
+impl Roles {
+    pub(crate) fn to_bits(self) -> u32 {
+        u32::from(self.journal) * ROLE_JOURNAL + u32::from(self.data) * ROLE_DATA
+    }
+
+    pub(crate) fn from_bits(bits: u32) -> Self {
+        Self { journal: bits & ROLE_JOURNAL != 0, data: bits & ROLE_DATA != 0 }
+    }
 }
 
 /// Who a drive is.
@@ -114,10 +125,8 @@ pub struct Label {
     pub pool_name: String,
     /// The drive's own identity.
     pub drive: DriveId,
-    /// Its position in the pool.
+    /// Its number in the pool, which no other drive of it ever had or gets.
     pub index: DriveIndex,
-    /// How many drives the pool has.
-    pub drives: u16,
     /// What it is used for.
     pub roles: Roles,
     /// Its size when it was initialised.
@@ -134,8 +143,6 @@ pub struct Label {
     pub epoch: Epoch,
     /// How many times the label was written.
     pub generation: u64,
-    /// Generation of the set of drives the journal is written to.
-    pub journal_set: u64,
     /// When the drive was initialised, in milliseconds since the Unix epoch.
     pub created_ms: u64,
     /// How many slices the pool has, at most [`MAX_SLICES`].
@@ -193,8 +200,8 @@ impl Label {
                 "the pool's name takes more than {POOL_NAME_MAX_BYTES} bytes or holds a zero byte"
             ));
         }
-        if self.index.0 >= self.drives {
-            return Some(format!("it is number {} of only {} drives", self.index, self.drives));
+        if usize::from(self.index.0) >= MAX_MEMBERS {
+            return Some(format!("no pool has a drive with number {}", self.index));
         }
         if self.epoch.0 >= COUNTERS_END || self.generation >= COUNTERS_END {
             return Some(format!("epoch {} or generation {} is impossible", self.epoch, self.generation));
@@ -228,7 +235,6 @@ impl Label {
         raw.magic = MAGIC;
         raw.version = FORMAT_VERSION.into();
         raw.index = self.index.0.into();
-        raw.drives = self.drives.into();
         raw.pool = *self.pool.0.as_bytes();
         raw.drive = *self.drive.0.as_bytes();
         raw.pool_name[..self.pool_name.len()].copy_from_slice(self.pool_name.as_bytes());
@@ -239,10 +245,8 @@ impl Label {
         raw.journal_slabs = self.journal_slabs.into();
         raw.epoch = self.epoch.0.into();
         raw.generation = self.generation.into();
-        raw.journal_set = self.journal_set.into();
         raw.created_ms = self.created_ms.into();
-        raw.roles =
-            (u32::from(self.roles.journal) * ROLE_JOURNAL + u32::from(self.roles.data) * ROLE_DATA).into();
+        raw.roles = self.roles.to_bits().into();
         raw.slices = u32::from(self.slices).into();
         raw.slabs_start = self.slabs_start_bytes.into();
         raw.journal_columns = u32::from(self.journal_columns).into();
@@ -271,11 +275,7 @@ impl Label {
             pool_name: pool_name.to_owned(),
             drive: DriveId(Uuid::from_bytes(raw.drive)),
             index: DriveIndex(raw.index.get()),
-            drives: raw.drives.get(),
-            roles: Roles {
-                journal: raw.roles.get() & ROLE_JOURNAL != 0,
-                data: raw.roles.get() & ROLE_DATA != 0,
-            },
+            roles: Roles::from_bits(raw.roles.get()),
             len_bytes: raw.len_bytes.get(),
             slab_bytes: raw.slab_bytes.get(),
             row_bytes: raw.row_bytes.get(),
@@ -283,7 +283,6 @@ impl Label {
             journal_slabs: raw.journal_slabs.get(),
             epoch: Epoch(raw.epoch.get()),
             generation: raw.generation.get(),
-            journal_set: raw.journal_set.get(),
             created_ms: raw.created_ms.get(),
             slices: u8::try_from(raw.slices.get()).unwrap_or(0),
             slabs_start_bytes: raw.slabs_start.get(),

@@ -1,20 +1,33 @@
 //! The drives of one pool, opened together.
+//!
+//! Which drives a pool has is what the newest table of members says that is found on any of the drives given. It counts
+//! when all its voters are there and each has an intact table, of whatever age: a change is written to every voter of the
+//! table before it that is still needed, so if there were a newer one, one of them would have it. A table that is found on
+//! some voters only is of a change that was interrupted. It may be taken or left; it is taken, and whoever opens the pool
+//! writes it to all voters, under a new epoch, before anything else. With one copy of everything all voters must vouch; a
+//! pool that survives the loss of drives will need all but as many.
 
-use crate::{Drive, DriveError};
-use quoin_base::Epoch;
+use crate::{Drive, DriveError, Member, MemberState, Members, MembersCopy};
+use quoin_base::{DriveId, Epoch};
 use quoin_world::Disk;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-/// Opens all drives of one pool; the result is in the order of their indices.
-///
-/// Every index must be there once. A drive more than one epoch behind the newest was away while the pool
-/// went on and is refused; one epoch behind is what [`raise_set`] leaves when it is interrupted.
+/// The drives of a pool as its newest table of members has them.
+pub struct DriveSet {
+    /// Those it needs, in the order of their numbers.
+    pub drives: Vec<Arc<Drive>>,
+    /// The table.
+    pub members: Members,
+    /// What was given and is not one of them: the drive's name, and why it was left out.
+    pub left_out: Vec<(String, DriveError)>,
+    /// Copies of the table that are damaged or cannot be read, in words.
+    pub damaged: Vec<String>,
+}
+
+/// Opens the drives of one pool that it needs, in the order of their numbers. What else is among `disks`, such as a drive
+/// that failed, is left out: [`DriveSet::open`] tells.
 pub async fn open_set(disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Arc<Drive>>, DriveError> {
-    let mut drives = Vec::with_capacity(disks.len());
-    for disk in disks {
-        drives.push(Drive::open(disk).await?);
-    }
-    fitting(drives)
+    Ok(DriveSet::open(disks).await?.drives)
 }
 
 /// The same with [`Drive::inspect`]: changes nothing on any drive.
@@ -23,41 +36,167 @@ pub async fn inspect_set(disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Arc<Drive>>, D
     for disk in disks {
         drives.push(Drive::inspect(disk).await?);
     }
-    fitting(drives)
+    Ok(DriveSet::of(drives).await?.drives)
 }
 
-/// The drives in the order of their indices, if they make up a pool.
-fn fitting(mut drives: Vec<Arc<Drive>>) -> Result<Vec<Arc<Drive>>, DriveError> {
-    let Some(first) = drives.first() else { return Err(DriveError::NoDrives) };
-    let (pool, total) = (first.label().pool, first.label().drives);
-    for drive in &drives {
-        let found = drive.label().pool;
-        if found != pool {
-            return Err(DriveError::OtherPool { drive: drive.name().into(), found, expected: pool });
+impl DriveSet {
+    /// Opens all drives given. Every drive that the pool needs must be there once. A drive more than one epoch behind the
+    /// newest was away while the pool went on and is refused; one epoch behind is what [`raise_set`] leaves when it is
+    /// interrupted.
+    pub async fn open(disks: Vec<Arc<dyn Disk>>) -> Result<Self, DriveError> {
+        let mut drives = Vec::with_capacity(disks.len());
+        for disk in disks {
+            drives.push(Drive::open(disk).await?);
         }
+        Self::of(drives).await
     }
-    drives.sort_by_key(|d| d.index());
-    if let Some([a, b]) = drives.array_windows().find(|[a, b]| a.index() == b.index()) {
-        return Err(DriveError::Duplicate {
-            first: a.name().into(),
-            second: b.name().into(),
-            index: a.index(),
+
+    /// Of drives that are open.
+    pub async fn of(mut drives: Vec<Arc<Drive>>) -> Result<Self, DriveError> {
+        let Some(first) = drives.first() else { return Err(DriveError::NoDrives) };
+        let pool = first.label().pool;
+        for drive in &drives {
+            let found = drive.label().pool;
+            if found != pool {
+                return Err(DriveError::OtherPool { drive: drive.name().into(), found, expected: pool });
+            }
+        }
+        drives.sort_by_key(|d| (d.index(), d.label().drive));
+        let is_twice = |[a, b]: &&[Arc<Drive>; 2]| a.label().drive == b.label().drive;
+        if let Some([a, b]) = drives.array_windows().find(is_twice) {
+            let (first, second) = (a.name().into(), b.name().into());
+            return Err(DriveError::Duplicate { first, second, index: a.index() });
+        }
+
+        // What the tables say.
+        let mut tables = BTreeMap::new();
+        let mut damaged = Vec::new();
+        for drive in &drives {
+            let table = Table::read(drive, &mut damaged).await;
+            tables.insert(drive.label().drive, table);
+        }
+        let of_pool = |table: &Table| table.newest.clone().filter(|members| members.pool == pool);
+        let Some(members) = tables.values().filter_map(of_pool).max_by_key(Members::age) else {
+            return Err(DriveError::NoMembers { present: listed(&drives) });
+        };
+
+        // Who is one of them.
+        let mut left_out = Vec::new();
+        drives.retain(|drive| match stranger(drive, &members) {
+            None => true,
+            Some(why) => {
+                left_out.push((drive.name().to_owned(), why));
+                false
+            }
         });
-    }
-    let present = |i: &u16| drives.iter().any(|d| d.index().0 == *i);
-    let missing: Vec<_> = (0..total).filter(|i| !present(i)).map(|i| i.to_string()).collect();
-    if !missing.is_empty() {
-        let present: Vec<_> = drives.iter().map(|d| format!("{} ({})", d.index(), d.name())).collect();
-        return Err(DriveError::Missing { total, missing: missing.join(", "), present: present.join(", ") });
-    }
-    let newest = newest_epoch(&drives);
-    for drive in &drives {
-        let found = drive.epoch();
-        if found.0.saturating_add(1) < newest.0 {
-            return Err(DriveError::Stale { drive: drive.name().into(), found, newest });
+        let is_there = |member: &&Member| drives.iter().any(|drive| drive.label().drive == member.drive);
+        let missing: Vec<_> = members.needed().filter(|member| !is_there(member)).collect();
+        if !missing.is_empty() {
+            let missing: Vec<_> = missing.iter().map(|m| format!("{} ({})", m.index, m.drive)).collect();
+            let (total, present) = (members.needed().count(), listed(&drives));
+            return Err(DriveError::Missing { total, missing: missing.join(", "), present });
         }
+        for drive in &drives {
+            fits(drive, &members)?;
+        }
+        vouched_for(&members, &drives, &tables)?;
+        let newest = newest_epoch(&drives);
+        for drive in &drives {
+            let found = drive.epoch();
+            if found.0.saturating_add(1) < newest.0 {
+                return Err(DriveError::Stale { drive: drive.name().into(), found, newest });
+            }
+        }
+        Ok(Self { drives, members, left_out, damaged })
     }
-    Ok(drives)
+}
+
+/// What a drive has of the table of members.
+struct Table {
+    newest: Option<Members>,
+    /// What is wrong with a copy.
+    damage: Option<String>,
+}
+
+impl Table {
+    async fn read(drive: &Drive, told: &mut Vec<String>) -> Self {
+        let mut table = Self { newest: None, damage: None };
+        for (offset, copy) in crate::MEMBERS_OFFSETS.into_iter().zip(drive.read_members().await) {
+            match copy {
+                MembersCopy::Sound(members) => {
+                    table.newest = table.newest.into_iter().chain([members]).max_by_key(Members::age);
+                }
+                MembersCopy::Blank => {}
+                MembersCopy::Damaged(why) => {
+                    told.push(format!(
+                        "drive {}: the table of members at byte {offset}: {why}",
+                        drive.name()
+                    ));
+                    table.damage = Some(why);
+                }
+            }
+        }
+        table
+    }
+}
+
+/// Why a drive is left out of the set, if so.
+fn stranger(drive: &Drive, members: &Members) -> Option<DriveError> {
+    let label = drive.label();
+    let member = members.get(label.index).filter(|member| member.drive == label.drive);
+    let why = match member.map(|member| member.state) {
+        Some(MemberState::Active | MemberState::Leaving) => return None,
+        Some(MemberState::Failed) => {
+            "it failed and the pool went on without it, so what it holds is stale; take it out of the configuration, and \
+             erase it before it is used again"
+        }
+        Some(MemberState::Gone) => {
+            "it left the pool and holds nothing that is needed; take it out of the configuration, and erase it before it \
+             is used again"
+        }
+        None => {
+            "adding it did not come to an end, or it is of an older state of the pool; take it out of the configuration, \
+             and erase it before it is added again"
+        }
+    };
+    let (drive, index, id) = (drive.name().to_owned(), label.index, label.drive);
+    Some(DriveError::NotMember { drive, index, id, why })
+}
+
+/// A member's label says what the table says.
+fn fits(drive: &Drive, members: &Members) -> Result<(), DriveError> {
+    let label = drive.label();
+    let Some(member) = members.get(label.index) else { return Ok(()) };
+    let told = |slabs, roles| format!("{slabs} slabs and {roles:?}");
+    if (label.slabs(), label.roles) == (member.slabs, member.roles) {
+        return Ok(());
+    }
+    Err(DriveError::Differs {
+        drive: drive.name().to_owned(),
+        found: told(label.slabs(), label.roles),
+        expected: told(member.slabs, member.roles),
+    })
+}
+
+/// Every voter has an intact table.
+fn vouched_for(
+    members: &Members,
+    drives: &[Arc<Drive>],
+    tables: &BTreeMap<DriveId, Table>,
+) -> Result<(), DriveError> {
+    for voter in members.voters() {
+        let Some(table) = tables.get(&voter.drive).filter(|table| table.newest.is_none()) else { continue };
+        let drive = drives.iter().find(|drive| drive.label().drive == voter.drive);
+        let name = drive.map(|drive| drive.name().to_owned()).unwrap_or_default();
+        let why = table.damage.clone().unwrap_or_else(|| "there is none".to_owned());
+        return Err(DriveError::MembersLost { drive: name, why });
+    }
+    Ok(())
+}
+
+fn listed(drives: &[Arc<Drive>]) -> String {
+    let listed: Vec<_> = drives.iter().map(|d| format!("{} ({})", d.index(), d.name())).collect();
+    if listed.is_empty() { "none".into() } else { listed.join(", ") }
 }
 
 /// Raises all drives of an opened set to one epoch above the newest and returns it.

@@ -7,21 +7,20 @@ use quoin_world::{Buf, Disk, Slice};
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld};
 use std::sync::Arc;
 
-const LEN_BYTES: u64 = 7 << 20;
+pub(crate) const LEN_BYTES: u64 = 7 << 20;
 const SLABS_START_BYTES: u64 = 2 << 20;
 const SLAB_BYTES: u32 = 1 << 20;
 
-fn uuid(n: u128) -> uuid::Uuid {
+pub(crate) fn uuid(n: u128) -> uuid::Uuid {
     uuid::Uuid::from_u128(n)
 }
 
-fn label(index: u16, drives: u16) -> Label {
+pub(crate) fn label(index: u16) -> Label {
     Label {
         pool: PoolId(uuid(7)),
         pool_name: "tank".into(),
         drive: DriveId(uuid(100 + u128::from(index))),
         index: DriveIndex(index),
-        drives,
         roles: Roles { journal: true, data: true },
         len_bytes: 0,
         slab_bytes: SLAB_BYTES,
@@ -30,7 +29,6 @@ fn label(index: u16, drives: u16) -> Label {
         journal_slabs: 2,
         epoch: Epoch(1),
         generation: 0,
-        journal_set: 1,
         created_ms: 1234,
         slices: 1,
         slabs_start_bytes: 0,
@@ -38,19 +36,25 @@ fn label(index: u16, drives: u16) -> Label {
     }
 }
 
-fn dynamic(disk: &Arc<SimDisk>) -> Arc<dyn Disk> {
+pub(crate) fn dynamic(disk: &Arc<SimDisk>) -> Arc<dyn Disk> {
     disk.clone()
 }
 
 /// A world with `drives` formatted drives of one pool.
-fn pool(seed: u64, drives: u16) -> (Arc<SimWorld>, Vec<Arc<SimDisk>>) {
+pub(crate) fn pool(seed: u64, drives: u16) -> (Arc<SimWorld>, Vec<Arc<SimDisk>>) {
     let world = SimWorld::new(seed, SimOptions::default());
     let disks: Vec<_> = (0..drives).map(|i| world.disk(&format!("d{i}"), LEN_BYTES)).collect();
-    let formatted: Vec<_> = disks.iter().map(dynamic).collect();
+    let blank: Vec<_> = disks.iter().map(dynamic).collect();
     world
         .run(async move {
-            for (i, disk) in formatted.into_iter().enumerate() {
-                Drive::format(disk, label(i as u16, drives)).await.unwrap();
+            let mut formatted = Vec::new();
+            for (i, disk) in blank.into_iter().enumerate() {
+                formatted.push(Drive::format(disk, label(i as u16)).await.unwrap());
+            }
+            let labels: Vec<_> = formatted.iter().map(|drive| drive.label()).collect();
+            let members = Members::first(PoolId(uuid(7)), &labels);
+            for drive in formatted.iter().take(MAX_VOTERS) {
+                drive.write_members(&members).await.unwrap();
             }
         })
         .unwrap();
@@ -61,7 +65,7 @@ fn open(world: &SimWorld, disk: &Arc<SimDisk>) -> Result<Arc<Drive>, DriveError>
     world.run(Drive::open(dynamic(disk))).unwrap()
 }
 
-fn refusal<T>(outcome: Result<T, DriveError>) -> String {
+pub(crate) fn refusal<T>(outcome: Result<T, DriveError>) -> String {
     outcome.err().expect("refused").to_string()
 }
 
@@ -70,7 +74,7 @@ fn the_bytes_of_a_label_are_the_documented_ones() {
     let (_, disks) = pool(1, 1);
     let bytes = disks[0].peek(65536, LABEL_BYTES);
     assert_eq!(bytes, disks[0].peek(0, LABEL_BYTES));
-    assert_eq!(&bytes[..16], b"QUOINDRV\x06\0\0\0\0\0\x01\0");
+    assert_eq!(&bytes[..16], b"QUOINDRV\x07\0\0\0\0\0\0\0");
     assert_eq!(&bytes[48..53], b"tank\0");
     assert_eq!(bytes[112..120], LEN_BYTES.to_le_bytes());
     assert_eq!(bytes[120..124], SLAB_BYTES.to_le_bytes());
@@ -132,7 +136,7 @@ fn formatting_wipes_and_zeroes_what_it_must() {
     let world = SimWorld::new(4, SimOptions::default());
     let disk = world.disk("d", LEN_BYTES + 512);
     disk.poke(0, &vec![0xAA; disk.len_bytes() as usize]);
-    world.run(Drive::format(dynamic(&disk), label(0, 1))).unwrap().unwrap();
+    world.run(Drive::format(dynamic(&disk), label(0))).unwrap().unwrap();
     world.crash();
     assert!(disk.peek(131_072, (SLABS_START_BYTES - 131_072) as usize).iter().all(|&b| b == 0));
     assert!(disk.peek(SLABS_START_BYTES, 2 << 20).iter().all(|&b| b == 0), "the journal");
@@ -141,10 +145,10 @@ fn formatting_wipes_and_zeroes_what_it_must() {
     open(&world, &disk).unwrap();
 
     let small = world.disk("small", 1 << 20);
-    let refused = world.run(Drive::format(dynamic(&small), label(0, 1))).unwrap();
+    let refused = world.run(Drive::format(dynamic(&small), label(0))).unwrap();
     assert_eq!(refusal(refused), "drive small has 1048576 bytes and needs at least 3145728");
-    let refused = world.run(Drive::format(dynamic(&disk), label(1, 1))).unwrap();
-    assert_eq!(refusal(refused), "drive d cannot be initialised: it is number 1 of only 1 drives");
+    let refused = world.run(Drive::format(dynamic(&disk), label(2016))).unwrap();
+    assert_eq!(refusal(refused), "drive d cannot be initialised: no pool has a drive with number 2016");
 }
 
 #[test]
@@ -212,7 +216,7 @@ fn slabs_begin_behind_both_copies_of_the_grant_pages() {
     {
         assert_eq!(slabs_start(len_bytes, slab_bytes), start, "{len_bytes} {slab_bytes}");
         let label =
-            Label { len_bytes, slab_bytes, row_bytes: 64 << 10, slabs_start_bytes: start, ..label(0, 1) };
+            Label { len_bytes, slab_bytes, row_bytes: 64 << 10, slabs_start_bytes: start, ..label(0) };
         assert_eq!(label.problem(), None);
         let last = label.grant_pages() - 1;
         assert!(label.grant_page_offset(last, 1) + GRANT_PAGE_BYTES as u64 <= start);
@@ -397,14 +401,14 @@ fn a_set_opens_in_order_and_its_defects_are_named() {
     };
     let indices: Vec<_> = set(&[2, 0, 1]).unwrap().iter().map(|d| d.index().0).collect();
     assert_eq!(indices, [0, 1, 2]);
-    assert!(
-        refusal(set(&[2, 0]))
-            .starts_with("the pool has 3 drives; number 1 missing, present are 0 (d0), 2 (d2)")
-    );
+    assert!(refusal(set(&[2, 0])).starts_with(&format!(
+        "the pool has 3 drives; number 1 ({}) missing, present are 0 (d0), 2 (d2)",
+        uuid(101)
+    )));
     assert!(refusal(set(&[2, 0, 1, 1])).starts_with("drives d1 and d1 are both number 1"));
     assert!(matches!(set(&[]), Err(DriveError::NoDrives)));
     let stranger = world.disk("other", LEN_BYTES);
-    let other = Label { pool: PoolId(uuid(8)), ..label(1, 3) };
+    let other = Label { pool: PoolId(uuid(8)), ..label(1) };
     world.run(Drive::format(dynamic(&stranger), other)).unwrap().unwrap();
     let mixed = world.run(open_set(vec![dynamic(&disks[0]), dynamic(&stranger)])).unwrap();
     assert!(refusal(mixed).starts_with("drive other belongs to pool"));

@@ -126,6 +126,8 @@ pub enum Bug {
     CountBeforeRows = 76,
     /// Replay does not verify the rows of records of which nothing tells that they counted.
     TrustPlaced = 77,
+    /// A change of the pool's drives is in force before the voters have it.
+    MembersBeforeHardened = 100,
     /// A record of the catalog that changed is left out of the checkpoint now and then.
     LeaveOutChanged = 72,
     /// A page of the catalog is not written again though a record in it was deleted.

@@ -4,7 +4,7 @@
 use quoin_array::immutable_snapshots;
 use quoin_base::PoolId;
 use quoin_cli::Failure;
-use quoin_drive::{Label, Probe, inspect_set, probe};
+use quoin_drive::{Probe, inspect_set, probe};
 use quoin_pool::read_catalog;
 use quoin_world::Disk;
 use std::{
@@ -22,30 +22,26 @@ pub(crate) struct Kept {
 
 /// Which pools on these disks may hold immutable snapshots.
 pub(crate) async fn kept_pools(disks: &[Arc<dyn Disk>]) -> Vec<Kept> {
-    let mut pools: BTreeMap<PoolId, (Label, Vec<Arc<dyn Disk>>)> = BTreeMap::new();
+    let mut pools: BTreeMap<PoolId, (String, Vec<Arc<dyn Disk>>)> = BTreeMap::new();
     for disk in disks {
         // A drive without a sound label belongs to no pool whose snapshots could ever be read again.
         if let Ok(Probe::Quoin(label)) = probe(disk).await {
-            pools.entry(label.pool).or_insert_with(|| (label, Vec::new())).1.push(disk.clone());
+            pools.entry(label.pool).or_insert_with(|| (label.pool_name, Vec::new())).1.push(disk.clone());
         }
     }
     let mut kept = Vec::new();
-    for (pool, (label, disks)) in pools {
-        let why = match immutable_in(&label, disks).await {
+    for (pool, (name, disks)) in pools {
+        let why = match immutable_in(disks).await {
             Ok(names) if names.is_empty() => continue,
             Ok(names) => format!("holds {} immutable snapshots: {}", names.len(), names.join(", ")),
             Err(why) => format!("may hold immutable snapshots: {why}"),
         };
-        kept.push(Kept { pool, name: label.pool_name, why });
+        kept.push(Kept { pool, name, why });
     }
     kept
 }
 
-async fn immutable_in(label: &Label, disks: Vec<Arc<dyn Disk>>) -> Result<Vec<String>, String> {
-    let (here, all) = (disks.len(), usize::from(label.drives));
-    if here < all {
-        return Err(format!("only {here} of its {all} drives can be examined"));
-    }
+async fn immutable_in(disks: Vec<Arc<dyn Disk>>) -> Result<Vec<String>, String> {
     let drives = inspect_set(disks).await.map_err(|error| error.to_string())?;
     let objects = read_catalog(drives).await.map_err(|error| error.to_string())?;
     immutable_snapshots(&objects).map_err(|error| error.to_string())

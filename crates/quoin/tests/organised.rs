@@ -102,7 +102,7 @@ fn what_is_immutable_outlives_tokens_clocks_and_init() {
     let both = ["init", "--data", &other, "--force", "--drive", &one, "--drive", &two];
     refused(&lab.run(&both), 1, &["pool a1", "holds 1 immutable snapshots: s1", "--pool-name"]);
     refused(&lab.run(&[&both[..], &["--pool-name", "a2"]].concat()), 1, &["pool a1"]);
-    refused(&lab.run(&both[..6]), 1, &["pool a1", "only 1 of its 2 drives"]);
+    refused(&lab.run(&both[..6]), 1, &["pool a1", "the pool has 2 drives; number 1"]);
     let mut array = lab.serve(&[]);
     lab.ready();
     refused(&lab.run(&["snapshot", "delete", "s1"]), 1, &["s1 is immutable until"]);

@@ -11,9 +11,12 @@
 
 use futures_util::future::join_all;
 use quoin_base::{ByteRange, DriveIndex};
-use quoin_drive::{Drive, DriveError};
-use quoin_world::{Buf, Slice};
-use std::sync::Arc;
+use quoin_drive::{Drive, DriveError, MAX_MEMBERS};
+use quoin_world::{
+    Buf, Slice,
+    atomic::{AtomicBool, Ordering},
+};
+use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
 /// How a segment is spread: fixed when it is opened, recorded with it.
@@ -72,26 +75,54 @@ pub enum StripeError {
     },
 }
 
-/// The drives of a pool, to reach the columns of its segments.
+/// The drives of a pool, to reach the columns of its segments. Drives may be added and let go of while others read: who
+/// looks a drive up takes no lock.
 #[derive(Clone)]
 pub struct Columns {
-    drives: Arc<[Arc<Drive>]>,
+    /// By [`DriveIndex`]. A number is never used again, so a place is filled once.
+    places: Arc<[Place]>,
+}
+
+#[derive(Default)]
+struct Place {
+    drive: OnceLock<Arc<Drive>>,
+    /// Nothing is on it any more.
+    let_go: AtomicBool,
 }
 
 impl Columns {
-    /// Over these drives; the position of each is its [`DriveIndex`].
+    /// Over these drives.
     pub fn new(drives: Vec<Arc<Drive>>) -> Self {
-        Self { drives: drives.into() }
+        let columns = Self { places: (0..MAX_MEMBERS).map(|_| Place::default()).collect() };
+        drives.into_iter().for_each(|drive| columns.add(drive));
+        columns
     }
 
-    /// The drives, by index.
-    pub fn drives(&self) -> &[Arc<Drive>] {
-        &self.drives
+    /// Adds a drive.
+    ///
+    /// # Panics
+    /// There was a drive with its number.
+    pub fn add(&self, drive: Arc<Drive>) {
+        let is_new = self.places[usize::from(drive.index().0)].drive.set(drive).is_ok();
+        assert!(is_new, "a number belongs to one drive");
+    }
+
+    /// Lets go of a drive that holds no column any more: nobody finds it from now on.
+    pub fn let_go(&self, index: DriveIndex) {
+        if let Some(place) = self.places.get(usize::from(index.0)) {
+            place.let_go.store(true, Ordering::Release);
+        }
+    }
+
+    /// The drives, in the order of their numbers.
+    pub fn drives(&self) -> impl Iterator<Item = &Arc<Drive>> {
+        self.places.iter().filter_map(Place::drive)
     }
 
     /// The drive of this index.
     pub fn drive(&self, index: DriveIndex) -> Result<&Arc<Drive>, StripeError> {
-        self.drives.get(usize::from(index.0)).ok_or(StripeError::NoSuchDrive(index))
+        let place = self.places.get(usize::from(index.0));
+        place.and_then(Place::drive).ok_or(StripeError::NoSuchDrive(index))
     }
 
     /// Reads a range of a segment's data. Both ends are multiples of 4096.
@@ -128,8 +159,14 @@ impl Columns {
 
     /// Hardens every row written before.
     pub async fn flush(&self) -> Result<(), StripeError> {
-        let flushes = self.drives.iter().filter(|d| d.label().roles.data).map(|d| d.flush());
+        let flushes = self.drives().filter(|d| d.label().roles.data).map(|d| d.flush());
         join_all(flushes).await.into_iter().collect::<Result<(), _>>().map_err(StripeError::from)
+    }
+}
+
+impl Place {
+    fn drive(&self) -> Option<&Arc<Drive>> {
+        self.drive.get().filter(|_| !self.let_go.load(Ordering::Acquire))
     }
 }
 

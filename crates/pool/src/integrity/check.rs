@@ -218,7 +218,10 @@ async fn check_all(drives: Vec<Arc<Drive>>) -> Result<CheckReport, PoolError> {
 
 async fn check_slices(drives: Vec<Arc<Drive>>, report: &mut CheckReport) -> Result<(), PoolError> {
     let store = Arc::new(Store::inspect(drives).await?);
-    store.damaged().iter().for_each(|what| report.note("the grant table".into(), what.clone()));
+    store.damaged().iter().for_each(|what| report.note("the pool's drives".into(), what.clone()));
+    for what in store.older_members().await {
+        report.note("the table of members".into(), what);
+    }
     let is_one = store.slices().count() == 1;
     let prefix = |slice: SliceId| if is_one { String::new() } else { format!("slice {slice}: ") };
     let mut slices = Vec::new();

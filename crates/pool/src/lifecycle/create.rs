@@ -35,7 +35,6 @@ async fn make(
 ) -> Result<PoolId, PoolError> {
     check_options(&disks, &options)?;
     let pool = PoolId(random_uuid(world));
-    let count = disks.len() as u16;
     let created_ms = world.wall_clock_ms();
     let journal_drives = disks.iter().filter(|(_, roles)| roles.journal).count();
     let mut drives: Vec<Arc<Drive>> = Vec::new();
@@ -46,7 +45,6 @@ async fn make(
             pool_name: options.pool_name.clone(),
             drive: DriveId(random_uuid(world)),
             index: DriveIndex(index as u16),
-            drives: count,
             roles,
             len_bytes,
             slab_bytes: options.slab_bytes,
@@ -55,7 +53,6 @@ async fn make(
             journal_slabs: if roles.journal { options.journal_slabs(len_bytes, journal_drives) } else { 0 },
             epoch: Epoch(0),
             generation: 1,
-            journal_set: 1,
             created_ms,
             slices: options.slices,
             slabs_start_bytes: slabs_start(len_bytes, options.slab_bytes),

@@ -461,7 +461,7 @@ fn is_as_closed(root: &Root, epoch: Epoch) -> bool {
 /// Opens what the newest root leads to: segment table and catalog at once, the rest when it is wanted.
 pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result<Opened, PoolError> {
     let root = store.newest_root(slice).await?;
-    if let Some(why) = root.problem(store.slabs(), store.slab_bytes().into()) {
+    if let Some(why) = root.problem(store.slabs_ever(), store.slab_bytes().into()) {
         return Err(PoolError::corrupt("the root, or the label it goes with", why));
     }
     let (table, ill) = read_segment_table(&store, slice, &root).await?;

@@ -18,7 +18,7 @@ use crate::{
     store::{Store, health::PoolState},
 };
 use quoin_base::{ByteRange, Extent, LayerId, MIB, PoolId, SliceId, VolumeId};
-use quoin_drive::Drive;
+use quoin_drive::{Drive, Members};
 use quoin_world::{Compiled, Slice as Bytes, World};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -163,6 +163,11 @@ impl Pool {
     /// What its slices have of the space, in their order.
     pub fn slice_space(&self) -> impl Iterator<Item = SliceSpace> + '_ {
         self.slices.iter().map(|slice| slice.slice_space())
+    }
+
+    /// Which drives it has, and once had.
+    pub fn members(&self) -> Arc<Members> {
+        self.store.members()
     }
 
     /// What opening it took.

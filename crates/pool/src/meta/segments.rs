@@ -177,11 +177,11 @@ impl SegmentTable {
         let data_slabs = slabs.iter().map(|s| s.free.len() as u64).sum();
         let mut take = |what: String, columns: &[Column]| {
             for Column { drive, slab } in columns {
-                let is_granted = granted.get(usize::from(drive.0)).is_some_and(|(_, g)| g.contains(slab));
-                let problem = match () {
-                    () if !is_granted => "is not granted to the slice",
-                    () if !slabs[usize::from(drive.0)].free.remove(slab) => "is taken twice",
-                    () => continue,
+                let of_drive = slabs.iter().position(|slabs| slabs.drive == *drive);
+                let problem = match of_drive.filter(|at| granted[*at].1.contains(slab)) {
+                    None => "is not granted to the slice",
+                    Some(at) if !slabs[at].free.remove(slab) => "is taken twice",
+                    Some(_) => continue,
                 };
                 return Err(PoolError::corrupt(what, format!("slab {slab} of drive {drive} {problem}")));
             }
@@ -448,6 +448,11 @@ impl SegmentTable {
 }
 
 impl Inner {
+    /// The free slabs of a drive that holds a segment.
+    fn slabs_of(&mut self, drive: DriveIndex) -> &mut DriveSlabs {
+        self.slabs.iter_mut().find(|slabs| slabs.drive == drive).expect("segments lie on drives of the pool")
+    }
+
     fn dirty(&mut self, id: u32) {
         self.dirty_pages.insert(u64::from(id) / SEGMENTS_PER_PAGE as u64);
     }
@@ -501,7 +506,7 @@ impl Inner {
             let old = std::mem::replace(&mut self.segments[id as usize], free_segment());
             self.segments[id as usize].generation = generation;
             for column in old.columns.iter() {
-                self.slabs[usize::from(column.drive.0)].free.insert(column.slab);
+                self.slabs_of(column.drive).free.insert(column.slab);
             }
             self.free_ids.insert(id);
             self.dirty(id);

@@ -49,7 +49,7 @@ struct OfDrive {
 pub(super) struct Grants {
     pool: PoolId,
     epoch: Epoch,
-    /// By drive index.
+    /// In the order of their numbers.
     drives: Mutex<Vec<OfDrive>>,
     /// Held from the choice of slabs until RAM and drives agree.
     turn: AsyncMutex,
@@ -130,7 +130,7 @@ impl Grants {
         while granted.len() < count {
             let Some((drive, page, slabs)) = self.choose(count - granted.len(), prefers) else { break };
             self.change(drive, page, &slabs, NOBODY, holder(slice)).await?;
-            let index = DriveIndex(drive as u16);
+            let index = self.drives.lock()[drive].drive.index();
             granted.extend(slabs.into_iter().map(|slab| Column { drive: index, slab }));
         }
         Ok(granted)
@@ -145,9 +145,14 @@ impl Grants {
         for of_page in pages {
             let there: Vec<_> = slabs.iter().filter(|c| page_of(c) == of_page).map(|c| c.slab).collect();
             let (drive, page) = of_page;
-            self.change(usize::from(drive.0), page, &there, holder(slice), NOBODY).await?;
+            let drive = self.position(drive).expect("slabs are given back by drives of the pool");
+            self.change(drive, page, &there, holder(slice), NOBODY).await?;
         }
         Ok(())
+    }
+
+    fn position(&self, drive: DriveIndex) -> Option<usize> {
+        position_in(&self.drives.lock(), drive)
     }
 
     /// At most `count` slabs of one page that nobody holds.
@@ -155,7 +160,7 @@ impl Grants {
         let drives = self.drives.lock();
         let free = |of: &OfDrive| of.holders.iter().filter(|by| **by == NOBODY).count();
         let serves = |index: usize| drives[index].drive.label().roles.data && free(&drives[index]) > 0;
-        let preferred = prefers.map(|index| usize::from(index.0)).filter(|index| serves(*index));
+        let preferred = prefers.and_then(|index| position_in(&drives, index)).filter(|index| serves(*index));
         let roomiest =
             || (0..drives.len()).filter(|i| serves(*i)).max_by_key(|i| (free(&drives[*i]), usize::MAX - i));
         let drive = preferred.or_else(roomiest)?;
@@ -178,7 +183,10 @@ impl Grants {
         let mut holders = self.drives.lock()[drive].holders.clone();
         for slab in slabs {
             let by = std::mem::replace(&mut holders[*slab as usize], to);
-            assert_eq!(by, from, "slab {slab} of drive {drive} changes hands from its holder");
+            assert_eq!(
+                by, from,
+                "slab {slab} of the drive at position {drive} changes hands from its holder"
+            );
         }
         self.harden(drive, page, &holders).await?;
         self.drives.lock()[drive].holders = holders;
@@ -210,6 +218,10 @@ impl Grants {
         }
         Ok(())
     }
+}
+
+fn position_in(drives: &[OfDrive], index: DriveIndex) -> Option<usize> {
+    drives.binary_search_by_key(&index, |of| of.drive.index()).ok()
 }
 
 impl OfDrive {

@@ -3,14 +3,15 @@
 //! A store knows drives and slabs, no volumes. Slices reach the drives through its methods alone.
 //!
 //! Invariants:
-//! 1. The drive at position n has index n; all are of the same pool and cut into slabs of the same size. A slab belongs to
-//!    the journal of one slice, or is granted to one slice, or is nobody's.
+//! 1. Its drives are those that the table of members in force needs; all are of the same pool and cut into slabs of the same
+//!    size. A slab belongs to the journal of one slice, or is granted to one slice, or is nobody's.
 //! 2. A root is written only with the store's epoch, for the slice it goes to, and with a higher generation than any root
 //!    of that slice that was read or written before. No root that is read is of a later epoch than the store's.
 //! 3. Once the store failed it stays so: what the drives hold is known again only after it is opened anew.
 
 mod grants;
 pub(crate) mod health;
+mod members;
 pub(crate) mod pace;
 pub(crate) mod roots;
 pub(crate) mod shortage;
@@ -24,9 +25,10 @@ use crate::{
 use futures_util::future::join_all;
 use grants::Grants;
 use health::Health;
+use members::Membership;
 use pace::Pace;
 use quoin_base::{ByteRange, DriveIndex, Epoch, PoolId, SliceId};
-use quoin_drive::{Drive, DriveError, Label, raise_set};
+use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
 use quoin_stripe::{Column, Columns, Geometry, StripeError};
 use quoin_world::{Buf, DiskError, Mutex, Slice as Bytes};
 use shortage::Shortage;
@@ -43,6 +45,7 @@ pub(crate) struct Store {
     /// That of the first drive; what all have in common is taken from it.
     label: Label,
     epoch: Epoch,
+    membership: Membership,
     grants: Grants,
     damaged: Vec<String>,
     health: Health,
@@ -59,7 +62,10 @@ impl Store {
     pub(crate) async fn format(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
         let label = common_label(&drives)?;
         let grants = Grants::format(label.pool, &drives).await?;
-        Ok(Self::new(drives, label, Epoch::default(), grants, Vec::new()))
+        let labels: Vec<_> = drives.iter().map(|drive| drive.label()).collect();
+        let members = Members::first(label.pool, &labels);
+        members::format(&drives, &members).await?;
+        Ok(Self::new(drives, label, Epoch::default(), members, grants, Vec::new()))
     }
 
     /// Takes the drives over with a new epoch, so that no earlier owner writes any more.
@@ -77,29 +83,39 @@ impl Store {
             drive.mended().into_iter().map(move |what| format!("drive {name}: {what}"))
         });
         let mut mended: Vec<_> = mended_labels.collect();
+        // NOTE: read again now that no earlier owner can change it.
+        let DriveSet { drives, members, damaged, .. } = DriveSet::of(drives).await?;
+        mended.extend(damaged.into_iter().map(|what| format!("{what}; it was written anew")));
+        let members = members::settle(&drives, members, epoch).await?;
         let (grants, told) = Grants::read(label.pool, epoch, &drives, true).await?;
         mended
             .extend(told.into_iter().map(|what| format!("{what}; it was written anew from the other copy")));
-        Ok(Self::new(drives, label, epoch, grants, mended))
+        Ok(Self::new(drives, label, epoch, members, grants, mended))
     }
 
     /// To look at the drives: nothing is written.
     pub(crate) async fn inspect(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
         let label = common_label(&drives)?;
+        let DriveSet { drives, members, damaged, .. } = DriveSet::of(drives).await?;
         let newest = drives.iter().map(|drive| drive.epoch()).max().unwrap_or_default();
-        let (grants, told) = Grants::read(label.pool, newest, &drives, false).await?;
-        Ok(Self::new(drives, label, newest, grants, told))
+        let (grants, mut told) = Grants::read(label.pool, newest, &drives, false).await?;
+        told.splice(0..0, damaged);
+        Ok(Self::new(drives, label, newest, members, grants, told))
     }
 
     fn new(
         drives: Vec<Arc<Drive>>,
         label: Label,
         epoch: Epoch,
+        members: Members,
         grants: Grants,
         damaged: Vec<String>,
     ) -> Self {
-        for (index, drive) in drives.iter().enumerate() {
-            assert_eq!(usize::from(drive.index().0), index, "drives are in the order of their indices");
+        assert!(
+            drives.iter().map(|drive| drive.index()).eq(members.needed().map(|member| member.index)),
+            "drives are those that the pool needs, in the order of their numbers"
+        );
+        for drive in &drives {
             assert_eq!(drive.label().pool, label.pool, "drives are of one pool");
         }
         Self {
@@ -107,6 +123,7 @@ impl Store {
             columns: Columns::new(drives),
             label,
             epoch,
+            membership: Membership::new(members),
             grants,
             damaged,
             health: Health::default(),
@@ -116,7 +133,7 @@ impl Store {
         }
     }
 
-    /// What was found damaged in labels and grant pages, and has a sound copy, in words.
+    /// What was found damaged in labels, grant pages and tables of members, and has a sound copy, in words.
     pub(crate) fn damaged(&self) -> &[String] {
         &self.damaged
     }
@@ -181,22 +198,25 @@ impl Store {
     }
 
     pub(crate) fn drive_count(&self) -> usize {
-        self.drives().len()
+        self.drives().count()
     }
 
-    /// Slabs of all drives.
-    pub(crate) fn slabs(&self) -> u64 {
-        self.drives().iter().map(|drive| u64::from(drive.slabs())).sum()
+    /// Slabs of all drives that it has, and of those it once had: there never were more at a time.
+    pub(crate) fn slabs_ever(&self) -> u64 {
+        self.members().slabs_ever()
     }
 
     /// The slabs of a slice's journal: they belong to the slices in turn.
     pub(crate) fn journal_slabs(&self, slice: SliceId) -> Vec<Column> {
+        let members = self.members();
+        let in_journal =
+            |drive: &&Arc<Drive>| members.get(drive.index()).is_some_and(|member| member.in_journal);
         let of = |drive: &Arc<Drive>| {
             let label = drive.label();
             let slabs = (0..label.journal_slabs).skip(slice.0.into()).step_by(label.slices.into());
             slabs.map(move |slab| Column { drive: label.index, slab })
         };
-        self.drives().iter().flat_map(of).collect()
+        self.drives().filter(in_journal).flat_map(of).collect()
     }
 
     /// On how many drives an extent of the journal is to lie.
@@ -204,9 +224,10 @@ impl Store {
         self.label.journal_columns.into()
     }
 
-    /// Whether the journal is written to all drives that it was made for.
+    /// Whether no drive of the journal has failed, so that its extents have all their columns.
     pub(crate) fn journal_set_is_whole(&self) -> bool {
-        true
+        let has_failed = |member: &Member| member.roles.journal && member.state == MemberState::Failed;
+        !self.members().all.iter().any(has_failed)
     }
 
     /// The slabs that a slice may use for segments, by drive.
@@ -214,7 +235,7 @@ impl Store {
         self.grants.granted_to(slice)
     }
 
-    fn drives(&self) -> &[Arc<Drive>] {
+    fn drives(&self) -> impl Iterator<Item = &Arc<Drive>> {
         self.columns.drives()
     }
 }
@@ -310,7 +331,7 @@ impl Store {
         let DriveError::Disk(DiskError::Io { disk, operation: "read", offset, .. }) = error else {
             return false;
         };
-        let Some(drive) = self.drives().iter().find(|drive| drive.name() == disk) else {
+        let Some(drive) = self.drives().find(|drive| drive.name() == disk) else {
             return false;
         };
         let slab_bytes = u64::from(self.slab_bytes());

@@ -19,9 +19,6 @@ use quoin_world::Buf;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Drives that hold the root; the first of the pool.
-const VOTERS: usize = 5;
-
 /// The slot that a root goes to.
 fn slot_of(root: &Root) -> usize {
     if planted(Bug::SameRootSlot) { 0 } else { root.generation.get() as usize % 2 }
@@ -62,8 +59,10 @@ pub(crate) fn newest(slots: &[RootSlot<'_>]) -> Option<Root> {
 
 impl Store {
     /// The drives whose root slots hold the slices' roots.
-    fn voters(&self) -> &[Arc<Drive>] {
-        &self.drives()[..self.drive_count().min(VOTERS)]
+    pub(super) fn voters(&self) -> Vec<&Arc<Drive>> {
+        let members = self.members();
+        let votes = |drive: &&Arc<Drive>| members.get(drive.index()).is_some_and(|member| member.votes);
+        self.drives().filter(votes).collect()
     }
 
     /// Both slots of every voter.
@@ -106,7 +105,7 @@ impl Store {
             }
         }
         let root = newest(&slots).ok_or_else(|| {
-            let names: Vec<_> = self.voters().iter().map(|d| d.name().to_owned()).collect();
+            let names: Vec<_> = self.voters().into_iter().map(|d| d.name().to_owned()).collect();
             PoolError::Unopenable(format!("no valid root on any of {}", names.join(", ")))
         })?;
         if root.epoch.get() > self.epoch().0 {
@@ -159,8 +158,10 @@ impl Store {
         let before = self.generations.lock().insert(slice, root.generation.get());
         assert!(before < Some(root.generation.get()), "generations of roots grow");
         let slot = slot_of(root);
-        let writes =
-            self.voters().iter().map(|drive| drive.write_root(slice, slot, Buf::copy_of(root.as_bytes())));
+        let writes = self
+            .voters()
+            .into_iter()
+            .map(|drive| drive.write_root(slice, slot, Buf::copy_of(root.as_bytes())));
         for outcome in join_all(writes).await {
             outcome?;
         }

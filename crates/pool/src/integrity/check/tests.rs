@@ -10,7 +10,7 @@ use crate::{
     segment::io::SegmentIo,
 };
 use quoin_base::{LayerId, MIB, VolumeId};
-use quoin_drive::{LABEL_OFFSETS, Roles, inspect_set, open_set, root_offset};
+use quoin_drive::{HEAD_BYTES, LABEL_OFFSETS, Roles, inspect_set, open_set, root_offset};
 use quoin_world::{Disk, Slice as Bytes};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::future::Future;
@@ -361,8 +361,8 @@ fn damage_to_the_journal_is_named() {
 #[test]
 fn slabs_that_are_not_granted_and_damaged_grant_pages_are_named() {
     let rig = Rig::new();
-    rig.disks[0].flip_bit(ByteRange::new(MIB, PAGE_BYTES as u64));
-    rig.names(&format!("the grant table: drive d0: the grant page at byte {MIB} does not verify"));
+    rig.disks[0].flip_bit(ByteRange::new(HEAD_BYTES, PAGE_BYTES as u64));
+    rig.names(&format!("the pool's drives: drive d0: the grant page at byte {HEAD_BYTES} does not verify"));
     assert!(rig.check().is_clean(), "the other copy is sound");
     assert_eq!(rig.open().mended().len(), 1);
     assert_eq!(rig.check().notes.len(), 0, "it was written anew");
@@ -370,7 +370,7 @@ fn slabs_that_are_not_granted_and_damaged_grant_pages_are_named() {
     let segments = rig.opened().io.segments.all();
     let in_use = segments.iter().find(|(_, s)| s.live_sectors > 0 && s.columns[0].drive.0 == 0).unwrap();
     let slab = in_use.1.columns[0].slab;
-    for at in [MIB, MIB + PAGE_BYTES as u64] {
+    for at in [HEAD_BYTES, HEAD_BYTES + PAGE_BYTES as u64] {
         let mut page = GrantPage::parse(&rig.disks[0].peek(at, PAGE_BYTES)).unwrap();
         page.holders[slab as usize] = 0;
         page.seal();

@@ -79,7 +79,7 @@ impl SegmentTable {
         let known = &inner.segments[id];
         if known.state == SegmentState::Free {
             for column in &opened.columns {
-                let drive = inner.slabs.get_mut(usize::from(column.drive.0));
+                let drive = inner.slabs.iter_mut().find(|slabs| slabs.drive == column.drive);
                 if !drive.is_some_and(|d| d.free.remove(&column.slab)) {
                     return Err(damaged("the journal says that it was opened on a slab that is taken"));
                 }

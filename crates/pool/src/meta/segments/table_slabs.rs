@@ -296,7 +296,7 @@ impl SegmentTable {
             self.table_slabs.passed((slabs * slab_bytes / (2 * PAGE_BYTES as u64)).max(self.most_pages()));
         let mut inner = self.inner.write();
         for column in left.iter().flat_map(|columns| columns.iter()) {
-            inner.slabs[usize::from(column.drive.0)].free.insert(column.slab);
+            inner.slabs_of(column.drive).free.insert(column.slab);
         }
         !left.is_empty()
     }

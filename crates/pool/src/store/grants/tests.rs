@@ -2,7 +2,7 @@
 
 use super::*;
 use quoin_base::{ByteRange, DriveId};
-use quoin_drive::{GRANT_PAGE_BYTES, Label, Roles, open_set, raise_set};
+use quoin_drive::{GRANT_PAGE_BYTES, Label, Members, Roles, open_set, raise_set};
 use quoin_world::Disk;
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld};
 use rand::{RngExt, SeedableRng};
@@ -33,7 +33,6 @@ fn label(index: u16) -> Label {
         pool_name: "tank".into(),
         drive: DriveId(uuid::Uuid::from_u128(100 + u128::from(index))),
         index: DriveIndex(index),
-        drives: 2,
         // The second holds no segments.
         roles: Roles { journal: true, data: index == 0 },
         len_bytes: 0,
@@ -43,7 +42,6 @@ fn label(index: u16) -> Label {
         journal_slabs: JOURNAL_SLABS,
         epoch: Epoch(0),
         generation: 1,
-        journal_set: 1,
         created_ms: 0,
         slices: SLICES,
         slabs_start_bytes: 0,
@@ -64,6 +62,8 @@ impl Rig {
                     drives.push(Drive::format(disk, label(index)).await.unwrap());
                 }
                 Grants::format(pool_id(), &drives).await.unwrap();
+                let labels: Vec<_> = drives.iter().map(|drive| drive.label()).collect();
+                super::super::members::format(&drives, &Members::first(pool_id(), &labels)).await.unwrap();
             })
             .unwrap();
         rig

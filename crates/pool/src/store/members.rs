@@ -1,0 +1,208 @@
+//! Which drives the pool has, and how that changes.
+//!
+//! Invariants:
+//! 1. A table of members is in force, in RAM, only when every voter of the table before it that is still needed, and every
+//!    voter of its own, has it durably.
+//! 2. One change at a time. Its generation is higher than any that was written before, whether that came into force or not.
+//! 3. A change that could not be hardened takes the pool offline: some voters may have it. The next opening finds it there,
+//!    or does not, and settles it for all.
+//! 4. Voters are appointed when the pool is opened only: then every root is brought to them before the pool serves.
+
+use super::Store;
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+};
+use futures_util::future::join_all;
+use quoin_base::{DriveIndex, Epoch};
+use quoin_drive::{Drive, MEMBERS_OFFSETS, MemberState, Members, MembersCopy};
+use quoin_world::{AsyncMutex, Mutex};
+use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
+
+/// The table in force.
+pub(super) struct Membership {
+    current: Mutex<Arc<Members>>,
+    /// Held from the choice of a change until it is in force.
+    turn: AsyncMutex,
+}
+
+impl Membership {
+    pub(super) fn new(members: Members) -> Self {
+        Self { current: Mutex::new(Arc::new(members)), turn: AsyncMutex::new() }
+    }
+
+    pub(super) fn current(&self) -> Arc<Members> {
+        self.current.lock().clone()
+    }
+}
+
+/// Writes the table of a new pool to its voters.
+pub(super) async fn format(drives: &[Arc<Drive>], members: &Members) -> Result<(), PoolError> {
+    write(members, voters(drives, members)).await
+}
+
+/// Settles which table counts when a pool was taken over: the one found, with voters enough and the new owner's epoch, goes
+/// to every voter. So a change that was interrupted has either come about for all, or never can.
+pub(super) async fn settle(
+    drives: &[Arc<Drive>],
+    found: Members,
+    epoch: Epoch,
+) -> Result<Members, PoolError> {
+    if found.epoch >= epoch {
+        let why = format!("it is of epoch {}, later than {epoch} of the drives", found.epoch);
+        return Err(PoolError::corrupt("the table of members", why));
+    }
+    let mut settled = found.clone();
+    settled.appoint_voters();
+    (settled.epoch, settled.generation) = (epoch, found.generation + 1);
+    if let Some(why) = settled.change_problem(&found) {
+        return Err(PoolError::corrupt("the table of members", why));
+    }
+    // NOTE: first those that never had a table. A table whose voters have none counts nowhere.
+    let is_new = |drive: &&Arc<Drive>| found.get(drive.index()).is_none_or(|member| !member.votes);
+    let (new, old): (Vec<_>, Vec<_>) = voters(drives, &settled).partition(is_new);
+    write(&settled, new.into_iter()).await?;
+    write(&settled, old.into_iter()).await?;
+    Ok(settled)
+}
+
+fn voters<'a>(drives: &'a [Arc<Drive>], members: &Members) -> impl Iterator<Item = &'a Arc<Drive>> {
+    drives.iter().filter(|drive| members.get(drive.index()).is_some_and(|member| member.votes))
+}
+
+async fn write(members: &Members, drives: impl Iterator<Item = &Arc<Drive>>) -> Result<(), PoolError> {
+    for outcome in join_all(drives.map(|drive| drive.write_members(members))).await {
+        outcome?;
+    }
+    Ok(())
+}
+
+impl Store {
+    /// The table of members in force.
+    pub(crate) fn members(&self) -> Arc<Members> {
+        self.membership.current()
+    }
+
+    /// Which copies of the table the voters have that are older than the one found, or missing, in words: what an interrupted
+    /// change leaves.
+    pub(crate) async fn older_members(&self) -> Vec<String> {
+        let newest = self.members();
+        let mut told = Vec::new();
+        for drive in self.voters() {
+            for (offset, copy) in MEMBERS_OFFSETS.into_iter().zip(drive.read_members().await) {
+                let what = match copy {
+                    MembersCopy::Sound(members) if members == *newest => continue,
+                    MembersCopy::Sound(members) => {
+                        format!("of epoch {} and generation {}", members.epoch, members.generation)
+                    }
+                    MembersCopy::Blank => "blank".to_owned(),
+                    // Told of when the pool was opened.
+                    MembersCopy::Damaged(_) => continue,
+                };
+                told.push(format!(
+                    "the copy at byte {offset} of drive {} is {what}, not the newest, of epoch {} and generation {}: a \
+                     change was interrupted, or making the pool",
+                    drive.name(),
+                    newest.epoch,
+                    newest.generation
+                ));
+            }
+        }
+        told
+    }
+
+    /// Changes the table of members: hardened on the voters, then in force, then this returns. `change` is given the table
+    /// in force and says why it cannot be changed, if so; then nothing is.
+    ///
+    /// The journal's generation grows by itself. Drives that `change` has failed or gone are not written to.
+    pub(crate) async fn change_members(
+        &self,
+        change: impl FnOnce(&mut Members) -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
+        let _turn = self.membership.turn.lock().await;
+        self.health().check()?;
+        let before = self.members();
+        let mut after = Members::clone(&before);
+        change(&mut after)?;
+        if after == *before {
+            return Ok(());
+        }
+        (after.epoch, after.generation) = (self.epoch(), before.generation + 1);
+        let set = |members: &Members| members.in_journal().map(|member| member.index).collect::<Vec<_>>();
+        if set(&after) != set(&before) {
+            after.journal_set = before.journal_set + 1;
+        }
+        if let Some(why) = after.change_problem(&before) {
+            return Err(PoolError::Refused(format!("the pool's drives cannot change so: {why}")));
+        }
+        let gets_voter = |index: DriveIndex| {
+            let voted = before.get(index).is_some_and(|member| member.votes);
+            !voted && after.get(index).is_some_and(|member| member.votes)
+        };
+        assert!(
+            !after.all.iter().any(|member| gets_voter(member.index)),
+            "voters are appointed when a pool is opened"
+        );
+
+        // Durable where it was known, then in force.
+        if planted(Bug::MembersBeforeHardened) {
+            self.put_in_force(&after);
+        }
+        let is_heard = |drive: &&Arc<Drive>| {
+            let voted = before.get(drive.index()).is_some_and(|member| member.votes);
+            voted && after.get(drive.index()).is_some_and(|member| member.is_needed())
+        };
+        let hardened = write(&after, self.drives().filter(is_heard)).await;
+        if let Err(error) = &hardened {
+            self.health().fail(format!("a change of the pool's drives could not be hardened: {error}"));
+        }
+        hardened?;
+        self.put_in_force(&after);
+        Ok(())
+    }
+
+    fn put_in_force(&self, members: &Members) {
+        let before = self.membership.current();
+        for member in &members.all {
+            let state = before.get(member.index).map(|member| member.state);
+            if state != Some(member.state) {
+                tracing::info!(
+                    pool = %self.pool_name(),
+                    drive = self.drive_name(member.index),
+                    number = %member.index,
+                    state = %member.state,
+                    "a drive of the pool"
+                );
+            }
+        }
+        *self.membership.current.lock() = Arc::new(members.clone());
+    }
+
+    /// Goes on without a drive that has failed: durable before this returns, so that no opening waits for it. What the journal
+    /// needs of it must be on another one. Refused for a drive that holds segments, for the pool cannot be read without it,
+    /// and for the last one of the journal.
+    #[cfg_attr(not(test), expect(dead_code, reason = "every extent of the journal is on one drive so far"))]
+    pub(crate) async fn fail_drive(&self, index: DriveIndex) -> Result<(), PoolError> {
+        let name = self.drive_name(index).to_owned();
+        self.change_members(|members| {
+            let refuse = |why: &str| {
+                Err(PoolError::Refused(format!("the pool cannot go on without drive {name}: {why}")))
+            };
+            match members.get(index) {
+                None => return refuse("it has no such drive"),
+                Some(member) if member.state == MemberState::Failed => return Ok(()),
+                Some(member) if member.roles.data => return refuse("it holds data that no other drive has"),
+                Some(_) => {}
+            }
+            if members.in_journal().all(|member| member.index == index) {
+                return refuse("it is the only one that the journal is written to");
+            }
+            members.fail(index);
+            Ok(())
+        })
+        .await
+    }
+}

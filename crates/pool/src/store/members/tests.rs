@@ -1,0 +1,158 @@
+//! The table of members in the simulated world: what power cuts and damage do to changes of it.
+
+use super::*;
+use crate::{FormatOptions, lifecycle::create::format as make};
+use quoin_drive::{DriveError, Roles, open_set};
+use quoin_world::Disk;
+use quoin_world_sim::{PowerCut, SimDisk, SimOptions, SimWorld};
+
+struct Rig {
+    world: Arc<SimWorld>,
+    disks: Vec<Arc<SimDisk>>,
+}
+
+impl Rig {
+    /// Two drives with data and two with the journal only.
+    fn new(seed: u64) -> Self {
+        let world = SimWorld::new(seed, SimOptions::default());
+        let disks: Vec<_> = (0..4).map(|i| world.disk(&format!("d{i}"), 10 << 20)).collect();
+        let rig = Self { world: world.clone(), disks };
+        let roles = |at| Roles { journal: at > 0, data: at < 2 };
+        let disks = rig.disks(&[0, 1, 2, 3]).into_iter().enumerate().map(|(at, disk)| (disk, roles(at)));
+        let disks = disks.collect();
+        let options = FormatOptions {
+            slab_bytes: 256 << 10,
+            row_bytes: 64 << 10,
+            journal_bytes: Some(3 << 20),
+            ..FormatOptions::default()
+        };
+        rig.world.run(async move { make(&*world, disks, options).await.unwrap() }).unwrap();
+        rig
+    }
+
+    fn disks(&self, pick: &[usize]) -> Vec<Arc<dyn Disk>> {
+        pick.iter().map(|&at| self.disks[at].clone() as Arc<dyn Disk>).collect()
+    }
+
+    fn try_open(&self, pick: &[usize]) -> Result<Arc<Store>, PoolError> {
+        let disks = self.disks(pick);
+        let opened = async move { Store::take_over(open_set(disks).await?).await.map(Arc::new) };
+        self.world.run(opened).unwrap()
+    }
+
+    fn open(&self) -> Arc<Store> {
+        self.try_open(&[0, 1, 2, 3]).unwrap()
+    }
+
+    fn change(&self, store: &Arc<Store>, index: u16) -> Result<(), PoolError> {
+        let store = store.clone();
+        self.world.run(async move { store.fail_drive(DriveIndex(index)).await }).unwrap()
+    }
+}
+
+fn state(store: &Store, index: u16) -> MemberState {
+    store.members().get(DriveIndex(index)).unwrap().state
+}
+
+/// Fails a drive, cuts the power meanwhile, and opens again. How many changes were in force, were found though they were not,
+/// and were never heard of; an error if one that was in force is gone.
+fn cut_changes(seeds: u64) -> Result<[u32; 3], String> {
+    let mut counts = [0; 3];
+    for seed in 0..seeds {
+        let rig = Rig::new(seed);
+        let store = rig.open();
+        let changing = store.clone();
+        rig.world.cut_power(PowerCut::AtDiskOp(seed % 12));
+        let _ = rig.world.run(async move { changing.fail_drive(DriveIndex(3)).await });
+        let in_force = state(&store, 3) == MemberState::Failed;
+        rig.world.crash();
+        rig.world.cut_power(PowerCut::Never);
+        let found = rig.open();
+        let is_there = state(&found, 3) == MemberState::Failed;
+        match (in_force, is_there) {
+            (true, false) => return Err(format!("seed {seed}: a change that was in force is gone")),
+            (true, true) => counts[0] += 1,
+            (false, true) => counts[1] += 1,
+            (false, false) => counts[2] += 1,
+        }
+        // Whatever was found is settled: with or without the drive in doubt, it stays.
+        let again = if is_there { rig.try_open(&[0, 1, 2]) } else { rig.try_open(&[0, 1, 2, 3]) };
+        assert_eq!(state(&again.unwrap(), 3), state(&found, 3), "seed {seed}");
+    }
+    Ok(counts)
+}
+
+#[test]
+fn a_change_in_force_survives_and_one_in_doubt_is_settled() {
+    let [in_force, found, never] = cut_changes(120).unwrap();
+    assert!(in_force > 5 && found > 5 && never > 0, "{in_force} {found} {never}");
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_change_in_force_before_it_is_hardened_is_noticed() {
+    crate::bugs::plant(Some(Bug::MembersBeforeHardened));
+    let outcome = cut_changes(120);
+    crate::bugs::plant(None);
+    assert!(outcome.unwrap_err().contains("a change that was in force is gone"));
+}
+
+#[test]
+fn a_pool_goes_on_without_a_drive_of_the_journal_and_no_other_refusal_is_taken_for_that() {
+    let rig = Rig::new(1);
+    let store = rig.open();
+    assert_eq!(store.members().voters().count(), 4);
+    let refused = |index| rig.change(&store, index).unwrap_err().to_string();
+    assert!(refused(0).contains("drive d0: it holds data that no other drive has"));
+    assert!(refused(9).contains("it has no such drive"));
+    let set = store.members().journal_set;
+    rig.change(&store, 2).unwrap();
+    rig.change(&store, 2).unwrap();
+    let members = store.members();
+    assert_eq!((members.journal_set, members.voters().count()), (set + 1, 3));
+    assert!(store.drives().any(|drive| drive.index().0 == 2), "what is under way there may end");
+    assert!(store.journal_slabs(quoin_base::SliceId(0)).iter().all(|at| at.drive.0 != 2));
+
+    // Away, it is not waited for. Back, it is left out. The others are needed.
+    let store = rig.try_open(&[0, 1, 3]).unwrap();
+    assert_eq!(store.drives().map(|drive| drive.index().0).collect::<Vec<_>>(), [0, 1, 3]);
+    assert!(rig.open().drives().all(|drive| drive.index().0 != 2));
+    let missing = rig.try_open(&[0, 1, 2]).err().unwrap();
+    assert!(matches!(missing, PoolError::Drive(DriveError::Missing { total: 3, .. })), "{missing}");
+
+    // The last but one with data and journal is left.
+    let store = rig.open();
+    rig.change(&store, 3).unwrap();
+    assert_eq!(store.members().in_journal().count(), 1);
+}
+
+#[test]
+fn a_change_that_cannot_be_hardened_takes_the_pool_offline() {
+    let rig = Rig::new(2);
+    let store = rig.open();
+    rig.disks[0].change_faults(|plan| plan.write_error = 1.0);
+    assert!(rig.change(&store, 3).is_err());
+    assert_eq!(state(&store, 3), MemberState::Active, "it is not in force");
+    assert!(store.health().is_failed() && rig.change(&store, 2).is_err());
+    rig.disks[0].change_faults(|plan| plan.write_error = 0.0);
+    // The other voters had it.
+    assert_eq!(state(&rig.open(), 3), MemberState::Failed);
+}
+
+#[test]
+fn the_next_opening_appoints_voters_for_those_that_are_lost() {
+    let rig = Rig::new(3);
+    let store = rig.open();
+    let unvoted = store.clone();
+    let change = async move {
+        unvoted
+            .change_members(|members| {
+                members.get_mut(DriveIndex(1)).unwrap().votes = false;
+                Ok(())
+            })
+            .await
+    };
+    rig.world.run(change).unwrap().unwrap();
+    assert_eq!(store.voters().len(), 3);
+    assert_eq!(rig.open().voters().len(), 4);
+}
