@@ -138,6 +138,8 @@ pub enum Bug {
     KeepDoubt = 120,
     /// A batch counts when the first of its columns has it; the others do not get it at all.
     CountOneColumn = 121,
+    /// A batch that a column failed counts before the journal's set of drives without it is durable. A test of the pool finds it.
+    CountBeforeLeft = 123,
     /// What recovery takes from some columns only is not written to the others.
     KeepOnOneColumn = 122,
     /// What was read ahead is kept though its block number is freed and used again.

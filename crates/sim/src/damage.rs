@@ -47,19 +47,13 @@ pub(crate) fn damage_roots(seed: u64, slices: u8, disks: &[Arc<SimDisk>], rng: &
 }
 
 /// The drive whose part of the journal this seed damages.
-pub(crate) fn column_victim(seed: u64, disks: &[Arc<SimDisk>]) -> usize {
-    seed as usize % disks.len()
+pub(crate) fn column_victim(seed: u64, scenario: &Scenario) -> usize {
+    let journal_drives = scenario.drives.iter().filter(|(_, roles)| roles.journal).count();
+    seed as usize % journal_drives
 }
 
 /// Damages what one drive has of the journal, or sets it back to what it was before an earlier boot. Others have it all.
-pub(crate) fn damage_column(
-    seed: u64,
-    journal: ByteRange,
-    disks: &[Arc<SimDisk>],
-    old: &mut Vec<u8>,
-    rng: &mut ChaCha8Rng,
-) {
-    let victim = &disks[column_victim(seed, disks)];
+pub(crate) fn damage_column(victim: &SimDisk, journal: ByteRange, old: &mut Vec<u8>, rng: &mut ChaCha8Rng) {
     let kept =
         (old.is_empty() || rng.random_bool(0.3)).then(|| victim.peek(journal.offset, journal.len as usize));
     match rng.random_range(0..4) {

@@ -247,6 +247,13 @@ fn columns(seed: u64) -> u8 {
     pick(&mut rng, &[1, 1, 1, 2, 2, 3])
 }
 
+/// Whether the drives of a journal with columns hold nothing else, so that the pool can do without one; of a stream of its own.
+fn is_journal_apart(seed: u64) -> bool {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(86);
+    rng.random_bool(0.6)
+}
+
 /// What few seeds have; of a stream of its own, so that the other seeds stay what they are.
 struct Rare {
     load: Option<Load>,
@@ -316,9 +323,14 @@ impl Scenario {
             _ => rare.drives.unwrap_or(drawn_count),
         };
         let columns = if faults == Faults::Column { columns.max(2) } else { columns };
-        let count = count.max(columns.into());
+        let apart = if columns > 1 && is_journal_apart(seed) { usize::from(columns) } else { 0 };
+        let count = if apart > 0 { apart + count.clamp(1, 2) } else { count.max(columns.into()) };
         let one_journal = count > 1 && rng.random_bool(0.4) && columns == 1;
-        let journal_drives = if one_journal { 1 } else { count as u64 };
+        let journal_drives = match () {
+            () if one_journal => 1,
+            () if apart > 0 => apart as u64,
+            () => count as u64,
+        };
         let least_slabs = LEAST_EXTENTS * u64::from(columns);
         let journal_slabs = least_slabs.div_ceil(journal_drives) + rng.random_range(0..=2);
         let journal_slabs = journal_slabs.max(LEAST_JOURNAL_SLABS) * u64::from(slices);
@@ -327,9 +339,10 @@ impl Scenario {
         let data_slabs = (data_slabs + u64::from(slices > 1)) * u64::from(slices);
         let drives = (0..count)
             .map(|i| {
-                let journal = i == 0 || !one_journal;
-                let data = !one_journal || i > 0 || rng.random_bool(0.5);
-                let share = data_slabs / (count as u64 - u64::from(one_journal)).max(1) + 1;
+                let journal = if apart > 0 { i < apart } else { i == 0 || !one_journal };
+                let data = if apart > 0 { i >= apart } else { !one_journal || i > 0 || rng.random_bool(0.5) };
+                let with_data = (count - apart) as u64 - u64::from(one_journal);
+                let share = data_slabs / with_data.max(1) + 1;
                 let slabs = if data { share } else { 0 };
                 let bytes = 2 * MIB + if journal { journal_bytes } else { 0 } + slabs * SLAB_BYTES;
                 (bytes + rng.random_range(0..4) * 4096, Roles { journal, data })

@@ -11,7 +11,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::ByteRange;
-use quoin_drive::{Answers, DriveWatch, Patience, inspect_set};
+use quoin_drive::{Answers, DriveWatch, MemberState, Patience, inspect_set};
 use quoin_pool::{Pool, check, format};
 use quoin_world::{Disk, Thread, World};
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld, Stopped};
@@ -201,6 +201,8 @@ impl Run {
         let mut totals = self.totals.lock();
         totals.boots += 1;
         let pool = opened.lock().take();
+        let failed = |pool: &Arc<Pool>| pool.members().all.iter().any(|m| m.state == MemberState::Failed);
+        totals.boots_without_drive += u64::from(pool.as_ref().is_some_and(failed));
         // Counts that went below nothing panic where they are added up.
         let figures = pool.as_ref().map(|pool| catch_unwind(AssertUnwindSafe(|| pool.stats())));
         if let Some(Ok(stats)) = &figures {
@@ -277,7 +279,7 @@ impl Run {
             DriveWatch::new(self.world.clone(), PATIENCE, move |answers| {
                 let pool = opened.lock().clone();
                 if let (Answers::Failed(_), Some(pool)) = (answers, pool) {
-                    pool.take_offline(format!("drive {name} does not answer"));
+                    pool.drive_is_lost(&name, format!("drive {name} does not answer"));
                 }
             })
         };
@@ -350,7 +352,7 @@ impl Run {
                 Faults::Errors if faulty && i == victim => {
                     (plan.read_error, plan.write_error, plan.flush_error) = (rate, rate / 10.0, rate / 10.0);
                 }
-                Faults::Column if faulty && i == damage::column_victim(self.seed, &self.disks) => {
+                Faults::Column if faulty && i == damage::column_victim(self.seed, scenario) => {
                     plan.lost_write = [0.3, rate, 1.0][self.rng.random_range(0..3)];
                     plan.only = Some(journal_region(scenario, i));
                 }
@@ -369,8 +371,9 @@ impl Run {
                 damage::damage_roots(self.seed, self.scenario.format.slices, &self.disks, &mut self.rng)
             }
             Faults::Column if faulty => {
-                let at = journal_region(&self.scenario, 0);
-                damage::damage_column(self.seed, at, &self.disks, &mut self.old_journal, &mut self.rng)
+                let victim = damage::column_victim(self.seed, &self.scenario);
+                let at = journal_region(&self.scenario, victim);
+                damage::damage_column(&self.disks[victim], at, &mut self.old_journal, &mut self.rng)
             }
             Faults::Rot | Faults::Latent if faulty => {
                 damage::spawn(&self.world, scenario, &self.disks, self.rng.random());

@@ -22,6 +22,8 @@ crate::figures! {
         offline,
         /// Times a pool could not be opened for a drive's failure.
         failed_opens,
+        /// Boots in which the pool went on without a drive of its journal.
+        boots_without_drive,
         /// Steps of the simulation.
         steps,
         /// Disk operations.

@@ -4,6 +4,7 @@
 //! 1. A slab is free, or belongs to one extent; the slabs of an extent lie on different drives.
 //! 2. An extent is made of free slabs when a lane takes it: of the drives with the most. So no slab is left over while
 //!    enough other drives have one, however the drives differ in size. Its header names its slabs.
+//! 3. Slabs of drives outside the journal's set are neither free nor given out.
 
 use super::slabs::Slabs;
 use quoin_base::{DriveIndex, Sequence};
@@ -41,6 +42,8 @@ pub(crate) struct Extents {
     held: Vec<Option<Extent>>,
     next_number: u64,
     taken: u64,
+    /// Generation of the journal's set of drives as it is known here; 0: not yet.
+    set: u64,
 }
 
 /// How full the journal is, in extents.
@@ -96,7 +99,7 @@ impl Extents {
                 free.retain(|slab| *slab != column.slab);
             }
         }
-        let mut extents = Self { columns, free, free_extents: 0, total, held, next_number, taken: 0 };
+        let mut extents = Self { columns, free, free_extents: 0, total, held, next_number, taken: 0, set: 0 };
         extents.count_free();
         extents
     }
@@ -145,6 +148,44 @@ impl Extents {
         if let Some(extent) = &mut self.held[index] {
             extent.open = false;
         }
+    }
+
+    /// Follows the journal's set of drives, of which this is the generation.
+    pub(crate) fn follow(&mut self, set: u64, is_in_set: impl Fn(DriveIndex) -> bool) {
+        if self.set != set {
+            self.set = set;
+            let gone: Vec<_> = self.free.keys().copied().filter(|drive| !is_in_set(*drive)).collect();
+            gone.into_iter().for_each(|drive| self.leave(drive));
+        }
+    }
+
+    /// Whether some extent lies on this drive and on no other of the set.
+    pub(crate) fn needs(&self, drive: DriveIndex, is_in_set: impl Fn(DriveIndex) -> bool) -> bool {
+        let is_left = |column: &Column| column.drive != drive && is_in_set(column.drive);
+        self.held.iter().flatten().any(|extent| {
+            let slabs = &extent.held.slabs;
+            slabs.iter().any(|column| column.drive == drive) && !slabs.iter().any(is_left)
+        })
+    }
+
+    /// Takes a drive out of the set: nothing is written to its slabs any more.
+    fn leave(&mut self, drive: DriveIndex) {
+        let Some(free) = self.free.remove(&drive) else { return };
+        let on_others = self.free.iter().map(|(drive, free)| {
+            let of_drive = |extent: &&Extent| extent.held.slabs.iter().any(|c| c.drive == *drive);
+            free.len() + self.held.iter().flatten().filter(of_drive).count()
+        });
+        let on_others: Vec<_> = on_others.collect();
+        drop(free);
+        self.columns = self.columns.min(self.free.len()).max(1);
+        self.total = extents_of(self.columns, on_others.iter().copied());
+        for extent in self.held.iter_mut().flatten() {
+            // One that lay there alone keeps its name: the store asked [`Extents::needs`] before.
+            if let Some(rest) = extent.held.slabs.only(|column| column.drive != drive) {
+                extent.held.slabs = rest;
+            }
+        }
+        self.count_free();
     }
 
     fn is_obsolete(extent: &Extent, tail: Sequence) -> bool {
@@ -223,15 +264,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_is_given_out_again() {
+    fn what_is_freed_is_given_out_again_and_a_drive_that_left_is_not() {
         let mut extents = Extents::new(2, slabs(&[4, 4, 4]), [], 1);
         let first = extents.take().unwrap();
         extents.wrote(first.index, Sequence(9));
         assert_eq!((extents.usage().used, extents.freed_by(Sequence(10))), (1, 0));
         extents.close(first.index);
         assert_eq!(extents.freed_by(Sequence(10)), 1);
+        assert!(
+            !extents.needs(DriveIndex(0), |_| true) && extents.needs(DriveIndex(0), |drive| drive.0 != 1)
+        );
+        extents.follow(2, |drive| drive.0 > 0);
         extents.free_below(Sequence(10));
         let JournalUse { total, used, .. } = extents.usage();
-        assert_eq!((total, used), (6, 0));
+        assert_eq!((total, used), (4, 0));
+        while let Some(extent) = extents.take() {
+            assert!(extent.slabs.len() == 2 && extent.slabs.iter().all(|column| column.drive.0 > 0));
+        }
+        extents.follow(3, |drive| drive.0 > 1);
+        assert_eq!(extents.usage().total, 4);
     }
 }

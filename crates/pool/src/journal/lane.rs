@@ -337,8 +337,12 @@ impl Journal {
         if !is_mark(entries) {
             (meta_bytes, total_bytes) = (meta_bytes + MARK_META_BYTES, total_bytes + PAGE_BYTES);
         }
+        let set = self.store.journal_set();
         let fits = |p: &Position| {
-            p.offset + total_bytes as u64 + p.index.footer_bytes_with(meta_bytes) <= self.slab_bytes()
+            // NOTE: what is sent to an extent is sent under the set that its header names. With another set, another extent
+            // has all its columns again.
+            p.header.set.get() == set
+                && p.offset + total_bytes as u64 + p.index.footer_bytes_with(meta_bytes) <= self.slab_bytes()
         };
         if position.as_ref().is_some_and(fits) {
             return Ok(());
@@ -426,7 +430,8 @@ impl Journal {
         self.write_columns(counts_with, offset, data, durable).await
     }
 
-    /// Writes to all columns of an extent.
+    /// Writes to all columns of an extent. One that fails is taken out of the journal's set, durably, before this returns: from
+    /// then on it counts for nothing, and what the others have is all there is to have. The write is on them already.
     async fn write_columns(
         &self,
         slabs: &[Column],
@@ -434,10 +439,17 @@ impl Journal {
         data: Vec<Bytes>,
         durable: bool,
     ) -> Result<(), PoolError> {
-        match write_columns(&self.store, slabs, offset, data, durable).await.into_iter().next() {
-            Some((_, error)) => Err(error.into()),
-            None => Ok(()),
+        let failed = write_columns(&self.store, slabs, offset, data, durable).await;
+        let is_nowhere = failed.len() == slabs.len();
+        for (column, error) in failed {
+            if is_nowhere {
+                return Err(error.into());
+            }
+            if !planted(Bug::CountBeforeLeft) {
+                self.store.do_without(column.drive, error.into()).await?;
+            }
         }
+        Ok(())
     }
 
     /// Acknowledges a batch that landed; all before it have.
@@ -486,13 +498,16 @@ impl Journal {
 
     /// Takes another extent, waiting for one to come free.
     async fn next_extent_for(&self, lane: &Lane, full: Option<&Position>) -> Result<Position, PoolError> {
+        let set = self.store.journal_set();
         let extent = self
             .freed
             .until(|| {
                 if self.store.health().is_failed() {
                     return Some(Err(self.store.health().error()));
                 }
-                self.extents.lock().take().map(Ok)
+                let mut extents = self.extents.lock();
+                extents.follow(set, |drive| self.store.is_in_journal(drive));
+                extents.take().map(Ok)
             })
             .await?;
         let mut header: ExtentHeader = zeroed();
@@ -502,7 +517,7 @@ impl Journal {
         header.pool = *self.store.pool().0.as_bytes();
         header.epoch = U64::new(self.store.epoch().0);
         header.number = U64::new(extent.number);
-        header.set = U64::new(1);
+        header.set = U64::new(set);
         header.footer = U64::new(self.slab_bytes() - PAGE_BYTES as u64);
         header.columns = U32::new(extent.slabs.len() as u32);
         header.slabs = extent.slabs.encode();

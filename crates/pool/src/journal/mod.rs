@@ -79,7 +79,7 @@ pub(crate) struct Journal {
     /// One for each data thread, then those for large writes.
     pub(crate) lanes: Vec<Arc<Lane>>,
     threads: usize,
-    extents: Mutex<Extents>,
+    extents: Arc<Mutex<Extents>>,
     /// Notified when extents come free.
     pub(crate) freed: Arc<Event>,
     /// Notified when there may be room for records that wait to be appended.
@@ -129,11 +129,16 @@ impl Journal {
         health.wake_also(freed.clone());
         health.wake_also(progress.clone());
         lanes.iter().for_each(|lane| health.wake_also(lane.wake.clone()));
+        let extents = Arc::new(Mutex::new(parts.extents));
+        let asked = Arc::downgrade(&extents);
+        parts.store.ask_before_doing_without(Box::new(move |drive, is_in_set| {
+            asked.upgrade().is_some_and(|extents| extents.lock().needs(drive, is_in_set))
+        }));
         Self {
             store: parts.store,
             lanes,
             threads,
-            extents: Mutex::new(parts.extents),
+            extents,
             freed,
             progress,
             next_sequence: AtomicU64::new(parts.next_sequence.0),

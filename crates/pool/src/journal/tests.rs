@@ -1,12 +1,13 @@
 //! A journal with two columns: what happens to one of them costs nothing.
 
 use crate::{
-    ObjectKind, Pool,
+    ObjectKind, Pool, PoolOptions,
     format::PAGE_BYTES,
     integrity::check::tests::{Rig, SLAB, SLABS_START_BYTES},
 };
 use quoin_base::ByteRange;
-use quoin_world::Slice as Bytes;
+use quoin_drive::{Roles, open_set};
+use quoin_world::{Disk, Slice as Bytes};
 use quoin_world_sim::{FaultPlan, Image};
 use std::sync::Arc;
 
@@ -140,4 +141,111 @@ fn what_one_column_cannot_read_and_the_other_lacks_is_not_found_later() {
     // It was overwritten: else it would be readable now, and undo what was read.
     assert_all(&rig, "nor does it later", 6);
     assert_eq!(rig.disks[0].peek(at, PAGE_BYTES), vec![0; PAGE_BYTES]);
+}
+
+/// Two drives that hold the journal and nothing else, and one for the rest.
+fn apart() -> Rig {
+    let journal = Roles { journal: true, data: false };
+    let data = Roles { journal: false, data: true };
+    Rig::with(&[journal, journal, data], 2)
+}
+
+fn open_with(rig: &Rig, which: &[usize]) -> Result<Arc<Pool>, String> {
+    let disks: Vec<_> = which.iter().map(|i| rig.disks[*i].clone() as Arc<dyn Disk>).collect();
+    let world = rig.world.clone();
+    rig.run(async move {
+        let drives = open_set(disks).await.map_err(|error| error.to_string())?;
+        Pool::open(world, drives, PoolOptions::default()).await.map_err(|error| error.to_string())
+    })
+}
+
+fn read(rig: &Rig, pool: &Arc<Pool>, block: u64) -> u8 {
+    let (pool, volume) = (pool.clone(), rig.volume);
+    rig.run(async move { pool.read(volume, ByteRange::new(block * BLOCK, BLOCK)).await.unwrap()[0][0] })
+}
+
+#[test]
+fn a_drive_of_the_journal_that_fails_costs_nothing_and_is_never_believed_again() {
+    for failed in [0, 1] {
+        let rig = apart();
+        let pool = rig.open();
+        write(&rig, &pool, 5, 55);
+        rig.disks[failed].fail();
+        // Acknowledged: so it is durable that the drive does not count.
+        write(&rig, &pool, 6, 66);
+        write(&rig, &pool, 7, 77);
+        write(&rig, &pool, 8, 88);
+        drop(pool);
+        rig.world.crash();
+        // It comes back with what it had; or it does not.
+        rig.disks[failed].revive();
+        let other = 1 - failed;
+        for which in [&[0, 1, 2][..], &[other, 2]] {
+            let pool = open_with(&rig, which).unwrap();
+            assert_eq!([5, 6, 7, 8].map(|block| read(&rig, &pool, block)), [55, 66, 77, 88], "{which:?}");
+            drop(pool);
+            rig.world.crash();
+        }
+    }
+}
+
+/// What the other column fails to read is missed, whatever the drive that failed says: it lacks the batch, and with a drive of
+/// the set that would prove that the batch never counted.
+#[test]
+fn a_batch_that_only_the_other_column_got_is_missed_if_that_one_fails_to_read_it() {
+    for failed in [0, 1] {
+        let rig = apart();
+        let pool = rig.open();
+        write(&rig, &pool, 5, 55);
+        rig.disks[failed].fail();
+        write(&rig, &pool, 6, 66);
+        drop(pool);
+        rig.world.crash();
+        rig.disks[failed].revive();
+        let other = &rig.disks[1 - failed];
+        let (journal, page) = (other.peek(JOURNAL.offset, JOURNAL.len as usize), vec![66; PAGE_BYTES]);
+        let at = (0..journal.len())
+            .step_by(PAGE_BYTES)
+            .find(|at| journal[*at..][..PAGE_BYTES] == page[..])
+            .unwrap();
+        other.spoil(ByteRange::new(JOURNAL.offset + at as u64 - PAGE, PAGE));
+        let refused = open_with(&rig, &[0, 1, 2]).err().unwrap();
+        assert!(refused.contains("fails to read it"), "{refused}");
+    }
+}
+
+#[test]
+fn without_its_last_column_and_without_data_a_pool_goes_offline() {
+    let rig = apart();
+    let pool = rig.open();
+    let attempt = |block: u64| {
+        let (pool, volume) = (pool.clone(), rig.volume);
+        rig.run(async move { pool.write(volume, block * BLOCK, vec![Bytes::copy_of(&[200; 8192])]).await.is_ok() })
+    };
+    rig.disks[0].fail();
+    assert!(attempt(5));
+    rig.disks[1].fail();
+    assert!(!attempt(6));
+
+    // What is in the journal on one drive alone keeps that drive, though there is a third one.
+    let journal = Roles { journal: true, data: false };
+    let rig = Rig::with(&[journal, journal, journal, Roles { journal: false, data: true }], 2);
+    let pool = rig.open();
+    let attempt = |block: u64| {
+        let (pool, volume) = (pool.clone(), rig.volume);
+        rig.run(async move { pool.write(volume, block * BLOCK, vec![Bytes::copy_of(&[200; 8192])]).await.is_ok() })
+    };
+    assert!(attempt(5));
+    let on = |disk: usize| {
+        rig.disks[disk]
+            .peek(JOURNAL.offset, JOURNAL.len as usize)
+            .chunks(PAGE_BYTES)
+            .any(|page| page == [200; PAGE_BYTES])
+    };
+    let holding: Vec<_> = (0..3).filter(|disk| on(*disk)).collect();
+    assert_eq!(holding.len(), 2);
+    rig.disks[holding[0]].fail();
+    assert!(attempt(6));
+    rig.disks[holding[1]].fail();
+    assert!(!attempt(7));
 }

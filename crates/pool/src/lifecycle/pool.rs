@@ -134,6 +134,14 @@ impl Pool {
         self.store.health().state()
     }
 
+    /// One of its drives does not answer any more. The pool goes offline, unless it can do without the drive: then what waits
+    /// for the drive has failed, and the pool takes note of it.
+    pub fn drive_is_lost(&self, drive: &str, reason: String) {
+        if !self.store.may_do_without(drive) {
+            self.take_offline(reason);
+        }
+    }
+
     /// Takes the pool offline, until it is opened again: one of its drives failed in a way that it cannot see.
     pub fn take_offline(&self, reason: String) {
         self.store.health().fail(reason);

@@ -184,7 +184,6 @@ impl Store {
     /// Goes on without a drive that has failed: durable before this returns, so that no opening waits for it. What the journal
     /// needs of it must be on another one. Refused for a drive that holds segments, for the pool cannot be read without it,
     /// and for the last one of the journal.
-    #[cfg_attr(not(test), expect(dead_code, reason = "every extent of the journal is on one drive so far"))]
     pub(crate) async fn fail_drive(&self, index: DriveIndex) -> Result<(), PoolError> {
         let name = self.drive_name(index).to_owned();
         self.change_members(|members| {
@@ -200,9 +199,37 @@ impl Store {
             if members.in_journal().all(|member| member.index == index) {
                 return refuse("it is the only one that the journal is written to");
             }
+            let in_journal = |drive| members.get(drive).is_some_and(|member| member.in_journal);
+            if self.needs.lock().iter().any(|needs| needs(index, &in_journal)) {
+                return refuse("a part of the journal that it needs is on no other");
+            }
             members.fail(index);
             Ok(())
         })
         .await
+    }
+
+    /// Whether the drive of this name holds a column of the journal and nothing else, and there are others.
+    pub(crate) fn may_do_without(&self, drive: &str) -> bool {
+        let Some(index) = self.drives().find(|d| d.name() == drive).map(|d| d.index()) else { return false };
+        let members = self.members();
+        let is_needed = members.get(index).is_some_and(|member| member.is_needed() && member.roles.data);
+        !is_needed && members.in_journal().any(|member| member.index != index)
+    }
+
+    /// Goes on without a drive that failed an operation, if the pool can: durable before this returns. Else that is the
+    /// failure.
+    pub(crate) async fn do_without(&self, index: DriveIndex, failure: PoolError) -> Result<(), PoolError> {
+        let drive = self.drive_name(index);
+        match self.fail_drive(index).await {
+            Ok(()) => {
+                tracing::error!(pool = %self.pool_name(), %drive, %failure, "the pool goes on without a drive");
+                Ok(())
+            }
+            Err(refused) => {
+                tracing::error!(pool = %self.pool_name(), %drive, %refused, "a drive failed");
+                Err(failure)
+            }
+        }
     }
 }

@@ -40,6 +40,9 @@ use std::{
 /// How often a drive is asked for a page before that counts as unreadable.
 const TRIES: u32 = 5;
 
+/// Asked with a drive, and with whether a drive is in the set.
+type Needs = Box<dyn Fn(DriveIndex, &dyn Fn(DriveIndex) -> bool) -> bool + Send + Sync>;
+
 pub(crate) struct Store {
     columns: Columns,
     /// That of the first drive; what all have in common is taken from it.
@@ -52,6 +55,8 @@ pub(crate) struct Store {
     shortage: Shortage,
     pace: Pace,
     may_lack_room: bool,
+    /// Each says whether a slice has something in the journal on this drive and on no other of the set.
+    needs: Mutex<Vec<Needs>>,
     /// By slice: the highest generation of a root that was read or written.
     generations: Mutex<BTreeMap<SliceId, u64>>,
 }
@@ -129,6 +134,7 @@ impl Store {
             health: Health::default(),
             shortage: Shortage::default(),
             pace: Pace::default(),
+            needs: Mutex::default(),
             generations: Mutex::default(),
         }
     }
@@ -228,6 +234,21 @@ impl Store {
     pub(crate) fn journal_set_is_whole(&self) -> bool {
         let has_failed = |member: &Member| member.roles.journal && member.state == MemberState::Failed;
         !self.members().all.iter().any(has_failed)
+    }
+
+    /// Generation of the set of drives that the journal is written to.
+    pub(crate) fn journal_set(&self) -> u64 {
+        self.members().journal_set
+    }
+
+    /// Has the store ask before it goes on without a drive.
+    pub(crate) fn ask_before_doing_without(&self, needs: Needs) {
+        self.needs.lock().push(needs);
+    }
+
+    /// Whether the journal is written to this drive.
+    pub(crate) fn is_in_journal(&self, drive: DriveIndex) -> bool {
+        self.members().get(drive).is_some_and(|member| member.in_journal)
     }
 
     /// The slabs that a slice may use for segments, by drive.
@@ -347,7 +368,10 @@ impl Store {
 
     /// Whether every drive reads what it certainly holds.
     pub(crate) async fn every_drive_reads(&self) -> bool {
-        for drive in self.drives() {
+        let members = self.members();
+        let is_needed =
+            |drive: &&Arc<Drive>| members.get(drive.index()).is_some_and(|member| member.is_needed());
+        for drive in self.drives().filter(is_needed) {
             if !reads_otherwise(drive).await {
                 return false;
             }

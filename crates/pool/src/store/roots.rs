@@ -158,12 +158,13 @@ impl Store {
         let before = self.generations.lock().insert(slice, root.generation.get());
         assert!(before < Some(root.generation.get()), "generations of roots grow");
         let slot = slot_of(root);
-        let writes = self
-            .voters()
-            .into_iter()
-            .map(|drive| drive.write_root(slice, slot, Buf::copy_of(root.as_bytes())));
-        for outcome in join_all(writes).await {
-            outcome?;
+        let voters = self.voters();
+        let writes = voters.iter().map(|drive| drive.write_root(slice, slot, Buf::copy_of(root.as_bytes())));
+        for (drive, outcome) in voters.iter().zip(join_all(writes).await) {
+            if let Err(error) = outcome {
+                // Then it is no voter any more, and the root is on all that are.
+                self.do_without(drive.index(), error.into()).await?;
+            }
         }
         Ok(())
     }

@@ -36,11 +36,15 @@ impl Rig {
 
     /// The same with a journal of so many columns.
     pub(crate) fn with_columns(journal_columns: u8) -> Self {
+        Self::with(&[Roles { journal: true, data: true }; 2], journal_columns)
+    }
+
+    /// The same on drives with these roles.
+    pub(crate) fn with(roles: &[Roles], journal_columns: u8) -> Self {
         let world = SimWorld::new(7, SimOptions { data_threads: 1, step_limit: 20_000_000 });
-        let disks: Vec<_> = (0..2).map(|i| world.disk(&format!("d{i}"), 17 * MIB)).collect();
+        let disks: Vec<_> = (0..roles.len()).map(|i| world.disk(&format!("d{i}"), 17 * MIB)).collect();
         let mut rig = Self { world: world.clone(), disks, volume: VolumeId(1) };
-        let roles = Roles { journal: true, data: true };
-        let disks = rig.disks().into_iter().map(|d| (d, roles)).collect();
+        let disks = rig.disks().into_iter().zip(roles.iter().copied()).collect();
         let options = FormatOptions {
             slab_bytes: SLAB as u32,
             row_bytes: SLAB as u32 / 4,
