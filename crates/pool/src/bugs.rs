@@ -152,6 +152,12 @@ pub enum Bug {
     ReuseDropped = 69,
     /// A number that others may refer to is dropped without a look at how many do.
     DropLent = 70,
+    /// A page that changes while a checkpoint under way has yet to write it is written as it has become.
+    ChangeCutPages = 150,
+    /// What is given up while a checkpoint is under way is used again once that one is durable, though it leads there.
+    FreeForFlight = 151,
+    /// A root names the tail of when it is written, not of the cut.
+    TailOfRoot = 152,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
     GateLeftOpen = 60,
     /// A drive that hung is used again before the operations it was given up with are over.
@@ -165,9 +171,12 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 64] = [
+    pub const ALL: [Bug; 67] = [
         Bug::CountOneColumn,
         Bug::KeepOnOneColumn,
+        Bug::ChangeCutPages,
+        Bug::FreeForFlight,
+        Bug::TailOfRoot,
         Bug::CountBeforeRows,
         Bug::TrustPlaced,
         Bug::SkipJournalFlush,

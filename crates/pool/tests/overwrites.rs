@@ -132,6 +132,11 @@ struct Cost {
     loads: f64,
     blocks_per_s: f64,
     wall_us_per_block: f64,
+    checkpoints: u64,
+    checkpoint_bytes: u64,
+    /// The part of the blocks that were destaged while a checkpoint was under way.
+    beside: f64,
+    longest_write: Duration,
 }
 
 async fn overwrite(pool: &Pool, volume: VolumeId, load: &Load, rng: &mut ChaCha8Rng, blocks: u64) {
@@ -196,6 +201,11 @@ fn cost(load: Load) -> Cost {
                 loads: (after.metadata_loads - before.metadata_loads) as f64 / blocks,
                 blocks_per_s: blocks / took.as_secs_f64(),
                 wall_us_per_block: wall.elapsed().as_secs_f64() * 1e6 / blocks,
+                checkpoints: after.checkpoints - before.checkpoints,
+                checkpoint_bytes: after.checkpoint_bytes - before.checkpoint_bytes,
+                beside: (after.destaged_beside_checkpoints - before.destaged_beside_checkpoints) as f64
+                    / blocks,
+                longest_write: after.longest_write,
             };
             pool.close().await.unwrap();
             cost
@@ -230,5 +240,10 @@ fn what_overwrites_cost() {
     let cold = cost(load(mib * MIB));
     let warm = cost(Load { metadata_bytes: 64 * mib * MIB, ..load(mib * MIB) });
     println!("cold {cold:.2?}\nwarm {warm:.2?}, rate {:.2}", cold.blocks_per_s / warm.blocks_per_s);
+    for Cost { checkpoints, checkpoint_bytes, beside, longest_write, .. } in [cold, warm] {
+        println!(
+            "{checkpoints} checkpoints, {checkpoint_bytes} bytes, {beside:.2} beside, {longest_write:?}"
+        );
+    }
     println!("wall {:.1} and {:.1} us a block", cold.wall_us_per_block, warm.wall_us_per_block);
 }

@@ -92,6 +92,8 @@ crate::figures! {
         destaged_blocks,
         /// Of them, those that were written while the next were composed.
         overlapped_blocks,
+        /// Of them, those that were destaged while a checkpoint was under way.
+        beside_checkpoints,
         /// Checkpoints made.
         checkpoints,
         /// Bytes the cleaner moved.
@@ -131,6 +133,7 @@ impl Totals {
         self.ahead_unused_bytes += stats.ahead_unused_bytes;
         self.destaged_blocks += stats.destaged_blocks;
         self.overlapped_blocks += stats.overlapped_blocks;
+        self.beside_checkpoints += stats.destaged_beside_checkpoints;
         self.checkpoints += stats.checkpoints;
         self.cleaned_bytes += stats.cleaned_bytes;
         self.journal_wraps += stats.journal_wraps;

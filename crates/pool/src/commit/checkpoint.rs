@@ -1,47 +1,58 @@
-//! Checkpoints: all dirty metadata goes into rows, then the root that leads to it, then the journal's tail
-//! moves.
+//! The cut of a checkpoint: what it writes, and where, decided in one step between two transactions of the committer.
 //!
-//! Order: places for all dirty pages, pages of the map and of the segment table included, are decided first,
-//! which makes more pages dirty, until there are none; then contents and checksums are fixed bottom-up; then
-//! rows are written, all data drives flushed, the root written and hardened on every voter; only then the
-//! journal is trimmed and what was freed may be used again. The committer does nothing else meanwhile; hosts
-//! go on into the journal.
+//! Order: the tail is found; what changed in the catalog goes into its pages; places for all dirty pages, pages of the map and
+//! of the segment table included, are decided, which makes more pages dirty, until there are none; the segment table is put
+//! into its pages as it is then. With that the content of the checkpoint is fixed but for checksums, and the committer goes on
+//! to other things. `flight.rs` writes what was cut.
+//!
+//! Invariants:
+//! 1. All that is cut is of one moment: the metadata does not change between the first step and the last. What the catalog and
+//!    the segment table gain meanwhile from others than the committer is in the journal from the tail on.
+//! 2. One checkpoint is under way at a time, so there are never more than two that slabs are taken by: the last durable one,
+//!    and the one under way.
 
 use crate::{
     bugs::{Bug, planted},
-    commit::{committer::Committer, destage::out_of_slabs},
+    commit::{
+        committer::Committer,
+        destage::{PARALLEL, out_of_slabs},
+        flight::Checkpoint,
+    },
     error::PoolError,
     fork::layers::Layers,
-    format::{Location, MAP_LEVELS, PAGE_BYTES, ROOT_MAGIC, Root, RowContent, Space, zeroed},
+    format::{Location, PAGE_BYTES, ROOT_MAGIC, Root, RowContent, Space, zeroed},
     lifecycle::slice::Slice,
     meta::{
         CatalogHead, Objects, PageId, PageWords, RecordHeap, RecordKey, encode_alias, encode_layer,
         encode_object,
     },
 };
-use quoin_base::{Sequence, crc64};
+use futures_util::{StreamExt, stream};
+use quoin_base::Sequence;
 use quoin_drive::FORMAT_VERSION;
-use quoin_world::Slice as Bytes;
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 impl Committer {
-    /// Makes a checkpoint of the metadata as it is.
-    pub(crate) async fn checkpoint(&mut self) -> Result<(), PoolError> {
+    /// Cuts a checkpoint of the metadata as it is and has it carried out. None is under way.
+    pub(crate) async fn begin_checkpoint(&mut self) -> Result<(), PoolError> {
         let slice = self.slice.clone();
-        let started = slice.world.now();
-        // The cut: what is below the tail is in the metadata, and what the catalog gains from here on is above.
+        assert!(self.flight.is_none(), "one checkpoint is under way at a time");
+        let since = slice.world.now();
+        self.renew_ill_pages().await?;
+        self.fetch_above_dirty().await;
+        let cut_since = slice.world.now();
+        // What is below the tail is in the metadata, and what the catalog gains from here on is above.
         let tail = match planted(Bug::TailPastCatalog) {
             true => slice.buffer.tail(slice.journal.peek_sequence()),
             false => slice.tail(),
         };
         slice.journal.tail_found(tail);
-        slice.segments.forget_names(tail, self.generation + 1, &slice.readers);
-        self.catalog_taken();
+        slice.segments.forget_names(tail, self.first_without(), &slice.readers);
+        slice.requests.catalog_changed.store(false, Ordering::Release);
         let (catalog, catalog_pages) = self.write_catalog().await?;
 
-        self.renew_ill_pages().await?;
         slice.segments.provide_places()?;
-        let places = self.place_dirty_pages().await?;
+        let (places, segments) = self.place_dirty_pages().await?;
         debug_assert!(
             (places.len() * PAGE_BYTES) as u64 <= slice.space.checkpoint_bytes(),
             "a checkpoint writes {} pages, {} of the catalog, and slabs were kept for {} bytes",
@@ -49,47 +60,33 @@ impl Committer {
             catalog_pages,
             slice.space.checkpoint_bytes()
         );
-        let contents = self.fix_contents(&places).await?;
-        let mut planned = self.meta_rows.finish(&slice.segments);
-        for row in &mut planned {
-            let ids = row.contents.iter().filter_map(|content| PageId::unpack(content.name.get()));
-            row.data = ids.filter_map(|id| contents.get(&id).cloned()).collect();
+        if !planted(Bug::FixTableEarly) {
+            self.fix_table(places.keys()).await?;
         }
-        let mut written = self.write_rows(planned).await?;
-        let kept_twice = places.iter().filter(|(_, at)| at.table_slab().is_some());
-        let kept_twice = kept_twice.filter_map(|(id, at)| Some((*at, contents.get(id)?.clone())));
-        written += slice.write_table_pages(kept_twice.collect()).await?;
-        if !planted(Bug::SkipRowFlush) && !planted(Bug::RootBeforeRows) {
-            slice.store.flush_rows().await?;
-        }
-        self.write_root(tail, &catalog).await?;
-        slice.durable_tail.store(tail.0, Ordering::Release);
-        slice.placer.passed(tail);
-        if planted(Bug::RootBeforeRows) {
-            slice.store.flush_rows().await?;
-        }
-
-        self.generation += 1;
+        slice.pages.cut(&places)?;
+        let root = self.cut_root(tail, segments, &catalog);
+        let rows = self.meta_rows.finish(&slice.segments);
+        let pages = places.len();
+        let kept_twice = places.into_iter().filter(|(_, at)| at.table_slab().is_some()).collect();
+        // What was to be moved has its new place, and leaves nothing behind.
         self.cleaned_metadata.clear();
-        slice.pages.all_clean();
-        if slice.segments.table_written() {
-            slice.progress.notify();
-        }
-        self.settling.push_back((self.generation, slice.readers.current()));
-        self.settle();
-        self.consider_sweep();
-        slice.journal.trim(tail);
         self.tail_found = None;
-        self.last_checkpoint = slice.world.now();
-        slice.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        slice.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
-        slice
-            .counters
-            .checkpoint_nanos
-            .fetch_add(self.last_checkpoint.since(started).as_nanos() as u64, Ordering::Relaxed);
-        tracing::debug!(generation = self.generation, tail = tail.0, pages = places.len(), "checkpoint");
+        self.cut_generation = root.generation.get();
+        let took = slice.world.now().since(cut_since);
+        slice.counters.longest_cut_nanos.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
+        tracing::debug!(generation = self.cut_generation, tail = tail.0, pages, "cut");
+        let answers = std::mem::take(&mut self.wanted);
+        self.flight = Some(Checkpoint { slice, root, rows, kept_twice, since }.start(answers));
         self.committed();
         Ok(())
+    }
+
+    /// Reads the map pages that finding places changes, many at a time, so that the cut need not wait for a drive.
+    async fn fetch_above_dirty(&self) {
+        let pages = &self.slice.pages;
+        let fetches: Vec<_> = pages.above_dirty().into_iter().map(|id| pages.get(id)).collect();
+        // What cannot be read is dealt with when it is changed.
+        stream::iter(fetches).buffer_unordered(PARALLEL).for_each(|fetched| async { drop(fetched) }).await;
     }
 
     /// The pages of the catalog that hold what changed, all as of this moment. `None` while a part of a transaction that is not
@@ -101,7 +98,7 @@ impl Committer {
         if slice.transactions.are_undecided() && !planted(Bug::CheckpointUndecided) {
             return slice.store.health().is_failed().then(|| Err(slice.store.health().error()));
         }
-        layers.ids.find(&layers, self.generation + 1);
+        layers.ids.find(&layers, self.first_without());
         let mut objects = slice.catalog.lock();
         let mut records = slice.records.lock();
         note_changes(&mut records, &layers, &mut objects);
@@ -165,22 +162,32 @@ impl Committer {
         self.give_up_place(id, old)
     }
 
-    /// Gives up where a page lay, if it lay anywhere.
+    /// Gives up where a page lay, if it lay anywhere. Of pages in table slabs that happens at cuts only, so what is given up
+    /// there is never in a checkpoint under way.
     fn give_up_place(&self, id: PageId, old: Location) -> Result<(), PoolError> {
         let slice = &self.slice;
         match old.table_slab() {
             _ if old.is_none() => Ok(()),
-            Some(_) => slice.segments.table_slabs().give_up(old, id.space == Space::Segments),
-            None => slice.segments.release(old, self.generation + 1, &slice.readers),
+            Some(_) => {
+                assert!(
+                    self.flight.is_none(),
+                    "a place in a table slab is given up while a checkpoint is under way"
+                );
+                slice.segments.table_slabs().give_up(old, id.space == Space::Segments)
+            }
+            None => slice.segments.release(old, self.first_without(), &slice.readers),
         }
     }
 
-    /// Finds a place for every dirty page and for those that this makes dirty.
-    async fn place_dirty_pages(&mut self) -> Result<BTreeMap<PageId, Location>, PoolError> {
+    /// Finds a place for every dirty page and for those that this makes dirty. Returns how many segments there are, too, all of
+    /// them in the table's pages: those that data threads open meanwhile may be beyond.
+    async fn place_dirty_pages(&mut self) -> Result<(BTreeMap<PageId, Location>, u32), PoolError> {
         let slice = self.slice.clone();
-        let generation = self.generation + 1;
+        let generation = self.first_without();
         let mut places = BTreeMap::new();
         loop {
+            // NOTE: counted first: a segment that is counted has made its page dirty.
+            let segments = slice.segments.count();
             for index in slice.segments.take_dirty_pages() {
                 // What it says is put right when all places are known.
                 let id = PageId::new(Space::Segments, index);
@@ -190,7 +197,7 @@ impl Committer {
             }
             let todo = slice.pages.dirty_except(&places);
             if todo.is_empty() {
-                return Ok(places);
+                return Ok((places, segments));
             }
             for id in todo {
                 let old = Location(slice.pages.entry(id).await?.location.get());
@@ -212,29 +219,6 @@ impl Committer {
         }
     }
 
-    /// The bytes of every page that was placed, each with its checksum in the page above it.
-    async fn fix_contents(
-        &self,
-        places: &BTreeMap<PageId, Location>,
-    ) -> Result<BTreeMap<PageId, Bytes>, PoolError> {
-        let slice = &self.slice;
-        if !planted(Bug::FixTableEarly) {
-            self.fix_table(places.keys()).await?;
-        }
-        let mut contents = BTreeMap::new();
-        for level in 0..=MAP_LEVELS {
-            for id in places.keys().filter(|id| id.level == level) {
-                let page = slice.pages.get(*id).await?;
-                let Some(page) = page else { return Err(PoolError::page(id.space, id.index, "it is gone")) };
-                let bytes = page.to_buf();
-                slice.pages.set_crc(*id, crc64(&bytes).0).await?;
-                contents.insert(*id, bytes.into_slice());
-            }
-        }
-        debug_assert!(slice.pages.dirty_except(places).is_empty(), "a page became dirty after it was placed");
-        Ok(contents)
-    }
-
     /// Puts the segment table, as it is, into those of its pages that are among `ids`.
     async fn fix_table(&self, ids: impl IntoIterator<Item = &PageId>) -> Result<(), PoolError> {
         let slice = &self.slice;
@@ -244,14 +228,12 @@ impl Committer {
         Ok(())
     }
 
-    async fn write_root(&mut self, tail: Sequence, catalog: &CatalogHead) -> Result<(), PoolError> {
+    /// The root of what is cut. What is known only when it is written is filled in then.
+    fn cut_root(&self, tail: Sequence, segments: u32, catalog: &CatalogHead) -> Root {
         let slice = self.slice.clone();
-        let generation = self.generation + 1;
-        let mut root = new_root(&slice, generation);
-        root.segments = slice.segments.count().into();
+        let mut root = new_root(&slice, self.first_without());
+        root.segments = segments.into();
         root.tail = tail.0.into();
-        root.next_sequence = slice.journal.peek_sequence().0.into();
-        root.set_page_maps(slice.pages.root_entries());
         root.dropped_blocks = self.dropped.count.into();
         root.tree_end = self.tree_end.into();
         root.tree_free = self.tree_free.into();
@@ -259,15 +241,8 @@ impl Committer {
         // What is lent is free, as far as the checkpoint goes.
         root.blocks_free = (self.blocks_free + slice.placer.numbers().count()).into();
         catalog.enter(&mut root);
-        let (first_extent, next_extent) = slice.journal.needed_from(tail);
-        root.first_extent = first_extent.into();
-        root.next_extent = next_extent.into();
-        root.next_volume = slice.transactions.next_volume().into();
         slice.segments.table_slabs().enter(&mut root);
-        root.seal();
-        slice.store.harden_root(slice.id, &root).await?;
-        *slice.root.lock() = root;
-        Ok(())
+        root
     }
 }
 

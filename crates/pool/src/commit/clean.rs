@@ -91,7 +91,10 @@ impl Committer {
         // One that was freed and opened again is another.
         let segments = &self.slice.segments;
         self.uncleanable.retain(|id, generation| segments.generation(SegmentId(*id)) == Some(*generation));
-        self.uncleanable.keys().chain(&self.cleaned_metadata).copied().collect()
+        let unwritten = self.flight.as_ref().map(|flight| flight.segments());
+        let but =
+            self.uncleanable.keys().chain(&self.cleaned_metadata).chain(unwritten.into_iter().flatten());
+        but.copied().collect()
     }
 
     /// Moves what is live in data segments, as far as a step goes: what is left is taken up by the next.
@@ -127,7 +130,7 @@ impl Committer {
                     &slice.segments,
                     RowContent::block(number, address),
                     stored.len(),
-                    self.generation + 1,
+                    self.first_without(),
                     &slice.readers,
                 )
                 .ok_or_else(out_of_slabs)?;
@@ -138,7 +141,7 @@ impl Committer {
         if planted(Bug::PublishMovesEarly) {
             self.publish_moves(&moves).await?;
         }
-        let written = self.write_rows(rows).await?;
+        let written = slice.write_rows(rows).await?;
         slice.counters.cleaned_bytes.fetch_add(written, Ordering::Relaxed);
         if !planted(Bug::PublishMovesEarly) {
             self.publish_moves(&moves).await?;
@@ -154,7 +157,7 @@ impl Committer {
             if !planted(Bug::ForgetMoves) {
                 page.set(block_word(number) + 2, to.location.0);
             }
-            slice.segments.release(from.location, self.generation + 1, &slice.readers)?;
+            slice.segments.release(from.location, self.first_without(), &slice.readers)?;
         }
         Ok(())
     }

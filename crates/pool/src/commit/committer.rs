@@ -1,15 +1,18 @@
 //! The committer: the one task that changes a slice's metadata.
 //!
-//! It destages what is buffered, gives back what deleted volumes held, cleans segments and makes
-//! checkpoints, one thing at a time, so that a checkpoint always lies between two whole transactions.
+//! It destages what is buffered, gives back what deleted volumes held, cleans segments and cuts
+//! checkpoints, one thing at a time, so that a cut always lies between two whole transactions. What was cut is written beside
+//! it: see `flight.rs`.
 //! What it does next is decided in `decide.rs`; between steps it lets others run.
 
 use crate::{
     buffer::BlockKey,
+    bugs::{Bug, planted},
     commit::{
         decide::{Step, Tail, Turn, decide},
         destage::Unread,
-        requests::Request,
+        flight::Flight,
+        requests::{Answer, Request},
     },
     error::PoolError,
     fork::layer::Layer,
@@ -18,15 +21,11 @@ use crate::{
     lifecycle::slice::Slice,
     maps::{dropped::DroppedNumbers, freed::FreedPages},
     meta::{AtHand, PageId, Stream},
-    segment::rows::{Row, RowWriter},
+    segment::rows::RowWriter,
 };
-use futures_util::{
-    StreamExt,
-    future::{Either, select, try_join_all},
-    stream,
-};
-use quoin_base::{DriveIndex, Sequence};
-use quoin_world::{Nanos, atomic::Ordering};
+use futures_util::future::{Either, select};
+use quoin_base::Sequence;
+use quoin_world::{Nanos, OneShotSender, atomic::Ordering};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     pin::pin,
@@ -40,16 +39,19 @@ const TICK: Duration = Duration::from_millis(500);
 const PENDING_TICK: Duration = Duration::from_millis(50);
 /// And when writers are waiting or about to.
 const PRESSED_TICK: Duration = Duration::from_millis(2);
-/// Rows of one drive written at the same time, as far as the pace allows.
-const ROWS_OF_A_DRIVE: usize = 4;
 /// How often in a row destage waits for the cleaner to find slabs.
 const LONGEST_YIELD: u32 = 64;
 
 /// The committer's own state: counters that checkpoints record, cursors, open segments.
 pub(crate) struct Committer {
     pub(crate) slice: Arc<Slice>,
-    /// Generation of the last durable checkpoint.
+    /// Generation of the last durable checkpoint, and of the last that was cut: the next one, while that is under way.
     pub(crate) generation: u64,
+    pub(super) cut_generation: u64,
+    /// The checkpoint that is under way.
+    pub(super) flight: Option<Flight>,
+    /// Those who wait for a checkpoint that is cut after they asked.
+    pub(super) wanted: Vec<OneShotSender<Answer>>,
     pub(crate) tree_end: u64,
     pub(crate) tree_free: u64,
     pub(crate) tree_cursor: u64,
@@ -114,6 +116,9 @@ impl Committer {
         Self {
             slice,
             generation: start.generation,
+            cut_generation: start.generation,
+            flight: None,
+            wanted: Vec::new(),
             tree_end: start.tree_end,
             tree_free: start.tree_free,
             tree_cursor: 1,
@@ -163,6 +168,10 @@ impl Committer {
                 break;
             }
         }
+        // Nothing is written for the slice once its committer has ended.
+        if let Some(flight) = self.flight.take() {
+            flight.ended().await;
+        }
         slice.requests.end();
     }
 
@@ -188,16 +197,17 @@ impl Committer {
     }
 
     async fn step(&mut self) -> Result<Outcome, PoolError> {
-        match self.decide().await {
+        match self.decide().await? {
             Step::Answer => self.answer().await,
             step => self.carry_out(step).await,
         }
     }
 
-    async fn decide(&mut self) -> Step {
+    async fn decide(&mut self) -> Result<Step, PoolError> {
+        self.land()?;
         self.settle();
         self.let_readers_leave().await;
-        decide(&self.figures())
+        Ok(decide(&self.figures()))
     }
 
     /// Does what was asked for first.
@@ -207,7 +217,11 @@ impl Committer {
         let Some((request, answer)) = request else { return Ok(Outcome::Did) };
         let _answering = slice.requests.answering();
         let outcome = match request {
-            Request::Checkpoint => self.checkpoint().await,
+            Request::Checkpoint => {
+                slice.requests.one_waits();
+                self.wanted.push(answer);
+                return Ok(Outcome::Did);
+            }
             Request::Drain => self.drain().await,
             Request::Merge => self.merge_all().await,
             Request::Rewrite(page) => {
@@ -222,6 +236,10 @@ impl Committer {
                 Ok(())
             }
             Request::Stop => {
+                if !self.wanted.is_empty() {
+                    self.checkpoint().await?;
+                }
+                self.finish_checkpoint().await?;
                 answer.send(Ok(()));
                 return Ok(Outcome::Stop);
             }
@@ -242,7 +260,8 @@ impl Committer {
     async fn carry_out(&mut self, step: Step) -> Result<Outcome, PoolError> {
         match step {
             Step::Answer => {}
-            Step::Checkpoint => self.checkpoint().await?,
+            Step::Checkpoint => self.begin_checkpoint().await?,
+            Step::Await => self.finish_checkpoint().await?,
             Step::Lend => {
                 self.did |= self.lend_numbers().await?;
                 self.turn = Turn::Fork;
@@ -303,15 +322,16 @@ impl Committer {
         self.draining = Some(self.slice.journal.peek_sequence());
         (self.turn, self.did) = (Turn::Lend, false);
         loop {
-            let step = self.decide().await;
+            let step = self.decide().await?;
             if let Outcome::Idle = self.carry_out(step).await? {
                 break;
             }
             self.slice.world.yield_now().await;
         }
         self.draining = None;
-        self.data_rows.seal(&self.slice.segments, self.generation + 1, &self.slice.readers);
-        self.cleaned_rows.seal(&self.slice.segments, self.generation + 1, &self.slice.readers);
+        let generation = self.first_without();
+        self.data_rows.seal(&self.slice.segments, generation, &self.slice.readers);
+        self.cleaned_rows.seal(&self.slice.segments, generation, &self.slice.readers);
         self.checkpoint().await
     }
 
@@ -344,29 +364,11 @@ impl Committer {
         }
     }
 
-    /// Notes that a checkpoint is about to hold the catalog as it is.
-    pub(crate) fn catalog_taken(&self) {
-        self.slice.requests.catalog_changed.store(false, Ordering::Release);
-    }
-
-    /// Writes rows, those of several drives side by side. How much of them a drive gets at a time is for the store's pace to
-    /// say. Returns the bytes written.
-    pub(crate) async fn write_rows(&self, rows: Vec<Row>) -> Result<u64, PoolError> {
-        let slice = &self.slice;
-        let mut by_drive: BTreeMap<DriveIndex, Vec<Row>> = BTreeMap::new();
-        for row in rows {
-            by_drive.entry(row.drive()).or_default().push(row);
-        }
-        let drives = by_drive.into_values().map(|rows| async move {
-            let writes: Vec<_> = rows.into_iter().map(|row| row.write(slice)).collect();
-            let mut writes = stream::iter(writes).buffer_unordered(ROWS_OF_A_DRIVE);
-            let mut bytes = 0;
-            while let Some(written) = writes.next().await {
-                bytes += written?;
-            }
-            Ok::<u64, PoolError>(bytes)
-        });
-        Ok(try_join_all(drives).await?.into_iter().sum())
+    /// The first checkpoint that does not hold any more what is given up now: what a cut took in is in that one still, whether
+    /// it is durable or under way. Nothing that is given up is used again before it is durable.
+    pub(crate) fn first_without(&self) -> u64 {
+        let last_with = if planted(Bug::FreeForFlight) { self.generation } else { self.cut_generation };
+        last_with + 1
     }
 
     /// Over how many drives the rows of a batch are spread. Over one, where slabs are few: each open segment keeps a slab that

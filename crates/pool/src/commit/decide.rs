@@ -1,7 +1,8 @@
 //! What the committer does next, as a function of figures alone. Its figures are gathered in `figures.rs`, and `committer.rs`
 //! carries out what is decided here.
 //!
-//! 1. A request comes first, then a checkpoint that is due.
+//! 1. A request comes first, then a checkpoint that is due. While one is under way none is cut: it is awaited if what is due
+//!    needs it, and everything else goes on.
 //! 2. Everything else takes turns: in a round each is done at most once, so that nothing holds up the others for ever.
 //! 3. A drain only takes what it needs: forks that wait, slabs, and what is buffered.
 
@@ -17,7 +18,10 @@ pub(super) const DESTAGE_HALF_FROM: f64 = 0.25;
 pub(crate) enum Step {
     /// Does what was asked for first.
     Answer,
+    /// Cuts a checkpoint.
     Checkpoint,
+    /// Waits until the checkpoint under way is durable.
+    Await,
     /// Lends block numbers to data threads.
     Lend,
     /// Gives pending layers their maps.
@@ -66,9 +70,13 @@ pub(crate) struct Figures {
     pub any_to_remove: bool,
 }
 
-/// What the next checkpoint writes.
+/// What the next checkpoint writes: what changed since the last was cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
+    /// One is under way.
+    pub is_under_way: bool,
+    /// Somebody waits for one.
+    pub is_wanted: bool,
     pub bytes: u64,
     /// From here on it is made.
     pub most_bytes: u64,
@@ -140,8 +148,10 @@ pub(crate) fn decide(figures: &Figures) -> Step {
     if figures.is_asked && !is_draining {
         return Step::Answer;
     }
-    if checkpoint_is_due(figures) {
-        return Step::Checkpoint;
+    match figures.due.is_under_way {
+        true if needs_room(figures) => return Step::Await,
+        false if checkpoint_is_due(figures) => return Step::Checkpoint,
+        _ => {}
     }
     let turns = [
         (Turn::Lend, (figures.lacks_numbers && !is_draining).then_some(Step::Lend)),
@@ -167,9 +177,19 @@ pub(crate) fn decide_after_destage(mut figures: Figures) -> Step {
     }
 }
 
+/// Whether no more metadata may change, and no slab be taken, before the next checkpoint is cut: it must have room.
+fn needs_room(figures: &Figures) -> bool {
+    let Figures { due, slabs, .. } = figures;
+    is_much_due(due) || slabs.free < slabs.checkpoint_below
+}
+
+fn is_much_due(due: &Due) -> bool {
+    due.bytes >= due.most_bytes || due.catalog_pages >= due.most_catalog_pages
+}
+
 fn checkpoint_is_due(figures: &Figures) -> bool {
     let Figures { due, slabs, journal, .. } = figures;
-    if due.bytes >= due.most_bytes || due.catalog_pages >= due.most_catalog_pages {
+    if due.is_wanted || is_much_due(due) {
         return true;
     }
     // One checkpoint gives back what several cleanings freed.
@@ -229,6 +249,8 @@ mod tests {
             draining: None,
             turn: Turn::Lend,
             due: Due {
+                is_under_way: false,
+                is_wanted: false,
                 bytes: 0,
                 most_bytes: 100,
                 catalog_pages: 0,
@@ -270,10 +292,11 @@ mod tests {
     fn what_is_due_is_decided_from_figures() {
         let tail = |freed, passed_bytes| Some(Tail { freed, passed_bytes });
         type Change = fn(&mut Figures);
-        let table: [(&str, Change, Step); 19] = [
+        let table: [(&str, Change, Step); 20] = [
             ("nothing", |_| (), Step::EndRound),
             ("a request", |f| f.is_asked = true, Step::Answer),
             ("much is due", |f| f.due.bytes = 100, Step::Checkpoint),
+            ("one is wanted", |f| f.due.is_wanted = true, Step::Checkpoint),
             ("less is due", |f| f.due.bytes = 99, Step::EndRound),
             ("the last checkpoint is old", |f| f.due.any = true, Step::Checkpoint),
             ("it is young", |f| (f.due.any, f.due.age) = (true, Duration::from_secs(29)), Step::EndRound),
@@ -327,6 +350,39 @@ mod tests {
             let journal =
                 JournalFigures { total: 512, used, wanted: 100, most_named_bytes: 400, tail: tail(25, 0) };
             assert_eq!(decide(&with(|f| f.journal = journal)), step, "{used} extents used");
+        }
+    }
+
+    #[test]
+    fn beside_a_checkpoint_all_goes_on_that_the_next_has_room_for() {
+        type Change = fn(&mut Figures);
+        let table: [(&str, Change, Step); 9] = [
+            ("nothing", |_| (), Step::EndRound),
+            ("a request", |f| f.is_asked = true, Step::Answer),
+            ("another is wanted", |f| f.due.is_wanted = true, Step::EndRound),
+            ("the last is old", |f| f.due.any = true, Step::EndRound),
+            (
+                "little is due, and a writer waits",
+                |f| f.buffered.is_awaited = true,
+                Step::Destage(Sequence(100)),
+            ),
+            (
+                "much is due, and a writer waits",
+                |f| (f.due.bytes, f.buffered.is_awaited) = (100, true),
+                Step::Await,
+            ),
+            ("much of the catalog is due", |f| f.due.catalog_pages = 16, Step::Await),
+            ("few slabs are left", |f| f.slabs.free = 9, Step::Await),
+            (
+                "the journal is filling",
+                |f| (f.journal.used, f.journal.tail) = (13, Some(Tail { freed: 9, passed_bytes: 0 })),
+                Step::EndRound,
+            ),
+        ];
+        for (what, change, step) in table {
+            let mut figures = with(change);
+            figures.due.is_under_way = true;
+            assert_eq!(decide(&figures), step, "{what}");
         }
     }
 

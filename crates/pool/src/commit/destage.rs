@@ -7,8 +7,9 @@
 //!    published before its rows are written, nothing evicted before it is published.
 //! 2. A block is in one batch at most: from when it is taken until it is evicted or put back it is not in the buffer's queue.
 //!    What a host writes over it meanwhile stays in the buffer, over what is destaged, and is taken by a later batch.
-//! 3. Nothing but destage happens between when a batch is taken and when it is evicted: no checkpoint, no cleaning, no layer
-//!    gets its map or is given back. So the next batch is taken only if destage would be the next step after the one at
+//! 3. Nothing but destage happens between when a batch is taken and when it is evicted: no checkpoint is cut, no cleaning, no
+//!    layer gets its map or is given back. A checkpoint that was cut before may become durable: what then comes free was given
+//!    up before its cut, and no batch that was taken since leads there. So the next batch is taken only if destage would be the next step after the one at
 //!    hand, though that made as much metadata dirty as it may.
 //! 4. What is composed does not depend on the batch before: that changes what maps lead to for other blocks only, and frees
 //!    nothing that a checkpoint has not yet passed.
@@ -280,8 +281,8 @@ impl Committer {
         let slice = self.slice.clone();
         let places = self.place(batch).await?;
         let rows = self.data_rows.finish(&slice.segments);
-        let next = self.next_before(batch.len() as u64);
-        let (written, next) = try_join(self.write_rows(rows), async {
+        let next = self.next_before(batch.len() as u64)?;
+        let (written, next) = try_join(slice.write_rows(rows), async {
             self.prefetch(batch).await?;
             let Some(before) = next else { return Ok(None) };
             Ok(Some(self.prepare(before).await?).filter(|next| !next.keys.is_empty()))
@@ -301,6 +302,9 @@ impl Committer {
         // The map is published: only now may a reader miss the buffer.
         slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
         slice.counters.destaged_blocks.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        if self.flight.is_some() {
+            slice.counters.destaged_beside.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        }
         if next.is_some() {
             slice.counters.overlapped_blocks.fetch_add(batch.len() as u64, Ordering::Relaxed);
         }
@@ -310,17 +314,18 @@ impl Committer {
 
     /// Up to where the next batch may be taken before this one, of so many blocks, is published: if destage is what
     /// follows it even if it makes as much metadata dirty as it may.
-    fn next_before(&mut self, blocks: u64) -> Option<Sequence> {
+    fn next_before(&mut self, blocks: u64) -> Result<Option<Sequence>, PoolError> {
+        self.land()?;
         self.settle();
         let mut figures = self.figures();
         figures.due.bytes += self.slice.space.most_due_by(blocks);
         if figures.slabs.free < figures.slabs.checkpoint_below {
-            return None;
+            return Ok(None);
         }
-        match decide_after_destage(figures) {
+        Ok(match decide_after_destage(figures) {
             Step::Destage(before) => Some(before),
             _ => None,
-        }
+        })
     }
 
     async fn compose(&self, taken: TakenBlock) -> Result<Composed, PoolError> {
@@ -467,7 +472,7 @@ impl Committer {
                 }
                 Composition::Data(Whole { data, crc }) => {
                     let number = self.take_block_number().await?;
-                    let generation = self.generation + 1;
+                    let generation = self.first_without();
                     let BlockKey { layer, index, .. } = block.taken.key;
                     let content = RowContent::block(number, CopySource { layer, index });
                     let location = self

@@ -45,6 +45,8 @@ impl Committer {
         let slice = &self.slice;
         let catalog_pages = slice.catalog_due_pages();
         Due {
+            is_under_way: self.flight.is_some(),
+            is_wanted: !self.wanted.is_empty(),
             bytes: self.due_bytes(),
             most_bytes: slice.options.dirty_bytes,
             catalog_pages,
@@ -91,7 +93,8 @@ impl Committer {
         let wanted = (total / 2).min(replayed);
         let mut figures = JournalFigures { total, used, wanted, most_named_bytes, tail: None };
         let is_much_named = slice.placer.named_bytes() > most_named_bytes / 2;
-        if !figures.is_filling() && !is_much_named {
+        // What the checkpoint under way gives back is not known to be there yet.
+        if self.flight.is_some() || !figures.is_filling() && !is_much_named {
             return figures;
         }
         // Looking for the tail goes through the whole buffer.

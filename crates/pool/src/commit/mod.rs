@@ -8,6 +8,7 @@ pub(crate) mod compose;
 pub(crate) mod decide;
 pub(crate) mod destage;
 pub(crate) mod figures;
+mod flight;
 pub(crate) mod gather;
 pub(crate) mod publish;
 pub(crate) mod remove;

@@ -3,7 +3,7 @@
 use crate::{error::PoolError, meta::PageId, store::health::Health};
 use quoin_world::{
     Event, Mutex, OneShotSender,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
     one_shot,
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -33,6 +33,8 @@ pub(crate) struct Requests {
     pub(super) hurry: AtomicBool,
     pub(super) catalog_changed: AtomicBool,
     answering: AtomicBool,
+    /// How many wait for a checkpoint that was asked for.
+    waiting: AtomicU64,
     ended: AtomicBool,
 }
 
@@ -56,6 +58,7 @@ impl Requests {
             hurry: AtomicBool::new(false),
             catalog_changed: AtomicBool::new(false),
             answering: AtomicBool::new(false),
+            waiting: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         }
     }
@@ -80,9 +83,20 @@ impl Requests {
         Answering(&self.answering)
     }
 
+    /// Says that one more waits for a checkpoint.
+    pub(super) fn one_waits(&self) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Says that so many have their checkpoint.
+    pub(super) fn answered(&self, count: usize) {
+        self.waiting.fetch_sub(count as u64, Ordering::AcqRel);
+    }
+
     /// Whether somebody waits for the committer.
     pub(crate) fn is_awaited(&self) -> bool {
         self.answering.load(Ordering::Acquire)
+            || self.waiting.load(Ordering::Acquire) > 0
             || self.hurry.load(Ordering::Acquire)
             || !self.queue.lock().is_empty()
     }

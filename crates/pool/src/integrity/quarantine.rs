@@ -247,7 +247,7 @@ impl Committer {
 
     fn keep_leaked(&self, layer: &Layer, page: u64, level: u32, span: (u64, u64), blocks_at_most: u64) {
         let (volume, layer, (first, blocks)) = (layer.volume.id.0, layer.id.0, span);
-        let key = format!("{:016x}-{page:010x}", self.generation + 1);
+        let key = format!("{:016x}-{page:010x}", self.first_without());
         let json = format!(
             r#"{{"version":1,"volume":{volume},"layer":{layer},"page":{page},"level":{level},"first_block":{first},"blocks":{blocks},"blocks_at_most":{blocks_at_most}}}"#
         );

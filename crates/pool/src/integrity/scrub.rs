@@ -241,6 +241,8 @@ impl Scrub {
     async fn page(&self, id: PageId, pace: &mut Pace) -> Result<bool, PoolError> {
         loop {
             let guard = self.slice().enter_readers();
+            // NOTE: looked at before the read too: a checkpoint may end while that is under way.
+            let was_settled = !self.slice().pages.is_dirty(id);
             let Ok(entry) = self.slice().pages.entry(id).await else { return Ok(false) };
             let location = Location(entry.location.get());
             if location.is_none() {
@@ -250,7 +252,7 @@ impl Scrub {
             drop(guard);
             let is_sound = read.as_ref().is_ok_and(|(bad, _)| bad.is_empty());
             // What is about to be written elsewhere may have its new place already.
-            if !is_sound && !self.slice().pages.is_dirty(id) {
+            if !is_sound && was_settled && !self.slice().pages.is_dirty(id) {
                 match self.slice().pages.entry(id).await {
                     Ok(now) if now != entry => continue,
                     Ok(_) => {}

@@ -20,7 +20,8 @@ pub struct MemoryShares {
     pub buffer_bytes: u64,
     /// [`PoolOptions::metadata_bytes`].
     pub metadata_bytes: u64,
-    /// [`PoolOptions::dirty_bytes`]. Counted beside the metadata, for a checkpoint writes a copy.
+    /// [`PoolOptions::dirty_bytes`]. Counted beside the metadata, for a checkpoint under way keeps what pages were
+    /// that change meanwhile.
     pub dirty_bytes: u64,
     /// [`PoolOptions::ahead_bytes`].
     pub ahead_bytes: u64,

@@ -24,6 +24,7 @@ pub(crate) struct Counters {
     pub commits: AtomicU64,
     pub destaged_blocks: AtomicU64,
     pub overlapped_blocks: AtomicU64,
+    pub destaged_beside: AtomicU64,
     pub destaged_bytes: AtomicU64,
     pub cleaned_bytes: AtomicU64,
     pub cleaned_meta_segments: AtomicU64,
@@ -31,6 +32,7 @@ pub(crate) struct Counters {
     pub checkpoint_bytes: AtomicU64,
     pub catalog_pages: AtomicU64,
     pub checkpoint_nanos: AtomicU64,
+    pub longest_cut_nanos: AtomicU64,
     pub medium_errors: AtomicU64,
     pub lost_blocks: AtomicU64,
     pub ram_faults: AtomicU64,
@@ -178,6 +180,8 @@ pub struct PoolStats {
     pub destaged_blocks: u64,
     /// Of them, those that were written while the next were composed.
     pub overlapped_blocks: u64,
+    /// Of them, those that were destaged while a checkpoint was under way.
+    pub destaged_beside_checkpoints: u64,
     /// Large writes of hosts, written to segments as they came in.
     pub placed_bytes: u64,
     /// Written to segments by destage.
@@ -190,8 +194,10 @@ pub struct PoolStats {
     pub checkpoint_bytes: u64,
     /// Pages of the catalog that checkpoints wrote or gave back.
     pub catalog_pages: u64,
-    /// Time spent in checkpoints.
+    /// Time spent in checkpoints, most of which the committer does other things.
     pub checkpoint_time: Duration,
+    /// The longest that the committer did nothing but cut one.
+    pub longest_cut: Duration,
     /// Times that a metadata page was looked for and found in RAM.
     pub metadata_hits: u64,
     /// Metadata pages read from drives.
@@ -285,6 +291,8 @@ impl PoolStats {
         self.ahead_bytes += other.ahead_bytes;
         self.ahead_unused_bytes += other.ahead_unused_bytes;
         self.overlapped_blocks += other.overlapped_blocks;
+        self.destaged_beside_checkpoints += other.destaged_beside_checkpoints;
+        self.longest_cut = self.longest_cut.max(other.longest_cut);
     }
 
     /// Bytes written to journal and segments for each byte that hosts wrote; 0 before the first.
@@ -398,6 +406,7 @@ impl Slice {
             longest_fork: Duration::from_nanos(get(&c.longest_fork_nanos)),
             destaged_blocks: get(&c.destaged_blocks),
             overlapped_blocks: get(&c.overlapped_blocks),
+            destaged_beside_checkpoints: get(&c.destaged_beside),
             placed_bytes: get(&c.placed_bytes),
             destaged_bytes: get(&c.destaged_bytes),
             cleaned_bytes: get(&c.cleaned_bytes),
@@ -405,6 +414,7 @@ impl Slice {
             checkpoint_bytes: get(&c.checkpoint_bytes),
             catalog_pages: get(&c.catalog_pages),
             checkpoint_time: Duration::from_nanos(get(&c.checkpoint_nanos)),
+            longest_cut: Duration::from_nanos(get(&c.longest_cut_nanos)),
             metadata_hits: self.pages.hits(),
             metadata_loads: get(&self.pages.loads),
             medium_errors: get(&c.medium_errors),

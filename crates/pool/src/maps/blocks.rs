@@ -114,14 +114,14 @@ impl Committer {
             return Ok(true);
         }
         page.set(at + 3, 0);
-        page.set(at + 2, self.generation + 1);
+        page.set(at + 2, self.first_without());
         self.blocks_free += 1;
         if planted(Bug::EarlyNumberReuse) {
             (self.sweeping, self.block_cursor) = (true, number);
         }
         slice.forget_content(number);
         if !place.location.is_none() {
-            slice.segments.release(place.location, self.generation + 1, &slice.readers)?;
+            slice.segments.release(place.location, self.first_without(), &slice.readers)?;
         }
         Ok(false)
     }

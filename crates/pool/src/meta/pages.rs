@@ -7,12 +7,14 @@
 //! Invariants:
 //! 1. There is one copy of a page in RAM at a time: a page is dropped only when it is clean and nobody holds
 //!    it, and a page read from a drive enters only if it is still the newest one.
-//! 2. A dirty page is never dropped.
+//! 2. A dirty page is never dropped, nor one of which the checkpoint under way has not written what it was: see `pages/cut.rs`.
 //! 3. A page whose checksum is not the one in its map entry is never handed out.
 //! 4. What a checkpoint will write is known before it begins: the dirty pages and the map pages above them, which change
 //!    when those find their places.
 //! 5. Who brings a page in beyond the limit drops others first that were not used lately, whoever that is: readers
 //!    keep the limit too. Only dirty pages and those that are held exceed it.
+
+mod cut;
 
 use crate::{
     bugs::{Bug, planted},
@@ -20,6 +22,7 @@ use crate::{
     format::{Location, MAP_FAN_OUT, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_WORDS, PAGES_END, SPACES, Space},
     segment::io::SegmentIo,
 };
+use cut::Cut;
 use hashbrown::HashMap;
 use quoin_world::{
     Buf, Mutex,
@@ -110,7 +113,10 @@ impl fmt::Display for PageId {
 /// A page in RAM.
 pub(crate) struct Page {
     words: Box<[AtomicU64; PAGE_WORDS]>,
+    /// The next checkpoint writes it.
     dirty: AtomicBool,
+    /// The checkpoint under way has yet to write it, as it was at the cut.
+    in_cut: AtomicBool,
     /// Set when used, cleared by the sweep that looks for pages to drop.
     used: AtomicBool,
 }
@@ -120,6 +126,7 @@ impl Page {
         Self {
             words: Box::new([const { AtomicU64::new(0) }; PAGE_WORDS]),
             dirty: AtomicBool::new(false),
+            in_cut: AtomicBool::new(false),
             used: AtomicBool::new(true),
         }
     }
@@ -149,18 +156,29 @@ impl Page {
         self.dirty.load(Ordering::Relaxed)
     }
 
+    /// Whether it may go from RAM: its newest content lies where its map entry says.
+    fn is_settled(&self) -> bool {
+        !self.is_dirty() && !self.in_cut.load(Ordering::Relaxed)
+    }
+
     /// Changes a word. Only the committer does, and only through [`PageStore::change`]d pages.
     pub(crate) fn set(&self, word: usize, value: u64) {
-        debug_assert!(self.dirty.load(Ordering::Relaxed), "a page is marked dirty before it is changed");
+        // It was not kept for the checkpoint under way otherwise.
+        assert!(self.is_dirty(), "a page is marked dirty before it is changed");
         self.words[word].store(value, Ordering::Release);
     }
 
+    /// Its bytes as they go to a drive.
     pub(crate) fn to_buf(&self) -> Buf {
         let mut buf = Buf::zeroed(PAGE_BYTES);
-        for (chunk, word) in buf.as_mut_slice().chunks_exact_mut(8).zip(self.words.iter()) {
+        self.copy_to(buf.as_mut_slice());
+        buf
+    }
+
+    fn copy_to(&self, bytes: &mut [u8]) {
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(self.words.iter()) {
             chunk.copy_from_slice(&word.load(Ordering::Acquire).to_le_bytes());
         }
-        buf
     }
 }
 
@@ -197,8 +215,8 @@ impl Shard {
             let Some(page) = self.pages.get_mut(&id) else { continue };
             let used = page.used.swap(false, Ordering::Relaxed);
             // Nobody holds it, and who did can be seen to be done with it.
-            let is_free = Arc::get_mut(page)
-                .is_some_and(|page| !page.dirty.load(Ordering::Relaxed) || planted(Bug::DropDirtyPages));
+            let is_free =
+                Arc::get_mut(page).is_some_and(|page| page.is_settled() || planted(Bug::DropDirtyPages));
             if is_free && !used {
                 self.pages.remove(&id);
                 return true;
@@ -246,8 +264,10 @@ pub(crate) struct PageStore {
     dirty: Mutex<Dirty>,
     /// Pages of which a copy is damaged while another was read, and what is wrong with it.
     ill: Mutex<BTreeMap<PageId, String>>,
+    /// Pages that the checkpoint under way has yet to write. Locked before shards.
+    cut: Mutex<Cut>,
     resident: AtomicU64,
-    /// Pages that came to be since the last checkpoint, and have no place yet.
+    /// Pages that came to be since the last cut, and have no place yet.
     unplaced: AtomicU64,
     /// The most pages that are to be resident.
     limit: AtomicU64,
@@ -265,6 +285,7 @@ impl PageStore {
             io,
             dirty: Mutex::default(),
             ill: Mutex::default(),
+            cut: Mutex::default(),
             resident: AtomicU64::new(0),
             unplaced: AtomicU64::new(0),
             limit: AtomicU64::new(u64::MAX),
@@ -396,18 +417,22 @@ impl PageStore {
                 page
             }
         };
+        self.make_dirty(id, &page);
+        Ok(page)
+    }
+
+    /// Marks a page dirty. What it is is kept first if the checkpoint under way has yet to write it.
+    fn make_dirty(&self, id: PageId, page: &Arc<Page>) {
         if !page.dirty.swap(true, Ordering::Relaxed) {
+            self.keep_for_cut(id, page);
             self.dirty.lock().insert(id);
         }
-        Ok(page)
     }
 
     /// Has a page written anew that is in RAM. Only the committer does.
     pub(crate) fn mark_dirty(&self, id: PageId) {
         let Some(page) = self.cached(id) else { return };
-        if !page.dirty.swap(true, Ordering::Relaxed) {
-            self.dirty.lock().insert(id);
-        }
+        self.make_dirty(id, &page);
     }
 
     /// Pages of which a copy was found damaged since this was last asked: they are to be written anew.
@@ -432,13 +457,13 @@ impl PageStore {
 
     /// True when the page in RAM is not, or not only, what lies on a drive.
     pub(crate) fn is_dirty(&self, id: PageId) -> bool {
-        self.cached(id).is_some_and(|page| page.dirty.load(Ordering::Relaxed))
+        self.cached(id).is_some_and(|page| !page.is_settled())
     }
 
     /// Whether a page is in RAM, and dirty unless it may be clean. This does not count as a use.
     pub(crate) fn is_resident(&self, id: PageId, may_be_clean: bool) -> bool {
         let shard = self.shard(id).lock();
-        shard.pages.get(&id).is_some_and(|page| may_be_clean || page.dirty.load(Ordering::Relaxed))
+        shard.pages.get(&id).is_some_and(|page| may_be_clean || page.is_dirty())
     }
 
     /// Replaces a page's content whatever it was: it is not read.
@@ -459,9 +484,7 @@ impl PageStore {
                 }
             }
         };
-        if !page.dirty.swap(true, Ordering::Relaxed) {
-            self.dirty.lock().insert(id);
-        }
+        self.make_dirty(id, &page);
         for (i, &word) in words.iter().enumerate() {
             page.set(i, word);
         }
@@ -474,7 +497,7 @@ impl PageStore {
     }
 
     /// Sets what a page must hash to.
-    pub(crate) async fn set_crc(&self, id: PageId, crc: u64) -> Result<(), PoolError> {
+    async fn set_crc(&self, id: PageId, crc: u64) -> Result<(), PoolError> {
         self.set_entry_word(id, 1, crc).await
     }
 
@@ -510,6 +533,11 @@ impl PageStore {
         self.dirty.lock().pages.iter().filter(|id| !but.contains_key(*id)).copied().collect()
     }
 
+    /// Map pages that are clean until pages below them find their places.
+    pub(crate) fn above_dirty(&self) -> Vec<PageId> {
+        self.dirty.lock().above.iter().copied().collect()
+    }
+
     /// How many pages a checkpoint would write now, beside those of the segment table that it makes dirty.
     pub(crate) fn due(&self) -> u64 {
         let dirty = self.dirty.lock();
@@ -525,28 +553,13 @@ impl PageStore {
         self.unplaced.load(Ordering::Relaxed) * PAGE_BYTES as u64
     }
 
-    /// Marks every page clean: the checkpoint that holds them is written.
-    pub(crate) fn all_clean(&self) {
-        self.unplaced.store(0, Ordering::Relaxed);
-        let dirty = std::mem::take(&mut *self.dirty.lock());
-        for id in dirty.pages {
-            if let Some(page) = self.shard(id).lock().pages.get(&id) {
-                page.dirty.store(false, Ordering::Relaxed);
-            }
-        }
-    }
-
-    pub(crate) fn root_entries(&self) -> [MapEntry; SPACES.len()] {
-        SPACES.map(|space| self.entry_in(None, PageId { space, level: MAP_LEVELS, index: 0 }))
-    }
-
     /// Times that a page was looked for and found in RAM.
     pub(crate) fn hits(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().hits).sum()
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.resident.load(Ordering::Relaxed) * PAGE_RAM_BYTES
+        (self.resident.load(Ordering::Relaxed) + self.cut.lock().kept_pages()) * PAGE_RAM_BYTES
     }
 
     /// Drops pages until the limit has room for `pages` more, or none is left to drop.

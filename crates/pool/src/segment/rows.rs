@@ -6,12 +6,14 @@ use crate::{
     format::{Location, PAGE_BYTES, ROW_CONTENTS, ROW_MAGIC, RowContent, RowHeader, zeroed},
     host::write::copied,
     lifecycle::slice::Slice,
-    meta::{Segment, SegmentTable, Stream},
+    meta::{PageId, Segment, SegmentTable, Stream},
     segment::{opened::OpenedSegment, readers::ReaderEpochs},
     store::pace::PIECE_BYTES,
 };
+use futures_util::{StreamExt, future::try_join_all, stream};
 use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
 use quoin_world::{Buf, Slice as Bytes};
+use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
 /// A row that is planned and not written yet.
@@ -22,9 +24,12 @@ pub(crate) struct Row {
     offset: u64,
     /// Bytes so far, the head and what fills up to the first content included.
     len_bytes: u64,
-    pub(crate) contents: Vec<RowContent>,
-    pub(crate) data: Vec<Bytes>,
+    contents: Vec<RowContent>,
+    data: Vec<Bytes>,
 }
+
+/// Rows of one drive written at the same time, as far as the pace allows.
+const ROWS_OF_A_DRIVE: usize = 4;
 
 /// The open segments of a stream, and the rows planned in them and their predecessors.
 ///
@@ -212,11 +217,23 @@ impl Row {
         location
     }
 
+    /// The pages that a row of metadata holds.
+    fn pages(&self) -> Vec<PageId> {
+        let is_metadata = self.stream.is_metadata();
+        let contents = self.contents.iter().filter(|_| is_metadata);
+        contents.filter_map(|content| PageId::unpack(content.name.get())).collect()
+    }
+
     /// Writes the row: head, data, zeroes up to the next multiple of 4096. Placed ones are hardened on return, and go to
     /// their drive at once. Others go in pieces, at the pace of the background: what hosts wait for gets in between, where a
-    /// long request would fill the drive's queue. A drive without room is waited for.
-    pub(crate) async fn write(self, slice: &Slice) -> Result<u64, PoolError> {
+    /// long request would fill the drive's queue. A drive without room is waited for. A row of metadata gets its data only
+    /// now, as the cut has it.
+    pub(crate) async fn write(mut self, slice: &Slice) -> Result<u64, PoolError> {
         let (store, drive) = (&slice.store, self.drive());
+        let pages = self.pages();
+        for page in &pages {
+            self.data.push(slice.pages.take(*page)?);
+        }
         let filled: u64 = self.data.iter().map(|d| d.len() as u64).sum();
         assert_eq!(filled + PAGE_BYTES as u64, self.len_bytes, "a row holds exactly what was placed in it");
         let len_bytes = self.len_bytes.next_multiple_of(PAGE_BYTES as u64);
@@ -266,7 +283,29 @@ impl Row {
             }
             offset += len_bytes as u64;
         }
+        slice.pages.written(pages);
         Ok(len_bytes)
+    }
+}
+
+impl Slice {
+    /// Writes rows, those of several drives side by side. How much of them a drive gets at a time is for the store's pace to
+    /// say. Returns the bytes written.
+    pub(crate) async fn write_rows(&self, rows: Vec<Row>) -> Result<u64, PoolError> {
+        let mut by_drive: BTreeMap<DriveIndex, Vec<Row>> = BTreeMap::new();
+        for row in rows {
+            by_drive.entry(row.drive()).or_default().push(row);
+        }
+        let drives = by_drive.into_values().map(|rows| async move {
+            let writes: Vec<_> = rows.into_iter().map(|row| row.write(self)).collect();
+            let mut writes = stream::iter(writes).buffer_unordered(ROWS_OF_A_DRIVE);
+            let mut bytes = 0;
+            while let Some(written) = writes.next().await {
+                bytes += written?;
+            }
+            Ok::<u64, PoolError>(bytes)
+        });
+        Ok(try_join_all(drives).await?.into_iter().sum())
     }
 }
 

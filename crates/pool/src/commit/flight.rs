@@ -1,0 +1,177 @@
+//! A checkpoint under way: what was cut is written, and then becomes what an opening finds, while the committer goes on.
+//!
+//! Order: checksums of all pages go into the pages above them; rows are written, all data drives flushed, the root written
+//! and hardened on every voter; only then the journal is trimmed, and what was freed before the cut may be used again.
+//!
+//! Invariants:
+//! 1. What is carried out is a value. The root was filled in at the cut but for what only later is known: checksums,
+//!    and numbers that only grow and of which the later one is right as well.
+//! 2. What is given up after the cut is in the checkpoint still: it belongs to the one after it. See
+//!    [`Committer::first_without`].
+//! 3. The tail is that of the cut. What was destaged since is in the journal from there on.
+//! 4. Who asks for a checkpoint is answered by one that was cut later.
+//! 5. A checkpoint under way runs on the committer's thread, and ends before the committer does.
+
+use crate::{
+    bugs::{Bug, planted},
+    commit::{committer::Committer, requests::Answer},
+    error::PoolError,
+    format::{Location, Root},
+    lifecycle::slice::Slice,
+    meta::PageId,
+    segment::rows::Row,
+};
+use quoin_base::Sequence;
+use quoin_world::{Event, Mutex, Nanos, OneShotSender, Thread, atomic::Ordering};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Pages of which the checksums are found in one go.
+const SEALED_AT_ONCE: usize = 64;
+
+/// A checkpoint as of its cut, to be carried out.
+pub(super) struct Checkpoint {
+    pub slice: Arc<Slice>,
+    pub root: Root,
+    pub rows: Vec<Row>,
+    /// Pages that lie in table slabs, and their places.
+    pub kept_twice: Vec<(PageId, Location)>,
+    /// When its cut began.
+    pub since: Nanos,
+}
+
+/// A checkpoint that is being carried out, as the committer sees it.
+pub(super) struct Flight {
+    generation: u64,
+    /// What it came to, once it has ended.
+    outcome: Arc<Mutex<Option<Result<(), PoolError>>>>,
+    ended: Arc<Event>,
+    /// Segments to which it writes rows.
+    segments: BTreeSet<u32>,
+    answers: Vec<OneShotSender<Answer>>,
+}
+
+impl Checkpoint {
+    /// Has it carried out beside the committer.
+    pub(super) fn start(self, answers: Vec<OneShotSender<Answer>>) -> Flight {
+        let (slice, outcome, ended) =
+            (self.slice.clone(), Arc::new(Mutex::new(None)), Arc::new(Event::new()));
+        let flight = Flight {
+            generation: self.root.generation.get(),
+            outcome: outcome.clone(),
+            ended: ended.clone(),
+            segments: self.rows.iter().map(|row| row.segment().0).collect(),
+            answers,
+        };
+        let thread = Thread::Committer(slice.id);
+        let carried_out = async move {
+            let slice = self.slice.clone();
+            let result = self.carry_out().await;
+            if let Err(error) = &result {
+                slice.store.health().fail(error.to_string());
+            }
+            *outcome.lock() = Some(result);
+            ended.notify();
+            slice.requests.nudge();
+        };
+        slice.world.spawn(thread, Box::pin(carried_out));
+        flight
+    }
+
+    async fn carry_out(self) -> Result<(), PoolError> {
+        let Self { slice, mut root, rows, kept_twice, since } = self;
+        for pages in slice.pages.cut_pages().chunks(SEALED_AT_ONCE) {
+            pages.iter().try_for_each(|page| slice.pages.seal(*page))?;
+            slice.world.yield_now().await;
+        }
+        let written = slice.write_rows(rows).await? + slice.write_table_pages(kept_twice).await?;
+        if !planted(Bug::SkipRowFlush) && !planted(Bug::RootBeforeRows) {
+            slice.store.flush_rows().await?;
+        }
+        if planted(Bug::TailOfRoot) {
+            root.tail = slice.tail().0.into();
+        }
+        let tail = Sequence(root.tail.get());
+        root.set_page_maps(slice.pages.root_entries());
+        root.next_sequence = slice.journal.peek_sequence().0.into();
+        let (first_extent, next_extent) = slice.journal.needed_from(tail);
+        (root.first_extent, root.next_extent) = (first_extent.into(), next_extent.into());
+        root.next_volume = slice.transactions.next_volume().into();
+        root.seal();
+        slice.store.harden_root(slice.id, &root).await?;
+        *slice.root.lock() = root;
+        slice.durable_tail.store(tail.0, Ordering::Release);
+        slice.placer.passed(tail);
+        if planted(Bug::RootBeforeRows) {
+            slice.store.flush_rows().await?;
+        }
+        // Hosts may wait for room in the journal. All else that the checkpoint gives back comes when the committer has landed it.
+        slice.journal.trim(tail);
+        slice.progress.notify();
+        let counters = &slice.counters;
+        counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
+        let took = slice.world.now().since(since);
+        counters.checkpoint_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Flight {
+    /// Waits until it is over, whatever it came to.
+    pub(super) async fn ended(&self) {
+        self.ended.until(|| self.outcome.lock().is_some().then_some(())).await;
+    }
+
+    /// The segments to which it writes: heads of their rows may not be there yet.
+    pub(super) fn segments(&self) -> &BTreeSet<u32> {
+        &self.segments
+    }
+}
+
+impl Committer {
+    /// Takes over what the checkpoint under way came to, if it has ended.
+    pub(super) fn land(&mut self) -> Result<(), PoolError> {
+        let Some(flight) = self.flight.take_if(|flight| flight.outcome.lock().is_some()) else {
+            return Ok(());
+        };
+        let Flight { generation, outcome, answers, .. } = flight;
+        if let Some(Err(error)) = outcome.lock().take() {
+            let answer = |sender: OneShotSender<Answer>| sender.send(Err(self.slice.store.health().error()));
+            answers.into_iter().for_each(answer);
+            return Err(error);
+        }
+        assert!(
+            generation == self.generation + 1 && generation == self.cut_generation,
+            "checkpoint {generation} landed, {} was durable and {} cut",
+            self.generation,
+            self.cut_generation
+        );
+        self.generation = generation;
+        self.slice.segments.table_written();
+        self.settling.push_back((generation, self.slice.readers.current()));
+        self.settle();
+        self.consider_sweep();
+        self.tail_found = None;
+        self.last_checkpoint = self.slice.world.now();
+        tracing::debug!(generation, "checkpoint");
+        self.committed();
+        self.slice.requests.answered(answers.len());
+        answers.into_iter().for_each(|sender| sender.send(Ok(())));
+        Ok(())
+    }
+
+    /// Waits for the checkpoint under way, if there is one.
+    pub(super) async fn finish_checkpoint(&mut self) -> Result<(), PoolError> {
+        if let Some(flight) = &self.flight {
+            flight.ended().await;
+        }
+        self.land()
+    }
+
+    /// Makes a checkpoint of the metadata as it is, durable on return.
+    pub(crate) async fn checkpoint(&mut self) -> Result<(), PoolError> {
+        self.finish_checkpoint().await?;
+        self.begin_checkpoint().await?;
+        self.finish_checkpoint().await
+    }
+}
