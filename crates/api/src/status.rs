@@ -158,7 +158,7 @@ pub struct Capacity {
     pub used_percent: f64,
     /// The threshold that this has reached.
     pub level: SpaceLevel,
-    /// The same of each slice, in their order. A volume has only the space of its slice.
+    /// What each slice has of it now, in their order. A slice takes more when it needs it.
     #[serde(default)]
     pub slices: Vec<SliceCapacity>,
 }

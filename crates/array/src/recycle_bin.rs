@@ -13,7 +13,6 @@ use crate::{
     volumes::kind,
 };
 use quoin_api as api;
-use quoin_base::SliceId;
 use quoin_pool::{Pool, PoolStats, Transaction};
 use quoin_volume::{BlockDevice, RETAIN_MAX, Recovery, Volume, VolumeError};
 use serde::{Deserialize, Serialize};
@@ -178,7 +177,7 @@ impl Array {
     }
 
     /// Deletes for good the volumes whose time is over and, oldest first, those whose space the pool needs.
-    pub(crate) async fn tend_recycle_bin(&self, pool: &Pool, slice: SliceId, stats: &PoolStats) {
+    pub(crate) async fn tend_recycle_bin(&self, pool: &Pool, stats: &PoolStats) {
         if self.volumes.binned().is_empty() {
             return;
         }
@@ -191,13 +190,13 @@ impl Array {
             self.purge_or_wait(few, own).await;
         }
         if self.space.lock().needs_bin(stats) && stats.sifting_entries == 0 && stats.joining_layers == 0 {
-            self.empty_some(pool, slice, stats).await;
+            self.empty_some(pool, stats).await;
         }
     }
 
-    /// Deletes for good the oldest volume of a slice whose deletion frees anything, and those without which it would not.
-    async fn empty_some(&self, pool: &Pool, slice: SliceId, stats: &PoolStats) {
-        let may_go = |volume: &Arc<Volume>| volume.id().slice() == slice && self.volumes.is_purgeable(volume);
+    /// Deletes for good the oldest volume whose deletion frees anything, and those without which it would not.
+    async fn empty_some(&self, pool: &Pool, stats: &PoolStats) {
+        let may_go = |volume: &Arc<Volume>| self.volumes.is_purgeable(volume);
         let binned: Vec<_> = self.volumes.binned().into_iter().filter(may_go).collect();
         let used = crate::space::used_percent(stats);
         for volume in fewest_that_free(&binned, |volumes| freed_bytes(pool, volumes)) {

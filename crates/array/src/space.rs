@@ -166,11 +166,10 @@ impl SpaceWatch {
 }
 
 impl Array {
-    /// Looks how full the pool is, and notifies administrators and hosts. `tight` has the space of the slice with the least
-    /// left: it is the first to be full.
-    pub(crate) fn watch_space(&self, stats: &PoolStats, tight: &PoolStats) {
+    /// Looks how full the pool is, and notifies administrators and hosts.
+    pub(crate) fn watch_space(&self, stats: &PoolStats) {
         let mut watch = self.space.lock();
-        let found = watch.look(tight);
+        let found = watch.look(stats);
         self.slot.thresholds.set(watch.thresholds_bytes(stats));
         drop(watch);
         if let Some(Found { severity, text, is_rise }) = found {

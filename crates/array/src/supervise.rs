@@ -94,11 +94,10 @@ impl Array {
             PoolState::Online => {
                 let stats = pool.stats();
                 self.look_at_room(&pool.drives_without_room());
-                let (tightest, tight) = pool.tightest();
-                self.watch_space(&stats, &tight);
+                self.watch_space(&stats);
                 self.giving_back.lock().look(self.world.now(), &stats);
                 self.keep_retention().await;
-                self.tend_recycle_bin(&pool, tightest, &tight).await;
+                self.tend_recycle_bin(&pool, &stats).await;
                 let due = self.look_at_reserves(&pool, &stats);
                 self.recover_reserves(due).await;
                 self.serve_schedules().await;
@@ -157,9 +156,9 @@ impl Array {
         self.tell_mended(pool.mended());
         self.note_pause();
         // Before initiators are admitted, so that their view of the space does not change right after.
-        let (_, tight) = pool.tightest();
-        self.space.lock().opened(&tight);
-        self.watch_space(&pool.stats(), &tight);
+        let stats = pool.stats();
+        self.space.lock().opened(&stats);
+        self.watch_space(&stats);
         self.attempted.store(true, Ordering::Release);
         self.tend_copies().await;
         self.save_events(&pool).await;

@@ -142,6 +142,10 @@ pub enum Bug {
     CountBeforeLeft = 123,
     /// What recovery takes from some columns only is not written to the others.
     KeepOnOneColumn = 122,
+    /// A slice gives back slabs of segments that its last checkpoint still holds.
+    GiveBackEarly = 90,
+    /// A slice uses slabs whose grant is not durable.
+    UseUngranted = 91,
     /// What was read ahead is kept though its block number is freed and used again.
     StaleAhead = 59,
     /// A number is dropped, and nothing says so.
@@ -171,12 +175,14 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 67] = [
+    pub const ALL: [Bug; 69] = [
         Bug::CountOneColumn,
         Bug::KeepOnOneColumn,
         Bug::ChangeCutPages,
         Bug::FreeForFlight,
         Bug::TailOfRoot,
+        Bug::GiveBackEarly,
+        Bug::UseUngranted,
         Bug::CountBeforeRows,
         Bug::TrustPlaced,
         Bug::SkipJournalFlush,

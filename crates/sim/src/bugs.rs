@@ -73,6 +73,8 @@ fn choices(bug: Bug) -> Choices {
         Bug::TrustPlaced | Bug::CountBeforeRows => (None, Some(Load::Rewrite)),
         // Small writes must be on their way while large ones are.
         Bug::VerifyLastBatchOnly => (None, Some(Load::Rewrite)),
+        // One slice must need what another one gives back.
+        Bug::GiveBackEarly => (None, Some(Load::Full)),
         // Power must fail between a part and the decision.
         Bug::ReplayUndecided => (None, Some(Load::Forks)),
         _ => (None, None),
@@ -88,8 +90,9 @@ fn choices(bug: Bug) -> Choices {
             | Bug::ReuseDropped
             | Bug::DropLent
     );
-    let spans = matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided);
-    Choices { faults, load, little_ram, slices: spans.then_some(3), ..Choices::default() }
+    let of_several =
+        matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided | Bug::GiveBackEarly | Bug::UseUngranted);
+    Choices { faults, load, little_ram, slices: of_several.then_some(3), ..Choices::default() }
 }
 
 /// Looks for the planted bugs and tells how each was found.

@@ -426,7 +426,7 @@ impl Client {
 
     /// Creates a volume together with its object in the catalog.
     pub(crate) async fn create_volume(&mut self) -> Result<(), String> {
-        let volume = self.pool.next_volume_id();
+        let volume = self.new_volume_id();
         let windows = windows(&mut self.rng, self.shared.load);
         self.shared.model.lock().history.add_volume(volume.0, &windows);
         let value = format!("{{\"id\":{}}}", volume.0).into_bytes();

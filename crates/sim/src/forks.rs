@@ -3,8 +3,9 @@
 use crate::{
     client::{Client, Model},
     model::{Change, OBJECT_KINDS, volume_key},
+    scenario::Load,
 };
-use quoin_base::VolumeId;
+use quoin_base::{SliceId, VolumeId};
 use quoin_pool::PoolState;
 use rand::RngExt;
 use std::collections::BTreeSet;
@@ -35,6 +36,15 @@ impl Forks {
 }
 
 impl Client {
+    /// An id for a new volume. What is to fill a pool of several slices fills one of them as a rule, while others have room.
+    pub(crate) fn new_volume_id(&mut self) -> VolumeId {
+        let is_one_to_fill = self.shared.load == Load::Full && self.pool.slice_count() > 1;
+        match is_one_to_fill && self.rng.random_bool(0.8) {
+            true => self.pool.next_volume_id_near(VolumeId::first_of(SliceId(0))),
+            false => self.pool.next_volume_id(),
+        }
+    }
+
     /// Which volumes to fork into which, begun in the model, and those there are; `None` if there are enough.
     fn plan_fork(&mut self) -> Option<Forks> {
         let shared = self.shared.clone();

@@ -72,6 +72,10 @@ crate::figures! {
         refused_beyond_end,
         /// Writes refused for lack of space.
         refused_full,
+        /// Slabs that slices of several were granted while they served.
+        claimed_slabs,
+        /// Slabs that slices gave back for others.
+        given_back_slabs,
         /// Writes that were slowed down.
         throttled,
         /// Reads that failed for damage or a drive's error.
@@ -128,6 +132,8 @@ crate::figures! {
 impl Totals {
     pub(crate) fn add_pool(&mut self, stats: &PoolStats) {
         self.throttled += stats.throttled_writes;
+        self.claimed_slabs += stats.claimed_slabs;
+        self.given_back_slabs += stats.given_back_slabs;
         self.placed_bytes += stats.placed_bytes;
         self.ahead_bytes += stats.ahead_bytes;
         self.ahead_unused_bytes += stats.ahead_unused_bytes;

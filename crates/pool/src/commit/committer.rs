@@ -83,6 +83,8 @@ pub(crate) struct Committer {
     /// Segments whose pages the next checkpoint moves elsewhere.
     pub(crate) cleaned_metadata: BTreeSet<u32>,
     pub(crate) last_checkpoint: Nanos,
+    /// Nothing was found to be cleaned since the last checkpoint.
+    pub(crate) cleaned_in_vain: bool,
     /// How often destage waited for the cleaner in a row.
     pub(crate) yielded: u32,
     /// When the journal's tail was last looked for.
@@ -141,6 +143,7 @@ impl Committer {
             unread: BTreeMap::new(),
             cleaned_metadata: BTreeSet::new(),
             last_checkpoint,
+            cleaned_in_vain: false,
             yielded: 0,
             tail_looked: last_checkpoint,
             tail_found: None,
@@ -176,7 +179,7 @@ impl Committer {
     }
 
     async fn wait(&self) {
-        let requests = &self.slice.requests;
+        let (requests, store) = (&self.slice.requests, &self.slice.store);
         let asked = requests.wake.until(|| {
             let asked = requests.nudged.swap(false, Ordering::AcqRel)
                 || !requests.queue.lock().is_empty()
@@ -184,7 +187,9 @@ impl Committer {
             asked.then_some(())
         });
         // A writer that waits may wait for a batch to harden. The committer is not told of that.
-        let pressed = requests.hurry.load(Ordering::Acquire) || self.slice.fill(0) > SLOW_FROM;
+        let awaits_slabs = store.wanted_by(self.slice.id) > 0 || store.owed_by(self.slice.id) > 0;
+        let pressed =
+            requests.hurry.load(Ordering::Acquire) || self.slice.fill(0) > SLOW_FROM || awaits_slabs;
         let tick = match pressed {
             true => PRESSED_TICK,
             false if !self.slice.layers.read().pending.is_empty() => PENDING_TICK,
@@ -272,15 +277,24 @@ impl Committer {
             }
             Step::Merge => {
                 self.did |= self.merge_some().await?;
+                self.turn = Turn::Claim;
+            }
+            Step::Claim(slabs) => {
+                self.did |= self.claim(slabs).await?;
                 self.turn = Turn::Clean;
             }
             Step::Clean => {
                 self.slice.placer.seal_idle();
                 let did = self.clean().await?;
+                self.cleaned_in_vain = !did;
                 let yields = did && self.destage_yields();
                 // A drain is not done while destage waits, but does not go on for what can be cleaned.
                 self.did |= did && (yields || self.draining.is_none());
-                self.turn = if yields { Turn::Lend } else { Turn::Destage };
+                self.turn = if yields { Turn::Lend } else { Turn::GiveBack };
+            }
+            Step::GiveBack(slabs) => {
+                self.did |= self.give_back(slabs).await?;
+                self.turn = Turn::Destage;
             }
             Step::Destage(before) => {
                 self.did |= self.destage(before).await?;

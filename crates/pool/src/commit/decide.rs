@@ -13,6 +13,12 @@ use std::time::Duration;
 const DESTAGE_ALL_FROM: f64 = 0.7;
 pub(super) const DESTAGE_HALF_FROM: f64 = 0.25;
 
+/// A slice claims slabs ahead, this part of its share of what nobody holds, but no more than so many.
+const AHEAD_PART: u64 = 8;
+const MOST_AHEAD: u64 = 1024;
+/// Slabs of room below which it claims more in any case.
+const LEAST_ROOM: u64 = 2;
+
 /// What the committer does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
@@ -28,7 +34,11 @@ pub(crate) enum Step {
     Fork,
     /// Frees block numbers that were dropped.
     Merge,
+    /// Takes so many slabs that nobody holds. None: tells those who wait for some that there are none.
+    Claim(u64),
     Clean,
+    /// Gives back so many slabs that others want.
+    GiveBack(u64),
     /// Destages blocks that came in before this.
     Destage(Sequence),
     /// Gives back what nobody uses any more.
@@ -43,7 +53,9 @@ pub(crate) enum Turn {
     Lend,
     Fork,
     Merge,
+    Claim,
     Clean,
+    GiveBack,
     Destage,
     Remove,
     End,
@@ -58,6 +70,7 @@ pub(crate) struct Figures {
     pub turn: Turn,
     pub due: Due,
     pub slabs: Slabs,
+    pub claims: Claims,
     pub journal: JournalFigures,
     pub buffered: Buffered,
     /// Data threads want block numbers.
@@ -101,6 +114,23 @@ pub(crate) struct Slabs {
     pub awaits_checkpoint: bool,
     pub checkpoint_below: u64,
     pub clean_below: u64,
+}
+
+/// Slabs that may change hands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claims {
+    /// Slices of the pool.
+    pub slices: u64,
+    /// Slabs that no slice holds.
+    pub nobodys: u64,
+    /// Those, and what other slices can spare.
+    pub claimable: u64,
+    /// What those who wait in this slice want.
+    pub wanted: u64,
+    /// How many are left of what this slice holds beside what is taken and promised.
+    pub room: u64,
+    /// What it is to give back to others, of what it can spare.
+    pub owed: u64,
 }
 
 /// The journal, in extents unless named otherwise.
@@ -157,7 +187,9 @@ pub(crate) fn decide(figures: &Figures) -> Step {
         (Turn::Lend, (figures.lacks_numbers && !is_draining).then_some(Step::Lend)),
         (Turn::Fork, figures.awaits_forks.then_some(Step::Fork)),
         (Turn::Merge, (figures.awaits_merging && !is_draining).then_some(Step::Merge)),
+        (Turn::Claim, slabs_to_claim(figures).map(Step::Claim)),
         (Turn::Clean, cleaning_is_due(figures).then_some(Step::Clean)),
+        (Turn::GiveBack, slabs_to_give_back(figures).filter(|_| !is_draining).map(Step::GiveBack)),
         (Turn::Destage, destage_before(figures).map(Step::Destage)),
         (Turn::Remove, (figures.any_to_remove && !is_draining).then_some(Step::Remove)),
     ];
@@ -196,6 +228,11 @@ fn checkpoint_is_due(figures: &Figures) -> bool {
     if slabs.awaits_checkpoint && slabs.free < slabs.checkpoint_below {
         return true;
     }
+    // What others want has been cleaned, and came free with nothing else.
+    let owes = figures.claims.owed > 0 && slabs.free <= slabs.clean_below && !cleaning_is_due(figures);
+    if slabs.awaits_checkpoint && owes {
+        return true;
+    }
     if let Some(tail) = journal.tail {
         if tail.passed_bytes > 0 && tail.passed_bytes >= journal.most_named_bytes / 4 {
             return true;
@@ -219,7 +256,31 @@ impl JournalFigures {
 
 /// What waits for the next checkpoint or for readers is as good as free here.
 fn cleaning_is_due(figures: &Figures) -> bool {
-    figures.slabs.free + figures.slabs.coming < figures.slabs.clean_below
+    let Slabs { free, coming, clean_below, .. } = figures.slabs;
+    free + coming < clean_below + figures.claims.owed
+}
+
+/// How many slabs to take of those that nobody holds. They are taken in batches, the smaller the fewer there are left, so
+/// that every slice gets some; and before cleaning is due, since they cost less.
+fn slabs_to_claim(figures: &Figures) -> Option<u64> {
+    let Claims { slices, nobodys, claimable, wanted, room, .. } = figures.claims;
+    let Slabs { free, coming, clean_below, .. } = figures.slabs;
+    let ahead = (nobodys / slices / AHEAD_PART).min(MOST_AHEAD);
+    let is_low = room < ahead.max(LEAST_ROOM) || free + coming < clean_below + ahead;
+    match nobodys {
+        0 => (wanted > 0 && claimable == 0).then_some(0),
+        // There is nobody to leave some to.
+        all if slices == 1 => Some(all),
+        all if wanted > 0 => Some(wanted.max(ahead).min(all)),
+        all if room < LEAST_ROOM => Some(ahead.max(LEAST_ROOM).min(all)),
+        _ => Some(ahead).filter(|ahead| *ahead > 0 && is_low),
+    }
+}
+
+/// How many free slabs to give back, if others want any.
+fn slabs_to_give_back(figures: &Figures) -> Option<u64> {
+    let may_go = figures.slabs.free.saturating_sub(figures.slabs.clean_below);
+    Some(figures.claims.owed.min(may_go)).filter(|slabs| *slabs > 0)
 }
 
 /// The sequence up to which blocks are to be destaged now, if any are.
@@ -266,6 +327,7 @@ mod tests {
                 checkpoint_below: 10,
                 clean_below: 20,
             },
+            claims: Claims { slices: 1, nobodys: 0, claimable: 0, wanted: 0, room: 30, owed: 0 },
             journal: JournalFigures { total: 16, used: 4, wanted: 8, most_named_bytes: 400, tail: None },
             buffered: Buffered {
                 fill: 0.1,
@@ -387,11 +449,74 @@ mod tests {
     }
 
     #[test]
+    fn slabs_are_claimed_in_batches_before_they_run_short() {
+        let of_three = |change: fn(&mut Claims)| {
+            with(|f| {
+                (f.claims.slices, f.claims.nobodys, f.claims.claimable) = (3, 240, 260);
+                change(&mut f.claims);
+            })
+        };
+        type Change = fn(&mut Claims);
+        let table: [(&str, Change, Step); 11] = [
+            ("plenty", |_| (), Step::EndRound),
+            ("less room than a batch", |c| c.room = 9, Step::Claim(10)),
+            ("no room, and few are left", |c| (c.room, c.nobodys) = (1, 20), Step::Claim(2)),
+            ("some room, and few are left", |c| (c.room, c.nobodys) = (2, 20), Step::EndRound),
+            ("someone waits", |c| c.wanted = 4, Step::Claim(10)),
+            ("someone waits for many", |c| c.wanted = 999, Step::Claim(240)),
+            ("there are none yet", |c| (c.wanted, c.nobodys) = (4, 0), Step::EndRound),
+            ("there are none", |c| (c.wanted, c.nobodys, c.claimable) = (4, 0, 0), Step::Claim(0)),
+            ("none are left", |c| (c.room, c.nobodys) = (0, 0), Step::EndRound),
+            ("it is the only slice", |c| (c.slices, c.nobodys) = (1, 7), Step::Claim(7)),
+            ("others are short", |c| c.owed = 4, Step::GiveBack(4)),
+        ];
+        for (what, change, step) in table {
+            assert_eq!(decide(&of_three(change)), step, "{what}");
+        }
+        // Rather than clean it takes more, as long as nobody holds plenty.
+        let few = |nobodys| {
+            let mut figures = of_three(|_| ());
+            (figures.claims.nobodys, figures.slabs.free) = (nobodys, 19);
+            decide(&figures)
+        };
+        assert_eq!([few(240), few(48), few(20)], [Step::Claim(10), Step::Claim(2), Step::Clean]);
+    }
+
+    #[test]
+    fn what_others_want_is_cleaned_and_given_back() {
+        let owing = |free, coming, awaits_checkpoint, owed| {
+            with(|f| {
+                (f.claims.slices, f.claims.owed) = (3, owed);
+                (f.slabs.free, f.slabs.coming) = (free, coming);
+                f.slabs.awaits_checkpoint = awaits_checkpoint;
+            })
+        };
+        // Slabs below which it cleans: 20.
+        assert_eq!(decide(&owing(50, 0, false, 6)), Step::GiveBack(6));
+        assert_eq!(decide(&owing(26, 0, false, 6)), Step::GiveBack(6));
+        // Too few are free: it cleans, and then gives back what is there.
+        let mut figures = owing(23, 0, false, 6);
+        assert_eq!(decide(&figures), Step::Clean);
+        figures.turn = Turn::GiveBack;
+        assert_eq!(decide(&figures), Step::GiveBack(3));
+        // What it cleaned comes free with the next checkpoint.
+        assert_eq!(decide(&owing(20, 6, true, 6)), Step::Checkpoint);
+        assert_eq!(decide(&owing(20, 6, true, 0)), Step::EndRound);
+        assert_eq!(decide(&owing(20, 5, true, 6)), Step::Clean);
+        assert_eq!(
+            decide(&Figures { draining: Some(Sequence(7)), ..owing(50, 0, false, 6) }),
+            Step::Destage(Sequence(7))
+        );
+    }
+
+    #[test]
     fn in_a_round_each_has_its_turn_once() {
         let mut figures = with(|f| {
             (f.lacks_numbers, f.awaits_forks, f.any_to_remove) = (true, true, true);
             f.awaits_merging = true;
-            f.slabs.free = 0;
+            // More is cleaned than what others want.
+            (f.slabs.free, f.slabs.clean_below) = (5, 2);
+            (f.claims.nobodys, f.claims.owed) = (9, 4);
             f.buffered.is_awaited = true;
         });
         let destage = Step::Destage(Sequence(100));
@@ -399,7 +524,9 @@ mod tests {
             (Turn::Lend, Step::Lend),
             (Turn::Fork, Step::Fork),
             (Turn::Merge, Step::Merge),
+            (Turn::Claim, Step::Claim(9)),
             (Turn::Clean, Step::Clean),
+            (Turn::GiveBack, Step::GiveBack(3)),
             (Turn::Destage, destage),
             (Turn::Remove, Step::Remove),
             (Turn::End, Step::EndRound),
@@ -421,8 +548,12 @@ mod tests {
         (figures.lacks_numbers, figures.awaits_forks) = (false, false);
         assert_eq!(decide_after_destage(figures), Step::Merge);
         figures.awaits_merging = false;
+        assert_eq!(decide_after_destage(figures), Step::Claim(9));
+        figures.claims.nobodys = 0;
         assert_eq!(decide_after_destage(figures), Step::Clean);
         figures.slabs.free = 50;
+        assert_eq!(decide_after_destage(figures), Step::GiveBack(4));
+        figures.claims.owed = 0;
         assert_eq!(decide_after_destage(figures), destage);
         (figures.awaits_forks, figures.any_to_remove) = (true, true);
         figures.draining = Some(Sequence(7));

@@ -1,6 +1,7 @@
 //! What the committer decides from, gathered.
 
 use crate::{
+    bugs::{Bug, planted},
     commit::{
         committer::Committer,
         decide::{Buffered, DESTAGE_HALF_FROM, Due, Figures, JournalFigures, Slabs, Tail},
@@ -26,12 +27,14 @@ impl Committer {
             let layers = slice.layers.read();
             (!layers.pending.is_empty(), !layers.removing.is_empty() || layers.joining() > 0)
         };
+        let slabs = self.slabs();
         Figures {
             is_asked: !slice.requests.queue.lock().is_empty(),
             draining: self.draining,
             turn: self.turn,
             due: self.due(),
-            slabs: self.slabs(),
+            claims: self.claims(&slabs),
+            slabs,
             journal: self.journal_figures(),
             buffered: self.buffered(awaits_forks),
             lacks_numbers: slice.placer.numbers().is_short(),
@@ -75,8 +78,9 @@ impl Committer {
         let slice = &self.slice;
         let usage = slice.segments.usage();
         let cleaned_metadata = self.cleaned_metadata.len() as u64;
+        let early = if planted(Bug::GiveBackEarly) { usage.awaiting_slabs } else { 0 };
         Slabs {
-            free: usage.free_slabs,
+            free: usage.free_slabs + early,
             coming: usage.awaiting_slabs + cleaned_metadata,
             // What was freed since the last checkpoint comes back only with the next.
             awaits_checkpoint: cleaned_metadata > 0 || slice.segments.awaits_checkpoint(self.generation),

@@ -147,7 +147,10 @@ impl Committer {
             self.cut_generation
         );
         self.generation = generation;
-        self.slice.segments.table_written();
+        self.cleaned_in_vain = false;
+        if self.slice.segments.table_written() {
+            self.slice.progress.notify();
+        }
         self.settling.push_back((generation, self.slice.readers.current()));
         self.settle();
         self.consider_sweep();

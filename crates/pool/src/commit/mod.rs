@@ -13,3 +13,4 @@ pub(crate) mod gather;
 pub(crate) mod publish;
 pub(crate) mod remove;
 pub(crate) mod requests;
+pub(crate) mod slabs;

@@ -27,7 +27,7 @@ use crate::{
     lifecycle::slice::Slice,
     maps::numbers::Numbers,
     meta::SegmentTable,
-    store::health::Health,
+    store::Store,
 };
 use quoin_base::{ByteRange, GIB, SegmentId, Sequence, crc32c};
 use quoin_world::{
@@ -109,10 +109,11 @@ pub(crate) struct Placer {
 }
 
 impl Placer {
-    pub(crate) fn new(threads: usize, segments: Arc<SegmentTable>, health: &Health) -> Self {
+    pub(crate) fn new(threads: usize, segments: Arc<SegmentTable>, store: &Store) -> Self {
         let queues: Vec<_> = (0..threads).map(|_| Queue::default()).collect();
-        queues.iter().for_each(|queue| health.wake_also(queue.wake.clone()));
-        let numbers = Numbers::new(MOST_NUMBERS.min(segments.usage().data_slabs as usize * 8));
+        queues.iter().for_each(|queue| store.health().wake_also(queue.wake.clone()));
+        let slabs = store.fair_slabs(segments.usage().data_slabs);
+        let numbers = Numbers::new(MOST_NUMBERS.min(slabs as usize * 8));
         Self {
             queues,
             space: Arc::new(PlacedSpace { segments, numbers }),

@@ -123,8 +123,11 @@ impl Slice {
     /// others that takes copies of nodes: a pool that has no room for more of them says so.
     pub(crate) async fn unmap(&self, volume: VolumeId, range: ByteRange) -> Result<(), PoolError> {
         self.check_range(range)?;
-        if self.layer(volume)?.parent().is_some() && !self.space.may_replace() {
-            return Err(PoolError::NoSpace);
+        let copies_nodes = self.layer(volume)?.parent().is_some();
+        while copies_nodes && !self.space.may_replace() {
+            if !self.grow(1).await {
+                return Err(PoolError::NoSpace);
+            }
         }
         if range.len > MAPPED_ONLY_FROM {
             self.unmap_mapped(volume, range, Reach::Volume).await?;
@@ -308,9 +311,22 @@ impl Slice {
             Fit::Fits => Ok(replaced),
             Fit::Later => Err(Refusal::Wait),
             Fit::Never => {
-                self.counters.refused_full.fetch_add(1, Ordering::Relaxed);
-                Err(Refusal::Error(PoolError::NoSpace))
+                let refusal = self.grow_or_refuse(new);
+                let is_final = matches!(refusal, Refusal::Error(_));
+                self.counters.refused_full.fetch_add(is_final.into(), Ordering::Relaxed);
+                Err(refusal)
             }
+        }
+    }
+
+    /// Has new blocks that do not fit wait for slabs, as long as any may come.
+    fn grow_or_refuse(&self, blocks: u64) -> Refusal {
+        match self.may_grow() {
+            true => {
+                self.ask_for_blocks(blocks);
+                Refusal::Wait
+            }
+            false => Refusal::Error(PoolError::NoSpace),
         }
     }
 
@@ -404,7 +420,7 @@ impl Slice {
             Fit::Fits => Ok(()),
             Fit::Later => Err(Refusal::Wait),
             Fit::Never if reach == Reach::Tail => Ok(()),
-            Fit::Never => Err(Refusal::Error(PoolError::NoSpace)),
+            Fit::Never => Err(self.grow_or_refuse(new)),
         }
     }
 

@@ -15,7 +15,7 @@ use uuid::Builder;
 
 /// The block of a pool: the unit of mapping, checksums and reference counts.
 pub(crate) const POOL_BLOCK_BYTES: u32 = 8192;
-/// Data slabs below which a slice could not keep its reserve.
+/// Data slabs below which a slice could not keep its reserve. Each of several slices begins with as many.
 const MIN_DATA_SLABS: u64 = 24;
 
 /// Makes a pool of these disks, which may hold anything: it is overwritten. The caller has made sure that
@@ -60,7 +60,7 @@ async fn make(
         };
         drives.push(Drive::format(disk, label).await?);
     }
-    let store = Store::format(drives).await?;
+    let store = Store::format(drives, MIN_DATA_SLABS).await?;
     for slice in (0..options.slices).map(SliceId) {
         store.harden_root(slice, &first_root(pool, slice)).await?;
     }

@@ -57,7 +57,8 @@ impl Opened {
     fn dirty_bytes(&self, options: &PoolOptions) -> u64 {
         let slab_bytes = u64::from(self.io.store.slab_bytes());
         let usage = self.io.segments.usage();
-        let most = options.dirty_bytes.min(usage.data_slabs * slab_bytes / 32).max(LEAST_DIRTY_BYTES);
+        let slabs = self.io.store.fair_slabs(usage.data_slabs);
+        let most = options.dirty_bytes.min(slabs * slab_bytes / 32).max(LEAST_DIRTY_BYTES);
         let promised = self.promised_bytes();
         let halves = iter::successors(Some(most), |dirty| Some(dirty / 2));
         let keeps =
@@ -94,6 +95,7 @@ impl Opened {
         let filled_bytes = segments.dense_bytes(block_bytes) - 2 * segments.slack_bytes(block_bytes);
         let options = PoolOptions { dirty_bytes, ..options.clone() };
         let space = SpaceGauge::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, &options);
+        space.has_numbers(self.root.blocks_end.get());
         space.update(usage.live_data, usage.live_meta);
         space
     }
@@ -256,6 +258,14 @@ impl Slice {
         // NOTE: after replay, which knows which slabs segments took since the checkpoint.
         self.segments.provide_places()?;
         self.segments.quarantine_empty(start.generation + 1, &self.readers);
+        self.tell_spare(u64::MAX);
+        let slice = Arc::downgrade(self);
+        let wake = move || {
+            if let Some(slice) = slice.upgrade() {
+                slice.requests.nudge();
+            }
+        };
+        self.store.wake_for_slabs(self.id, Box::new(wake));
         let committer = Committer::new(self.clone(), start);
         committer.tell_dropped();
         self.world.spawn(Thread::Committer(self.id), Box::pin(committer.run()));

@@ -25,6 +25,8 @@ use std::{
     sync::Arc,
 };
 
+/// How often a promise is tried again for which there is room, and which others were faster to take.
+const RESERVE_TRIES: u32 = 4;
 /// The most that one step of a copy between slices reads and writes.
 const ACROSS_BYTES: u64 = MIB;
 
@@ -183,24 +185,16 @@ impl Pool {
         self.recovery
     }
 
-    /// The pool in figures.
+    /// The pool in figures. What no slice holds yet is free: whichever needs it takes it.
     pub fn stats(&self) -> PoolStats {
         let mut sum = PoolStats::default();
         self.slices.iter().for_each(|slice| sum.add(&slice.stats()));
+        let slabs = self.store.nobodys_slabs();
+        let (holds, takes) = (self.slices[0].segments.segment_bytes(), self.slices[0].space.bytes_of(slabs));
+        sum.capacity_bytes += slabs * holds;
+        (sum.segments, sum.free_segments) = (sum.segments + slabs, sum.free_segments + slabs);
+        (sum.usable_bytes, sum.free_bytes) = (sum.usable_bytes + takes, sum.free_bytes + takes);
         sum
-    }
-
-    /// The slice that has the least left of its space, and the pool in figures with the space of that slice: its volumes are the
-    /// first whose writes fail.
-    pub fn tightest(&self) -> (SliceId, PoolStats) {
-        let share = |stats: &PoolStats| {
-            let taken = stats.live_bytes + stats.reserved_unmapped_bytes + stats.buffered_bytes;
-            taken as f64 / stats.usable_bytes.max(1) as f64
-        };
-        let all = self.slices.iter().map(|slice| (slice.id, slice.stats()));
-        let tightest = all.max_by(|(_, one), (_, other)| share(one).total_cmp(&share(other)));
-        let (slice, stats) = tightest.unwrap_or_default();
-        (slice, PoolStats { refused_writes: self.stats().refused_writes, ..stats })
     }
 
     /// What all volumes have of the pool's space.
@@ -251,12 +245,11 @@ impl Pool {
         objects
     }
 
-    /// An id for a new volume, in the slice with the most room. It is never given to another once a transaction that creates
-    /// it is committed.
+    /// An id for a new volume, in the slice whose volumes take the least: the space of the pool goes where it is needed, and
+    /// what slices do is divided alike. It is never given to another once a transaction that creates it is committed.
     pub fn next_volume_id(&self) -> VolumeId {
-        // Of several, the first: a pool that is empty fills its slices in turn, for each volume is charged a little.
-        let roomiest = self.slices.iter().rev().max_by_key(|slice| slice.room_for_volumes());
-        roomiest.unwrap_or(&self.slices[0]).next_volume_id()
+        let emptiest = self.slices.iter().min_by_key(|slice| slice.taken_by_volumes());
+        emptiest.unwrap_or(&self.slices[0]).next_volume_id()
     }
 
     /// An id for a new volume in the slice of another, as forks need it.
@@ -269,11 +262,23 @@ impl Pool {
     /// its return, and no write without those that it could have depended on.
     pub fn commit(&self, transaction: Transaction) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
-            match &self.slices[..] {
-                [only] => only.commit(transaction).await,
-                _ => self.commit_in_slices(transaction).await,
+            for _ in 0..RESERVE_TRIES {
+                match self.try_commit(transaction.clone()).await {
+                    // What room was made may have been taken meanwhile, and there is more.
+                    Err(PoolError::CannotReserve { wanted_bytes, free_bytes })
+                        if wanted_bytes <= free_bytes => {}
+                    outcome => return outcome,
+                }
             }
+            self.try_commit(transaction).await
         })
+    }
+
+    async fn try_commit(&self, transaction: Transaction) -> Result<(), PoolError> {
+        match &self.slices[..] {
+            [only] => only.commit(transaction).await,
+            _ => self.commit_in_slices(transaction).await,
+        }
     }
 
     /// Makes a checkpoint of what has been destaged so far.
@@ -455,6 +460,13 @@ async fn open_slices(
     }
     // Nothing is written before all of them could be recovered.
     let slices: Vec<_> = recovered.into_iter().map(Arc::new).collect();
+    for slice in &slices {
+        // Before any takes more.
+        if let Err(error) = slice.claim_least().await {
+            store.health().fail(error.to_string());
+            return Err(error);
+        }
+    }
     for slice in &slices {
         if let Err(error) = slice.start().await {
             store.health().fail(error.to_string());

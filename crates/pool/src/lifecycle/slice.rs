@@ -104,7 +104,7 @@ pub(crate) struct Parts {
 impl Slice {
     pub(crate) fn new(parts: Parts) -> Self {
         let progress = parts.journal.progress.clone();
-        let placer = Placer::new(parts.journal.threads(), parts.io.segments.clone(), parts.store.health());
+        let placer = Placer::new(parts.journal.threads(), parts.io.segments.clone(), &parts.store);
         parts.pages.limit_to(parts.options.metadata_bytes);
         let readers = ReaderEpochs::new(parts.world.data_threads());
         Self {

@@ -21,6 +21,8 @@ pub(crate) struct Counters {
     pub forks: AtomicU64,
     pub longest_fork_nanos: AtomicU64,
     pub refused_full: AtomicU64,
+    pub claimed_slabs: AtomicU64,
+    pub given_back_slabs: AtomicU64,
     pub commits: AtomicU64,
     pub destaged_blocks: AtomicU64,
     pub overlapped_blocks: AtomicU64,
@@ -132,7 +134,7 @@ pub struct PoolStats {
     pub ahead_bytes: u64,
     /// Of it, what was given up before anybody read it.
     pub ahead_unused_bytes: u64,
-    /// Segments that are free.
+    /// Segments that are free, those included that no slice holds yet.
     pub free_segments: u64,
     /// Segments in all.
     pub segments: u64,
@@ -148,6 +150,10 @@ pub struct PoolStats {
     pub journal_records: u64,
     /// How many times the journal has been gone through.
     pub journal_wraps: u64,
+    /// Slabs that slices were granted since the pool was opened.
+    pub claimed_slabs: u64,
+    /// Slabs that slices gave back since then, for others to use.
+    pub given_back_slabs: u64,
     /// Host writes.
     pub writes: u64,
     /// Written by hosts.
@@ -267,6 +273,8 @@ impl PoolStats {
         self.copied_bytes += other.copied_bytes;
         self.throttled_writes += other.throttled_writes;
         self.refused_writes += other.refused_writes;
+        self.claimed_slabs += other.claimed_slabs;
+        self.given_back_slabs += other.given_back_slabs;
         self.stalls_for_room += other.stalls_for_room;
         self.stalls_for_space += other.stalls_for_space;
         self.stalls_for_hardening += other.stalls_for_hardening;
@@ -306,8 +314,8 @@ impl PoolStats {
     }
 }
 
-/// What a volume counts for at least when the slice with the most room is looked for: it has not been written to yet.
-const ROOM_OF_VOLUME_BYTES: u64 = 64 << 20;
+/// What a volume counts for at least when a slice is looked for whose volumes take little: it may not have been written to.
+const LEAST_VOLUME_BYTES: u64 = 64 << 20;
 
 /// A volume in figures.
 #[derive(Clone, Copy, Debug, Default)]
@@ -326,7 +334,7 @@ pub struct VolumeStats {
     pub read_bytes: u64,
 }
 
-/// What a slice has of the pool's space.
+/// What a slice has of the pool's space, as far as it holds it: it takes more of what nobody holds when it needs that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceSpace {
     /// Its volumes.
@@ -398,6 +406,8 @@ impl Slice {
             copied_bytes: get(&c.copied_bytes),
             throttled_writes: get(&c.throttled),
             refused_writes: get(&c.refused_full),
+            claimed_slabs: get(&c.claimed_slabs),
+            given_back_slabs: get(&c.given_back_slabs),
             stalls_for_room: stalls.room,
             stalls_for_space: stalls.space,
             stalls_for_hardening: stalls.hardening,
@@ -442,10 +452,10 @@ impl Slice {
         }
     }
 
-    /// Space that nothing takes, beside a little for each volume: new volumes go where there is most.
-    pub(crate) fn room_for_volumes(&self) -> u64 {
-        let SliceSpace { volumes, free_bytes, .. } = self.slice_space();
-        free_bytes.saturating_sub(volumes * ROOM_OF_VOLUME_BYTES)
+    /// What its volumes take and were promised, and a little for each of them.
+    pub(crate) fn taken_by_volumes(&self) -> u64 {
+        let volumes = self.layers.read().volumes.len() as u64;
+        self.space.taken(self.buffer.charged_blocks()).saturating_add(volumes * LEAST_VOLUME_BYTES)
     }
 
     /// A volume in figures; `None` if there is none of this id.

@@ -1,7 +1,7 @@
 //! The segment table: which segments there are, how full of live data, and which slabs are free.
 //!
 //! Invariants:
-//! 1. A slab belongs to at most one segment that is not free.
+//! 1. A slab belongs to at most one segment that is not free, and to none unless it was granted to the slice, durably.
 //! 2. A segment that no longer holds anything live is quarantined: neither it nor its slabs are used again
 //!    before a checkpoint without it is durable and every read that may look at it has ended.
 //! 3. `live_sectors` counts exactly the sectors that locations in the block table and the page map take. What was placed
@@ -20,11 +20,13 @@ use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId, Sequence, SliceId};
 use quoin_stripe::{Column, Geometry};
 use quoin_world::RwLock;
 use std::{
-    collections::{BTreeSet, VecDeque},
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+mod held;
 mod index;
 mod placed;
 mod table_slabs;
@@ -115,11 +117,6 @@ impl Segment {
     }
 }
 
-struct DriveSlabs {
-    drive: DriveIndex,
-    free: BTreeSet<u32>,
-}
-
 struct Quarantined {
     id: SegmentId,
     /// The first checkpoint without it.
@@ -131,7 +128,9 @@ struct Inner {
     /// By id; entry 0 is never used.
     segments: Vec<Segment>,
     free_ids: BTreeSet<u32>,
-    slabs: Vec<DriveSlabs>,
+    /// Slabs that the slice holds, and those of them that no segment has, by drive.
+    held_slabs: u64,
+    free_slabs: BTreeMap<DriveIndex, BTreeSet<u32>>,
     quarantine: VecDeque<Quarantined>,
     /// Segments that records of placed writes name: those with a `last_placed`.
     placed: BTreeSet<u32>,
@@ -147,12 +146,12 @@ pub(crate) struct SegmentTable {
     table_slabs: Arc<TableSlabs>,
     slab_bytes: u32,
     row_bytes: u32,
-    data_slabs: u64,
 }
 
 /// Space in figures, in bytes unless named otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SegmentUse {
+    /// Those that the slice holds.
     pub data_slabs: u64,
     pub free_slabs: u64,
     /// Of segments that are empty and not to be used again yet.
@@ -170,18 +169,18 @@ impl SegmentTable {
         entries: impl Iterator<Item = (usize, &'a [u8])>,
     ) -> Result<Self, PoolError> {
         let (slab_bytes, row_bytes) = (store.slab_bytes(), store.row_bytes());
-        let granted = store.granted_to(slice);
-        let of_drive =
-            |(drive, free): &(DriveIndex, BTreeSet<u32>)| DriveSlabs { drive: *drive, free: free.clone() };
-        let mut slabs: Vec<DriveSlabs> = granted.iter().map(of_drive).collect();
-        let data_slabs = slabs.iter().map(|s| s.free.len() as u64).sum();
+        let granted: BTreeMap<DriveIndex, BTreeSet<u32>> = store.granted_to(slice).into_iter().collect();
+        let mut free_slabs = granted.clone();
+        let held_slabs = granted.values().map(|slabs| slabs.len() as u64).sum();
         let mut take = |what: String, columns: &[Column]| {
             for Column { drive, slab } in columns {
-                let of_drive = slabs.iter().position(|slabs| slabs.drive == *drive);
-                let problem = match of_drive.filter(|at| granted[*at].1.contains(slab)) {
-                    None => "is not granted to the slice",
-                    Some(at) if !slabs[at].free.remove(slab) => "is taken twice",
-                    Some(_) => continue,
+                let is_granted = granted.get(drive).is_some_and(|slabs| slabs.contains(slab));
+                let problem = match () {
+                    () if !is_granted => "is not granted to the slice",
+                    () if !free_slabs.get_mut(drive).is_some_and(|free| free.remove(slab)) => {
+                        "is taken twice"
+                    }
+                    () => continue,
                 };
                 return Err(PoolError::corrupt(what, format!("slab {slab} of drive {drive} {problem}")));
             }
@@ -210,7 +209,8 @@ impl SegmentTable {
         let inner = Inner {
             segments,
             free_ids,
-            slabs,
+            held_slabs,
+            free_slabs,
             quarantine: VecDeque::new(),
             placed: BTreeSet::new(),
             index: Index::default(),
@@ -218,7 +218,7 @@ impl SegmentTable {
             live_data_sectors,
             live_meta_sectors,
         };
-        let table = Self { inner: RwLock::new(inner), table_slabs, slab_bytes, row_bytes, data_slabs };
+        let table = Self { inner: RwLock::new(inner), table_slabs, slab_bytes, row_bytes };
         table.seal_left_open();
         Ok(table)
     }
@@ -303,10 +303,9 @@ impl SegmentTable {
     /// The same on another drive than these.
     pub(crate) fn take_elsewhere(&self, stream: Stream, but: &[DriveIndex]) -> Option<(SegmentId, Segment)> {
         let mut inner = self.inner.write();
-        let drives = (0..inner.slabs.len()).filter(|&i| !but.contains(&inner.slabs[i].drive));
-        let drive = drives.max_by_key(|&i| (inner.slabs[i].free.len(), usize::MAX - i))?;
-        let slab = inner.slabs[drive].free.pop_first()?;
-        let column = Column { drive: inner.slabs[drive].drive, slab };
+        let drive = inner.roomiest_drive(but)?;
+        let slab = inner.free_slabs.get_mut(&drive)?.pop_first()?;
+        let column = Column { drive, slab };
         let id = match inner.free_ids.pop_first() {
             Some(id) => id,
             None => {
@@ -409,8 +408,8 @@ impl SegmentTable {
     pub(crate) fn usage(&self) -> SegmentUse {
         let inner = self.inner.read();
         SegmentUse {
-            data_slabs: self.data_slabs,
-            free_slabs: inner.slabs.iter().map(|s| s.free.len() as u64).sum(),
+            data_slabs: inner.held_slabs,
+            free_slabs: inner.free_slabs.values().map(|free| free.len() as u64).sum(),
             awaiting_slabs: inner.quarantine.len() as u64,
             live_data: inner.live_data_sectors * SECTOR_BYTES,
             live_meta: inner.live_meta_sectors * SECTOR_BYTES,
@@ -448,9 +447,11 @@ impl SegmentTable {
 }
 
 impl Inner {
-    /// The free slabs of a drive that holds a segment.
-    fn slabs_of(&mut self, drive: DriveIndex) -> &mut DriveSlabs {
-        self.slabs.iter_mut().find(|slabs| slabs.drive == drive).expect("segments lie on drives of the pool")
+    /// The drive with the most free slabs, other than these.
+    fn roomiest_drive(&self, but: &[DriveIndex]) -> Option<DriveIndex> {
+        let by_room = |(drive, free): &(&DriveIndex, &BTreeSet<u32>)| (free.len(), Reverse(**drive));
+        let others = self.free_slabs.iter().filter(|(drive, _)| !but.contains(drive));
+        others.max_by_key(by_room).map(|(drive, _)| *drive)
     }
 
     fn dirty(&mut self, id: u32) {
@@ -506,7 +507,7 @@ impl Inner {
             let old = std::mem::replace(&mut self.segments[id as usize], free_segment());
             self.segments[id as usize].generation = generation;
             for column in old.columns.iter() {
-                self.slabs_of(column.drive).free.insert(column.slab);
+                self.free_slabs.entry(column.drive).or_default().insert(column.slab);
             }
             self.free_ids.insert(id);
             self.dirty(id);

@@ -12,7 +12,12 @@
 //!    cannot read journal records that destage needs, and nothing else is left to be destaged.
 //! 3. An unmapped block of a reservation is promised again from the moment the map lets go of it.
 //! 4. An unmap of a map that is shared copies nodes: the first block of its record is charged as if it was written.
+//!
+//! And at any time:
+//! 5. All of this is reckoned with slabs that the slice holds. A slab counts from when its grant is durable, and no more from
+//!    before it is given back, which is done only if all the others keep what was admitted and promised.
 
+mod grow;
 pub(crate) mod report;
 pub(crate) mod reserve;
 
@@ -29,10 +34,11 @@ use quoin_world::{
 };
 
 pub(crate) struct Space {
-    /// What all data segments but the reserve hold when they are filled without gaps.
-    total: u64,
-    reserve_slabs: u64,
+    /// Slabs that the slice holds. Changes under the lock of `reserved`.
+    slabs: AtomicU64,
     slab_bytes: u64,
+    /// What the cleaner can fill each slab with, of blocks.
+    filled_bytes: u64,
     /// What one step of the committer may add to the dirty bytes after which a checkpoint is made.
     step_bytes: u64,
     /// What a checkpoint may write beside the catalog.
@@ -42,13 +48,14 @@ pub(crate) struct Space {
     /// The most pages of the catalog that are due before a checkpoint is made for them.
     most_catalog_pages: u64,
     block_bytes: u64,
-    /// Pages that tell which block numbers were dropped.
-    dropped_pages: u64,
-    /// Kept for overwrites of reserved blocks, while any are reserved.
-    headroom: u64,
-    /// Bytes host data may take, and takes, as of the last commit.
+    /// The most block numbers that there have been, about.
+    numbers: AtomicU64,
+    /// The least that is kept for overwrites of reserved blocks, while any are reserved.
+    least_headroom: u64,
+    /// Bytes host data may take, and takes, and those that metadata takes, as of the last commit.
     limit: AtomicU64,
     live: AtomicU64,
+    metadata: AtomicU64,
     /// What of the limit is left beside what is live, to writes to reserved blocks and to others: each one signed word,
     /// so that a writer never sees a new limit with an old use.
     reserved_room: AtomicU64,
@@ -167,10 +174,14 @@ const LEAST_CATALOG_PAGES: u64 = 16;
 /// A page of the block table, and one of the map.
 const TABLE_PAGES: u64 = 2;
 
-/// Pages that tell which numbers were dropped, where so many blocks fit: with those that are free, there are not twice as
-/// many numbers.
-fn dropped_pages(blocks: u64) -> u64 {
-    2 * blocks / (8 * PAGE_BYTES as u64) + 1
+/// Of the slabs that a slice holds, the part that is in its reserve for their number alone.
+const RESERVE_PART: u64 = 32;
+/// What the reserve has beside two checkpoints: a row for each open segment, and one cleaning.
+const RESERVE_MORE_SLABS: u64 = 6;
+
+/// Numbers for so many blocks: with those that are free, there are not twice as many.
+fn numbers_for(blocks: u64) -> u64 {
+    2 * blocks
 }
 
 /// How many changes, each of which makes so many `pages` due and so many of `dropped_pages` with one of the map each,
@@ -206,27 +217,24 @@ impl Space {
         let step_bytes = options.dirty_bytes / 4;
         let least = LEAST_STEP_BLOCKS * SHARED_BLOCK_PAGES * PAGE_BYTES as u64;
         let checkpoint_bytes = options.dirty_bytes + step_bytes.max(least) + CHECKPOINT_MORE_BYTES;
-        let reserve_slabs = 2 * slabs_for(checkpoint_bytes, slab_bytes) + 6 + data_slabs / 32;
-        // These are never free.
-        let table_slabs = TABLE_COPIES as u64 * table_slabs_for(data_slabs, slab_bytes);
-        let total = data_slabs.saturating_sub(reserve_slabs + table_slabs) * filled_bytes;
         // Two of the longest writes always have room.
         let longest = REGION_BYTES.min(slab_bytes / 4);
-        let least = 2 * (longest / block_bytes + 1) * (block_bytes + 2 * CHARGED_METADATA_BYTES);
+        let least_headroom = 2 * (longest / block_bytes + 1) * (block_bytes + 2 * CHARGED_METADATA_BYTES);
         let space = Self {
-            total,
-            reserve_slabs,
+            slabs: AtomicU64::new(data_slabs),
             slab_bytes,
+            filled_bytes,
             step_bytes,
             checkpoint_bytes,
             catalog_bytes: AtomicU64::new(0),
             most_catalog_pages: (options.dirty_bytes / CATALOG_PART / PAGE_BYTES as u64)
                 .max(LEAST_CATALOG_PAGES),
             block_bytes,
-            dropped_pages: dropped_pages(data_slabs * slab_bytes / block_bytes),
-            headroom: (total / HEADROOM_PART).clamp(least, HEADROOM_MAX_BYTES.max(least)),
+            numbers: AtomicU64::new(numbers_for(data_slabs * slab_bytes / block_bytes)),
+            least_headroom,
             limit: AtomicU64::new(0),
             live: AtomicU64::new(0),
+            metadata: AtomicU64::new(0),
             reserved_room: AtomicU64::new(0),
             free_room: AtomicU64::new(0),
             any_reserved: AtomicBool::new(false),
@@ -238,9 +246,46 @@ impl Space {
         space
     }
 
+    /// Reckons with block numbers below `end`, which there are already.
+    pub(crate) fn has_numbers(&self, end: u64) {
+        self.numbers.fetch_max(end, Ordering::Relaxed);
+    }
+
+    /// Slabs that the slice holds.
+    pub(crate) fn slabs(&self) -> u64 {
+        self.slabs.load(Ordering::Relaxed)
+    }
+
+    /// What only checkpoints, the cleaner, unmaps and deletions may use, of so many slabs.
+    fn reserve_slabs(&self, slabs: u64) -> u64 {
+        2 * slabs_for(self.checkpoint_bytes, self.slab_bytes) + RESERVE_MORE_SLABS + slabs / RESERVE_PART
+    }
+
+    /// What all of so many slabs but the reserve hold when they are filled without gaps.
+    fn total_of(&self, slabs: u64) -> u64 {
+        // These are never free.
+        let table_slabs = TABLE_COPIES as u64 * table_slabs_for(slabs, self.slab_bytes);
+        slabs.saturating_sub(self.reserve_slabs(slabs) + table_slabs) * self.filled_bytes
+    }
+
+    fn total(&self) -> u64 {
+        self.total_of(self.slabs())
+    }
+
+    /// What is kept for overwrites of reserved blocks, while any are reserved.
+    fn headroom(&self) -> u64 {
+        let (least, most) = (self.least_headroom, HEADROOM_MAX_BYTES.max(self.least_headroom));
+        (self.total() / HEADROOM_PART).clamp(least, most)
+    }
+
+    /// Pages that tell which block numbers were dropped.
+    fn dropped_pages(&self) -> u64 {
+        self.numbers.load(Ordering::Relaxed) / (8 * PAGE_BYTES as u64) + 1
+    }
+
     /// Free slabs below which the cleaner works.
     pub(crate) fn clean_below(&self) -> u64 {
-        (self.reserve_slabs.div_ceil(2) + 4).max(self.destage_slabs() + 4)
+        (self.reserve_slabs(self.slabs()).div_ceil(2) + 4).max(self.destage_slabs() + 4)
     }
 
     /// Free slabs below which a checkpoint is made for what it gives back.
@@ -288,13 +333,27 @@ impl Space {
     /// Takes over what is live now.
     pub(crate) fn update(&self, live_data: u64, live_meta: u64) {
         let reserved = self.reserved.lock();
-        let limit = self.total.saturating_sub(2 * live_meta);
-        self.limit.store(limit / SECTOR_BYTES * SECTOR_BYTES, Ordering::Relaxed);
         self.live.store(live_data, Ordering::Relaxed);
+        self.metadata.store(live_meta, Ordering::Relaxed);
+        self.measure(&reserved);
+    }
+
+    /// Takes over how many slabs the slice holds now.
+    pub(crate) fn resize(&self, slabs: u64) {
+        let reserved = self.reserved.lock();
+        self.slabs.store(slabs, Ordering::Relaxed);
+        self.numbers.fetch_max(numbers_for(slabs * self.slab_bytes / self.block_bytes), Ordering::Relaxed);
+        self.measure(&reserved);
+    }
+
+    fn measure(&self, reserved: &Reserved) {
+        let (total, live_meta) = (self.total(), self.metadata.load(Ordering::Relaxed));
+        let limit = total.saturating_sub(2 * live_meta);
+        self.limit.store(limit / SECTOR_BYTES * SECTOR_BYTES, Ordering::Relaxed);
         // What is overwritten takes new block numbers until old ones are used again: what the metadata grew by since the
         // pool became full may take a part of what it is reckoned with, twice its size, and of the reserve.
-        self.replace_limit.store(limit + live_meta / 2 + self.total / 128, Ordering::Relaxed);
-        self.divide(&reserved);
+        self.replace_limit.store(limit + live_meta / 2 + total / 128, Ordering::Relaxed);
+        self.divide(reserved);
     }
 
     /// Takes over what is reserved now.
@@ -331,22 +390,22 @@ impl Space {
         let metadata = blocks
             .saturating_mul(RESERVED_METADATA_BYTES)
             .saturating_add(nodes.saturating_mul(2 * NODE_BYTES));
-        pending.saturating_add(metadata).saturating_add(self.headroom)
+        pending.saturating_add(metadata).saturating_add(self.headroom())
     }
 
     /// Blocks that one step of destage may take.
     pub(crate) fn step_blocks(&self) -> u64 {
-        within(self.step_bytes, self.block_pages(), 2, self.dropped_pages).max(LEAST_STEP_BLOCKS)
+        within(self.step_bytes, self.block_pages(), 2, self.dropped_pages()).max(LEAST_STEP_BLOCKS)
     }
 
     /// Pages of the block table that may change, with what was dropped of each, until so many bytes more are due.
     pub(crate) fn table_pages_within(&self, bytes: u64) -> u64 {
-        within(bytes, TABLE_PAGES, 1, self.dropped_pages)
+        within(bytes, TABLE_PAGES, 1, self.dropped_pages())
     }
 
     /// The metadata that so many blocks make due at the most when they are destaged, in bytes.
     pub(crate) fn most_due_by(&self, blocks: u64) -> u64 {
-        (blocks * self.block_pages() + 2 * self.dropped_pages.min(2 * blocks)) * PAGE_BYTES as u64
+        (blocks * self.block_pages() + 2 * self.dropped_pages().min(2 * blocks)) * PAGE_BYTES as u64
     }
 
     fn block_pages(&self) -> u64 {
@@ -403,11 +462,17 @@ impl Space {
         self.promised(charged, &Reserved { pending, ..*reserved }) <= self.limit()
     }
 
-    /// What the reservation of another volume may take, in bytes, a multiple of the block.
-    pub(crate) fn reservable_bytes(&self, charged: u64) -> u64 {
+    /// Whether what is live and `charged`, and all that is or is about to be promised, fit together.
+    fn is_kept(&self, charged: u64) -> bool {
+        let reserved = self.reserved.lock();
+        self.promised(charged, &reserved) <= self.limit()
+    }
+
+    /// What the reservation of another volume may take, if so many slabs more can be had: in bytes, a multiple of the block.
+    pub(crate) fn reservable_bytes(&self, charged: u64, slabs: u64) -> u64 {
         let reserved = self.reserved.lock();
         let promised = self.promised(charged, &Reserved { pending: Promise::default(), ..*reserved });
-        let room = self.limit().saturating_sub(promised);
+        let room = (self.limit() + self.kept_of(slabs)).saturating_sub(promised);
         let nodes = |blocks: u64| Promise::of(blocks, 0, false).nodes * 2 * NODE_BYTES;
         let each = self.block_bytes + RESERVED_METADATA_BYTES;
         // Up to so many blocks, each brings nodes of its own.

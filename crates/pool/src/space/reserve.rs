@@ -73,17 +73,28 @@ impl Slice {
     /// it is merged. Lets it be destaged and merged if a reservation fails for its sake.
     pub(crate) async fn make_room_for(&self, transaction: &Transaction) -> Result<(), PoolError> {
         let pending = self.promises(&self.pledged_by(transaction)).pending;
-        let fits = |charged| self.space.keeps_promises(pending, charged);
-        if pending == Promise::default() || fits(self.buffer.charged_blocks()) {
+        if pending == Promise::default() || self.makes_room_with_slabs(pending).await {
             return Ok(());
         }
         if self.counters.dropped_blocks.load(Ordering::Relaxed) > 0 {
             self.merge_dropped().await?;
         }
-        if !fits(self.buffer.charged_blocks()) && fits(0) {
+        let short = |charged| self.space.slabs_short_of(pending, charged);
+        if short(self.buffer.charged_blocks()) > 0 && short(0) <= self.store.claimable(self.id) {
             self.drain().await?;
         }
+        self.makes_room_with_slabs(pending).await;
         Ok(())
+    }
+
+    /// Whether there is room to promise `pending` too. Gets slabs for it, unless too few can come.
+    async fn makes_room_with_slabs(&self, pending: Promise) -> bool {
+        let short = || self.space.slabs_short_of(pending, self.buffer.charged_blocks());
+        let slabs = short();
+        if slabs > 0 && slabs <= self.store.claimable(self.id) {
+            self.grow(slabs).await;
+        }
+        short() == 0
     }
 
     /// Sets aside what a transaction promises, or refuses it. Called with the catalog's turn held.
@@ -102,7 +113,7 @@ impl Slice {
             true => Ok(Some(pledge)),
             false => Err(PoolError::CannotReserve {
                 wanted_bytes: pending.unmapped.saturating_mul(self.buffer.block_bytes),
-                free_bytes: self.space.reservable_bytes(charged),
+                free_bytes: self.space.reservable_bytes(charged, self.store.claimable(self.id)),
             }),
         }
     }

@@ -9,8 +9,12 @@
 //! 2. In RAM a slab has a new holder, or none, only when both copies of its page say so durably.
 //! 3. Pages are of the store's epoch when they are written, and their generations grow.
 //! 4. Slabs of the journal are the store's own: nobody is granted one, and nobody gives one back.
+//!
+//! A pool of one slice begins with all data slabs. Each of several begins with the least that a slice needs, and the rest is
+//! nobody's until one asks for it.
 
 use crate::{
+    bugs::{Bug, planted},
     error::PoolError,
     format::{GRANT_MAGIC, GrantPage, zeroed},
 };
@@ -18,8 +22,14 @@ use futures_util::future::join_all;
 use quoin_base::{DriveIndex, Epoch, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, Label, MAX_SLICES, SLABS_PER_GRANT_PAGE};
 use quoin_stripe::Column;
-use quoin_world::{AsyncMutex, Buf, Mutex};
-use std::{collections::BTreeSet, sync::Arc};
+use quoin_world::{
+    AsyncMutex, Buf, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 use zerocopy::IntoBytes;
 
 #[cfg(test)]
@@ -53,7 +63,12 @@ pub(super) struct Grants {
     drives: Mutex<Vec<OfDrive>>,
     /// Held from the choice of slabs until RAM and drives agree.
     turn: AsyncMutex,
+    /// Slabs that nobody holds, of all drives.
+    nobodys: AtomicU64,
 }
+
+/// Slabs of one grant page: the drive, the page, and the slabs.
+type OfPage = ((usize, u32), Vec<u32>);
 
 /// A page as it is on a drive, and what is wrong with its copies.
 struct Found {
@@ -63,23 +78,23 @@ struct Found {
 }
 
 impl Grants {
-    /// The table of new drives: slabs of the journal are the store's, data slabs belong to the slices in turn. Durable.
-    pub(super) async fn format(pool: PoolId, drives: &[Arc<Drive>]) -> Result<Self, PoolError> {
-        let of_drive = |drive: &Arc<Drive>| {
-            let label = drive.label();
-            let in_turn = |slab: u32| match label.roles.data {
-                true => holder(first_holder(&label, slab)),
-                false => NOBODY,
-            };
-            let mut holders: Vec<_> = (0..drive.slabs()).map(in_turn).collect();
-            holders[..label.journal_slabs as usize].fill(STORE);
-            let generations = vec![0; label.grant_pages() as usize];
+    /// The table of new drives: slabs of the journal are the store's, and of the data slabs each slice has `each`, one of
+    /// all drives has all. Durable.
+    pub(super) async fn format(
+        pool: PoolId,
+        drives: &[Arc<Drive>],
+        slices: u8,
+        each: usize,
+    ) -> Result<Self, PoolError> {
+        let labels: Vec<_> = drives.iter().map(|drive| (drive.label(), drive.slabs())).collect();
+        let of_drive = |(drive, holders): (&Arc<Drive>, _)| {
+            let generations = vec![0; drive.label().grant_pages() as usize];
             OfDrive { drive: drive.clone(), holders, generations }
         };
-        let drives: Vec<_> = drives.iter().map(of_drive).collect();
+        let holders = first_holders(&labels, slices, each);
+        let drives: Vec<_> = drives.iter().zip(holders).map(of_drive).collect();
         let counts: Vec<_> = drives.iter().map(|of| of.generations.len() as u32).collect();
-        let grants =
-            Self { pool, epoch: Epoch::default(), drives: Mutex::new(drives), turn: AsyncMutex::new() };
+        let grants = Self::new(pool, Epoch::default(), drives);
         for (drive, pages) in (0..).zip(counts) {
             for page in 0..pages {
                 let holders = grants.drives.lock()[drive].holders.clone();
@@ -103,8 +118,23 @@ impl Grants {
             of_drives.push(of);
             told.extend(damaged);
         }
-        let drives = Mutex::new(of_drives);
-        Ok((Self { pool, epoch, drives, turn: AsyncMutex::new() }, told))
+        Ok((Self::new(pool, epoch, of_drives), told))
+    }
+
+    fn new(pool: PoolId, epoch: Epoch, drives: Vec<OfDrive>) -> Self {
+        let nobodys = drives.iter().map(OfDrive::nobodys).sum();
+        Self {
+            pool,
+            epoch,
+            drives: Mutex::new(drives),
+            turn: AsyncMutex::new(),
+            nobodys: AtomicU64::new(nobodys),
+        }
+    }
+
+    /// Slabs that nobody holds and a slice may be granted.
+    pub(super) fn nobodys(&self) -> u64 {
+        self.nobodys.load(Ordering::Acquire)
     }
 
     /// The slabs that a slice holds, by drive.
@@ -116,19 +146,12 @@ impl Grants {
         self.drives.lock().iter().map(|of| (of.drive.index(), held(of))).collect()
     }
 
-    /// Grants a slice so many slabs that nobody holds, or as many as there are: those of the drive that it prefers first,
-    /// then of the drives with the most of them. Durable on return.
-    #[cfg_attr(not(test), expect(dead_code, reason = "slices have all slabs from the start"))]
-    pub(super) async fn grant(
-        &self,
-        slice: SliceId,
-        count: usize,
-        prefers: Option<DriveIndex>,
-    ) -> Result<Vec<Column>, PoolError> {
+    /// Grants a slice so many slabs that nobody holds, or as many as there are, always of the drive with the most of them
+    /// left. Durable on return.
+    pub(super) async fn grant(&self, slice: SliceId, count: usize) -> Result<Vec<Column>, PoolError> {
         let _turn = self.turn.lock().await;
         let mut granted = Vec::new();
-        while granted.len() < count {
-            let Some((drive, page, slabs)) = self.choose(count - granted.len(), prefers) else { break };
+        for ((drive, page), slabs) in self.choose(count) {
             self.change(drive, page, &slabs, NOBODY, holder(slice)).await?;
             let index = self.drives.lock()[drive].drive.index();
             granted.extend(slabs.into_iter().map(|slab| Column { drive: index, slab }));
@@ -137,15 +160,14 @@ impl Grants {
     }
 
     /// Takes slabs back that a slice holds and that nothing refers to any more. Durable on return.
-    #[cfg_attr(not(test), expect(dead_code, reason = "slices have all slabs from the start"))]
     pub(super) async fn give_back(&self, slice: SliceId, slabs: &[Column]) -> Result<(), PoolError> {
         let _turn = self.turn.lock().await;
-        let page_of = |column: &Column| (column.drive, column.slab / SLABS_PER_GRANT_PAGE);
-        let pages: BTreeSet<_> = slabs.iter().map(page_of).collect();
-        for of_page in pages {
-            let there: Vec<_> = slabs.iter().filter(|c| page_of(c) == of_page).map(|c| c.slab).collect();
-            let (drive, page) = of_page;
-            let drive = self.position(drive).expect("slabs are given back by drives of the pool");
+        let mut of_pages: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
+        for Column { drive, slab } in slabs {
+            let drive = self.position(*drive).expect("slabs are given back by drives of the pool");
+            of_pages.entry((drive, slab / SLABS_PER_GRANT_PAGE)).or_default().push(*slab);
+        }
+        for ((drive, page), there) in of_pages {
             self.change(drive, page, &there, holder(slice), NOBODY).await?;
         }
         Ok(())
@@ -155,20 +177,25 @@ impl Grants {
         position_in(&self.drives.lock(), drive)
     }
 
-    /// At most `count` slabs of one page that nobody holds.
-    fn choose(&self, count: usize, prefers: Option<DriveIndex>) -> Option<(usize, u32, Vec<u32>)> {
+    /// At most `count` slabs that nobody holds, by page.
+    fn choose(&self, count: usize) -> Vec<OfPage> {
         let drives = self.drives.lock();
-        let free = |of: &OfDrive| of.holders.iter().filter(|by| **by == NOBODY).count();
-        let serves = |index: usize| drives[index].drive.label().roles.data && free(&drives[index]) > 0;
-        let preferred = prefers.and_then(|index| position_in(&drives, index)).filter(|index| serves(*index));
-        let roomiest =
-            || (0..drives.len()).filter(|i| serves(*i)).max_by_key(|i| (free(&drives[*i]), usize::MAX - i));
-        let drive = preferred.or_else(roomiest)?;
-        let is_free = |slab: &u32| drives[drive].holders[*slab as usize] == NOBODY;
-        let mut all = (0..drives[drive].holders.len() as u32).filter(is_free).peekable();
-        let page = *all.peek()? / SLABS_PER_GRANT_PAGE;
-        let slabs = all.take_while(|slab| slab / SLABS_PER_GRANT_PAGE == page).take(count).collect();
-        Some((drive, page, slabs))
+        let free = |of: &OfDrive| {
+            let slabs = (0..).zip(&of.holders).filter(|(_, by)| **by == NOBODY).map(|(slab, _)| slab);
+            if of.drive.label().roles.data { slabs.collect() } else { Vec::new() }
+        };
+        // What is left of each drive, the lowest last.
+        let mut left: Vec<Vec<u32>> = drives.iter().map(free).collect();
+        left.iter_mut().for_each(|slabs| slabs.reverse());
+        let mut of_pages: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
+        for _ in 0..count {
+            let roomiest = (0..left.len()).max_by_key(|drive| (left[*drive].len(), usize::MAX - drive));
+            let Some((drive, slab)) = roomiest.and_then(|drive| Some((drive, left[drive].pop()?))) else {
+                break;
+            };
+            of_pages.entry((drive, slab / SLABS_PER_GRANT_PAGE)).or_default().push(slab);
+        }
+        of_pages.into_iter().collect()
     }
 
     /// Changes the holder of slabs of one page: first durably, then in RAM.
@@ -188,8 +215,16 @@ impl Grants {
                 "slab {slab} of the drive at position {drive} changes hands from its holder"
             );
         }
-        self.harden(drive, page, &holders).await?;
-        self.drives.lock()[drive].holders = holders;
+        if to == NOBODY || !planted(Bug::UseUngranted) {
+            self.harden(drive, page, &holders).await?;
+        }
+        let of = &mut self.drives.lock()[drive];
+        of.holders = holders;
+        // Drives without the data role have none.
+        match to {
+            NOBODY => self.nobodys.fetch_add(slabs.len() as u64, Ordering::AcqRel),
+            _ => self.nobodys.fetch_sub(slabs.len() as u64, Ordering::AcqRel),
+        };
         Ok(())
     }
 
@@ -225,6 +260,12 @@ fn position_in(drives: &[OfDrive], index: DriveIndex) -> Option<usize> {
 }
 
 impl OfDrive {
+    /// Its slabs that nobody holds and a slice may be granted.
+    fn nobodys(&self) -> u64 {
+        let free = self.holders.iter().filter(|by| **by == NOBODY).count();
+        if self.drive.label().roles.data { free as u64 } else { 0 }
+    }
+
     async fn read(pool: PoolId, drive: &Arc<Drive>, mend: bool) -> Result<(Self, Vec<String>), PoolError> {
         let label = drive.label();
         let mut of = Self { drive: drive.clone(), holders: Vec::new(), generations: Vec::new() };
@@ -261,9 +302,33 @@ impl OfDrive {
     }
 }
 
-/// The slice that a data slab is granted to when the pool is made. Drives begin with different slices, so that all get as much.
-pub(crate) fn first_holder(label: &Label, slab: u32) -> SliceId {
-    SliceId(((slab + u32::from(label.index.0)) % u32::from(label.slices)) as u8)
+/// Who holds which slab of new drives, which have so many each: of several slices each has `each` data slabs, of all drives
+/// alike; the only one has all.
+fn first_holders(drives: &[(Label, u32)], slices: u8, each: usize) -> Vec<Vec<u8>> {
+    let holder_of = |(label, slabs): &(Label, u32)| {
+        let others = if label.roles.data && slices == 1 { holder(SliceId(0)) } else { NOBODY };
+        (0..*slabs).map(|slab| if slab < label.journal_slabs { STORE } else { others }).collect()
+    };
+    let mut holders: Vec<Vec<u8>> = drives.iter().map(holder_of).collect();
+    if slices == 1 {
+        return holders;
+    }
+    let mut lacking = vec![each; slices.into()];
+    let most = drives.iter().map(|(_, slabs)| *slabs).max().unwrap_or(0);
+    for slab in 0..most {
+        for (index, (label, slabs)) in drives.iter().enumerate() {
+            if !label.roles.data || !(label.journal_slabs..*slabs).contains(&slab) {
+                continue;
+            }
+            // Drives begin with different slices, so that each slice has slabs of all.
+            let turns = (0..slices).map(|turn| (index + slab as usize + usize::from(turn)) % lacking.len());
+            if let Some(slice) = turns.into_iter().find(|slice| lacking[*slice] > 0) {
+                lacking[slice] -= 1;
+                holders[index][slab as usize] = holder(SliceId(slice as u8));
+            }
+        }
+    }
+    holders
 }
 
 /// The first slab that a page tells of.

@@ -9,6 +9,7 @@
 //!    of that slice that was read or written before. No root that is read is of a later epoch than the store's.
 //! 3. Once the store failed it stays so: what the drives hold is known again only after it is opened anew.
 
+mod claims;
 mod grants;
 pub(crate) mod health;
 mod members;
@@ -22,6 +23,7 @@ use crate::{
     format::PAGE_BYTES,
     lifecycle::create::POOL_BLOCK_BYTES,
 };
+use claims::Claims;
 use futures_util::future::join_all;
 use grants::Grants;
 use health::Health;
@@ -50,6 +52,7 @@ pub(crate) struct Store {
     epoch: Epoch,
     membership: Membership,
     grants: Grants,
+    claims: Claims,
     damaged: Vec<String>,
     health: Health,
     shortage: Shortage,
@@ -63,10 +66,10 @@ pub(crate) struct Store {
 
 /// Opening.
 impl Store {
-    /// The store of new drives.
-    pub(crate) async fn format(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
+    /// The store of new drives. Each of several slices gets so many slabs for a start.
+    pub(crate) async fn format(drives: Vec<Arc<Drive>>, slabs_each: u64) -> Result<Self, PoolError> {
         let label = common_label(&drives)?;
-        let grants = Grants::format(label.pool, &drives).await?;
+        let grants = Grants::format(label.pool, &drives, label.slices, slabs_each as usize).await?;
         let labels: Vec<_> = drives.iter().map(|drive| drive.label()).collect();
         let members = Members::first(label.pool, &labels);
         members::format(&drives, &members).await?;
@@ -130,6 +133,7 @@ impl Store {
             epoch,
             membership: Membership::new(members),
             grants,
+            claims: Claims::default(),
             damaged,
             health: Health::default(),
             shortage: Shortage::default(),
@@ -258,6 +262,69 @@ impl Store {
 
     fn drives(&self) -> impl Iterator<Item = &Arc<Drive>> {
         self.columns.drives()
+    }
+}
+
+/// Slabs that change hands.
+impl Store {
+    /// Slabs that no slice holds.
+    pub(crate) fn nobodys_slabs(&self) -> u64 {
+        self.grants.nobodys()
+    }
+
+    /// The slabs that a slice may count on for its share: those that it holds, and its part of what nobody does.
+    pub(crate) fn fair_slabs(&self, held: u64) -> u64 {
+        held + self.nobodys_slabs() / u64::from(self.label.slices)
+    }
+
+    /// Slabs that a slice may get: nobody holds them, or others can spare them.
+    pub(crate) fn claimable(&self, slice: SliceId) -> u64 {
+        self.nobodys_slabs() + self.claims.spare_of_others(slice)
+    }
+
+    /// Grants a slice so many slabs that nobody holds, or as many as there are. Durable on return.
+    pub(crate) async fn grant(&self, slice: SliceId, slabs: u64) -> Result<Vec<Column>, PoolError> {
+        let granted = self.grants.grant(slice, slabs as usize).await?;
+        self.claims.got(slice, granted.len() as u64);
+        Ok(granted)
+    }
+
+    /// Takes slabs back of which a slice keeps nothing, neither in its segment table nor in a checkpoint that may be opened.
+    /// Durable on return.
+    pub(crate) async fn give_back(&self, slice: SliceId, slabs: &[Column]) -> Result<(), PoolError> {
+        self.grants.give_back(slice, slabs).await?;
+        self.claims.came_free();
+        Ok(())
+    }
+
+    /// Has the committer of a slice look, from now on, when others want slabs or those that it wants come free.
+    pub(crate) fn wake_for_slabs(&self, slice: SliceId, wake: Box<dyn Fn() + Send + Sync>) {
+        self.claims.wake_with(slice, wake);
+    }
+
+    /// Notes that a slice wants so many slabs more than it holds.
+    pub(crate) fn want(&self, slice: SliceId, slabs: u64) {
+        self.claims.want(slice, slabs);
+    }
+
+    /// Slabs that a slice wants.
+    pub(crate) fn wanted_by(&self, slice: SliceId) -> u64 {
+        self.claims.wanted_by(slice)
+    }
+
+    /// Notes that a slice wants no slabs any more: there are none for it.
+    pub(crate) fn got_none(&self, slice: SliceId) {
+        self.claims.got_none(slice);
+    }
+
+    /// Notes how many slabs a slice could give back.
+    pub(crate) fn can_spare(&self, slice: SliceId, slabs: u64) {
+        self.claims.can_spare(slice, slabs);
+    }
+
+    /// How many slabs a slice is to give back to others.
+    pub(crate) fn owed_by(&self, slice: SliceId) -> u64 {
+        self.claims.owed_by(slice, self.nobodys_slabs())
     }
 }
 

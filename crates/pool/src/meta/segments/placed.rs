@@ -66,8 +66,9 @@ impl SegmentTable {
         let mut inner = self.inner.write();
         let id = opened.id.0 as usize;
         let damaged = |problem: &str| PoolError::corrupt(format!("segment {}", opened.id), problem);
-        // An id is new only when all lower ones are in use.
-        if id == 0 || id as u64 > 2 * self.data_slabs + 64 {
+        // An id is new only when all lower ones are in use: each then has a slab that is still held.
+        let most = inner.segments.len() as u64 + inner.held_slabs;
+        if id == 0 || id as u64 > most {
             return Err(damaged("the journal says that it was opened, and no pool of this size has it"));
         }
         if inner.segments.len() <= id {
@@ -79,8 +80,8 @@ impl SegmentTable {
         let known = &inner.segments[id];
         if known.state == SegmentState::Free {
             for column in &opened.columns {
-                let drive = inner.slabs.iter_mut().find(|slabs| slabs.drive == column.drive);
-                if !drive.is_some_and(|d| d.free.remove(&column.slab)) {
+                let free = inner.free_slabs.get_mut(&column.drive);
+                if !free.is_some_and(|free| free.remove(&column.slab)) {
                     return Err(damaged("the journal says that it was opened on a slab that is taken"));
                 }
             }

@@ -13,7 +13,7 @@
 //!    has begun finds one for every page. Other pages take none of these, and lie in rows where there are no others.
 //! 3. A slab of it is used for something else only when no page lies there and a root that does not name it is durable.
 
-use super::{DriveSlabs, SegmentTable};
+use super::SegmentTable;
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
@@ -27,7 +27,12 @@ use crate::{
 use quoin_base::DriveIndex;
 use quoin_stripe::Column;
 use quoin_world::Mutex;
-use std::{iter, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    iter,
+    sync::Arc,
+};
 
 /// How many columns a table slab gets.
 pub(crate) const TABLE_COPIES: usize = 2;
@@ -258,7 +263,8 @@ impl SegmentTable {
 
     /// Pages that the table may have, those of its map included.
     fn most_pages(&self) -> u64 {
-        pages_of_table((self.data_slabs + 1).max(self.count().into()))
+        let inner = self.inner.read();
+        pages_of_table((inner.held_slabs + 1).max(inner.segments.len() as u64))
     }
 
     /// Takes slabs until the table has places enough. There are fewer only where no slab is free.
@@ -266,16 +272,16 @@ impl SegmentTable {
     /// # Errors
     /// The root cannot name as many.
     pub(crate) fn provide_places(&self) -> Result<(), PoolError> {
-        let wanted = table_slabs_for(self.data_slabs, self.slab_bytes.into());
+        let wanted = table_slabs_for(self.usage().data_slabs, self.slab_bytes.into());
         while self.table_slabs.count() < wanted || self.table_slabs.places() < 2 * self.most_pages() {
             if self.table_slabs.count() == MAX_TABLE_SLABS as u64 {
                 return Err(PoolError::Refused(format!(
                     "the slice has {} slabs for data, and its segment table cannot name more: make a pool with larger slabs or \
                      more slices",
-                    self.data_slabs
+                    self.usage().data_slabs
                 )));
             }
-            let Some(columns) = take_slabs(&mut self.inner.write().slabs) else { break };
+            let Some(columns) = take_slabs(&mut self.inner.write().free_slabs) else { break };
             self.table_slabs.add(columns);
         }
         Ok(())
@@ -291,12 +297,12 @@ impl SegmentTable {
     /// Takes over that a checkpoint is durable. True if slabs came free.
     pub(crate) fn table_written(&self) -> bool {
         let slab_bytes = u64::from(self.slab_bytes);
-        let slabs = table_slabs_for(self.data_slabs, slab_bytes);
+        let slabs = table_slabs_for(self.usage().data_slabs, slab_bytes);
         let left =
             self.table_slabs.passed((slabs * slab_bytes / (2 * PAGE_BYTES as u64)).max(self.most_pages()));
         let mut inner = self.inner.write();
         for column in left.iter().flat_map(|columns| columns.iter()) {
-            inner.slabs_of(column.drive).free.insert(column.slab);
+            inner.free_slabs.entry(column.drive).or_default().insert(column.slab);
         }
         !left.is_empty()
     }
@@ -316,17 +322,16 @@ impl SegmentTable {
 }
 
 /// A slab for each copy: of the drives with the most free ones, or of one if it is the only one.
-fn take_slabs(slabs: &mut [DriveSlabs]) -> Option<Arc<[Column]>> {
-    if slabs.iter().map(|drive| drive.free.len()).sum::<usize>() < TABLE_COPIES {
+fn take_slabs(slabs: &mut BTreeMap<DriveIndex, BTreeSet<u32>>) -> Option<Arc<[Column]>> {
+    if slabs.values().map(BTreeSet::len).sum::<usize>() < TABLE_COPIES {
         return None;
     }
     let mut columns: Vec<Column> = Vec::new();
     while columns.len() < TABLE_COPIES {
         let has = |drive: DriveIndex| columns.iter().any(|column| column.drive == drive);
-        let key = |i: &usize| (!has(slabs[*i].drive), slabs[*i].free.len(), usize::MAX - i);
-        let best = (0..slabs.len()).filter(|i| !slabs[*i].free.is_empty()).max_by_key(key)?;
-        let slab = slabs[best].free.pop_first()?;
-        columns.push(Column { drive: slabs[best].drive, slab });
+        let free = slabs.iter_mut().filter(|(_, free)| !free.is_empty());
+        let (drive, free) = free.max_by_key(|(drive, free)| (!has(**drive), free.len(), Reverse(**drive)))?;
+        columns.push(Column { drive: *drive, slab: free.pop_first()? });
     }
     Some(columns.into())
 }
@@ -428,11 +433,10 @@ mod tests {
 
     #[test]
     fn copies_lie_on_different_drives_where_there_are_several() {
-        let drive =
-            |drive, free: std::ops::Range<u32>| DriveSlabs { drive: DriveIndex(drive), free: free.collect() };
-        let mut slabs = [drive(0, 3..5), drive(1, 10..20), drive(2, 4..7)];
+        let drive = |drive, free: std::ops::Range<u32>| (DriveIndex(drive), free.collect());
+        let mut slabs = [drive(0, 3..5), drive(1, 10..20), drive(2, 4..7)].into();
         assert_eq!(&take_slabs(&mut slabs).unwrap()[..], [column(1, 10), column(2, 4)]);
-        let mut slabs = [drive(0, 0..0), drive(1, 5..7)];
+        let mut slabs = [drive(0, 0..0), drive(1, 5..7)].into();
         assert_eq!(&take_slabs(&mut slabs).unwrap()[..], [column(1, 5), column(1, 6)]);
         assert!(take_slabs(&mut slabs).is_none());
     }

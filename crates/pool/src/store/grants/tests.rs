@@ -61,7 +61,7 @@ impl Rig {
                 for (index, disk) in (0..).zip(disks) {
                     drives.push(Drive::format(disk, label(index)).await.unwrap());
                 }
-                Grants::format(pool_id(), &drives).await.unwrap();
+                Grants::format(pool_id(), &drives, SLICES, 1666).await.unwrap();
                 let labels: Vec<_> = drives.iter().map(|drive| drive.label()).collect();
                 super::super::members::format(&drives, &Members::first(pool_id(), &labels)).await.unwrap();
             })
@@ -120,7 +120,7 @@ async fn work(grants: &Grants, rng: &mut ChaCha8Rng, told: &Mutex<Told>) {
             told.lock().model.iter().filter(|(_, by)| **by == slice).map(|(at, _)| *at).collect();
         if rng.random_bool(0.5) || held.is_empty() {
             told.lock().grant_to = Some(slice);
-            let slabs = grants.grant(slice, rng.random_range(1..40), None).await.unwrap();
+            let slabs = grants.grant(slice, rng.random_range(1..40)).await.unwrap();
             let mut told = told.lock();
             told.grant_to = None;
             for slab in slabs {
@@ -187,7 +187,7 @@ fn one_damaged_or_unreadable_copy_is_written_anew_and_two_refuse() {
             let some: Vec<_> =
                 (12..4500).step_by(3).map(|slab| Column { drive: DriveIndex(0), slab }).collect();
             grants.give_back(SliceId(0), &some).await.unwrap();
-            assert_eq!(grants.grant(SliceId(2), 1400, None).await.unwrap().len(), 1400);
+            assert_eq!(grants.grant(SliceId(2), 1400).await.unwrap().len(), 1400);
         })
         .unwrap();
     let sound = model(&rig.open());
@@ -248,20 +248,70 @@ fn a_page_of_another_place_and_impossible_holders_are_refused() {
 }
 
 #[test]
-fn a_slice_gets_what_nobody_holds_and_first_where_it_prefers() {
+fn a_slice_gets_what_nobody_holds_and_nothing_else() {
     let rig = Rig::new(3);
     let grants = rig.open();
     rig.world
         .run(async move {
-            assert_eq!(grants.grant(SliceId(1), 5, None).await.unwrap(), [], "the slices hold all");
+            assert_eq!(grants.nobodys(), 0);
+            assert_eq!(grants.grant(SliceId(1), 5).await.unwrap(), [], "the slices hold all");
             let at = |slab| Column { drive: DriveIndex(0), slab };
             grants.give_back(SliceId(0), &[at(9), at(4899), at(12)]).await.unwrap();
             // The second drive holds no segments.
-            let granted = grants.grant(SliceId(1), 2, Some(DriveIndex(1))).await.unwrap();
-            assert_eq!(granted, [at(9), at(12)]);
-            assert_eq!(grants.grant(SliceId(2), 9, Some(DriveIndex(0))).await.unwrap(), [at(4899)]);
+            assert_eq!(grants.nobodys(), 3);
+            let granted = grants.grant(SliceId(1), 2).await.unwrap();
+            assert_eq!((granted, grants.nobodys()), (vec![at(9), at(12)], 1));
+            assert_eq!(grants.grant(SliceId(2), 9).await.unwrap(), [at(4899)]);
+            assert_eq!(grants.nobodys(), 0);
         })
         .unwrap();
     let held = model(&rig.open());
     assert_eq!(held.values().filter(|by| **by == SliceId(0)).count(), 4996 / 3 - 3);
+}
+
+#[test]
+fn slices_begin_with_as_much_of_every_drive_and_one_with_all() {
+    let drives: Vec<_> = (0..3).map(|index| (Label { roles: both(), ..label(index) }, 40)).collect();
+    for (slices, each) in [(1, 5), (2, 9), (3, 24)] {
+        let holders = first_holders(&drives, slices, each);
+        for slice in (0..slices).map(SliceId) {
+            let of = |drive: usize| holders[drive].iter().filter(|by| **by == holder(slice)).count();
+            let counts = [of(0), of(1), of(2)];
+            match slices {
+                1 => assert_eq!(counts, [36; 3]),
+                _ => assert!(
+                    counts.iter().sum::<usize>() == each && counts.iter().all(|n| n.abs_diff(each / 3) <= 2),
+                    "{slices} slices, {each} each: {counts:?}"
+                ),
+            }
+        }
+        let journal = |of: &Vec<u8>| of[..4].iter().all(|by| *by == STORE) && !of[4..].contains(&STORE);
+        assert!(holders.iter().all(journal));
+    }
+    let no_data = vec![(Label { roles: Roles { journal: true, data: false }, ..label(0) }, 40)];
+    assert!(first_holders(&no_data, 1, 5)[0][4..].iter().all(|by| *by == NOBODY));
+}
+
+#[test]
+fn a_batch_comes_from_all_drives() {
+    let world = SimWorld::new(4, SimOptions::default());
+    let disks: Vec<_> = (0..3).map(|i| world.disk(&format!("d{i}"), LEN_BYTES)).collect();
+    world
+        .run(async move {
+            let mut drives = Vec::new();
+            for (index, disk) in (0..).zip(disks) {
+                let label = Label { roles: both(), ..label(index) };
+                drives.push(Drive::format(disk, label).await.unwrap());
+            }
+            let grants = Grants::format(pool_id(), &drives, 2, 24).await.unwrap();
+            assert_eq!(grants.nobodys(), 3 * 4996 - 48);
+            let granted = grants.grant(SliceId(1), 30).await.unwrap();
+            let of = |drive| granted.iter().filter(|at| at.drive == DriveIndex(drive)).count();
+            assert_eq!([of(0), of(1), of(2)], [10; 3]);
+        })
+        .unwrap();
+}
+
+fn both() -> Roles {
+    Roles { journal: true, data: true }
 }
