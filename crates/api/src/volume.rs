@@ -32,6 +32,11 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(example = "prod/sql", default = "", max_length = 127)]
     pub folder: String,
+    /// A volume whose slice of the pool it goes to, so that range copies between the two share blocks. By default the pool
+    /// chooses; snapshots and clones are always in the slice of their source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "v1")]
+    pub near: Option<String>,
 }
 
 /// What to change about a volume. Fields that are not given stay as they are (RFC 7396).

@@ -14,8 +14,9 @@ impl Array {
     /// Creates a volume.
     pub async fn create_volume(&self, request: api::VolumeCreate) -> Result<api::Volume, ArrayError> {
         let _turn = self.changes.lock().await;
-        let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder } = request;
+        let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near } = request;
         let folder = Folder::parse(&folder)?;
+        let near = near.map(|near| self.volume(&near)).transpose()?;
         let spec = VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder };
         let kind = if thick { "thick" } else { "thin" };
         let text = format!("created, {kind}, {size_bytes} bytes in blocks of {block_bytes}");
@@ -26,7 +27,10 @@ impl Array {
             .with("folder", spec.folder.to_string())
             .with("tags", &spec.tags);
         let (tx, staged) = self.events.stage_told(Transaction::new(), own);
-        let created = self.volumes.create(spec, tx).await;
+        let created = match near {
+            Some(near) => self.volumes.create_near(spec, &near, tx).await,
+            None => self.volumes.create(spec, tx).await,
+        };
         let volume = created.map_err(|error| self.not_for_bin("volume not created", error))?;
         self.events.saved(staged);
         Ok(self.volume_view(&volume))

@@ -113,6 +113,20 @@ fn a_tail_that_was_cut_off_before_a_failure_is_emptied_after_it() {
 }
 
 #[test]
+fn a_volume_is_made_near_another_one_that_there_is() {
+    let lab = Lab::new();
+    let array = lab.start();
+    lab.on_array(&array, async |array| {
+        let near = |name, near: &str| VolumeCreate { near: Some(near.into()), ..create(name) };
+        array.create_volume(create("v1")).await.unwrap();
+        array.create_volume(near("v2", "v1")).await.unwrap();
+        assert_eq!(kind(&array.create_volume(near("v3", "v9")).await.unwrap_err()), "not-found");
+        assert_eq!(array.list_volumes().unwrap().len(), 2);
+    });
+    lab.stop(array);
+}
+
+#[test]
 fn a_new_name_and_tags_change_nothing_else() {
     let lab = Lab::new();
     let array = lab.start();

@@ -22,13 +22,16 @@ pub enum VolumeCommand {
         after_help = "Sizes are numbers of bytes, or have a unit, as in 512M or 1.5G: K, M, G, T (or KiB …) are \
                             powers of 1024, KB, MB, GB, TB powers of 1000.\n\nA thin volume takes space as it is written. \
                             A thick volume reserves its whole size, so that its writes never fail because other \
-                            volumes filled the pool.\n\nSeveral volumes get the same size and options. Each outcome is \
+                            volumes filled the pool.\n\nIn a pool of several slices a new volume goes to the slice whose \
+                            volumes take the least. Copies between volumes of one slice share blocks; those between \
+                            slices move data.\n\nSeveral volumes get the same size and options. Each outcome is \
                             reported; a failure does not stop the others.\n\nExamples:\n  \
                             quoin --data /srv/a volume create v1 --size 4G\n  \
                             quoin --data /srv/a volume create db1-data db1-log --size 100G --tag app=db1\n  \
                             quoin --data /srv/a volume create v2 --size 10GiB --block-size 4096\n  \
                             quoin --data /srv/a volume create v3 --size 4G --thick --tag app=db1\n  \
-                            quoin --data /srv/a volume create v4 --size 4G --folder prod/sql"
+                            quoin --data /srv/a volume create v4 --size 4G --folder prod/sql\n  \
+                            quoin --data /srv/a volume create v5 --size 4G --near v1"
     )]
     Create {
         /// Names: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
@@ -49,6 +52,9 @@ pub enum VolumeCommand {
         /// Folder of the volume
         #[arg(long, value_name = "PATH", default_value = "")]
         folder: String,
+        /// Put it into the slice of this volume
+        #[arg(long, value_name = "VOLUME")]
+        near: Option<String>,
     },
     /// List volumes; filters narrow the list
     #[command(after_help = "Examples:\n  quoin --data /srv/a volume list\n  \
@@ -222,12 +228,14 @@ pub(crate) fn parse_tag(text: &str) -> Result<(String, String), String> {
 /// Runs a command about volumes.
 pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -> Result<(), Failure> {
     match command {
-        VolumeCommand::Create { names, size, block_size, thick, tags, folder } => {
+        VolumeCommand::Create { names, size, block_size, thick, tags, folder, near } => {
             let tags: BTreeMap<_, _> = tags.into_iter().collect();
             let create = |name: &str| {
-                let (name, tags, folder) = (name.to_owned(), tags.clone(), folder.clone());
+                let (name, tags, folder, near) =
+                    (name.to_owned(), tags.clone(), folder.clone(), near.clone());
                 let (size_bytes, block_bytes) = (size.0, block_size);
-                client.post("/volumes", &VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder })
+                let request = VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near };
+                client.post("/volumes", &request)
             };
             create_each(output, &names, create, view::volume, view::volumes)
         }

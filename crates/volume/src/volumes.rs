@@ -169,11 +169,30 @@ impl Volumes {
 
     /// Creates a volume; commits `with` in the same transaction.
     pub async fn create(&self, spec: VolumeSpec, with: Transaction) -> Result<Arc<Volume>, VolumeError> {
+        self.create_where(spec, None, with).await
+    }
+
+    /// Creates a volume in the slice of another one; commits `with` in the same transaction.
+    pub async fn create_near(
+        &self,
+        spec: VolumeSpec,
+        near: &Volume,
+        with: Transaction,
+    ) -> Result<Arc<Volume>, VolumeError> {
+        self.create_where(spec, Some(near.id()), with).await
+    }
+
+    async fn create_where(
+        &self,
+        spec: VolumeSpec,
+        near: Option<VolumeId>,
+        with: Transaction,
+    ) -> Result<Arc<Volume>, VolumeError> {
         spec.check()?;
         let _turn = self.changes.lock().await;
         self.require_free(&spec.name)?;
         let pool = self.pool()?;
-        let id = pool.next_volume_id();
+        let id = near.map_or_else(|| pool.next_volume_id(), |near| pool.next_volume_id_near(near));
         let record = VolumeRecord::new(id, self.random_uuid(), self.world.wall_clock_ms(), spec);
         let mut tx = record.put(with.create_volume(id), None);
         if record.thick {

@@ -80,7 +80,15 @@ impl World for Clock {
 
 pub(crate) fn create(name: &str) -> VolumeCreate {
     let (tags, folder) = (BTreeMap::new(), String::new());
-    VolumeCreate { name: name.into(), size_bytes: GIB, block_bytes: 512, thick: false, tags, folder }
+    VolumeCreate {
+        name: name.into(),
+        size_bytes: GIB,
+        block_bytes: 512,
+        thick: false,
+        tags,
+        folder,
+        near: None,
+    }
 }
 
 impl Years {

@@ -30,6 +30,10 @@ impl Rig {
 
     /// On a drive of so many bytes and one MiB for grant pages.
     pub(crate) fn sized(seed: u64, drive_bytes: u64, journal_bytes: u64) -> Self {
+        Self::with_slices(seed, drive_bytes, journal_bytes, 1)
+    }
+
+    pub(crate) fn with_slices(seed: u64, drive_bytes: u64, journal_bytes: u64, slices: u8) -> Self {
         let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
         let disk = world.disk("d0", drive_bytes + MIB);
         let slot = Arc::new(PoolSlot::empty("not open yet"));
@@ -41,7 +45,7 @@ impl Rig {
             slab_bytes: 256 << 10,
             row_bytes: 64 << 10,
             journal_bytes: Some(journal_bytes),
-            slices: 1,
+            slices,
             journal_columns: 1,
         };
         let world = rig.world.clone();
