@@ -369,7 +369,12 @@ impl Committer {
             }
             self.reusable = generation;
             self.settling.pop_front();
-            slice.layers.read().ids.settle(generation, |ids| slice.buffer.held_of(ids));
+            // NOTE: shards are locked before layers, so not while these are. Nobody is given these ids meanwhile.
+            let found = slice.layers.read().ids.take_found(generation);
+            if let Some(found) = found {
+                let buffered = slice.buffer.held_of(&found.iter().copied().collect());
+                slice.layers.read().ids.free(found, &buffered);
+            }
             self.freed_pages.forget_passed(&slice.readers);
             slice.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
         }

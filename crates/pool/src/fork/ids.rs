@@ -118,17 +118,16 @@ impl LayerIds {
         }
     }
 
-    /// Frees what was found for a checkpoint up to `generation`: it is durable, and those who read before have left.
-    /// `buffered` says of which of these ids anything is buffered.
-    pub(crate) fn settle(
-        &self,
-        generation: u64,
-        buffered: impl FnOnce(&BTreeSet<LayerId>) -> BTreeSet<LayerId>,
-    ) {
+    /// What was found for a checkpoint up to `generation`: it is durable, and those who read before have left.
+    pub(crate) fn take_found(&self, generation: u64) -> Option<Vec<LayerId>> {
+        let found = self.inner.lock().found.take_if(|(of, _)| *of <= generation);
+        found.map(|(_, ids)| ids)
+    }
+
+    /// Frees what was found but for ids under which anything is buffered, and those of layers that somebody holds.
+    pub(crate) fn free(&self, found: Vec<LayerId>, buffered: &BTreeSet<LayerId>) {
         let mut inner = self.inner.lock();
-        let Some((_, found)) = inner.found.take_if(|(of, _)| *of <= generation) else { return };
-        let mut named = buffered(&found.iter().copied().collect());
-        named.extend(inner.departed.iter().filter_map(|layer| Some(layer.upgrade()?.id)));
-        inner.free.extend(found.into_iter().filter(|id| !named.contains(id)));
+        let held: BTreeSet<_> = inner.departed.iter().filter_map(|layer| Some(layer.upgrade()?.id)).collect();
+        inner.free.extend(found.into_iter().filter(|id| !buffered.contains(id) && !held.contains(id)));
     }
 }

@@ -228,7 +228,9 @@ impl ReadSlice {
         // Nothing is buffered but what the journal holds of layers that are there.
         let layers = slice.layers.read();
         layers.ids.find(&layers, root.generation.get());
-        layers.ids.settle(root.generation.get(), |_| BTreeSet::new());
+        if let Some(found) = layers.ids.take_found(root.generation.get()) {
+            layers.ids.free(found, &BTreeSet::new());
+        }
         drop(layers);
         slice.count_reserved();
         recovery.replay = world.now().since(started);
