@@ -280,7 +280,7 @@ impl Array {
         };
         self.events.record(severity, format!("drive {path}"), text);
         if let (Answers::Failed(waited), Ok(pool)) = (answers, self.slot.get()) {
-            pool.drive_is_lost(path, format!("drive {path} has not answered for {} s", waited.as_secs()));
+            pool.drive_is_lost(&path, format!("drive {path} has not answered for {} s", waited.as_secs()));
         }
     }
 
