@@ -28,10 +28,10 @@ impl Space {
         least * RESERVE_PART / (RESERVE_PART - 1) + 1
     }
 
-    /// What host data may take of so many slabs more.
+    /// What host data may take of so many slabs more. Of a few that may be nothing: the segment table may need them.
     pub(crate) fn bytes_of(&self, slabs: u64) -> u64 {
         let held = self.slabs();
-        self.total_of(held + slabs) - self.total_of(held)
+        self.total_of(held + slabs).saturating_sub(self.total_of(held))
     }
 
     /// What is live, promised and `charged`.
