@@ -43,7 +43,7 @@ fn within(bug: Bug) -> u64 {
         // What is placed is not in the journal, where they show.
         Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked | Bug::CountBeforeRows => 2000,
         Bug::SameRootSlot => 4000,
-        Bug::KeepMovedRecord => 1000,
+        Bug::KeepMovedRecord | Bug::GiveBackEarly => 1000,
         _ => 200,
     }
 }
