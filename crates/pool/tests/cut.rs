@@ -65,7 +65,8 @@ fn destage_goes_on_while_a_checkpoint_is_under_way() {
             pool.stats()
         };
         let ((), stats) = join(hosts, checkpoint).await;
-        assert_eq!(stats.checkpoints, checkpoints + 1);
+        // One may have been under way for what the pool itself was in need of.
+        assert!(stats.checkpoints > checkpoints, "{stats:#?}");
         assert!(stats.destaged_beside_checkpoints > 0, "{stats:#?}");
         assert!(stats.checkpoint_time >= 4 * LATENCY && stats.longest_cut < LATENCY, "{stats:#?}");
         volume
