@@ -49,7 +49,7 @@ async fn press(pool: &Pool, wished: impl Fn(&PoolStats) -> bool) {
         if wished(&pool.stats()) {
             return;
         }
-        let at = i % (13 * MIB / BLOCK) * BLOCK;
+        let at = i % (14 * MIB / BLOCK) * BLOCK;
         pool.write(volume, at, vec![pattern(1 << 21 | i, BLOCK as usize)]).await.unwrap();
     }
     panic!("{:?}", pool.stats());

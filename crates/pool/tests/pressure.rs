@@ -106,7 +106,7 @@ fn a_sector_that_cannot_be_read_keeps_its_block_in_the_buffer_and_nothing_else()
     let rig = Rig::new(9, 2, 24 * MIB);
     let pool = rig.open();
     let disks = rig.disks.clone();
-    let unreadable = ByteRange::new(2 * MIB + 9 * u64::from(SLAB) + 4096, 16384);
+    let unreadable = ByteRange::new(2 * MIB + 10 * u64::from(SLAB) + 4096, 16384);
     let volume = rig.run(|_| async move {
         let volume = create(&pool).await;
         for i in 0..64u64 {
@@ -220,7 +220,7 @@ fn nobody_waits_in_a_full_pool_for_what_no_drive_reads() {
     let rig = Rig::new(22, 2, 16 * MIB);
     let pool = rig.open();
     let disks = rig.disks.clone();
-    let unreadable = ByteRange::new(2 * MIB + 9 * u64::from(SLAB) + 4096, 16384);
+    let unreadable = ByteRange::new(2 * MIB + 10 * u64::from(SLAB) + 4096, 16384);
     rig.run(|world| async move {
         let volume = create(&pool).await;
         for block in 0..64 {
