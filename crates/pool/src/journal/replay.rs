@@ -38,7 +38,7 @@ use quoin_base::{ByteRange, SECTOR_BYTES, Sequence, SliceId};
 use quoin_stripe::{Column, StripeError};
 use quoin_world::Slice as Bytes;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -267,15 +267,27 @@ pub(crate) async fn read_journal(
     })
 }
 
-/// Decides about slabs without a header. One that is all there is of an extent may hold what counted. But of an extent with
-/// columns the header is on all of them, and names this slab, before anything counts. So if another column's is intact
-/// the slab was found by it, and if none has one, nothing counted. Two that tell of the same extent had headers once.
+/// Decides about slabs without a header. One that is all there is of an extent may hold what counted. But the header of an
+/// extent with columns is on all of them, and names this slab, before anything counts. So if another column's header is
+/// intact, the slab was found by it; and if another column has none, nothing counted. That leaves slabs that may be all
+/// columns of one extent: two with batches of the same extent had headers once, and one that cannot be read may belong
+/// to any.
 fn settle_bare(store: &Store, found: &mut [Found]) -> Result<(), PoolError> {
     let has_columns = store.journal_columns() > 1 && store.journal_set_is_whole();
-    let tags: Vec<_> = found.iter().filter_map(|f| f.bare.as_ref()).map(|bare| bare.tag).collect();
+    let told: Vec<_> = found
+        .iter()
+        .filter_map(|f| Some((f.bare.as_ref()?, f.unread.is_some())))
+        .filter(|(bare, is_unread)| bare.tag != 0 || *is_unread)
+        .map(|(bare, _)| (bare.column.drive, bare.tag))
+        .collect();
     for found in found {
         let Some(bare) = &mut found.bare else { continue };
-        let is_alone = bare.tag == 0 || tags.iter().filter(|tag| **tag == bare.tag).count() == 1;
+        let is_told = bare.tag != 0 || found.unread.is_some();
+        let may_be_one = |tag: u64| tag == bare.tag || tag == 0 || bare.tag == 0;
+        let drives: BTreeSet<_> =
+            told.iter().filter(|(_, tag)| may_be_one(*tag)).map(|(drive, _)| *drive).collect();
+        let is_paired = bare.tag != 0 && told.iter().filter(|(_, tag)| *tag == bare.tag).count() > 1;
+        let is_alone = !is_told || (!is_paired && drives.len() < store.journal_columns());
         if !has_columns || !is_alone {
             bare.refusal.take().map_or(Ok(()), Err)?;
             continue;
@@ -290,14 +302,17 @@ fn settle_bare(store: &Store, found: &mut [Found]) -> Result<(), PoolError> {
 
 /// Every extent that a lane went on from must be there as it was left, unless its records are all obsolete.
 fn check_chains(contents: &[ExtentContent], tail: Sequence) -> Result<(), PoolError> {
-    let by_number: BTreeMap<u64, &ExtentContent> =
-        contents.iter().map(|c| (c.header.number.get(), c)).collect();
+    // A lane goes on within an epoch. A number may stand in two: a header that no drive could read when the second was opened
+    // did not keep its number from being given out again.
+    let key = |c: &ExtentContent, number: u64| (c.header.epoch.get(), number);
+    let by_number: BTreeMap<(u64, u64), &ExtentContent> =
+        contents.iter().map(|c| (key(c, c.header.number.get()), c)).collect();
     for content in by_number.values() {
         let (previous, batches) = (content.header.previous.get(), content.header.previous_batches.get());
         if previous == 0 || content.header.previous_last.get() < tail.0 {
             continue;
         }
-        let found = by_number.get(&previous).map_or(0, |c| c.batches);
+        let found = by_number.get(&key(content, previous)).map_or(0, |c| c.batches);
         if found != batches {
             return Err(PoolError::corrupt(
                 format!("journal extent {previous}"),

@@ -143,6 +143,39 @@ fn what_one_column_cannot_read_and_the_other_lacks_is_not_found_later() {
     assert_eq!(rig.disks[0].peek(at, PAGE_BYTES), vec![0; PAGE_BYTES]);
 }
 
+/// With every column unreadable where the extent begins, nothing tells whether it held what counted.
+#[test]
+fn an_extent_whose_beginning_no_column_can_read_refuses_the_pool_if_it_may_be_needed() {
+    let rig = Rig::with_columns(2);
+    let images = images(&rig);
+    let mut refused = 0;
+    for slab in 0..JOURNAL.len / SLAB {
+        let only = Some(ByteRange::new(JOURNAL.offset + slab * SLAB, 2 * PAGE));
+        for disk in &rig.disks {
+            disk.set_faults(FaultPlan { read_error: 1.0, only, ..FaultPlan::default() });
+        }
+        match rig.try_open() {
+            Ok(pool) => {
+                drop(pool);
+                rig.world.crash();
+                assert_all(&rig, &format!("slab {slab} cannot be read"), 6);
+            }
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.contains("fails to read"), "{error}");
+                rig.world.crash();
+                refused += 1;
+                // It is for the drives to be read again: nothing was overwritten.
+                rig.disks.iter().for_each(|disk| disk.set_faults(FaultPlan::default()));
+                assert_all(&rig, &format!("slab {slab} can be read again"), 6);
+            }
+        }
+        rig.world.crash();
+        restore(&rig, &images);
+    }
+    assert!(refused > 0);
+}
+
 /// Two drives that hold the journal and nothing else, and one for the rest.
 fn apart() -> Rig {
     let journal = Roles { journal: true, data: false };
