@@ -39,6 +39,21 @@ pub struct VolumeCreate {
     pub near: Option<String>,
 }
 
+impl VolumeCreate {
+    /// A thin volume of this name and size, all else as by default.
+    pub fn new(name: &str, size_bytes: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            size_bytes,
+            block_bytes: default_block_bytes(),
+            thick: false,
+            tags: BTreeMap::new(),
+            folder: String::new(),
+            near: None,
+        }
+    }
+}
+
 /// What to change about a volume. Fields that are not given stay as they are (RFC 7396).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

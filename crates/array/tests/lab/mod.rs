@@ -11,7 +11,6 @@ use quoin_target::Target;
 use quoin_world::{Completion, Disk, DiskError, DiskOp, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
 use std::{
-    collections::BTreeMap,
     future::Future,
     io,
     path::Path,
@@ -39,16 +38,7 @@ pub(crate) struct Lab {
 }
 
 pub(crate) fn create(name: &str) -> VolumeCreate {
-    let (tags, folder) = (BTreeMap::new(), String::new());
-    VolumeCreate {
-        name: name.into(),
-        size_bytes: GIB,
-        block_bytes: 512,
-        thick: false,
-        tags,
-        folder,
-        near: None,
-    }
+    VolumeCreate::new(name, GIB)
 }
 
 impl Lab {

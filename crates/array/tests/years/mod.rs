@@ -11,7 +11,6 @@ use quoin_target::Target;
 use quoin_world::{Disk, Job, Nanos, Task, Thread, World, one_shot};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -79,16 +78,7 @@ impl World for Clock {
 }
 
 pub(crate) fn create(name: &str) -> VolumeCreate {
-    let (tags, folder) = (BTreeMap::new(), String::new());
-    VolumeCreate {
-        name: name.into(),
-        size_bytes: GIB,
-        block_bytes: 512,
-        thick: false,
-        tags,
-        folder,
-        near: None,
-    }
+    VolumeCreate::new(name, GIB)
 }
 
 impl Years {
