@@ -168,9 +168,9 @@ pub struct Capacity {
 pub struct SliceCapacity {
     /// Its volumes, including snapshots, clones and deleted volumes that are kept.
     pub volumes: u64,
-    /// Space for host data.
+    /// Space for host data that it holds now. It takes more of the pool's as it needs it, and gives back what others need.
     pub usable_bytes: u64,
-    /// Space left for writes to thin volumes.
+    /// The part of it that is left for writes to thin volumes.
     pub free_bytes: u64,
 }
 

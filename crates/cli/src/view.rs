@@ -244,9 +244,12 @@ pub(crate) fn status(status: &Status) -> String {
             format!("{} for thick volumes, {unused} of it unused", size_text(capacity.reserved_bytes)),
         ));
         rows.push(("  free", size_text(capacity.free_bytes)));
-        for slice in capacity.slices.iter().filter(|_| capacity.slices.len() > 1) {
-            let (free, usable) = (size_text(slice.free_bytes), size_text(slice.usable_bytes));
-            rows.push(("  slice", format!("{free} free of {usable}, {} volumes", slice.volumes)));
+        for (number, slice) in capacity.slices.iter().enumerate().filter(|_| capacity.slices.len() > 1) {
+            let (free, held) = (size_text(slice.free_bytes), size_text(slice.usable_bytes));
+            let plural = if slice.volumes == 1 { "" } else { "s" };
+            let holds =
+                format!("{number} with {} volume{plural} holds {held}, {free} of it free", slice.volumes);
+            rows.push(("  slice", holds));
         }
         rows.push(("provisioned", size_text(capacity.provisioned_bytes)));
         let (metadata, reserve) = (size_text(capacity.metadata_bytes), size_text(capacity.reserve_bytes));
