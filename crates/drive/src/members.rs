@@ -1,4 +1,4 @@
-//! The members of a pool: which drives it has and once had, and what each is for.
+//! The members of a pool: the drives that it has or once had, and what each is for.
 //!
 //! Every voter has the table twice. A change goes to one copy, durably, and then to the other; which is first
 //! alternates with the generation. So a torn copy is never the only one, and damage of one copy does not bring
@@ -11,8 +11,8 @@
 //!
 //! Invariants of a change ([`Members::change_problem`]):
 //! 4. No member disappears; what is gone stays gone, and what failed does not come back.
-//! 5. At least one voter of before is still needed. It is written to, so whoever looks at all voters of an older
-//!    table finds one that knows better.
+//! 5. At least one voter of the table before is still needed. The new table is written to it, so an opening that
+//!    reads all voters of an older table finds the newer one.
 //! 6. The journal's set changes only with its generation.
 
 use crate::label::{COUNTERS_END, Label, Roles};
@@ -145,7 +145,7 @@ pub struct Members {
     pub epoch: Epoch,
     /// Grows with every change.
     pub generation: u64,
-    /// Grows with every change of which drives the journal is written to.
+    /// Grows with every change of the set of drives that the journal is written to.
     pub journal_set: u64,
     /// The number that the next drive gets.
     pub next_index: u16,
@@ -165,7 +165,7 @@ pub enum MembersCopy {
 }
 
 impl Members {
-    /// Of a new pool with drives of these labels, in the order of their numbers.
+    /// The table of a new pool whose drives have these labels, in the order of their numbers.
     pub fn first(pool: PoolId, labels: &[Label]) -> Self {
         let member = |label: &Label| Member {
             index: label.index,
@@ -189,7 +189,7 @@ impl Members {
         members
     }
 
-    /// By which of two tables the newer one is known.
+    /// The newer of two tables has the higher age.
     pub fn age(&self) -> (Epoch, u64) {
         (self.epoch, self.generation)
     }
@@ -224,7 +224,7 @@ impl Members {
         self.all.iter().map(|member| u64::from(member.slabs)).sum()
     }
 
-    /// Has active members vote until there are enough voters, those with the lowest numbers first.
+    /// Makes active members voters until there are enough, those with the lowest numbers first.
     pub fn appoint_voters(&mut self) {
         let vote = self.voters().count();
         let others =
@@ -233,7 +233,7 @@ impl Members {
     }
 
     /// Notes that a drive has failed: the journal goes on without it, and no opening needs it any more. Only for drives
-    /// that hold nothing else.
+    /// that hold nothing but the journal.
     pub fn fail(&mut self, index: DriveIndex) {
         if let Some(member) = self.get_mut(index) {
             (member.state, member.in_journal, member.votes) = (MemberState::Failed, false, false);

@@ -1,11 +1,12 @@
 //! The drives of one pool, opened together.
 //!
-//! Which drives a pool has is what the newest table of members says that is found on any of the drives given. It counts
-//! when all its voters are there and each has an intact table, of whatever age: a change is written to every voter of the
-//! table before it that is still needed, so if there were a newer one, one of them would have it. A table that is found on
-//! some voters only is of a change that was interrupted. It may be taken or left; it is taken, and whoever opens the pool
-//! writes it to all voters, under a new epoch, before anything else. With one copy of everything all voters must vouch; a
-//! pool that survives the loss of drives will need all but as many.
+//! Which drives a pool has is what the newest table of members says that is found on any of the drives given.
+//! It counts when all its voters are there and each has an intact table, of whatever age: a change is written
+//! to every voter of the table before it that is still needed, so if there were a newer one, one of them would
+//! have it. A table that is found on some voters only comes from an interrupted change. Taking it and dropping
+//! it would both be right. Opening takes it and writes it to all voters, under a new epoch, as soon as it has
+//! raised that on all drives. With one copy of everything, opening needs all voters; a pool that survives the
+//! loss of *n* drives will need all but *n*.
 
 use crate::{Drive, DriveError, Member, MemberState, Members, MembersCopy};
 use quoin_base::{DriveId, Epoch};
@@ -51,7 +52,7 @@ impl DriveSet {
         Self::of(drives).await
     }
 
-    /// Of drives that are open.
+    /// Finds the set among drives that are open.
     pub async fn of(mut drives: Vec<Arc<Drive>>) -> Result<Self, DriveError> {
         let Some(first) = drives.first() else { return Err(DriveError::NoDrives) };
         let pool = first.label().pool;
@@ -80,7 +81,7 @@ impl DriveSet {
             return Err(DriveError::NoMembers { present: listed(&drives) });
         };
 
-        // Who is one of them.
+        // Which of the drives are members.
         let mut left_out = Vec::new();
         drives.retain(|drive| match stranger(drive, &members) {
             None => true,
@@ -178,7 +179,7 @@ fn fits(drive: &Drive, members: &Members) -> Result<(), DriveError> {
     })
 }
 
-/// Every voter has an intact table.
+/// Checks that every voter has an intact table.
 fn vouched_for(
     members: &Members,
     drives: &[Arc<Drive>],

@@ -158,9 +158,10 @@ pub enum Bug {
     DropLent = 70,
     /// A page that changes while a checkpoint under way has yet to write it is written as it has become.
     ChangeCutPages = 150,
-    /// What is given up while a checkpoint is under way is used again once that one is durable, though it leads there.
+    /// What is given up while a checkpoint is under way is reused once that one is durable, though it still
+    /// leads there.
     FreeForFlight = 151,
-    /// A root names the tail of when it is written, not of the cut.
+    /// A root names the tail as of its writing, not of the cut.
     TailOfRoot = 152,
     /// What becomes immutable is not fenced: unmaps that are under way go on.
     GateLeftOpen = 60,

@@ -85,7 +85,8 @@ fn destage_goes_on_while_a_checkpoint_is_under_way() {
     rig.check();
 }
 
-/// Who asks while a checkpoint is under way gets one that was cut later, and so does who closes the pool.
+/// A request that comes while a checkpoint is under way, or the closing of the pool, is answered by one that is
+/// cut later.
 #[test]
 fn a_checkpoint_that_is_asked_for_was_cut_after_that() {
     let rig = rig(2);

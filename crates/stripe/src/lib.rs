@@ -75,8 +75,8 @@ pub enum StripeError {
     },
 }
 
-/// The drives of a pool, to reach the columns of its segments. Drives may be added and let go of while others read: who
-/// looks a drive up takes no lock.
+/// The drives of a pool, to reach the columns of its segments. Drives may be added and removed while other
+/// threads read: looking a drive up takes no lock.
 #[derive(Clone)]
 pub struct Columns {
     /// By [`DriveIndex`]. A number is never used again, so a place is filled once.
@@ -107,7 +107,7 @@ impl Columns {
         assert!(is_new, "a number belongs to one drive");
     }
 
-    /// Lets go of a drive that holds no column any more: nobody finds it from now on.
+    /// Removes a drive that holds no column any more: it is not found from now on.
     pub fn let_go(&self, index: DriveIndex) {
         if let Some(place) = self.places.get(usize::from(index.0)) {
             place.let_go.store(true, Ordering::Release);

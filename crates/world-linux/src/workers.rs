@@ -1,7 +1,8 @@
-//! Threads for work that needs processors alone.
+//! Threads for work that needs only a processor.
 //!
-//! They are made when there is work for the first time: as many as cores but one, which is left to those that wait for the
-//! outcome. They sleep while there is none, and yield to all other threads of the array.
+//! They are started when there is work for the first time: one fewer than cores, so that a core is left to the
+//! threads that wait for the results. They sleep while there is no work, and yield to all other threads of the
+//! array.
 
 use parking_lot::{Condvar, Mutex};
 use quoin_world::Job;
@@ -11,7 +12,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// What workers are nicer by than other threads: they get about a third of a core that both want.
+/// The nice value of workers. A thread of nice value 0 that wants the same core leaves them about a quarter of it.
 const NICE: i32 = 5;
 
 /// The workers of a world.
@@ -30,7 +31,7 @@ struct Shared {
 struct Queue {
     jobs: VecDeque<Job>,
     threads: Vec<JoinHandle<()>>,
-    /// Nothing is done any more.
+    /// No job is begun any more.
     has_ended: bool,
 }
 
@@ -40,12 +41,12 @@ impl Workers {
         Self { count, shared: Arc::default() }
     }
 
-    /// How many there are, or will be once they are wanted.
+    /// How many workers there are, or will be once there is work.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Has a worker do the job. Without any, it is done at once; after the end, not at all.
+    /// Gives the job to a worker. If no worker could be started, runs it at once; after the end, drops it.
     pub(crate) fn give(&self, job: Job) {
         let mut queue = self.shared.queue.lock();
         if queue.has_ended {
@@ -72,7 +73,7 @@ impl Workers {
         }
     }
 
-    /// Drops what was not begun and waits for what was.
+    /// Drops jobs that no worker has begun, and waits for the others.
     pub(crate) fn end(&self) {
         let (jobs, threads) = {
             let mut queue = self.shared.queue.lock();
@@ -92,7 +93,7 @@ impl Workers {
 impl Shared {
     /// Does one job after the other until the end.
     fn work(&self) {
-        // Where it is refused, workers are as others are.
+        // If the system refuses, workers have the same priority as other threads.
         let _ = rustix::process::setpriority_process(None, NICE);
         loop {
             let job = {

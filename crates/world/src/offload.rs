@@ -1,14 +1,13 @@
-//! Work for processors alone, done beside the thread that wants it.
+//! Work that needs only a processor, done beside the thread that wants it.
 
 use crate::{OneShot, World, one_shot};
 
 /// Work that waits for nothing, uses no disk and ends soon: some milliseconds at the most.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// Has `work` done on a [worker](World::workers). What it returns comes back through the one-shot; `None`, if the world
-/// ended first.
+/// Runs `work` on a [worker](World::workers). The one-shot brings its result, or `None` if the world ended first.
 ///
-/// It takes some ten microseconds until a worker that sleeps begins: shorter work is better done by the caller itself.
+/// A sleeping worker takes some ten microseconds to begin, so callers do shorter work themselves.
 pub fn offload<T: Send + 'static>(
     world: &dyn World,
     work: impl FnOnce() -> T + Send + 'static,

@@ -182,7 +182,7 @@ fn an_interrupted_change_is_found_on_any_voter_and_every_voter_must_have_a_table
     disks[0].poke(MEMBERS_OFFSETS[0], &[0; 256 << 10]);
     assert!(matches!(set(&world, &all), Err(DriveError::MembersLost { .. })), "a voter with none");
 
-    // Nobody knows anything.
+    // No drive has a table.
     disks.iter().for_each(|disk| disk.poke(MEMBERS_OFFSETS[0], &[0; 256 << 10]));
     assert!(
         refusal(set(&world, &all).map(|_| ()))

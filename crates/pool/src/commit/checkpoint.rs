@@ -1,15 +1,15 @@
 //! The cut of a checkpoint: what it writes, and where, decided in one step between two transactions of the committer.
 //!
-//! Order: the tail is found; what changed in the catalog goes into its pages; places for all dirty pages, pages of the map and
-//! of the segment table included, are decided, which makes more pages dirty, until there are none; the segment table is put
-//! into its pages as it is then. With that the content of the checkpoint is fixed but for checksums, and the committer goes on
-//! to other things. `flight.rs` writes what was cut.
+//! Order: the committer finds the tail, puts what changed in the catalog into its pages, and finds a place for
+//! every dirty page. That makes pages of the map and of the segment table dirty, which get places too, until
+//! none is left. Then it puts the segment table into its pages. Now the content of the checkpoint is fixed,
+//! except for checksums, and the committer goes on to other things. `flight.rs` writes what was cut.
 //!
 //! Invariants:
-//! 1. All that is cut is of one moment: the metadata does not change between the first step and the last. What the catalog and
-//!    the segment table gain meanwhile from others than the committer is in the journal from the tail on.
-//! 2. One checkpoint is under way at a time, so there are never more than two that slabs are taken by: the last durable one,
-//!    and the one under way.
+//! 1. All that is cut is of one moment: the metadata does not change between the first step and the last. What
+//!    other threads add meanwhile to the catalog and the segment table is in the journal from the tail on.
+//! 2. One checkpoint is under way at a time. So at most two checkpoints hold slabs: the last durable one, and
+//!    the one under way.
 
 use crate::{
     bugs::{Bug, planted},
@@ -33,7 +33,7 @@ use quoin_drive::FORMAT_VERSION;
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 impl Committer {
-    /// Cuts a checkpoint of the metadata as it is and has it carried out. None is under way.
+    /// Cuts a checkpoint of the metadata as it is, and starts writing it. No other may be under way.
     pub(crate) async fn begin_checkpoint(&mut self) -> Result<(), PoolError> {
         let slice = self.slice.clone();
         assert!(self.flight.is_none(), "one checkpoint is under way at a time");
@@ -68,7 +68,7 @@ impl Committer {
         let rows = self.meta_rows.finish(&slice.segments);
         let pages = places.len();
         let kept_twice = places.into_iter().filter(|(_, at)| at.table_slab().is_some()).collect();
-        // What was to be moved has its new place, and leaves nothing behind.
+        // Pages that were to be moved have their new places.
         self.cleaned_metadata.clear();
         self.tail_found = None;
         self.cut_generation = root.generation.get();
@@ -135,7 +135,7 @@ impl Committer {
         Ok((head, count))
     }
 
-    /// Has pages written anew of which a copy was found damaged.
+    /// Marks pages with a damaged copy dirty, so that the checkpoint writes them anew.
     async fn renew_ill_pages(&mut self) -> Result<(), PoolError> {
         let slice = self.slice.clone();
         for (id, why) in slice.pages.take_ill() {
@@ -146,7 +146,7 @@ impl Committer {
             }
             match slice.pages.change(id).await {
                 Ok(_) => {}
-                // By now no copy can be read: whoever needs it says so.
+                // By now no copy can be read. The next operation that needs the page reports it.
                 Err(error) if slice.store.is_damage(&error).await => {}
                 Err(error) => return Err(error),
             }
@@ -179,8 +179,8 @@ impl Committer {
         }
     }
 
-    /// Finds a place for every dirty page and for those that this makes dirty. Returns how many segments there are, too, all of
-    /// them in the table's pages: those that data threads open meanwhile may be beyond.
+    /// Finds a place for every dirty page and for those that this makes dirty. Also returns how many segments
+    /// the table's pages hold. Segments that data threads open meanwhile may not be among them.
     async fn place_dirty_pages(&mut self) -> Result<(BTreeMap<PageId, Location>, u32), PoolError> {
         let slice = self.slice.clone();
         let generation = self.first_without();
@@ -228,7 +228,7 @@ impl Committer {
         Ok(())
     }
 
-    /// The root of what is cut. What is known only when it is written is filled in then.
+    /// The root of what is cut. `carry_out` fills in what is known only when the root is written.
     fn cut_root(&self, tail: Sequence, segments: u32, catalog: &CatalogHead) -> Root {
         let slice = self.slice.clone();
         let mut root = new_root(&slice, self.first_without());

@@ -1,7 +1,8 @@
-//! Composing on workers: blocks of which RAM has all are verified in chunks, beside the committer.
+//! Composing on workers: blocks that are whole in RAM are verified in chunks, beside the committer.
 //!
-//! 1. A chunk is composed once: by a worker, or by the committer, if it comes to it before any worker.
-//! 2. What is done to a chunk needs nothing but the chunk: no lock of the engine, no drive, nothing that changes.
+//! 1. A chunk is composed once: by a worker, or by the committer if no worker has begun it when the committer
+//!    wants it.
+//! 2. Composing a chunk uses nothing but the chunk: no lock of the engine, no drive, no state that changes.
 
 use crate::{
     buffer::{Content, TakenBlock},
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// Blocks of a chunk: with 8 KiB each a tenth of a millisecond of work or two, several times what it takes to wake a worker.
 const CHUNK_BLOCKS: usize = 256;
 
-/// A block of which one write brought all, and which RAM has.
+/// A block that one write brought whole and that is in RAM.
 pub(super) struct RamBlock {
     /// Its place in the batch.
     pub at: usize,
@@ -27,7 +28,7 @@ pub(super) struct RamBlock {
     pub layer: Arc<Layer>,
 }
 
-/// What became of a block: it is composed, or RAM does not have it any more as it was received.
+/// A composed block, or the block as it was taken, if what RAM holds does not match the checksum of its receipt.
 pub(super) type Outcome = Result<Composed, TakenBlock>;
 
 /// Blocks that are given to a worker, and outcomes by place in the batch.
@@ -36,7 +37,7 @@ pub(super) struct Chunk {
     composed: OneShot<Option<Vec<(usize, Outcome)>>>,
 }
 
-/// Gives blocks to workers. Gives them back if there are too few of them, or no worker.
+/// Gives blocks to workers. Returns the blocks if they are too few or there is no worker.
 pub(super) fn send(
     world: &dyn World,
     mut blocks: Vec<RamBlock>,
@@ -81,8 +82,8 @@ fn compose(blocks: Vec<RamBlock>, sectors: u16) -> Vec<(usize, Outcome)> {
     blocks.into_iter().map(|block| (block.at, compose_one(block, sectors))).collect()
 }
 
-/// What workers made of chunks. Those that no worker has begun are composed here: the last ones first, since workers begin
-/// with the first.
+/// Collects the outcomes of chunks. Composes those that no worker has begun, from the last one on, since
+/// workers begin with the first.
 pub(super) async fn receive(
     chunks: Vec<Chunk>,
     sectors: u16,

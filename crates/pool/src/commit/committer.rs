@@ -50,7 +50,7 @@ pub(crate) struct Committer {
     pub(super) cut_generation: u64,
     /// The checkpoint that is under way.
     pub(super) flight: Option<Flight>,
-    /// Those who wait for a checkpoint that is cut after they asked.
+    /// Requests for a checkpoint that is cut after the request.
     pub(super) wanted: Vec<OneShotSender<Answer>>,
     pub(crate) tree_end: u64,
     pub(crate) tree_free: u64,
@@ -369,7 +369,8 @@ impl Committer {
             }
             self.reusable = generation;
             self.settling.pop_front();
-            // NOTE: shards are locked before layers, so not while these are. Nobody is given these ids meanwhile.
+            // NOTE: shards are locked before layers, so layers are not locked here. No new layer gets these ids
+            // meanwhile.
             let found = slice.layers.read().ids.take_found(generation);
             if let Some(found) = found {
                 let buffered = slice.buffer.held_of(&found.iter().copied().collect());
@@ -383,15 +384,16 @@ impl Committer {
         }
     }
 
-    /// The first checkpoint that does not hold any more what is given up now: what a cut took in is in that one still, whether
-    /// it is durable or under way. Nothing that is given up is used again before it is durable.
+    /// The first checkpoint without what is given up now. The last checkpoint that was cut still holds it,
+    /// whether that one is durable or under way. What is given up is reused only when the first checkpoint
+    /// without it is durable.
     pub(crate) fn first_without(&self) -> u64 {
         let last_with = if planted(Bug::FreeForFlight) { self.generation } else { self.cut_generation };
         last_with + 1
     }
 
-    /// Over how many drives the rows of a batch are spread. Over one, where slabs are few: each open segment keeps a slab that
-    /// others may need.
+    /// The number of drives over which the rows of a batch are spread: one while few slabs are free, since each
+    /// open segment keeps a slab from other uses.
     pub(super) fn spread(&self) -> usize {
         let (slice, drives) = (&self.slice, self.slice.store.drive_count());
         let plenty = 2 * slice.space.clean_below() + drives as u64;

@@ -1,8 +1,9 @@
 //! What the committer does next, as a function of figures alone. Its figures are gathered in `figures.rs`, and `committer.rs`
 //! carries out what is decided here.
 //!
-//! 1. A request comes first, then a checkpoint that is due. While one is under way none is cut: it is awaited if what is due
-//!    needs it, and everything else goes on.
+//! 1. A request comes first, then a checkpoint that is due. While one is under way no other is cut. The
+//!    committer waits for it if what is due has reached its limit or slabs are short; otherwise everything else
+//!    goes on.
 //! 2. Everything else takes turns: in a round each is done at most once, so that nothing holds up the others for ever.
 //! 3. A drain only takes what it needs: forks that wait, slabs, and what is buffered.
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 const DESTAGE_ALL_FROM: f64 = 0.7;
 pub(super) const DESTAGE_HALF_FROM: f64 = 0.25;
 
-/// A slice claims slabs ahead, this part of its share of what nobody holds, but no more than so many.
+/// A slice claims slabs ahead of need: this part of its share of the ungranted slabs, but at most `MOST_AHEAD`.
 const AHEAD_PART: u64 = 8;
 const MOST_AHEAD: u64 = 1024;
 /// Slabs of room below which it claims more in any case.
@@ -34,7 +35,7 @@ pub(crate) enum Step {
     Fork,
     /// Frees block numbers that were dropped.
     Merge,
-    /// Takes so many slabs that nobody holds. None: tells those who wait for some that there are none.
+    /// Takes so many ungranted slabs. 0: tells writers that wait for slabs that there are none.
     Claim(u64),
     Clean,
     /// Gives back so many slabs that others want.
@@ -88,7 +89,7 @@ pub(crate) struct Figures {
 pub(crate) struct Due {
     /// One is under way.
     pub is_under_way: bool,
-    /// Somebody waits for one.
+    /// A request for one is open.
     pub is_wanted: bool,
     pub bytes: u64,
     /// From here on it is made.
@@ -125,9 +126,9 @@ pub(crate) struct Claims {
     pub nobodys: u64,
     /// Those, and what other slices can spare.
     pub claimable: u64,
-    /// What those who wait in this slice want.
+    /// How many slabs this slice waits for.
     pub wanted: u64,
-    /// How many are left of what this slice holds beside what is taken and promised.
+    /// Slabs that this slice holds beyond what its data and its promises take.
     pub room: u64,
     /// What it is to give back to others, of what it can spare.
     pub owed: u64,
@@ -209,7 +210,7 @@ pub(crate) fn decide_after_destage(mut figures: Figures) -> Step {
     }
 }
 
-/// Whether no more metadata may change, and no slab be taken, before the next checkpoint is cut: it must have room.
+/// Whether the next checkpoint must be cut before more metadata may change or slabs be taken, so that it has room.
 fn needs_room(figures: &Figures) -> bool {
     let Figures { due, slabs, .. } = figures;
     is_much_due(due) || slabs.free < slabs.checkpoint_below
@@ -260,8 +261,8 @@ fn cleaning_is_due(figures: &Figures) -> bool {
     free + coming < clean_below + figures.claims.owed
 }
 
-/// How many slabs to take of those that nobody holds. They are taken in batches, the smaller the fewer there are left, so
-/// that every slice gets some; and before cleaning is due, since they cost less.
+/// How many ungranted slabs to take. A slice takes them in batches, which shrink with what is left, so that
+/// every slice gets some. It takes them before cleaning is due, since they cost less.
 fn slabs_to_claim(figures: &Figures) -> Option<u64> {
     let Claims { slices, nobodys, claimable, wanted, room, .. } = figures.claims;
     let Slabs { free, coming, clean_below, .. } = figures.slabs;
@@ -269,7 +270,7 @@ fn slabs_to_claim(figures: &Figures) -> Option<u64> {
     let is_low = room < ahead.max(LEAST_ROOM) || free + coming < clean_below + ahead;
     match nobodys {
         0 => (wanted > 0 && claimable == 0).then_some(0),
-        // There is nobody to leave some to.
+        // There is no other slice to leave some to.
         all if slices == 1 => Some(all),
         all if wanted > 0 => Some(wanted.max(ahead).min(all)),
         all if room < LEAST_ROOM => Some(ahead.max(LEAST_ROOM).min(all)),
@@ -473,7 +474,7 @@ mod tests {
         for (what, change, step) in table {
             assert_eq!(decide(&of_three(change)), step, "{what}");
         }
-        // Rather than clean it takes more, as long as nobody holds plenty.
+        // Rather than clean it takes more, while many slabs are ungranted.
         let few = |nobodys| {
             let mut figures = of_three(|_| ());
             (figures.claims.nobodys, figures.slabs.free) = (nobodys, 19);

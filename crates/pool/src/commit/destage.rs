@@ -1,7 +1,8 @@
 //! Destage: the oldest buffered blocks become rows of segments, and the map leads there.
 //!
-//! It is a pipeline of two batches: while the rows of one are written, the next is taken, and what of it needs a drive is
-//! composed. What of it is in RAM is composed by workers, also while the batch before is published.
+//! It is a pipeline of two batches: while the rows of one are written, the next is taken, and its blocks that
+//! need a drive are composed. Workers compose its blocks that are in RAM, also while the batch before is
+//! published.
 //!
 //! 1. Batches get places, are published and evicted one after the other, in the order in which they were taken. Nothing is
 //!    published before its rows are written, nothing evicted before it is published.
@@ -251,7 +252,7 @@ impl Committer {
         }
     }
 
-    /// What of a batch can be destaged, if anything, once workers are done with it.
+    /// The blocks of a batch that can be destaged, if any, once workers are done with it.
     async fn ready(&mut self, prepared: Prepared) -> Result<Option<Vec<Composed>>, PoolError> {
         let Prepared { mut blocks, chunks, .. } = prepared;
         let sectors = self.slice.buffer.sectors_per_block();

@@ -1,15 +1,15 @@
-//! A checkpoint under way: what was cut is written, and then becomes what an opening finds, while the committer goes on.
+//! A checkpoint under way: what was cut is written beside the committer, and the root then makes it durable.
 //!
 //! Order: checksums of all pages go into the pages above them; rows are written, all data drives flushed, the root written
 //! and hardened on every voter; only then the journal is trimmed, and what was freed before the cut may be used again.
 //!
 //! Invariants:
-//! 1. What is carried out is a value. The root was filled in at the cut but for what only later is known: checksums,
-//!    and numbers that only grow and of which the later one is right as well.
-//! 2. What is given up after the cut is in the checkpoint still: it belongs to the one after it. See
-//!    [`Committer::first_without`].
-//! 3. The tail is that of the cut. What was destaged since is in the journal from there on.
-//! 4. Who asks for a checkpoint is answered by one that was cut later.
+//! 1. A cut checkpoint is a value. Its root is filled in at the cut, except for checksums, which are found
+//!    later, and for numbers that only grow, such as the next sequence: there a later value is right too.
+//! 2. What is given up after the cut is still in this checkpoint. The first checkpoint without it is the next
+//!    one. See [`Committer::first_without`].
+//! 3. The tail is that of the cut. The journal from there on holds what was destaged since.
+//! 4. A request for a checkpoint is answered by a checkpoint that was cut after the request.
 //! 5. A checkpoint under way runs on the committer's thread, and ends before the committer does.
 
 use crate::{
@@ -25,7 +25,7 @@ use quoin_base::Sequence;
 use quoin_world::{Event, Mutex, Nanos, OneShotSender, Thread, atomic::Ordering};
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Pages of which the checksums are found in one go.
+/// Pages whose checksums are computed without a pause.
 const SEALED_AT_ONCE: usize = 64;
 
 /// A checkpoint as of its cut, to be carried out.
@@ -42,7 +42,7 @@ pub(super) struct Checkpoint {
 /// A checkpoint that is being carried out, as the committer sees it.
 pub(super) struct Flight {
     generation: u64,
-    /// What it came to, once it has ended.
+    /// Its result, once it has ended.
     outcome: Arc<Mutex<Option<Result<(), PoolError>>>>,
     ended: Arc<Event>,
     /// Segments to which it writes rows.
@@ -51,7 +51,7 @@ pub(super) struct Flight {
 }
 
 impl Checkpoint {
-    /// Has it carried out beside the committer.
+    /// Spawns a task that carries it out, on the committer's thread.
     pub(super) fn start(self, answers: Vec<OneShotSender<Answer>>) -> Flight {
         let (slice, outcome, ended) =
             (self.slice.clone(), Arc::new(Mutex::new(None)), Arc::new(Event::new()));
@@ -104,7 +104,8 @@ impl Checkpoint {
         if planted(Bug::RootBeforeRows) {
             slice.store.flush_rows().await?;
         }
-        // Hosts may wait for room in the journal. All else that the checkpoint gives back comes when the committer has landed it.
+        // Hosts may wait for room in the journal. The committer gives back everything else when it lands the
+        // checkpoint.
         slice.journal.trim(tail);
         slice.progress.notify();
         let counters = &slice.counters;
@@ -117,7 +118,7 @@ impl Checkpoint {
 }
 
 impl Flight {
-    /// Waits until it is over, whatever it came to.
+    /// Waits until it has succeeded or failed.
     pub(super) async fn ended(&self) {
         self.ended.until(|| self.outcome.lock().is_some().then_some(())).await;
     }
@@ -129,7 +130,7 @@ impl Flight {
 }
 
 impl Committer {
-    /// Takes over what the checkpoint under way came to, if it has ended.
+    /// Takes over the result of the checkpoint under way, if it has ended.
     pub(super) fn land(&mut self) -> Result<(), PoolError> {
         let Some(flight) = self.flight.take_if(|flight| flight.outcome.lock().is_some()) else {
             return Ok(());

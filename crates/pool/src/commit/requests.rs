@@ -93,7 +93,7 @@ impl Requests {
         self.waiting.fetch_sub(count as u64, Ordering::AcqRel);
     }
 
-    /// Whether somebody waits for the committer.
+    /// Whether any request waits for the committer.
     pub(crate) fn is_awaited(&self) -> bool {
         self.answering.load(Ordering::Acquire)
             || self.waiting.load(Ordering::Acquire) > 0

@@ -11,7 +11,7 @@ use crate::{
 impl Committer {
     pub(super) fn claims(&self, slabs: &Slabs) -> Claims {
         let (slice, store) = (&self.slice, &self.slice.store);
-        // What cleaning does not bring cannot be given.
+        // If cleaning gained nothing, only slabs that are free or coming can be given back.
         let at_most = match self.cleaned_in_vain {
             true => (slabs.free + slabs.coming).saturating_sub(slabs.clean_below),
             false => u64::MAX,
@@ -27,8 +27,8 @@ impl Committer {
         }
     }
 
-    /// Takes so many slabs that nobody holds, or as many as there are. Those who wait look again in any
-    /// case. False if there are none.
+    /// Takes so many ungranted slabs, or as many as there are, and wakes the writers that wait for slabs. False
+    /// if there are none.
     pub(super) async fn claim(&mut self, slabs: u64) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
         let claimed = slice.claim(slabs).await?;

@@ -1,15 +1,15 @@
 //! Ids of layers: which one a new layer gets.
 //!
-//! They are given out in order. Once all were, those are used again of which nothing is left.
+//! Ids are given out in order. When all have been given out, ids that name nothing any more are reused.
 //!
 //! Invariants:
-//! 1. An id that is used again names nothing in the last durable checkpoint: no layer, no former layer that still has births,
-//!    no tree of layers. So no entry of a map or a deadlist has it as its birth, and no catalog record that names it is
-//!    replayed. Records of copies name layers that live until the tail has passed them.
-//! 2. Nor does it name anything in RAM: nothing is buffered under it, and nobody holds the layer that had it.
+//! 1. An id that is reused names nothing in the last durable checkpoint: no layer, no former layer that still
+//!    has births, no tree of layers. So no entry of a map or a deadlist has it as its birth, and no catalog
+//!    record that names it is replayed. Records of copies name layers that live until the tail has passed them.
+//! 2. Nor does it name anything in RAM: nothing is buffered under it, and no thread holds the layer that had it.
 //!
-//! Which ids are free is not recorded. Opening finds them, and so does the cut of a checkpoint: what it finds is used when
-//! that checkpoint is durable and readers that began before have left.
+//! Which ids are free is not recorded. Opening looks for them, and so does the cut of a checkpoint: the ids
+//! that a cut finds are used once that checkpoint is durable and readers that began before have left.
 
 use crate::{
     bugs::{Bug, planted},
@@ -23,7 +23,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// How many free ids are looked for when fewer are known.
+/// When fewer ids are left, a cut looks for this many free ones.
 const ENOUGH: usize = 1024;
 
 #[derive(Default)]
@@ -32,17 +32,17 @@ pub(crate) struct LayerIds {
 }
 
 struct Inner {
-    /// From here on none was given out.
+    /// Ids from here on were never given out.
     next: u32,
-    /// They are below.
+    /// All ids are below.
     end: u32,
-    /// To be used again, in this order.
+    /// To be reused, in this order.
     free: VecDeque<LayerId>,
-    /// Those that the checkpoint of this generation does not have.
+    /// Ids that the checkpoint of this generation does not name.
     found: Option<(u64, Vec<LayerId>)>,
-    /// Where they are looked for next: one that came free is used again as late as can be.
+    /// Where the next search begins, so that an id that came free is reused as late as possible.
     cursor: u32,
-    /// Layers that are not there any more, as far as somebody holds them.
+    /// Deleted layers that some thread may still hold.
     departed: Vec<Weak<Layer>>,
 }
 
@@ -54,7 +54,7 @@ impl Default for Inner {
 }
 
 impl LayerIds {
-    /// Those from `next` on were not given out.
+    /// Ids from `next` on were never given out.
     pub(crate) fn new(next: u32) -> Self {
         Self { inner: Mutex::new(Inner { next, ..Inner::default() }) }
     }
@@ -64,7 +64,7 @@ impl LayerIds {
         self.inner.lock().end = end.min(LAYERS_END);
     }
 
-    /// From here on none was given out.
+    /// Ids from here on were never given out.
     pub(crate) fn next(&self) -> u32 {
         self.inner.lock().next
     }
@@ -87,7 +87,7 @@ impl LayerIds {
         inner.free.retain(|other| *other != id);
     }
 
-    /// Notes that a layer is not there any more.
+    /// Notes that a layer was deleted.
     pub(crate) fn departed(&self, layer: &Arc<Layer>) {
         let mut inner = self.inner.lock();
         inner.departed.push(Arc::downgrade(layer));
@@ -118,13 +118,14 @@ impl LayerIds {
         }
     }
 
-    /// What was found for a checkpoint up to `generation`: it is durable, and those who read before have left.
+    /// Takes what was found for a checkpoint up to `generation`, which is durable and whose earlier readers
+    /// have left.
     pub(crate) fn take_found(&self, generation: u64) -> Option<Vec<LayerId>> {
         let found = self.inner.lock().found.take_if(|(of, _)| *of <= generation);
         found.map(|(_, ids)| ids)
     }
 
-    /// Frees what was found but for ids under which anything is buffered, and those of layers that somebody holds.
+    /// Frees the ids that were found, except those with buffered data and those of layers that a thread still holds.
     pub(crate) fn free(&self, found: Vec<LayerId>, buffered: &BTreeSet<LayerId>) {
         let mut inner = self.inner.lock();
         let held: BTreeSet<_> = inner.departed.iter().filter_map(|layer| Some(layer.upgrade()?.id)).collect();

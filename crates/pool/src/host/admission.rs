@@ -1,4 +1,4 @@
-//! Admission: a write is taken on only when buffer and journal have room for it, and the fuller they are the later.
+//! Admission: a write waits until buffer and journal have room for it, and is delayed the more the fuller they are.
 //!
 //! Invariants:
 //! 1. First come, first served: a writer that comes while others are in the queue does not take what they wait for.
@@ -19,7 +19,7 @@ use quoin_world::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// The queue of writers for room in buffer and journal, and what became of them.
+/// The queue of writers for room in buffer and journal, and how long writes waited.
 pub(crate) struct Admission {
     pace: Pace,
     stalls: Stalls,
@@ -39,7 +39,7 @@ impl Admission {
         }
     }
 
-    /// Judges a write that has ended.
+    /// Counts a write that has ended, if a host waited long for it.
     pub(super) fn ended(&self, started: Nanos, ended: Nanos, waits: Waits) {
         self.stalls.ended(started, ended, waits);
     }
@@ -50,7 +50,7 @@ impl Admission {
     }
 }
 
-/// One who waits: a writer in the queue for room, a copy that is to settle.
+/// Counts one waiter until it is dropped: a writer in the queue for room, or a copy that waits to settle.
 pub(crate) struct Waiting<'a>(&'a AtomicU64);
 
 impl<'a> Waiting<'a> {
@@ -67,8 +67,8 @@ impl Drop for Waiting<'_> {
 }
 
 impl Slice {
-    /// Waits until a write of `len` bytes may be appended, and keeps room for it in the journal: ever longer as
-    /// buffer and journal fill up, so that hosts slow down to what destage can do instead of running into a wall.
+    /// Waits until a write of `len` bytes may be appended, and keeps room for it in the journal. The wait grows
+    /// as buffer and journal fill up, so that hosts slow down to the rate of destage before they are stopped.
     pub(super) async fn admit(&self, len: u64, waits: &mut Waits) -> Result<Room<'_>, PoolError> {
         let fill = self.fill(len);
         let mut waited_since = None;
@@ -88,7 +88,7 @@ impl Slice {
                 room => room.map(Ok),
             },
         };
-        // First come, first served: who comes while others wait does not take what they wait for.
+        // First come, first served: a writer that comes while others wait does not take their room.
         let waits_alone = self.admission.queued.load(Ordering::Acquire) == 0;
         let room = match waits_alone.then(room).flatten() {
             Some(room) => room,
@@ -118,7 +118,7 @@ impl Slice {
         self.buffer_fill(len).max(self.journal.fill(len))
     }
 
-    /// What background writes go by: whether somebody waits for the committer, and the fill.
+    /// What the pace of background writes depends on: whether a request waits for the committer, and the fill.
     pub(crate) fn pressure(&self) -> Pressure {
         (self.requests.is_awaited(), self.fill(0))
     }

@@ -319,7 +319,7 @@ impl Slice {
         }
     }
 
-    /// Has new blocks that do not fit wait for slabs, as long as any may come.
+    /// Asks for slabs for new blocks that do not fit and makes the write wait, or refuses it if no slabs can come.
     fn grow_or_refuse(&self, blocks: u64) -> Refusal {
         match self.may_grow() {
             true => {

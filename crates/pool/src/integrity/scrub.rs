@@ -295,9 +295,10 @@ impl Scrub {
         Ok(repaired)
     }
 
-    /// Mends what is damaged, if it is elsewhere too; true if so. This is the place for every kind of redundancy: another copy
-    /// of the page; RAM, for a page that is there was verified when it was read, and all of catalog and segment table are
-    /// there. The next checkpoint writes it anew. Data has no second copy yet.
+    /// Mends damage if there is an intact copy elsewhere; true if so. Every kind of redundancy belongs here. A
+    /// page may have another copy on a drive, or be in RAM: pages in RAM were verified when they were read, and
+    /// all of catalog and segment table are there. The next checkpoint writes the page anew. Data has no second
+    /// copy yet.
     async fn repair(&self, id: PageId, has_copy: bool) -> Result<bool, PoolError> {
         let slice = self.slice();
         // Brings it to RAM, if it is not there.

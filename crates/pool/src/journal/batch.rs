@@ -1,4 +1,4 @@
-//! Whether a batch of records is hardened, for those who wait for it.
+//! A batch of records, and waiting until it is hardened.
 
 use super::JournalPlace;
 use crate::bugs::{Bug, planted};
@@ -37,7 +37,7 @@ impl Batch {
         self.state.load(Ordering::Acquire) == HARDENED
     }
 
-    /// True once hardened, false once that has failed.
+    /// Waits until it is hardened (true) or has failed (false).
     pub(crate) async fn outcome(&self) -> bool {
         self.done
             .until(|| match self.state.load(Ordering::Acquire) {
@@ -52,12 +52,12 @@ impl Batch {
         self.payload.lock().clone()
     }
 
-    /// It is sent, and has its payloads there.
+    /// Notes that it is sent, with its payloads there.
     pub(super) fn sent_to(&self, place: JournalPlace) {
         *self.payload.lock() = Some(place);
     }
 
-    /// Tells that it is hardened, or never will be.
+    /// Notes that it is hardened, or has failed, and wakes what waits for it.
     pub(crate) fn end(&self, hardened: bool) {
         self.resolve(if hardened { HARDENED } else { FAILED });
     }

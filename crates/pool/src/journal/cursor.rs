@@ -9,7 +9,7 @@
 //! | B | some have it | the same: the others were cut off, or are damaged | takes it, and writes it to the others |
 //! | C | all lack it | the end of the extent | ends here, and looks for evidence behind it: [`Cursor::beyond`] |
 //! | D | some lack it, some fail | the end: a batch counts when all columns have it | the same; overwrites what fails |
-//! | E | all fail | nobody knows | refuses the pool if it may be needed: [`super::unread`] |
+//! | E | all fail | unknown | refuses the pool if it may be needed: [`super::unread`] |
 //!
 //! Whether a batch of A or B counts is told by the batches behind it, by the extent's successor, or by its payloads. For
 //! those the same table holds: one that is right on any column is right; one that is wrong where it can be read never

@@ -30,7 +30,7 @@ struct Extent {
 }
 
 pub(crate) struct Extents {
-    /// How many slabs an extent has, as long as so many drives are there.
+    /// How many slabs an extent has, if the set has as many drives.
     columns: usize,
     /// By drive of the journal's set, those that came free first in front.
     free: BTreeMap<DriveIndex, VecDeque<u32>>,
@@ -38,7 +38,7 @@ pub(crate) struct Extents {
     free_extents: u64,
     /// How many could be made of all slabs.
     total: u64,
-    /// By position; `None`: nobody's.
+    /// By position; `None`: no extent has it.
     held: Vec<Option<Extent>>,
     next_number: u64,
     taken: u64,
@@ -80,7 +80,7 @@ fn extents_of(columns: usize, slabs: impl Iterator<Item = usize> + Clone) -> u64
 }
 
 impl Extents {
-    /// Of `columns` slabs each, made of `slabs`, which are free but for those that are held.
+    /// Extents of `columns` slabs each. `slabs` are all slabs; those that `held` extents have are not free.
     pub(crate) fn new(
         columns: usize,
         slabs: Vec<Column>,
@@ -113,7 +113,7 @@ impl Extents {
             return None;
         }
         let mut drives: Vec<_> = self.free.iter_mut().filter(|(_, slabs)| !slabs.is_empty()).collect();
-        // NOTE: the fullest first, and of those alike the first: what is left makes as many extents as can be.
+        // NOTE: from the drives with the most free slabs, so that the rest makes as many extents as possible.
         drives.sort_by_key(|(_, slabs)| std::cmp::Reverse(slabs.len()));
         let mut columns = Vec::with_capacity(self.columns);
         for (drive, slabs) in drives.into_iter().take(self.columns) {
@@ -150,7 +150,7 @@ impl Extents {
         }
     }
 
-    /// Follows the journal's set of drives, of which this is the generation.
+    /// Takes over the journal's set of drives, as of this generation.
     pub(crate) fn follow(&mut self, set: u64, is_in_set: impl Fn(DriveIndex) -> bool) {
         if self.set != set {
             self.set = set;

@@ -49,7 +49,7 @@ const IN_FLIGHT: usize = 2;
 /// The same, of a lane for large writes: a batch waits for the rows that its records name.
 const PLACED_IN_FLIGHT: usize = 3;
 
-/// Bytes of the headers of an [`OpenBatch::mark`], all of which takes a page.
+/// Bytes of the headers of an [`OpenBatch::mark`]. The whole batch takes a page.
 const MARK_META_BYTES: usize = 128;
 
 /// A record to append.
@@ -180,8 +180,8 @@ impl Lane {
 }
 
 impl OpenBatch {
-    /// One that only tells that all before it are hardened: its record has the last sequence of theirs, so that whoever
-    /// finds it knows whether they are needed.
+    /// A batch that only tells that all before it are hardened. Its record has the highest sequence of theirs,
+    /// so that recovery needs the mark exactly when it needs the last of them.
     fn mark(last: Sequence) -> Self {
         let mut header: RecordHeader = zeroed();
         (header.sequence, header.kind) = (last.0.into(), RecordKind::Mark as u8);
@@ -195,7 +195,7 @@ fn is_mark(entries: &[Entry]) -> bool {
     entries.iter().all(|entry| entry.header.kind == RecordKind::Mark as u8)
 }
 
-/// A while in which a lane may turn out to be idle.
+/// The wait after which a lane that sent nothing counts as idle.
 struct Nap {
     over: Task,
     /// Extent and batches sent when it began.
@@ -292,11 +292,11 @@ impl Journal {
         }
     }
 
-    /// The next batch of a lane that has nothing in flight. If none comes for a while, and nothing tells yet that the last
-    /// ones are hardened, it is one that does: damage to them is then told from a write that was cut off.
+    /// Waits for the next batch of a lane that has nothing in flight. If none comes for a while, and nothing
+    /// tells yet that the last batches are hardened, returns a mark, which does: recovery can then tell damage
+    /// to them from a write that was cut off.
     ///
-    /// A nap is not begun anew with every batch, so that a lane that is used has one timer at a time, and one that is idle
-    /// none.
+    /// A nap does not begin anew with every batch: a busy lane has one timer at a time, an idle one none.
     async fn next_when_idle(
         &self,
         world: &dyn World,

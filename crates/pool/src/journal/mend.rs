@@ -1,10 +1,11 @@
 //! Makes the columns of an extent alike again, before the pool serves.
 //!
-//! What recovery takes from some columns only was perhaps never acknowledged, but it will be read, and then it must be there
-//! even if the next to fail is the drive it was taken from. What counted before the pool went down is on all columns: only
-//! batches that were in doubt are looked at, and the header of an extent that has any.
+//! A batch that recovery takes from some columns only may never have been acknowledged. But hosts will read it,
+//! so it must survive the loss of the drive that recovery took it from. Batches that counted before the pool
+//! went down are on all columns. So only batches in doubt are compared, and the header of an extent that has
+//! any.
 //!
-//! Only what differs is written: what is right may be the only copy.
+//! Only columns that differ are written: the one that is right may be the only copy.
 
 use super::{decode::decode, replay::ReplayedRecord, slabs::Slabs, unread::read_patiently};
 use crate::{
@@ -17,7 +18,7 @@ use quoin_world::{Buf, Slice as Bytes};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// A batch of which nothing behind it tells whether it counted.
+/// A batch that nothing behind it shows to have counted.
 pub(crate) struct TakenInDoubt {
     pub at: u64,
     pub header: BatchHeader,
@@ -28,7 +29,7 @@ pub(crate) struct TakenInDoubt {
 pub(crate) struct Mend {
     header: ExtentHeader,
     slabs: Arc<Slabs>,
-    /// Those that were taken, and whether their payloads are needed.
+    /// The batches that were taken, and whether their payloads are needed.
     batches: Vec<(TakenInDoubt, bool)>,
 }
 
@@ -37,7 +38,7 @@ impl Mend {
         Self { header, slabs, batches: Vec::new() }
     }
 
-    /// Notes a batch that is taken. Returns its records.
+    /// Keeps a batch that recovery takes. Returns its records.
     pub(super) fn keep(&mut self, batch: TakenInDoubt, is_needed: bool) -> Vec<ReplayedRecord> {
         if self.slabs.len() < 2 {
             return batch.records;
@@ -47,12 +48,12 @@ impl Mend {
         records
     }
 
-    /// `None`: there is nothing to write.
+    /// Ends the collection. `None`: there is nothing to write.
     pub(super) fn finished(self) -> Option<Self> {
         (!self.batches.is_empty() && !planted(Bug::KeepOnOneColumn)).then_some(self)
     }
 
-    /// Writes it, durably.
+    /// Writes header and batches to the columns that lack them. Durable on return.
     pub(crate) async fn write(&self, store: &Store) -> Result<(), PoolError> {
         self.bring(store, 0, Buf::copy_of(self.header.as_bytes()).into_slice()).await?;
         for (batch, is_needed) in &self.batches {
@@ -62,8 +63,8 @@ impl Mend {
         Ok(())
     }
 
-    /// A batch as it was sent, from whatever column has each part of it; if it is not needed, only its headers, by which the
-    /// next one is found.
+    /// Composes a batch as it was sent, each part from any column that has it. Of a batch that is not needed,
+    /// only the headers: they lead to the next one.
     async fn compose(
         &self,
         store: &Store,

@@ -126,7 +126,7 @@ pub(crate) struct Replay {
     pub batches: u64,
     /// The batches at the ends of extents that were torn, and so dropped.
     pub torn: Vec<TornBatch>,
-    /// What must be written before the pool serves, so that all columns of an extent hold the same.
+    /// Extents to mend before the pool serves, so that all their columns hold the same.
     pub mends: Vec<Mend>,
     /// Pages to overwrite before the pool serves: a drive fails to read them, and other columns tell that nothing that
     /// counted is there. What may be there must not be found later.

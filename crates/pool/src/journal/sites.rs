@@ -1,9 +1,10 @@
 //! Which slabs of the journal belong together.
 //!
-//! An extent's header names its slabs, and each of them begins with the same header. A slab may yet begin with the header of an
-//! extent that lay there before: the write of the newer one was cut off there, or lost. And it may be named by an older
-//! header on another drive, where nothing was written since. The extent with the highest number that names a slab has it: an
-//! extent is made of slabs that are free, so that of the others nothing is needed any more.
+//! An extent's header names its slabs, and each of them begins with the same header. But a slab may begin with
+//! the header of an earlier extent, if the write of the newer header was cut off there or lost. And an older
+//! header on another drive may name the slab too, if nothing was written there since. Among the extents that
+//! name a slab, the one with the highest number has it: an extent is made of free slabs, so nothing of the
+//! earlier ones is needed any more.
 
 use super::{slabs::Slabs, unread::read_patiently};
 use crate::{
@@ -14,15 +15,17 @@ use futures_util::{StreamExt, stream};
 use quoin_stripe::{Column, StripeError};
 use std::{cmp::Reverse, collections::BTreeSet};
 
-/// What is to be read together.
+/// Slabs that are read together.
 pub(super) enum Site {
-    /// An extent whose header is intact on some column, and the slabs it has of those that it names.
+    /// An extent whose header is intact on some column, and those of the slabs it names that it has.
     Extent(Box<ExtentHeader>, Slabs),
-    /// A slab that begins with no intact header, and that none names. An error: its drive fails to read its first page.
+    /// A slab that begins with no intact header and that no header names; the error, if its first page cannot
+    /// be read.
     Bare(Column, Option<StripeError>),
 }
 
-/// Reads the first page of every slab. `slabs`: those of the drives in the journal's set; what lies on others is not believed.
+/// Reads the first page of every slab and sorts the slabs into sites. `slabs`: those of the drives in the
+/// journal's set; other drives are not trusted.
 pub(super) async fn find_sites(store: &Store, slabs: &[Column], parallel: usize) -> Vec<Site> {
     let current: BTreeSet<Column> = slabs.iter().copied().collect();
     let reads: Vec<_> = slabs.iter().map(|column| read_patiently(store, *column, 0, PAGE_BYTES)).collect();

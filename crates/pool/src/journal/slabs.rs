@@ -33,12 +33,12 @@ impl Slabs {
         Self { count: 1, all: [column; MOST_JOURNAL_COLUMNS as usize] }
     }
 
-    /// Those of them that are kept; `None` if none is.
+    /// The slabs for which `is_kept` is true; `None` if there is none.
     pub(crate) fn only(&self, is_kept: impl Fn(Column) -> bool) -> Option<Self> {
         Self::new(&self.iter().copied().filter(|column| is_kept(*column)).collect::<Vec<_>>())
     }
 
-    /// As an extent's header tells them.
+    /// Encodes them for an extent's header.
     pub(crate) fn encode(&self) -> [ExtentColumn; MOST_JOURNAL_COLUMNS as usize] {
         let mut told = [ExtentColumn::default(); MOST_JOURNAL_COLUMNS as usize];
         for (told, column) in told.iter_mut().zip(self.iter()) {
@@ -47,7 +47,7 @@ impl Slabs {
         told
     }
 
-    /// What a header tells; `None` if no extent can be like that.
+    /// Decodes what a header names; `None` if no extent can have such slabs.
     pub(crate) fn decode(count: u32, told: &[ExtentColumn]) -> Option<Self> {
         let told = told.get(..count as usize)?;
         let column = |c: &ExtentColumn| Column { drive: DriveIndex(c.drive.get()), slab: c.slab.get() };
@@ -63,7 +63,7 @@ impl Deref for Slabs {
     }
 }
 
-/// Writes to all columns at once. Returns those that failed it; none: all have it.
+/// Writes to all columns at once. Returns the columns that failed.
 pub(super) async fn write_columns(
     store: &Store,
     slabs: &[Column],
@@ -101,8 +101,8 @@ impl JournalPlace {
         Self { slabs: self.slabs.clone(), offset: self.offset + bytes }
     }
 
-    /// What `len` bytes from here on hold, from the first column where that is what it should be. `Ok(None)`: some column
-    /// can be read, and none of those is. An error: no column can be read.
+    /// Reads `len` bytes from the first column where `is_good` accepts them. `Ok(None)`: some column can be
+    /// read, and none is good. An error: no column can be read.
     pub(crate) async fn read(
         &self,
         store: &Store,

@@ -20,7 +20,7 @@ pub struct MemoryShares {
     pub buffer_bytes: u64,
     /// [`PoolOptions::metadata_bytes`].
     pub metadata_bytes: u64,
-    /// [`PoolOptions::dirty_bytes`]. Counted beside the metadata, for a checkpoint under way keeps what pages were
+    /// [`PoolOptions::dirty_bytes`]. Counted beside the metadata: a checkpoint under way keeps copies of pages
     /// that change meanwhile.
     pub dirty_bytes: u64,
     /// [`PoolOptions::ahead_bytes`].

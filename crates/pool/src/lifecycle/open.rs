@@ -286,8 +286,8 @@ impl Slice {
         Ok(())
     }
 
-    /// What recovery took from some columns only is brought to the others before anybody can read it; what it must not take
-    /// later is overwritten.
+    /// Writes what recovery took from some columns only to the others, before the pool serves. Overwrites what a
+    /// later recovery must not take.
     async fn mend_columns(&self) -> Result<(), PoolError> {
         for mend in &self.mends {
             mend.write(&self.store).await?;
@@ -517,8 +517,8 @@ async fn note_places(pages: &PageStore, io: &SegmentIo) -> Result<(), PoolError>
     Ok(())
 }
 
-/// Reads the segment table, from the slabs that the root names, and finds out which places it takes there. Also returns its
-/// pages of which a copy is damaged.
+/// Reads the segment table, from the slabs that the root names, and finds out which places it takes there. Also
+/// returns its pages that have a damaged copy.
 async fn read_segment_table(
     store: &Arc<Store>,
     slice: SliceId,

@@ -23,14 +23,14 @@ pub struct FormatOptions {
     pub slab_bytes: u32,
     /// Data bytes of a full row: a power of two from 16 KiB to a quarter of the slab.
     pub row_bytes: u32,
-    /// Journal on each drive that has the journal role, in bytes; `None`: 1/32 of the drive, at least
-    /// 64 MiB, and with the other journal drives at most 8 GiB. Rounded up to slabs; the pool's journal has at least
-    /// sixteen.
+    /// Journal on each drive that has the journal role, in bytes; `None`: 1/32 of the drive, at least 64 MiB,
+    /// and at most 8 GiB on all journal drives for each journal column. Rounded up to slabs; by default
+    /// each slice has enough for sixteen extents.
     pub journal_bytes: Option<u64>,
-    /// On how many drives with the journal role each part of the journal lies: from 1 to 4, and no more than there are. The
-    /// pool outlives the loss of all but one of them, if they hold nothing else.
+    /// On how many drives with the journal role each extent of the journal lies: from 1 to 4, and no more than
+    /// there are. The open pool survives the loss of all but one of them, if they hold nothing else.
     pub journal_columns: u8,
-    /// Logs that the pool is divided into, each with its part of the drives and its own volumes: from 1 to 16.
+    /// Logs that the pool is divided into, each with its own volumes: from 1 to 16.
     pub slices: u8,
 }
 
@@ -88,13 +88,13 @@ pub struct PoolOptions {
     pub destage_after: Duration,
     /// How old the last checkpoint gets, when there is anything to checkpoint.
     pub checkpoint_after: Duration,
-    /// After so long without anything to write, a lane of the journal tells that all it wrote is hardened.
+    /// After so long without a write, a lane of the journal writes, once, that all before is hardened.
     pub idle_after: Duration,
     /// Writes of so many bytes are written once, to where they stay; shorter ones go to the journal first.
     pub place_from: u64,
     /// The most records in a page of the catalog. A low number, with which a small catalog has many pages, is for tests.
     pub catalog_records_per_page: usize,
-    /// Ids of layers are below. A low number, with which they are soon used again, is for tests.
+    /// All layer ids are below. A low number, with which ids are soon reused, is for tests.
     pub layer_ids: u32,
 }
 

@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
 };
 
-/// How often a promise is tried again for which there is room, and which others were faster to take.
+/// How often a promise is tried again if there was room for it and other writes took that room first.
 const RESERVE_TRIES: u32 = 4;
 /// The most that one step of a copy between slices reads and writes.
 const ACROSS_BYTES: u64 = MIB;
@@ -136,8 +136,8 @@ impl Pool {
         self.store.health().state()
     }
 
-    /// One of its drives does not answer any more. The pool goes offline, unless it can do without the drive: then what waits
-    /// for the drive has failed, and the pool takes note of it.
+    /// Notes that one of its drives does not answer any more. The pool goes offline, unless it can do without the drive: then
+    /// the journal writes that wait for the drive fail, and that takes the drive out of the journal.
     pub fn drive_is_lost(&self, drive: &str, reason: String) {
         if !self.store.may_do_without(drive) {
             self.take_offline(reason);
@@ -185,7 +185,7 @@ impl Pool {
         self.recovery
     }
 
-    /// The pool in figures. What no slice holds yet is free: whichever needs it takes it.
+    /// The pool in figures. Ungranted slabs count as free: any slice may take them.
     pub fn stats(&self) -> PoolStats {
         let mut sum = PoolStats::default();
         self.slices.iter().for_each(|slice| sum.add(&slice.stats()));
@@ -245,8 +245,9 @@ impl Pool {
         objects
     }
 
-    /// An id for a new volume, in the slice whose volumes take the least: the space of the pool goes where it is needed, and
-    /// what slices do is divided alike. It is never given to another once a transaction that creates it is committed.
+    /// An id for a new volume, in the slice whose volumes take the least: slabs go where they are needed, and
+    /// the load is spread evenly over the slices. It is never given to another once a transaction that creates
+    /// it is committed.
     pub fn next_volume_id(&self) -> VolumeId {
         let emptiest = self.slices.iter().min_by_key(|slice| slice.taken_by_volumes());
         emptiest.unwrap_or(&self.slices[0]).next_volume_id()

@@ -134,7 +134,7 @@ pub struct PoolStats {
     pub ahead_bytes: u64,
     /// Of it, what was given up before anybody read it.
     pub ahead_unused_bytes: u64,
-    /// Segments that are free, those included that no slice holds yet.
+    /// Free segments, including ungranted slabs.
     pub free_segments: u64,
     /// Segments in all.
     pub segments: u64,
@@ -200,9 +200,9 @@ pub struct PoolStats {
     pub checkpoint_bytes: u64,
     /// Pages of the catalog that checkpoints wrote or gave back.
     pub catalog_pages: u64,
-    /// Time spent in checkpoints, most of which the committer does other things.
+    /// Time that checkpoints took. The committer does other things for most of it.
     pub checkpoint_time: Duration,
-    /// The longest that the committer did nothing but cut one.
+    /// The longest time that the committer spent on one cut.
     pub longest_cut: Duration,
     /// Times that a metadata page was looked for and found in RAM.
     pub metadata_hits: u64,
@@ -314,7 +314,7 @@ impl PoolStats {
     }
 }
 
-/// What a volume counts for at least when a slice is looked for whose volumes take little: it may not have been written to.
+/// The least that a volume counts for when a new volume's slice is chosen: it may not have been written to yet.
 const LEAST_VOLUME_BYTES: u64 = 64 << 20;
 
 /// A volume in figures.
@@ -334,7 +334,7 @@ pub struct VolumeStats {
     pub read_bytes: u64,
 }
 
-/// What a slice has of the pool's space, as far as it holds it: it takes more of what nobody holds when it needs that.
+/// The part of the pool's space that a slice holds. It takes ungranted slabs when it needs more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceSpace {
     /// Its volumes.

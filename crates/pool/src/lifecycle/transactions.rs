@@ -29,7 +29,7 @@ const MAX_TRANSACTION_BYTES: usize = 64 * 1024;
 /// How long a transaction waits, and how often, for ids of layers that may be used again.
 const ID_PAUSES_MS: [u64; 4] = [0, 10, 100, 1000];
 
-/// Whose turn it is, and what checkpoints must know of a transaction that is under way.
+/// The turn of transactions, and what checkpoints must know of the one under way.
 pub(crate) struct Transactions {
     /// Held as invariant 1 says.
     turn: AsyncMutex,
@@ -51,7 +51,7 @@ impl Transactions {
         }
     }
 
-    /// What the tail must not pass.
+    /// The sequence that the tail must not pass.
     pub(crate) fn pinned(&self) -> Sequence {
         Sequence(self.pin.load(Ordering::SeqCst))
     }
@@ -90,8 +90,8 @@ impl Transactions {
     }
 }
 
-/// A transaction between its record and its effect. Dropped in between, nobody would know whether it took
-/// effect: the pool goes offline, and replay decides.
+/// A transaction between its record and its effect. If it is dropped in between, the pool goes offline, and
+/// replay decides whether the transaction took effect.
 struct PendingTransaction<'a> {
     slice: &'a Slice,
     appending: bool,
@@ -111,7 +111,7 @@ impl Drop for PendingTransaction<'_> {
 pub(crate) struct Admitted<'a> {
     pub transaction: Transaction,
     pub slice: &'a Slice,
-    // NOTE: dropped in this order. Nobody else has a turn before what was set aside is given back.
+    // NOTE: dropped in this order. No other transaction has a turn before what was set aside is given back.
     pending: PendingTransaction<'a>,
     _pledge: Option<Pledge<'a>>,
     _turn: AsyncMutexGuard<'a>,
@@ -206,7 +206,7 @@ impl Slice {
         admitted.end(outcome)
     }
 
-    /// Has a transaction wait for its turn, and makes sure that nothing but a failure can keep it from taking effect.
+    /// Waits for the transaction's turn, and checks all that could keep it from taking effect, except failures.
     pub(crate) async fn take_turn(&self, mut transaction: Transaction) -> Result<Admitted<'_>, PoolError> {
         let len = transaction.encode().len();
         if len > MAX_TRANSACTION_BYTES {
@@ -232,7 +232,7 @@ impl Slice {
                 transaction.number_layers(ids);
                 return Ok(());
             }
-            // After it, those may be used again that came free before; unless somebody still reads.
+            // Once it is durable, ids that came free before can be reused, unless a reader still looks at them.
             self.checkpoint().await?;
             self.world.sleep(Duration::from_millis(pause_ms)).await;
         }

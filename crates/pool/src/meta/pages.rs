@@ -7,7 +7,7 @@
 //! Invariants:
 //! 1. There is one copy of a page in RAM at a time: a page is dropped only when it is clean and nobody holds
 //!    it, and a page read from a drive enters only if it is still the newest one.
-//! 2. A dirty page is never dropped, nor one of which the checkpoint under way has not written what it was: see `pages/cut.rs`.
+//! 2. A dirty page is never dropped, nor a page of the cut that is not written yet: see `pages/cut.rs`.
 //! 3. A page whose checksum is not the one in its map entry is never handed out.
 //! 4. What a checkpoint will write is known before it begins: the dirty pages and the map pages above them, which change
 //!    when those find their places.
@@ -87,7 +87,7 @@ impl PageId {
         self.level <= MAP_LEVELS && self.index < PAGES_END >> (8 * self.level)
     }
 
-    /// Whether it is kept twice, as far as table slabs have places: what many others are found by. There are few such pages.
+    /// Whether it is kept twice if table slabs have a place for it. Such pages lead to many others, and are few.
     pub(crate) fn is_kept_twice(self) -> bool {
         self.level > 0 || matches!(self.space, Space::Segments | Space::Catalog)
     }
@@ -262,7 +262,7 @@ pub(crate) struct PageStore {
     roots: [[AtomicU64; 2]; SPACES.len()],
     io: Arc<SegmentIo>,
     dirty: Mutex<Dirty>,
-    /// Pages of which a copy is damaged while another was read, and what is wrong with it.
+    /// Pages with one damaged copy and one that was read, and what is wrong with the damaged one.
     ill: Mutex<BTreeMap<PageId, String>>,
     /// Pages that the checkpoint under way has yet to write. Locked before shards.
     cut: Mutex<Cut>,
@@ -421,7 +421,7 @@ impl PageStore {
         Ok(page)
     }
 
-    /// Marks a page dirty. What it is is kept first if the checkpoint under way has yet to write it.
+    /// Marks a page dirty. Keeps its words first if the checkpoint under way has yet to write them.
     fn make_dirty(&self, id: PageId, page: &Arc<Page>) {
         if !page.dirty.swap(true, Ordering::Relaxed) {
             self.keep_for_cut(id, page);
@@ -435,7 +435,7 @@ impl PageStore {
         self.make_dirty(id, &page);
     }
 
-    /// Pages of which a copy was found damaged since this was last asked: they are to be written anew.
+    /// Takes the pages with a copy that was found damaged since the last call. The caller has them written anew.
     pub(crate) fn take_ill(&self) -> BTreeMap<PageId, String> {
         std::mem::take(&mut *self.ill.lock())
     }

@@ -28,7 +28,7 @@ pub(crate) struct Row {
     data: Vec<Bytes>,
 }
 
-/// Rows of one drive written at the same time, as far as the pace allows.
+/// The most rows of one drive written at the same time. The pace may allow fewer.
 const ROWS_OF_A_DRIVE: usize = 4;
 
 /// The open segments of a stream, and the rows planned in them and their predecessors.
@@ -289,8 +289,7 @@ impl Row {
 }
 
 impl Slice {
-    /// Writes rows, those of several drives side by side. How much of them a drive gets at a time is for the store's pace to
-    /// say. Returns the bytes written.
+    /// Writes rows to several drives side by side, at the store's pace. Returns the bytes written.
     pub(crate) async fn write_rows(&self, rows: Vec<Row>) -> Result<u64, PoolError> {
         let mut by_drive: BTreeMap<DriveIndex, Vec<Row>> = BTreeMap::new();
         for row in rows {

@@ -1,8 +1,8 @@
 //! A slice that gets more slabs, and one that gives some back.
 //!
-//! What a slice may take is reckoned with the slabs that it holds, so two slices never count on the same. While it is short of
-//! room for what a host writes or a volume is promised, it asks for slabs: the committer takes those that nobody holds, and
-//! other slices give back what they can spare. Only when nothing comes from either is the pool full.
+//! A slice admits and promises only what the slabs that it holds can take, so no two slices count on the same
+//! slab. When it is short of room for a write or a promise, it asks for slabs: its committer takes ungranted
+//! slabs, and other slices give back what they can spare. The pool is full only when neither brings any.
 
 use super::{Promise, RESERVE_PART, Space};
 use crate::{error::PoolError, lifecycle::slice::Slice, meta::TABLE_COPIES};
@@ -11,16 +11,16 @@ use quoin_world::atomic::Ordering;
 /// Slabs of room that a slice has at least when it begins to serve, and keeps beside its reserve when it gives slabs back.
 const LEAST_ROOM_SLABS: u64 = 2;
 
-/// What the segment table may take of some slabs more, and a slab that is used in part.
+/// Of additional slabs, those that the segment table may take, and one that is used in part.
 const FOR_TABLE_SLABS: u64 = TABLE_COPIES as u64 + 1;
 
-/// What is left of a slab at least for host data: the reserve has a part of it, and so has the headroom.
+/// The least of a slab that is left for host data: reserve and headroom take a part of it.
 fn least_kept(filled_bytes: u64) -> u64 {
     filled_bytes * 15 / 16
 }
 
 impl Space {
-    /// The least that a slice needs: its reserve, the headroom, and room for something.
+    /// The fewest slabs that a slice can work with: its reserve, the headroom, and a little room.
     pub(crate) fn least_slabs(&self) -> u64 {
         let headroom = self.least_headroom.div_ceil(self.filled_bytes);
         let least = self.reserve_slabs(0) + headroom + LEAST_ROOM_SLABS + TABLE_COPIES as u64;
@@ -28,7 +28,8 @@ impl Space {
         least * RESERVE_PART / (RESERVE_PART - 1) + 1
     }
 
-    /// What host data may take of so many slabs more. Of a few that may be nothing: the segment table may need them.
+    /// Bytes that so many slabs more would leave for host data. A few slabs may leave none: the segment table
+    /// may need them.
     pub(crate) fn bytes_of(&self, slabs: u64) -> u64 {
         let held = self.slabs();
         self.total_of(held + slabs).saturating_sub(self.total_of(held))
@@ -56,7 +57,7 @@ impl Space {
         }
     }
 
-    /// What so many slabs more leave for host data at least.
+    /// The least that so many slabs more leave for host data, in bytes.
     pub(super) fn kept_of(&self, slabs: u64) -> u64 {
         slabs.saturating_sub(FOR_TABLE_SLABS) * least_kept(self.filled_bytes)
     }
@@ -80,7 +81,7 @@ impl Slice {
         self.store.claimable(self.id) > 0
     }
 
-    /// Asks for slabs for so many blocks. Whoever asks waits for the next commit.
+    /// Asks for slabs for so many blocks. The caller then waits for the next commit.
     pub(crate) fn ask_for_blocks(&self, blocks: u64) {
         self.ask_for(self.space.slabs_for_blocks(blocks));
     }
@@ -90,7 +91,7 @@ impl Slice {
         self.requests.nudge();
     }
 
-    /// Asks for slabs, and waits until that many came or no more will. False if none came.
+    /// Asks for slabs, and waits until that many came or no more can come. False if none came.
     pub(crate) async fn grow(&self, slabs: u64) -> bool {
         let from = self.space.slabs();
         let grown = || self.space.slabs().saturating_sub(from);
@@ -104,7 +105,7 @@ impl Slice {
         grown() > 0
     }
 
-    /// Gets what it needs at least, before it serves.
+    /// Takes the least that the slice needs, before it serves.
     pub(crate) async fn claim_least(&self) -> Result<(), PoolError> {
         let lacking = self.space.least_slabs().saturating_sub(self.space.slabs());
         if lacking > 0 {
@@ -120,9 +121,9 @@ impl Slice {
         self.store.owed_by(self.id)
     }
 
-    /// Takes slabs that nobody holds, as many as there are of so many. Returns how many those are.
+    /// Takes so many ungranted slabs, or as many as there are. Returns how many it took.
     pub(crate) async fn claim(&self, slabs: u64) -> Result<u64, PoolError> {
-        // What the segment table cannot name is left to others.
+        // Slabs that the segment table could not name are left to other slices.
         let slabs = if self.segments.can_hold(slabs) { slabs } else { 0 };
         // NOTE: durable before the table has them. What is in no segment after a crash is free.
         let granted = self.store.grant(self.id, slabs).await?;
@@ -133,21 +134,21 @@ impl Slice {
         Ok(granted.len() as u64)
     }
 
-    /// Gives back free slabs, of so many those that it can spare. Returns how many those are.
+    /// Gives back at most so many free slabs, as many as the slice can spare. Returns how many.
     pub(crate) async fn give_back(&self, slabs: u64) -> Result<u64, PoolError> {
         let before = self.segments.usage().data_slabs;
         let slabs = slabs.min(self.space.spare_slabs(self.buffer.charged_blocks()));
         if slabs == 0 {
             return Ok(0);
         }
-        // Nobody counts on them any more: neither a write that is on its way into the buffer, nor a promise.
+        // From here on no new write or promise counts on them. `pass_shards` waits for writes that still do.
         self.space.resize(before - slabs);
         self.pass_shards();
         if !self.space.is_kept(self.buffer.charged_blocks()) {
             self.space.resize(before);
             return Ok(0);
         }
-        // NOTE: they leave the table before a page says that they are nobody's.
+        // NOTE: they leave the table before a grant page says that they are ungranted.
         let columns = self.segments.part_with(slabs as usize);
         self.space.resize(before - columns.len() as u64);
         self.store.give_back(self.id, &columns).await?;

@@ -14,8 +14,9 @@
 //! 4. An unmap of a map that is shared copies nodes: the first block of its record is charged as if it was written.
 //!
 //! And at any time:
-//! 5. All of this is reckoned with slabs that the slice holds. A slab counts from when its grant is durable, and no more from
-//!    before it is given back, which is done only if all the others keep what was admitted and promised.
+//! 5. Only slabs that the slice holds count. A slab counts from when its grant is durable, and stops counting
+//!    before it is given back. It is given back only if the remaining slabs can take all that was admitted and
+//!    promised.
 
 mod grow;
 pub(crate) mod report;
@@ -191,7 +192,7 @@ fn within(bytes: u64, pages: u64, dropped: u64, dropped_pages: u64) -> u64 {
     (most.saturating_sub(2 * dropped_pages) / pages).max(most / (pages + 2 * dropped))
 }
 
-/// Slabs that a checkpoint of so many bytes may take, the one that is begun last included.
+/// Slabs that a checkpoint of so many bytes may take, including one that it begins last.
 fn slabs_for(checkpoint_bytes: u64, slab_bytes: u64) -> u64 {
     checkpoint_bytes.div_ceil(slab_bytes) + 1
 }

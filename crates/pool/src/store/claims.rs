@@ -1,16 +1,16 @@
 //! Which slices are short of slabs, and which can spare some. In RAM only: what is granted is in the grant pages.
 //!
-//! 1. A slice that is short says how many slabs it wants. Its committer takes those that nobody holds.
-//! 2. Each slice says how many it could give back. As long as others want more than nobody holds, the one that can spare the
-//!    most gives some back.
-//! 3. A slice that is short itself spares nothing, so that no two wait for each other.
-//! 4. A slice whose want cannot be met from either is told so: it wants nothing then.
+//! 1. A slice that is short says how many slabs it wants. Its committer takes ungranted slabs.
+//! 2. Each slice says how many it could give back. While others want more than the ungranted slabs, the slice
+//!    that can spare the most gives some back.
+//! 3. A slice that wants slabs spares none, so that no two slices wait for each other.
+//! 4. If no slab is ungranted and no other slice can spare one, the want is dropped and the slice's writers are told.
 
 use quoin_base::SliceId;
 use quoin_world::Mutex;
 use std::collections::BTreeMap;
 
-/// Has the committer of a slice look at what is wanted.
+/// Wakes the committer of a slice to look at what is wanted.
 type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// What a slice wants, and what it can spare, in slabs.
@@ -45,7 +45,7 @@ impl Claims {
             return;
         }
         of.wanted = slabs;
-        // Those who wait for what it could spare are told, too.
+        // Slices that can spare some clean now. Slices that want some look again, since this one spares none any more.
         wake(&slices, |id, of| id != slice && (of.spare > 0 || of.wanted > 0));
     }
 
@@ -60,7 +60,7 @@ impl Claims {
         of.wanted = of.wanted.saturating_sub(slabs);
     }
 
-    /// Notes that nobody gives a slice any of what it wants.
+    /// Notes that a slice cannot get any of the slabs that it wants.
     pub(super) fn got_none(&self, slice: SliceId) {
         self.got(slice, u64::MAX);
     }
@@ -85,7 +85,7 @@ impl Claims {
         self.slices.lock().iter().filter(|(id, _)| **id != slice).map(|(_, of)| of.can_spare()).sum()
     }
 
-    /// How many slabs a slice is to give back now, if so many are nobody's.
+    /// How many slabs a slice is to give back now, if `nobodys` are ungranted.
     pub(super) fn owed_by(&self, slice: SliceId, nobodys: u64) -> u64 {
         let slices = self.slices.lock();
         let wanted: u64 = slices.iter().filter(|(id, _)| **id != slice).map(|(_, of)| of.wanted).sum();
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!((claims.wanted_by(a), owed(0), owed(4), owed(7)), (7, [0, 0, 7], [0, 0, 3], [0, 0, 0]));
         claims.can_spare(c, 2);
         assert_eq!(owed(0), [0, 5, 0]);
-        // Who is short gives nothing, whatever it could spare.
+        // A slice that is short gives nothing, whatever it could spare.
         claims.want(b, 4);
         assert_eq!((owed(0), claims.spare_of_others(a)), ([0, 0, 2], 2));
         claims.got(b, 1);

@@ -11,7 +11,7 @@
 //! 4. Slabs of the journal are the store's own: nobody is granted one, and nobody gives one back.
 //!
 //! A pool of one slice begins with all data slabs. Each of several begins with the least that a slice needs, and the rest is
-//! nobody's until one asks for it.
+//! ungranted until a slice asks for it.
 
 use crate::{
     bugs::{Bug, planted},
@@ -63,7 +63,7 @@ pub(super) struct Grants {
     drives: Mutex<Vec<OfDrive>>,
     /// Held from the choice of slabs until RAM and drives agree.
     turn: AsyncMutex,
-    /// Slabs that nobody holds, of all drives.
+    /// Ungranted slabs of all drives.
     nobodys: AtomicU64,
 }
 
@@ -132,7 +132,7 @@ impl Grants {
         }
     }
 
-    /// Slabs that nobody holds and a slice may be granted.
+    /// Ungranted slabs that a slice may be granted.
     pub(super) fn nobodys(&self) -> u64 {
         self.nobodys.load(Ordering::Acquire)
     }
@@ -146,8 +146,8 @@ impl Grants {
         self.drives.lock().iter().map(|of| (of.drive.index(), held(of))).collect()
     }
 
-    /// Grants a slice so many slabs that nobody holds, or as many as there are, always of the drive with the most of them
-    /// left. Durable on return.
+    /// Grants a slice so many ungranted slabs, or as many as there are, each time from the drive with the most left.
+    /// Durable on return.
     pub(super) async fn grant(&self, slice: SliceId, count: usize) -> Result<Vec<Column>, PoolError> {
         let _turn = self.turn.lock().await;
         let mut granted = Vec::new();
@@ -177,7 +177,7 @@ impl Grants {
         position_in(&self.drives.lock(), drive)
     }
 
-    /// At most `count` slabs that nobody holds, by page.
+    /// At most `count` ungranted slabs, by page.
     fn choose(&self, count: usize) -> Vec<OfPage> {
         let drives = self.drives.lock();
         let free = |of: &OfDrive| {
@@ -260,7 +260,7 @@ fn position_in(drives: &[OfDrive], index: DriveIndex) -> Option<usize> {
 }
 
 impl OfDrive {
-    /// Its slabs that nobody holds and a slice may be granted.
+    /// Its ungranted slabs that a slice may be granted.
     fn nobodys(&self) -> u64 {
         let free = self.holders.iter().filter(|by| **by == NOBODY).count();
         if self.drive.label().roles.data { free as u64 } else { 0 }
@@ -302,8 +302,8 @@ impl OfDrive {
     }
 }
 
-/// Who holds which slab of new drives, which have so many each: of several slices each has `each` data slabs, of all drives
-/// alike; the only one has all.
+/// The holders of the slabs of new drives, which have so many slabs each. The only slice of a pool holds all
+/// data slabs; of several, each holds `each`, spread over all drives.
 fn first_holders(drives: &[(Label, u32)], slices: u8, each: usize) -> Vec<Vec<u8>> {
     let holder_of = |(label, slabs): &(Label, u32)| {
         let others = if label.roles.data && slices == 1 { holder(SliceId(0)) } else { NOBODY };

@@ -1,11 +1,11 @@
-//! Which drives the pool has, and how that changes.
+//! The members of the pool: which drives it has, and changes of that.
 //!
 //! Invariants:
 //! 1. A table of members is in force, in RAM, only when every voter of the table before it that is still needed, and every
 //!    voter of its own, has it durably.
-//! 2. One change at a time. Its generation is higher than any that was written before, whether that came into force or not.
-//! 3. A change that could not be hardened takes the pool offline: some voters may have it. The next opening finds it there,
-//!    or does not, and settles it for all.
+//! 2. One change is made at a time. Its generation is higher than any written before, in force or not.
+//! 3. A change that could not be hardened takes the pool offline: some voters may have it. The next opening decides
+//!    whether it counts, and writes the outcome to all voters.
 //! 4. Voters are appointed when the pool is opened only: then every root is brought to them before the pool serves.
 
 use super::Store;
@@ -44,8 +44,8 @@ pub(super) async fn format(drives: &[Arc<Drive>], members: &Members) -> Result<(
     write(members, voters(drives, members)).await
 }
 
-/// Settles which table counts when a pool was taken over: the one found, with voters enough and the new owner's epoch, goes
-/// to every voter. So a change that was interrupted has either come about for all, or never can.
+/// Settles which table counts when a new owner opens the pool: writes the table found, with enough voters and
+/// the new epoch, to every voter. After that an interrupted change is in force on all voters, or never will be.
 pub(super) async fn settle(
     drives: &[Arc<Drive>],
     found: Members,
@@ -86,8 +86,8 @@ impl Store {
         self.membership.current()
     }
 
-    /// Which copies of the table the voters have that are older than the one found, or missing, in words: what an interrupted
-    /// change leaves.
+    /// Describes the copies on voters that are older than the table found, or missing: an interrupted change
+    /// leaves them.
     pub(crate) async fn older_members(&self) -> Vec<String> {
         let newest = self.members();
         let mut told = Vec::new();
@@ -114,10 +114,11 @@ impl Store {
         told
     }
 
-    /// Changes the table of members: hardened on the voters, then in force, then this returns. `change` is given the table
-    /// in force and says why it cannot be changed, if so; then nothing is.
+    /// Changes the table of members. On return the new table is hardened on the voters and in force. `change`
+    /// edits a copy of the table in force; if it returns an error, nothing changes.
     ///
-    /// The journal's generation grows by itself. Drives that `change` has failed or gone are not written to.
+    /// The generation of the journal's set grows by itself. Drives that `change` marks failed or gone are not
+    /// written to.
     pub(crate) async fn change_members(
         &self,
         change: impl FnOnce(&mut Members) -> Result<(), PoolError>,
@@ -147,7 +148,7 @@ impl Store {
             "voters are appointed when a pool is opened"
         );
 
-        // Durable where it was known, then in force.
+        // Durable on the voters of the table before, then in force.
         if planted(Bug::MembersBeforeHardened) {
             self.put_in_force(&after);
         }
@@ -181,9 +182,9 @@ impl Store {
         *self.membership.current.lock() = Arc::new(members.clone());
     }
 
-    /// Goes on without a drive that has failed: durable before this returns, so that no opening waits for it. What the journal
-    /// needs of it must be on another one. Refused for a drive that holds segments, for the pool cannot be read without it,
-    /// and for the last one of the journal.
+    /// Marks a drive failed, durably, so that no opening waits for it. Refused for a drive that holds segments,
+    /// for the last drive of the journal, and while a part of the journal that is needed lies on no other
+    /// drive.
     pub(crate) async fn fail_drive(&self, index: DriveIndex) -> Result<(), PoolError> {
         let name = self.drive_name(index).to_owned();
         self.change_members(|members| {
@@ -217,8 +218,7 @@ impl Store {
         !is_needed && members.in_journal().any(|member| member.index != index)
     }
 
-    /// Goes on without a drive that failed an operation, if the pool can: durable before this returns. Else that is the
-    /// failure.
+    /// Goes on without a drive that failed an operation, durably, if the pool can. Returns `failure` if it cannot.
     pub(crate) async fn do_without(&self, index: DriveIndex, failure: PoolError) -> Result<(), PoolError> {
         let drive = self.drive_name(index);
         match self.fail_drive(index).await {

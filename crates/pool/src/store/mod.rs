@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! 1. Its drives are those that the table of members in force needs; all are of the same pool and cut into slabs of the same
-//!    size. A slab belongs to the journal of one slice, or is granted to one slice, or is nobody's.
+//!    size. A slab belongs to the journal of one slice, or is granted to one slice, or is ungranted.
 //! 2. A root is written only with the store's epoch, for the slice it goes to, and with a higher generation than any root
 //!    of that slice that was read or written before. No root that is read is of a later epoch than the store's.
 //! 3. Once the store failed it stays so: what the drives hold is known again only after it is opened anew.
@@ -66,7 +66,7 @@ pub(crate) struct Store {
 
 /// Opening.
 impl Store {
-    /// The store of new drives. Each of several slices gets so many slabs for a start.
+    /// The store of new drives. Each of several slices is granted `slabs_each` for a start.
     pub(crate) async fn format(drives: Vec<Arc<Drive>>, slabs_each: u64) -> Result<Self, PoolError> {
         let label = common_label(&drives)?;
         let grants = Grants::format(label.pool, &drives, label.slices, slabs_each as usize).await?;
@@ -245,7 +245,7 @@ impl Store {
         self.members().journal_set
     }
 
-    /// Has the store ask before it goes on without a drive.
+    /// Registers a question that the store asks before it goes on without a drive.
     pub(crate) fn ask_before_doing_without(&self, needs: Needs) {
         self.needs.lock().push(needs);
     }
@@ -272,32 +272,32 @@ impl Store {
         self.grants.nobodys()
     }
 
-    /// The slabs that a slice may count on for its share: those that it holds, and its part of what nobody does.
+    /// The slabs of a slice's share: those that it holds, and an equal part of the ungranted ones.
     pub(crate) fn fair_slabs(&self, held: u64) -> u64 {
         held + self.nobodys_slabs() / u64::from(self.label.slices)
     }
 
-    /// Slabs that a slice may get: nobody holds them, or others can spare them.
+    /// Slabs that a slice may get: ungranted ones, and those that other slices can spare.
     pub(crate) fn claimable(&self, slice: SliceId) -> u64 {
         self.nobodys_slabs() + self.claims.spare_of_others(slice)
     }
 
-    /// Grants a slice so many slabs that nobody holds, or as many as there are. Durable on return.
+    /// Grants a slice so many ungranted slabs, or as many as there are. Durable on return.
     pub(crate) async fn grant(&self, slice: SliceId, slabs: u64) -> Result<Vec<Column>, PoolError> {
         let granted = self.grants.grant(slice, slabs as usize).await?;
         self.claims.got(slice, granted.len() as u64);
         Ok(granted)
     }
 
-    /// Takes slabs back of which a slice keeps nothing, neither in its segment table nor in a checkpoint that may be opened.
-    /// Durable on return.
+    /// Takes slabs back from a slice that has nothing on them, neither in its segment table nor in a checkpoint
+    /// that may be opened. Durable on return.
     pub(crate) async fn give_back(&self, slice: SliceId, slabs: &[Column]) -> Result<(), PoolError> {
         self.grants.give_back(slice, slabs).await?;
         self.claims.came_free();
         Ok(())
     }
 
-    /// Has the committer of a slice look, from now on, when others want slabs or those that it wants come free.
+    /// Registers what wakes the committer of a slice: others want slabs, or slabs that it wants come free.
     pub(crate) fn wake_for_slabs(&self, slice: SliceId, wake: Box<dyn Fn() + Send + Sync>) {
         self.claims.wake_with(slice, wake);
     }

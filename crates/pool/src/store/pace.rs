@@ -1,12 +1,13 @@
 //! The pace of background writes: destage, cleaner and checkpoints leave room on drives for what hosts wait for.
 //!
-//! A drive answers a journal write only after what it was given before. So little of the background is in flight on a
-//! drive while hosts write to it, and while there is room for what hosts bring, the drive rests in between. The fuller
-//! buffer and journal are, the more the background gets, and near the stop all it wants: there hosts wait for it.
+//! A drive answers a journal write only after the writes that it was given before. So while hosts write to a
+//! drive, few bytes of the background are in flight on it, and while buffer and journal have room, the drive
+//! rests in between. The fuller they are, the more the background gets. Near the point where writers are
+//! stopped it gets all it wants, because hosts then wait for it.
 //!
-//! 1. A piece is let in when nothing of the background is in flight on its drive, however little is allowed: nobody waits
-//!    but for a piece that the drive works on, or for a rest that ends.
-//! 2. What is let in counts until it is dropped, and what is durable until it returns.
+//! 1. A piece is let in when no other piece of the background is in flight on its drive, however little is
+//!    allowed. So a piece waits only for one that the drive works on, or for a rest that ends.
+//! 2. A piece counts until it is dropped, and a durable write until it returns.
 //! 3. Writes for hosts never wait here.
 
 use quoin_base::DriveIndex;
@@ -16,7 +17,7 @@ use quoin_world::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// What of a row goes to its drive at a time.
+/// Bytes of a row that go to its drive in one write.
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
 /// Pieces in flight while no host writes.
 const PIECES_ALONE: u64 = 2;
@@ -34,15 +35,15 @@ const ALL_FROM: f64 = 0.95;
 const LONGEST_REST: Duration = Duration::from_millis(10);
 const SHORTEST_REST: Duration = Duration::from_millis(2);
 
-/// Whether somebody waits for the background, and the fill.
+/// Whether a request waits for the background, and the fill.
 pub(crate) type Pressure = (bool, f64);
 
-/// What the pace follows from.
+/// What the pace depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     /// Hosts write to the drive.
     pub hosts_write: bool,
-    /// Somebody waits for the background to end what it does.
+    /// A request waits for the background: a drain or a checkpoint.
     pub is_awaited: bool,
     /// How full the fuller of buffer and journal is.
     pub fill: f64,
@@ -51,7 +52,7 @@ pub(crate) struct Figures {
 /// What the background gets of a drive.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Allowance {
-    /// So much may be in flight; one piece may always.
+    /// The most bytes in flight. One piece may always be.
     pub most_bytes: u64,
     /// How long the drive rests after a piece, as a part of the time that the piece took.
     pub rest_part: f64,
@@ -86,7 +87,7 @@ struct DrivePace {
     durable_seen: AtomicU64,
     /// Bytes of the background in flight.
     background_bytes: AtomicU64,
-    /// What the drive is to rest.
+    /// How long the drive is to rest.
     due_rest_nanos: AtomicU64,
     /// Notified when a piece of the background has ended.
     ended: Event,

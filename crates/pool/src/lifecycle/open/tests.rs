@@ -373,7 +373,7 @@ fn damage_to_the_last_batch_of_an_idle_lane_is_told() {
         });
         let (world, before) = (rig.world.clone(), rig.world.progress().1);
         rig.run(async move { world.sleep(std::time::Duration::from_millis(idle_ms)).await });
-        assert_eq!(rig.world.progress().1, before, "who is idle writes no more");
+        assert_eq!(rig.world.progress().1, before, "a lane that stays idle writes no more");
         rig.world.crash();
         let (disk, at) = payload_of(&rig, 66);
         let at = if part == "head" { at - PAGE } else { at };

@@ -1,21 +1,21 @@
 //! The pages that a checkpoint writes, as they were at its cut, while the committer goes on to change them.
 //!
-//! Pages are changed where they are, cut or no cut: who reads them sees the newest. Only what the checkpoint has yet to
-//! write of a page is copied when that page is changed for the first time since the cut. Pages that nobody changes
-//! meanwhile, most of them, are never copied but to be written.
+//! The committer changes pages in place, whether or not they are in the cut, so readers see the newest content.
+//! The first change of a page since the cut copies its words, if the checkpoint has yet to write them. Most
+//! pages do not change meanwhile; they are copied only to be written.
 //!
 //! ```text
 //! at the cut         dirty → in the cut, clean, and held; it has its new place already
 //! changed after it   its words are kept for the cut; in the cut and dirty
-//! written            what was kept is let go; out of the cut, and clean or dirty
+//! written            the kept words are dropped; out of the cut, and clean or dirty
 //! ```
 //!
 //! Invariants:
 //! 1. One checkpoint is under way at a time. Its cut is all that was dirty, and with a page all map pages above it.
-//! 2. What is written of a page are its words as of the cut. A map page beside has the checksums of the pages below, as these
-//!    are written: all are there before the first page is taken.
-//! 3. A page in the cut stays in RAM until its row is written: nobody reads its place before.
-//! 4. A page is taken once, and no root is written before all are written.
+//! 2. A page is written with its words as of the cut. A map page also has the checksums of the pages below it,
+//!    as these are written: all checksums are in place before the first page is taken.
+//! 3. A page in the cut stays in RAM until its row is written, so no reader goes to its new place before.
+//! 4. Each page is taken once, and the root is written after all pages.
 
 use super::{Page, PageId, PageStore};
 use crate::{
@@ -87,7 +87,7 @@ impl PageStore {
         Ok(())
     }
 
-    /// Keeps what a page is for the checkpoint under way, before it changes.
+    /// Keeps the words of a page for the checkpoint under way, before they change.
     pub(super) fn keep_for_cut(&self, id: PageId, page: &Arc<Page>) {
         if !page.in_cut.load(Ordering::Relaxed) || planted(Bug::ChangeCutPages) {
             return;
@@ -108,8 +108,9 @@ impl PageStore {
         self.cut.lock().pages.keys().copied().collect()
     }
 
-    /// Puts the checksum of a page, as it will be written, where the map leads to it: into the page above as of the cut, and
-    /// as it is now unless that leads elsewhere meanwhile. Called for all pages in the order of [`PageStore::cut_pages`].
+    /// Puts the checksum of a page, as it will be written, into the page above as of the cut, and into that
+    /// page as it is now if it still leads to the same place. Called for all pages in the order of
+    /// [`PageStore::cut_pages`].
     pub(crate) fn seal(&self, id: PageId) -> Result<(), PoolError> {
         let missing = |id: PageId| PoolError::page(id.space, id.index, "it is not in its checkpoint");
         let mut bytes = [0; PAGE_BYTES];
@@ -147,7 +148,7 @@ impl PageStore {
         Ok(())
     }
 
-    /// What is written of a page. Its row is being written from now on.
+    /// Takes the words of a page as of the cut. The caller writes them next.
     pub(crate) fn take(&self, id: PageId) -> Result<Bytes, PoolError> {
         let mut cut = self.cut.lock();
         let Some(page) = cut.pages.get_mut(&id) else {

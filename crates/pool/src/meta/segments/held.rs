@@ -8,13 +8,13 @@ use crate::{
 use quoin_stripe::Column;
 
 impl SegmentTable {
-    /// Whether it could name so many slabs more.
+    /// Whether the root could name enough table slabs if the slice held so many slabs more.
     pub(crate) fn can_hold(&self, slabs: u64) -> bool {
         let all = self.inner.read().held_slabs + slabs;
         table_slabs_for(all, self.slab_bytes.into()) <= MAX_TABLE_SLABS as u64
     }
 
-    /// Takes slabs over that were granted to the slice, durably.
+    /// Takes over slabs whose grant to the slice is durable.
     pub(crate) fn grant(&self, slabs: &[Column]) {
         let mut inner = self.inner.write();
         for Column { drive, slab } in slabs {
@@ -24,8 +24,9 @@ impl SegmentTable {
         inner.held_slabs += slabs.len() as u64;
     }
 
-    /// Lets go of so many free slabs, or as many as there are, always of the drive with the most of them. No checkpoint that
-    /// may be opened refers to them, no record that replay may find, and no read that is under way.
+    /// Takes so many free slabs, or as many as there are, out of the table, each time from the drive with the
+    /// most. No checkpoint that may be opened refers to them, nor any record that replay may find, nor any read
+    /// under way.
     pub(crate) fn part_with(&self, count: usize) -> Vec<Column> {
         let mut inner = self.inner.write();
         let mut slabs = Vec::new();

@@ -1,17 +1,19 @@
 //! Where the pages of the segment table lie: in *table slabs* that the root names. The table says where everything else
-//! is, so finding it takes nothing else.
+//! is, so it must be found without any of that.
 //!
-//! A place is a page of a table slab: a [`Location`] that names the position of the slab in the root's list, counted from 1. It
-//! holds the same page in each column of the slab, so what lies there is kept twice. Therefore other pages by which many are
-//! found get what places the table leaves: those of page maps and of the catalog. Which places are taken is not
-//! recorded: opening finds out from the page maps.
+//! A place is a page of a table slab: a [`Location`] that names the position of the slab in the root's list,
+//! counted from 1. It holds the same page in each column of the slab, so what lies there is kept twice. Pages
+//! of the page maps and of the catalog, which lead to many others, get the places that the table leaves. Which
+//! places are taken is not recorded: opening finds out from the page maps.
 //!
 //! Invariants:
 //! 1. A place is taken from when it is given out until a checkpoint that does not need it is durable. So the two generations
-//!    of a page never overlap, and a crash finds all that the last root leads to.
-//! 2. There are places for the whole table twice, as the last checkpoint has it and as the next does: a checkpoint that
-//!    has begun finds one for every page. Other pages take none of these, and lie in rows where there are no others.
-//! 3. A slab of it is used for something else only when no page lies there and a root that does not name it is durable.
+//!    of a page never overlap, and after a crash all that the last root leads to is there.
+//! 2. There are places for the whole table twice, for the last checkpoint and for the next: a checkpoint that
+//!    has begun finds a place for every page. Other pages take none of these; without places left they lie in
+//!    rows.
+//! 3. A table slab is used for something else only when no page lies there and a root that does not name it is
+//!    durable.
 
 use super::SegmentTable;
 use crate::{
@@ -49,22 +51,22 @@ pub(crate) fn pages_of_table(segments: u64) -> u64 {
         .sum()
 }
 
-/// Table slabs without which a slice of so many data slabs cannot be.
+/// The least table slabs of a slice with so many data slabs: places for the table, twice.
 pub(crate) fn least_table_slabs(data_slabs: u64, slab_bytes: u64) -> u64 {
     // Entry 0 is not used.
     (2 * pages_of_table(data_slabs + 1)).div_ceil(slab_bytes / PAGE_BYTES as u64)
 }
 
-/// Table slabs that a slice of so many data slabs gets: with places for page maps and catalog too, as far as the root can
-/// name them.
+/// Table slabs that a slice with so many data slabs gets: with places for page maps and catalog too, up to the
+/// number that the root can name.
 pub(crate) fn table_slabs_for(data_slabs: u64, slab_bytes: u64) -> u64 {
     let pages = pages_of_table(data_slabs + 1) + other_pages(data_slabs, slab_bytes);
     let wanted = (2 * pages).div_ceil(slab_bytes / PAGE_BYTES as u64).min(MAX_TABLE_SLABS as u64);
     wanted.max(least_table_slabs(data_slabs, slab_bytes))
 }
 
-/// Pages of page maps and of the catalog that there are places for: those that lead to the block table and to thin maps that
-/// are full without gaps, and some.
+/// Pages of page maps and of the catalog that get places: enough to lead to the block table and to full thin
+/// maps without gaps, and some for the catalog.
 fn other_pages(data_slabs: u64, slab_bytes: u64) -> u64 {
     let blocks = data_slabs * slab_bytes / u64::from(POOL_BLOCK_BYTES);
     let mapped_pages = blocks / BLOCKS_PER_PAGE + blocks / TREE_FAN_OUT;
@@ -84,7 +86,7 @@ struct Inner {
     slabs: Vec<TableSlab>,
     /// Places that the next checkpoint does not need, and whether each is the table's.
     given_up: Vec<(Location, bool)>,
-    /// Places that others than the table's pages have taken.
+    /// Places taken by pages other than the table's.
     others: u64,
     /// Slabs that the last durable root names and the next will not.
     leaving: Vec<Arc<[Column]>>,
@@ -159,7 +161,7 @@ impl TableSlabs {
         }
     }
 
-    /// The first place that is free. Others than pages of the table take at most so many in all.
+    /// Takes the first free place. Pages other than the table's take at most `most_others` in all.
     fn take(&self, is_table: bool, most_others: u64) -> Option<Location> {
         let mut inner = self.inner.lock();
         if !is_table && inner.others >= most_others {
@@ -294,7 +296,7 @@ impl SegmentTable {
         if id.is_kept_twice() { self.table_slabs.take(is_table, most_others) } else { None }
     }
 
-    /// Takes over that a checkpoint is durable. True if slabs came free.
+    /// Notes that a checkpoint is durable. True if slabs came free.
     pub(crate) fn table_written(&self) -> bool {
         let slab_bytes = u64::from(self.slab_bytes);
         let slabs = table_slabs_for(self.usage().data_slabs, slab_bytes);
@@ -307,7 +309,7 @@ impl SegmentTable {
         !left.is_empty()
     }
 
-    /// Has the next checkpoint write a page of the table anew.
+    /// Marks a page of the table, so that the next checkpoint writes it anew.
     pub(crate) fn rewrite(&self, page: u64) {
         let mut inner = self.inner.write();
         if page < inner.segments.len().div_ceil(SEGMENTS_PER_PAGE) as u64 {
