@@ -76,6 +76,10 @@ uuid!(
     /// The identity of a drive, given when it is initialised.
     DriveId
 );
+uuid!(
+    /// Who writes to the drives of a pool.
+    HolderId
+);
 
 /// Bits of a volume's id that count the volumes of its slice.
 const VOLUME_BITS: u32 = 28;

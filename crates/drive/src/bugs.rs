@@ -5,6 +5,10 @@
 pub enum Bug {
     /// A drive is used again before the operations of its last opening are over.
     TakeBackEarly,
+    /// A fence is told of as raised while writes that it refuses are in flight.
+    FenceWithoutDrain,
+    /// Writes of sessions below a fence are accepted.
+    AcceptExpelled,
 }
 
 #[cfg(feature = "planted-bugs")]

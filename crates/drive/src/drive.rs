@@ -4,32 +4,32 @@
 //! 1. At least one intact copy of the label is on the drive at any time after [`Drive::format`]; a rewrite
 //!    touches the other copy only when the first is durable.
 //! 2. The epoch in the label never goes down.
-//! 3. When [`Drive::raise_epoch`] succeeds, no write begun under a lower epoch is in flight any more.
+//! 3. When a raise of a fence succeeds, no write of a session that it refuses is in flight any more, and none begins.
 //! 4. Once a write or flush has failed or was abandoned, or any operation timed out, none is submitted again.
 //!    A write that found no room on the file system under the drive is no such failure: whoever asked for it knows.
 
 use crate::{
-    DriveError, GRANT_PAGE_BYTES, LABEL_OFFSETS, Label, MEMBERS_OFFSETS, MEMBERS_PAGE_BYTES, Members,
-    MembersCopy, Probe, ROOT_BYTES,
+    DriveError, Fences, GRANT_PAGE_BYTES, LABEL_BYTES, LABEL_OFFSETS, Label, MAX_FENCES, MEMBERS_OFFSETS,
+    MEMBERS_PAGE_BYTES, Members, MembersCopy, Probe, ROOT_BYTES, Session,
+    bugs::{Bug, planted},
     label::{Copy, root_offset, slabs_start},
     probe::{probe, read_copies, require_len, tail},
+    raw::{copy_problem, write_label, zero},
+    session::Gate,
 };
-use quoin_base::{DriveIndex, Epoch, SliceId};
+use quoin_base::{DriveIndex, Epoch, HolderId, SliceId};
 use quoin_world::{
     AsyncMutex, Buf, Completion, Disk, DiskError, DiskInstruments, DiskOp, Event, Mutex, Slice,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 use std::{
-    collections::VecDeque,
     future::Future,
     io::ErrorKind,
     sync::{Arc, OnceLock},
 };
+use uuid::Uuid;
 
-const ZEROES_BYTES: u64 = 1 << 20;
-const ZEROES_IN_FLIGHT: usize = 8;
-
-/// An open drive. Shared by `Arc`; all its futures own what they need.
+/// An open drive as one session sees it. Shared by `Arc`; all its futures own what they need.
 ///
 /// Reads and writes are submitted by the call itself, not by the first poll. A write or flush whose future is
 /// dropped before it ended fails the drive, because nobody will know how it ended.
@@ -39,8 +39,10 @@ pub struct Drive {
     slabs: u32,
     slab_bytes: u32,
     slabs_start_bytes: u64,
+    holder: HolderId,
+    /// It changes while the gate is locked.
+    session: Mutex<Session>,
     state: Arc<State>,
-    relabelling: AsyncMutex,
 }
 
 /// What a drive has done since it was opened.
@@ -70,22 +72,17 @@ struct Counters {
     errors: AtomicU64,
 }
 
-/// Writes and flushes in flight, those begun under the label's epoch and those from before.
-#[derive(Default)]
-struct Flights {
-    epoch: Epoch,
-    current: u64,
-    older: u64,
-}
-
+/// What all sessions have in common.
 struct State {
     name: String,
     label: Mutex<Label>,
     failed: OnceLock<String>,
     /// What was written anew when it was opened.
     mended: Mutex<Vec<String>>,
-    flights: Mutex<Flights>,
-    landed: Event,
+    gate: Mutex<Gate>,
+    /// Nothing of a session that is refused is in flight any more.
+    drained: Event,
+    relabelling: AsyncMutex,
     /// Held while a flush is under way.
     flushing: AsyncMutex,
     counters: Counters,
@@ -94,7 +91,7 @@ struct State {
 /// One write or flush in flight.
 struct Flight {
     state: Arc<State>,
-    epoch: Epoch,
+    session: Session,
     ended: bool,
 }
 
@@ -135,7 +132,7 @@ impl Drive {
             }
             write_label(&drive.disk, copy, &label).await?;
             // An interrupted change leaves an older label behind: no damage.
-            if let Some(why) = problem(&content) {
+            if let Some(why) = copy_problem(&content) {
                 let offset = LABEL_OFFSETS[copy];
                 let told =
                     format!("the label at byte {offset}: {why}; it was written anew from the other copy");
@@ -169,29 +166,45 @@ impl Drive {
     /// generation is intact: an interrupted change leaves it behind.
     pub async fn label_damage(&self) -> Vec<(u64, String)> {
         let copies = LABEL_OFFSETS.into_iter().zip(read_copies(&self.disk).await);
-        copies.filter_map(|(offset, copy)| problem(&copy).map(|why| (offset, why))).collect()
+        copies.filter_map(|(offset, copy)| copy_problem(&copy).map(|why| (offset, why))).collect()
     }
 
     fn new(disk: Arc<dyn Disk>, label: Label) -> Arc<Drive> {
-        let flights = Flights { epoch: label.epoch, ..Flights::default() };
+        let state = State {
+            name: disk.name().to_owned(),
+            gate: Mutex::new(Gate::new(label.fences.clone())),
+            label: Mutex::new(label),
+            failed: OnceLock::new(),
+            mended: Mutex::default(),
+            drained: Event::new(),
+            relabelling: AsyncMutex::new(),
+            flushing: AsyncMutex::new(),
+            counters: Counters::default(),
+        };
+        let holder = HolderId(Uuid::nil());
+        let (epoch, number) = (state.label.lock().epoch(), 0);
+        Self::of_session(disk, Arc::new(state), Session { holder, epoch, number })
+    }
+
+    fn of_session(disk: Arc<dyn Disk>, state: Arc<State>, session: Session) -> Arc<Drive> {
+        let label = state.label.lock().clone();
         Arc::new(Drive {
+            disk,
             index: label.index,
             slabs: label.slabs(),
             slab_bytes: label.slab_bytes,
             slabs_start_bytes: label.slabs_start_bytes,
-            relabelling: AsyncMutex::new(),
-            state: Arc::new(State {
-                name: disk.name().to_owned(),
-                label: Mutex::new(label),
-                failed: OnceLock::new(),
-                mended: Mutex::default(),
-                flights: Mutex::new(flights),
-                landed: Event::new(),
-                flushing: AsyncMutex::new(),
-                counters: Counters::default(),
-            }),
-            disk,
+            holder: session.holder,
+            session: Mutex::new(session),
+            state,
         })
+    }
+
+    /// The same drive for another holder. Its writes are refused until it takes the drive over with [`Drive::raise_epoch`], or
+    /// joins those who write to it: it fences its own earlier sessions with [`Drive::fence`].
+    pub fn attach(&self, holder: HolderId) -> Arc<Drive> {
+        let session = Session { holder, epoch: Epoch::default(), number: 0 };
+        Self::of_session(self.disk.clone(), self.state.clone(), session)
     }
 
     /// The label as it is on the drive.
@@ -211,7 +224,12 @@ impl Drive {
 
     /// The highest epoch it has durably seen.
     pub fn epoch(&self) -> Epoch {
-        self.state.label.lock().epoch
+        self.state.label.lock().epoch()
+    }
+
+    /// Which sessions may write to it.
+    pub fn fences(&self) -> Fences {
+        self.state.label.lock().fences.clone()
     }
 
     /// Whole slabs that fit, those of the journal included.
@@ -252,30 +270,63 @@ impl Drive {
         }
     }
 
-    /// Fences lower epochs: when this returns, `to` is durable in both labels and no write begun under a
-    /// lower epoch is in flight. Refuses an epoch that is not higher than the drive's.
+    /// Takes the drive over: when this returns, `to` is durable in both labels, this session is of `to`, and no write of a
+    /// lower epoch is in flight or begins. Refuses an epoch that is not higher than the drive's.
     pub async fn raise_epoch(&self, to: Epoch) -> Result<(), DriveError> {
-        let _one_at_a_time = self.relabelling.lock().await;
-        let mut label = self.label();
-        if to <= label.epoch {
-            let (drive, current) = (self.name().to_owned(), label.epoch);
-            return Err(DriveError::Fenced { drive, current, asked: to });
+        let _one_at_a_time = self.state.relabelling.lock().await;
+        let current = self.epoch();
+        if to <= current {
+            return Err(DriveError::Fenced { drive: self.name().to_owned(), current, asked: to });
         }
-        label.epoch = to;
+        let session = Session { holder: self.holder, epoch: to, number: 0 };
+        self.raise(Fences { epoch: to, of: Vec::new() }, session).await
+    }
+
+    /// Fences the sessions of one holder below `lowest` in the drive's epoch, in the same way; all others go on. If the
+    /// holder is this one, its session is `lowest` of the drive's epoch from now on.
+    pub async fn fence(&self, holder: HolderId, lowest: u64) -> Result<(), DriveError> {
+        let _one_at_a_time = self.state.relabelling.lock().await;
+        let mut fences = self.fences();
+        if lowest <= fences.lowest_of(holder) {
+            let (drive, current) = (self.name().to_owned(), fences.lowest_of(holder));
+            return Err(DriveError::SessionFenced { drive, holder, current, asked: lowest });
+        }
+        fences.of.retain(|(fenced, _)| *fenced != holder);
+        fences.of.push((holder, lowest));
+        if fences.of.len() > MAX_FENCES {
+            return Err(DriveError::TooManyFences { drive: self.name().to_owned() });
+        }
+        let own = *self.session.lock();
+        let session = match holder == self.holder {
+            true => Session { epoch: fences.epoch, number: lowest, ..own },
+            false => own,
+        };
+        self.raise(fences, session).await
+    }
+
+    /// Puts fences in force. This session is `session` from then on.
+    async fn raise(&self, fences: Fences, session: Session) -> Result<(), DriveError> {
+        let state = &self.state;
+        let mut label = self.label();
+        label.fences = fences;
+        // Durable first. Whoever raises a fence is not held up by it.
         label.generation += 1;
         let first = (label.generation % 2) as usize;
         for copy in [first, 1 - first] {
-            let write = vec![label.encode()];
-            self.write_at(LABEL_OFFSETS[copy], write, true).await?;
+            let op = DiskOp::Write { offset: LABEL_OFFSETS[copy], data: vec![label.encode()], durable: true };
+            self.write(LABEL_BYTES as u64, self.depart_as(Some(session), op)).await?;
         }
-        *self.state.label.lock() = label;
+
+        // In force from here on; then what was let through before has to land.
         {
-            let mut flights = self.state.flights.lock();
-            flights.epoch = to;
-            flights.older += std::mem::take(&mut flights.current);
+            let mut gate = state.gate.lock();
+            gate.fences = label.fences.clone();
+            *self.session.lock() = session;
         }
-        let state = &self.state;
-        state.landed.until(|| (state.flights.lock().older == 0).then_some(())).await;
+        *state.label.lock() = label;
+        if !planted(Bug::FenceWithoutDrain) {
+            state.drained.until(|| state.gate.lock().is_drained().then_some(())).await;
+        }
         // What was given up may be in flight still, but then the drive has failed.
         match state.failed.get() {
             Some(cause) => Err(DriveError::Failed { drive: self.name().to_owned(), cause: cause.clone() }),
@@ -416,6 +467,14 @@ impl Drive {
     ) -> impl Future<Output = Result<(), DriveError>> + Send + use<> {
         let len: u64 = data.iter().map(|s| s.len() as u64).sum();
         let departed = self.depart(DiskOp::Write { offset, data, durable });
+        self.write(len, departed)
+    }
+
+    fn write(
+        &self,
+        len: u64,
+        departed: Result<(Flight, Completion), DriveError>,
+    ) -> impl Future<Output = Result<(), DriveError>> + Send + use<> {
         async move {
             let (flight, done) = departed?;
             flight.land(done.await, |counters| {
@@ -426,15 +485,24 @@ impl Drive {
     }
 
     fn depart(&self, op: DiskOp) -> Result<(Flight, Completion), DriveError> {
+        self.depart_as(None, op)
+    }
+
+    /// As of another session than this one, if one is given.
+    fn depart_as(&self, of: Option<Session>, op: DiskOp) -> Result<(Flight, Completion), DriveError> {
         if let Some(cause) = self.state.failed.get() {
             return Err(DriveError::Failed { drive: self.name().to_owned(), cause: cause.clone() });
         }
-        let epoch = {
-            let mut flights = self.state.flights.lock();
-            flights.current += 1;
-            flights.epoch
+        let session = {
+            let mut gate = self.state.gate.lock();
+            let session = of.unwrap_or_else(|| *self.session.lock());
+            if !gate.fences.accept(session) && !planted(Bug::AcceptExpelled) {
+                return Err(DriveError::Expelled { drive: self.name().to_owned(), session });
+            }
+            gate.enter(session);
+            session
         };
-        Ok((Flight { state: self.state.clone(), epoch, ended: false }, self.disk.submit(op)))
+        Ok((Flight { state: self.state.clone(), session, ended: false }, self.disk.submit(op)))
     }
 
     fn place(&self, slab: u32, offset: u64, len: u64) -> Result<u64, DriveError> {
@@ -487,15 +555,9 @@ impl Drop for Flight {
         if !self.ended {
             self.state.fail("a write was abandoned before it ended".into());
         }
-        let all_older_landed = {
-            let mut flights = self.state.flights.lock();
-            let current = flights.epoch == self.epoch;
-            let count = if current { &mut flights.current } else { &mut flights.older };
-            *count -= 1;
-            !current && flights.older == 0
-        };
-        if all_older_landed {
-            self.state.landed.notify();
+        let is_last_refused = self.state.gate.lock().leave(self.session);
+        if is_last_refused {
+            self.state.drained.notify();
         }
     }
 }
@@ -505,40 +567,4 @@ impl State {
         self.counters.errors.fetch_add(1, Relaxed);
         let _ = self.failed.set(cause);
     }
-}
-
-/// What is wrong with a copy of the label.
-fn problem(copy: &Copy) -> Option<String> {
-    match copy {
-        Copy::Valid(_) => None,
-        Copy::Absent => Some("it is gone".to_owned()),
-        Copy::Damaged(why) => Some(why.clone()),
-        Copy::OtherVersion(version) => Some(format!("it is of format {version}")),
-        Copy::Unreadable(error) => Some(format!("it cannot be read ({error})")),
-    }
-}
-
-async fn write_label(disk: &Arc<dyn Disk>, copy: usize, label: &Label) -> Result<(), DriveError> {
-    let write = DiskOp::Write { offset: LABEL_OFFSETS[copy], data: vec![label.encode()], durable: true };
-    disk.submit(write).await?;
-    Ok(())
-}
-
-/// Writes zeroes over the range, several writes at a time. Not durable yet.
-async fn zero(disk: &Arc<dyn Disk>, start: u64, len: u64) -> Result<(), DriveError> {
-    let zeroes = Buf::zeroed(ZEROES_BYTES as usize).into_slice();
-    let mut in_flight = VecDeque::with_capacity(ZEROES_IN_FLIGHT);
-    for piece in quoin_base::ByteRange::new(start, len).split(ZEROES_BYTES) {
-        if in_flight.len() == ZEROES_IN_FLIGHT
-            && let Some(oldest) = in_flight.pop_front()
-        {
-            oldest.await?;
-        }
-        let data = vec![zeroes.slice(0, piece.len as usize)];
-        in_flight.push_back(disk.submit(DiskOp::Write { offset: piece.offset, data, durable: false }));
-    }
-    for rest in in_flight {
-        rest.await?;
-    }
-    Ok(())
 }

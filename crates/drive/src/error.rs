@@ -1,6 +1,7 @@
 //! Why a drive was refused or an operation on it failed.
 
-use quoin_base::{DriveId, DriveIndex, Epoch, PoolId};
+use crate::{MAX_FENCES, Session};
+use quoin_base::{DriveId, DriveIndex, Epoch, HolderId, PoolId};
 use quoin_world::DiskError;
 use thiserror::Error;
 
@@ -113,6 +114,36 @@ pub enum DriveError {
         current: Epoch,
         /// The epoch asked for.
         asked: Epoch,
+    },
+    /// A write of a session that the drive accepts no more.
+    #[error("drive {drive} refuses writes of {session}: another owner has taken it over")]
+    Expelled {
+        /// The drive.
+        drive: String,
+        /// The session.
+        session: Session,
+    },
+    /// A session that does not grow.
+    #[error(
+        "drive {drive} accepts sessions of holder {holder} from {current} on and refuses {asked} as the lowest"
+    )]
+    SessionFenced {
+        /// The drive.
+        drive: String,
+        /// Whose sessions.
+        holder: HolderId,
+        /// The lowest that it accepts.
+        current: u64,
+        /// The lowest asked for.
+        asked: u64,
+    },
+    /// There is no room in the label for the fence of one more holder.
+    #[error(
+        "drive {drive} keeps fences of {MAX_FENCES} holders already; opening the pool anew takes their place"
+    )]
+    TooManyFences {
+        /// The drive.
+        drive: String,
     },
     /// A place outside the drive's slabs, or not aligned.
     #[error(

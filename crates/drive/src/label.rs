@@ -3,8 +3,11 @@
 //! Magic, version and checksum have the same place in every format version, so that a drive of another one
 //! is recognised and refused rather than taken for a damaged one.
 
-use crate::members::{MAX_MEMBERS, MEMBERS_OFFSETS};
-use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId, crc64};
+use crate::{
+    members::{MAX_MEMBERS, MEMBERS_OFFSETS},
+    session::{Fences, MAX_FENCES},
+};
+use quoin_base::{DriveId, DriveIndex, Epoch, HolderId, PoolId, SliceId, crc64};
 use quoin_world::{Buf, DiskError, Slice};
 use uuid::Uuid;
 use zerocopy::{
@@ -61,6 +64,13 @@ const ROLE_JOURNAL: u32 = 1;
 const ROLE_DATA: u32 = 2;
 const CHECKSUM_OFFSET: usize = LABEL_BYTES - 8;
 
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawFence {
+    holder: [u8; 16],
+    lowest: U64,
+}
+
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawLabel {
@@ -84,7 +94,9 @@ struct RawLabel {
     slices: U32,
     slabs_start: U64,
     journal_columns: U32,
-    reserved: [u8; 3900],
+    fences: U32,
+    fence: [RawFence; MAX_FENCES],
+    reserved: [u8; 3128],
     checksum: U64,
 }
 
@@ -92,6 +104,7 @@ const _: () = assert!(size_of::<RawLabel>() == LABEL_BYTES);
 const _: () = assert!(std::mem::offset_of!(RawLabel, version) == 8);
 const _: () = assert!(std::mem::offset_of!(RawLabel, roles) == 168);
 const _: () = assert!(std::mem::offset_of!(RawLabel, slabs_start) == 176);
+const _: () = assert!(std::mem::offset_of!(RawLabel, fence) == 192);
 const _: () = assert!(std::mem::offset_of!(RawLabel, checksum) == CHECKSUM_OFFSET);
 
 /// Epochs and generations stay below: one more of them never overflows.
@@ -139,8 +152,8 @@ pub struct Label {
     pub block_bytes: u32,
     /// How many of its first slabs are journal extents; 0 without that role.
     pub journal_slabs: u32,
-    /// The highest owner's term the drive has seen.
-    pub epoch: Epoch,
+    /// Which sessions may write. The epoch is the highest owner's term that the drive has seen.
+    pub fences: Fences,
     /// How many times the label was written.
     pub generation: u64,
     /// When the drive was initialised, in milliseconds since the Unix epoch.
@@ -170,6 +183,11 @@ impl Label {
             Copy::Valid(label) => Some(*label),
             Copy::OtherVersion(_) | Copy::Damaged(_) | Copy::Absent | Copy::Unreadable(_) => None,
         }
+    }
+
+    /// The highest term of a pool's owner that the drive has seen.
+    pub fn epoch(&self) -> Epoch {
+        self.fences.epoch
     }
 
     /// Whole slabs in a drive of this label.
@@ -203,8 +221,8 @@ impl Label {
         if usize::from(self.index.0) >= MAX_MEMBERS {
             return Some(format!("no pool has a drive with number {}", self.index));
         }
-        if self.epoch.0 >= COUNTERS_END || self.generation >= COUNTERS_END {
-            return Some(format!("epoch {} or generation {} is impossible", self.epoch, self.generation));
+        if self.epoch().0 >= COUNTERS_END || self.generation >= COUNTERS_END {
+            return Some(format!("epoch {} or generation {} is impossible", self.epoch(), self.generation));
         }
         if self.journal_slabs > self.slabs() || self.roles.journal != (self.journal_slabs > 0) {
             return Some(format!(
@@ -225,6 +243,7 @@ impl Label {
             return Some(format!("slabs that begin at byte {start} leave no room for its grant pages"));
         }
         unit("block size", self.block_bytes, 4096)
+            .or_else(|| self.fences.problem())
             .or_else(|| unit("row size", self.row_bytes, self.block_bytes))
             .or_else(|| unit("slab size", self.slab_bytes, self.row_bytes))
     }
@@ -243,13 +262,17 @@ impl Label {
         raw.row_bytes = self.row_bytes.into();
         raw.block_bytes = self.block_bytes.into();
         raw.journal_slabs = self.journal_slabs.into();
-        raw.epoch = self.epoch.0.into();
+        raw.epoch = self.epoch().0.into();
         raw.generation = self.generation.into();
         raw.created_ms = self.created_ms.into();
         raw.roles = self.roles.to_bits().into();
         raw.slices = u32::from(self.slices).into();
         raw.slabs_start = self.slabs_start_bytes.into();
         raw.journal_columns = u32::from(self.journal_columns).into();
+        raw.fences = (self.fences.of.len() as u32).into();
+        for (raw, (holder, lowest)) in raw.fence.iter_mut().zip(&self.fences.of) {
+            *raw = RawFence { holder: *holder.0.as_bytes(), lowest: (*lowest).into() };
+        }
         raw.checksum = crc64(&raw.as_bytes()[..CHECKSUM_OFFSET]).0.into();
         Buf::copy_of(raw.as_bytes()).into_slice()
     }
@@ -270,6 +293,11 @@ impl Label {
         let Ok(pool_name) = std::str::from_utf8(&raw.pool_name[..name_len]) else {
             return Copy::Damaged("the pool's name is not UTF-8".into());
         };
+        let Some(fenced) = raw.fence.get(..raw.fences.get() as usize) else {
+            return Copy::Damaged("its fences are impossible".into());
+        };
+        let fence = |raw: &RawFence| (HolderId(Uuid::from_bytes(raw.holder)), raw.lowest.get());
+        let fences = Fences { epoch: Epoch(raw.epoch.get()), of: fenced.iter().map(fence).collect() };
         let label = Label {
             pool: PoolId(Uuid::from_bytes(raw.pool)),
             pool_name: pool_name.to_owned(),
@@ -281,7 +309,7 @@ impl Label {
             row_bytes: raw.row_bytes.get(),
             block_bytes: raw.block_bytes.get(),
             journal_slabs: raw.journal_slabs.get(),
-            epoch: Epoch(raw.epoch.get()),
+            fences,
             generation: raw.generation.get(),
             created_ms: raw.created_ms.get(),
             slices: u8::try_from(raw.slices.get()).unwrap_or(0),

@@ -13,7 +13,7 @@
 //!
 //! Promises: a drive that is blank, foreign, resized, stale or of another format version is never taken for one
 //! of the pool, and the refusal says which it is; a label survives a power failure during its rewrite; an epoch
-//! on a drive only grows; a pool is opened with all drives that its newest table of members needs, and with no
+//! on a drive only grows; when a raise of it is done, nothing of an earlier session is written any more; a pool is opened with all drives that its newest table of members needs, and with no
 //! other; after a failed write or flush nothing more is written until the drive is opened again; with a
 //! [`DriveWatch`], every operation ends in time, whether the disk answers or not.
 //!
@@ -26,6 +26,8 @@ mod error;
 mod label;
 mod members;
 mod probe;
+mod raw;
+mod session;
 mod set;
 mod watch;
 
@@ -41,6 +43,7 @@ pub use members::{
     MemberState, Members, MembersCopy,
 };
 pub use probe::{Probe, probe};
+pub use session::{Fences, MAX_FENCES, Session};
 pub use set::{DriveSet, inspect_set, open_set, raise_set};
 pub use watch::{Answers, DriveWatch, Patience};
 

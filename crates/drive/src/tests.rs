@@ -27,7 +27,7 @@ pub(crate) fn label(index: u16) -> Label {
         row_bytes: 256 << 10,
         block_bytes: 8192,
         journal_slabs: 2,
-        epoch: Epoch(1),
+        fences: Fences { epoch: Epoch(1), of: Vec::new() },
         generation: 0,
         created_ms: 1234,
         slices: 1,
@@ -294,7 +294,7 @@ fn an_epoch_raise_cut_at_any_point_leaves_the_old_or_the_new_one() {
         let raised = world.run(async move { drive.raise_epoch(Epoch(9)).await });
         world.crash();
         let label = open(&world, &disks[0]).unwrap().label();
-        match label.epoch {
+        match label.epoch() {
             Epoch(1) if raised.is_err() => old += 1,
             Epoch(9) => new += 1,
             other => panic!("seed {seed}: {other} after {raised:?}"),

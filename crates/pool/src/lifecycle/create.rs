@@ -7,8 +7,10 @@ use crate::{
     meta::least_table_slabs,
     store::Store,
 };
-use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId, VolumeId};
-use quoin_drive::{Drive, FORMAT_VERSION, Label, MAX_SLICES, MOST_JOURNAL_COLUMNS, Roles, slabs_start};
+use quoin_base::{DriveId, DriveIndex, PoolId, SliceId, VolumeId};
+use quoin_drive::{
+    Drive, FORMAT_VERSION, Fences, Label, MAX_SLICES, MOST_JOURNAL_COLUMNS, Roles, slabs_start,
+};
 use quoin_world::{Compiled, Disk, World};
 use std::sync::Arc;
 use uuid::Builder;
@@ -51,7 +53,7 @@ async fn make(
             row_bytes: options.row_bytes,
             block_bytes: POOL_BLOCK_BYTES,
             journal_slabs: if roles.journal { options.journal_slabs(len_bytes, journal_drives) } else { 0 },
-            epoch: Epoch(0),
+            fences: Fences::default(),
             generation: 1,
             created_ms,
             slices: options.slices,

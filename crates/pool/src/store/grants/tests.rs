@@ -2,7 +2,7 @@
 
 use super::*;
 use quoin_base::{ByteRange, DriveId};
-use quoin_drive::{GRANT_PAGE_BYTES, Label, Members, Roles, open_set, raise_set};
+use quoin_drive::{Fences, GRANT_PAGE_BYTES, Label, Members, Roles, open_set, raise_set};
 use quoin_world::Disk;
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld};
 use rand::{RngExt, SeedableRng};
@@ -40,7 +40,7 @@ fn label(index: u16) -> Label {
         row_bytes: SLAB_BYTES,
         block_bytes: 8192,
         journal_slabs: JOURNAL_SLABS,
-        epoch: Epoch(0),
+        fences: Fences::default(),
         generation: 1,
         created_ms: 0,
         slices: SLICES,
