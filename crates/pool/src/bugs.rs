@@ -128,6 +128,8 @@ pub enum Bug {
     TrustPlaced = 77,
     /// A change of the pool's drives is in force before the voters have it.
     MembersBeforeHardened = 100,
+    /// A drive that is added is a member before its grant pages are written. A test of the pool finds it.
+    MemberBeforeGrants = 101,
     /// A record of the catalog that changed is left out of the checkpoint now and then.
     LeaveOutChanged = 72,
     /// A page of the catalog is not written again though a record in it was deleted.

@@ -7,7 +7,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::VolumeId;
-use quoin_drive::{DriveWatch, inspect_set, open_set};
+use quoin_drive::{DriveWatch, LABEL_BYTES, LABEL_OFFSETS, Label, inspect_set, open_set};
 use quoin_pool::{CheckReport, Pool, PoolError, PoolOptions, PoolState, check};
 use quoin_world::{Disk, Event, Thread, World};
 use quoin_world_sim::SimDisk;
@@ -47,6 +47,8 @@ pub(crate) struct BootRun {
     pub shared: Arc<Shared>,
     pub disks: Vec<Arc<SimDisk>>,
     pub watches: Vec<Arc<DriveWatch>>,
+    /// A disk that is added while the pool serves, unless it was in an earlier boot.
+    pub spare: Option<(Arc<SimDisk>, Arc<DriveWatch>)>,
     /// The disks as they may be used in this boot.
     pub admitted: Vec<Arc<dyn Disk>>,
     pub options: PoolOptions,
@@ -76,6 +78,12 @@ pub fn problems_of(report: &CheckReport) -> Result<(), String> {
     }
 }
 
+/// Whether it was made a drive, if perhaps not to the end.
+fn has_label(disk: &SimDisk) -> bool {
+    let label = |at: u64| Label::in_bytes(disk.peek(at, LABEL_BYTES).as_slice().try_into().ok()?);
+    LABEL_OFFSETS.into_iter().any(|at| label(at).is_some())
+}
+
 impl BootRun {
     pub(crate) async fn run(mut self) -> End {
         let outcome = self.boot().await;
@@ -96,6 +104,9 @@ impl BootRun {
             match disks.map(|(disk, watch)| watch.admit(disk.clone())).collect::<Result<Vec<_>, _>>() {
                 Ok(admitted) => {
                     self.admitted = admitted;
+                    if let Some((spare, watch)) = &self.spare {
+                        self.admitted.push(watch.admit(spare.clone()).map_err(|error| error.to_string())?);
+                    }
                     return Ok(());
                 }
                 Err(error) => why = error.to_string(),
@@ -144,6 +155,7 @@ impl BootRun {
         if self.faults == Faults::Death && self.shared.may_fail {
             self.let_a_drive_die();
         }
+        self.add_a_drive(&pool);
         let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
         for volume in volumes {
             // In the last boot all of it is read at the end.
@@ -179,15 +191,23 @@ impl BootRun {
         self.shared.stop.load(Ordering::Relaxed) || matches!(pool.state(), PoolState::Offline { .. })
     }
 
+    /// The disks, the spare one only if it was made a drive of the pool.
+    fn drives(&self) -> Vec<Arc<dyn Disk>> {
+        let is_blank = |disk: &Arc<dyn Disk>| {
+            self.spare.as_ref().is_some_and(|(spare, _)| spare.name() == disk.name() && !has_label(spare))
+        };
+        self.admitted.iter().filter(|disk| !is_blank(disk)).cloned().collect()
+    }
+
     async fn open(&self) -> Result<Arc<Pool>, String> {
-        let drives = open_set(self.admitted.clone()).await.map_err(|e| e.to_string())?;
+        let drives = open_set(self.drives()).await.map_err(|e| e.to_string())?;
         let world = self.shared.world.clone();
         Pool::open(world, drives, self.options.clone()).await.map_err(|e| e.to_string())
     }
 
     async fn check(&self) -> Result<(), String> {
         self.shared.totals.lock().checks += 1;
-        check_pool(self.admitted.clone()).await
+        check_pool(self.drives()).await
     }
 
     fn check_catalog(&self, pool: &Pool) -> Result<(), String> {
@@ -356,6 +376,26 @@ impl BootRun {
             self.verify(pool, volume, true).await?;
         }
         Ok(())
+    }
+
+    /// Adds the disk that there is for that, some time later.
+    fn add_a_drive(&mut self, pool: &Arc<Pool>) {
+        if self.spare.is_none() || pool.members().next_index as usize > self.disks.len() {
+            return;
+        }
+        let Some(disk) = self.admitted.last().cloned() else { return };
+        let after = Duration::from_micros(self.rng.random_range(0..40_000));
+        let (shared, pool) = (self.shared.clone(), pool.clone());
+        let adding = async move {
+            shared.world.sleep(after).await;
+            match pool.add_drive(&*shared.world, disk).await {
+                Ok(_) => shared.totals.lock().added_drives += 1,
+                // It was closed in between.
+                Err(PoolError::Offline { .. }) => {}
+                Err(error) => shared.violated(format!("a drive could not be added: {error}")),
+            }
+        };
+        self.shared.world.spawn(Thread::Background, Box::pin(adding));
     }
 
     fn let_a_drive_die(&mut self) {

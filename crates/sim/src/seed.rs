@@ -56,6 +56,8 @@ struct Run {
     choices: Choices,
     world: Arc<SimWorld>,
     disks: Vec<Arc<SimDisk>>,
+    /// A disk that the pool gets while it serves.
+    spare: Option<Arc<SimDisk>>,
     scenario: Scenario,
     model: Arc<Mutex<Model>>,
     totals: Arc<Mutex<Totals>>,
@@ -83,6 +85,8 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
     let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit });
     let disks: Vec<_> =
         scenario.drives.iter().enumerate().map(|(i, (len, _))| world.disk(&format!("d{i}"), *len)).collect();
+    let is_sound = matches!(scenario.faults, Faults::None | Faults::Slow);
+    let spare = (is_sound && seed % 4 == 1).then(|| world.disk("added", scenario.drives[0].0));
     // Large writes go to such drives in another order.
     if seed % 3 == 2 {
         disks.iter().for_each(|disk| disk.make_sparse());
@@ -103,6 +107,7 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
         choices,
         world,
         disks,
+        spare,
         scenario,
         model: Arc::new(Mutex::new(model)),
         totals: Arc::default(),
@@ -187,6 +192,8 @@ impl Run {
             shared,
             disks: self.disks.clone(),
             watches: self.watches.clone(),
+            // The last of the watches is the spare's, if there is one.
+            spare: self.spare.clone().zip(self.watches.last().cloned()),
             admitted: Vec::new(),
             options: self.scenario.pool.clone(),
             rng: ChaCha8Rng::seed_from_u64(self.rng.random()),
@@ -283,7 +290,7 @@ impl Run {
                 }
             })
         };
-        self.watches = self.disks.iter().map(watch).collect();
+        self.watches = self.disks.iter().chain(&self.spare).map(watch).collect();
     }
 
     /// Clears the way for the next boot.

@@ -76,6 +76,8 @@ crate::figures! {
         claimed_slabs,
         /// Slabs that slices gave back for others.
         given_back_slabs,
+        /// Drives added while the pool served.
+        added_drives,
         /// Writes that were slowed down.
         throttled,
         /// Reads that failed for damage or a drive's error.

@@ -167,7 +167,7 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
     Ok(())
 }
 
-fn random_uuid(world: &dyn World) -> uuid::Uuid {
+pub(crate) fn random_uuid(world: &dyn World) -> uuid::Uuid {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&world.random_u64().to_le_bytes());
     bytes[8..].copy_from_slice(&world.random_u64().to_le_bytes());

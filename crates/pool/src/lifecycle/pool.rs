@@ -7,6 +7,7 @@ use crate::{
     fork::copy::unreadable,
     integrity::damage::Damage,
     lifecycle::{
+        create::random_uuid,
         open::ReadSlice,
         options::PoolOptions,
         slice::Slice,
@@ -17,9 +18,9 @@ use crate::{
     space::report::{PoolSpace, VolumeSpace},
     store::{Store, health::PoolState},
 };
-use quoin_base::{ByteRange, Extent, LayerId, MIB, PoolId, SliceId, VolumeId};
+use quoin_base::{ByteRange, DriveId, DriveIndex, Extent, LayerId, MIB, PoolId, SliceId, VolumeId};
 use quoin_drive::{Drive, Members};
-use quoin_world::{Compiled, Slice as Bytes, World};
+use quoin_world::{Compiled, Disk, Slice as Bytes, World};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -231,6 +232,17 @@ impl Pool {
     /// flips between receipt and destage.
     pub fn flip_bits(&self, blocks: u64) {
         self.slices.iter().for_each(|slice| slice.flip_bits(blocks));
+    }
+
+    /// Adds a drive for data while the pool serves. Returns its number. What is on the disk is overwritten: the caller has
+    /// made sure that nobody needs it. No later opening does without the drive.
+    pub fn add_drive<'a>(
+        &'a self,
+        world: &'a dyn World,
+        disk: Arc<dyn Disk>,
+    ) -> Compiled<'a, Result<DriveIndex, PoolError>> {
+        let id = DriveId(random_uuid(world));
+        Box::pin(async move { self.store.add_drive(disk, id, world.wall_clock_ms()).await })
     }
 
     /// An object of the catalog.

@@ -48,7 +48,7 @@ fn holder(slice: SliceId) -> u8 {
 }
 
 /// One drive's part of the table.
-struct OfDrive {
+pub(super) struct OfDrive {
     drive: Arc<Drive>,
     /// By slab.
     holders: Vec<u8>,
@@ -119,6 +119,28 @@ impl Grants {
             told.extend(damaged);
         }
         Ok((Self::new(pool, epoch, of_drives), told))
+    }
+
+    /// The part of a drive that is no member yet: its slabs are ungranted. Durable, but not in the table.
+    pub(super) async fn format_added(&self, drive: &Arc<Drive>) -> Result<OfDrive, PoolError> {
+        let pages = drive.label().grant_pages();
+        let holders = vec![NOBODY; drive.slabs() as usize];
+        let mut of = OfDrive { drive: drive.clone(), holders, generations: vec![0; pages as usize] };
+        for number in 0..pages {
+            of.generations[number as usize] += 1;
+            self.write_page(drive, number, of.generations[number as usize], &of.holders).await?;
+        }
+        Ok(of)
+    }
+
+    /// Takes the part of a new drive into the table. Returns how many slabs may be granted of it.
+    pub(super) fn add(&self, of: OfDrive) -> u64 {
+        let nobodys = of.nobodys();
+        let mut drives = self.drives.lock();
+        assert!(drives.last().is_none_or(|last| last.drive.index() < of.drive.index()), "numbers grow");
+        drives.push(of);
+        self.nobodys.fetch_add(nobodys, Ordering::AcqRel);
+        nobodys
     }
 
     fn new(pool: PoolId, epoch: Epoch, drives: Vec<OfDrive>) -> Self {
@@ -236,10 +258,20 @@ impl Grants {
             of.generations[number as usize] += 1;
             (of.drive.clone(), of.generations[number as usize])
         };
+        self.write_page(&of, number, generation, holders).await
+    }
+
+    async fn write_page(
+        &self,
+        drive: &Drive,
+        number: u32,
+        generation: u64,
+        holders: &[u8],
+    ) -> Result<(), PoolError> {
         let mut page: GrantPage = zeroed();
         page.magic = GRANT_MAGIC.into();
         page.pool = *self.pool.0.as_bytes();
-        page.drive = of.index().0.into();
+        page.drive = drive.index().0.into();
         page.number = number.into();
         page.epoch = self.epoch.0.into();
         page.generation = generation.into();
@@ -249,7 +281,7 @@ impl Grants {
         page.seal();
         let first = (generation % 2) as usize;
         for copy in [first, 1 - first] {
-            of.write_grant_page(number, copy, Buf::copy_of(page.as_bytes())).await?;
+            drive.write_grant_page(number, copy, Buf::copy_of(page.as_bytes())).await?;
         }
         Ok(())
     }

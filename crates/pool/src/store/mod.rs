@@ -9,6 +9,7 @@
 //!    of that slice that was read or written before. No root that is read is of a later epoch than the store's.
 //! 3. Once the store failed it stays so: what the drives hold is known again only after it is opened anew.
 
+mod add;
 mod claims;
 mod grants;
 pub(crate) mod health;
@@ -32,7 +33,10 @@ use pace::Pace;
 use quoin_base::{ByteRange, DriveIndex, Epoch, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
 use quoin_stripe::{Column, Columns, Geometry, StripeError};
-use quoin_world::{Buf, DiskError, Mutex, Slice as Bytes};
+use quoin_world::{
+    AsyncMutex, Buf, DiskError, Mutex, Slice as Bytes,
+    atomic::{AtomicBool, Ordering},
+};
 use shortage::Shortage;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,7 +61,9 @@ pub(crate) struct Store {
     health: Health,
     shortage: Shortage,
     pace: Pace,
-    may_lack_room: bool,
+    may_lack_room: AtomicBool,
+    /// Held while a drive is added.
+    adding: AsyncMutex,
     /// Each says whether a slice has something in the journal on this drive and on no other of the set.
     needs: Mutex<Vec<Needs>>,
     /// By slice: the highest generation of a root that was read or written.
@@ -127,7 +133,8 @@ impl Store {
             assert_eq!(drive.label().pool, label.pool, "drives are of one pool");
         }
         Self {
-            may_lack_room: drives.iter().any(|drive| drive.may_lack_room()),
+            may_lack_room: AtomicBool::new(drives.iter().any(|drive| drive.may_lack_room())),
+            adding: AsyncMutex::new(),
             columns: Columns::new(drives),
             label,
             epoch,
@@ -383,7 +390,7 @@ impl Store {
 
     /// Whether the write of a row may fail because a file system below is full.
     pub(crate) fn may_lack_room(&self) -> bool {
-        self.may_lack_room
+        self.may_lack_room.load(Ordering::Acquire)
     }
 
     /// Hardens every row written before.

@@ -1,0 +1,182 @@
+//! Drives that are added while the pool serves.
+
+mod rig;
+
+use quoin_base::{DriveIndex, MIB, VolumeId};
+use quoin_drive::{Probe, inspect_set, open_set, probe};
+use quoin_pool::{Pool, PoolError, check};
+use quoin_world::Disk;
+use quoin_world_sim::{FaultPlan, PowerCut, SimDisk};
+use rig::{Rig, create, options, pattern, read};
+use std::sync::Arc;
+
+const WRITE: u64 = 64 << 10;
+
+fn tag(volume: VolumeId, at: u64) -> u64 {
+    u64::from(volume.slice().0) << 24 | at
+}
+
+async fn write(pool: &Pool, volume: VolumeId, at: u64) -> Result<(), PoolError> {
+    pool.write(volume, at * WRITE, vec![pattern(tag(volume, at), WRITE as usize)]).await
+}
+
+/// Writes until the pool is full. Returns how much is written then.
+async fn fill(pool: &Pool, volume: VolumeId, from: u64) -> u64 {
+    for at in from.. {
+        match write(pool, volume, at).await {
+            Ok(()) => {}
+            Err(PoolError::NoSpace) => return at,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    unreachable!("a pool is full some time")
+}
+
+async fn verify(pool: &Pool, volume: VolumeId, writes: u64) {
+    for at in 0..writes {
+        let expected = pattern(tag(volume, at), WRITE as usize).to_vec();
+        assert!(read(pool, volume, at * WRITE, WRITE).await == expected, "{at}");
+    }
+}
+
+fn dynamic(disk: &Arc<SimDisk>) -> Arc<dyn Disk> {
+    disk.clone()
+}
+
+/// Opens with those of the disks that have a label.
+async fn open_labelled(world: Arc<quoin_world_sim::SimWorld>, disks: Vec<Arc<dyn Disk>>) -> Arc<Pool> {
+    let mut labelled = Vec::new();
+    for disk in disks {
+        if matches!(probe(&disk).await, Ok(Probe::Quoin(_))) {
+            labelled.push(disk);
+        }
+    }
+    Pool::open(world, open_set(labelled).await.unwrap(), options()).await.unwrap()
+}
+
+#[test]
+fn a_full_pool_has_room_again_and_the_new_drive_is_needed_from_then_on() {
+    for slices in [1, 3] {
+        let rig = Rig::with_slices(1, 2, 32 * MIB, slices);
+        let added = rig.world.disk("added", 40 * MIB);
+        let pool = rig.open();
+        let disk = dynamic(&added);
+        let (volume, filled) = rig.run(|world| async move {
+            let volume = create(&pool).await;
+            let first = fill(&pool, volume, 0).await;
+            let before = pool.stats();
+            assert_eq!(pool.add_drive(&*world, disk.clone()).await.unwrap(), DriveIndex(2));
+            let after = pool.stats();
+            let grown = after.capacity_bytes - before.capacity_bytes;
+            assert!(
+                grown > 36 * MIB && after.free_bytes - before.free_bytes > 24 * MIB,
+                "{before:?} {after:?}"
+            );
+            let refused = pool.add_drive(&*world, disk).await.unwrap_err();
+            assert!(refused.to_string().contains("the pool has it already"), "{refused}");
+
+            let second = fill(&pool, volume, first).await;
+            assert!((second - first) * WRITE > 24 * MIB, "{first} and then {second}");
+            verify(&pool, volume, second).await;
+            pool.close().await.unwrap();
+            (volume, second)
+        });
+
+        // It is needed, and holds what it was given.
+        let old: Vec<_> = rig.disks.iter().map(dynamic).collect();
+        let all: Vec<_> = old.iter().cloned().chain([dynamic(&added)]).collect();
+        rig.run(|world| async move {
+            let missing = open_set(old).await.map(|_| ()).unwrap_err();
+            assert!(missing.to_string().contains("missing"), "{missing}");
+            let report = check(inspect_set(all.clone()).await.unwrap()).await.unwrap();
+            assert!(report.is_clean(), "{:#?}", report.problems);
+            let pool = Pool::open(world, open_set(all).await.unwrap(), options()).await.unwrap();
+            verify(&pool, volume, filled).await;
+            pool.close().await.unwrap();
+        });
+    }
+}
+
+/// The power fails at each step of adding: the drive is a member or none, nothing is lost, and adding goes on as before.
+fn cut_while_added(slices: u8, step: u64) -> bool {
+    let rig = Rig::with_slices(step, 2, 16 * MIB * u64::from(slices), slices);
+    let added = rig.world.disk("added", 16 * MIB);
+    let pool = rig.open();
+    let volume = rig.run(|_| async move {
+        let volume = create(&pool).await;
+        for at in 0..8 {
+            write(&pool, volume, at).await.unwrap();
+        }
+        drop(pool);
+        volume
+    });
+    rig.world.kill();
+    let pool = rig.open();
+    let disk = dynamic(&added);
+    rig.world.cut_power(PowerCut::AfterSteps(step));
+    let world = rig.world.clone();
+    let outcome = rig.world.run(async move { pool.add_drive(&*world, disk).await });
+    rig.world.crash();
+
+    let all: Vec<_> = rig.disks.iter().map(dynamic).chain([dynamic(&added)]).collect();
+    let disks = all.clone();
+    let was_added = rig.run(|world| async move {
+        let pool = open_labelled(world.clone(), disks.clone()).await;
+        verify(&pool, volume, 8).await;
+        let is_member = pool.members().next_index == 3;
+        if !is_member {
+            assert_eq!(pool.add_drive(&*world, disks[2].clone()).await.unwrap(), DriveIndex(2));
+        }
+        for at in 8..80 {
+            write(&pool, volume, at).await.unwrap();
+        }
+        pool.close().await.unwrap();
+        let report = check(inspect_set(disks).await.unwrap()).await.unwrap();
+        assert!(report.is_clean(), "{:#?}", report.problems);
+        is_member
+    });
+    assert!(was_added || !matches!(outcome, Ok(Ok(_))), "what was told of as added was not");
+    was_added
+}
+
+#[test]
+fn a_drive_that_a_power_failure_kept_from_being_added_is_left_out() {
+    let mut outcomes = [0; 2];
+    for slices in [1, 3] {
+        for step in (0..120).step_by(2) {
+            outcomes[usize::from(cut_while_added(slices, step))] += 1;
+        }
+    }
+    assert!(outcomes.iter().all(|count| *count > 5), "{outcomes:?}");
+}
+
+#[test]
+fn what_cannot_be_added_leaves_the_pool_as_it_was() {
+    let rig = Rig::new(1, 2, 32 * MIB);
+    let (small, sick) = (rig.world.disk("small", MIB), rig.world.disk("sick", 40 * MIB));
+    sick.set_faults(FaultPlan { write_error: 1.0, ..FaultPlan::default() });
+    let pool = rig.open();
+    rig.run(|world| async move {
+        let volume = create(&pool).await;
+        let before = (pool.stats().capacity_bytes, pool.members());
+        let too_small = pool.add_drive(&*world, dynamic(&small)).await.unwrap_err();
+        assert!(too_small.to_string().contains("small"), "{too_small}");
+        pool.add_drive(&*world, dynamic(&sick)).await.unwrap_err();
+        assert_eq!((pool.stats().capacity_bytes, pool.members()), before);
+        write(&pool, volume, 0).await.unwrap();
+        sick.set_faults(FaultPlan::default());
+        assert_eq!(pool.add_drive(&*world, dynamic(&sick)).await.unwrap(), DriveIndex(2));
+        verify(&pool, volume, 1).await;
+        pool.close().await.unwrap();
+    });
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_member_whose_grant_pages_are_not_written_is_found() {
+    use quoin_pool::bugs::{Bug, plant};
+    plant(Some(Bug::MemberBeforeGrants));
+    let found = (0..120).any(|step| std::panic::catch_unwind(|| cut_while_added(1, step)).is_err());
+    plant(None);
+    assert!(found, "a power failure shows it");
+}
