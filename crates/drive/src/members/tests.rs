@@ -148,6 +148,46 @@ fn what_failed_or_left_is_not_needed_and_left_out() {
     assert!(found.left_out[0].1.to_string().contains("did not come to an end"));
 }
 
+/// A drive that failed may have lost its labels, or fail to read them. That says nothing of the others.
+#[test]
+fn what_failed_is_left_out_though_it_cannot_be_opened_and_what_is_needed_says_why_it_cannot() {
+    let (world, disks) = pool(23, 3);
+    let all = [&disks[0], &disks[1], &disks[2]];
+    let (_, DriveSet { members: first, .. }) = set(&world, &all).unwrap();
+    let mut failed = Members { generation: 2, journal_set: 2, ..first };
+    failed.fail(DriveIndex(1));
+    [0, 2].iter().for_each(|&at| write(&world, &disks[at], &failed));
+    let inspect = |disks: &[&Arc<SimDisk>]| {
+        let picked = disks.iter().map(|disk| dynamic(disk)).collect();
+        world.run(crate::inspect_set(picked)).unwrap().map(|drives| drives.len())
+    };
+    let unreadable = FaultPlan { read_error: 1.0, ..FaultPlan::default() };
+
+    disks[1].set_faults(unreadable.clone());
+    let (numbers, found) = set(&world, &all).unwrap();
+    assert_eq!((numbers, found.left_out[0].0.as_str()), (vec![0, 2], "d1"));
+    assert!(matches!(found.left_out[0].1, DriveError::Disk(_)), "{}", found.left_out[0].1);
+    assert_eq!(inspect(&all).unwrap(), 2);
+    disks[1].set_faults(FaultPlan::default());
+    disks[1].poke(0, &vec![0; disks[1].peek(0, 1 << 20).len()]);
+    let (numbers, found) = set(&world, &all).unwrap();
+    assert_eq!((numbers, found.left_out.len()), (vec![0, 2], 1));
+    assert!(matches!(found.left_out[0].1, DriveError::Blank { .. } | DriveError::Foreign { .. }));
+    assert_eq!(inspect(&all).unwrap(), 2);
+
+    // One that is needed refuses the set, for the reason that it cannot be opened.
+    disks[2].set_faults(unreadable);
+    let (why, missing) = match set(&world, &all).map(|_| ()).err().unwrap() {
+        DriveError::NotOpened { why, missing } => (why, missing),
+        other => panic!("{other}"),
+    };
+    assert!(why.contains("d1") && why.contains("read") && why.contains("d2"), "{why}");
+    assert!(matches!(*missing, DriveError::Missing { total: 2, .. }), "{missing}");
+    assert!(matches!(inspect(&all), Err(DriveError::NotOpened { .. })));
+    // None can be opened.
+    assert!(matches!(set(&world, &[&disks[2]]), Err(DriveError::Disk(_))));
+}
+
 #[test]
 fn an_interrupted_change_is_found_on_any_voter_and_every_voter_must_have_a_table() {
     let (world, disks) = pool(22, 3);
