@@ -6,7 +6,7 @@ use crate::{
     tests::{dynamic, label, pool, refusal, uuid},
 };
 use quoin_base::ByteRange;
-use quoin_world_sim::{FaultPlan, SimDisk, SimWorld};
+use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimWorld};
 use std::sync::Arc;
 
 fn members(count: u16) -> Members {
@@ -186,6 +186,32 @@ fn what_failed_is_left_out_though_it_cannot_be_opened_and_what_is_needed_says_wh
     assert!(matches!(inspect(&all), Err(DriveError::NotOpened { .. })));
     // None can be opened.
     assert!(matches!(set(&world, &[&disks[2]]), Err(DriveError::Disk(_))));
+}
+
+/// With one copy damaged, or torn by the interruption before, a write that is interrupted must not tear the other.
+#[test]
+fn a_write_that_is_interrupted_leaves_an_intact_copy_whichever_was_damaged_before() {
+    let mut torn = 0;
+    for seed in 0..60 {
+        for damaged in [0, 1] {
+            let (world, disks) = pool(100 + seed, 1);
+            let (_, DriveSet { members: first, drives, .. }) = set(&world, &[&disks[0]]).unwrap();
+            disks[0].flip_bit(ByteRange::new(MEMBERS_OFFSETS[damaged], MEMBERS_PAGE_BYTES as u64));
+            let drive = drives[0].clone();
+            world.run(async move { drive.read_members().await }).unwrap();
+            world.cut_power(PowerCut::AtDiskOp(seed % 3));
+            let (drive, next) = (drives[0].clone(), Members { generation: 2 + seed % 2, ..first });
+            let cut = world.run(async move { drive.write_members(&next).await });
+            world.crash();
+            world.cut_power(PowerCut::Never);
+            let drive = world.run(Drive::open(dynamic(&disks[0]))).unwrap().unwrap();
+            let copies = world.run(async move { drive.read_members().await }).unwrap();
+            let intact = copies.iter().filter(|copy| matches!(copy, MembersCopy::Sound(_))).count();
+            assert!(intact > 0, "seed {seed}, copy {damaged}: {copies:?}");
+            torn += u32::from(cut.is_err() && intact < 2);
+        }
+    }
+    assert!(torn > 10, "{torn}");
 }
 
 #[test]
