@@ -61,11 +61,13 @@ pub(super) async fn settle(
     if let Some(why) = settled.change_problem(&found) {
         return Err(PoolError::corrupt("the table of members", why));
     }
-    // NOTE: first those that never had a table. A table whose voters have none counts nowhere.
-    let is_new = |drive: &&Arc<Drive>| found.get(drive.index()).is_none_or(|member| !member.votes);
-    let (new, old): (Vec<_>, Vec<_>) = voters(drives, &settled).partition(is_new);
-    write(&settled, new.into_iter()).await?;
-    write(&settled, old.into_iter()).await?;
+    // NOTE: a table counts only if every voter of it has one. So the new ones get the table found first: after that, one that
+    // calls them voters may be on any of them.
+    let is_new = |drive: &Arc<Drive>| found.get(drive.index()).is_none_or(|member| !member.votes);
+    if voters(drives, &settled).any(is_new) {
+        write(&found, voters(drives, &settled)).await?;
+    }
+    write(&settled, voters(drives, &settled)).await?;
     Ok(settled)
 }
 

@@ -156,3 +156,45 @@ fn the_next_opening_appoints_voters_for_those_that_are_lost() {
     assert_eq!(store.voters().len(), 3);
     assert_eq!(rig.open().voters().len(), 4);
 }
+
+/// New voters have no table. Whenever the opening that appoints them is interrupted, the next one finds a table whose
+/// voters all have one.
+#[test]
+fn an_opening_that_appoints_voters_may_be_interrupted_anywhere() {
+    let (mut cut, mut appointed) = (0, 0);
+    for seed in 0..150 {
+        let rig = Rig::new(1000 + seed);
+        let store = rig.open();
+        let change = async move {
+            store
+                .change_members(|members| {
+                    [1, 3].iter().for_each(|at| members.get_mut(DriveIndex(*at)).unwrap().votes = false);
+                    Ok(())
+                })
+                .await
+        };
+        rig.world.run(change).unwrap().unwrap();
+        rig.world.crash();
+        for at in [1, 3] {
+            rig.disks[at].poke(MEMBERS_OFFSETS[0], &[0; 256 << 10]);
+        }
+        // Power fails twice.
+        for delay in [seed % 60, seed % 7 * 9] {
+            rig.world.cut_power(PowerCut::AtDiskOp(delay));
+            let disks = rig.disks(&[0, 1, 2, 3]);
+            let opened = async move { Store::take_over(open_set(disks).await?).await.map(drop) };
+            let opened = rig.world.run(opened);
+            cut += u32::from(opened.is_err());
+            rig.world.crash();
+            rig.world.cut_power(PowerCut::Never);
+            if let Ok(opened) = opened {
+                opened.unwrap();
+            }
+        }
+        let voters =
+            rig.try_open(&[0, 1, 2, 3]).unwrap_or_else(|error| panic!("seed {seed}: {error}")).voters().len();
+        assert_eq!(voters, 4);
+        appointed += 1;
+    }
+    assert!(cut > 100 && appointed == 150, "{cut}");
+}
