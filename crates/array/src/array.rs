@@ -17,14 +17,17 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_api::Event;
-use quoin_base::PoolId;
+use quoin_base::{DriveIndex, PoolId};
 use quoin_pool::{Pool, PoolOptions, Transaction};
 use quoin_target::{Exports, Target};
 use quoin_volume::{PoolSlot, Volume, VolumeError, Volumes};
 use quoin_world::{AsyncMutex, Event as Wake, Nanos, World};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 /// The settings with which an array starts.
@@ -69,6 +72,8 @@ pub struct Array {
     pub(crate) copies: Mutex<Copies>,
     pub(crate) target: Arc<Target<Volume>>,
     pub(crate) drives: Mutex<Drives>,
+    /// Drives that the pool went on without, as far as it was reported; `None`: the pool was not open yet.
+    pub(crate) given_up: Mutex<Option<BTreeSet<DriveIndex>>>,
     pub(crate) changes: AsyncMutex,
     pub(crate) started: Nanos,
     /// Opening the pool was tried to its end at least once.
@@ -109,6 +114,7 @@ impl Array {
             scrubs: Mutex::default(),
             copies: Mutex::default(),
             drives: Mutex::new(Drives::new(&*bay, &world, array)),
+            given_up: Mutex::default(),
             changes: AsyncMutex::new(),
             started: world.now(),
             attempted: AtomicBool::new(false),

@@ -7,7 +7,8 @@ use crate::{Array, Bay, supervise::NotOpened};
 use futures_util::future::{Either, select};
 use quoin_api::Severity;
 use quoin_base::PoolId;
-use quoin_drive::{Answers, Drive, DriveError, DriveSet, DriveWatch, Probe, probe};
+use quoin_drive::{Answers, Drive, DriveError, DriveSet, DriveWatch, MemberState, Probe, probe};
+use quoin_pool::Pool;
 use quoin_world::{Disk, OneShot, World};
 use std::{
     collections::BTreeSet,
@@ -28,10 +29,20 @@ pub(crate) struct DriveSlot {
     pub(crate) drive: Option<Arc<Drive>>,
     /// Why it could not be opened, or how it failed.
     pub(crate) fault: Option<String>,
+    /// The pool goes on without it.
+    pub(crate) is_left_out: bool,
     /// The file system under it is full.
     pub(crate) no_room: bool,
     /// Sees to it that its operations end in time, over all openings.
     pub(crate) watch: Arc<DriveWatch>,
+}
+
+impl DriveSlot {
+    /// What the pool calls the drive: the path by which it was opened.
+    fn name(&self) -> &str {
+        let elsewhere = self.found_at.as_ref().unwrap_or(&self.path);
+        self.drive.as_ref().map_or(elsewhere, |drive| drive.name())
+    }
 }
 
 /// A drive of a slot that could be opened, and the path it was opened by.
@@ -50,7 +61,8 @@ impl Drives {
                     array.drive_answers(number, answers);
                 }
             });
-            DriveSlot { path, found_at: None, device: None, drive: None, fault: None, no_room: false, watch }
+            let (found_at, device, drive, fault) = (None, None, None, None);
+            DriveSlot { path, found_at, device, drive, fault, is_left_out: false, no_room: false, watch }
         };
         Self(bay.paths().into_iter().enumerate().map(slot).collect())
     }
@@ -71,16 +83,25 @@ impl Drives {
 
     /// A description of the drives that do not answer in time; `None` if all do.
     pub(crate) fn stalled(&self) -> Option<String> {
-        let told = self.0.iter().filter_map(|slot| match slot.watch.answers() {
-            Answers::InTime => None,
-            Answers::Suspect(waited) => {
-                Some(format!("drive {} has not answered for {} s", slot.path, waited.as_secs()))
-            }
-            Answers::Failed(_) => Some(not_finished(&slot.path)),
-        });
-        let told: Vec<_> = told.collect();
-        (!told.is_empty()).then(|| told.join("; "))
+        stalled(self.0.iter())
     }
+
+    /// The same without those that the pool goes on without.
+    pub(crate) fn stalled_members(&self) -> Option<String> {
+        stalled(self.0.iter().filter(|slot| !slot.is_left_out))
+    }
+}
+
+fn stalled<'a>(slots: impl Iterator<Item = &'a DriveSlot>) -> Option<String> {
+    let told = slots.filter_map(|slot| match slot.watch.answers() {
+        Answers::InTime => None,
+        Answers::Suspect(waited) => {
+            Some(format!("drive {} has not answered for {} s", slot.path, waited.as_secs()))
+        }
+        Answers::Failed(_) => Some(not_finished(&slot.path)),
+    });
+    let told: Vec<_> = told.collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 fn not_finished(path: &str) -> String {
@@ -89,17 +110,17 @@ fn not_finished(path: &str) -> String {
     )
 }
 
+/// Why the set was refused, behind what is wrong with each drive that it lacks.
+fn with_faults(mut faults: Vec<String>, refusal: String) -> String {
+    faults.retain(|fault| !refusal.contains(fault));
+    faults.extend(Some(refusal).filter(|refusal| !refusal.is_empty()));
+    faults.join("; ")
+}
+
 impl Array {
-    /// Opens all drives of the pool, in the order of their positions.
+    /// Opens all drives of the pool, in the order of their positions. A drive that cannot be opened may be one that the pool
+    /// goes on without; what is on the others tells.
     pub(crate) async fn open_drives(&self) -> Result<Vec<Arc<Drive>>, NotOpened> {
-        let owing: Vec<_> = {
-            let drives = self.drives.lock();
-            let owing = drives.0.iter().filter(|slot| slot.watch.under_way() > 0);
-            owing.map(|slot| not_finished(&slot.path)).collect()
-        };
-        if !owing.is_empty() {
-            return Err(owing.join("; ").into());
-        }
         let (mut opened, mut faults, mut in_use) = (Vec::new(), Vec::new(), true);
         for (slot, path) in self.bay.paths().into_iter().enumerate() {
             match self.open_disk(slot, &path).await {
@@ -114,25 +135,20 @@ impl Array {
                 }
             }
         }
-        if !faults.is_empty() && in_use {
-            return Err(NotOpened { reason: faults.join("; "), in_use });
-        }
-        // A drive that cannot be opened may be one that the pool goes on without. If it is not, its fault says more.
-        let mut outcome = match opened.is_empty() {
+        in_use &= !faults.is_empty();
+        let mut outcome = match opened.is_empty() && !faults.is_empty() {
             false => self.open_all(&opened).await,
-            true => Err(faults.join("; ")),
+            true => Err(String::new()),
         };
-        if outcome.is_err() && !faults.is_empty() {
-            outcome = outcome.map_err(|_| faults.join("; "));
-        }
         // A drive that does not answer is not looked for elsewhere.
-        if outcome.is_err() && self.drives.lock().stalled().is_none() {
-            outcome = match self.find_missing(&mut opened).await? {
-                true => self.open_all(&opened).await,
-                false => outcome,
-            };
+        if outcome.is_err()
+            && !in_use
+            && self.drives.lock().stalled().is_none()
+            && self.find_missing(&mut opened, &mut faults).await
+        {
+            outcome = self.open_all(&opened).await;
         }
-        let set = outcome.map_err(NotOpened::from)?;
+        let set = outcome.map_err(|refusal| NotOpened { reason: with_faults(faults, refusal), in_use })?;
         self.note_opened(&opened, &set);
         Ok(set.drives)
     }
@@ -152,6 +168,14 @@ impl Array {
     }
 
     async fn open_disk(&self, slot: usize, path: &str) -> Result<Arc<dyn Disk>, NotOpened> {
+        let watch = {
+            let drives = self.drives.lock();
+            let slot = &drives.0[slot];
+            if slot.watch.under_way() > 0 {
+                return Err(not_finished(&slot.path).into());
+            }
+            slot.watch.clone()
+        };
         let disk = match self.in_time(self.bay.begin_open(path)).await {
             Some(outcome) => outcome?.ok_or_else(|| NotOpened {
                 reason: format!("{path}: another process uses it, or it is mounted"),
@@ -161,7 +185,6 @@ impl Array {
                 return Err(format!("drive {path} does not answer: opening it has not come to an end").into());
             }
         };
-        let watch = self.drives.lock().0[slot].watch.clone();
         watch.admit(disk).map_err(|error| error.to_string().into())
     }
 
@@ -174,18 +197,20 @@ impl Array {
         }
     }
 
-    /// Puts drives that are found elsewhere in the place of those that are missing. True if any was found.
-    async fn find_missing(&self, opened: &mut Vec<Opened>) -> Result<bool, String> {
+    /// Puts drives that are found elsewhere in the place of those that are missing, and adds what is wrong with those that
+    /// are there. True if any was found.
+    async fn find_missing(&self, opened: &mut Vec<Opened>, faults: &mut Vec<String>) -> bool {
         let own = self.options.pool;
-        let (mut present, mut strangers) = (BTreeSet::new(), Vec::new());
+        let (mut present, mut strangers, mut is_copied) = (BTreeSet::new(), Vec::new(), false);
         for at in (0..opened.len()).rev() {
             let stranger = match probe(&opened[at].disk).await {
                 Ok(Probe::Quoin(label)) if label.pool == own => {
                     // Of two with one position, the second may be in the place of another.
-                    match present.insert(label.index) {
-                        true => continue,
-                        false => format!("drive {} is a copy of another one", opened[at].path),
+                    if present.insert(label.index) {
+                        continue;
                     }
+                    is_copied = true;
+                    format!("drive {} is a copy of another one", opened[at].path)
                 }
                 Ok(Probe::Quoin(label)) => self.of_another_pool(&opened[at].path, label.pool),
                 Ok(Probe::Blank) => DriveError::Blank { drive: opened[at].path.clone() }.to_string(),
@@ -197,30 +222,36 @@ impl Array {
             strangers.push((at, stranger));
         }
         let taken: Vec<_> = opened.iter().map(|opened| opened.path.clone()).collect();
-        let Some(mut found) = self.in_time(self.bay.begin_search(own, &taken)).await else {
-            return Ok(false);
-        };
+        let mut found = self.in_time(self.bay.begin_search(own, &taken)).await.unwrap_or_default();
         found.sort();
         found.dedup_by_key(|(index, _)| *index);
         found.retain(|(index, _)| !present.contains(index));
-        for (at, why) in &strangers {
-            let stranger = opened.remove(*at);
+        for (at, why) in strangers {
+            let stranger = opened.remove(at);
             self.set_fault(stranger.slot, Some(why.clone()));
+            faults.push(why);
         }
         let slots = self.drives.lock().0.len();
         let free = (0..slots).filter(|slot| opened.iter().all(|opened| opened.slot != *slot));
-        let free: Vec<_> = free.collect();
-        if found.len() < free.len() {
-            // The problems of the paths are more useful than the list of missing drives.
-            let drives = self.drives.lock();
-            let why: Vec<_> = free.iter().filter_map(|slot| drives.0[*slot].fault.clone()).collect();
-            return Err(why.join("; "));
+        let mut free: Vec<_> = free.collect();
+        // NOTE: which of two copies is the current one is not known. With a drive missing besides, neither is taken.
+        if is_copied && found.len() < free.len() {
+            return false;
         }
-        for (slot, (_, path)) in free.into_iter().zip(found) {
-            let disk = self.open_disk(slot, &path).await.map_err(|fault| fault.reason)?;
-            opened.push(Opened { slot, path, disk });
+        let before = opened.len();
+        for (index, path) in found {
+            if free.is_empty() {
+                break;
+            }
+            // As a rule the configuration has drives in the order of their numbers.
+            let at = free.iter().position(|slot| *slot == usize::from(index.0)).unwrap_or(0);
+            let slot = free.remove(at);
+            match self.open_disk(slot, &path).await {
+                Ok(disk) => opened.push(Opened { slot, path, disk }),
+                Err(fault) => faults.push(fault.reason),
+            }
         }
-        Ok(true)
+        opened.len() > before
     }
 
     fn set_fault(&self, slot: usize, fault: Option<String>) {
@@ -231,6 +262,7 @@ impl Array {
     /// Notes which drive is where, and reports those that are not where the configuration says.
     fn note_opened(&self, opened: &[Opened], set: &DriveSet) {
         let mut slots = self.drives.lock();
+        slots.0.iter_mut().for_each(|slot| slot.is_left_out = true);
         for Opened { slot, path, disk } in opened {
             let slot = &mut slots.0[*slot];
             let found_at = (*path != slot.path).then(|| path.clone());
@@ -246,19 +278,20 @@ impl Array {
             let left_out = set.left_out.iter().find(|(name, _)| name == disk.name());
             slot.fault = left_out.map(|(_, why)| why.to_string());
             slot.drive = set.drives.iter().find(|drive| drive.name() == disk.name()).cloned();
+            slot.is_left_out = slot.drive.is_none();
         }
     }
 
     /// A drive began or ceased to answer in time.
     fn drive_answers(&self, slot: usize, answers: Answers) {
-        let (path, before) = {
+        let (path, name, before) = {
             let mut drives = self.drives.lock();
             let slot = &mut drives.0[slot];
             let before = slot.fault.is_some();
             if let Answers::Failed(waited) = answers {
                 slot.fault = Some(format!("it has not answered for {} s", waited.as_secs()));
             }
-            (slot.path.clone(), before)
+            (slot.path.clone(), slot.name().to_owned(), before)
         };
         let (severity, text) = match answers {
             Answers::Suspect(waited) => (
@@ -280,7 +313,33 @@ impl Array {
         };
         self.events.record(severity, format!("drive {path}"), text);
         if let (Answers::Failed(waited), Ok(pool)) = (answers, self.slot.get()) {
-            pool.drive_is_lost(&path, format!("drive {path} has not answered for {} s", waited.as_secs()));
+            pool.drive_is_lost(&name, format!("drive {path} has not answered for {} s", waited.as_secs()));
+        }
+    }
+
+    /// Reports drives that the pool goes on without.
+    pub(crate) fn look_at_members(&self, pool: &Pool) {
+        let members = pool.members();
+        let failed = members.all.iter().filter(|member| member.state == MemberState::Failed);
+        let failed: BTreeSet<_> = failed.map(|member| member.index).collect();
+        let before = self.given_up.lock().replace(failed.clone());
+        let is_failed = |drive: &Arc<Drive>| failed.contains(&drive.index());
+        for slot in &mut self.drives.lock().0 {
+            slot.is_left_out |= slot.drive.as_ref().is_some_and(is_failed);
+        }
+        // What failed before the process started is told again, less loudly.
+        let severity = if before.is_some() { Severity::Critical } else { Severity::Warning };
+        for index in failed.difference(&before.unwrap_or_default()) {
+            let drives = self.drives.lock();
+            let is_it = |slot: &&DriveSlot| slot.drive.as_ref().is_some_and(|drive| drive.index() == *index);
+            let object = match drives.0.iter().find(is_it) {
+                Some(slot) => format!("drive {}", slot.path),
+                None => format!("drive number {index} of {}", self.pool_name()),
+            };
+            drop(drives);
+            let text = "has failed, and the pool goes on without it: the journal is on one drive less. Take the drive out \
+                        of quoin.toml before the array starts again";
+            self.events.record(severity, object, text);
         }
     }
 

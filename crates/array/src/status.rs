@@ -23,7 +23,7 @@ impl Array {
         };
         let state = if self.stopping.load(Ordering::Acquire) {
             api::State::Stopping
-        } else if let (None, Some(why)) = (&reason, self.stalled_drives()) {
+        } else if let (None, Some(why)) = (&reason, self.drives.lock().stalled_members()) {
             reason = Some(why);
             api::State::Stalled
         } else if reason.is_none() {

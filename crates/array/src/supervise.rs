@@ -93,6 +93,7 @@ impl Array {
         match pool.state() {
             PoolState::Online => {
                 let stats = pool.stats();
+                self.look_at_members(&pool);
                 self.look_at_room(&pool.drives_without_room());
                 self.watch_space(&stats);
                 self.giving_back.lock().look(self.world.now(), &stats);
@@ -154,6 +155,7 @@ impl Array {
         self.events.record(Severity::Info, self.pool_name(), "online");
         self.state_changed();
         self.tell_mended(pool.mended());
+        self.look_at_members(&pool);
         self.note_pause();
         // Before initiators are admitted, so that their view of the space does not change right after.
         let stats = pool.stats();

@@ -3,11 +3,12 @@
 mod lab;
 
 use lab::{Lab, create};
-use quoin_api::{Deletion, HostCreate, MappingCreate, Severity, State};
-use quoin_array::EventSelection;
+use quoin_api::{Deletion, Event, HostCreate, MappingCreate, Severity, State};
+use quoin_array::{Array, EventSelection};
 use quoin_base::ByteRange;
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
+use std::sync::Arc;
 
 const BLOCK: usize = 8192;
 
@@ -137,6 +138,91 @@ fn a_missing_drive_leaves_management_up() {
     lab.mend_drive();
     lab.wait(&array, State::Online);
     assert_eq!(array.list_volumes().unwrap().len(), 1);
+    lab.stop(array);
+}
+
+/// Writes, as long as it takes until `condition` holds.
+fn write_until(lab: &Lab, array: &Arc<Array>, condition: impl Fn() -> bool) {
+    let volume = array.volume("v1").unwrap();
+    lab.until(|| {
+        let writing = volume.clone();
+        lab.on_array(array, async move |_| {
+            writing.write(0, vec![Slice::copy_of(&[7; BLOCK])]).await.unwrap();
+        });
+        condition()
+    });
+}
+
+fn told(array: &Array, severity: Severity) -> usize {
+    let is_it = |event: &&Event| event.severity == severity && event.text.contains("goes on without it");
+    array.events(EventSelection::default()).iter().filter(is_it).count()
+}
+
+fn last_reason(array: &Array) -> String {
+    array.status().drives.pop().unwrap().reason.unwrap_or_default()
+}
+
+#[test]
+fn the_loss_of_a_column_of_the_journal_is_told_and_the_drive_is_not_needed_in_whatever_state() {
+    let lab = Lab::with_columns();
+    let array = lab.start();
+    lab.on_array(&array, async |array| array.create_volume(create("v1")).await.unwrap());
+    lab.break_drive();
+    write_until(&lab, &array, || told(&array, Severity::Critical) > 0);
+    assert_eq!(array.status().state, State::Online);
+    lab.stop(array);
+
+    // It cannot be opened, is back as it was, and has lost what it held.
+    let again = |expected: &str| {
+        let array = lab.start();
+        assert!(last_reason(&array).contains(expected), "{}", last_reason(&array));
+        write_until(&lab, &array, || true);
+        assert_eq!((told(&array, Severity::Critical), array.list_volumes().unwrap().len()), (1, 1));
+        let warnings = told(&array, Severity::Warning);
+        lab.stop(array);
+        warnings
+    };
+    assert_eq!(again("broken"), 1);
+    lab.mend_drive();
+    assert_eq!(again("it failed and the pool went on without it"), 2);
+    lab.wipe_drive();
+    assert_eq!(again("is blank"), 3);
+
+    // A drive that is needed refuses the pool, and each is named.
+    lab.set_broken(0, true);
+    let array = lab.start_unready();
+    lab.wait(&array, State::Offline);
+    let reason = array.status().reason.unwrap();
+    assert!(reason.contains("drive-0: broken") && reason.contains("drive-1 is blank"), "{reason}");
+    lab.stop(array);
+}
+
+#[test]
+fn a_drive_that_hangs_and_left_the_pool_does_not_keep_it_from_opening_again() {
+    let lab = Lab::with_columns();
+    // Not where the configuration says, so that the pool has another name for it.
+    lab.move_drive();
+    let array = lab.start();
+    lab.on_array(&array, async |array| array.create_volume(create("v1")).await.unwrap());
+    lab.hang_drive();
+    write_until(&lab, &array, || told(&array, Severity::Critical) > 0);
+    lab.wait(&array, State::Online);
+
+    lab.set_broken(0, true);
+    let volume = array.volume("v1").unwrap();
+    lab.on_array(&array, async move |_| {
+        volume.write(0, vec![Slice::copy_of(&[8; BLOCK])]).await.unwrap_err()
+    });
+    lab.wait(&array, State::Offline);
+    lab.until(|| array.status().reason.is_some_and(|reason| reason.contains("drive-0: broken")));
+    let reason = array.status().reason.unwrap();
+    assert!(reason.contains("operations outstanding"), "{reason}");
+    lab.set_broken(0, false);
+    lab.wait(&array, State::Online);
+    assert!(array.status().drives[1].unfinished > 0);
+    assert!(last_reason(&array).contains("operations outstanding"), "{}", last_reason(&array));
+    write_until(&lab, &array, || true);
+    lab.wake_drive();
     lab.stop(array);
 }
 

@@ -23,6 +23,7 @@ use quoin_world::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 use std::{
+    cmp::Ordering,
     future::Future,
     io::ErrorKind,
     sync::{Arc, OnceLock},
@@ -79,6 +80,8 @@ struct State {
     failed: OnceLock<String>,
     /// What was written anew when it was opened.
     mended: Mutex<Vec<String>>,
+    /// Which copy of the table of members was damaged, or older than the other, when they were read.
+    worse_members: Mutex<Option<usize>>,
     gate: Mutex<Gate>,
     /// Nothing of a session that is refused is in flight any more.
     drained: Event,
@@ -176,6 +179,7 @@ impl Drive {
             label: Mutex::new(label),
             failed: OnceLock::new(),
             mended: Mutex::default(),
+            worse_members: Mutex::default(),
             drained: Event::new(),
             relabelling: AsyncMutex::new(),
             flushing: AsyncMutex::new(),
@@ -354,7 +358,17 @@ impl Drive {
     /// Both copies of the table of members.
     pub async fn read_members(&self) -> [MembersCopy; 2] {
         let [first, second] = MEMBERS_OFFSETS;
-        [self.read_members_at(first).await, self.read_members_at(second).await]
+        let copies = [self.read_members_at(first).await, self.read_members_at(second).await];
+        let [first, second] = copies.each_ref().map(|copy| match copy {
+            MembersCopy::Sound(members) => Some(members.age()),
+            MembersCopy::Blank | MembersCopy::Damaged(_) => None,
+        });
+        *self.state.worse_members.lock() = match first.cmp(&second) {
+            Ordering::Less => Some(0),
+            Ordering::Equal => None,
+            Ordering::Greater => Some(1),
+        };
+        copies
     }
 
     async fn read_members_at(&self, offset: u64) -> MembersCopy {
@@ -375,10 +389,13 @@ impl Drive {
     /// No pool can have this table.
     pub async fn write_members(&self, members: &Members) -> Result<(), DriveError> {
         assert_eq!(members.problem(), None, "a table of members that is written makes sense");
-        let first = (members.generation % 2) as usize;
+        // NOTE: an interrupted write tears the first. It must not be the only one that holds a table.
+        let worse = *self.state.worse_members.lock();
+        let first = worse.unwrap_or((members.generation % 2) as usize);
         for copy in [first, 1 - first] {
             self.write_at(MEMBERS_OFFSETS[copy], vec![members.encode().into_slice()], true).await?;
         }
+        *self.state.worse_members.lock() = None;
         Ok(())
     }
 

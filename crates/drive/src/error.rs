@@ -204,6 +204,14 @@ pub enum DriveError {
         /// The numbers that are there with their drives, as text.
         present: String,
     },
+    /// Drives that the pool needs are missing, and some that were given cannot be opened.
+    #[error("{why}; {missing}")]
+    NotOpened {
+        /// Why not, of each.
+        why: String,
+        /// What is missing without them.
+        missing: Box<DriveError>,
+    },
     /// No drive that was given has the table of members.
     #[error(
         "none of the drives given ({present}) says which drives the pool has: those that do are missing, or making \

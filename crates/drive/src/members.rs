@@ -1,7 +1,7 @@
 //! The members of a pool: the drives that it has or once had, and what each is for.
 //!
-//! Every voter has the table twice. A change goes to one copy, durably, and then to the other; which is first
-//! alternates with the generation. So a torn copy is never the only one, and damage of one copy does not bring
+//! Every voter has the table twice. A change goes to one copy, durably, and then to the other: first to the one that is
+//! damaged or older, or else in turn. So a torn copy is never the only one, and damage of one copy does not bring
 //! an older table back.
 //!
 //! Invariants of a table (asserted before it is written, checked after it is read):

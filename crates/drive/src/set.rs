@@ -11,7 +11,7 @@
 use crate::{Drive, DriveError, Member, MemberState, Members, MembersCopy};
 use quoin_base::{DriveId, Epoch};
 use quoin_world::Disk;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 /// The drives of a pool as its newest table of members has them.
 pub struct DriveSet {
@@ -26,30 +26,58 @@ pub struct DriveSet {
 }
 
 /// Opens the drives of one pool that it needs, in the order of their numbers. What else is among `disks`, such as a drive
-/// that failed, is left out: [`DriveSet::open`] tells.
+/// that failed, is left out, whether it can be opened or not: [`DriveSet::open`] tells.
 pub async fn open_set(disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Arc<Drive>>, DriveError> {
     Ok(DriveSet::open(disks).await?.drives)
 }
 
 /// The same with [`Drive::inspect`]: changes nothing on any drive.
 pub async fn inspect_set(disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Arc<Drive>>, DriveError> {
-    let mut drives = Vec::with_capacity(disks.len());
-    for disk in disks {
-        drives.push(Drive::inspect(disk).await?);
-    }
-    Ok(DriveSet::of(drives).await?.drives)
+    Ok(DriveSet::of_disks(disks, Drive::inspect).await?.drives)
 }
 
 impl DriveSet {
-    /// Opens all drives given. Every drive that the pool needs must be there once. A drive more than one epoch behind the
-    /// newest was away while the pool went on and is refused; one epoch behind is what [`raise_set`] leaves when it is
-    /// interrupted.
+    /// Opens all drives given. Every drive that the pool needs must be there once. One that cannot be opened is left out:
+    /// it may be one that failed, and only the table of members on the others tells. A drive more than one epoch behind
+    /// the newest was away while the pool went on and is refused; one epoch behind is what [`raise_set`] leaves when it
+    /// is interrupted.
     pub async fn open(disks: Vec<Arc<dyn Disk>>) -> Result<Self, DriveError> {
-        let mut drives = Vec::with_capacity(disks.len());
+        Self::of_disks(disks, Drive::open).await
+    }
+
+    async fn of_disks<F>(
+        disks: Vec<Arc<dyn Disk>>,
+        open: impl Fn(Arc<dyn Disk>) -> F,
+    ) -> Result<Self, DriveError>
+    where
+        F: Future<Output = Result<Arc<Drive>, DriveError>>,
+    {
+        let (mut drives, mut refused) = (Vec::with_capacity(disks.len()), Vec::new());
         for disk in disks {
-            drives.push(Drive::open(disk).await?);
+            let name = disk.name().to_owned();
+            match open(disk).await {
+                Ok(drive) => drives.push(drive),
+                Err(error) => refused.push((name, error)),
+            }
         }
-        Self::of(drives).await
+        let set = match (drives.is_empty(), refused.is_empty()) {
+            (true, false) => return Err(refused.remove(0).1),
+            _ => Self::of(drives).await,
+        };
+        match set {
+            Ok(mut set) => {
+                set.left_out.append(&mut refused);
+                Ok(set)
+            }
+            // What is missing may be among those that cannot be opened.
+            Err(missing @ (DriveError::Missing { .. } | DriveError::NoMembers { .. }))
+                if !refused.is_empty() =>
+            {
+                let why: Vec<_> = refused.iter().map(|(_, error)| error.to_string()).collect();
+                Err(DriveError::NotOpened { why: why.join("; "), missing: Box::new(missing) })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Finds the set among drives that are open.

@@ -77,12 +77,12 @@ impl PathBay {
         Self { paths, patience, busy: Arc::default() }
     }
 
-    /// Opens all drives, those of `pool` by their labels where paths do not lead to them. A process that was killed lets
-    /// go of its drives a moment after it has ended.
-    pub(crate) fn open_all(&self, pool: PoolId) -> Result<Vec<Arc<dyn Disk>>, String> {
+    /// Opens all drives that can be opened, those of `pool` by their labels where paths do not lead to them. A process that
+    /// was killed lets go of its drives a moment after it has ended.
+    pub(crate) fn open_all(&self, pool: PoolId) -> Result<OpenedDisks, String> {
         let (paths, fail_after) = (self.paths.clone(), self.patience.fail_after);
         let (sender, outcome) = mpsc::channel();
-        thread::spawn(move || sender.send(open_all(&paths, pool)));
+        thread::spawn(move || sender.send(Ok(open_all(&paths, pool))));
         outcome.recv_timeout(fail_after + LET_GO_WITHIN).unwrap_or_else(|_| {
             Err(format!(
                 "a drive does not answer: opening has not come to an end in {} s",
@@ -105,6 +105,14 @@ impl PathBay {
     }
 }
 
+/// Drives that could be opened, and why others could not.
+#[derive(Default)]
+pub(crate) struct OpenedDisks {
+    pub(crate) disks: Vec<Arc<dyn Disk>>,
+    /// The pool may go on without them: the tables on the drives tell.
+    pub(crate) faults: Vec<String>,
+}
+
 /// A path that a thread is at, until the thread ends in whatever way.
 struct Busy {
     all: Arc<Mutex<BTreeSet<PathBuf>>>,
@@ -125,7 +133,7 @@ impl Drop for Busy {
     }
 }
 
-fn open_all(paths: &[PathBuf], pool: PoolId) -> Result<Vec<Arc<dyn Disk>>, String> {
+fn open_all(paths: &[PathBuf], pool: PoolId) -> OpenedDisks {
     let deadline = Instant::now() + LET_GO_WITHIN;
     let open_one = |path: &PathBuf| loop {
         match open(path) {
@@ -133,20 +141,25 @@ fn open_all(paths: &[PathBuf], pool: PoolId) -> Result<Vec<Arc<dyn Disk>>, Strin
             opened => return opened.map_err(|error| error.to_string()),
         }
     };
-    let right: Vec<_> =
-        paths.iter().map(|path| label_at(path).is_some_and(|label| label.pool == pool)).collect();
-    let taken: Vec<_> =
-        paths.iter().zip(&right).filter(|(_, right)| **right).map(|(path, _)| path.clone()).collect();
+    let is_right = |path: &&PathBuf| label_at(path).is_some_and(|label| label.pool == pool);
+    let (taken, others): (Vec<_>, Vec<_>) = paths.iter().partition(is_right);
+    let taken: Vec<PathBuf> = taken.into_iter().cloned().collect();
     let present: BTreeSet<_> =
         taken.iter().filter_map(|path| label_at(path)).map(|label| label.index).collect();
     let missing = paths.len() - present.len();
     let mut found = if missing > 0 { search(paths, pool, &taken) } else { Vec::new() };
     found.retain(|(index, _)| !present.contains(index));
-    // Only if all are found: otherwise the paths show best what is wrong.
-    if missing > 0 && found.len() == missing && taken.len() == present.len() {
-        return taken.iter().chain(found.iter().map(|(_, path)| path)).map(open_one).collect();
+    // What the other paths lead to matters only if a drive is found nowhere: it shows best what is wrong.
+    let is_whole = found.len() >= missing && taken.len() == present.len();
+    let others = others.into_iter().filter(|_| !is_whole);
+    let mut opened = OpenedDisks::default();
+    for path in taken.iter().chain(found.iter().map(|(_, path)| path)).chain(others) {
+        match open_one(path) {
+            Ok(disk) => opened.disks.push(disk),
+            Err(fault) => opened.faults.push(fault),
+        }
     }
-    paths.iter().map(open_one).collect()
+    opened
 }
 
 fn open(path: &Path) -> Result<Arc<dyn Disk>, OpenError> {
@@ -274,6 +287,16 @@ impl Bay for PathBay {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_can_be_opened_is_opened_whatever_cannot() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        File::create(path("a")).and_then(|file| file.set_len(1 << 20)).unwrap();
+        let opened = open_all(&[path("a"), path("b")], PoolId(uuid::Uuid::nil()));
+        assert_eq!(opened.disks.len(), 1);
+        assert!(opened.faults.len() == 1 && opened.faults[0].contains("/b"), "{:?}", opened.faults);
+    }
 
     #[test]
     fn a_path_is_free_again_when_its_thread_has_ended_even_by_a_panic() {

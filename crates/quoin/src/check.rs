@@ -1,6 +1,9 @@
 //! `quoin check`: walks everything on the drives of an array that is not running.
 
-use crate::{bay::PathBay, data::DataDir};
+use crate::{
+    bay::{OpenedDisks, PathBay},
+    data::DataDir,
+};
 use quoin_array::check_catalog;
 use quoin_base::VolumeId;
 use quoin_cli::{Failure, Global, Output};
@@ -40,9 +43,11 @@ fn walk(data: &DataDir, config: &Config) -> Result<CheckReport, Failure> {
     let which = format!("array {}", config.name);
     let failed = |why: String, next: &str| Failure::new("not checked", &which, why, next);
     let bay = PathBay::new(data.drive_paths(config), Patience::default());
-    let disks = bay
-        .open_all(config.pool)
-        .map_err(|error| failed(error, "stop the array if it runs, and attach all its drives"))?;
+    let attach = "stop the array if it runs, and attach all its drives";
+    let OpenedDisks { disks, faults } = bay.open_all(config.pool).map_err(|error| failed(error, attach))?;
+    if disks.is_empty() {
+        return Err(failed(faults.join("; "), attach));
+    }
     let world =
         LinuxWorld::start(1).map_err(|error| failed(error.to_string(), "resolve the cause given above"))?;
     let watches = world.clone();
@@ -59,7 +64,11 @@ fn walk(data: &DataDir, config: &Config) -> Result<CheckReport, Failure> {
     }));
     world.shutdown();
     let walked = walked.unwrap_or_else(|| Err("the check itself failed".to_owned()));
-    walked.map_err(|why| failed(why, "bring back the drives as they were, or restore the data from a backup"))
+    walked.map_err(|why: String| match faults.is_empty() {
+        true => failed(why, "bring back the drives as they were, or restore the data from a backup"),
+        // Without drives, the only thing to say is why they are not there.
+        false => failed(faults.into_iter().chain([why]).collect::<Vec<_>>().join("; "), attach),
+    })
 }
 
 /// What `quoin check` reports.

@@ -4,6 +4,9 @@
 mod lab;
 
 use lab::{Lab, Outcome};
+use quoin_drive::DriveSet;
+use quoin_world::Thread;
+use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
 use serde_json::{Value, json};
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
@@ -175,6 +178,52 @@ fn journal_drives_and_the_client_can_be_apart() {
     assert_eq!(status(&token).code, Some(0));
     refused(&status(&wrong), 1, &["not this array's", "QUOIN_TOKEN_FILE"]);
     array.terminate();
+}
+
+/// Notes on the other drives that the last one has failed, as the array does when it goes on without it.
+fn give_up_last(paths: &[String]) {
+    let world = LinuxWorld::start(1).unwrap();
+    let disks: Vec<_> = paths
+        .iter()
+        .map(|path| open_disk(path.as_ref(), OpenOptions { create_len: None }).unwrap())
+        .collect();
+    let done = world.run_on(Thread::Data(0), async move {
+        let DriveSet { mut drives, mut members, .. } = DriveSet::open(disks).await.unwrap();
+        let last = drives.pop().unwrap();
+        members.fail(last.index());
+        (members.generation, members.journal_set) = (members.generation + 1, members.journal_set + 1);
+        for drive in drives {
+            drive.write_members(&members).await.unwrap();
+        }
+    });
+    block_on(done).unwrap();
+    world.shutdown();
+}
+
+#[test]
+fn a_drive_that_the_pool_went_on_without_is_needed_neither_to_serve_nor_to_check() {
+    let lab = Lab::new();
+    let path = |name: &str| {
+        let path = lab.data().with_file_name(name);
+        fs::File::create(&path).unwrap().set_len(256 << 20).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let paths = ["d0", "d1", "d2"].map(path);
+    let [data, journal, failed] = &paths;
+    lab.ok(&["init", "--drive", data, "--journal-drive", journal, "--journal-drive", failed]);
+    give_up_last(&paths);
+    fs::write(failed, vec![0; 8 << 20]).unwrap();
+    assert_eq!(lab.json(&["check"])["ok"], true);
+    fs::remove_file(failed).unwrap();
+    assert_eq!(lab.json(&["check"])["ok"], true);
+    let mut array = lab.serve(&[]);
+    let status = lab.ready();
+    assert!(status["drives"].to_string().contains("d2"), "{status}");
+    lab.ok(&["volume", "create", "v1", "--size", "1G"]);
+    array.terminate();
+
+    fs::remove_file(data).unwrap();
+    refused(&lab.run(&["check"]), 1, &["not checked", "d0", "d2", "missing", "attach all its drives"]);
 }
 
 #[test]

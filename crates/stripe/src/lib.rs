@@ -14,7 +14,7 @@ use quoin_base::{ByteRange, DriveIndex};
 use quoin_drive::{Drive, DriveError, MAX_MEMBERS};
 use quoin_world::{
     Buf, Slice,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicUsize, Ordering},
 };
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
@@ -75,25 +75,23 @@ pub enum StripeError {
     },
 }
 
-/// The drives of a pool, to reach the columns of its segments. Drives may be added and removed while other
-/// threads read: looking a drive up takes no lock.
+/// The drives of a pool, to reach the columns of its segments. Drives may be added while other threads read: looking
+/// a drive up takes no lock.
 #[derive(Clone)]
-pub struct Columns {
-    /// By [`DriveIndex`]. A number is never used again, so a place is filled once.
-    places: Arc<[Place]>,
-}
+pub struct Columns(Arc<Places>);
 
-#[derive(Default)]
-struct Place {
-    drive: OnceLock<Arc<Drive>>,
-    /// Nothing is on it any more.
-    let_go: AtomicBool,
+struct Places {
+    /// By [`DriveIndex`]. A number is never used again, so a place is filled once.
+    all: Box<[OnceLock<Arc<Drive>>]>,
+    /// Places from here on are empty.
+    end: AtomicUsize,
 }
 
 impl Columns {
     /// Over these drives.
     pub fn new(drives: Vec<Arc<Drive>>) -> Self {
-        let columns = Self { places: (0..MAX_MEMBERS).map(|_| Place::default()).collect() };
+        let all = (0..MAX_MEMBERS).map(|_| OnceLock::new()).collect();
+        let columns = Self(Arc::new(Places { all, end: AtomicUsize::new(0) }));
         drives.into_iter().for_each(|drive| columns.add(drive));
         columns
     }
@@ -103,26 +101,21 @@ impl Columns {
     /// # Panics
     /// There was a drive with its number.
     pub fn add(&self, drive: Arc<Drive>) {
-        let is_new = self.places[usize::from(drive.index().0)].drive.set(drive).is_ok();
+        let place = usize::from(drive.index().0);
+        let is_new = self.0.all[place].set(drive).is_ok();
         assert!(is_new, "a number belongs to one drive");
-    }
-
-    /// Removes a drive that holds no column any more: it is not found from now on.
-    pub fn let_go(&self, index: DriveIndex) {
-        if let Some(place) = self.places.get(usize::from(index.0)) {
-            place.let_go.store(true, Ordering::Release);
-        }
+        self.0.end.fetch_max(place + 1, Ordering::Release);
     }
 
     /// The drives, in the order of their numbers.
     pub fn drives(&self) -> impl Iterator<Item = &Arc<Drive>> {
-        self.places.iter().filter_map(Place::drive)
+        self.0.all[..self.0.end.load(Ordering::Acquire)].iter().filter_map(OnceLock::get)
     }
 
     /// The drive of this index.
     pub fn drive(&self, index: DriveIndex) -> Result<&Arc<Drive>, StripeError> {
-        let place = self.places.get(usize::from(index.0));
-        place.and_then(Place::drive).ok_or(StripeError::NoSuchDrive(index))
+        let place = self.0.all.get(usize::from(index.0));
+        place.and_then(OnceLock::get).ok_or(StripeError::NoSuchDrive(index))
     }
 
     /// Reads a range of a segment's data. Both ends are multiples of 4096.
@@ -161,12 +154,6 @@ impl Columns {
     pub async fn flush(&self) -> Result<(), StripeError> {
         let flushes = self.drives().filter(|d| d.label().roles.data).map(|d| d.flush());
         join_all(flushes).await.into_iter().collect::<Result<(), _>>().map_err(StripeError::from)
-    }
-}
-
-impl Place {
-    fn drive(&self) -> Option<&Arc<Drive>> {
-        self.drive.get().filter(|_| !self.let_go.load(Ordering::Acquire))
     }
 }
 

@@ -1,18 +1,18 @@
-//! An array in a temporary directory, with a drive that can be broken and mended.
+//! An array in a temporary directory, with drives that can be broken and mended.
 
 #![allow(dead_code, reason = "shared by several tests")]
 
 use quoin_api::{State, VolumeCreate};
-use quoin_array::{Array, ArrayOptions, Bay, SpacePercents};
-use quoin_base::{GIB, MIB, PoolId};
-use quoin_drive::Roles;
+use quoin_array::{Array, ArrayOptions, Bay, Finding, SpacePercents};
+use quoin_base::{DriveIndex, GIB, MIB, PoolId};
+use quoin_drive::{Patience, Roles};
 use quoin_pool::{FormatOptions, PoolOptions};
 use quoin_target::Target;
-use quoin_world::{Completion, Disk, DiskError, DiskOp, Thread};
+use quoin_world::{Completer, Completion, Disk, DiskError, DiskOp, Thread, one_shot};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
 use std::{
     future::Future,
-    io,
+    io::{self, Write},
     path::Path,
     sync::{
         Arc, Mutex,
@@ -23,7 +23,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-const DRIVES: usize = 2;
+/// What the path of a drive ends with that was moved.
+const MOVED: &str = ".moved";
 const DRIVE_BYTES: u64 = 256 * MIB;
 const IQN: &str = "iqn.2026-11.io.quoin:lab";
 
@@ -31,10 +32,21 @@ pub(crate) struct Lab {
     directory: TempDir,
     world: Arc<LinuxWorld>,
     pool: PoolId,
-    broken: Arc<AtomicBool>,
+    /// What is wrong with each drive.
+    faults: Vec<Arc<Fault>>,
+    patience: Patience,
     /// So many times more another process has the last drive.
     in_use: Arc<AtomicUsize>,
     runs: Mutex<Vec<quoin_world::OneShot<()>>>,
+}
+
+#[derive(Default)]
+struct Fault {
+    /// It fails everything, and cannot be opened.
+    is_broken: AtomicBool,
+    /// It answers nothing.
+    is_hung: AtomicBool,
+    unanswered: Mutex<Vec<Completer>>,
 }
 
 pub(crate) fn create(name: &str) -> VolumeCreate {
@@ -42,16 +54,34 @@ pub(crate) fn create(name: &str) -> VolumeCreate {
 }
 
 impl Lab {
+    /// Two drives for everything.
     pub(crate) fn new() -> Self {
+        Self::with(&[Roles { journal: true, data: true }; 2], 1)
+    }
+
+    /// A journal of two columns. The last drive holds nothing else.
+    pub(crate) fn with_columns() -> Self {
+        let both = Roles { journal: true, data: true };
+        let mut lab = Self::with(&[both, Roles { data: false, ..both }], 2);
+        // Long enough for a machine with other work.
+        lab.patience = Patience { suspect_after: Duration::from_secs(2), fail_after: Duration::from_secs(4) };
+        lab
+    }
+
+    fn with(roles: &[Roles], journal_columns: u8) -> Self {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let world = LinuxWorld::start(1).unwrap();
-        let disks: Vec<_> = paths(directory.path())
+        let disks: Vec<_> = paths(directory.path(), roles.len())
             .iter()
             .map(|path| open_disk(path.as_ref(), OpenOptions { create_len: Some(DRIVE_BYTES) }).unwrap())
-            .map(|disk| (disk, Roles { journal: true, data: true }))
+            .zip(roles.iter().copied())
             .collect();
-        let options =
-            FormatOptions { pool_name: "lab".into(), slab_bytes: 4 * MIB as u32, ..FormatOptions::default() };
+        let options = FormatOptions {
+            pool_name: "lab".into(),
+            slab_bytes: 4 * MIB as u32,
+            journal_columns,
+            ..FormatOptions::default()
+        };
         let inner = world.clone();
         let made = world.run_on(Thread::Data(0), async move {
             quoin_pool::format(&*inner, disks, options).await.unwrap()
@@ -61,7 +91,8 @@ impl Lab {
             directory,
             world,
             pool,
-            broken: Arc::default(),
+            faults: roles.iter().map(|_| Arc::default()).collect(),
+            patience: Patience::default(),
             in_use: Arc::default(),
             runs: Mutex::default(),
         }
@@ -89,8 +120,8 @@ impl Lab {
             pool_options: PoolOptions::default(),
             space: SpacePercents::default(),
         };
-        let (broken, in_use) = (self.broken.clone(), self.in_use.clone());
-        let bay = LabBay { paths: paths(self.directory.path()), broken, in_use };
+        let (paths, faults) = (self.paths(), self.faults.clone());
+        let bay = LabBay { paths, faults, patience: self.patience, in_use: self.in_use.clone() };
         let array = Array::new(self.world.clone(), Box::new(bay), Target::new(IQN), options);
         self.runs.lock().unwrap().push(self.world.run_on(Thread::Background, array.clone().run()));
         array
@@ -116,7 +147,7 @@ impl Lab {
         &self,
         work: impl FnOnce(Arc<quoin_pool::Pool>) -> F + Send + 'static,
     ) {
-        let (world, paths) = (self.world.clone(), paths(self.directory.path()));
+        let (world, paths) = (self.world.clone(), self.paths());
         let done = self.world.run_on(Thread::Background, async move {
             let open = |path: &String| open_disk(path.as_ref(), OpenOptions { create_len: None }).unwrap();
             let drives = quoin_drive::open_set(paths.iter().map(open).collect()).await.unwrap();
@@ -132,13 +163,50 @@ impl Lab {
         self.in_use.store(times, Ordering::Relaxed);
     }
 
-    /// From now on one drive fails all that is asked of it, and cannot be opened.
+    fn paths(&self) -> Vec<String> {
+        paths(self.directory.path(), self.faults.len())
+    }
+
+    fn last(&self) -> usize {
+        self.faults.len() - 1
+    }
+
+    /// From now on the last drive fails all that is asked of it, and cannot be opened.
     pub(crate) fn break_drive(&self) {
-        self.broken.store(true, Ordering::Relaxed);
+        self.set_broken(self.last(), true);
     }
 
     pub(crate) fn mend_drive(&self) {
-        self.broken.store(false, Ordering::Relaxed);
+        self.set_broken(self.last(), false);
+    }
+
+    pub(crate) fn set_broken(&self, drive: usize, is_broken: bool) {
+        self.faults[drive].is_broken.store(is_broken, Ordering::Relaxed);
+    }
+
+    /// From now on the last drive answers nothing.
+    pub(crate) fn hang_drive(&self) {
+        self.faults[self.last()].is_hung.store(true, Ordering::Relaxed);
+    }
+
+    /// The last drive answers what it was asked, with failures, and all else as it should.
+    pub(crate) fn wake_drive(&self) {
+        let fault = &self.faults[self.last()];
+        fault.is_hung.store(false, Ordering::Relaxed);
+        let unanswered: Vec<_> = fault.unanswered.lock().unwrap().drain(..).collect();
+        unanswered.into_iter().for_each(|completer| completer.complete(Err(failure("lab"))));
+    }
+
+    /// The last drive is at another path from now on.
+    pub(crate) fn move_drive(&self) {
+        let path = &self.paths()[self.last()];
+        std::fs::rename(path, format!("{path}{MOVED}")).unwrap();
+    }
+
+    /// Wipes what tells that the last drive is Quoin's.
+    pub(crate) fn wipe_drive(&self) {
+        let path = &self.paths()[self.last()];
+        std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all(&[0; 8 << 20]).unwrap();
     }
 
     pub(crate) fn wait(&self, array: &Array, state: State) {
@@ -160,13 +228,19 @@ impl Drop for Lab {
     }
 }
 
-fn paths(directory: &Path) -> Vec<String> {
-    (0..DRIVES).map(|n| directory.join(format!("drive-{n}")).display().to_string()).collect()
+fn paths(directory: &Path, drives: usize) -> Vec<String> {
+    (0..drives).map(|n| directory.join(format!("drive-{n}")).display().to_string()).collect()
+}
+
+fn failure(disk: &str) -> DiskError {
+    let source = io::Error::other("broken");
+    DiskError::Io { disk: disk.to_owned(), operation: "write", offset: 0, len: 0, source }
 }
 
 struct LabBay {
     paths: Vec<String>,
-    broken: Arc<AtomicBool>,
+    faults: Vec<Arc<Fault>>,
+    patience: Patience,
     in_use: Arc<AtomicUsize>,
 }
 
@@ -176,13 +250,13 @@ impl Bay for LabBay {
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
-        let last = self.paths.last().is_some_and(|last| last == path);
-        if last && self.broken.load(Ordering::Relaxed) {
+        let at = self.paths.iter().position(|one| one == path.trim_end_matches(MOVED)).unwrap();
+        let fault = self.faults[at].clone();
+        if fault.is_broken.load(Ordering::Relaxed) {
             return Err(format!("{path}: broken"));
         }
         let inner = open_disk(path.as_ref(), OpenOptions { create_len: None }).map_err(|e| e.to_string())?;
-        let broken = if last { self.broken.clone() } else { Arc::default() };
-        Ok(Arc::new(LabDisk { inner, broken }))
+        Ok(Arc::new(LabDisk { inner, fault }))
     }
 
     fn open_unless_in_use(&self, path: &str) -> Result<Option<Arc<dyn Disk>>, String> {
@@ -193,11 +267,23 @@ impl Bay for LabBay {
         }
         self.open(path).map(Some)
     }
+
+    fn begin_search(&self, _: PoolId, _: &[String]) -> Finding {
+        let moved =
+            self.paths.iter().enumerate().map(|(at, path)| (DriveIndex(at as u16), format!("{path}{MOVED}")));
+        let (sender, finding) = one_shot();
+        sender.send(moved.filter(|(_, path)| Path::new(path).exists()).collect());
+        finding
+    }
+
+    fn patience(&self) -> Patience {
+        self.patience
+    }
 }
 
 struct LabDisk {
     inner: Arc<dyn Disk>,
-    broken: Arc<AtomicBool>,
+    fault: Arc<Fault>,
 }
 
 impl Disk for LabDisk {
@@ -214,11 +300,14 @@ impl Disk for LabDisk {
     }
 
     fn submit(&self, op: DiskOp) -> Completion {
-        if !self.broken.load(Ordering::Relaxed) {
-            return self.inner.submit(op);
+        if self.fault.is_broken.load(Ordering::Relaxed) {
+            return Completion::ready(Err(failure(self.name())));
         }
-        let source = io::Error::other("broken");
-        let disk = self.name().to_owned();
-        Completion::ready(Err(DiskError::Io { disk, operation: "write", offset: 0, len: 0, source }))
+        if self.fault.is_hung.load(Ordering::Relaxed) {
+            let (completer, completion) = Completion::new();
+            self.fault.unanswered.lock().unwrap().push(completer);
+            return completion;
+        }
+        self.inner.submit(op)
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     tests::{dynamic, label, pool, refusal, uuid},
 };
 use quoin_base::ByteRange;
-use quoin_world_sim::{FaultPlan, SimDisk, SimWorld};
+use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimWorld};
 use std::sync::Arc;
 
 fn members(count: u16) -> Members {
@@ -146,6 +146,72 @@ fn what_failed_or_left_is_not_needed_and_left_out() {
     let (numbers, found) = set(&world, &[&disks[0], &stranger, &disks[2]]).unwrap();
     assert_eq!((numbers, found.left_out.len()), (vec![0, 2], 1));
     assert!(found.left_out[0].1.to_string().contains("did not come to an end"));
+}
+
+/// A drive that failed may have lost its labels, or fail to read them. That says nothing of the others.
+#[test]
+fn what_failed_is_left_out_though_it_cannot_be_opened_and_what_is_needed_says_why_it_cannot() {
+    let (world, disks) = pool(23, 3);
+    let all = [&disks[0], &disks[1], &disks[2]];
+    let (_, DriveSet { members: first, .. }) = set(&world, &all).unwrap();
+    let mut failed = Members { generation: 2, journal_set: 2, ..first };
+    failed.fail(DriveIndex(1));
+    [0, 2].iter().for_each(|&at| write(&world, &disks[at], &failed));
+    let inspect = |disks: &[&Arc<SimDisk>]| {
+        let picked = disks.iter().map(|disk| dynamic(disk)).collect();
+        world.run(crate::inspect_set(picked)).unwrap().map(|drives| drives.len())
+    };
+    let unreadable = FaultPlan { read_error: 1.0, ..FaultPlan::default() };
+
+    disks[1].set_faults(unreadable.clone());
+    let (numbers, found) = set(&world, &all).unwrap();
+    assert_eq!((numbers, found.left_out[0].0.as_str()), (vec![0, 2], "d1"));
+    assert!(matches!(found.left_out[0].1, DriveError::Disk(_)), "{}", found.left_out[0].1);
+    assert_eq!(inspect(&all).unwrap(), 2);
+    disks[1].set_faults(FaultPlan::default());
+    disks[1].poke(0, &vec![0; disks[1].peek(0, 1 << 20).len()]);
+    let (numbers, found) = set(&world, &all).unwrap();
+    assert_eq!((numbers, found.left_out.len()), (vec![0, 2], 1));
+    assert!(matches!(found.left_out[0].1, DriveError::Blank { .. } | DriveError::Foreign { .. }));
+    assert_eq!(inspect(&all).unwrap(), 2);
+
+    // One that is needed refuses the set, for the reason that it cannot be opened.
+    disks[2].set_faults(unreadable);
+    let (why, missing) = match set(&world, &all).map(|_| ()).err().unwrap() {
+        DriveError::NotOpened { why, missing } => (why, missing),
+        other => panic!("{other}"),
+    };
+    assert!(why.contains("d1") && why.contains("read") && why.contains("d2"), "{why}");
+    assert!(matches!(*missing, DriveError::Missing { total: 2, .. }), "{missing}");
+    assert!(matches!(inspect(&all), Err(DriveError::NotOpened { .. })));
+    // None can be opened.
+    assert!(matches!(set(&world, &[&disks[2]]), Err(DriveError::Disk(_))));
+}
+
+/// With one copy damaged, or torn by the interruption before, a write that is interrupted must not tear the other.
+#[test]
+fn a_write_that_is_interrupted_leaves_an_intact_copy_whichever_was_damaged_before() {
+    let mut torn = 0;
+    for seed in 0..60 {
+        for damaged in [0, 1] {
+            let (world, disks) = pool(100 + seed, 1);
+            let (_, DriveSet { members: first, drives, .. }) = set(&world, &[&disks[0]]).unwrap();
+            disks[0].flip_bit(ByteRange::new(MEMBERS_OFFSETS[damaged], MEMBERS_PAGE_BYTES as u64));
+            let drive = drives[0].clone();
+            world.run(async move { drive.read_members().await }).unwrap();
+            world.cut_power(PowerCut::AtDiskOp(seed % 3));
+            let (drive, next) = (drives[0].clone(), Members { generation: 2 + seed % 2, ..first });
+            let cut = world.run(async move { drive.write_members(&next).await });
+            world.crash();
+            world.cut_power(PowerCut::Never);
+            let drive = world.run(Drive::open(dynamic(&disks[0]))).unwrap().unwrap();
+            let copies = world.run(async move { drive.read_members().await }).unwrap();
+            let intact = copies.iter().filter(|copy| matches!(copy, MembersCopy::Sound(_))).count();
+            assert!(intact > 0, "seed {seed}, copy {damaged}: {copies:?}");
+            torn += u32::from(cut.is_err() && intact < 2);
+        }
+    }
+    assert!(torn > 10, "{torn}");
 }
 
 #[test]

@@ -395,7 +395,7 @@ impl Committer {
     /// The number of drives over which the rows of a batch are spread: one while few slabs are free, since each
     /// open segment keeps a slab from other uses.
     pub(super) fn spread(&self) -> usize {
-        let (slice, drives) = (&self.slice, self.slice.store.drive_count());
+        let (slice, drives) = (&self.slice, self.slice.store.data_drive_count());
         let plenty = 2 * slice.space.clean_below() + drives as u64;
         if slice.segments.usage().free_slabs > plenty { drives } else { 1 }
     }

@@ -2,7 +2,7 @@
 
 use super::{JournalPlace, ReplayedRecord, slabs::Slabs};
 use crate::{
-    format::{BATCH_MAGIC, BatchHeader, PAGE_BYTES, RecordHeader},
+    format::{BATCH_MAGIC, BatchHeader, COUNTERS_END, PAGE_BYTES, RecordHeader},
     store::Store,
 };
 use quoin_base::crc32c;
@@ -18,12 +18,14 @@ pub(crate) async fn payload_verifies(store: &Store, record: &ReplayedRecord) -> 
     }
 }
 
-/// A batch header that can be looked into safely: its lengths agree with each other and the room there is.
+/// A batch header that can be looked into safely: its lengths agree with each other and the room there is, and an extent
+/// can have its number.
 pub(super) fn plausible(bytes: &[u8], room: u64) -> Option<BatchHeader> {
     let (header, _) = BatchHeader::read_from_prefix(bytes).ok()?;
     let (records, meta) = (u64::from(header.records.get()), u64::from(header.meta_bytes.get()));
     let total = u64::from(header.total_bytes.get());
     let ok = header.magic.get() == BATCH_MAGIC
+        && header.extent.get() < COUNTERS_END
         && records > 0
         && meta >= 64 + 64 * records
         && meta.next_multiple_of(PAGE_BYTES as u64) <= total

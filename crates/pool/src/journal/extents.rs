@@ -8,6 +8,7 @@
 
 use super::slabs::Slabs;
 use quoin_base::{DriveIndex, Sequence};
+use quoin_drive::Members;
 use quoin_stripe::Column;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -150,11 +151,13 @@ impl Extents {
         }
     }
 
-    /// Takes over the journal's set of drives, as of this generation.
-    pub(crate) fn follow(&mut self, set: u64, is_in_set: impl Fn(DriveIndex) -> bool) {
-        if self.set != set {
-            self.set = set;
-            let gone: Vec<_> = self.free.keys().copied().filter(|drive| !is_in_set(*drive)).collect();
+    /// Takes over the journal's set of drives that this table has. Tables come in their order.
+    pub(crate) fn follow(&mut self, members: &Members) {
+        if self.set != members.journal_set {
+            assert!(self.set < members.journal_set, "the journal's set never goes back");
+            self.set = members.journal_set;
+            let is_gone = |drive: &DriveIndex| !members.get(*drive).is_some_and(|member| member.in_journal);
+            let gone: Vec<_> = self.free.keys().copied().filter(is_gone).collect();
             gone.into_iter().for_each(|drive| self.leave(drive));
         }
     }
@@ -226,6 +229,26 @@ impl Extents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quoin_base::{DriveId, Epoch, PoolId};
+    use quoin_drive::{Member, MemberState, Roles};
+    use uuid::Uuid;
+
+    /// A table of three drives of which those with these numbers are in the journal's set.
+    fn members(journal_set: u64, in_set: &[u16]) -> Members {
+        let member = |index| Member {
+            index: DriveIndex(index),
+            drive: DriveId(Uuid::from_u128(index.into())),
+            roles: Roles { journal: true, data: true },
+            state: MemberState::Active,
+            in_journal: in_set.contains(&index),
+            votes: true,
+            slabs: 4,
+            domain: String::new(),
+        };
+        let (pool, epoch) = (PoolId(Uuid::nil()), Epoch(1));
+        let all = (0..3).map(member).collect();
+        Members { pool, epoch, generation: 1, journal_set, next_index: 3, all }
+    }
 
     fn slabs(sizes: &[u32]) -> Vec<Column> {
         let of = |(drive, count): (usize, &u32)| {
@@ -274,14 +297,14 @@ mod tests {
         assert!(
             !extents.needs(DriveIndex(0), |_| true) && extents.needs(DriveIndex(0), |drive| drive.0 != 1)
         );
-        extents.follow(2, |drive| drive.0 > 0);
+        extents.follow(&members(2, &[1, 2]));
         extents.free_below(Sequence(10));
         let JournalUse { total, used, .. } = extents.usage();
         assert_eq!((total, used), (4, 0));
         while let Some(extent) = extents.take() {
             assert!(extent.slabs.len() == 2 && extent.slabs.iter().all(|column| column.drive.0 > 0));
         }
-        extents.follow(3, |drive| drive.0 > 1);
+        extents.follow(&members(3, &[2]));
         assert_eq!(extents.usage().total, 4);
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     Batch, Journal, JournalPlace,
     batch::{FAILED, HARDENED},
+    entry::{Entry, is_mark, queued_bytes, sizes},
     extents::TakenExtent,
     footer::Index,
     slabs::{Slabs, write_columns},
@@ -33,6 +34,9 @@ use zerocopy::{
     little_endian::{U16, U32, U64},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// The most slices one vectored write takes, with room for headers and padding.
 const MAX_SLICES: usize = 900;
 
@@ -51,16 +55,6 @@ const PLACED_IN_FLIGHT: usize = 3;
 
 /// Bytes of the headers of an [`OpenBatch::mark`]. The whole batch takes a page.
 const MARK_META_BYTES: usize = 128;
-
-/// A record to append.
-pub(crate) struct Entry {
-    /// All but the places, which the lane fills in.
-    pub header: RecordHeader,
-    pub crcs: Vec<u32>,
-    pub payload: Vec<Bytes>,
-    /// The row it names, if that is on its way: the record counts only once this is hardened too.
-    pub row: Option<Arc<Batch>>,
-}
 
 struct OpenBatch {
     batch: Arc<Batch>,
@@ -189,10 +183,6 @@ impl OpenBatch {
         let batch = Arc::new(Batch::default());
         Self { batch, entries: vec![entry], bytes: size_of::<RecordHeader>(), payload_bytes: 0, slices: 0 }
     }
-}
-
-fn is_mark(entries: &[Entry]) -> bool {
-    entries.iter().all(|entry| entry.header.kind == RecordKind::Mark as u8)
 }
 
 /// The wait after which a lane that sent nothing counts as idle.
@@ -498,16 +488,17 @@ impl Journal {
 
     /// Takes another extent, waiting for one to come free.
     async fn next_extent_for(&self, lane: &Lane, full: Option<&Position>) -> Result<Position, PoolError> {
-        let set = self.store.journal_set();
-        let extent = self
+        let (set, extent) = self
             .freed
             .until(|| {
                 if self.store.health().is_failed() {
                     return Some(Err(self.store.health().error()));
                 }
                 let mut extents = self.extents.lock();
-                extents.follow(set, |drive| self.store.is_in_journal(drive));
-                extents.take().map(Ok)
+                // NOTE: the set of now, not that of before the wait; and with the lock, so that no lane goes by an older one.
+                let members = self.store.members();
+                extents.follow(&members);
+                extents.take().map(|extent| Ok((members.journal_set, extent)))
             })
             .await?;
         let mut header: ExtentHeader = zeroed();
@@ -584,17 +575,4 @@ impl Journal {
         bytes[..64].copy_from_slice(header.as_bytes());
         (meta, crc)
     }
-}
-
-/// What an entry may take of an extent at the worst: a batch of its own.
-fn queued_bytes(entry: &Entry) -> u64 {
-    u64::from(entry.header.payload_bytes.get()).next_multiple_of(PAGE_BYTES as u64) + PAGE_BYTES as u64
-}
-
-/// Bytes of the headers and checksums, and of the whole batch.
-fn sizes(entries: &[Entry]) -> (usize, usize) {
-    let crcs: usize = entries.iter().map(|e| e.crcs.len()).sum();
-    let payload: usize = entries.iter().map(|e| e.header.payload_bytes.get() as usize).sum();
-    let meta = 64 + 64 * entries.len() + 4 * crcs;
-    (meta, (meta.next_multiple_of(PAGE_BYTES) + payload).next_multiple_of(PAGE_BYTES))
 }

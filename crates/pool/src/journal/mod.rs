@@ -17,6 +17,7 @@
 mod batch;
 mod cursor;
 mod decode;
+mod entry;
 mod extents;
 mod footer;
 mod lane;
@@ -32,8 +33,9 @@ mod tests;
 
 pub(crate) use batch::Batch;
 pub(crate) use decode::payload_verifies;
+pub(crate) use entry::Entry;
 pub(crate) use extents::{Extents, JournalUse};
-pub(crate) use lane::{Entry, Lane};
+pub(crate) use lane::Lane;
 pub(crate) use mend::Mend;
 pub(crate) use replay::{Replay, ReplayedRecord, TornBatch, read_journal};
 pub(crate) use slabs::JournalPlace;
@@ -81,7 +83,7 @@ pub(crate) struct Journal {
     pub(crate) lanes: Vec<Arc<Lane>>,
     threads: usize,
     extents: Arc<Mutex<Extents>>,
-    /// Notified when extents come free.
+    /// Notified when extents come free, or may be made of other drives than before.
     pub(crate) freed: Arc<Event>,
     /// Notified when there may be room for records that wait to be appended.
     pub(crate) progress: Arc<Event>,

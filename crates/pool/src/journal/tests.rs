@@ -2,14 +2,15 @@
 
 use crate::{
     ObjectKind, Pool, PoolOptions,
-    format::PAGE_BYTES,
+    format::{BATCH_MAGIC, BatchHeader, PAGE_BYTES, RecordHeader, zeroed},
     integrity::check::tests::{Rig, SLAB, SLABS_START_BYTES},
 };
-use quoin_base::ByteRange;
+use quoin_base::{ByteRange, crc32c};
 use quoin_drive::{Roles, open_set};
 use quoin_world::{Disk, Slice as Bytes};
 use quoin_world_sim::{FaultPlan, Image};
 use std::sync::Arc;
+use zerocopy::IntoBytes;
 
 const BLOCK: u64 = 8192;
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -278,4 +279,26 @@ fn without_its_last_column_and_without_data_a_pool_goes_offline() {
     assert!(attempt(6));
     rig.disks[holding[1]].fail();
     assert!(!attempt(7));
+}
+
+/// What stands in a slab that begins with no header may be anything, with a right checksum too.
+#[test]
+fn a_batch_of_an_extent_with_an_impossible_number_is_none() {
+    let rig = Rig::new();
+    let is_unused = |slab: &u64| {
+        let bytes = rig.disks[0].peek(JOURNAL.offset + slab * SLAB, 2 * PAGE_BYTES);
+        bytes.iter().all(|byte| *byte == 0)
+    };
+    let slab = (0..JOURNAL.len / SLAB).find(is_unused).unwrap();
+    for extent in [1 << 62, u64::MAX - 1, u64::MAX] {
+        let (mut header, record): (BatchHeader, RecordHeader) = (zeroed(), zeroed());
+        (header.magic, header.extent, header.records) = (BATCH_MAGIC.into(), extent.into(), 1.into());
+        (header.meta_bytes, header.total_bytes) = (128.into(), (PAGE_BYTES as u32).into());
+        header.meta_crc = crc32c(&[header.as_bytes(), record.as_bytes()].concat()).0.into();
+        let batch = [header.as_bytes(), record.as_bytes()].concat();
+        rig.disks[0].poke(JOURNAL.offset + slab * SLAB + PAGE, &batch);
+        assert!(rig.check().is_clean(), "{extent}");
+        assert_all(&rig, &format!("extent {extent}"), 6);
+        rig.world.crash();
+    }
 }

@@ -15,8 +15,11 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{DriveIndex, Epoch};
-use quoin_drive::{Drive, MEMBERS_OFFSETS, MemberState, Members, MembersCopy};
-use quoin_world::{AsyncMutex, Mutex};
+use quoin_drive::{Drive, MEMBERS_OFFSETS, Member, Members, MembersCopy};
+use quoin_world::{
+    AsyncMutex, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 use std::sync::Arc;
 
 #[cfg(test)]
@@ -25,17 +28,24 @@ mod tests;
 /// The table in force.
 pub(super) struct Membership {
     current: Mutex<Arc<Members>>,
+    /// Its journal set, for those that look at it with every batch. Never ahead of `current`.
+    journal_set: AtomicU64,
     /// Held from the choice of a change until it is in force.
     turn: AsyncMutex,
 }
 
 impl Membership {
     pub(super) fn new(members: Members) -> Self {
-        Self { current: Mutex::new(Arc::new(members)), turn: AsyncMutex::new() }
+        let journal_set = AtomicU64::new(members.journal_set);
+        Self { current: Mutex::new(Arc::new(members)), journal_set, turn: AsyncMutex::new() }
     }
 
     pub(super) fn current(&self) -> Arc<Members> {
         self.current.lock().clone()
+    }
+
+    pub(super) fn journal_set(&self) -> u64 {
+        self.journal_set.load(Ordering::Acquire)
     }
 }
 
@@ -61,11 +71,13 @@ pub(super) async fn settle(
     if let Some(why) = settled.change_problem(&found) {
         return Err(PoolError::corrupt("the table of members", why));
     }
-    // NOTE: first those that never had a table. A table whose voters have none counts nowhere.
-    let is_new = |drive: &&Arc<Drive>| found.get(drive.index()).is_none_or(|member| !member.votes);
-    let (new, old): (Vec<_>, Vec<_>) = voters(drives, &settled).partition(is_new);
-    write(&settled, new.into_iter()).await?;
-    write(&settled, old.into_iter()).await?;
+    // NOTE: a table counts only if every voter of it has one. So the new ones get the table found first: after that, one that
+    // calls them voters may be on any of them.
+    let is_new = |drive: &Arc<Drive>| found.get(drive.index()).is_none_or(|member| !member.votes);
+    if voters(drives, &settled).any(is_new) {
+        write(&found, voters(drives, &settled)).await?;
+    }
+    write(&settled, voters(drives, &settled)).await?;
     Ok(settled)
 }
 
@@ -180,52 +192,66 @@ impl Store {
             }
         }
         *self.membership.current.lock() = Arc::new(members.clone());
+        self.membership.journal_set.store(members.journal_set, Ordering::Release);
+        // Lanes that wait for a free extent may make one of the drives that are left.
+        self.health().notify();
     }
 
-    /// Marks a drive failed, durably, so that no opening waits for it. Refused for a drive that holds segments,
-    /// for the last drive of the journal, and while a part of the journal that is needed lies on no other
-    /// drive.
-    pub(crate) async fn fail_drive(&self, index: DriveIndex) -> Result<(), PoolError> {
+    /// Marks a drive failed, durably, so that no opening waits for it. False if it was already. Refused if the pool
+    /// [needs](Self::why_needed) the drive.
+    pub(crate) async fn fail_drive(&self, index: DriveIndex) -> Result<bool, PoolError> {
         let name = self.drive_name(index).to_owned();
+        let mut is_new = false;
         self.change_members(|members| {
-            let refuse = |why: &str| {
-                Err(PoolError::Refused(format!("the pool cannot go on without drive {name}: {why}")))
-            };
-            match members.get(index) {
-                None => return refuse("it has no such drive"),
-                Some(member) if member.state == MemberState::Failed => return Ok(()),
-                Some(member) if member.roles.data => return refuse("it holds data that no other drive has"),
-                Some(_) => {}
+            if let Some(why) = self.why_needed(members, index) {
+                return Err(PoolError::Refused(format!("the pool cannot go on without drive {name}: {why}")));
             }
-            if members.in_journal().all(|member| member.index == index) {
-                return refuse("it is the only one that the journal is written to");
-            }
-            let in_journal = |drive| members.get(drive).is_some_and(|member| member.in_journal);
-            if self.needs.lock().iter().any(|needs| needs(index, &in_journal)) {
-                return refuse("a part of the journal that it needs is on no other");
-            }
+            is_new = members.get(index).is_some_and(Member::is_needed);
             members.fail(index);
             Ok(())
         })
-        .await
+        .await?;
+        Ok(is_new)
     }
 
-    /// Whether the drive of this name holds a column of the journal and nothing else, and there are others.
+    /// Why the pool cannot go on without a drive, if so: it holds segments, is the last drive of the journal, or alone holds a
+    /// part of the journal that is needed.
+    fn why_needed(&self, members: &Members, index: DriveIndex) -> Option<&'static str> {
+        let in_journal = |drive| members.get(drive).is_some_and(|member| member.in_journal);
+        match members.get(index) {
+            None => Some("it has no such drive"),
+            Some(member) if !member.is_needed() => None,
+            Some(member) if member.roles.data => Some("it holds data that no other drive has"),
+            Some(_) if members.in_journal().all(|member| member.index == index) => {
+                Some("it is the only one that the journal is written to")
+            }
+            Some(_) if self.needs.lock().iter().any(|needs| needs(index, &in_journal)) => {
+                Some("a part of the journal that it needs is on no other")
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Whether the pool can go on without the drive of this name.
     pub(crate) fn may_do_without(&self, drive: &str) -> bool {
-        let Some(index) = self.drives().find(|d| d.name() == drive).map(|d| d.index()) else { return false };
-        let members = self.members();
-        let is_needed = members.get(index).is_some_and(|member| member.is_needed() && member.roles.data);
-        !is_needed && members.in_journal().any(|member| member.index != index)
+        let drive = self.drives().find(|d| d.name() == drive);
+        drive.is_some_and(|drive| self.why_needed(&self.members(), drive.index()).is_none())
     }
 
-    /// Goes on without a drive that failed an operation, durably, if the pool can. Returns `failure` if it cannot.
+    /// Goes on without a drive that failed an operation, durably, if the pool can. Returns `failure` if it cannot, and if
+    /// the drive has not failed for good: a file system that is full is no reason to give a drive up.
     pub(crate) async fn do_without(&self, index: DriveIndex, failure: PoolError) -> Result<(), PoolError> {
         let drive = self.drive_name(index);
+        if !self.columns.drive(index).is_ok_and(|drive| drive.is_failed()) {
+            return Err(failure);
+        }
         match self.fail_drive(index).await {
-            Ok(()) => {
+            Ok(true) => {
                 tracing::error!(pool = %self.pool_name(), %drive, %failure, "the pool goes on without a drive");
                 Ok(())
             }
+            // Another operation of the drive was told of first.
+            Ok(false) => Ok(()),
             Err(refused) => {
                 tracing::error!(pool = %self.pool_name(), %drive, %refused, "a drive failed");
                 Err(failure)

@@ -214,8 +214,10 @@ impl Store {
         &self.health
     }
 
-    pub(crate) fn drive_count(&self) -> usize {
-        self.drives().count()
+    /// The drives that new segments may lie on.
+    pub(crate) fn data_drive_count(&self) -> usize {
+        let takes_data = |member: &&Member| member.roles.data && member.state == MemberState::Active;
+        self.members().all.iter().filter(takes_data).count()
     }
 
     /// Slabs of all drives that it has, and of those it once had: there never were more at a time.
@@ -249,17 +251,12 @@ impl Store {
 
     /// Generation of the set of drives that the journal is written to.
     pub(crate) fn journal_set(&self) -> u64 {
-        self.members().journal_set
+        self.membership.journal_set()
     }
 
     /// Registers a question that the store asks before it goes on without a drive.
     pub(crate) fn ask_before_doing_without(&self, needs: Needs) {
         self.needs.lock().push(needs);
-    }
-
-    /// Whether the journal is written to this drive.
-    pub(crate) fn is_in_journal(&self, drive: DriveIndex) -> bool {
-        self.members().get(drive).is_some_and(|member| member.in_journal)
     }
 
     /// The slabs that a slice may use for segments, by drive.
