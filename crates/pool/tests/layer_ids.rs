@@ -4,8 +4,9 @@ mod rig;
 
 use quoin_base::MIB;
 use quoin_pool::{PoolError, PoolOptions, Transaction};
+use quoin_world::World;
 use rig::{Rig, create, options, pattern, read, settle};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 const BLOCK: u64 = 8192;
 
@@ -78,6 +79,12 @@ fn where_no_id_is_left_a_fork_is_refused_until_something_is_deleted() {
         };
         assert!(refused.contains("delete some"), "{refused}");
         assert_eq!(snapshots.len(), 11);
+        // Nothing is on its way to come free: to be refused again takes no second checkpoint and no waiting.
+        let (began, before) = (world.now(), pool.stats().checkpoints);
+        let snapshot = pool.next_volume_id();
+        assert!(pool.commit(Transaction::new().fork(volume, snapshot)).await.is_err());
+        let (took, checkpoints) = (world.now().since(began), pool.stats().checkpoints - before);
+        assert!(took < Duration::from_millis(200) && checkpoints <= 1, "{took:?}, {checkpoints} checkpoints");
         for snapshot in snapshots.drain(..6) {
             pool.commit(Transaction::new().delete_volume(snapshot)).await.unwrap();
         }

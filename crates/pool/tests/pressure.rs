@@ -512,3 +512,59 @@ fn for_a_minute(disk: &SimDisk) {
     let minute = Duration::from_secs(60);
     disk.change_faults(|f| (f.latency, f.slow) = (minute..=minute, 0.0));
 }
+#[test]
+fn blocks_unmapped_side_by_side_share_the_way_to_their_leaf() {
+    // With RAM for one page of metadata, each of them read the way anew.
+    let rig = Rig::new(31, 2, 24 * MIB);
+    let pool = rig.open_with(PoolOptions { metadata_bytes: 4096, ..options() });
+    rig.run(|_| async move {
+        let volume = create(&pool).await;
+        pool.write(volume, 0, vec![pattern(1, 8192)]).await.unwrap();
+        pool.drain().await.unwrap();
+        let before = pool.stats();
+        // Both where a leaf maps nothing else and where there is no leaf.
+        for at in [8192, 4 * MIB] {
+            pool.unmap(volume, ByteRange::new(at, 2 * MIB)).await.unwrap();
+        }
+        pool.drain().await.unwrap();
+        let after = pool.stats();
+        assert_eq!(after.destaged_blocks - before.destaged_blocks, 512);
+        let loads = after.metadata_loads - before.metadata_loads;
+        assert!(loads < 2 * 512, "{loads} for 512 blocks");
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
+
+#[test]
+fn a_fork_that_waits_for_what_no_drive_reads_leaves_the_drives_alone() {
+    // Each try told those who wait, who asked for the next at once.
+    let rig = Rig::new(32, 2, 16 * MIB);
+    let pool = rig.open();
+    let disks = rig.disks.clone();
+    let unreadable = ByteRange::new(2 * MIB + 10 * u64::from(SLAB) + 4096, 16384);
+    rig.run(|world| async move {
+        let volume = create(&pool).await;
+        for block in 0..64 {
+            pool.write(volume, block * 8192, vec![pattern(block + 1, 8192)]).await.unwrap();
+        }
+        pool.drain().await.unwrap();
+        for disk in &disks {
+            disk.set_faults(FaultPlan { read_error: 1.0, only: Some(unreadable), ..FaultPlan::default() });
+        }
+        pool.write(volume, 0, vec![pattern(99, 4096)]).await.unwrap();
+        assert!(pool.read(volume, ByteRange::new(0, 8192)).await.is_err());
+        let began = (world.now(), world.progress());
+        // The last ones wait until the block is given up.
+        for _ in 0..10 {
+            fork(&pool, volume).await;
+        }
+        let took = world.now().since(began.0);
+        assert!(took > Duration::from_secs(1), "{took:?}");
+        assert_eq!(pool.stats().lost_blocks, 1);
+        let steps = world.progress().0 - began.1.0;
+        // One try each 2 ms at the most, of a dozen steps or two.
+        assert!(u128::from(steps) < took.as_millis() * 10, "{steps} steps in {took:?}");
+        pool.close().await.unwrap();
+    });
+}

@@ -23,14 +23,17 @@ use crate::{
     format::{Location, PAGE_BYTES, ROOT_MAGIC, Root, RowContent, Space, zeroed},
     lifecycle::slice::Slice,
     meta::{
-        CatalogHead, Objects, PageId, PageWords, RecordHeap, RecordKey, encode_alias, encode_layer,
+        CatalogHead, Objects, Page, PageId, PageWords, RecordHeap, RecordKey, encode_alias, encode_layer,
         encode_object,
     },
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::Sequence;
 use quoin_drive::FORMAT_VERSION;
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 impl Committer {
     /// Cuts a checkpoint of the metadata as it is, and starts writing it. No other may be under way.
@@ -39,7 +42,7 @@ impl Committer {
         assert!(self.flight.is_none(), "one checkpoint is under way at a time");
         let since = slice.world.now();
         self.renew_ill_pages().await?;
-        self.fetch_above_dirty().await;
+        let above_dirty = self.fetch_above_dirty().await;
         let cut_since = slice.world.now();
         // What is below the tail is in the metadata, and what the catalog gains from here on is above.
         let tail = match planted(Bug::TailPastCatalog) {
@@ -53,6 +56,7 @@ impl Committer {
 
         slice.segments.provide_places()?;
         let (places, segments) = self.place_dirty_pages().await?;
+        drop(above_dirty);
         debug_assert!(
             (places.len() * PAGE_BYTES) as u64 <= slice.space.checkpoint_bytes(),
             "a checkpoint writes {} pages, {} of the catalog, and slabs were kept for {} bytes",
@@ -70,6 +74,7 @@ impl Committer {
         let kept_twice = places.into_iter().filter(|(_, at)| at.table_slab().is_some()).collect();
         // Pages that were to be moved have their new places.
         self.cleaned_metadata.clear();
+        self.cleaned_in_vain = self.cleaned_in_vain.cut();
         self.tail_found = None;
         self.cut_generation = root.generation.get();
         let took = slice.world.now().since(cut_since);
@@ -81,12 +86,22 @@ impl Committer {
         Ok(())
     }
 
-    /// Reads the map pages that finding places changes, many at a time, so that the cut need not wait for a drive.
-    async fn fetch_above_dirty(&self) {
+    /// Reads the map pages that finding places changes, many at a time, so that the cut need not wait for a drive. What
+    /// is returned keeps them in RAM.
+    async fn fetch_above_dirty(&self) -> Vec<Arc<Page>> {
         let pages = &self.slice.pages;
-        let fetches: Vec<_> = pages.above_dirty().into_iter().map(|id| pages.get(id)).collect();
-        // What cannot be read is dealt with when it is changed.
-        stream::iter(fetches).buffer_unordered(PARALLEL).for_each(|fetched| async { drop(fetched) }).await;
+        let above = pages.above_dirty();
+        let mut held = Vec::with_capacity(above.len());
+        // From the top down: a page is found through the one above it.
+        for level in above.chunk_by(|one, next| one.level == next.level).rev() {
+            let fetches: Vec<_> = level.iter().map(|id| pages.get(*id)).collect();
+            // What cannot be read is dealt with when it is changed.
+            let mut fetching = stream::iter(fetches).buffer_unordered(PARALLEL);
+            while let Some(fetched) = fetching.next().await {
+                held.extend(fetched.ok().flatten());
+            }
+        }
+        held
     }
 
     /// The pages of the catalog that hold what changed, all as of this moment. `None` while a part of a transaction that is not

@@ -25,11 +25,56 @@ const SEGMENTS: usize = 12;
 /// small, but no less than a segment.
 const MOVED_BYTES: u64 = 24 << 20;
 
+/// Whether cleaning gains nothing. If so, the slice can spare only slabs that are free or coming.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum InVain {
+    /// It gained something, or was not tried since the last checkpoint.
+    #[default]
+    No,
+    /// It gained nothing, but left segments out that it may clean after a checkpoint.
+    ForNow,
+    /// The same, and a checkpoint was cut since.
+    Retry,
+    /// It gained nothing, and a checkpoint does not change that.
+    Yes,
+}
+
+impl InVain {
+    /// After a step of cleaning.
+    fn cleaned(self, gained: bool, left_out: bool, is_under_way: bool) -> Self {
+        match self {
+            _ if gained => Self::No,
+            // The checkpoint under way frees what the cleaner leaves alone meanwhile.
+            _ if is_under_way => self,
+            Self::Retry | Self::Yes => Self::Yes,
+            Self::No | Self::ForNow if left_out => Self::ForNow,
+            Self::No | Self::ForNow => Self::Yes,
+        }
+    }
+
+    /// When a checkpoint is cut.
+    pub(super) fn cut(self) -> Self {
+        if self == Self::ForNow { Self::Retry } else { self }
+    }
+
+    /// When it is durable.
+    pub(super) fn landed(self) -> Self {
+        if self == Self::Retry { self } else { Self::No }
+    }
+}
+
 impl Committer {
     /// Empties some segments. False if there was none worth it or no room to move anything to.
     pub(crate) async fn clean(&mut self) -> Result<bool, PoolError> {
+        let (gained, left_out) = self.clean_some().await?;
+        self.cleaned_in_vain = self.cleaned_in_vain.cleaned(gained, left_out, self.flight.is_some());
+        Ok(gained)
+    }
+
+    /// Returns whether anything was cleaned, and whether anything worth it was left out.
+    async fn clean_some(&mut self) -> Result<(bool, bool), PoolError> {
         let slice = self.slice.clone();
-        let chosen = self.choose_segments();
+        let (chosen, left_out) = self.choose_segments();
         let block_bytes = slice.buffer.block_bytes;
         let walks = chosen.iter().map(|(id, segment)| {
             rows_of(&slice.io, slice.segments.full_row_bytes(segment.stream, block_bytes), *id, segment)
@@ -49,13 +94,14 @@ impl Committer {
         self.committed();
         if chosen.is_empty() {
             // What was dropped may be what makes segments look full.
-            return Ok(self.dropped.count > 0 && self.merge_some().await?);
+            return Ok((self.dropped.count > 0 && self.merge_some().await?, left_out));
         }
-        Ok(true)
+        Ok((true, left_out))
     }
 
-    /// The segments to clean in this step: the emptiest ones, as far as there is room for what is live in them.
-    fn choose_segments(&mut self) -> Vec<(SegmentId, Segment)> {
+    /// The segments to clean in this step: the emptiest ones, as far as there is room for what is live in them. Also
+    /// whether others were left out that may be cleaned after a checkpoint.
+    fn choose_segments(&mut self) -> (Vec<(SegmentId, Segment)>, bool) {
         let slice = self.slice.clone();
         let dense_bytes = slice.segments.dense_bytes(slice.buffer.block_bytes);
         let most_live = dense_bytes - slice.segments.slack_bytes(slice.buffer.block_bytes);
@@ -63,12 +109,14 @@ impl Committer {
         let mut room = free.saturating_sub(slice.space.checkpoint_slabs()) * dense_bytes * 7 / 8;
         let mut due_room = slice.options.dirty_bytes.saturating_sub(self.due_bytes());
         let mut but = self.not_to_clean();
+        let mut left_out = but.len() > self.uncleanable.len();
         let (mut chosen, mut moved) = (Vec::new(), 0);
         while chosen.len() < SEGMENTS && moved < MOVED_BYTES {
             let Some((id, segment)) = slice.segments.emptiest(&but, most_live) else { break };
             let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
             let room = if segment.stream.is_metadata() { &mut due_room } else { &mut room };
             if live > *room {
+                left_out = true;
                 break;
             }
             *room -= live;
@@ -76,7 +124,7 @@ impl Committer {
             but.insert(id.0);
             chosen.push((id, segment));
         }
-        chosen
+        (chosen, left_out)
     }
 
     /// Cleans it no more.
@@ -197,5 +245,35 @@ impl Committer {
             pages.change(page).await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cleaning_is_in_vain_when_a_checkpoint_does_not_change_that() {
+        use InVain::{ForNow, No, Retry, Yes};
+        // From, gained, left out, under way, to.
+        let table = [
+            (No, true, true, false, No),
+            (No, false, false, false, Yes),
+            (No, false, true, false, ForNow),
+            (ForNow, false, true, false, ForNow),
+            (ForNow, false, false, false, Yes),
+            (Retry, false, true, false, Yes),
+            (Retry, true, true, false, No),
+            (Yes, true, false, false, No),
+            // What is under way may be what keeps it from cleaning.
+            (No, false, false, true, No),
+            (Retry, false, true, true, Retry),
+            (Yes, false, false, true, Yes),
+        ];
+        for (from, gained, left_out, is_under_way, to) in table {
+            assert_eq!(from.cleaned(gained, left_out, is_under_way), to, "{from:?} {gained} {left_out}");
+        }
+        assert_eq!([No, ForNow, Retry, Yes].map(InVain::cut), [No, Retry, Retry, Yes]);
+        assert_eq!([No, ForNow, Retry, Yes].map(InVain::landed), [No, No, Retry, No]);
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     buffer::BlockKey,
     bugs::{Bug, planted},
     commit::{
+        clean::InVain,
         decide::{Step, Tail, Turn, decide},
         destage::Unread,
         flight::Flight,
@@ -83,8 +84,7 @@ pub(crate) struct Committer {
     /// Segments whose pages the next checkpoint moves elsewhere.
     pub(crate) cleaned_metadata: BTreeSet<u32>,
     pub(crate) last_checkpoint: Nanos,
-    /// Nothing was found to be cleaned since the last checkpoint.
-    pub(crate) cleaned_in_vain: bool,
+    pub(super) cleaned_in_vain: InVain,
     /// How often destage waited for the cleaner in a row.
     pub(crate) yielded: u32,
     /// When the journal's tail was last looked for.
@@ -143,7 +143,7 @@ impl Committer {
             unread: BTreeMap::new(),
             cleaned_metadata: BTreeSet::new(),
             last_checkpoint,
-            cleaned_in_vain: false,
+            cleaned_in_vain: InVain::No,
             yielded: 0,
             tail_looked: last_checkpoint,
             tail_found: None,
@@ -286,7 +286,6 @@ impl Committer {
             Step::Clean => {
                 self.slice.placer.seal_idle();
                 let did = self.clean().await?;
-                self.cleaned_in_vain = !did;
                 let yields = did && self.destage_yields();
                 // A drain is not done while destage waits, but does not go on for what can be cleaned.
                 self.did |= did && (yields || self.draining.is_none());

@@ -100,6 +100,8 @@ pub(super) struct Prepared {
     chunks: Vec<Chunk>,
     /// Of the blocks, in order.
     keys: Vec<BlockKey>,
+    /// A writer waited for it.
+    is_hurried: bool,
 }
 
 /// What a block needs to be composed.
@@ -160,9 +162,14 @@ impl Committer {
         let mut taken = slice.buffer.take_oldest(batch as usize, before, &pending);
         slice.flip_bits_of(&mut taken);
         if taken.is_empty() {
-            return Ok(Prepared { blocks: Vec::new(), chunks: Vec::new(), keys: Vec::new() });
+            return Ok(Prepared {
+                blocks: Vec::new(),
+                chunks: Vec::new(),
+                keys: Vec::new(),
+                is_hurried: false,
+            });
         }
-        slice.requests.not_in_a_hurry();
+        let is_hurried = slice.requests.not_in_a_hurry();
         let keys = taken.iter().map(|block| block.key).collect();
         let mut at_once = AtOnce::default();
         let mut blocks: Vec<_> = Vec::with_capacity(taken.len());
@@ -213,7 +220,7 @@ impl Committer {
             }
         }
         drop(composing);
-        Ok(Prepared { blocks, chunks, keys })
+        Ok(Prepared { blocks, chunks, keys, is_hurried })
     }
 
     /// Composes a placed block, and finds out what any other one needs.
@@ -254,7 +261,7 @@ impl Committer {
 
     /// The blocks of a batch that can be destaged, if any, once workers are done with it.
     async fn ready(&mut self, prepared: Prepared) -> Result<Option<Vec<Composed>>, PoolError> {
-        let Prepared { mut blocks, chunks, .. } = prepared;
+        let Prepared { mut blocks, chunks, is_hurried, .. } = prepared;
         let sectors = self.slice.buffer.sectors_per_block();
         for (at, outcome) in chunk::receive(chunks, sectors, self.slice.store.health()).await? {
             blocks[at] = Some(match outcome {
@@ -268,13 +275,19 @@ impl Committer {
         }
         self.yielded = 0;
         self.put_unread_back(&mut batch).await;
-        self.count_stuck(batch.is_empty());
-        if batch.is_empty() {
+        let is_news = self.count_stuck(batch.is_empty());
+        if !batch.is_empty() {
+            return Ok(Some(batch));
+        }
+        // They wait on, without being told: they would only ask again at once.
+        if is_hurried {
+            self.slice.requests.still_in_a_hurry();
+        }
+        if is_news {
             // Writers that wait for destage look again: what they wait for does not come.
             self.committed();
-            return Ok(None);
         }
-        Ok(Some(batch))
+        Ok(None)
     }
 
     /// Writes and publishes a batch. Returns the next one, if that was prepared meanwhile.
@@ -426,11 +439,12 @@ impl Committer {
     }
 
     /// Tells writers whether any block that they may wait for can be destaged. `in_vain`: none of the last batch could.
-    fn count_stuck(&self, in_vain: bool) {
+    /// True if that changed.
+    fn count_stuck(&self, in_vain: bool) -> bool {
         // NOTE: counted first: what comes in while this looks is then more than what is stuck.
         let charged = self.slice.buffer.charged_blocks();
         let stuck = if in_vain && !self.may_any_come() { charged } else { 0 };
-        self.slice.counters.stuck_blocks.store(stuck, Ordering::Release);
+        self.slice.counters.stuck_blocks.swap(stuck, Ordering::AcqRel) != stuck
     }
 
     /// Whether a charged block can be destaged, or may be once it is hardened: one that was not tried in vain as it is now,

@@ -21,6 +21,7 @@ use crate::{
     meta::PageId,
     segment::rows::Row,
 };
+use futures_util::future::try_join;
 use quoin_base::Sequence;
 use quoin_world::{Event, Mutex, Nanos, OneShotSender, Thread, atomic::Ordering};
 use std::{collections::BTreeSet, sync::Arc};
@@ -83,7 +84,8 @@ impl Checkpoint {
             pages.iter().try_for_each(|page| slice.pages.seal(*page))?;
             slice.world.yield_now().await;
         }
-        let written = slice.write_rows(rows).await? + slice.write_table_pages(kept_twice).await?;
+        let (rows, table) = try_join(slice.write_rows(rows), slice.write_table_pages(kept_twice)).await?;
+        let written = rows + table;
         if !planted(Bug::SkipRowFlush) && !planted(Bug::RootBeforeRows) {
             slice.store.flush_rows().await?;
         }
@@ -148,7 +150,7 @@ impl Committer {
             self.cut_generation
         );
         self.generation = generation;
-        self.cleaned_in_vain = false;
+        self.cleaned_in_vain = self.cleaned_in_vain.landed();
         if self.slice.segments.table_written() {
             self.slice.progress.notify();
         }

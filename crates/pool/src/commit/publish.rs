@@ -43,9 +43,9 @@ impl Committer {
             }
             if leaf.is_none() {
                 // What cannot be read is dealt with when it is changed.
-                leaf = slice.leaf(layer, index).await.ok().flatten();
+                leaf = Some(slice.leaf(layer, index).await.ok().flatten());
             }
-            let Some(leaf) = &leaf else { continue };
+            let Some(Some(leaf)) = &leaf else { continue };
             let entry = ThinEntry(leaf.get(tree::slot(index, 0)));
             let Some(old) = entry.block().filter(|old| last != Some(block_page(*old))) else { continue };
             if self.is_mine(layer, entry) && !self.drops_unseen(layer, old) {
@@ -87,7 +87,7 @@ impl Committer {
         let index = composed.taken.key.index;
         let leaf = match placed {
             Some(_) => self.leaf_to_publish(layer, index, last).await?,
-            None => match self.slice.leaf(layer, index).await {
+            None => match self.leaf_as_it_is(layer, index, last).await {
                 Ok(Some(leaf)) if leaf.get(tree::slot(index, 0)) == 0 => return Ok(()),
                 Ok(None) => return Ok(()),
                 Ok(Some(_)) | Err(_) => self.leaf_to_publish(layer, index, last).await?,
@@ -143,15 +143,49 @@ impl Committer {
         last: &mut LastLeaf,
     ) -> Result<Arc<Page>, PoolError> {
         let of = (layer.id, index / TREE_FAN_OUT);
-        if let Some((_, leaf)) = last.0.as_ref().filter(|(is_of, _)| *is_of == of) {
+        if let LastLeaf::ToChange(_, leaf) = &*last
+            && last.is_of(of)
+        {
             return Ok(leaf.clone());
         }
         let leaf = self.leaf_to_change(layer, index).await?;
-        last.0 = Some((of, leaf.clone()));
+        *last = LastLeaf::ToChange(of, leaf.clone());
         Ok(leaf)
+    }
+
+    /// The leaf that maps a block, if there is one. It may not be the layer's own.
+    async fn leaf_as_it_is(
+        &self,
+        layer: &Layer,
+        index: u64,
+        last: &mut LastLeaf,
+    ) -> Result<Option<Arc<Page>>, PoolError> {
+        let of = (layer.id, index / TREE_FAN_OUT);
+        match &*last {
+            LastLeaf::ToChange(_, leaf) if last.is_of(of) => Ok(Some(leaf.clone())),
+            LastLeaf::AsItIs(_, leaf) if last.is_of(of) => Ok(leaf.clone()),
+            _ => {
+                let leaf = self.slice.leaf(layer, index).await?;
+                *last = LastLeaf::AsItIs(of, leaf.clone());
+                Ok(leaf)
+            }
+        }
     }
 }
 
-/// The leaf that was changed last in a batch, and what it maps: no leaf goes while a batch is published.
+/// The leaf that was looked for last in a batch, and which one that is: no leaf goes while a batch is published, and
+/// none comes but those to change.
 #[derive(Default)]
-struct LastLeaf(Option<((LayerId, u64), Arc<Page>)>);
+enum LastLeaf {
+    #[default]
+    None,
+    /// `None`: there is no such leaf.
+    AsItIs((LayerId, u64), Option<Arc<Page>>),
+    ToChange((LayerId, u64), Arc<Page>),
+}
+
+impl LastLeaf {
+    fn is_of(&self, leaf: (LayerId, u64)) -> bool {
+        matches!(self, Self::AsItIs(of, _) | Self::ToChange(of, _) if *of == leaf)
+    }
+}

@@ -114,9 +114,14 @@ impl Requests {
         self.nudge();
     }
 
-    /// Says that a destage has begun that takes in what a writer waited for.
-    pub(crate) fn not_in_a_hurry(&self) {
-        self.hurry.store(false, Ordering::Release);
+    /// Says that a destage has begun that takes in what a writer waited for, if one did. True if so.
+    pub(crate) fn not_in_a_hurry(&self) -> bool {
+        self.hurry.swap(false, Ordering::AcqRel)
+    }
+
+    /// Says that this destage did nothing for the writer. The committer tries again in its own time.
+    pub(super) fn still_in_a_hurry(&self) {
+        self.hurry.store(true, Ordering::Release);
     }
 
     pub(crate) fn catalog_changed(&self) {

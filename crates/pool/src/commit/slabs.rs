@@ -2,28 +2,38 @@
 
 use crate::{
     commit::{
+        clean::InVain,
         committer::Committer,
         decide::{Claims, Slabs},
     },
     error::PoolError,
+    store::Standing,
 };
 
 impl Committer {
     pub(super) fn claims(&self, slabs: &Slabs) -> Claims {
         let (slice, store) = (&self.slice, &self.slice.store);
+        let charged = slice.buffer.charged_blocks();
         // If cleaning gained nothing, only slabs that are free or coming can be given back.
         let at_most = match self.cleaned_in_vain {
-            true => (slabs.free + slabs.coming).saturating_sub(slabs.clean_below),
-            false => u64::MAX,
+            InVain::Yes => (slabs.free + slabs.coming).saturating_sub(slabs.clean_below),
+            InVain::No | InVain::ForNow | InVain::Retry => u64::MAX,
         };
-        let owed = slice.tell_spare(at_most);
+        let (slices, nobodys) = (store.slice_count(), store.nobodys_slabs());
+        let standing = match slices {
+            // It has nobody to spare anything for.
+            1 => Standing { wanted: store.wanted_by(slice.id), ..Standing::default() },
+            _ => slice.tell_spare(charged, at_most),
+        };
         Claims {
-            slices: store.slices().count() as u64,
-            nobodys: store.nobodys_slabs(),
-            claimable: store.claimable(slice.id),
-            wanted: store.wanted_by(slice.id),
-            room: slice.space.room_slabs(slice.buffer.charged_blocks()),
-            owed,
+            slices,
+            nobodys,
+            claimable: nobodys + standing.others_spare,
+            wanted: standing.wanted,
+            // Of interest only while there are slabs to claim.
+            room: if nobodys > 0 { slice.space.room_slabs(charged) } else { 0 },
+            owed: standing.owed,
+            cleans_after_checkpoint: self.cleaned_in_vain == InVain::ForNow,
         }
     }
 

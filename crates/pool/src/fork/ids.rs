@@ -42,6 +42,8 @@ struct Inner {
     found: Option<(u64, Vec<LayerId>)>,
     /// Where the next search begins, so that an id that came free is reused as late as possible.
     cursor: u32,
+    /// Of what was found last, some could not be freed yet.
+    is_any_held: bool,
     /// Deleted layers that some thread may still hold.
     departed: Vec<Weak<Layer>>,
 }
@@ -49,7 +51,7 @@ struct Inner {
 impl Default for Inner {
     fn default() -> Self {
         let (free, departed) = Default::default();
-        Self { next: 1, end: LAYERS_END, free, found: None, cursor: 1, departed }
+        Self { next: 1, end: LAYERS_END, free, found: None, cursor: 1, is_any_held: false, departed }
     }
 }
 
@@ -118,6 +120,12 @@ impl LayerIds {
         }
     }
 
+    /// Whether ids that nothing durable names may be about to come free.
+    pub(crate) fn may_any_come_free(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.found.is_some() || inner.is_any_held
+    }
+
     /// Takes what was found for a checkpoint up to `generation`, which is durable and whose earlier readers
     /// have left.
     pub(crate) fn take_found(&self, generation: u64) -> Option<Vec<LayerId>> {
@@ -129,6 +137,9 @@ impl LayerIds {
     pub(crate) fn free(&self, found: Vec<LayerId>, buffered: &BTreeSet<LayerId>) {
         let mut inner = self.inner.lock();
         let held: BTreeSet<_> = inner.departed.iter().filter_map(|layer| Some(layer.upgrade()?.id)).collect();
-        inner.free.extend(found.into_iter().filter(|id| !buffered.contains(id) && !held.contains(id)));
+        let is_held = |id: &LayerId| buffered.contains(id) || held.contains(id);
+        let (held, free): (Vec<_>, Vec<_>) = found.into_iter().partition(is_held);
+        inner.is_any_held = !held.is_empty();
+        inner.free.extend(free);
     }
 }

@@ -293,6 +293,14 @@ impl Layers {
         self.lonely.len() as u64
     }
 
+    /// Whether ids of layers may come free without anything being deleted.
+    pub(crate) fn may_free_ids(&self) -> bool {
+        self.ids.may_any_come_free()
+            || !self.removing.is_empty()
+            || !self.lonely.is_empty()
+            || self.sifting().is_some()
+    }
+
     /// The layer whose list was being looked through; those that are gone do it when they are given back.
     pub(crate) fn sifting(&self) -> Option<Arc<Layer>> {
         let sifts = |layer: &&Arc<Layer>| !layer.is_gone() && layer.lists.lock().sifting.head != 0;

@@ -260,7 +260,7 @@ impl Slice {
         // NOTE: after replay, which knows which slabs segments took since the checkpoint.
         self.segments.provide_places()?;
         self.segments.quarantine_empty(start.generation + 1, &self.readers);
-        self.tell_spare(u64::MAX);
+        self.tell_spare(self.buffer.charged_blocks(), u64::MAX);
         let slice = Arc::downgrade(self);
         let wake = move || {
             if let Some(slice) = slice.upgrade() {

@@ -227,14 +227,19 @@ impl Slice {
     /// Gives ids to the layers that a transaction makes.
     async fn number_layers(&self, transaction: &mut Transaction) -> Result<(), PoolError> {
         let count = transaction.made_layers().count();
-        for pause_ms in ID_PAUSES_MS {
+        for pause_ms in ID_PAUSES_MS.map(Some).into_iter().chain([None]) {
             if let Some(ids) = self.layers.read().ids.peek(count) {
                 transaction.number_layers(ids);
                 return Ok(());
             }
+            let Some(pause_ms) = pause_ms else { break };
             // Once it is durable, ids that came free before can be reused, unless a reader still looks at them.
             self.checkpoint().await?;
-            self.world.sleep(Duration::from_millis(pause_ms)).await;
+            if self.layers.read().may_free_ids() {
+                self.world.sleep(Duration::from_millis(pause_ms)).await;
+            } else if self.layers.read().ids.peek(count).is_none() {
+                break;
+            }
         }
         Err(PoolError::Refused(
             "the pool cannot tell more volumes, snapshots and what is left of deleted ones apart; delete some, and try again \

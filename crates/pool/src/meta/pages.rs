@@ -15,6 +15,8 @@
 //!    keep the limit too. Only dirty pages and those that are held exceed it.
 
 mod cut;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     bugs::{Bug, planted},
@@ -119,6 +121,8 @@ pub(crate) struct Page {
     in_cut: AtomicBool,
     /// Set when used, cleared by the sweep that looks for pages to drop.
     used: AtomicBool,
+    /// It is in its shard's queue. Changes under the shard's lock.
+    queued: AtomicBool,
 }
 
 impl Page {
@@ -128,6 +132,7 @@ impl Page {
             dirty: AtomicBool::new(false),
             in_cut: AtomicBool::new(false),
             used: AtomicBool::new(true),
+            queued: AtomicBool::new(false),
         }
     }
 
@@ -188,7 +193,8 @@ type Loading<'a> = Pin<Box<dyn Future<Output = Result<Option<Arc<Page>>, PoolErr
 #[derive(Default)]
 struct Shard {
     pages: HashMap<PageId, Arc<Page>, FxBuildHasher>,
-    /// All of them, in the order in which they are looked at when some must go.
+    /// Those that may go, in the order in which they are looked at when some must. A page that is found not to be
+    /// settled leaves it until it is: however many are dirty, they are not looked at again and again.
     queue: VecDeque<PageId>,
     /// Times that a page was looked for and found. Here, where its lock is held anyway.
     hits: u64,
@@ -203,9 +209,10 @@ impl Shard {
     }
 
     fn insert(&mut self, id: PageId, page: Arc<Page>) {
-        if self.pages.insert(id, page).is_none() {
-            self.queue.push_back(id);
-        }
+        assert!(!self.pages.contains_key(&id), "there is one copy of a page in RAM");
+        page.queued.store(true, Ordering::Relaxed);
+        self.pages.insert(id, page);
+        self.queue.push_back(id);
     }
 
     /// Drops one page that is clean, not held, and was not used since this came by last. False if there is none.
@@ -213,17 +220,27 @@ impl Shard {
         for _ in 0..2 * self.queue.len() {
             let Some(id) = self.queue.pop_front() else { break };
             let Some(page) = self.pages.get_mut(&id) else { continue };
+            if !page.is_settled() && !planted(Bug::DropDirtyPages) {
+                page.queued.store(false, Ordering::Relaxed);
+                continue;
+            }
             let used = page.used.swap(false, Ordering::Relaxed);
             // Nobody holds it, and who did can be seen to be done with it.
-            let is_free =
-                Arc::get_mut(page).is_some_and(|page| page.is_settled() || planted(Bug::DropDirtyPages));
-            if is_free && !used {
+            if Arc::get_mut(page).is_some() && !used {
                 self.pages.remove(&id);
                 return true;
             }
             self.queue.push_back(id);
         }
         false
+    }
+
+    /// Notes that a page is settled: it may go.
+    fn settled(&mut self, id: PageId, page: &Arc<Page>) {
+        let is_here = self.pages.get(&id).is_some_and(|here| Arc::ptr_eq(here, page));
+        if is_here && !page.queued.swap(true, Ordering::Relaxed) {
+            self.queue.push_back(id);
+        }
     }
 }
 
@@ -340,11 +357,10 @@ impl PageStore {
                 if self.entry(id).await? != entry {
                     continue;
                 }
-                let Some(read) = read? else {
-                    if let Some(page) = self.cached(id) {
-                        return Ok(Some(page));
-                    }
-                    return Err(bad("checksum differs"));
+                let read = match read.and_then(|read| read.ok_or_else(|| bad("checksum differs"))) {
+                    Ok(read) => read,
+                    // Another may have brought it in, or replaced it unread.
+                    Err(error) => return self.cached(id).map(Some).ok_or(error),
                 };
                 if let Some(why) = read.damaged {
                     self.ill.lock().insert(id, why);
@@ -533,7 +549,7 @@ impl PageStore {
         self.dirty.lock().pages.iter().filter(|id| !but.contains_key(*id)).copied().collect()
     }
 
-    /// Map pages that are clean until pages below them find their places.
+    /// Map pages that are clean until pages below them find their places, those further down in the map first.
     pub(crate) fn above_dirty(&self) -> Vec<PageId> {
         self.dirty.lock().above.iter().copied().collect()
     }

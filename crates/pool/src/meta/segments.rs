@@ -32,6 +32,7 @@ mod placed;
 mod table_slabs;
 
 use index::Index;
+use table_slabs::most_data_slabs;
 pub(crate) use table_slabs::{TABLE_COPIES, TableSlabs, least_table_slabs, table_slabs_for};
 
 /// What a segment holds.
@@ -146,6 +147,8 @@ pub(crate) struct SegmentTable {
     table_slabs: Arc<TableSlabs>,
     slab_bytes: u32,
     row_bytes: u32,
+    /// The most slabs that the slice can hold.
+    most_slabs: u64,
 }
 
 /// Space in figures, in bytes unless named otherwise.
@@ -218,7 +221,8 @@ impl SegmentTable {
             live_data_sectors,
             live_meta_sectors,
         };
-        let table = Self { inner: RwLock::new(inner), table_slabs, slab_bytes, row_bytes };
+        let most_slabs = most_data_slabs(slab_bytes.into());
+        let table = Self { inner: RwLock::new(inner), table_slabs, slab_bytes, row_bytes, most_slabs };
         table.seal_left_open();
         Ok(table)
     }

@@ -1,15 +1,17 @@
 //! Writing pages of metadata to places in table slabs.
 
 use crate::{error::PoolError, format::Location, lifecycle::slice::Slice, meta::PageId};
-use futures_util::future::try_join_all;
+use futures_util::{StreamExt, future::try_join_all, stream};
 use quoin_stripe::Column;
 use quoin_world::Slice as Bytes;
 
 /// The most pages in one write.
 const MOST_PAGES: usize = 64;
+/// Runs of neighbours written side by side: each has its pages in RAM once more meanwhile.
+const RUNS_AT_ONCE: usize = 8;
 
 impl Slice {
-    /// Writes pages to places in table slabs, every copy of them, all side by side at the pace of the background, as the cut
+    /// Writes pages to places in table slabs, every copy of them, some side by side at the pace of the background, as the cut
     /// has them. Neighbours go to the drive together. Returns the bytes written.
     pub(crate) async fn write_table_pages(
         &self,
@@ -25,7 +27,12 @@ impl Slice {
             writes.push(self.write_table_run(run));
             rest = others;
         }
-        Ok(try_join_all(writes).await?.into_iter().sum())
+        let mut writes = stream::iter(writes).buffer_unordered(RUNS_AT_ONCE);
+        let mut bytes = 0;
+        while let Some(written) = writes.next().await {
+            bytes += written?;
+        }
+        Ok(bytes)
     }
 
     /// Writes neighbours, every copy of them.

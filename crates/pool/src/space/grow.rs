@@ -5,7 +5,12 @@
 //! slabs, and other slices give back what they can spare. The pool is full only when neither brings any.
 
 use super::{Promise, RESERVE_PART, Space};
-use crate::{error::PoolError, lifecycle::slice::Slice, meta::TABLE_COPIES};
+use crate::{
+    error::PoolError,
+    lifecycle::slice::Slice,
+    meta::{TABLE_COPIES, table_slabs_for},
+    store::Standing,
+};
 use quoin_world::atomic::Ordering;
 
 /// Slabs of room that a slice has at least when it begins to serve, and keeps beside its reserve when it gives slabs back.
@@ -23,9 +28,17 @@ impl Space {
     /// The fewest slabs that a slice can work with: its reserve, the headroom, and a little room.
     pub(crate) fn least_slabs(&self) -> u64 {
         let headroom = self.least_headroom.div_ceil(self.filled_bytes);
-        let least = self.reserve_slabs(0) + headroom + LEAST_ROOM_SLABS + TABLE_COPIES as u64;
-        // The reserve has a part of them too.
-        least * RESERVE_PART / (RESERVE_PART - 1) + 1
+        let without_table = self.reserve_slabs(0) + headroom + LEAST_ROOM_SLABS;
+        // The reserve has a part of them too, and the segment table takes some for all of them.
+        let with_table = |table| (without_table + table) * RESERVE_PART / (RESERVE_PART - 1) + 1;
+        let mut least = with_table(0);
+        loop {
+            let all = with_table(TABLE_COPIES as u64 * table_slabs_for(least, self.slab_bytes));
+            if all <= least {
+                return least;
+            }
+            least = all;
+        }
     }
 
     /// Bytes that so many slabs more would leave for host data. A few slabs may leave none: the segment table
@@ -76,9 +89,9 @@ impl Space {
 }
 
 impl Slice {
-    /// Whether slabs may come that it does not hold yet.
+    /// Whether slabs may come that it does not hold yet: as many as its segment table can name.
     pub(crate) fn may_grow(&self) -> bool {
-        self.store.claimable(self.id) > 0
+        self.segments.room_for(1) > 0 && self.store.claimable(self.id) > 0
     }
 
     /// Asks for slabs for so many blocks. The caller then waits for the next commit.
@@ -114,17 +127,15 @@ impl Slice {
         Ok(())
     }
 
-    /// Tells others how many slabs it could give back, `at_most` so many. Returns how many it owes them now.
-    pub(crate) fn tell_spare(&self, at_most: u64) -> u64 {
-        let spare = self.space.spare_slabs(self.buffer.charged_blocks()).min(at_most);
-        self.store.can_spare(self.id, spare);
-        self.store.owed_by(self.id)
+    /// Tells others how many slabs it could give back, `at_most` so many. Returns what it must know of them.
+    pub(crate) fn tell_spare(&self, charged: u64, at_most: u64) -> Standing {
+        self.store.can_spare(self.id, self.space.spare_slabs(charged).min(at_most))
     }
 
     /// Takes so many ungranted slabs, or as many as there are. Returns how many it took.
     pub(crate) async fn claim(&self, slabs: u64) -> Result<u64, PoolError> {
         // Slabs that the segment table could not name are left to other slices.
-        let slabs = if self.segments.can_hold(slabs) { slabs } else { 0 };
+        let slabs = self.segments.room_for(slabs);
         // NOTE: durable before the table has them. What is in no segment after a crash is free.
         let granted = self.store.grant(self.id, slabs).await?;
         self.segments.grant(&granted);
@@ -154,5 +165,43 @@ impl Slice {
         self.store.give_back(self.id, &columns).await?;
         self.counters.given_back_slabs.fetch_add(columns.len() as u64, Ordering::Relaxed);
         Ok(columns.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifecycle::options::PoolOptions;
+
+    const SLAB_BYTES: u64 = 256 << 10;
+
+    fn space(slabs: u64, dirty_bytes: u64) -> Space {
+        let options = PoolOptions { dirty_bytes, ..PoolOptions::default() };
+        Space::new(slabs, SLAB_BYTES, 8192, SLAB_BYTES * 15 / 16, &options)
+    }
+
+    #[test]
+    fn the_least_slabs_leave_room_however_many_the_segment_table_takes() {
+        for dirty_bytes in [256 << 10, 16 << 20, 256 << 20] {
+            let least = space(0, dirty_bytes).least_slabs();
+            let room = space(least, dirty_bytes).room_slabs(0);
+            assert!((LEAST_ROOM_SLABS..=LEAST_ROOM_SLABS + 3).contains(&room), "{room} of {least} slabs");
+        }
+    }
+
+    #[test]
+    fn slabs_bring_what_is_reckoned_with_at_least() {
+        for held in [100, 1000, 50_000] {
+            for more in [1, 5, 100, 10_000, 100_000] {
+                let (before, after) = (space(held, 256 << 10), space(held + more, 256 << 10));
+                let room = |space: &Space| space.total() - space.headroom();
+                assert!(
+                    room(&after) >= room(&before) + before.kept_of(more),
+                    "{more} slabs beside {held} bring {}, reckoned {}",
+                    room(&after) - room(&before),
+                    before.kept_of(more)
+                );
+            }
+        }
     }
 }

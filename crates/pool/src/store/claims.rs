@@ -27,6 +27,17 @@ impl OfSlice {
     }
 }
 
+/// What a slice must know of the others, in slabs.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Standing {
+    /// What it waits for itself.
+    pub wanted: u64,
+    /// What others could give back.
+    pub others_spare: u64,
+    /// What it is to give back now.
+    pub owed: u64,
+}
+
 #[derive(Default)]
 pub(super) struct Claims {
     slices: Mutex<BTreeMap<SliceId, OfSlice>>,
@@ -65,14 +76,17 @@ impl Claims {
         self.got(slice, u64::MAX);
     }
 
-    /// Notes how many slabs a slice could give back.
-    pub(super) fn can_spare(&self, slice: SliceId, slabs: u64) {
+    /// Notes how many slabs a slice could give back. `nobodys` are ungranted.
+    pub(super) fn can_spare(&self, slice: SliceId, slabs: u64, nobodys: u64) -> Standing {
         let mut slices = self.slices.lock();
         let of = slices.entry(slice).or_default();
+        let wanted = of.wanted;
         let before = std::mem::replace(&mut of.spare, slabs);
         if before > 0 && slabs == 0 {
             wake(&slices, |_, of| of.wanted > 0);
         }
+        let others_spare = spare_of_others(&slices, slice);
+        Standing { wanted, others_spare, owed: owed_by(&slices, slice, nobodys) }
     }
 
     /// Tells slices that want slabs that some came free.
@@ -82,18 +96,30 @@ impl Claims {
 
     /// What slices other than this one could give back.
     pub(super) fn spare_of_others(&self, slice: SliceId) -> u64 {
-        self.slices.lock().iter().filter(|(id, _)| **id != slice).map(|(_, of)| of.can_spare()).sum()
+        spare_of_others(&self.slices.lock(), slice)
     }
 
     /// How many slabs a slice is to give back now, if `nobodys` are ungranted.
     pub(super) fn owed_by(&self, slice: SliceId, nobodys: u64) -> u64 {
-        let slices = self.slices.lock();
-        let wanted: u64 = slices.iter().filter(|(id, _)| **id != slice).map(|(_, of)| of.wanted).sum();
-        let roomiest = slices.iter().max_by_key(|(id, of)| (of.can_spare(), u8::MAX - id.0));
-        match roomiest {
-            Some((id, of)) if *id == slice => wanted.saturating_sub(nobodys).min(of.can_spare()),
-            Some(_) | None => 0,
-        }
+        owed_by(&self.slices.lock(), slice, nobodys)
+    }
+}
+
+fn spare_of_others(slices: &BTreeMap<SliceId, OfSlice>, slice: SliceId) -> u64 {
+    slices.iter().filter(|(id, _)| **id != slice).map(|(_, of)| of.can_spare()).sum()
+}
+
+fn owed_by(slices: &BTreeMap<SliceId, OfSlice>, slice: SliceId, nobodys: u64) -> u64 {
+    let wanted: u64 = slices.iter().filter(|(id, _)| **id != slice).map(|(_, of)| of.wanted).sum();
+    // As a rule nobody is short.
+    let lacking = wanted.saturating_sub(nobodys);
+    if lacking == 0 {
+        return 0;
+    }
+    let roomiest = slices.iter().max_by_key(|(id, of)| (of.can_spare(), u8::MAX - id.0));
+    match roomiest {
+        Some((id, of)) if *id == slice => lacking.min(of.can_spare()),
+        Some(_) | None => 0,
     }
 }
 
@@ -113,16 +139,18 @@ mod tests {
     fn who_can_spare_the_most_gives_what_nobody_holds_too_little_of() {
         let claims = Claims::default();
         let [a, b, c] = [0, 1, 2].map(SliceId);
-        claims.can_spare(b, 5);
-        claims.can_spare(c, 9);
+        claims.can_spare(b, 5, 0);
+        claims.can_spare(c, 9, 0);
         assert_eq!((claims.spare_of_others(a), claims.spare_of_others(b)), (14, 9));
         let owed = |nobodys| [a, b, c].map(|slice| claims.owed_by(slice, nobodys));
         assert_eq!(owed(0), [0, 0, 0], "nobody wants any");
         claims.want(a, 7);
         claims.want(a, 3);
         assert_eq!((claims.wanted_by(a), owed(0), owed(4), owed(7)), (7, [0, 0, 7], [0, 0, 3], [0, 0, 0]));
-        claims.can_spare(c, 2);
+        claims.can_spare(c, 2, 0);
         assert_eq!(owed(0), [0, 5, 0]);
+        assert_eq!(claims.can_spare(b, 5, 3), Standing { wanted: 0, others_spare: 2, owed: 4 });
+        assert_eq!(claims.can_spare(a, 0, 3), Standing { wanted: 7, others_spare: 7, owed: 0 });
         // A slice that is short gives nothing, whatever it could spare.
         claims.want(b, 4);
         assert_eq!((owed(0), claims.spare_of_others(a)), ([0, 0, 2], 2));
@@ -147,15 +175,15 @@ mod tests {
             claims.wake_with(id, Box::new(wake));
         }
         let taken = || woken.iter().map(|count| count.swap(0, Ordering::Relaxed)).collect::<Vec<_>>();
-        claims.can_spare(SliceId(1), 3);
+        claims.can_spare(SliceId(1), 3, 0);
         assert_eq!(taken(), [0, 0, 0]);
         claims.want(SliceId(0), 2);
         assert_eq!(taken(), [0, 1, 0]);
         claims.came_free();
         assert_eq!(taken(), [1, 0, 0]);
-        claims.can_spare(SliceId(1), 1);
+        claims.can_spare(SliceId(1), 1, 0);
         assert_eq!(taken(), [0, 0, 0]);
-        claims.can_spare(SliceId(1), 0);
+        claims.can_spare(SliceId(1), 0, 0);
         assert_eq!(taken(), [1, 0, 0]);
     }
 }

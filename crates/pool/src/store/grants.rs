@@ -18,7 +18,7 @@ use crate::{
     error::PoolError,
     format::{GRANT_MAGIC, GrantPage, zeroed},
 };
-use futures_util::future::join_all;
+use futures_util::{StreamExt, future::join_all, stream};
 use quoin_base::{DriveIndex, Epoch, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, Label, MAX_SLICES, SLABS_PER_GRANT_PAGE};
 use quoin_stripe::Column;
@@ -39,6 +39,9 @@ mod tests;
 const NOBODY: u8 = 0;
 /// The holder of slabs that the store keeps for itself.
 const STORE: u8 = 255;
+
+/// Pages written side by side.
+const PAGES_AT_ONCE: usize = 32;
 
 const _: () = assert!(MAX_SLICES < STORE);
 
@@ -96,10 +99,8 @@ impl Grants {
         let counts: Vec<_> = drives.iter().map(|of| of.generations.len() as u32).collect();
         let grants = Self::new(pool, Epoch::default(), drives);
         for (drive, pages) in (0..).zip(counts) {
-            for page in 0..pages {
-                let holders = grants.drives.lock()[drive].holders.clone();
-                grants.harden(drive, page, &holders).await?;
-            }
+            let as_they_are: Vec<_> = (0..pages).map(|page| ((drive, page), Vec::new())).collect();
+            grants.harden(&as_they_are, NOBODY).await?;
         }
         Ok(grants)
     }
@@ -127,8 +128,10 @@ impl Grants {
         let holders = vec![NOBODY; drive.slabs() as usize];
         let mut of = OfDrive { drive: drive.clone(), holders, generations: vec![0; pages as usize] };
         for number in 0..pages {
-            of.generations[number as usize] += 1;
-            self.write_page(drive, number, of.generations[number as usize], &of.holders).await?;
+            let page = of.next_page((self.pool, self.epoch), number, &[], NOBODY);
+            for turn in 0..2 {
+                write_copy(drive, &page, turn).await?;
+            }
         }
         Ok(of)
     }
@@ -173,8 +176,9 @@ impl Grants {
     pub(super) async fn grant(&self, slice: SliceId, count: usize) -> Result<Vec<Column>, PoolError> {
         let _turn = self.turn.lock().await;
         let mut granted = Vec::new();
-        for ((drive, page), slabs) in self.choose(count) {
-            self.change(drive, page, &slabs, NOBODY, holder(slice)).await?;
+        let chosen = self.choose(count);
+        self.change(&chosen, NOBODY, holder(slice)).await?;
+        for ((drive, _), slabs) in chosen {
             let index = self.drives.lock()[drive].drive.index();
             granted.extend(slabs.into_iter().map(|slab| Column { drive: index, slab }));
         }
@@ -189,10 +193,7 @@ impl Grants {
             let drive = self.position(*drive).expect("slabs are given back by drives of the pool");
             of_pages.entry((drive, slab / SLABS_PER_GRANT_PAGE)).or_default().push(*slab);
         }
-        for ((drive, page), there) in of_pages {
-            self.change(drive, page, &there, holder(slice), NOBODY).await?;
-        }
-        Ok(())
+        self.change(&of_pages.into_iter().collect::<Vec<_>>(), holder(slice), NOBODY).await
     }
 
     fn position(&self, drive: DriveIndex) -> Option<usize> {
@@ -202,89 +203,74 @@ impl Grants {
     /// At most `count` ungranted slabs, by page.
     fn choose(&self, count: usize) -> Vec<OfPage> {
         let drives = self.drives.lock();
-        let free = |of: &OfDrive| {
-            let slabs = (0..).zip(&of.holders).filter(|(_, by)| **by == NOBODY).map(|(slab, _)| slab);
-            if of.drive.label().roles.data { slabs.collect() } else { Vec::new() }
-        };
-        // What is left of each drive, the lowest last.
-        let mut left: Vec<Vec<u32>> = drives.iter().map(free).collect();
-        left.iter_mut().for_each(|slabs| slabs.reverse());
+        // How many are left of each drive, and which, the lowest first.
+        let mut left: Vec<_> = drives.iter().map(OfDrive::nobodys).collect();
+        let mut slabs: Vec<_> = drives.iter().map(OfDrive::free_slabs).collect();
         let mut of_pages: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
         for _ in 0..count {
-            let roomiest = (0..left.len()).max_by_key(|drive| (left[*drive].len(), usize::MAX - drive));
-            let Some((drive, slab)) = roomiest.and_then(|drive| Some((drive, left[drive].pop()?))) else {
-                break;
-            };
+            let roomiest = (0..left.len()).max_by_key(|drive| (left[*drive], usize::MAX - drive));
+            let Some(drive) = roomiest.filter(|drive| left[*drive] > 0) else { break };
+            let Some(slab) = slabs[drive].next() else { break };
+            left[drive] -= 1;
             of_pages.entry((drive, slab / SLABS_PER_GRANT_PAGE)).or_default().push(slab);
         }
         of_pages.into_iter().collect()
     }
 
-    /// Changes the holder of slabs of one page: first durably, then in RAM.
-    async fn change(
-        &self,
-        drive: usize,
-        page: u32,
-        slabs: &[u32],
-        from: u8,
-        to: u8,
-    ) -> Result<(), PoolError> {
-        let mut holders = self.drives.lock()[drive].holders.clone();
-        for slab in slabs {
-            let by = std::mem::replace(&mut holders[*slab as usize], to);
-            assert_eq!(
-                by, from,
-                "slab {slab} of the drive at position {drive} changes hands from its holder"
-            );
+    /// Changes the holder of slabs: first durably, then in RAM.
+    async fn change(&self, of_pages: &[OfPage], from: u8, to: u8) -> Result<(), PoolError> {
+        {
+            let drives = self.drives.lock();
+            for ((drive, _), slabs) in of_pages {
+                for slab in slabs {
+                    let by = drives[*drive].holders[*slab as usize];
+                    assert_eq!(
+                        by, from,
+                        "slab {slab} of the drive at position {drive} changes hands from its holder"
+                    );
+                }
+            }
         }
         if to == NOBODY || !planted(Bug::UseUngranted) {
-            self.harden(drive, page, &holders).await?;
+            self.harden(of_pages, to).await?;
         }
-        let of = &mut self.drives.lock()[drive];
-        of.holders = holders;
+        let mut drives = self.drives.lock();
+        let mut count = 0;
+        for ((drive, _), slabs) in of_pages {
+            slabs.iter().for_each(|slab| drives[*drive].holders[*slab as usize] = to);
+            count += slabs.len() as u64;
+        }
         // Drives without the data role have none.
         match to {
-            NOBODY => self.nobodys.fetch_add(slabs.len() as u64, Ordering::AcqRel),
-            _ => self.nobodys.fetch_sub(slabs.len() as u64, Ordering::AcqRel),
+            NOBODY => self.nobodys.fetch_add(count, Ordering::AcqRel),
+            _ => self.nobodys.fetch_sub(count, Ordering::AcqRel),
         };
         Ok(())
     }
 
-    /// Writes both copies of a page, one after the other. `holders` are those of all slabs of the drive.
-    async fn harden(&self, drive: usize, number: u32, holders: &[u8]) -> Result<(), PoolError> {
-        let (of, generation) = {
-            let mut drives = self.drives.lock();
-            let of = &mut drives[drive];
-            of.generations[number as usize] += 1;
-            (of.drive.clone(), of.generations[number as usize])
-        };
-        self.write_page(&of, number, generation, holders).await
-    }
-
-    async fn write_page(
-        &self,
-        drive: &Drive,
-        number: u32,
-        generation: u64,
-        holders: &[u8],
-    ) -> Result<(), PoolError> {
-        let mut page: GrantPage = zeroed();
-        page.magic = GRANT_MAGIC.into();
-        page.pool = *self.pool.0.as_bytes();
-        page.drive = drive.index().0.into();
-        page.number = number.into();
-        page.epoch = self.epoch.0.into();
-        page.generation = generation.into();
-        for (slot, by) in page.holders.iter_mut().zip(&holders[first_slab(number)..]) {
-            *slot = *by;
-        }
-        page.seal();
-        let first = (generation % 2) as usize;
-        for copy in [first, 1 - first] {
-            drive.write_grant_page(number, copy, Buf::copy_of(page.as_bytes())).await?;
+    /// Writes both copies of pages, in which these slabs have a new holder: first one copy of each, then, when all of
+    /// these are durable, the others.
+    async fn harden(&self, of_pages: &[OfPage], to: u8) -> Result<(), PoolError> {
+        let pages: Vec<_> = of_pages
+            .iter()
+            .map(|((drive, number), slabs)| {
+                let of = &mut self.drives.lock()[*drive];
+                (of.drive.clone(), of.next_page((self.pool, self.epoch), *number, slabs, to))
+            })
+            .collect();
+        for turn in 0..2 {
+            let writes: Vec<_> = pages.iter().map(|(drive, page)| write_copy(drive, page, turn)).collect();
+            let written: Vec<_> = stream::iter(writes).buffer_unordered(PAGES_AT_ONCE).collect().await;
+            written.into_iter().collect::<Result<(), DriveError>>()?;
         }
         Ok(())
     }
+}
+
+/// Writes the copy of a page whose turn it is.
+async fn write_copy(drive: &Drive, page: &GrantPage, turn: u64) -> Result<(), DriveError> {
+    let copy = (page.generation.get() + turn) % 2;
+    drive.write_grant_page(page.number.get(), copy as usize, Buf::copy_of(page.as_bytes())).await
 }
 
 fn position_in(drives: &[OfDrive], index: DriveIndex) -> Option<usize> {
@@ -292,10 +278,35 @@ fn position_in(drives: &[OfDrive], index: DriveIndex) -> Option<usize> {
 }
 
 impl OfDrive {
-    /// Its ungranted slabs that a slice may be granted.
+    /// Its ungranted slabs that a slice may be granted, the lowest first.
+    fn free_slabs(&self) -> impl Iterator<Item = u32> + '_ {
+        let is_free = |(slab, by): (u32, &u8)| (*by == NOBODY).then_some(slab);
+        (0..).zip(&self.holders).filter_map(is_free)
+    }
+
+    /// The next generation of a page, in which these slabs have a new holder.
+    fn next_page(&mut self, (pool, epoch): (PoolId, Epoch), number: u32, slabs: &[u32], to: u8) -> GrantPage {
+        let generation = &mut self.generations[number as usize];
+        *generation += 1;
+        let mut page: GrantPage = zeroed();
+        page.magic = GRANT_MAGIC.into();
+        page.pool = *pool.0.as_bytes();
+        page.drive = self.drive.index().0.into();
+        page.number = number.into();
+        page.epoch = epoch.0.into();
+        page.generation = (*generation).into();
+        let first = first_slab(number);
+        for (slot, by) in page.holders.iter_mut().zip(&self.holders[first..]) {
+            *slot = *by;
+        }
+        slabs.iter().for_each(|slab| page.holders[*slab as usize - first] = to);
+        page.seal();
+        page
+    }
+
+    /// How many those are.
     fn nobodys(&self) -> u64 {
-        let free = self.holders.iter().filter(|by| **by == NOBODY).count();
-        if self.drive.label().roles.data { free as u64 } else { 0 }
+        if self.drive.label().roles.data { self.free_slabs().count() as u64 } else { 0 }
     }
 
     async fn read(pool: PoolId, drive: &Arc<Drive>, mend: bool) -> Result<(Self, Vec<String>), PoolError> {

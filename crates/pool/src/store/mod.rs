@@ -25,6 +25,7 @@ use crate::{
     lifecycle::create::POOL_BLOCK_BYTES,
 };
 use claims::Claims;
+pub(crate) use claims::Standing;
 use futures_util::future::join_all;
 use grants::Grants;
 use health::Health;
@@ -210,6 +211,11 @@ impl Store {
         (0..self.label.slices).map(SliceId)
     }
 
+    /// How many those are.
+    pub(crate) fn slice_count(&self) -> u64 {
+        self.label.slices.into()
+    }
+
     pub(crate) fn health(&self) -> &Health {
         &self.health
     }
@@ -322,8 +328,8 @@ impl Store {
     }
 
     /// Notes how many slabs a slice could give back.
-    pub(crate) fn can_spare(&self, slice: SliceId, slabs: u64) {
-        self.claims.can_spare(slice, slabs);
+    pub(crate) fn can_spare(&self, slice: SliceId, slabs: u64) -> Standing {
+        self.claims.can_spare(slice, slabs, self.nobodys_slabs())
     }
 
     /// How many slabs a slice is to give back to others.

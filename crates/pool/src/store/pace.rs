@@ -134,14 +134,17 @@ impl Pace {
     ) -> Piece {
         let drive = self.drive(index);
         let allowance = || allowance(&drive.figures(pressure()));
+        drive.ended.until(|| drive.enter(bytes, allowance().most_bytes).then_some(())).await;
+        let mut piece = Piece { bytes, began: world.now(), drive: drive.clone() };
+        // NOTE: after it was let in. Others wait for it meanwhile, so the drive rests and not this piece alone.
         let rest = Duration::from_nanos(drive.due_rest_nanos.load(Ordering::Relaxed));
         if rest >= SHORTEST_REST && allowance().rest_part > 0.0 {
             drive.due_rest_nanos.store(0, Ordering::Relaxed);
             world.sleep(rest.min(LONGEST_REST)).await;
+            piece.began = world.now();
         }
-        drive.ended.until(|| drive.enter(bytes, allowance().most_bytes).then_some(())).await;
         drive.durable_seen.store(drive.durable_ever.load(Ordering::Relaxed), Ordering::Relaxed);
-        Piece { bytes, began: world.now(), drive }
+        piece
     }
 }
 
@@ -276,7 +279,12 @@ mod tests {
             "hosts would be slowed soon"
         );
         drop(pace.durable(DRIVE));
-        assert!(rests());
-        assert!(!rests(), "it rests once");
+        let mut resting = pin!(pace.enter(DRIVE, PIECE_BYTES, &*world, calm));
+        let mut poll = || resting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(poll().is_pending());
+        assert!(
+            now(pace.enter(DRIVE, PIECE_BYTES, &*world, calm)).is_none(),
+            "no other piece goes meanwhile"
+        );
     }
 }

@@ -170,6 +170,8 @@ impl PageStore {
         for id in ids {
             if let Some(CutPage { page, .. }) = cut.pages.remove(&id) {
                 page.in_cut.store(false, Ordering::Relaxed);
+                // NOTE: in this order: who takes it out of the queue under the shard's lock does so before it is entered.
+                self.shard(id).lock().settled(id, &page);
             }
         }
     }

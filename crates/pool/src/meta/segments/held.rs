@@ -1,17 +1,13 @@
 //! The slabs that a slice holds: more are granted to it, and free ones are given back.
 
-use super::{SegmentTable, table_slabs_for};
-use crate::{
-    bugs::{Bug, planted},
-    format::MAX_TABLE_SLABS,
-};
+use super::SegmentTable;
+use crate::bugs::{Bug, planted};
 use quoin_stripe::Column;
 
 impl SegmentTable {
-    /// Whether the root could name enough table slabs if the slice held so many slabs more.
-    pub(crate) fn can_hold(&self, slabs: u64) -> bool {
-        let all = self.inner.read().held_slabs + slabs;
-        table_slabs_for(all, self.slab_bytes.into()) <= MAX_TABLE_SLABS as u64
+    /// How many of so many slabs more the slice could hold: the root must be able to name enough table slabs.
+    pub(crate) fn room_for(&self, slabs: u64) -> u64 {
+        slabs.min(self.most_slabs.saturating_sub(self.inner.read().held_slabs))
     }
 
     /// Takes over slabs whose grant to the slice is durable.

@@ -65,6 +65,19 @@ pub(crate) fn table_slabs_for(data_slabs: u64, slab_bytes: u64) -> u64 {
     wanted.max(least_table_slabs(data_slabs, slab_bytes))
 }
 
+/// The most data slabs of a slice: the root can name the table slabs for so many.
+pub(super) fn most_data_slabs(slab_bytes: u64) -> u64 {
+    let (mut fits, mut too_many) = (0, u64::from(u32::MAX));
+    while too_many - fits > 1 {
+        let middle = fits.midpoint(too_many);
+        match table_slabs_for(middle, slab_bytes) <= MAX_TABLE_SLABS as u64 {
+            true => fits = middle,
+            false => too_many = middle,
+        }
+    }
+    fits
+}
+
 /// Pages of page maps and of the catalog that get places: enough to lead to the block table and to full thin
 /// maps without gaps, and some for the catalog.
 fn other_pages(data_slabs: u64, slab_bytes: u64) -> u64 {
@@ -341,6 +354,15 @@ fn take_slabs(slabs: &mut BTreeMap<DriveIndex, BTreeSet<u32>>) -> Option<Arc<[Co
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slice_takes_as_many_slabs_as_its_root_can_name_table_slabs_for() {
+        for slab_bytes in [256 << 10, 16 << 20] {
+            let most = most_data_slabs(slab_bytes);
+            let fits = |slabs| table_slabs_for(slabs, slab_bytes) <= MAX_TABLE_SLABS as u64;
+            assert!(fits(most) && !fits(most + 1), "{most} slabs of {slab_bytes} bytes");
+        }
+    }
     use crate::format::zeroed;
     use quoin_base::SegmentId;
 
