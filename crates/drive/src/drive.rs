@@ -6,18 +6,20 @@
 //! 2. The epoch in the label never goes down.
 //! 3. When a raise of a fence succeeds, no write of a session that it refuses is in flight any more, and none begins.
 //! 4. Once a write or flush has failed or was abandoned, or any operation timed out, none is submitted again.
-//!    A write that found no room on the file system under the drive is no such failure: whoever asked for it knows.
+//!    A write that found no room on the file system under the drive is no such failure: whoever asked for it knows. But it is
+//!    one of a label, whose copies may differ then.
+//! 5. A copy of the label that was read and is valid is never written over with an older one.
 
 use crate::{
-    DriveError, Fences, GRANT_PAGE_BYTES, LABEL_BYTES, LABEL_OFFSETS, Label, MAX_FENCES, MEMBERS_OFFSETS,
-    MEMBERS_PAGE_BYTES, Members, MembersCopy, Probe, ROOT_BYTES, Session,
+    DriveError, GRANT_PAGE_BYTES, LABEL_OFFSETS, Label, MEMBERS_OFFSETS, MEMBERS_PAGE_BYTES, Members,
+    MembersCopy, Probe, ROOT_BYTES, Session,
     bugs::{Bug, planted},
     label::{Copy, root_offset, slabs_start},
     probe::{probe, read_copies, require_len, tail},
     raw::{copy_problem, write_label, zero},
     session::Gate,
 };
-use quoin_base::{DriveIndex, Epoch, HolderId, SliceId};
+use quoin_base::{DriveIndex, Epoch, SliceId};
 use quoin_world::{
     AsyncMutex, Buf, Completion, Disk, DiskError, DiskInstruments, DiskOp, Event, Mutex, Slice,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -28,7 +30,10 @@ use std::{
     io::ErrorKind,
     sync::{Arc, OnceLock},
 };
-use uuid::Uuid;
+
+mod fence;
+
+use fence::Own;
 
 /// An open drive as one session sees it. Shared by `Arc`; all its futures own what they need.
 ///
@@ -40,9 +45,8 @@ pub struct Drive {
     slabs: u32,
     slab_bytes: u32,
     slabs_start_bytes: u64,
-    holder: HolderId,
     /// It changes while the gate is locked.
-    session: Mutex<Session>,
+    own: Mutex<Own>,
     state: Arc<State>,
 }
 
@@ -102,7 +106,13 @@ impl Drive {
     /// Makes a drive of `disk`, whatever is on it: wipes the traces of anything else, zeroes root slots, grant pages
     /// and journal slabs so that later writes there change no file system's metadata, and writes both
     /// labels last. `label.len_bytes`, `label.generation` and `label.slabs_start_bytes` are set here.
-    pub async fn format(disk: Arc<dyn Disk>, mut label: Label) -> Result<Arc<Drive>, DriveError> {
+    ///
+    /// Returns the drive as `session` sees it, which has begun on the other drives of the pool, or makes it.
+    pub async fn format(
+        disk: Arc<dyn Disk>,
+        mut label: Label,
+        session: Session,
+    ) -> Result<Arc<Drive>, DriveError> {
         label.len_bytes = disk.len_bytes();
         label.generation = 1;
         label.slabs_start_bytes = slabs_start(label.len_bytes, label.slab_bytes);
@@ -121,15 +131,27 @@ impl Drive {
         for copy in 0..LABEL_OFFSETS.len() {
             write_label(&disk, copy, &label).await?;
         }
-        Ok(Self::new(disk, label))
+        let own = Own { session, has_begun: true };
+        Ok(Self::of_session(disk.clone(), Arc::new(State::new(&disk, label)), own))
     }
 
     /// Opens a drive by its newest intact label and mends the other copy if it differs or cannot be read. Refuses
     /// a disk that is blank, foreign, of another format version or not of the size it was initialised with.
+    ///
+    /// Its writes are refused until it takes the drive over or joins, as with [`Drive::attach`].
     pub async fn open(disk: Arc<dyn Disk>) -> Result<Arc<Drive>, DriveError> {
-        let drive = Self::inspect(disk).await?;
+        let mut drive = Self::inspect(disk).await?;
+        let copies = read_copies(&drive.disk).await;
+        // NOTE: a copy that could not be read at first may be the newer one.
+        for copy in &copies {
+            if let Copy::Valid(newer) = copy
+                && newer.generation > drive.label().generation
+            {
+                drive = Self::new(drive.disk.clone(), (**newer).clone())?;
+            }
+        }
         let label = drive.label();
-        for (copy, content) in read_copies(&drive.disk).await.into_iter().enumerate() {
+        for (copy, content) in copies.into_iter().enumerate() {
             if matches!(&content, Copy::Valid(l) if **l == label) {
                 continue;
             }
@@ -153,16 +175,11 @@ impl Drive {
     /// Opens a drive as [`Drive::open`] does, but changes nothing: to look at it.
     pub async fn inspect(disk: Arc<dyn Disk>) -> Result<Arc<Drive>, DriveError> {
         let drive = || disk.name().to_owned();
-        let label = match probe(&disk).await? {
-            Probe::Quoin(label) => label,
-            Probe::Blank => return Err(DriveError::Blank { drive: drive() }),
-            Probe::Foreign(what) => return Err(DriveError::Foreign { drive: drive(), what }),
-        };
-        let (found, expected) = (disk.len_bytes(), label.len_bytes);
-        if found != expected {
-            return Err(DriveError::Resized { drive: drive(), found, expected });
+        match probe(&disk).await? {
+            Probe::Quoin(label) => Self::new(disk, label),
+            Probe::Blank => Err(DriveError::Blank { drive: drive() }),
+            Probe::Foreign(what) => Err(DriveError::Foreign { drive: drive(), what }),
         }
-        Ok(Self::new(disk, label))
     }
 
     /// What is wrong with the copies of its label, by their offset; empty if both are intact. One of an earlier
@@ -172,25 +189,20 @@ impl Drive {
         copies.filter_map(|(offset, copy)| copy_problem(&copy).map(|why| (offset, why))).collect()
     }
 
-    fn new(disk: Arc<dyn Disk>, label: Label) -> Arc<Drive> {
-        let state = State {
-            name: disk.name().to_owned(),
-            gate: Mutex::new(Gate::new(label.fences.clone())),
-            label: Mutex::new(label),
-            failed: OnceLock::new(),
-            mended: Mutex::default(),
-            worse_members: Mutex::default(),
-            drained: Event::new(),
-            relabelling: AsyncMutex::new(),
-            flushing: AsyncMutex::new(),
-            counters: Counters::default(),
-        };
-        let holder = HolderId(Uuid::nil());
-        let (epoch, number) = (state.label.lock().epoch(), 0);
-        Self::of_session(disk, Arc::new(state), Session { holder, epoch, number })
+    fn new(disk: Arc<dyn Disk>, label: Label) -> Result<Arc<Drive>, DriveError> {
+        let (found, expected) = (disk.len_bytes(), label.len_bytes);
+        if found != expected {
+            return Err(DriveError::Resized { drive: disk.name().to_owned(), found, expected });
+        }
+        let state = Arc::new(State::new(&disk, label));
+        Ok(Self::of_session(
+            disk,
+            state,
+            Own { session: Session::unnamed(Epoch::default()), has_begun: false },
+        ))
     }
 
-    fn of_session(disk: Arc<dyn Disk>, state: Arc<State>, session: Session) -> Arc<Drive> {
+    fn of_session(disk: Arc<dyn Disk>, state: Arc<State>, own: Own) -> Arc<Drive> {
         let label = state.label.lock().clone();
         Arc::new(Drive {
             disk,
@@ -198,17 +210,9 @@ impl Drive {
             slabs: label.slabs(),
             slab_bytes: label.slab_bytes,
             slabs_start_bytes: label.slabs_start_bytes,
-            holder: session.holder,
-            session: Mutex::new(session),
+            own: Mutex::new(own),
             state,
         })
-    }
-
-    /// The same drive for another holder. Its writes are refused until it takes the drive over with [`Drive::raise_epoch`], or
-    /// joins those who write to it: it fences its own earlier sessions with [`Drive::fence`].
-    pub fn attach(&self, holder: HolderId) -> Arc<Drive> {
-        let session = Session { holder, epoch: Epoch::default(), number: 0 };
-        Self::of_session(self.disk.clone(), self.state.clone(), session)
     }
 
     /// The label as it is on the drive.
@@ -229,11 +233,6 @@ impl Drive {
     /// The highest epoch it has durably seen.
     pub fn epoch(&self) -> Epoch {
         self.state.label.lock().epoch()
-    }
-
-    /// Which sessions may write to it.
-    pub fn fences(&self) -> Fences {
-        self.state.label.lock().fences.clone()
     }
 
     /// Whole slabs that fit, those of the journal included.
@@ -271,70 +270,6 @@ impl Drive {
             write_bytes: c.write_bytes.load(Relaxed),
             flushes: c.flushes.load(Relaxed),
             errors: c.errors.load(Relaxed),
-        }
-    }
-
-    /// Takes the drive over: when this returns, `to` is durable in both labels, this session is of `to`, and no write of a
-    /// lower epoch is in flight or begins. Refuses an epoch that is not higher than the drive's.
-    pub async fn raise_epoch(&self, to: Epoch) -> Result<(), DriveError> {
-        let _one_at_a_time = self.state.relabelling.lock().await;
-        let current = self.epoch();
-        if to <= current {
-            return Err(DriveError::Fenced { drive: self.name().to_owned(), current, asked: to });
-        }
-        let session = Session { holder: self.holder, epoch: to, number: 0 };
-        self.raise(Fences { epoch: to, of: Vec::new() }, session).await
-    }
-
-    /// Fences the sessions of one holder below `lowest` in the drive's epoch, in the same way; all others go on. If the
-    /// holder is this one, its session is `lowest` of the drive's epoch from now on.
-    pub async fn fence(&self, holder: HolderId, lowest: u64) -> Result<(), DriveError> {
-        let _one_at_a_time = self.state.relabelling.lock().await;
-        let mut fences = self.fences();
-        if lowest <= fences.lowest_of(holder) {
-            let (drive, current) = (self.name().to_owned(), fences.lowest_of(holder));
-            return Err(DriveError::SessionFenced { drive, holder, current, asked: lowest });
-        }
-        fences.of.retain(|(fenced, _)| *fenced != holder);
-        fences.of.push((holder, lowest));
-        if fences.of.len() > MAX_FENCES {
-            return Err(DriveError::TooManyFences { drive: self.name().to_owned() });
-        }
-        let own = *self.session.lock();
-        let session = match holder == self.holder {
-            true => Session { epoch: fences.epoch, number: lowest, ..own },
-            false => own,
-        };
-        self.raise(fences, session).await
-    }
-
-    /// Puts fences in force. This session is `session` from then on.
-    async fn raise(&self, fences: Fences, session: Session) -> Result<(), DriveError> {
-        let state = &self.state;
-        let mut label = self.label();
-        label.fences = fences;
-        // Durable first. Whoever raises a fence is not held up by it.
-        label.generation += 1;
-        let first = (label.generation % 2) as usize;
-        for copy in [first, 1 - first] {
-            let op = DiskOp::Write { offset: LABEL_OFFSETS[copy], data: vec![label.encode()], durable: true };
-            self.write(LABEL_BYTES as u64, self.depart_as(Some(session), op)).await?;
-        }
-
-        // In force from here on; then what was let through before has to land.
-        {
-            let mut gate = state.gate.lock();
-            gate.fences = label.fences.clone();
-            *self.session.lock() = session;
-        }
-        *state.label.lock() = label;
-        if !planted(Bug::FenceWithoutDrain) {
-            state.drained.until(|| state.gate.lock().is_drained().then_some(())).await;
-        }
-        // What was given up may be in flight still, but then the drive has failed.
-        match state.failed.get() {
-            Some(cause) => Err(DriveError::Failed { drive: self.name().to_owned(), cause: cause.clone() }),
-            None => Ok(()),
         }
     }
 
@@ -512,7 +447,11 @@ impl Drive {
         }
         let session = {
             let mut gate = self.state.gate.lock();
-            let session = of.unwrap_or_else(|| *self.session.lock());
+            let session = match (of, *self.own.lock()) {
+                (Some(session), _) => session,
+                (None, own) if own.has_begun => own.session,
+                (None, own) => return Err(self.has_not_begun(own.session.holder)),
+            };
             if !gate.fences.accept(session) && !planted(Bug::AcceptExpelled) {
                 return Err(DriveError::Expelled { drive: self.name().to_owned(), session });
             }
@@ -580,6 +519,21 @@ impl Drop for Flight {
 }
 
 impl State {
+    fn new(disk: &Arc<dyn Disk>, label: Label) -> Self {
+        State {
+            name: disk.name().to_owned(),
+            gate: Mutex::new(Gate::new(label.fences.clone())),
+            label: Mutex::new(label),
+            failed: OnceLock::new(),
+            mended: Mutex::default(),
+            worse_members: Mutex::default(),
+            drained: Event::new(),
+            relabelling: AsyncMutex::new(),
+            flushing: AsyncMutex::new(),
+            counters: Counters::default(),
+        }
+    }
+
     fn fail(&self, cause: String) {
         self.counters.errors.fetch_add(1, Relaxed);
         let _ = self.failed.set(cause);

@@ -123,6 +123,24 @@ pub enum DriveError {
         /// The session.
         session: Session,
     },
+    /// A write of a holder that has not taken the drive over and has not joined.
+    #[error(
+        "drive {drive} refuses writes of holder {holder}, which has no session on it; take the pool over first"
+    )]
+    NoSession {
+        /// The drive.
+        drive: String,
+        /// Who would write.
+        holder: HolderId,
+    },
+    /// A fence that no label can hold.
+    #[error("drive {drive} cannot be fenced so, and was not changed: {why}")]
+    BadFence {
+        /// The drive.
+        drive: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A session that does not grow.
     #[error(
         "drive {drive} accepts sessions of holder {holder} from {current} on and refuses {asked} as the lowest"
@@ -269,4 +287,11 @@ pub enum DriveError {
         /// The newest epoch among the drives.
         newest: Epoch,
     },
+}
+
+impl DriveError {
+    /// Whether another owner has taken the drive over, or fenced the session that asked.
+    pub fn is_expulsion(&self) -> bool {
+        matches!(self, Self::Fenced { .. } | Self::Expelled { .. } | Self::SessionFenced { .. })
+    }
 }

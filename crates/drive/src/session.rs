@@ -11,6 +11,7 @@
 use crate::label::COUNTERS_END;
 use quoin_base::{Epoch, HolderId};
 use std::fmt;
+use uuid::Uuid;
 
 /// The most holders that are fenced in an epoch.
 pub const MAX_FENCES: usize = 32;
@@ -24,6 +25,13 @@ pub struct Session {
     pub epoch: Epoch,
     /// Which session of this holder it is in that epoch.
     pub number: u64,
+}
+
+impl Session {
+    /// The first session in an epoch of a holder without a name.
+    pub fn unnamed(epoch: Epoch) -> Self {
+        Self { holder: HolderId(Uuid::nil()), epoch, number: 0 }
+    }
 }
 
 impl fmt::Display for Session {

@@ -235,10 +235,12 @@ fn listed(drives: &[Arc<Drive>]) -> String {
 pub async fn raise_set(drives: &[Arc<Drive>]) -> Result<Epoch, DriveError> {
     let newest = newest_epoch(drives);
     let next = Epoch(newest.0 + 1);
-    for to in [newest, next] {
-        for drive in drives.iter().filter(|d| d.epoch() < to) {
-            drive.raise_epoch(to).await?;
-        }
+    for drive in drives.iter().filter(|d| d.epoch() < newest) {
+        drive.raise_epoch(newest).await?;
+    }
+    // One that has seen it by now was taken over by somebody else meanwhile, and refuses.
+    for drive in drives {
+        drive.raise_epoch(next).await?;
     }
     Ok(next)
 }

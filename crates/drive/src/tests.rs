@@ -40,6 +40,11 @@ pub(crate) fn dynamic(disk: &Arc<SimDisk>) -> Arc<dyn Disk> {
     disk.clone()
 }
 
+pub(crate) async fn format(disk: Arc<dyn Disk>, label: Label) -> Result<Arc<Drive>, DriveError> {
+    let session = Session::unnamed(label.epoch());
+    Drive::format(disk, label, session).await
+}
+
 /// A world with `drives` formatted drives of one pool.
 pub(crate) fn pool(seed: u64, drives: u16) -> (Arc<SimWorld>, Vec<Arc<SimDisk>>) {
     let world = SimWorld::new(seed, SimOptions::default());
@@ -49,7 +54,7 @@ pub(crate) fn pool(seed: u64, drives: u16) -> (Arc<SimWorld>, Vec<Arc<SimDisk>>)
         .run(async move {
             let mut formatted = Vec::new();
             for (i, disk) in blank.into_iter().enumerate() {
-                formatted.push(Drive::format(disk, label(i as u16)).await.unwrap());
+                formatted.push(format(disk, label(i as u16)).await.unwrap());
             }
             let labels: Vec<_> = formatted.iter().map(|drive| drive.label()).collect();
             let members = Members::first(PoolId(uuid(7)), &labels);
@@ -63,6 +68,18 @@ pub(crate) fn pool(seed: u64, drives: u16) -> (Arc<SimWorld>, Vec<Arc<SimDisk>>)
 
 fn open(world: &SimWorld, disk: &Arc<SimDisk>) -> Result<Arc<Drive>, DriveError> {
     world.run(Drive::open(dynamic(disk))).unwrap()
+}
+
+/// Opens a drive and joins those who write to it.
+fn open_to_write(world: &SimWorld, disk: &Arc<SimDisk>) -> Arc<Drive> {
+    let drive = open(world, disk).unwrap();
+    world.run(join(drive.clone())).unwrap();
+    drive
+}
+
+pub(crate) async fn join(drive: Arc<Drive>) {
+    let holder = drive.session().holder;
+    drive.fence(holder, drive.fences().lowest_of(holder) + 1).await.unwrap();
 }
 
 pub(crate) fn refusal<T>(outcome: Result<T, DriveError>) -> String {
@@ -88,10 +105,10 @@ fn the_bytes_of_a_label_are_the_documented_ones() {
 #[test]
 fn what_is_written_is_read_back_after_a_power_cut() {
     let (world, disks) = pool(2, 1);
-    let drive = open(&world, &disks[0]).unwrap();
+    let drive = open_to_write(&world, &disks[0]);
     assert_eq!((drive.slabs(), drive.index(), drive.name()), (5, DriveIndex(0), "d0"));
     assert_eq!(drive.label().len_bytes, LEN_BYTES);
-    let d = drive.clone();
+    let (before, d) = (drive.counters(), drive.clone());
     world
         .run(async move {
             let two = vec![Slice::copy_of(&[1; 4096]), Slice::copy_of(&[2; 8192])];
@@ -102,7 +119,8 @@ fn what_is_written_is_read_back_after_a_power_cut() {
         })
         .unwrap();
     let counters = drive.counters();
-    assert_eq!((counters.writes, counters.write_bytes, counters.flushes), (3, 12288 + 512 + 4096, 1));
+    let written = (counters.writes - before.writes, counters.write_bytes - before.write_bytes);
+    assert_eq!((written, counters.flushes), ((3, 12288 + 512 + 4096), 1));
     world.crash();
     let drive = open(&world, &disks[0]).unwrap();
     let d = drive.clone();
@@ -136,7 +154,7 @@ fn formatting_wipes_and_zeroes_what_it_must() {
     let world = SimWorld::new(4, SimOptions::default());
     let disk = world.disk("d", LEN_BYTES + 512);
     disk.poke(0, &vec![0xAA; disk.len_bytes() as usize]);
-    world.run(Drive::format(dynamic(&disk), label(0))).unwrap().unwrap();
+    world.run(format(dynamic(&disk), label(0))).unwrap().unwrap();
     world.crash();
     assert!(disk.peek(131_072, (SLABS_START_BYTES - 131_072) as usize).iter().all(|&b| b == 0));
     assert!(disk.peek(SLABS_START_BYTES, 2 << 20).iter().all(|&b| b == 0), "the journal");
@@ -145,9 +163,9 @@ fn formatting_wipes_and_zeroes_what_it_must() {
     open(&world, &disk).unwrap();
 
     let small = world.disk("small", 1 << 20);
-    let refused = world.run(Drive::format(dynamic(&small), label(0))).unwrap();
+    let refused = world.run(format(dynamic(&small), label(0))).unwrap();
     assert_eq!(refusal(refused), "drive small has 1048576 bytes and needs at least 3145728");
-    let refused = world.run(Drive::format(dynamic(&disk), label(2016))).unwrap();
+    let refused = world.run(format(dynamic(&disk), label(2016))).unwrap();
     assert_eq!(refusal(refused), "drive d cannot be initialised: no pool has a drive with number 2016");
 }
 
@@ -228,7 +246,7 @@ fn slabs_begin_behind_both_copies_of_the_grant_pages() {
 #[test]
 fn copies_of_a_grant_page_are_written_one_by_one() {
     let (world, disks) = pool(18, 1);
-    let drive = open(&world, &disks[0]).unwrap();
+    let drive = open_to_write(&world, &disks[0]);
     let read = world
         .run(async move {
             drive.write_grant_page(0, 1, Buf::copy_of(&[5; GRANT_PAGE_BYTES])).await.unwrap();
@@ -284,6 +302,63 @@ fn one_unreadable_copy_of_the_label_is_written_anew_and_two_are_named() {
     assert!(probed.unwrap().is_err());
 }
 
+/// A copy that could not be read at first may be the newer one. Read the second time, it is not written over with the older.
+#[test]
+fn a_newer_copy_of_the_label_that_is_read_late_is_taken() {
+    let mut taken = 0;
+    for seed in 0..60 {
+        let (world, disks) = pool(seed, 1);
+        let older = disks[0].peek(LABEL_OFFSETS[0], LABEL_BYTES);
+        let drive = open(&world, &disks[0]).unwrap();
+        world.run(async move { drive.raise_epoch(Epoch(2)).await.unwrap() }).unwrap();
+        // A raise that was interrupted leaves the older one in one place.
+        disks[0].poke(LABEL_OFFSETS[0], &older);
+        let only = Some(ByteRange::new(LABEL_OFFSETS[1], 512));
+        disks[0].set_faults(FaultPlan { read_error: 0.5, only, ..FaultPlan::default() });
+        let drive = open(&world, &disks[0]).unwrap();
+        match drive.epoch() {
+            Epoch(2) => taken += 1,
+            Epoch(1) => assert_eq!(drive.mended().len(), 1, "seed {seed}: it was read in the end"),
+            other => panic!("{other}"),
+        }
+    }
+    assert!((30..60).contains(&taken), "{taken}");
+}
+
+/// Nobody could open the drive if its label was written with what no label can hold.
+#[test]
+fn a_fence_that_no_label_can_hold_changes_nothing() {
+    let (world, disks) = pool(19, 1);
+    let drive = open_to_write(&world, &disks[0]);
+    let (before, d) = (drive.label(), drive.clone());
+    let too_high = 1 << 62;
+    let refused = world.run(async move {
+        let other = quoin_base::HolderId(uuid(9));
+        [d.raise_epoch(Epoch(too_high)).await, d.fence(other, too_high).await]
+    });
+    for refused in refused.unwrap() {
+        let refused = refusal(refused);
+        assert!(refused.contains("cannot be fenced so, and was not changed"), "{refused}");
+    }
+    assert!(drive.label() == before && !drive.is_failed());
+    assert_eq!(open(&world, &disks[0]).unwrap().label(), before);
+}
+
+/// Its copies may differ then, and which one counts is known again only when the drive is opened.
+#[test]
+fn a_label_for_which_there_is_no_room_fails_the_drive() {
+    let (world, disks) = pool(20, 1);
+    let drive = open_to_write(&world, &disks[0]);
+    let only = Some(ByteRange::new(LABEL_OFFSETS[0], LABEL_BYTES as u64));
+    disks[0].change_faults(|plan| plan.no_room = only);
+    let d = drive.clone();
+    let refused = world.run(async move { d.raise_epoch(Epoch(2)).await }).unwrap();
+    assert!(matches!(refused, Err(DriveError::NoRoom { .. })), "{refused:?}");
+    assert!(drive.is_failed());
+    disks[0].set_faults(FaultPlan::default());
+    assert!(!open(&world, &disks[0]).unwrap().is_failed());
+}
+
 #[test]
 fn an_epoch_raise_cut_at_any_point_leaves_the_old_or_the_new_one() {
     let (mut old, mut new) = (0, 0);
@@ -306,7 +381,7 @@ fn an_epoch_raise_cut_at_any_point_leaves_the_old_or_the_new_one() {
 #[test]
 fn an_epoch_only_grows_and_waits_for_older_writes() {
     let (world, disks) = pool(8, 1);
-    let drive = open(&world, &disks[0]).unwrap();
+    let drive = open_to_write(&world, &disks[0]);
     let d = drive.clone();
     world
         .run(async move {
@@ -317,7 +392,7 @@ fn an_epoch_only_grows_and_waits_for_older_writes() {
             assert!(outcomes.iter().all(|o| o.is_ok()) && raised.is_ok());
         })
         .unwrap();
-    assert_eq!((drive.epoch(), drive.label().generation), (Epoch(2), 2));
+    assert_eq!((drive.epoch(), drive.label().generation), (Epoch(2), 3));
     for asked in [Epoch(2), Epoch(1)] {
         let d = drive.clone();
         let refused = world.run(async move { d.raise_epoch(asked).await }).unwrap();
@@ -331,7 +406,7 @@ fn no_flush_succeeds_beside_one_that_fails_before_it() {
     let mut failed = 0;
     for seed in 0..50 {
         let (world, disks) = pool(seed, 1);
-        let drive = open(&world, &disks[0]).unwrap();
+        let drive = open_to_write(&world, &disks[0]);
         disks[0].change_faults(|plan| plan.flush_error = 0.3);
         let outcomes = world
             .run(async move { futures_util::future::join_all((0..3).map(|_| drive.flush())).await })
@@ -350,7 +425,7 @@ fn a_failed_write_or_flush_poisons_and_a_failed_read_does_not() {
         [(|p| p.read_error = 1.0, false), (|p| p.write_error = 1.0, true), (|p| p.flush_error = 1.0, true)];
     for (change, poisons) in faults {
         let (world, disks) = pool(9, 1);
-        let drive = open(&world, &disks[0]).unwrap();
+        let drive = open_to_write(&world, &disks[0]);
         disks[0].change_faults(change);
         let d = drive.clone();
         let write = || vec![Slice::copy_of(&[1; 4096])];
@@ -381,7 +456,7 @@ fn a_failed_write_or_flush_poisons_and_a_failed_read_does_not() {
 #[test]
 fn an_abandoned_write_fails_the_drive_and_an_epoch_raise_does_not_wait_for_it() {
     let (world, disks) = pool(10, 1);
-    let drive = open(&world, &disks[0]).unwrap();
+    let drive = open_to_write(&world, &disks[0]);
     let d = drive.clone();
     world
         .run(async move {
@@ -409,7 +484,7 @@ fn a_set_opens_in_order_and_its_defects_are_named() {
     assert!(matches!(set(&[]), Err(DriveError::NoDrives)));
     let stranger = world.disk("other", LEN_BYTES);
     let other = Label { pool: PoolId(uuid(8)), ..label(1) };
-    world.run(Drive::format(dynamic(&stranger), other)).unwrap().unwrap();
+    world.run(format(dynamic(&stranger), other)).unwrap().unwrap();
     let mixed = world.run(open_set(vec![dynamic(&disks[0]), dynamic(&stranger)])).unwrap();
     assert!(refusal(mixed).starts_with("drive other belongs to pool"));
 }

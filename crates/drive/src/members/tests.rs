@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Drive, DriveError, DriveSet,
-    tests::{dynamic, label, pool, refusal, uuid},
+    tests::{dynamic, format, join, label, pool, refusal, uuid},
 };
 use quoin_base::ByteRange;
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimWorld};
@@ -113,7 +113,11 @@ fn set(world: &SimWorld, disks: &[&Arc<SimDisk>]) -> Result<(Vec<u16>, DriveSet)
 
 fn write(world: &SimWorld, disk: &Arc<SimDisk>, table: &Members) {
     let (disk, table) = (dynamic(disk), table.clone());
-    let write = async move { Drive::open(disk).await.unwrap().write_members(&table).await };
+    let write = async move {
+        let drive = Drive::open(disk).await.unwrap();
+        join(drive.clone()).await;
+        drive.write_members(&table).await
+    };
     world.run(write).unwrap().unwrap();
 }
 
@@ -142,7 +146,7 @@ fn what_failed_or_left_is_not_needed_and_left_out() {
     // A drive that never became a member, though it has the number of one.
     let stranger = world.disk("x", crate::tests::LEN_BYTES);
     let other = crate::Label { drive: DriveId(uuid(55)), ..label(2) };
-    world.run(Drive::format(dynamic(&stranger), other)).unwrap().unwrap();
+    world.run(format(dynamic(&stranger), other)).unwrap().unwrap();
     let (numbers, found) = set(&world, &[&disks[0], &stranger, &disks[2]]).unwrap();
     assert_eq!((numbers, found.left_out.len()), (vec![0, 2], 1));
     assert!(found.left_out[0].1.to_string().contains("did not come to an end"));
@@ -198,7 +202,12 @@ fn a_write_that_is_interrupted_leaves_an_intact_copy_whichever_was_damaged_befor
             let (_, DriveSet { members: first, drives, .. }) = set(&world, &[&disks[0]]).unwrap();
             disks[0].flip_bit(ByteRange::new(MEMBERS_OFFSETS[damaged], MEMBERS_PAGE_BYTES as u64));
             let drive = drives[0].clone();
-            world.run(async move { drive.read_members().await }).unwrap();
+            world
+                .run(async move {
+                    join(drive.clone()).await;
+                    drive.read_members().await
+                })
+                .unwrap();
             world.cut_power(PowerCut::AtDiskOp(seed % 3));
             let (drive, next) = (drives[0].clone(), Members { generation: 2 + seed % 2, ..first });
             let cut = world.run(async move { drive.write_members(&next).await });

@@ -1,10 +1,10 @@
 use super::*;
 use crate::{
-    Drive, DriveError,
-    tests::{dynamic, pool},
+    Drive, DriveError, Label,
+    tests::{LEN_BYTES, dynamic, label, pool},
 };
 use quoin_world::{Slice, World};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 const PAGE: usize = 4096;
@@ -79,6 +79,39 @@ fn fences_that_do_not_drain_or_do_not_refuse_are_found() {
     }
 }
 
+/// Also on a new drive, which accepts every session.
+#[test]
+fn nothing_is_written_by_a_holder_whose_session_has_not_begun() {
+    let world = quoin_world_sim::SimWorld::new(1, quoin_world_sim::SimOptions::default());
+    let disk = world.disk("d", LEN_BYTES);
+    let label = Label { fences: Fences::default(), ..label(0) };
+    let write = |drive: &Arc<Drive>| drive.write_slab(3, 0, vec![Slice::copy_of(&[1; PAGE])], true);
+    world
+        .run(async move {
+            let begun = Session { holder: holder(1), epoch: Epoch(0), number: 0 };
+            let made = Drive::format(dynamic(&disk), label, begun).await.unwrap();
+            write(&made).await.unwrap();
+            let other = made.attach(holder(2));
+            let opened = Drive::open(dynamic(&disk)).await.unwrap();
+            for drive in [&other, &opened] {
+                let refused = write(drive).await.unwrap_err();
+                assert!(refused.to_string().contains("has no session on it"), "{refused}");
+                assert!(matches!(drive.flush().await, Err(DriveError::NoSession { .. })));
+                let fence = drive.fence(holder(1), 1).await;
+                assert!(matches!(fence, Err(DriveError::NoSession { .. })));
+                assert!(!drive.is_expelled() && !drive.is_failed());
+            }
+            other.fence(holder(2), 1).await.unwrap();
+            opened.raise_epoch(Epoch(1)).await.unwrap();
+            for drive in [&made, &other, &opened] {
+                write(drive).await.unwrap();
+            }
+            made.fence(holder(2), 2).await.unwrap();
+            assert!(other.is_expelled() && !made.is_expelled());
+        })
+        .unwrap();
+}
+
 #[test]
 fn one_holder_is_fenced_for_good_and_others_go_on() {
     let (world, disks) = pool(1, 1);
@@ -88,7 +121,7 @@ fn one_holder_is_fenced_for_good_and_others_go_on() {
     world
         .run(async move {
             let early = a.write_slab(3, 0, page(), true).await;
-            assert!(matches!(early, Err(DriveError::Expelled { .. })), "its session has not begun");
+            assert!(matches!(early, Err(DriveError::NoSession { .. })), "its session has not begun");
             a.raise_epoch(Epoch(2)).await.unwrap();
             // A second holder joins; the first one goes on.
             b.fence(holder(2), 1).await.unwrap();
@@ -112,10 +145,16 @@ fn one_holder_is_fenced_for_good_and_others_go_on() {
     world
         .run(async move {
             assert!(
-                matches!(a.fence(holder(2), 2).await, Err(DriveError::Expelled { .. })),
-                "it is fenced itself"
+                matches!(a.fence(holder(2), 2).await, Err(DriveError::NoSession { .. })),
+                "its session has not begun"
             );
             a.fence(holder(1), 2).await.unwrap();
+            let late = opened.attach(holder(1));
+            late.fence(holder(1), 3).await.unwrap();
+            let fenced = a.fence(holder(2), 2).await;
+            assert!(matches!(fenced, Err(DriveError::Expelled { .. })), "it is fenced itself");
+            assert!(a.is_expelled() && !late.is_expelled());
+            let a = late;
             for id in 3..=MAX_FENCES as u128 {
                 a.fence(holder(id), 1).await.unwrap();
             }

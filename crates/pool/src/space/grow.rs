@@ -19,6 +19,9 @@ const LEAST_ROOM_SLABS: u64 = 2;
 /// Of additional slabs, those that the segment table may take, and one that is used in part.
 const FOR_TABLE_SLABS: u64 = TABLE_COPIES as u64 + 1;
 
+/// The fewest slabs that leave anything for host data when a drive brings them.
+pub(crate) const LEAST_ADDED_SLABS: u64 = FOR_TABLE_SLABS + 1;
+
 /// The least of a slab that is left for host data: reserve and headroom take a part of it.
 fn least_kept(filled_bytes: u64) -> u64 {
     filled_bytes * 15 / 16

@@ -22,6 +22,8 @@ mod grow;
 pub(crate) mod report;
 pub(crate) mod reserve;
 
+pub(crate) use grow::LEAST_ADDED_SLABS;
+
 use crate::{
     buffer::REGION_BYTES,
     format::{MAP_FAN_OUT, PAGE_BYTES, TREE_FAN_OUT, TREE_LEVELS},

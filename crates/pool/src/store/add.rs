@@ -7,9 +7,12 @@ use super::{Store, grants::OfDrive};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
+    format::MAX_TABLE_SLABS,
+    meta::least_table_slabs,
+    space::LEAST_ADDED_SLABS,
 };
 use quoin_base::{DriveId, DriveIndex, SliceId};
-use quoin_drive::{Drive, Fences, Label, MAX_MEMBERS, Member, MemberState, Roles, slabs_start};
+use quoin_drive::{Drive, Label, MAX_MEMBERS, Member, MemberState, Roles, slabs_start};
 use quoin_world::{Disk, atomic::Ordering};
 use std::sync::Arc;
 
@@ -34,22 +37,17 @@ impl Store {
             return Err(refuse(format!("a pool has at most {MAX_MEMBERS} drives in its life")));
         }
         let index = DriveIndex(index);
+        if let Some(why) = self.slabs_problem(disk.len_bytes()) {
+            return Err(refuse(why));
+        }
 
-        // Who it is, and that its slabs are ungranted. An opening does not count it in yet.
+        // Who it is, and that its slabs are ungranted. It is fenced like the others, and an opening does not count it in yet.
         let roles = Roles { journal: false, data: true };
-        let label = Label {
-            drive: id,
-            index,
-            roles,
-            len_bytes: disk.len_bytes(),
-            journal_slabs: 0,
-            fences: Fences { epoch: self.epoch(), of: Vec::new() },
-            generation: 1,
-            created_ms,
-            slabs_start_bytes: slabs_start(disk.len_bytes(), self.slab_bytes()),
-            ..self.label.clone()
-        };
-        let drive = Drive::format(disk, label).await?;
+        let Some(other) = self.needed_drives().next() else { unreachable!("a pool needs drives") };
+        let (fences, session) = (other.fences(), other.session());
+        let label =
+            Label { drive: id, index, roles, journal_slabs: 0, fences, created_ms, ..self.label.clone() };
+        let drive = Drive::format(disk, label, session).await?;
         let grants = match planted(Bug::MemberBeforeGrants) {
             true => None,
             false => Some(self.grants.format_added(&drive).await?),
@@ -74,6 +72,28 @@ impl Store {
         };
         self.take_in(grants);
         Ok(index)
+    }
+
+    /// Why a drive of this size has too few slabs to be added, or too many, if so.
+    fn slabs_problem(&self, len_bytes: u64) -> Option<String> {
+        let slab_bytes = u64::from(self.slab_bytes());
+        let new = len_bytes.saturating_sub(slabs_start(len_bytes, self.slab_bytes())) / slab_bytes;
+        if new < LEAST_ADDED_SLABS {
+            return Some(format!(
+                "with {len_bytes} bytes it has room for {new} slabs of {slab_bytes} bytes, and fewer than \
+                 {LEAST_ADDED_SLABS} bring the pool nothing; take a larger drive"
+            ));
+        }
+        let labels = self.needed_drives().map(|drive| drive.label());
+        let data_slabs = |label: Label| u64::from(label.slabs() - label.journal_slabs);
+        let held: u64 = labels.filter(|label| label.roles.data).map(data_slabs).sum();
+        (least_table_slabs(held + new, slab_bytes) > MAX_TABLE_SLABS as u64).then(|| {
+            format!(
+                "with its {new} slabs of {slab_bytes} bytes the pool would have {} for data, more than it can keep count \
+                 of; take a smaller drive, or make a pool with larger slabs",
+                held + new
+            )
+        })
     }
 
     /// Slabs of a new drive may be granted from now on. The only slice of a pool takes all of them, so that it writes to all

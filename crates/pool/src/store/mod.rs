@@ -270,6 +270,17 @@ impl Store {
         self.grants.granted_to(slice)
     }
 
+    /// Those that the pool needs.
+    fn needed_drives(&self) -> impl Iterator<Item = &Arc<Drive>> {
+        let members = self.members();
+        self.drives().filter(move |drive| members.get(drive.index()).is_some_and(Member::is_needed))
+    }
+
+    /// Whether a drive refuses this owner's writes, because another one has it.
+    pub(crate) fn is_expelled(&self) -> bool {
+        self.drives().any(|drive| drive.is_expelled())
+    }
+
     fn drives(&self) -> impl Iterator<Item = &Arc<Drive>> {
         self.columns.drives()
     }
@@ -445,10 +456,7 @@ impl Store {
 
     /// Whether every drive reads what it certainly holds.
     pub(crate) async fn every_drive_reads(&self) -> bool {
-        let members = self.members();
-        let is_needed =
-            |drive: &&Arc<Drive>| members.get(drive.index()).is_some_and(|member| member.is_needed());
-        for drive in self.drives().filter(is_needed) {
+        for drive in self.needed_drives() {
             if !reads_otherwise(drive).await {
                 return false;
             }

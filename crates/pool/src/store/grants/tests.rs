@@ -2,7 +2,7 @@
 
 use super::*;
 use quoin_base::{ByteRange, DriveId};
-use quoin_drive::{Fences, GRANT_PAGE_BYTES, Label, Members, Roles, open_set, raise_set};
+use quoin_drive::{Fences, GRANT_PAGE_BYTES, Label, Members, Roles, Session, open_set, raise_set};
 use quoin_world::Disk;
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld};
 use rand::{RngExt, SeedableRng};
@@ -25,6 +25,10 @@ type Model = BTreeMap<Column, SliceId>;
 
 fn pool_id() -> PoolId {
     PoolId(uuid::Uuid::from_u128(7))
+}
+
+fn session() -> Session {
+    Session::unnamed(Epoch::default())
 }
 
 fn label(index: u16) -> Label {
@@ -59,7 +63,7 @@ impl Rig {
             .run(async move {
                 let mut drives = Vec::new();
                 for (index, disk) in (0..).zip(disks) {
-                    drives.push(Drive::format(disk, label(index)).await.unwrap());
+                    drives.push(Drive::format(disk, label(index), session()).await.unwrap());
                 }
                 Grants::format(pool_id(), &drives, SLICES, 1666).await.unwrap();
                 let labels: Vec<_> = drives.iter().map(|drive| drive.label()).collect();
@@ -301,7 +305,7 @@ fn a_batch_comes_from_all_drives() {
             let mut drives = Vec::new();
             for (index, disk) in (0..).zip(disks) {
                 let label = Label { roles: both(), ..label(index) };
-                drives.push(Drive::format(disk, label).await.unwrap());
+                drives.push(Drive::format(disk, label, session()).await.unwrap());
             }
             let grants = Grants::format(pool_id(), &drives, 2, 24).await.unwrap();
             assert_eq!(grants.nobodys(), 3 * 4996 - 48);

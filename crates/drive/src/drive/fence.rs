@@ -1,0 +1,122 @@
+//! Who writes to an open drive: sessions that begin, and fences that are raised.
+
+use super::Drive;
+use crate::{
+    DriveError, Fences, LABEL_BYTES, LABEL_OFFSETS, MAX_FENCES, Session,
+    bugs::{Bug, planted},
+};
+use quoin_base::{Epoch, HolderId};
+use quoin_world::DiskOp;
+use std::sync::Arc;
+
+/// The session of a handle.
+#[derive(Clone, Copy)]
+pub(super) struct Own {
+    pub(super) session: Session,
+    /// Until then nothing is written in it, whatever the drive would accept.
+    pub(super) has_begun: bool,
+}
+
+impl Drive {
+    /// The same drive for another holder. Its writes are refused until it takes the drive over with [`Drive::raise_epoch`], or
+    /// joins those who write to it: it fences its own earlier sessions with [`Drive::fence`].
+    pub fn attach(&self, holder: HolderId) -> Arc<Drive> {
+        let session = Session { holder, ..Session::unnamed(Epoch::default()) };
+        Self::of_session(self.disk.clone(), self.state.clone(), Own { session, has_begun: false })
+    }
+
+    /// Whose its writes are, once that session has begun.
+    pub fn session(&self) -> Session {
+        self.own.lock().session
+    }
+
+    /// Whether its session was fenced after it had begun: another owner has the drive.
+    pub fn is_expelled(&self) -> bool {
+        let gate = self.state.gate.lock();
+        let own = *self.own.lock();
+        own.has_begun && !gate.fences.accept(own.session)
+    }
+
+    /// Which sessions may write to it.
+    pub fn fences(&self) -> Fences {
+        self.state.label.lock().fences.clone()
+    }
+
+    /// Takes the drive over: when this returns, `to` is durable in both labels, this session is of `to`, and no write of a
+    /// lower epoch is in flight or begins. Refuses an epoch that is not higher than the drive's.
+    pub async fn raise_epoch(&self, to: Epoch) -> Result<(), DriveError> {
+        let _one_at_a_time = self.state.relabelling.lock().await;
+        let current = self.epoch();
+        if to <= current {
+            return Err(DriveError::Fenced { drive: self.name().to_owned(), current, asked: to });
+        }
+        let session = Session { epoch: to, number: 0, ..self.session() };
+        self.raise(Fences { epoch: to, of: Vec::new() }, session).await
+    }
+
+    /// Fences the sessions of one holder below `lowest` in the drive's epoch, in the same way; all others go on. If the
+    /// holder is this one, its session is `lowest` of the drive's epoch from now on.
+    pub async fn fence(&self, holder: HolderId, lowest: u64) -> Result<(), DriveError> {
+        let _one_at_a_time = self.state.relabelling.lock().await;
+        let mut fences = self.fences();
+        if lowest <= fences.lowest_of(holder) {
+            let (drive, current) = (self.name().to_owned(), fences.lowest_of(holder));
+            return Err(DriveError::SessionFenced { drive, holder, current, asked: lowest });
+        }
+        fences.of.retain(|(fenced, _)| *fenced != holder);
+        fences.of.push((holder, lowest));
+        if fences.of.len() > MAX_FENCES {
+            return Err(DriveError::TooManyFences { drive: self.name().to_owned() });
+        }
+        let session = match *self.own.lock() {
+            own if own.session.holder == holder => {
+                Session { epoch: fences.epoch, number: lowest, ..own.session }
+            }
+            own if own.has_begun => own.session,
+            own => return Err(self.has_not_begun(own.session.holder)),
+        };
+        self.raise(fences, session).await
+    }
+
+    /// Puts fences in force. This session is `session` from then on.
+    async fn raise(&self, fences: Fences, session: Session) -> Result<(), DriveError> {
+        let state = &self.state;
+        let mut label = self.label();
+        label.fences = fences;
+        label.generation += 1;
+        // NOTE: nobody could open the drive with it.
+        if let Some(why) = label.problem() {
+            return Err(DriveError::BadFence { drive: self.name().to_owned(), why });
+        }
+        // Durable first. Whoever raises a fence is not held up by it.
+        let first = (label.generation % 2) as usize;
+        for copy in [first, 1 - first] {
+            let op = DiskOp::Write { offset: LABEL_OFFSETS[copy], data: vec![label.encode()], durable: true };
+            let written = self.write(LABEL_BYTES as u64, self.depart_as(Some(session), op)).await;
+            if let Err(error @ DriveError::NoRoom { .. }) = &written {
+                state.fail(format!("its label was not written: {error}"));
+            }
+            written?;
+        }
+
+        // In force from here on; then what was let through before has to land.
+        {
+            let mut gate = state.gate.lock();
+            gate.fences = label.fences.clone();
+            *self.own.lock() = Own { session, has_begun: true };
+        }
+        *state.label.lock() = label;
+        if !planted(Bug::FenceWithoutDrain) {
+            state.drained.until(|| state.gate.lock().is_drained().then_some(())).await;
+        }
+        // What was given up may be in flight still, but then the drive has failed.
+        match state.failed.get() {
+            Some(cause) => Err(DriveError::Failed { drive: self.name().to_owned(), cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn has_not_begun(&self, holder: HolderId) -> DriveError {
+        DriveError::NoSession { drive: self.name().to_owned(), holder }
+    }
+}
