@@ -236,6 +236,10 @@ impl Pool {
 
     /// Adds a drive for data while the pool serves. Returns its number. What is on the disk is overwritten: the caller has
     /// made sure that nobody needs it. No later opening does without the drive.
+    ///
+    /// If it fails and the pool is offline then, or if its future is dropped, the pool may have the drive or not. Keep it
+    /// attached and open the pool with it: an opening leaves the drive out if it is no member, and says so. Where the pool is
+    /// online, a disk that could not be added may be given again once all operations that it was asked for have ended.
     pub fn add_drive<'a>(
         &'a self,
         world: &'a dyn World,

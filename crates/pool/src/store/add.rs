@@ -17,8 +17,10 @@ use quoin_world::{Disk, atomic::Ordering};
 use std::sync::Arc;
 
 impl Store {
-    /// Adds a drive. On return it is a member, durably, and its slabs are ungranted. What is on the disk is overwritten;
-    /// nothing has changed for the pool if that fails.
+    /// Adds a drive. On return it is a member, durably, and its slabs are ungranted. What is on the disk is overwritten.
+    ///
+    /// If it fails while the pool stays online, nothing has changed for the pool. If it takes the pool offline, or is dropped,
+    /// the table of members may have the drive, and then the pool is not opened without it.
     pub(crate) async fn add_drive(
         &self,
         disk: Arc<dyn Disk>,
@@ -63,7 +65,8 @@ impl Store {
             members.all.push(member);
             Ok(())
         })
-        .await?;
+        .await
+        .map_err(|error| in_doubt(&name, error))?;
         self.may_lack_room.fetch_or(drive.may_lack_room(), Ordering::AcqRel);
         self.columns.add(drive.clone());
         let grants = match grants {
@@ -71,6 +74,7 @@ impl Store {
             None => self.grants.format_added(&drive).await?,
         };
         self.take_in(grants);
+        tracing::info!(pool = %self.pool_name(), drive = name, number = %index, "a drive was added");
         Ok(index)
     }
 
@@ -104,5 +108,17 @@ impl Store {
             self.claims.want(SliceId(0), slabs);
         }
         self.claims.came_free();
+    }
+}
+
+/// Why adding a drive failed. Where the table of members was being written, it may have the drive.
+fn in_doubt(drive: &str, error: PoolError) -> PoolError {
+    match error {
+        before @ (PoolError::Refused(_) | PoolError::Offline { .. }) => before,
+        error => PoolError::Offline {
+            reason: format!(
+                "{error}; the next opening decides whether drive {drive} was added: keep it attached, and open the pool with it"
+            ),
+        },
     }
 }

@@ -4,7 +4,7 @@
 //! 1. A table of members is in force, in RAM, only when every voter of the table before it that is still needed, and every
 //!    voter of its own, has it durably.
 //! 2. One change is made at a time. Its generation is higher than any written before, in force or not.
-//! 3. A change that could not be hardened takes the pool offline: some voters may have it. The next opening decides
+//! 3. A change that could not be hardened, or was abandoned meanwhile, takes the pool offline: some voters may have it. The next opening decides
 //!    whether it counts, and writes the outcome to all voters.
 //! 4. Voters are appointed when the pool is opened only: then every root is brought to them before the pool serves.
 
@@ -15,7 +15,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{DriveIndex, Epoch};
-use quoin_drive::{Drive, MEMBERS_OFFSETS, Member, Members, MembersCopy};
+use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, Member, Members, MembersCopy};
 use quoin_world::{
     AsyncMutex, Mutex,
     atomic::{AtomicU64, Ordering},
@@ -85,11 +85,39 @@ fn voters<'a>(drives: &'a [Arc<Drive>], members: &Members) -> impl Iterator<Item
     drives.iter().filter(|drive| members.get(drive.index()).is_some_and(|member| member.votes))
 }
 
+/// The generation of the journal's set grows when the set is another one.
+fn count_journal_set(after: &mut Members, before: &Members) {
+    let set = |members: &Members| members.in_journal().map(|member| member.index).collect::<Vec<_>>();
+    if set(after) != set(before) {
+        after.journal_set = before.journal_set + 1;
+    }
+}
+
 async fn write(members: &Members, drives: impl Iterator<Item = &Arc<Drive>>) -> Result<(), PoolError> {
     for outcome in join_all(drives.map(|drive| drive.write_members(members))).await {
         outcome?;
     }
     Ok(())
+}
+
+/// A table that is being written to the voters. The pool goes offline if nobody waits for the outcome any more.
+struct Begun<'a> {
+    store: &'a Store,
+    ended: bool,
+}
+
+impl Begun<'_> {
+    fn end(mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.store.health().fail("a change of the pool's drives was abandoned before it ended".into());
+        }
+    }
 }
 
 impl Store {
@@ -130,7 +158,7 @@ impl Store {
     /// edits a copy of the table in force; if it returns an error, nothing changes.
     ///
     /// The generation of the journal's set grows by itself. Drives that `change` marks failed or gone are not
-    /// written to.
+    /// written to. A voter that fails meanwhile is marked failed too, if the pool can do without it.
     pub(crate) async fn change_members(
         &self,
         change: impl FnOnce(&mut Members) -> Result<(), PoolError>,
@@ -144,10 +172,7 @@ impl Store {
             return Ok(());
         }
         (after.epoch, after.generation) = (self.epoch(), before.generation + 1);
-        let set = |members: &Members| members.in_journal().map(|member| member.index).collect::<Vec<_>>();
-        if set(&after) != set(&before) {
-            after.journal_set = before.journal_set + 1;
-        }
+        count_journal_set(&mut after, &before);
         if let Some(why) = after.change_problem(&before) {
             return Err(PoolError::Refused(format!("the pool's drives cannot change so: {why}")));
         }
@@ -164,24 +189,70 @@ impl Store {
         if planted(Bug::MembersBeforeHardened) {
             self.put_in_force(&after);
         }
+        // NOTE: some voters may have it from here on, and its generation must not be used again.
+        let begun = Begun { store: self, ended: false };
+        let mut hardened = self.write_to_voters(&before, &after).await;
+        if let Err(failures) = &hardened
+            && let Some(without) = self.without_failed(&before, &after, failures)
+        {
+            hardened = self.write_to_voters(&before, &without).await;
+            after = without;
+        }
+        begun.end();
+        if let Err(failures) = hardened {
+            let Some((_, error)) = failures.into_iter().next() else { unreachable!("a write failed") };
+            self.health().fail(format!("a change of the pool's drives could not be hardened: {error}"));
+            return Err(error.into());
+        }
+        self.put_in_force(&after);
+        Ok(())
+    }
+
+    /// Writes a table to the voters of the one before that are still needed. Returns which of them failed, if any did.
+    async fn write_to_voters(
+        &self,
+        before: &Members,
+        after: &Members,
+    ) -> Result<(), Vec<(DriveIndex, DriveError)>> {
         let is_heard = |drive: &&Arc<Drive>| {
             let voted = before.get(drive.index()).is_some_and(|member| member.votes);
             voted && after.get(drive.index()).is_some_and(|member| member.is_needed())
         };
-        let hardened = write(&after, self.drives().filter(is_heard)).await;
-        if let Err(error) = &hardened {
-            self.health().fail(format!("a change of the pool's drives could not be hardened: {error}"));
+        let write = async |drive: &Arc<Drive>| (drive.index(), drive.write_members(after).await);
+        let written = join_all(self.drives().filter(is_heard).map(write)).await;
+        let failed =
+            written.into_iter().filter_map(|(drive, outcome)| outcome.err().map(|error| (drive, error)));
+        let failed: Vec<_> = failed.collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed) }
+    }
+
+    /// The change with the voters marked failed that failed while it was written to them, if the pool can do without these.
+    fn without_failed(
+        &self,
+        before: &Members,
+        after: &Members,
+        failures: &[(DriveIndex, DriveError)],
+    ) -> Option<Members> {
+        let mut without = after.clone();
+        for (index, error) in failures {
+            let has_failed = self.columns.drive(*index).is_ok_and(|drive| drive.is_failed());
+            if !has_failed || self.why_needed(&without, *index).is_some() {
+                return None;
+            }
+            let drive = self.drive_name(*index);
+            tracing::error!(pool = %self.pool_name(), %drive, %error, "the pool goes on without a drive");
+            without.fail(*index);
         }
-        hardened?;
-        self.put_in_force(&after);
-        Ok(())
+        without.generation += 1;
+        count_journal_set(&mut without, after);
+        without.change_problem(before).is_none().then_some(without)
     }
 
     fn put_in_force(&self, members: &Members) {
         let before = self.membership.current();
         for member in &members.all {
-            let state = before.get(member.index).map(|member| member.state);
-            if state != Some(member.state) {
+            // Whoever adds a drive says so: it has no name here yet.
+            if before.get(member.index).is_some_and(|before| before.state != member.state) {
                 tracing::info!(
                     pool = %self.pool_name(),
                     drive = self.drive_name(member.index),

@@ -5,6 +5,11 @@ use crate::{FormatOptions, lifecycle::create::format as make};
 use quoin_drive::{DriveError, MemberState, Roles, open_set};
 use quoin_world::Disk;
 use quoin_world_sim::{PowerCut, SimDisk, SimOptions, SimWorld};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::Poll,
+};
 
 struct Rig {
     world: Arc<SimWorld>,
@@ -136,6 +141,110 @@ fn a_change_that_cannot_be_hardened_takes_the_pool_offline() {
     rig.disks[0].change_faults(|plan| plan.write_error = 0.0);
     // The other voters had it.
     assert_eq!(state(&rig.open(), 3), MemberState::Failed);
+}
+
+#[test]
+fn an_added_drive_has_the_session_and_the_fences_of_the_others() {
+    let rig = Rig::new(8);
+    let (disks, new) = (rig.disks(&[0, 1, 2, 3]), rig.world.disk("new", 10 << 20));
+    let holder = |id| quoin_base::HolderId(uuid::Uuid::from_u128(id));
+    let added = async move {
+        let opened = open_set(disks).await.unwrap();
+        let store =
+            Store::take_over(opened.iter().map(|drive| drive.attach(holder(1))).collect()).await.unwrap();
+        for drive in store.drives() {
+            drive.fence(holder(2), 5).await.unwrap();
+        }
+        let index = store.add_drive(new, quoin_base::DriveId(uuid::Uuid::from_u128(9)), 0).await.unwrap();
+        let [new, old] = [index, DriveIndex(0)].map(|drive| store.columns.drive(drive).unwrap().clone());
+        assert_eq!((new.session(), new.fences()), (old.session(), old.fences()));
+        assert_eq!(new.session().holder, holder(1));
+
+        // Whoever takes its holder's drives over refuses it here too.
+        new.attach(holder(3)).raise_epoch(Epoch(store.epoch().0 + 1)).await.unwrap();
+        assert!(new.is_expelled() && store.is_expelled() && !old.is_expelled());
+    };
+    rig.world.run(added).unwrap();
+}
+
+#[test]
+fn an_addition_that_may_count_says_that_the_drive_is_to_be_kept() {
+    let rig = Rig::new(9);
+    let store = rig.open();
+    let new = rig.world.disk("new", 10 << 20);
+    rig.disks[0].change_faults(|plan| plan.write_error = 1.0);
+    let adding = store.clone();
+    let id = quoin_base::DriveId(uuid::Uuid::from_u128(9));
+    let failed = rig.world.run(async move { adding.add_drive(new, id, 0).await }).unwrap().unwrap_err();
+    assert!(failed.to_string().contains("whether drive new was added: keep it attached"), "{failed}");
+    assert!(store.health().is_failed());
+}
+
+#[test]
+fn a_voter_that_fails_while_a_change_is_written_to_it_is_done_without() {
+    let rig = Rig::new(6);
+    let store = rig.open();
+    let before = store.members();
+    rig.disks[2].change_faults(|plan| plan.write_error = 1.0);
+    assert!(rig.change(&store, 3).unwrap());
+    assert_eq!([2, 3].map(|drive| state(&store, drive)), [MemberState::Failed; 2]);
+    let after = store.members();
+    assert!(!store.health().is_failed() && after.generation == before.generation + 2);
+    assert!(after.journal_set > before.journal_set + 1, "the set of the first attempt may be on a drive");
+    rig.disks[2].change_faults(|plan| plan.write_error = 0.0);
+    let found = rig.open();
+    assert_eq!([2, 3].map(|drive| state(&found, drive)), [MemberState::Failed; 2]);
+
+    // One that alone has something in the journal is not.
+    let rig = Rig::new(7);
+    let store = rig.open();
+    store.ask_before_doing_without(Box::new(|drive, _| drive.0 == 2));
+    rig.disks[2].change_faults(|plan| plan.write_error = 1.0);
+    rig.change(&store, 3).unwrap_err();
+    assert!(store.health().is_failed());
+}
+
+#[test]
+fn a_change_that_is_abandoned_takes_the_pool_offline_once_it_is_being_written() {
+    let (mut early, mut abandoned) = (0, 0);
+    for polls in 0..12 {
+        let rig = Rig::new(polls);
+        let store = rig.open();
+        let changing = store.clone();
+        let outcome = rig.world.run(async move {
+            let mut change = std::pin::pin!(changing.fail_drive(DriveIndex(3)));
+            for _ in 0..polls {
+                if let Poll::Ready(outcome) = poll_once(change.as_mut()).await {
+                    return Some(outcome);
+                }
+            }
+            None
+        });
+        match outcome.unwrap() {
+            Some(changed) => assert!(changed.unwrap() && !store.health().is_failed()),
+            None if polls == 0 => early += u32::from(!store.health().is_failed()),
+            None => {
+                assert!(store.health().is_failed(), "{polls}: its generation may be used again");
+                abandoned += 1;
+            }
+        }
+    }
+    assert!(early == 1 && abandoned > 2, "{abandoned}");
+}
+
+/// Polls a future once. If it waits, returns when something wakes it.
+async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    let mut polled = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut polled, true) {
+            return Poll::Ready(Poll::Pending);
+        }
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Poll::Ready(output)),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 #[test]
