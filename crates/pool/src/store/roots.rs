@@ -5,6 +5,9 @@
 //! read is of no importance as long as another voter's can be read: had a newer root counted, it would be there too. It is
 //! overwritten before anything else is written, and so is one that is damaged, because it may hold a root that did not
 //! count: read well one day, that one would win over what was built on the root before it.
+//!
+//! A voter that was just appointed has no root of the slice yet. What its slots do not hold says nothing, so only voters
+//! with a root of the slice count where another voter's slot cannot be read.
 
 use super::Store;
 use crate::{
@@ -89,14 +92,15 @@ impl Store {
     /// The newest root on the drives. Refused if it may be where no voter can be read.
     pub(crate) async fn newest_root(&self, slice: SliceId) -> Result<Root, PoolError> {
         let slots = self.root_slots(slice).await;
+        let has_root = |drive| slots.iter().any(|slot| slot.drive == drive && slot.content.root().is_some());
         for (number, at) in [0, 1].map(|number| root_offset(slice, number)).into_iter().enumerate() {
-            let mut copies = slots.iter().filter(|slot| slot.number == number).map(|slot| &slot.content);
-            let unreadable = copies.clone().find_map(|slot| match slot {
+            let mut copies = slots.iter().filter(|slot| slot.number == number);
+            let unreadable = copies.clone().find_map(|slot| match &slot.content {
                 Slot::Unreadable(why) => Some(why),
                 Slot::Root(_) | Slot::Blank | Slot::Damaged => None,
             });
             if let Some(why) = unreadable
-                && copies.all(|slot| matches!(slot, Slot::Unreadable(_)))
+                && copies.all(|slot| matches!(slot.content, Slot::Unreadable(_)) || !has_root(slot.drive))
             {
                 return Err(PoolError::Unopenable(format!(
                     "the root slot at byte {at} can be read on no drive that has it ({why}), and the newest root may be \
