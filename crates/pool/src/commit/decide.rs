@@ -8,6 +8,7 @@
 //! 3. A drain only takes what it needs: forks that wait, slabs, and what is buffered.
 
 use quoin_base::Sequence;
+use quoin_drive::SLABS_PER_GRANT_PAGE;
 use std::time::Duration;
 
 /// How full buffer or journal must be for all that is buffered to be destaged, and for the older half.
@@ -17,6 +18,9 @@ pub(super) const DESTAGE_HALF_FROM: f64 = 0.25;
 /// A slice claims slabs ahead of need: this part of its share of the ungranted slabs, but at most `MOST_AHEAD`.
 const AHEAD_PART: u64 = 8;
 const MOST_AHEAD: u64 = 1024;
+/// The most that the only slice of a pool claims at once, of a large drive that was added. So many are on few grant pages,
+/// which are written side by side.
+const MOST_AT_ONCE: u64 = 8 * SLABS_PER_GRANT_PAGE as u64;
 /// Slabs of room below which it claims more in any case.
 const LEAST_ROOM: u64 = 2;
 
@@ -290,8 +294,8 @@ fn slabs_to_claim(figures: &Figures) -> Option<u64> {
     let is_low = room < ahead.max(LEAST_ROOM) || free + coming < clean_below + ahead;
     match nobodys {
         0 => (wanted > 0 && claimable == 0).then_some(0),
-        // There is no other slice to leave some to.
-        all if slices == 1 => Some(all),
+        // There is no other slice to leave some to, but the committer has other things to do in between.
+        all if slices == 1 => Some(all.min(MOST_AT_ONCE)),
         all if wanted > 0 => Some(wanted.max(ahead).min(all)),
         all if room < LEAST_ROOM => Some(ahead.max(LEAST_ROOM).min(all)),
         _ => Some(ahead).filter(|ahead| *ahead > 0 && is_low),

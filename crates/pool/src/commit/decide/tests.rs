@@ -153,7 +153,7 @@ fn slabs_are_claimed_in_batches_before_they_run_short() {
         })
     };
     type Change = fn(&mut Claims);
-    let table: [(&str, Change, Step); 11] = [
+    let table: [(&str, Change, Step); 12] = [
         ("plenty", |_| (), Step::EndRound),
         ("less room than a batch", |c| c.room = 9, Step::Claim(10)),
         ("no room, and few are left", |c| (c.room, c.nobodys) = (1, 20), Step::Claim(2)),
@@ -164,6 +164,7 @@ fn slabs_are_claimed_in_batches_before_they_run_short() {
         ("there are none", |c| (c.wanted, c.nobodys, c.claimable) = (4, 0, 0), Step::Claim(0)),
         ("none are left", |c| (c.room, c.nobodys) = (0, 0), Step::EndRound),
         ("it is the only slice", |c| (c.slices, c.nobodys) = (1, 7), Step::Claim(7)),
+        ("a large drive was added", |c| (c.slices, c.nobodys) = (1, 1 << 20), Step::Claim(32_256)),
         ("others are short", |c| c.owed = 4, Step::GiveBack(4)),
     ];
     for (what, change, step) in table {
