@@ -4,6 +4,10 @@
 //! keeps, durably in its label, the lowest epoch that it accepts, and for holders that were fenced in that epoch the lowest
 //! session that it accepts. Any other write or flush is refused.
 //!
+//! "A drive" is one opening of it here: sessions that [attach](crate::Drive::attach) to it are fenced from each other. The label
+//! is read when it is opened, and what another opening of the same disk raises there is not seen. The world keeps other processes
+//! out, with a lock on the file or device.
+//!
 //! Invariants:
 //! 1. Fences only rise: a raised epoch refuses all sessions before it, and takes the place of the fences within the one before.
 //! 2. A raise is answered when it is durable and nothing of a session that it refuses is in flight any more.
