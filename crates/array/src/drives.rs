@@ -148,7 +148,11 @@ impl Array {
         {
             outcome = self.open_all(&opened).await;
         }
-        let set = outcome.map_err(|refusal| NotOpened { reason: with_faults(faults, refusal), in_use })?;
+        let set = outcome.map_err(|refusal| NotOpened {
+            reason: with_faults(faults, refusal),
+            in_use,
+            taken_over: false,
+        })?;
         self.note_opened(&opened, &set);
         Ok(set.drives)
     }
@@ -180,6 +184,7 @@ impl Array {
             Some(outcome) => outcome?.ok_or_else(|| NotOpened {
                 reason: format!("{path}: another process uses it, or it is mounted"),
                 in_use: true,
+                taken_over: false,
             })?,
             None => {
                 return Err(format!("drive {path} does not answer: opening it has not come to an end").into());

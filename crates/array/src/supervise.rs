@@ -30,13 +30,29 @@ pub(crate) struct NotOpened {
     pub(crate) reason: String,
     /// The only reason is that another process uses drives.
     pub(crate) in_use: bool,
+    /// Another owner took the pool over meanwhile.
+    pub(crate) taken_over: bool,
 }
 
 impl From<String> for NotOpened {
     fn from(reason: String) -> Self {
-        Self { reason, in_use: false }
+        Self { reason, in_use: false, taken_over: false }
     }
 }
+
+impl From<PoolError> for NotOpened {
+    fn from(error: PoolError) -> Self {
+        let (reason, taken_over) = (error.to_string(), error.is_expulsion());
+        match taken_over {
+            true => Self { reason: format!("{reason}. {NOT_REOPENED}"), in_use: false, taken_over },
+            false => reason.into(),
+        }
+    }
+}
+
+/// What becomes of a pool that another owner has. Two arrays that reopen it would take it from each other for ever.
+const NOT_REOPENED: &str = "The array does not open the pool again by itself. Make sure that no other array uses its \
+                            drives, then restart this one";
 
 /// How many places that were damaged without loss get an event of their own when a pool is opened.
 const MOST_MENDED_EVENTS: usize = 8;
@@ -51,13 +67,15 @@ impl Array {
     pub async fn run(self: Arc<Self>) {
         let mut retry = RETRY_FIRST;
         let mut in_use_since = None;
+        let mut taken_over = false;
         while !self.stopping.load(Ordering::Acquire) {
             let pause = match self.slot.get() {
                 Ok(pool) => {
-                    self.look_at(pool).await;
+                    taken_over = self.look_at(pool).await;
                     (retry, in_use_since) = (RETRY_FIRST, None);
                     LOOK_EVERY
                 }
+                Err(_) if taken_over => LOOK_EVERY,
                 Err(before) => match self.open().await {
                     Ok(()) => LOOK_EVERY,
                     Err(NotOpened { in_use: true, .. })
@@ -66,9 +84,10 @@ impl Array {
                     {
                         RETRY_FIRST
                     }
-                    Err(NotOpened { reason, in_use }) => {
+                    Err(NotOpened { reason, in_use, taken_over: is_taken_over }) => {
                         in_use_since = in_use_since.filter(|_| in_use);
-                        self.stay_offline(&before, reason);
+                        taken_over = is_taken_over;
+                        self.stay_offline(&before, reason, taken_over);
                         let pause = retry;
                         retry = (pause * 2).min(RETRY_EVERY);
                         pause
@@ -89,7 +108,8 @@ impl Array {
         self.wake.notify();
     }
 
-    async fn look_at(self: &Arc<Self>, pool: Arc<Pool>) {
+    /// True if another owner has taken the pool over.
+    async fn look_at(self: &Arc<Self>, pool: Arc<Pool>) -> bool {
         match pool.state() {
             PoolState::Online => {
                 let stats = pool.stats();
@@ -105,23 +125,30 @@ impl Array {
                 self.tend_scrubs(&pool).await;
                 self.tend_copies().await;
                 self.save_events(&pool).await;
+                false
             }
             PoolState::Offline { reason } => {
-                let text = format!(
-                    "offline: {reason}. Hosts get errors. The array reopens the pool when its drives answer."
-                );
+                let taken_over = pool.is_taken_over();
+                let next = match taken_over {
+                    true => NOT_REOPENED,
+                    false => "The array reopens the pool when its drives answer",
+                };
+                let text = format!("offline: {reason}. Hosts get errors. {next}.");
                 self.events.record(Severity::Critical, self.pool_name(), text);
                 self.state_changed();
+                let reason = if taken_over { format!("{reason}. {NOT_REOPENED}") } else { reason };
                 if let Err(error) = self.close_pool(pool, &reason).await {
                     tracing::debug!(%error, "the pool that failed did not close cleanly");
                 }
+                taken_over
             }
         }
     }
 
-    fn stay_offline(&self, before: &str, reason: String) {
+    fn stay_offline(&self, before: &str, reason: String, taken_over: bool) {
         if before != reason {
-            let text = format!("cannot be opened: {reason}. The array tries again every few seconds.");
+            let next = if taken_over { "" } else { " The array tries again every few seconds." };
+            let text = format!("cannot be opened: {reason}.{next}");
             self.events.record(Severity::Critical, self.pool_name(), text);
             self.slot.clear(reason);
         }
@@ -145,9 +172,7 @@ impl Array {
 
     async fn open_pool(self: &Arc<Self>) -> Result<(), NotOpened> {
         let drives = self.open_drives().await?;
-        let pool = Pool::open(self.world.clone(), drives, self.options.pool_options.clone())
-            .await
-            .map_err(|e| e.to_string())?;
+        let pool = Pool::open(self.world.clone(), drives, self.options.pool_options.clone()).await?;
         if let Err(error) = self.restore(&pool).await {
             drop(pool.close().await);
             return Err(error.into());
@@ -250,3 +275,6 @@ impl Array {
         format!("pool {}", self.options.name)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,6 +74,14 @@ pub enum PoolError {
 }
 
 impl PoolError {
+    /// Whether a drive refused because another owner has it.
+    pub fn is_expulsion(&self) -> bool {
+        match self {
+            Self::Drive(error) | Self::Stripe(StripeError::Drive(error)) => error.is_expulsion(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn corrupt(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into(), problem: problem.into() }
     }

@@ -78,6 +78,7 @@ fn taken_over(seed: u64) {
         assert_eq!(ended.load(Ordering::SeqCst), BLOCKS, "no write of the first owner waits for ever");
         let after: Vec<_> = acknowledged.iter().map(|tag| tag.load(Ordering::SeqCst)).collect();
         assert_eq!(before, after, "the first owner acknowledged something after it was fenced");
+        assert!(first.is_taken_over() && !second.is_taken_over());
         match first.state() {
             PoolState::Offline { reason: why } => {
                 assert!(why.contains("another owner has taken it over"), "{why}")

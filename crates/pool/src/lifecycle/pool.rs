@@ -137,6 +137,11 @@ impl Pool {
         self.store.health().state()
     }
 
+    /// Whether another owner has taken it over: it is offline then, or will be with its next write.
+    pub fn is_taken_over(&self) -> bool {
+        self.store.is_expelled()
+    }
+
     /// Notes that one of its drives does not answer any more. The pool goes offline, unless it can do without the drive: then
     /// the journal writes that wait for the drive fail, and that takes the drive out of the journal.
     pub fn drive_is_lost(&self, drive: &str, reason: String) {
