@@ -392,14 +392,20 @@ impl BootRun {
                 Ok(_) => shared.totals.lock().added_drives += 1,
                 // It was closed in between.
                 Err(PoolError::Offline { .. }) => {}
-                Err(error) => shared.violated(format!("a drive could not be added: {error}")),
+                Err(error) => {
+                    if let Err(violation) = shared.excuse(&pool, "adding a drive", &error) {
+                        shared.violated(violation);
+                    }
+                }
             }
         };
         self.shared.world.spawn(Thread::Background, Box::pin(adding));
     }
 
     fn let_a_drive_die(&mut self) {
-        let disk = self.disks[self.rng.random_range(0..self.disks.len())].clone();
+        let spare = self.spare.as_ref().map(|(disk, _)| disk);
+        let disks: Vec<_> = self.disks.iter().chain(spare).collect();
+        let disk = disks[self.rng.random_range(0..disks.len())].clone();
         let after = Duration::from_micros(self.rng.random_range(100..60_000));
         let world = self.shared.world.clone();
         self.shared.world.spawn(

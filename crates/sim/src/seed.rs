@@ -86,7 +86,9 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
     let disks: Vec<_> =
         scenario.drives.iter().enumerate().map(|(i, (len, _))| world.disk(&format!("d{i}"), *len)).collect();
     let is_sound = matches!(scenario.faults, Faults::None | Faults::Slow);
-    let spare = (is_sound && seed % 4 == 1).then(|| world.disk("added", scenario.drives[0].0));
+    let fails = matches!(scenario.faults, Faults::Errors | Faults::Death);
+    let has_spare = (is_sound && seed % 4 == 1) || (fails && seed % 8 == 5);
+    let spare = has_spare.then(|| world.disk("added", scenario.drives[0].0));
     // Large writes go to such drives in another order.
     if seed % 3 == 2 {
         disks.iter().for_each(|disk| disk.make_sparse());
@@ -307,7 +309,7 @@ impl Run {
             self.watch_drives();
         }
         self.world.cut_power(PowerCut::Never);
-        self.disks.iter().for_each(|disk| disk.revive());
+        self.disks.iter().chain(&self.spare).for_each(|disk| disk.revive());
         let mut model = self.model.lock();
         model.history.crash();
         model.catalog.crash();
@@ -346,9 +348,10 @@ impl Run {
 
     fn set_faults(&mut self, faulty: bool) {
         let scenario = &self.scenario;
-        let victim = self.rng.random_range(0..self.disks.len());
+        // The disk that is added may be the one.
+        let victim = self.rng.random_range(0..self.disks.len() + usize::from(self.spare.is_some()));
         let rate = [0.02, 0.005, 0.001][self.rng.random_range(0..3)];
-        for (i, disk) in self.disks.iter().enumerate() {
+        for (i, disk) in self.disks.iter().chain(&self.spare).enumerate() {
             let mut plan = FaultPlan::default();
             if scenario.slow_drive == Some(i) {
                 plan.latency = Duration::from_micros(50)..=Duration::from_micros(3000);
