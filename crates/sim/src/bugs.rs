@@ -36,12 +36,13 @@ fn within(bug: Bug) -> u64 {
         | Bug::DropLent
         | Bug::PublishMovesEarly
         | Bug::ForgetNames
-        | Bug::ReplayUndecided
-        | Bug::TakeBackEarly => 600,
+        | Bug::ReplayUndecided => 600,
         Bug::SkipMendRoots => 1000,
         Bug::KeepOnOneColumn => 600,
         // What is placed is not in the journal, where they show.
         Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked | Bug::CountBeforeRows => 2000,
+        // What was stuck seldom lands where something else has come to lie.
+        Bug::TakeBackEarly => 2000,
         Bug::SameRootSlot => 4000,
         Bug::KeepMovedRecord | Bug::GiveBackEarly => 1000,
         _ => 200,
@@ -61,6 +62,8 @@ fn choices(bug: Bug) -> Choices {
         // A record must outgrow its page: lists of what was dropped grow.
         Bug::KeepMovedRecord => (None, Some(Load::Forks)),
         Bug::PublishMovesEarly => (Some(Faults::Slow), Some(Load::Full)),
+        // What is freed while a checkpoint takes long must be used again before the next one is durable.
+        Bug::FreeForFlight => (Some(Faults::Slow), Some(Load::Full)),
         // A read must last from before a number is freed until it is used again.
         Bug::EarlyNumberReuse => (Some(Faults::Late), None),
         // The same for a node of a map, which a read must fetch from a drive on its way down.
@@ -68,7 +71,7 @@ fn choices(bug: Bug) -> Choices {
         // A write must wait for its batch while a checkpoint is made.
         Bug::TailPastDisplaced => (Some(Faults::Slow), Some(Load::Rewrite)),
         // The process must outlive the hang, and what was stuck must meet what was written since.
-        Bug::TakeBackEarly => (Some(Faults::Hang), Some(Load::Rewrite)),
+        Bug::TakeBackEarly => (Some(Faults::Hang), Some(Load::Mixed)),
         // Power must fail while a row of a large write is on its way and its record is there.
         Bug::TrustPlaced | Bug::CountBeforeRows => (None, Some(Load::Rewrite)),
         // Small writes must be on their way while large ones are.

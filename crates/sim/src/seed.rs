@@ -26,8 +26,8 @@ use std::{
 
 /// Steps after which a boot counts as never ending.
 const STEP_LIMIT: u64 = 4_000_000;
-/// With RAM for a single page of metadata each few blocks take a checkpoint: what unmaps all blocks below one damaged node
-/// of a map, 262,144 of them, makes 30,000 of these.
+/// With RAM for a single page of metadata, pages are read from drives again and again: what unmaps all blocks below one
+/// damaged node of a map, 262,144 of them, takes many times the steps of an ordinary boot.
 const STEP_LIMIT_LITTLE_RAM: u64 = 40_000_000;
 
 /// Longer than any drive that does not hang takes.

@@ -405,7 +405,7 @@ impl Committer {
         let usage = self.slice.segments.usage();
         self.slice.count_reserved();
         let metadata = usage.live_meta + self.slice.pages.unplaced_bytes();
-        self.slice.space.update(usage.live_data, metadata);
+        self.slice.space.update(usage.live_data, metadata, usage.table_slabs);
     }
 
     /// Lets go of pages that were kept at hand.

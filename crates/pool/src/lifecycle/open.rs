@@ -96,7 +96,7 @@ impl Opened {
         let options = PoolOptions { dirty_bytes, ..options.clone() };
         let space = SpaceGauge::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, &options);
         space.has_numbers(self.root.blocks_end.get());
-        space.update(usage.live_data, usage.live_meta);
+        space.update(usage.live_data, usage.live_meta, usage.table_slabs);
         space
     }
 }

@@ -156,6 +156,8 @@ pub(crate) struct SegmentTable {
 pub(crate) struct SegmentUse {
     /// Those that the slice holds.
     pub data_slabs: u64,
+    /// Those that the table lies in, all copies, and those that a durable root still names.
+    pub table_slabs: u64,
     pub free_slabs: u64,
     /// Of segments that are empty and not to be used again yet.
     pub awaiting_slabs: u64,
@@ -413,6 +415,7 @@ impl SegmentTable {
         let inner = self.inner.read();
         SegmentUse {
             data_slabs: inner.held_slabs,
+            table_slabs: self.table_slabs.columns(),
             free_slabs: inner.free_slabs.values().map(|free| free.len() as u64).sum(),
             awaiting_slabs: inner.quarantine.len() as u64,
             live_data: inner.live_data_sectors * SECTOR_BYTES,

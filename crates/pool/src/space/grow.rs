@@ -193,6 +193,24 @@ mod tests {
     }
 
     #[test]
+    fn table_slabs_that_are_not_empty_yet_leave_no_room() {
+        // It held twenty times as many slabs, and gave them back.
+        let (held, before) = (300, 6000);
+        let table_slabs = TABLE_COPIES as u64 * table_slabs_for(before, SLAB_BYTES);
+        let space = space(held, 256 << 10);
+        let (room, spare) = (space.room_slabs(0), space.spare_slabs(0));
+        space.update(0, 0, table_slabs);
+        let more = table_slabs - TABLE_COPIES as u64 * table_slabs_for(held, SLAB_BYTES);
+        // The headroom takes a part of the room.
+        assert!(more > 40 && spare > more, "{more} more, {spare} to spare");
+        assert!((more - 1..=more).contains(&(room - space.room_slabs(0))), "{room}, {}", space.room_slabs(0));
+        assert_eq!(spare - space.spare_slabs(0), room - space.room_slabs(0));
+        // Once they have left, there is room again.
+        space.update(0, 0, TABLE_COPIES as u64);
+        assert_eq!((space.room_slabs(0), space.spare_slabs(0)), (room, spare));
+    }
+
+    #[test]
     fn slabs_bring_what_is_reckoned_with_at_least() {
         for held in [100, 1000, 50_000] {
             for more in [1, 5, 100, 10_000, 100_000] {

@@ -39,6 +39,8 @@ use quoin_world::{
 pub(crate) struct Space {
     /// Slabs that the slice holds. Changes under the lock of `reserved`.
     slabs: AtomicU64,
+    /// Of these, those that the segment table holds, as of the last commit.
+    table_slabs: AtomicU64,
     slab_bytes: u64,
     /// What the cleaner can fill each slab with, of blocks.
     filled_bytes: u64,
@@ -225,6 +227,7 @@ impl Space {
         let least_headroom = 2 * (longest / block_bytes + 1) * (block_bytes + 2 * CHARGED_METADATA_BYTES);
         let space = Self {
             slabs: AtomicU64::new(data_slabs),
+            table_slabs: AtomicU64::new(0),
             slab_bytes,
             filled_bytes,
             step_bytes,
@@ -245,7 +248,7 @@ impl Space {
             reserved: Mutex::default(),
             replace_limit: AtomicU64::new(0),
         };
-        space.update(0, 0);
+        space.update(0, 0, 0);
         space
     }
 
@@ -266,8 +269,9 @@ impl Space {
 
     /// What all of so many slabs but the reserve hold when they are filled without gaps.
     fn total_of(&self, slabs: u64) -> u64 {
-        // These are never free.
-        let table_slabs = TABLE_COPIES as u64 * table_slabs_for(slabs, self.slab_bytes);
+        // These are never free. A slice that gave slabs back holds table slabs for more until they are empty.
+        let reckoned = TABLE_COPIES as u64 * table_slabs_for(slabs, self.slab_bytes);
+        let table_slabs = reckoned.max(self.table_slabs.load(Ordering::Relaxed));
         slabs.saturating_sub(self.reserve_slabs(slabs) + table_slabs) * self.filled_bytes
     }
 
@@ -333,9 +337,10 @@ impl Space {
         self.checkpoint_slabs() + 3
     }
 
-    /// Takes over what is live now.
-    pub(crate) fn update(&self, live_data: u64, live_meta: u64) {
+    /// Takes over what is live now, and how many slabs the segment table holds.
+    pub(crate) fn update(&self, live_data: u64, live_meta: u64, table_slabs: u64) {
         let reserved = self.reserved.lock();
+        self.table_slabs.store(table_slabs, Ordering::Relaxed);
         self.live.store(live_data, Ordering::Relaxed);
         self.metadata.store(live_meta, Ordering::Relaxed);
         self.measure(&reserved);

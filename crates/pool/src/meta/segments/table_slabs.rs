@@ -240,6 +240,13 @@ impl TableSlabs {
         self.inner.lock().slabs.len() as u64
     }
 
+    /// How many slabs they and their copies take, those that are leaving included.
+    pub(super) fn columns(&self) -> u64 {
+        let inner = self.inner.lock();
+        let named = inner.slabs.iter().map(|slab| &slab.columns);
+        named.chain(&inner.leaving).map(|columns| columns.len() as u64).sum()
+    }
+
     fn places(&self) -> u64 {
         self.count() * self.pages_per_slab
     }
@@ -434,7 +441,7 @@ mod tests {
         assert!(table.passed(90).is_empty());
         assert_eq!(table.named().len(), 3, "ninety pages need them all");
         assert!(table.passed(60).is_empty(), "the last root still names it");
-        assert_eq!(table.named().len(), 2);
+        assert_eq!((table.named().len(), table.columns()), (2, 6));
         assert_eq!(&table.passed(60)[..], [[column(0, 2), column(1, 70_002)].into()]);
         assert!(table.passed(1).is_empty());
         assert_eq!(table.named().len(), 1);
