@@ -116,6 +116,30 @@ fn a_promise_is_kept_whatever_other_slices_write() {
     rig.check();
 }
 
+/// Its last checkpoint still has the promise, and the slabs are another slice's by then.
+#[test]
+fn a_promise_that_was_taken_back_may_be_anothers_room_before_the_next_checkpoint() {
+    let rig = three();
+    let pool = rig.open();
+    let [a, b] = rig.run(|_| async move {
+        let [a, b, _] = one_each(&pool).await;
+        pool.commit(Transaction::new().reserve(a, 10 * MIB)).await.unwrap();
+        pool.close().await.unwrap();
+        [a, b]
+    });
+    let pool = rig.open();
+    rig.run(|_| async move {
+        pool.commit(Transaction::new().reserve(a, 0)).await.unwrap();
+        fill(&pool, b, 0).await;
+        assert!(pool.stats().given_back_slabs > 20, "{:?}", pool.stats());
+    });
+    rig.world.crash();
+    rig.check();
+    let pool = rig.open();
+    rig.run(|_| async move { pool.close().await.unwrap() });
+    rig.check();
+}
+
 /// Power fails anywhere while slabs change hands.
 #[test]
 fn what_was_written_to_slabs_that_changed_hands_is_there_after_a_power_cut() {

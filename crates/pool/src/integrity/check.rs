@@ -274,8 +274,8 @@ async fn check_slice(slice: &SliceToCheck, decided: &Decided, report: &mut Check
     }
     report.reservations = leaves().map(|l| (l.volume, l.reserved_bytes)).collect();
     report.objects = opened.catalog.objects.clone();
-    check_promises(opened, report);
     check_journal(slice, decided, report).await;
+    check_promises(opened, report);
 }
 
 type Objects = BTreeMap<(ObjectKind, String), Vec<u8>>;
@@ -306,9 +306,11 @@ async fn recovered_catalog(drives: Vec<Arc<Drive>>) -> Result<Objects, PoolError
     }
 }
 
-/// At the checkpoint, what is promised to volumes and not mapped fits beside what is used.
+/// What is promised to volumes and not mapped fits beside what is used, both at the checkpoint.
 fn check_promises(opened: &Opened, report: &mut CheckReport) {
-    let promised = opened.promised_bytes();
+    // What the journal takes back may be used otherwise since, for instance by slices that were given the slabs.
+    let after_replay = |volume| report.reservations.get(&volume).copied().unwrap_or(0);
+    let promised = opened.promised_bytes_of(|leaf| leaf.reserved_bytes.min(after_replay(leaf.volume)));
     let live = opened.io.segments.usage().live_data;
     // The most that any opening lets host data take.
     let space = opened.space(&PoolOptions { dirty_bytes: 0, ..PoolOptions::default() });

@@ -271,22 +271,29 @@ pub(crate) async fn read_journal(
 /// extent with columns is on all of them, and names this slab, before anything counts. So if another column's header is
 /// intact, the slab was found by it; and if another column has none, nothing counted. That leaves slabs that may be all
 /// columns of one extent: two with batches of the same extent had headers once, and one that cannot be read may belong
-/// to any.
+/// to any. But columns hold the same: one that can be read, and holds nothing that is needed, tells that neither does
+/// another whose first page can be read and has no header.
 fn settle_bare(store: &Store, found: &mut [Found]) -> Result<(), PoolError> {
     let has_columns = store.journal_columns() > 1 && store.journal_set_is_whole();
     let told: Vec<_> = found
         .iter()
         .filter_map(|f| Some((f.bare.as_ref()?, f.unread.is_some())))
         .filter(|(bare, is_unread)| bare.tag != 0 || *is_unread)
-        .map(|(bare, _)| (bare.column.drive, bare.tag))
+        .map(|(bare, is_unread)| (bare.column.drive, bare.tag, is_unread || bare.refusal.is_some()))
         .collect();
     for found in found {
         let Some(bare) = &mut found.bare else { continue };
         let is_told = bare.tag != 0 || found.unread.is_some();
-        let may_be_one = |tag: u64| tag == bare.tag || tag == 0 || bare.tag == 0;
-        let drives: BTreeSet<_> =
-            told.iter().filter(|(_, tag)| may_be_one(*tag)).map(|(drive, _)| *drive).collect();
-        let is_paired = bare.tag != 0 && told.iter().filter(|(_, tag)| *tag == bare.tag).count() > 1;
+        let had_no_header = bare.tag == 0 && !bare.is_unreadable;
+        let may_be_one = |tag: u64, may_be_needed: bool| {
+            (tag == bare.tag || tag == 0 || bare.tag == 0) && (may_be_needed || !had_no_header)
+        };
+        let drives: BTreeSet<_> = told
+            .iter()
+            .filter(|(_, tag, may_be_needed)| may_be_one(*tag, *may_be_needed))
+            .map(|(drive, ..)| *drive)
+            .collect();
+        let is_paired = bare.tag != 0 && told.iter().filter(|(_, tag, _)| *tag == bare.tag).count() > 1;
         let is_alone = !is_told || (!is_paired && drives.len() < store.journal_columns());
         if !has_columns || !is_alone {
             bare.refusal.take().map_or(Ok(()), Err)?;

@@ -20,8 +20,8 @@ use crate::{
         stats::RecoveryStats,
     },
     meta::{
-        Catalog, CatalogHead, CatalogImage, PageId, PageStore, RecordHeap, SegmentTable, TableSlabs,
-        Transaction,
+        Catalog, CatalogHead, CatalogImage, LayerImage, PageId, PageStore, RecordHeap, SegmentTable,
+        TableSlabs, Transaction,
     },
     segment::{io::SegmentIo, opened::OpenedSegment},
     space::Space as SpaceGauge,
@@ -69,13 +69,18 @@ impl Opened {
         }
     }
 
-    /// What is promised to volumes, beside what they own.
+    /// What is promised to volumes at the checkpoint, beside what they own.
     pub(crate) fn promised_bytes(&self) -> u64 {
+        self.promised_bytes_of(|leaf| leaf.reserved_bytes)
+    }
+
+    /// The same if so many bytes are reserved for the volume of each leaf.
+    pub(crate) fn promised_bytes_of(&self, reserved: impl Fn(&LayerImage) -> u64) -> u64 {
         let block_bytes = u64::from(self.io.store.block_bytes());
         let leaves = self.catalog.layers.iter().filter(|layer| layer.is_leaf());
         let (mut unmapped, mut lent) = (0u64, 0);
-        for leaf in leaves.filter(|leaf| leaf.reserved_bytes > 0) {
-            unmapped += leaf.reserved_bytes.div_ceil(block_bytes).saturating_sub(leaf.owned_blocks);
+        for (leaf, reserved) in leaves.map(|leaf| (leaf, reserved(leaf))).filter(|(_, bytes)| *bytes > 0) {
+            unmapped += reserved.div_ceil(block_bytes).saturating_sub(leaf.owned_blocks);
             lent += leaf.lent_blocks;
         }
         (unmapped + lent.min(self.catalog.copies)).saturating_mul(block_bytes)
