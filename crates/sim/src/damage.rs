@@ -53,9 +53,18 @@ pub(crate) fn column_victim(seed: u64, scenario: &Scenario) -> usize {
 }
 
 /// Damages what one drive has of the journal, or sets it back to what it was before an earlier boot. Others have it all.
-pub(crate) fn damage_column(victim: &SimDisk, journal: ByteRange, old: &mut Vec<u8>, rng: &mut ChaCha8Rng) {
-    let kept =
-        (old.is_empty() || rng.random_bool(0.3)).then(|| victim.peek(journal.offset, journal.len as usize));
+///
+/// It is set back only to what it was when the pool was closed. Before other boots it may have had a batch that no other
+/// drive had, and that damage hid when the pool was opened next: no batch comes back that was found not to count.
+pub(crate) fn damage_column(
+    victim: &SimDisk,
+    journal: ByteRange,
+    was_closed: bool,
+    old: &mut Vec<u8>,
+    rng: &mut ChaCha8Rng,
+) {
+    let keeps = old.is_empty() || rng.random_bool(0.3);
+    let kept = (keeps && was_closed).then(|| victim.peek(journal.offset, journal.len as usize));
     match rng.random_range(0..4) {
         0 => victim.poke(journal.offset, &vec![0; journal.len as usize]),
         1 if !old.is_empty() => victim.poke(journal.offset, old),

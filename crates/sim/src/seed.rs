@@ -383,7 +383,8 @@ impl Run {
             Faults::Column if faulty => {
                 let victim = damage::column_victim(self.seed, &self.scenario);
                 let at = journal_region(&self.scenario, victim);
-                damage::damage_column(&self.disks[victim], at, &mut self.old_journal, &mut self.rng)
+                let (disk, old) = (&self.disks[victim], &mut self.old_journal);
+                damage::damage_column(disk, at, self.closed, old, &mut self.rng)
             }
             Faults::Rot | Faults::Latent if faulty => {
                 damage::spawn(&self.world, scenario, &self.disks, self.rng.random());
