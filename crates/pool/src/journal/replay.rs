@@ -270,31 +270,24 @@ pub(crate) async fn read_journal(
 /// Decides about slabs without a header. One that is all there is of an extent may hold what counted. But the header of an
 /// extent with columns is on all of them, and names this slab, before anything counts. So if another column's header is
 /// intact, the slab was found by it; and if another column has none, nothing counted. That leaves slabs that may be all
-/// columns of one extent: two with batches of the same extent had headers once, and one that cannot be read may belong
-/// to any. But columns hold the same: one that can be read, and holds nothing that is needed, tells that neither does
-/// another whose first page can be read and has no header.
+/// columns of one extent: those that hold what is needed, which had headers once, and those that cannot be read, which
+/// may belong to any. A slab that can be read and holds nothing that is needed tells the same of the other columns of its
+/// extent: columns hold the same.
 fn settle_bare(store: &Store, found: &mut [Found]) -> Result<(), PoolError> {
     let has_columns = store.journal_columns() > 1 && store.journal_set_is_whole();
-    let told: Vec<_> = found
-        .iter()
-        .filter_map(|f| Some((f.bare.as_ref()?, f.unread.is_some())))
-        .filter(|(bare, is_unread)| bare.tag != 0 || *is_unread)
-        .map(|(bare, is_unread)| (bare.column.drive, bare.tag, is_unread || bare.refusal.is_some()))
-        .collect();
+    let may_be_needed = |f: &Found| {
+        let bare = f.bare.as_ref()?;
+        (bare.refusal.is_some() || f.unread.is_some()).then_some((bare.column.drive, bare.tag))
+    };
+    let needed: Vec<_> = found.iter().filter_map(may_be_needed).collect();
     for found in found {
         let Some(bare) = &mut found.bare else { continue };
-        let is_told = bare.tag != 0 || found.unread.is_some();
-        let had_no_header = bare.tag == 0 && !bare.is_unreadable;
-        let may_be_one = |tag: u64, may_be_needed: bool| {
-            (tag == bare.tag || tag == 0 || bare.tag == 0) && (may_be_needed || !had_no_header)
-        };
-        let drives: BTreeSet<_> = told
-            .iter()
-            .filter(|(_, tag, may_be_needed)| may_be_one(*tag, *may_be_needed))
-            .map(|(drive, ..)| *drive)
-            .collect();
-        let is_paired = bare.tag != 0 && told.iter().filter(|(_, tag, _)| *tag == bare.tag).count() > 1;
-        let is_alone = !is_told || (!is_paired && drives.len() < store.journal_columns());
+        let may_be_one = |tag: u64| tag == bare.tag || tag == 0 || bare.tag == 0;
+        let drives: BTreeSet<_> =
+            needed.iter().filter(|(_, tag)| may_be_one(*tag)).map(|(drive, _)| *drive).collect();
+        let is_paired = bare.tag != 0 && needed.iter().filter(|(_, tag)| *tag == bare.tag).count() > 1;
+        let is_needless = bare.refusal.is_none() && found.unread.is_none();
+        let is_alone = is_needless || (!is_paired && drives.len() < store.journal_columns());
         if !has_columns || !is_alone {
             bare.refusal.take().map_or(Ok(()), Err)?;
             continue;
