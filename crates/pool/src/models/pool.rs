@@ -69,7 +69,7 @@ fn a_write_beside_the_end_of_its_lane_returns() {
 /// Two lanes write the same sectors; what replay makes of the journal is what readers saw.
 #[test]
 fn replay_agrees_with_the_order_that_readers_saw() {
-    holds_but_not_with(Bug::SequenceBeforeShard, 40, 20, || {
+    holds_but_not_with(Bug::SequenceBeforeShard, 40, 200, || {
         block_on(async {
             let bench = Bench::new().await;
             let (pool, volume) = (bench.open().await, bench.volume);

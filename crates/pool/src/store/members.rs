@@ -4,8 +4,8 @@
 //! 1. A table of members is in force, in RAM, only when every voter of the table before it that is still needed, and every
 //!    voter of its own, has it durably.
 //! 2. One change is made at a time. Its generation is higher than any written before, in force or not.
-//! 3. A change that could not be hardened, or was abandoned meanwhile, takes the pool offline: some voters may have it. The next opening decides
-//!    whether it counts, and writes the outcome to all voters.
+//! 3. A change that could not be hardened, or was abandoned meanwhile, takes the pool offline: some voters may have it.
+//!    The next opening decides whether it counts, and writes the outcome to all voters.
 //! 4. Voters are appointed when the pool is opened only: then every root is brought to them before the pool serves.
 
 use super::Store;
