@@ -6,8 +6,8 @@
 //! 2. The epoch in the label never goes down.
 //! 3. When a raise of a fence succeeds, no write of a session that it refuses is in flight any more, and none begins.
 //! 4. Once a write or flush has failed or was abandoned, or any operation timed out, none is submitted again.
-//!    A write that found no room on the file system under the drive is no such failure: whoever asked for it knows. But it is
-//!    one of a label, whose copies may differ then.
+//!    A write that found no room on the file system under the drive does not count as failed: its caller is told. A write
+//!    of a label does, because the two copies may differ then.
 //! 5. A copy of the label that was read and is valid is never written over with an older one.
 
 use crate::{

@@ -238,7 +238,7 @@ pub async fn raise_set(drives: &[Arc<Drive>]) -> Result<Epoch, DriveError> {
     for drive in drives.iter().filter(|d| d.epoch() < newest) {
         drive.raise_epoch(newest).await?;
     }
-    // One that has seen it by now was taken over by somebody else meanwhile, and refuses.
+    // A drive that another owner raised to this epoch meanwhile refuses.
     for drive in drives {
         drive.raise_epoch(next).await?;
     }

@@ -325,7 +325,7 @@ fn a_newer_copy_of_the_label_that_is_read_late_is_taken() {
     assert!((30..60).contains(&taken), "{taken}");
 }
 
-/// Nobody could open the drive if its label was written with what no label can hold.
+/// A drive whose label held it could not be opened any more.
 #[test]
 fn a_fence_that_no_label_can_hold_changes_nothing() {
     let (world, disks) = pool(19, 1);

@@ -256,8 +256,8 @@ fn what_is_acknowledged_while_a_drive_is_added_survives_a_power_failure() {
     assert!(early > 2 && written > 10, "{early} {written}");
 }
 
-/// Whoever adds a drive stops waiting for that after some steps. The pool goes on as if nothing had happened, or goes
-/// offline and finds out when it is opened.
+/// Drops the future that adds a drive after some polls. The pool goes on without the drive, or goes offline and the next opening
+/// decides.
 fn abandoned(polls: u64) -> bool {
     let rig = Rig::new(polls, 2, 16 * MIB);
     let added = rig.world.disk("added", 16 * MIB);

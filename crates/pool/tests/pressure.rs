@@ -106,16 +106,9 @@ fn a_sector_that_cannot_be_read_keeps_its_block_in_the_buffer_and_nothing_else()
     let rig = Rig::new(9, 2, 24 * MIB);
     let pool = rig.open();
     let disks = rig.disks.clone();
-    let unreadable = ByteRange::new(2 * MIB + 10 * u64::from(SLAB) + 4096, 16384);
     let volume = rig.run(|_| async move {
-        let volume = create(&pool).await;
-        for i in 0..64u64 {
-            pool.write(volume, i * 8192, vec![pattern(i + 1, 8192)]).await.unwrap();
-        }
-        pool.drain().await.unwrap();
-        for disk in &disks {
-            disk.set_faults(FaultPlan { read_error: 1.0, only: Some(unreadable), ..FaultPlan::default() });
-        }
+        let volume = with_64_blocks(&pool).await;
+        fail_to_read_the_first(&disks);
         pool.write(volume, 0, vec![pattern(99, 4096)]).await.unwrap();
         pool.drain().await.unwrap();
         assert!(pool.read(volume, ByteRange::new(0, 8192)).await.is_err());
@@ -220,20 +213,13 @@ fn nobody_waits_in_a_full_pool_for_what_no_drive_reads() {
     let rig = Rig::new(22, 2, 16 * MIB);
     let pool = rig.open();
     let disks = rig.disks.clone();
-    let unreadable = ByteRange::new(2 * MIB + 10 * u64::from(SLAB) + 4096, 16384);
     rig.run(|world| async move {
-        let volume = create(&pool).await;
-        for block in 0..64 {
-            pool.write(volume, block * 8192, vec![pattern(block + 1, 8192)]).await.unwrap();
-        }
-        pool.drain().await.unwrap();
+        let volume = with_64_blocks(&pool).await;
         let filled = 64 + fill(&pool, volume, 64).await;
         pool.drain().await.unwrap();
         pool.unmap(volume, ByteRange::new((filled - 40) * 8192, 40 * 8192)).await.unwrap();
         pool.drain().await.unwrap();
-        for disk in &disks {
-            disk.set_faults(FaultPlan { read_error: 1.0, only: Some(unreadable), ..FaultPlan::default() });
-        }
+        fail_to_read_the_first(&disks);
         pool.write(volume, 0, vec![pattern(99, 4096)]).await.unwrap();
         assert!(pool.read(volume, ByteRange::new(0, 8192)).await.is_err());
         let began = world.now();
@@ -512,6 +498,25 @@ fn for_a_minute(disk: &SimDisk) {
     let minute = Duration::from_secs(60);
     disk.change_faults(|f| (f.latency, f.slow) = (minute..=minute, 0.0));
 }
+
+/// A volume whose first 64 blocks are written and destaged.
+async fn with_64_blocks(pool: &Pool) -> VolumeId {
+    let volume = create(pool).await;
+    for block in 0..64 {
+        pool.write(volume, block * 8192, vec![pattern(block + 1, 8192)]).await.unwrap();
+    }
+    pool.drain().await.unwrap();
+    volume
+}
+
+/// From now on no drive reads where the first of these blocks lie.
+fn fail_to_read_the_first(disks: &[Arc<SimDisk>]) {
+    let only = Some(ByteRange::new(2 * MIB + 10 * u64::from(SLAB) + 4096, 16384));
+    for disk in disks {
+        disk.set_faults(FaultPlan { read_error: 1.0, only, ..FaultPlan::default() });
+    }
+}
+
 #[test]
 fn blocks_unmapped_side_by_side_share_the_way_to_their_leaf() {
     // With RAM for one page of metadata, each of them read the way anew.
@@ -542,16 +547,9 @@ fn a_fork_that_waits_for_what_no_drive_reads_leaves_the_drives_alone() {
     let rig = Rig::new(32, 2, 16 * MIB);
     let pool = rig.open();
     let disks = rig.disks.clone();
-    let unreadable = ByteRange::new(2 * MIB + 10 * u64::from(SLAB) + 4096, 16384);
     rig.run(|world| async move {
-        let volume = create(&pool).await;
-        for block in 0..64 {
-            pool.write(volume, block * 8192, vec![pattern(block + 1, 8192)]).await.unwrap();
-        }
-        pool.drain().await.unwrap();
-        for disk in &disks {
-            disk.set_faults(FaultPlan { read_error: 1.0, only: Some(unreadable), ..FaultPlan::default() });
-        }
+        let volume = with_64_blocks(&pool).await;
+        fail_to_read_the_first(&disks);
         pool.write(volume, 0, vec![pattern(99, 4096)]).await.unwrap();
         assert!(pool.read(volume, ByteRange::new(0, 8192)).await.is_err());
         let began = (world.now(), world.progress());

@@ -54,8 +54,8 @@ pub(crate) fn column_victim(seed: u64, scenario: &Scenario) -> usize {
 
 /// Damages what one drive has of the journal, or sets it back to what it was before an earlier boot. Others have it all.
 ///
-/// It is set back only to what it was when the pool was closed. Before other boots it may have had a batch that no other
-/// drive had, and that damage hid when the pool was opened next: no batch comes back that was found not to count.
+/// It is set back only to what it was when the pool was closed. After a power failure it may hold a batch that no other
+/// drive has. If damage hides that batch at the next opening, the pool goes on without it, and it must not come back.
 pub(crate) fn damage_column(
     victim: &SimDisk,
     journal: ByteRange,

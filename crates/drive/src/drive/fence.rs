@@ -84,11 +84,11 @@ impl Drive {
         let mut label = self.label();
         label.fences = fences;
         label.generation += 1;
-        // NOTE: nobody could open the drive with it.
+        // NOTE: a drive with such a label could not be opened any more.
         if let Some(why) = label.problem() {
             return Err(DriveError::BadFence { drive: self.name().to_owned(), why });
         }
-        // Durable first. Whoever raises a fence is not held up by it.
+        // Durable first, as writes of the new session: the fence that is raised does not refuse them.
         let first = (label.generation % 2) as usize;
         for copy in [first, 1 - first] {
             let op = DiskOp::Write { offset: LABEL_OFFSETS[copy], data: vec![label.encode()], durable: true };

@@ -1,3 +1,5 @@
+//! Sessions of one opened drive: what they may write before and after they are fenced, and planted bugs of that.
+
 use super::*;
 use crate::{
     Drive, DriveError, Label,

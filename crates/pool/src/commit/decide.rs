@@ -186,7 +186,7 @@ pub(crate) fn decide(figures: &Figures) -> Step {
         return Step::Answer;
     }
     if let Some(step) = checkpoint_step(figures) {
-        // Slabs that nobody holds cost less than a checkpoint, if slabs are all that is short.
+        // Claiming ungranted slabs costs less than a checkpoint, if slabs are all that is short.
         let plenty = Slabs { free: u64::MAX / 2, ..figures.slabs };
         let claimed = slabs_to_claim(figures).filter(|slabs| *slabs > 0 && figures.turn <= Turn::Claim);
         return match claimed {

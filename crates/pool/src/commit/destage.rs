@@ -279,7 +279,7 @@ impl Committer {
         if !batch.is_empty() {
             return Ok(Some(batch));
         }
-        // They wait on, without being told: they would only ask again at once.
+        // Writers are not told: they would only ask again at once.
         if is_hurried {
             self.slice.requests.still_in_a_hurry();
         }

@@ -21,7 +21,7 @@ impl Committer {
         };
         let (slices, nobodys) = (store.slice_count(), store.nobodys_slabs());
         let standing = match slices {
-            // It has nobody to spare anything for.
+            // There is no other slice to spare slabs for.
             1 => Standing { wanted: store.wanted_by(slice.id), ..Standing::default() },
             _ => slice.tell_spare(charged, at_most),
         };

@@ -42,7 +42,7 @@ struct Inner {
     found: Option<(u64, Vec<LayerId>)>,
     /// Where the next search begins, so that an id that came free is reused as late as possible.
     cursor: u32,
-    /// Of what was found last, some could not be freed yet.
+    /// Some of the ids that were found last are still held and could not be freed.
     is_any_held: bool,
     /// Deleted layers that some thread may still hold.
     departed: Vec<Weak<Layer>>,

@@ -270,9 +270,9 @@ pub(crate) async fn read_journal(
 /// Decides about slabs without a header. One that is all there is of an extent may hold what counted. But the header of an
 /// extent with columns is on all of them, and names this slab, before anything counts. So if another column's header is
 /// intact, the slab was found by it; and if another column has none, nothing counted. That leaves slabs that may be all
-/// columns of one extent: those that hold what is needed, which had headers once, and those that cannot be read, which
-/// may belong to any. A slab that can be read and holds nothing that is needed tells the same of the other columns of its
-/// extent: columns hold the same.
+/// columns of one extent: slabs with needed batches, whose headers are damaged, and slabs that cannot be read, which may
+/// belong to any extent. Columns hold the same, so a slab that can be read and has no needed batches shows that the other
+/// columns of its extent have none.
 fn settle_bare(store: &Store, found: &mut [Found]) -> Result<(), PoolError> {
     let has_columns = store.journal_columns() > 1 && store.journal_set_is_whole();
     let may_be_needed = |f: &Found| {

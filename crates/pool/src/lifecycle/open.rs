@@ -74,7 +74,7 @@ impl Opened {
         self.promised_bytes_of(|leaf| leaf.reserved_bytes)
     }
 
-    /// The same if so many bytes are reserved for the volume of each leaf.
+    /// The same, if `reserved` tells how many bytes are reserved for the volume of a leaf.
     pub(crate) fn promised_bytes_of(&self, reserved: impl Fn(&LayerImage) -> u64) -> u64 {
         let block_bytes = u64::from(self.io.store.block_bytes());
         let leaves = self.catalog.layers.iter().filter(|layer| layer.is_leaf());

@@ -227,12 +227,13 @@ impl Slice {
     /// Gives ids to the layers that a transaction makes.
     async fn number_layers(&self, transaction: &mut Transaction) -> Result<(), PoolError> {
         let count = transaction.made_layers().count();
-        for pause_ms in ID_PAUSES_MS.map(Some).into_iter().chain([None]) {
+        let mut pauses_ms = ID_PAUSES_MS.into_iter();
+        loop {
             if let Some(ids) = self.layers.read().ids.peek(count) {
                 transaction.number_layers(ids);
                 return Ok(());
             }
-            let Some(pause_ms) = pause_ms else { break };
+            let Some(pause_ms) = pauses_ms.next() else { break };
             // Once it is durable, ids that came free before can be reused, unless a reader still looks at them.
             self.checkpoint().await?;
             if self.layers.read().may_free_ids() {

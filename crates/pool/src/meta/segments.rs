@@ -156,7 +156,7 @@ pub(crate) struct SegmentTable {
 pub(crate) struct SegmentUse {
     /// Those that the slice holds.
     pub data_slabs: u64,
-    /// Those that the table lies in, all copies, and those that a durable root still names.
+    /// Those that hold the table, all copies, and those that it left but a durable root still names.
     pub table_slabs: u64,
     pub free_slabs: u64,
     /// Of segments that are empty and not to be used again yet.

@@ -111,7 +111,7 @@ fn spare_of_others(slices: &BTreeMap<SliceId, OfSlice>, slice: SliceId) -> u64 {
 
 fn owed_by(slices: &BTreeMap<SliceId, OfSlice>, slice: SliceId, nobodys: u64) -> u64 {
     let wanted: u64 = slices.iter().filter(|(id, _)| **id != slice).map(|(_, of)| of.wanted).sum();
-    // As a rule nobody is short.
+    // Usually no slice is short.
     let lacking = wanted.saturating_sub(nobodys);
     if lacking == 0 {
         return 0;

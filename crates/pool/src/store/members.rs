@@ -100,7 +100,8 @@ async fn write(members: &Members, drives: impl Iterator<Item = &Arc<Drive>>) -> 
     Ok(())
 }
 
-/// A table that is being written to the voters. The pool goes offline if nobody waits for the outcome any more.
+/// A table that is being written to the voters. Dropped before it has ended, it takes the pool offline: nothing tells then
+/// which voters have the table.
 struct Begun<'a> {
     store: &'a Store,
     ended: bool,
@@ -251,7 +252,7 @@ impl Store {
     fn put_in_force(&self, members: &Members) {
         let before = self.membership.current();
         for member in &members.all {
-            // Whoever adds a drive says so: it has no name here yet.
+            // `add_drive` logs a new drive: the store has no name for it yet.
             if before.get(member.index).is_some_and(|before| before.state != member.state) {
                 tracing::info!(
                     pool = %self.pool_name(),

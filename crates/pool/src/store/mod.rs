@@ -211,7 +211,7 @@ impl Store {
         (0..self.label.slices).map(SliceId)
     }
 
-    /// How many those are.
+    /// The number of slices.
     pub(crate) fn slice_count(&self) -> u64 {
         self.label.slices.into()
     }
@@ -270,7 +270,7 @@ impl Store {
         self.grants.granted_to(slice)
     }
 
-    /// Those that the pool needs.
+    /// The drives that the pool needs.
     fn needed_drives(&self) -> impl Iterator<Item = &Arc<Drive>> {
         let members = self.members();
         self.drives().filter(move |drive| members.get(drive.index()).is_some_and(Member::is_needed))

@@ -1,3 +1,5 @@
+//! What the committer does next, as tables of figures and steps.
+
 use super::*;
 
 /// Nothing to do.

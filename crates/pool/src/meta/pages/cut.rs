@@ -170,7 +170,8 @@ impl PageStore {
         for id in ids {
             if let Some(CutPage { page, .. }) = cut.pages.remove(&id) {
                 page.in_cut.store(false, Ordering::Relaxed);
-                // NOTE: in this order: who takes it out of the queue under the shard's lock does so before it is entered.
+                // NOTE: after `in_cut` is cleared. Until then `drop_one` may take the page out of the queue, and this enters
+                // it again.
                 self.shard(id).lock().settled(id, &page);
             }
         }

@@ -1,3 +1,5 @@
+//! Which pages of a shard are looked at when some must leave RAM.
+
 use super::*;
 
 #[test]

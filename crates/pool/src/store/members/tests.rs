@@ -160,7 +160,7 @@ fn an_added_drive_has_the_session_and_the_fences_of_the_others() {
         assert_eq!((new.session(), new.fences()), (old.session(), old.fences()));
         assert_eq!(new.session().holder, holder(1));
 
-        // Whoever takes its holder's drives over refuses it here too.
+        // An owner that takes over the new drive expels this one there too.
         new.attach(holder(3)).raise_epoch(Epoch(store.epoch().0 + 1)).await.unwrap();
         assert!(new.is_expelled() && store.is_expelled() && !old.is_expelled());
     };
