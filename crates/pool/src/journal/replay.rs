@@ -197,6 +197,8 @@ struct Bare {
     /// What its batches say is the checksum of the header; 0: there are none.
     tag: u64,
     is_unreadable: bool,
+    /// A batch tells that the first one counted, and some are needed.
+    has_counted: bool,
     /// Why the pool is refused if the slab is all there is of an extent.
     refusal: Option<PoolError>,
 }
@@ -270,22 +272,31 @@ pub(crate) async fn read_journal(
 /// Decides about slabs without a header. One that is all there is of an extent may hold what counted. But the header of an
 /// extent with columns is on all of them, and names this slab, before anything counts. So if another column's header is
 /// intact, the slab was found by it; and if another column has none, nothing counted. That leaves slabs that may be all
-/// columns of one extent: slabs with needed batches, whose headers are damaged, and slabs that cannot be read, which may
-/// belong to any extent. Columns hold the same, so a slab that can be read and has no needed batches shows that the other
-/// columns of its extent have none.
+/// columns of one extent, with a damaged header each:
+///
+/// 1. Several have batches of the same extent, and a batch tells that the first counted, or the headers cannot be read.
+/// 2. On every drive of the journal there is one that may be needed: a slab that cannot be read may belong to any extent.
+///
+/// Columns hold the same. So a slab that can be read, and holds no batches that are known to have counted and are needed,
+/// speaks for the unreadable columns of its extent.
 fn settle_bare(store: &Store, found: &mut [Found]) -> Result<(), PoolError> {
     let has_columns = store.journal_columns() > 1 && store.journal_set_is_whole();
-    let may_be_needed = |f: &Found| {
+    let told = |f: &Found| {
         let bare = f.bare.as_ref()?;
-        (bare.refusal.is_some() || f.unread.is_some()).then_some((bare.column.drive, bare.tag))
+        Some((bare.column.drive, bare.tag, bare.refusal.is_some() || f.unread.is_some()))
     };
-    let needed: Vec<_> = found.iter().filter_map(may_be_needed).collect();
+    let told: Vec<_> = found.iter().filter_map(told).collect();
     for found in found {
         let Some(bare) = &mut found.bare else { continue };
         let may_be_one = |tag: u64| tag == bare.tag || tag == 0 || bare.tag == 0;
-        let drives: BTreeSet<_> =
-            needed.iter().filter(|(_, tag)| may_be_one(*tag)).map(|(drive, _)| *drive).collect();
-        let is_paired = bare.tag != 0 && needed.iter().filter(|(_, tag)| *tag == bare.tag).count() > 1;
+        let drives: BTreeSet<_> = told
+            .iter()
+            .filter(|(_, tag, may_be_needed)| *may_be_needed && may_be_one(*tag))
+            .map(|(drive, ..)| *drive)
+            .collect();
+        let of_extent =
+            told.iter().filter(|(_, tag, needed)| *tag == bare.tag && (*needed || bare.has_counted));
+        let is_paired = bare.tag != 0 && of_extent.count() > 1;
         let is_needless = bare.refusal.is_none() && found.unread.is_none();
         let is_alone = is_needless || (!is_paired && drives.len() < store.journal_columns());
         if !has_columns || !is_alone {
@@ -508,7 +519,7 @@ async fn without_header(
 ) -> Result<Found, PoolError> {
     let mut cursor = Cursor::new(store, Slabs::one(place), 0, 0);
     let (mut at, mut batches) = (PAGE_BYTES as u64, 0);
-    let (mut hardened, mut needed) = (error.is_some(), false);
+    let (mut hardened, mut needed) = (false, false);
     let mut unread = None;
     loop {
         let batch = match cursor.batch_at(0, at).await {
@@ -531,7 +542,8 @@ async fn without_header(
         at += u64::from(batch.header.total_bytes.get());
     }
     let number = Some(cursor.number).filter(|number| *number > 0);
-    let refused = (needed && hardened).then(|| match &error {
+    let has_counted = needed && hardened;
+    let refused = (has_counted || needed && error.is_some()).then(|| match &error {
         Some(error) => refusal(number, &Unread::new(store, place, 0, error)),
         None => PoolError::corrupt(
             format!("journal extent at slab {} of drive {}", place.slab, store.drive_name(place.drive)),
@@ -539,7 +551,7 @@ async fn without_header(
         ),
     });
     let (tag, is_unreadable) = (cursor.tag, error.is_some());
-    let bare = Some(Bare { column: place, tag, is_unreadable, refusal: refused });
+    let bare = Some(Bare { column: place, tag, is_unreadable, has_counted, refusal: refused });
     let mut skipped: Vec<_> = error.map(|error| cursor.unread(0, error)).into_iter().collect();
     if let Some(unread) = &mut unread
         && number.is_some()

@@ -216,6 +216,37 @@ fn an_extent_without_a_header_is_free_if_one_column_tells_that_nothing_there_is_
     assert!(free > 0 && needed > 0, "{free} {needed}");
 }
 
+/// A later batch, on whichever column, tells that the first one counted: then both headers are damaged, and not torn.
+#[test]
+fn an_extent_without_headers_is_needed_if_one_column_tells_that_its_first_batch_counted() {
+    let rig = Rig::with_columns(2);
+    let images = images(&rig);
+    let mut needed = 0;
+    for slab in 0..JOURNAL.len / SLAB {
+        let at = JOURNAL.offset + slab * SLAB;
+        let tear = || rig.disks.iter().for_each(|disk| disk.poke(at, &[0xEE; PAGE_BYTES]));
+        tear();
+        let is_free = rig.try_open().is_ok();
+        rig.world.crash();
+        restore(&rig, &images);
+        if is_free {
+            continue;
+        }
+        let is_batch = |page: &u64| rig.disks[0].peek(at + page * PAGE, 8) == BATCH_MAGIC.to_le_bytes();
+        let second = (2..SLAB / PAGE).find(is_batch).expect("it tells of the first");
+        for short in 0..2 {
+            tear();
+            let rest = (SLAB - second * PAGE) as usize;
+            rig.disks[short].poke(at + second * PAGE, &vec![0; rest]);
+            assert!(rig.try_open().is_err(), "slab {slab}, short on drive {short}");
+            rig.world.crash();
+            restore(&rig, &images);
+            needed += 1;
+        }
+    }
+    assert!(needed > 0);
+}
+
 /// Two drives that hold the journal and nothing else, and one for the rest.
 fn apart() -> Rig {
     let journal = Roles { journal: true, data: false };
