@@ -18,6 +18,7 @@ use crate::{
     space::report::{PoolSpace, VolumeSpace},
     store::{Store, health::PoolState},
 };
+use futures_util::future::join_all;
 use quoin_base::{ByteRange, DriveId, DriveIndex, Extent, LayerId, MIB, PoolId, SliceId, VolumeId};
 use quoin_drive::{Drive, Members};
 use quoin_world::{Compiled, Disk, Slice as Bytes, World};
@@ -303,23 +304,18 @@ impl Pool {
         }
     }
 
-    /// Makes a checkpoint of what has been destaged so far.
+    /// Makes a checkpoint of what has been destaged so far, of all slices at the same time.
     pub fn checkpoint(&self) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
-            for slice in &self.slices {
-                slice.checkpoint().await?;
-            }
-            Ok(())
+            let checkpoints = self.slices.iter().map(|slice| slice.checkpoint());
+            join_all(checkpoints).await.into_iter().collect()
         })
     }
 
-    /// Destages everything acknowledged before the call, then makes a checkpoint.
+    /// Destages everything acknowledged before the call, then makes a checkpoint, of all slices at the same time.
     pub fn drain(&self) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
-            for slice in &self.slices {
-                slice.drain().await?;
-            }
-            Ok(())
+            join_all(self.slices.iter().map(|slice| slice.drain())).await.into_iter().collect()
         })
     }
 }
