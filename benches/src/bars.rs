@@ -56,7 +56,7 @@ const fn bar(row: &'static str, figure: Figure, against: Against, bound: Bound) 
 
 /// What the rows must reach.
 #[rustfmt::skip]
-const BARS: [Bar; 27] = [
+const BARS: [Bar; 29] = [
     bar("cached-read",   Figure::Rate,          Against::Peer,                    AtLeast(3.5)),
     bar("cached-read",   Figure::CpuPerIo,      Against::Peer,                    AtMost(0.5)),
     bar("seqread-64k",   Figure::Rate,          Against::Peer,                    AtLeast(1.2)),
@@ -83,7 +83,9 @@ const BARS: [Bar; 27] = [
     bar("long",          Figure::LateRate,      Against::Own(Figure::EarlyRate),  AtLeast(0.9)),
     bar("long",          Figure::LateDriveRead, Against::Value,                   AtMost(0.15)),
     bar("aged-read-64k", Figure::Rate,          Against::Peer,                    AtLeast(0.9)),
+    bar("aged-read-64k", Figure::Rate,          Against::Bare,                    AtLeast(0.85)),
     bar("aged-read-1m",  Figure::Rate,          Against::Peer,                    AtLeast(0.9)),
+    bar("aged-read-1m",  Figure::Rate,          Against::Bare,                    AtLeast(0.85)),
 ];
 
 /// What the quick look must reach. It is to find that something became several times slower, on any machine that has

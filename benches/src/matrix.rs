@@ -94,6 +94,8 @@ pub(crate) struct Row {
     pub(crate) before: Before,
     /// Transfers of the bare drive: as large and as many, if not said otherwise.
     bare: Option<(u64, usize)>,
+    /// The bare drive is accessed at random, whatever the pattern.
+    is_bare_scattered: bool,
     targets: &'static [Target],
 }
 
@@ -125,6 +127,7 @@ const fn row(
         data: Data::Drive,
         before: Before::Written,
         bare: None,
+        is_bare_scattered: false,
         targets,
     }
 }
@@ -148,6 +151,11 @@ impl Row {
 
     const fn beside_bare(self, kib: u64, depth: usize) -> Row {
         Row { bare: Some((kib << 10, depth)), ..self }
+    }
+
+    /// The bare drive reads as many blocks of 8 KiB, at random: what an aged volume asks of a drive.
+    const fn beside_scattered(self) -> Row {
+        Row { is_bare_scattered: true, ..self.beside_bare(8, 128) }
     }
 }
 
@@ -187,10 +195,24 @@ pub(crate) const ROWS: [Row; 18] = {
             .after(Before::Wrapped),
         row("long", "8 KiB random durable write, depth 32, past the wrap", Randwrite, (8, 32), LONG)
             .by(Work::Long),
-        row("aged-read-64k", "64 KiB sequential read of an aged volume, depth 16", Read, (64, 16), READ)
-            .after(Before::Aged),
-        row("aged-read-1m", "1 MiB sequential read of an aged volume, depth 8", Read, (1024, 8), READ)
-            .after(Before::Aged),
+        row(
+            "aged-read-64k",
+            "64 KiB sequential read of an aged volume, depth 16; drive: 8 KiB at random",
+            Read,
+            (64, 16),
+            READ,
+        )
+        .after(Before::Aged)
+        .beside_scattered(),
+        row(
+            "aged-read-1m",
+            "1 MiB sequential read of an aged volume, depth 8; drive: 8 KiB at random",
+            Read,
+            (1024, 8),
+            READ,
+        )
+        .after(Before::Aged)
+        .beside_scattered(),
     ]
 };
 
@@ -226,7 +248,7 @@ impl Row {
         let (io_bytes, depth) = self.bare.unwrap_or((self.io_bytes, self.depth * usize::from(self.sessions)));
         Access {
             write: self.writes(),
-            random: self.is_random(),
+            random: self.is_random() || self.is_bare_scattered,
             mix: (self.pattern == Pattern::Randrw).then_some(MIX),
             io_bytes,
             depth,
@@ -281,6 +303,15 @@ mod tests {
             }
             assert_eq!(row.bare().flush == Flush::Each, row.writes());
         }
+    }
+
+    #[test]
+    fn beside_aged_volumes_the_drive_reads_what_they_ask_of_it() {
+        let aged = ROWS.iter().filter(|row| row.before == Before::Aged);
+        for bare in aged.map(Row::bare) {
+            assert!(bare.random && !bare.write && bare.io_bytes == 8 << 10 && bare.depth == 128);
+        }
+        assert!(ROWS.iter().filter(|row| row.id.starts_with("seq")).all(|row| !row.bare().random));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything a change has to pass.
 
 use crate::{
-    layers, races, sources,
+    layers, races, shape, sources,
     step::{self, As, Outcome, cargo, cargo_doc, program, step, summary},
 };
 use anyhow::{Result, ensure};
@@ -37,6 +37,7 @@ const STEPS: &[Step] = &[
     ("format", || cargo(&["fmt", "--all", "--check"])),
     ("layers", layers::check),
     ("sources", sources::check),
+    ("shape", || shape::run(&shape::Options::default())),
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])),
     ("docs", || cargo_doc(&["doc", "--workspace", "--no-deps", "--locked"])),
     ("build", || cargo(&["build", "--workspace", "--locked"])),

@@ -4,6 +4,7 @@ mod ci;
 mod fuzz;
 mod layers;
 mod races;
+mod shape;
 mod soak;
 mod sources;
 mod step;
@@ -25,6 +26,11 @@ enum Cli {
     Layers,
     /// Check the rules for source files: a header, no file too long, nothing put off
     Sources,
+    /// Count what shows the shape of the source (import loops, long functions, open fields, asserts), and refuse what got worse
+    ///
+    /// Examples: cargo xtask shape; cargo xtask shape --list functions-over-60-lines
+    #[command(verbatim_doc_comment)]
+    Shape(shape::Options),
     /// Throw bytes at every parser with libFuzzer; what it finds is kept for the ordinary tests
     Fuzz(fuzz::Options),
     /// Look for races: models of the engine under a model checker
@@ -47,6 +53,7 @@ fn main() -> Result<()> {
         Cli::Ci(options) => ci::run(&options),
         Cli::Layers => layers::check(),
         Cli::Sources => sources::check(),
+        Cli::Shape(options) => shape::run(&options),
         Cli::Fuzz(options) => fuzz::run(&options),
         Cli::Races(options) => races::run(&options),
         Cli::Soak(options) => soak::run(&options),
