@@ -3,7 +3,7 @@
 //! Sizes are asserted at compile time. Nothing here is trusted when it is read back: each structure carries
 //! or is covered by a checksum, and the readers check it before they look at anything else.
 
-use quoin_base::{Crc64, DriveIndex, LayerId, crc64};
+use quoin_base::{Crc64, DriveIndex, LayerId, MIB, crc64};
 use quoin_drive::{GRANT_PAGE_BYTES, MOST_JOURNAL_COLUMNS, SLABS_PER_GRANT_PAGE};
 use quoin_stripe::Column;
 use zerocopy::{
@@ -19,6 +19,10 @@ pub(crate) use words::{BlockInfo, Location, ThinEntry};
 
 /// The unit of metadata and of alignment on drives.
 pub(crate) const PAGE_BYTES: usize = 4096;
+/// The block of a pool: the unit of mapping, checksums and reference counts.
+pub(crate) const POOL_BLOCK_BYTES: u32 = 8192;
+/// Writes are cut at multiples of this, so that each record is of one region.
+pub(crate) const REGION_BYTES: u64 = MIB;
 /// 8-byte words in a metadata page.
 pub(crate) const PAGE_WORDS: usize = PAGE_BYTES / 8;
 
@@ -555,6 +559,8 @@ pub(crate) const DEAD_ENTRIES: usize = PAGE_WORDS - 2;
 pub(crate) const TREE_FAN_OUT: u64 = PAGE_WORDS as u64;
 /// Levels of a thin map, the leaves being level 0.
 pub(crate) const TREE_LEVELS: u32 = 4;
+/// Blocks that a thin map can address.
+pub(crate) const MAX_BLOCKS: u64 = TREE_FAN_OUT.pow(TREE_LEVELS);
 /// Entries of the block table in a page; an entry is four words.
 pub(crate) const BLOCKS_PER_PAGE: u64 = (PAGE_WORDS / 4) as u64;
 /// Entries of the page map in a page; an entry is two words.

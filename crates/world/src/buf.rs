@@ -244,6 +244,18 @@ impl Slice {
         Buf::copy_of(bytes).into_slice()
     }
 
+    /// Copies the slices, one after the other, into one buffer.
+    pub fn joined(slices: &[Slice]) -> Self {
+        let mut buf = Buf::unfilled(slices.iter().map(Slice::len).sum());
+        let mut rest = buf.as_mut_slice();
+        for slice in slices {
+            let (head, tail) = rest.split_at_mut(slice.len());
+            head.copy_from_slice(slice);
+            rest = tail;
+        }
+        buf.into_slice()
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.end - self.start

@@ -6,7 +6,6 @@
 //! 3. What a buffer of its own would waste, since buffers are whole pages, is *packed*: kept in memory of its own size. A
 //!    whole block never is, for it goes to a drive as it is.
 
-use crate::host::write::copied;
 use quoin_world::{Slice as Bytes, buffer_ram_bytes};
 use std::sync::Arc;
 
@@ -37,7 +36,7 @@ impl Held {
         let wastes = buffer_ram_bytes(len) > len + len / WASTE_PART;
         match wastes && (len as u64) < block_bytes {
             true => Self::Packed(Arc::from(&data[..])),
-            false => Self::Buffer(copied(&[data])),
+            false => Self::Buffer(Bytes::copy_of(&data)),
         }
     }
 

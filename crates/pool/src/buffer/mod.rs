@@ -15,20 +15,25 @@
 //!    unmap whose map is shared, for the nodes that are copied.
 
 pub(crate) mod held;
+mod key;
+pub(crate) mod received;
 
 use crate::{
     bugs::{Bug, planted},
     fork::layer::Layer,
-    format::CopySource,
-    host::{placed::PlacedBlock, received::Received},
-    journal::{Batch, JournalPlace},
+    format::{CopySource, REGION_BYTES},
+    journal::Batch,
+    segment::placed_block::PlacedBlock,
 };
 use hashbrown::HashMap;
-use quoin_base::{LayerId, MIB, SECTOR_BYTES, Sequence};
+pub(crate) use key::BlockKey;
+use quoin_base::{LayerId, SECTOR_BYTES, Sequence};
 use quoin_world::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
 };
+pub(crate) use received::JournalSource;
+use received::Received;
 use rustc_hash::FxBuildHasher;
 use std::{
     borrow::Cow,
@@ -47,19 +52,6 @@ const _: () = assert!(size_of::<Extent>() <= 112 && size_of::<(BlockKey, BlockBu
 pub(crate) const SHARDS: usize = if cfg!(feature = "shuttle") { 4 } else { 256 };
 /// How often all shards are gone through for one batch of destage.
 const TAKE_ROUNDS: usize = 5;
-/// Writes are cut at multiples of this, and a shard holds whole regions of it.
-pub(crate) const REGION_BYTES: u64 = MIB;
-
-/// A block of a layer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub(crate) struct BlockKey {
-    pub layer: LayerId,
-    /// The layer's: blocks of all layers of a tree that have the same index are in one shard.
-    pub family: LayerId,
-    /// In units of the pool block.
-    pub index: u64,
-}
-
 /// Where an extent's content is.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
@@ -70,16 +62,6 @@ pub(crate) enum Content {
     Placed(Arc<PlacedBlock>),
     /// What a map leads to at this block, of which the extent is the same sectors.
     Shared(CopySource),
-}
-
-/// A part of a record's payload in the journal.
-#[derive(Clone, Debug)]
-pub(crate) struct JournalSource {
-    pub place: JournalPlace,
-    /// First sector of the volume that the payload covers, and how many bytes it has.
-    pub record_sector: u64,
-    pub record_bytes: u32,
-    pub crcs: Arc<[u32]>,
 }
 
 /// Sectors of one block that were last written by one record.

@@ -1,7 +1,10 @@
 //! The extents of a block against an array of its sectors.
 
 use super::{BlockKey, Buffer, Content, HELD_BYTES, Piece};
-use crate::{buffer::held::Held, host::received::Received, journal::Batch};
+use crate::{
+    buffer::{held::Held, received::Received},
+    journal::Batch,
+};
 use proptest::prelude::*;
 use quoin_base::{LayerId, Sequence, crc32c};
 use quoin_world::Slice as Bytes;

@@ -2,14 +2,13 @@
 //! hosts wrote against that of its receipt, what lies below against that of the block table.
 
 use crate::{
-    buffer::{BlockKey, Content, Extent},
+    buffer::{BlockKey, Content, Extent, received::Received},
     bugs::{Bug, planted},
     error::PoolError,
     fork::layer::Layer,
     host::{
         contents::Verified,
         read::{covered, is_zero},
-        received::Received,
     },
     lifecycle::slice::Slice,
 };

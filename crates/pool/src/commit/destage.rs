@@ -27,9 +27,9 @@ use crate::{
     error::PoolError,
     fork::layer::Layer,
     format::{BlockInfo, CopySource, Location, RowContent},
-    host::placed::PlacedBlock,
     maps::blocks::{BlockPlace, LOST, block_page},
     meta::PageId,
+    segment::placed_block::PlacedBlock,
 };
 use futures_util::{StreamExt, future::try_join, stream};
 use quoin_base::{LayerId, Sequence};

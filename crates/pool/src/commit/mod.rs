@@ -1,5 +1,6 @@
 //! The committer and its work: destage, checkpoints, cleaning, removal of what nobody uses any more.
 
+mod block_table;
 pub(crate) mod checkpoint;
 mod chunk;
 pub(crate) mod clean;
@@ -7,10 +8,15 @@ pub(crate) mod committer;
 pub(crate) mod compose;
 pub(crate) mod decide;
 pub(crate) mod destage;
+mod dropped;
 pub(crate) mod figures;
 mod flight;
+mod flips;
 pub(crate) mod gather;
+mod lending;
 pub(crate) mod publish;
 pub(crate) mod remove;
 pub(crate) mod requests;
 pub(crate) mod slabs;
+mod tree;
+mod write_rows;

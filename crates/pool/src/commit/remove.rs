@@ -6,8 +6,8 @@ use crate::{
     error::PoolError,
     fork::layer::Layer,
     format::{DEAD_PAGE, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
-    integrity::quarantine::{LOST_NODE, Spot},
-    maps::tree::node,
+    integrity::quarantine::LOST_NODE,
+    maps::tree::{Spot, node},
 };
 use quoin_world::atomic::Ordering;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Which layers changed since the catalog was last asked. What a checkpoint records of a layer can be changed only through
 //! types that note it, so no change is forgotten.
 
-use crate::fork::layer::Lists;
+use crate::fork::lists::Lists;
 use quoin_base::{LayerId, VolumeId};
 use quoin_world::{
     Mutex, MutexGuard,

@@ -9,12 +9,12 @@
 //! its map is in a checkpoint; and it is deleted only when the journal's tail has passed the last.
 
 use crate::{
-    buffer::{BlockKey, Content, Extent, HELD_BYTES, Piece, REGION_BYTES},
+    buffer::{BlockKey, Content, Extent, HELD_BYTES, Piece},
     bugs::{Bug, planted},
     commit::committer::Committer,
     error::PoolError,
     fork::layer::Layer,
-    format::{BlockInfo, CopySource, RecordKind, TREE_FAN_OUT, ThinEntry},
+    format::{BlockInfo, CopySource, REGION_BYTES, RecordKind, TREE_FAN_OUT, ThinEntry},
     host::{
         admission::Waiting,
         discard::Reached,

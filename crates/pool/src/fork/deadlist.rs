@@ -8,9 +8,9 @@ use crate::{
     commit::committer::Committer,
     error::PoolError,
     fork::layer::Layer,
+    fork::lists::DeadList,
     format::{DEAD_ENTRIES, DEAD_PAGE, Space, ThinEntry},
     maps::{blocks::block_page, tree::node},
-    meta::DeadList,
 };
 use quoin_base::LayerId;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use crate::{
     error::PoolError,
     fork::changes::{Changes, LayerNote, Noted, NotedLists},
     format::ThinEntry,
-    meta::{DeadList, LayerImage},
+    meta::LayerImage,
     space::Claim,
 };
 use quoin_base::{ByteRange, LayerId, Sequence, VolumeId};
@@ -17,7 +17,7 @@ use quoin_world::{
     Mutex,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// What stays with a volume from layer to layer.
 pub(crate) struct VolumeState {
@@ -54,48 +54,6 @@ const LIVE: u8 = 0;
 const FROZEN: u8 = 1;
 /// It was given up, or is a part of another by now: its pages go to others.
 const GONE: u8 = 2;
-
-/// What a layer lists, for the committer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lists {
-    /// What its ancestors own, was there at the fork, and is not in its map any more.
-    pub dead: DeadList,
-    /// How many blocks of it each ancestor owns.
-    pub dead_blocks: BTreeMap<LayerId, u64>,
-    /// What was listed as dead before its parent became a part of it, and has yet to be looked through.
-    pub sifting: DeadList,
-    /// How many blocks of that each layer owns, itself included: those that it owns itself nobody reaches any more.
-    pub sifting_blocks: BTreeMap<LayerId, u64>,
-}
-
-impl Lists {
-    /// How many blocks of this ancestor are not in the map any more.
-    pub(crate) fn dropped(&self, ancestor: LayerId) -> u64 {
-        let of = |blocks: &BTreeMap<LayerId, u64>| blocks.get(&ancestor).copied().unwrap_or(0);
-        of(&self.dead_blocks) + of(&self.sifting_blocks)
-    }
-
-    /// Whether it counts blocks that this layer owns.
-    pub(crate) fn names(&self, owner: LayerId) -> bool {
-        self.dead_blocks.contains_key(&owner) || self.sifting_blocks.contains_key(&owner)
-    }
-
-    /// Counts what one layer owned as another's.
-    pub(crate) fn rename(&mut self, from: LayerId, to: LayerId) {
-        for blocks in [&mut self.dead_blocks, &mut self.sifting_blocks] {
-            if let Some(moved) = blocks.remove(&from) {
-                *blocks.entry(to).or_default() += moved;
-            }
-        }
-    }
-
-    /// Notes that a block of this owner was looked through.
-    pub(crate) fn sifted(&mut self, owner: LayerId) {
-        if let Some(blocks) = self.sifting_blocks.get_mut(&owner) {
-            *blocks = blocks.saturating_sub(1);
-        }
-    }
-}
 
 pub(crate) struct Layer {
     pub id: LayerId,

@@ -9,13 +9,14 @@
 
 use crate::{
     bugs::{Bug, planted},
+    fork::lists::DeadList,
     fork::{
         aliases::Aliases,
         changes::Changes,
         ids::LayerIds,
         layer::{Layer, VolumeState},
     },
-    meta::{Alias, CatalogImage, DeadList, Operation, Transaction},
+    meta::{Alias, CatalogImage, Operation, Transaction},
 };
 use quoin_base::{LayerId, Sequence, VolumeId};
 use quoin_world::atomic::{AtomicU64, Ordering};

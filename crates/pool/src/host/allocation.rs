@@ -6,10 +6,10 @@
 //! that are not hardened are waited for, since what was said to be unmapped must not hold data after a crash.
 
 use crate::{
-    buffer::{Content, REGION_BYTES},
+    buffer::Content,
     error::PoolError,
     fork::layer::Layer,
-    format::{TREE_FAN_OUT, ThinEntry},
+    format::{REGION_BYTES, TREE_FAN_OUT, ThinEntry},
     host::read::covered,
     journal::Batch,
     lifecycle::slice::Slice,

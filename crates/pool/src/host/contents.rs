@@ -5,8 +5,8 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     fork::layer::Layer,
-    host::placed::PlacedBlock,
     lifecycle::slice::Slice,
+    segment::placed_block::PlacedBlock,
 };
 use quoin_base::{ByteRange, SECTOR_BYTES, crc32c};
 use quoin_world::Slice as Bytes;

@@ -8,11 +8,11 @@
 use crate::{
     error::PoolError,
     fork::layer::Layer,
-    format::{TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    format::{MAX_BLOCKS, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     host::write::Reach,
     journal::Batch,
     lifecycle::slice::Slice,
-    maps::tree::{MAX_BLOCKS, missing_node, slot},
+    maps::tree::{missing_node, slot},
     meta::Page,
 };
 use quoin_base::{ByteRange, VolumeId};

@@ -27,12 +27,13 @@ use crate::{
     lifecycle::slice::Slice,
     maps::numbers::Numbers,
     meta::SegmentTable,
+    segment::placed_block::{PlacedBlock, PlacedSpace},
     store::Store,
 };
 use quoin_base::{ByteRange, GIB, SegmentId, Sequence, crc32c};
 use quoin_world::{
     Mutex, Slice as Bytes,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -49,52 +50,6 @@ const MOST_NAMED_BYTES: u64 = GIB;
 const COUNTED_TOGETHER_BYTES: u64 = 4 << 20;
 /// Shorter writes are placed only while others are under way: alone, one write to the journal takes less time than two.
 const ALONE_FROM_BYTES: u64 = 256 << 10;
-
-/// A block that lies in a row, before any map leads to it.
-#[derive(Debug)]
-pub(crate) struct PlacedBlock {
-    pub location: Location,
-    pub crc: u32,
-    /// The number that it will have. `None`: replay found it, and destage writes it anew.
-    pub number: Option<u64>,
-    is_published: AtomicBool,
-    owner: Arc<PlacedSpace>,
-}
-
-/// What placed blocks take.
-pub(crate) struct PlacedSpace {
-    segments: Arc<SegmentTable>,
-    numbers: Numbers,
-}
-
-impl std::fmt::Debug for PlacedSpace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PlacedSpace")
-    }
-}
-
-impl PlacedBlock {
-    /// Counts it as live: the block table is about to lead to it.
-    pub(crate) fn publish(&self) {
-        self.is_published.store(true, Ordering::Relaxed);
-        self.owner.segments.publish(self.location);
-        if let Some(number) = self.number {
-            self.owner.numbers.published(number);
-        }
-    }
-}
-
-impl Drop for PlacedBlock {
-    fn drop(&mut self) {
-        if self.is_published.load(Ordering::Relaxed) {
-            return;
-        }
-        self.owner.segments.withdraw(self.location);
-        if let Some(number) = self.number {
-            self.owner.numbers.give_back(number);
-        }
-    }
-}
 
 pub(crate) struct Placer {
     queues: Vec<Queue>,
@@ -116,7 +71,7 @@ impl Placer {
         let numbers = Numbers::new(MOST_NUMBERS.min(slabs as usize * 8));
         Self {
             queues,
-            space: Arc::new(PlacedSpace { segments, numbers }),
+            space: Arc::new(PlacedSpace::new(segments, numbers)),
             named: Mutex::default(),
             named_bytes: AtomicU64::new(0),
             being_placed: AtomicU64::new(0),
@@ -125,18 +80,17 @@ impl Placer {
     }
 
     pub(crate) fn numbers(&self) -> &Numbers {
-        &self.space.numbers
+        self.space.numbers()
     }
 
     /// A block that replay found placed.
     pub(crate) fn found(&self, location: Location, crc: u32) -> Arc<PlacedBlock> {
-        self.space.segments.add(location);
+        self.space.segments().add(location);
         self.block(location, crc, None)
     }
 
     fn block(&self, location: Location, crc: u32, number: Option<u64>) -> Arc<PlacedBlock> {
-        let (is_published, owner) = (AtomicBool::new(false), self.space.clone());
-        Arc::new(PlacedBlock { location, crc, number, is_published, owner })
+        Arc::new(PlacedBlock::new(self.space.clone(), location, crc, number))
     }
 
     /// Has open segments sealed to which nothing is being added: slabs are few, and what is dead in them may be needed.
@@ -154,7 +108,7 @@ impl Placer {
     /// Counts what the record of `sequence` names. Called before that can be on a drive. True from time to time: the
     /// committer is to look how much it is.
     pub(crate) fn name(&self, segment: SegmentId, sequence: Sequence, bytes: u64) -> bool {
-        self.space.segments.name(segment, sequence);
+        self.space.segments().name(segment, sequence);
         self.named_bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut named = self.named.lock();
         match named.back_mut() {

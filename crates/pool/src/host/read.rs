@@ -7,12 +7,12 @@
 //! reader has seen must not be gone after a crash.
 
 use crate::{
-    buffer::{BlockKey, Content, Extent, REGION_BYTES},
+    buffer::{BlockKey, Content, Extent},
     bugs::{Bug, planted},
     error::PoolError,
     fork::layer::Layer,
-    format::{BlockInfo, Location, TREE_FAN_OUT, ThinEntry},
-    host::{ahead::Ahead, cache::LARGEST_FILL_BYTES, placed::PlacedBlock},
+    format::{BlockInfo, Location, REGION_BYTES, TREE_FAN_OUT, ThinEntry},
+    host::{ahead::Ahead, cache::LARGEST_FILL_BYTES},
     journal::Batch,
     lifecycle::slice::Slice,
     maps::{
@@ -20,6 +20,7 @@ use crate::{
         tree,
     },
     meta::Page,
+    segment::placed_block::PlacedBlock,
     segment::runs::{HOST_GAP_BYTES, LONGEST_BYTES, runs},
 };
 use futures_util::future::{join, join_all, try_join_all};

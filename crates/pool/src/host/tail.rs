@@ -3,10 +3,10 @@
 
 use crate::{
     error::PoolError,
-    format::{TREE_FAN_OUT, ThinEntry},
+    format::{MAX_BLOCKS, TREE_FAN_OUT, ThinEntry},
     host::{discard::Reached, read::is_zero, write::Reach},
     lifecycle::slice::Slice,
-    maps::tree::{MAX_BLOCKS, slot},
+    maps::tree::slot,
     meta::Page,
 };
 use quoin_base::{ByteRange, VolumeId};

@@ -1,20 +1,21 @@
 //! Writing and unmapping: admission, the journal record and the buffer entry, then the wait until hardened.
 
 use crate::{
-    buffer::{BlockKey, Content, Piece, REGION_BYTES, Shard, held::Held},
+    buffer::received::Received,
+    buffer::{BlockKey, Content, Piece, Shard, held::Held},
     bugs::{Bug, planted},
     error::PoolError,
     fork::{layer::Layer, layers::Layers},
-    format::{RecordHeader, RecordKind, ThinEntry, zeroed},
-    host::{received::Received, stalls::Waits},
+    format::{MAX_BLOCKS, REGION_BYTES, RecordHeader, RecordKind, ThinEntry, zeroed},
+    host::stalls::Waits,
     journal::{Batch, Entry},
     lifecycle::slice::Slice,
-    maps::tree::{MAX_BLOCKS, slot},
+    maps::tree::slot,
     meta::Page,
     space::Fit,
 };
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
-use quoin_world::{Buf, Slice as Bytes, atomic::Ordering};
+use quoin_world::{Slice as Bytes, atomic::Ordering};
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
@@ -484,18 +485,6 @@ pub(super) fn take_front(queue: &mut VecDeque<Bytes>, mut len: usize) -> Vec<Byt
 pub(crate) fn joined(mut slices: Vec<Bytes>) -> Bytes {
     match slices.len() {
         1 => slices.remove(0),
-        _ => copied(&slices),
+        _ => Bytes::joined(&slices),
     }
-}
-
-/// The slices one after the other, in a buffer of their own.
-pub(crate) fn copied(slices: &[Bytes]) -> Bytes {
-    let mut buf = Buf::unfilled(slices.iter().map(|s| s.len()).sum());
-    let mut rest = buf.as_mut_slice();
-    for slice in slices {
-        let (head, tail) = rest.split_at_mut(slice.len());
-        head.copy_from_slice(slice);
-        rest = tail;
-    }
-    buf.into_slice()
 }

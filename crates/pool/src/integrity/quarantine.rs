@@ -22,14 +22,15 @@ use crate::{
     commit::committer::Committer,
     error::PoolError,
     fork::layer::Layer,
+    fork::lists::DeadList,
     format::{BlockInfo, DEAD_PAGE, Location, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     integrity::damage::Damage,
     lifecycle::slice::Slice,
     maps::{
         blocks::{BlockPlace, LOST},
-        tree::{node, slot},
+        tree::{Spot, node, slot},
     },
-    meta::{DeadList, ObjectKind, Page},
+    meta::{ObjectKind, Page},
 };
 use quoin_base::{ByteRange, VolumeId};
 use quoin_world::atomic::Ordering;
@@ -93,22 +94,6 @@ fn number_of(json: &[u8], name: &str) -> u64 {
     let rest = json.split_once(&format!("\"{name}\":")).map_or("", |(_, rest)| rest);
     let digits = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
     digits.parse().unwrap_or(0)
-}
-
-/// Where a node is in a map.
-#[derive(Clone, Copy)]
-pub(crate) struct Spot {
-    /// A block that it maps.
-    pub block: u64,
-    pub level: u32,
-}
-
-impl Spot {
-    /// The blocks that the node maps: the first, and how many.
-    pub(crate) fn span(self) -> (u64, u64) {
-        let blocks = TREE_FAN_OUT.pow(self.level + 1);
-        (self.block / blocks * blocks, blocks)
-    }
 }
 
 impl Slice {

@@ -26,7 +26,7 @@
 use super::{
     decode::{decode, payload_verifies, plausible},
     placed::PlacedRows,
-    replay::ReplayedRecord,
+    record::ReplayedRecord,
     slabs::Slabs,
     unread::{Unread, read_patiently},
 };

@@ -1,6 +1,6 @@
 //! What a batch in the journal says, and whether its payloads are what it says.
 
-use super::{JournalPlace, ReplayedRecord, slabs::Slabs};
+use super::{JournalPlace, record::ReplayedRecord, slabs::Slabs};
 use crate::{
     format::{BATCH_MAGIC, BatchHeader, COUNTERS_END, PAGE_BYTES, RecordHeader},
     store::Store,
@@ -66,19 +66,4 @@ pub(crate) fn decode(
         });
     }
     Some(records)
-}
-
-/// One checksum for each pool block that the payload touches.
-pub(crate) fn payload_crcs(record: &RecordHeader, payload: &[u8], pool_block: u64) -> Vec<u32> {
-    let start = match record.kind {
-        // Where a block is cut follows from the place in a block alone, and any sector may stand there.
-        kind if kind == crate::format::RecordKind::Write as u8 => {
-            record.sector.get() % (pool_block / 512) * 512
-        }
-        _ => 0,
-    };
-    quoin_base::ByteRange::new(start, payload.len() as u64)
-        .split(pool_block)
-        .map(|piece| crc32c(&payload[(piece.offset - start) as usize..][..piece.len as usize]).0)
-        .collect()
 }

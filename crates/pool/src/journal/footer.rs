@@ -6,7 +6,7 @@
 
 use super::{
     decode::{decode, plausible},
-    replay::ReplayedRecord,
+    record::ReplayedRecord,
     slabs::Slabs,
     unread::read_patiently,
 };

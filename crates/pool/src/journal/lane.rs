@@ -14,7 +14,6 @@ use crate::{
     format::{
         BATCH_MAGIC, BatchHeader, EXTENT_MAGIC, ExtentHeader, PAGE_BYTES, RecordHeader, RecordKind, zeroed,
     },
-    host::write::copied,
 };
 use futures_util::{
     StreamExt,
@@ -412,7 +411,7 @@ impl Journal {
         match payload.iter().all(aligned) {
             true => data.extend(payload),
             // Sectors of hosts that are shorter than the drive's own.
-            false => data.push(copied(&payload)),
+            false => data.push(Bytes::joined(&payload)),
         }
         let durable = !planted(Bug::SkipJournalFlush);
         // NOTE: it counts when all columns have it. Recovery takes it from any, whichever is left.

@@ -7,7 +7,7 @@
 //!
 //! Only columns that differ are written: the one that is right may be the only copy.
 
-use super::{decode::decode, replay::ReplayedRecord, slabs::Slabs, unread::read_patiently};
+use super::{decode::decode, record::ReplayedRecord, slabs::Slabs, unread::read_patiently};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,

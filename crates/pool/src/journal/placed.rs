@@ -3,7 +3,7 @@
 //! A record and the row that it names are on their way at the same time, and count together. So a record that nothing tells
 //! to count may lead to a row that never reached its drive: then it was never acknowledged.
 
-use super::replay::{ReplayedRecord, Scan};
+use super::record::ReplayedRecord;
 use crate::{
     bugs::{Bug, planted},
     format::{Location, PAGE_BYTES, RecordKind},
@@ -29,9 +29,15 @@ pub(super) struct PlacedRows<'a> {
 }
 
 impl<'a> PlacedRows<'a> {
-    pub(super) fn new(io: &'a SegmentIo, scans: &[Scan<'_>], tail: Sequence) -> Self {
+    /// Of all records that were read, and of how many batches extents held when their lanes went on from them.
+    pub(super) fn new<'r>(
+        io: &'a SegmentIo,
+        records: impl Iterator<Item = &'r ReplayedRecord>,
+        predecessors: BTreeMap<u64, u32>,
+        tail: Sequence,
+    ) -> Self {
         let mut opened: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
-        for record in scans.iter().flat_map(Scan::records) {
+        for record in records {
             let sequence = Sequence(record.header.sequence.get());
             if record.header.kind == RecordKind::Segment as u8
                 && sequence >= tail
@@ -40,7 +46,7 @@ impl<'a> PlacedRows<'a> {
                 opened.entry(segment.id).or_default().insert(sequence, segment);
             }
         }
-        Self { io, tail, opened, predecessors: scans.iter().filter_map(Scan::predecessor).collect() }
+        Self { io, tail, opened, predecessors }
     }
 
     /// How many batches of an extent are told to be hardened by the extent that its lane went on with.

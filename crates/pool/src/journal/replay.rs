@@ -15,107 +15,30 @@
 use super::{
     JournalPlace,
     cursor::{Beyond, Cursor},
-    decode::payload_crcs,
     extents::{Extents, HeldExtent},
     footer::{Sealed, read_footer},
+    found::{Bare, ExtentContent, Found, TornBatch, refuse_needed},
     mend::{Mend, TakenInDoubt},
     placed::PlacedRows,
+    record::ReplayedRecord,
     sites::{Site, find_sites},
     slabs::Slabs,
-    unread::{JournalBounds, Unread, refusal, refuse_needed},
+    unread::{JournalBounds, Unread, refusal},
 };
 use crate::{
-    buffer::REGION_BYTES,
     bugs::{Bug, planted},
     error::PoolError,
-    format::{COUNTERS_END, CopySource, ExtentHeader, Location, PAGE_BYTES, RecordHeader, RecordKind},
-    maps::tree::MAX_BLOCKS,
+    format::{COUNTERS_END, PAGE_BYTES, RecordKind},
     segment::io::SegmentIo,
     store::Store,
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::{ByteRange, SECTOR_BYTES, Sequence, SliceId};
+use quoin_base::{Sequence, SliceId};
 use quoin_stripe::{Column, StripeError};
-use quoin_world::Slice as Bytes;
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Extents read at the same time.
 const PARALLEL: usize = 16;
-
-/// A record read back.
-#[derive(Clone)]
-pub(crate) struct ReplayedRecord {
-    pub header: RecordHeader,
-    pub crcs: Arc<[u32]>,
-    pub place: JournalPlace,
-}
-
-impl ReplayedRecord {
-    /// Its payload, from the first column where it is what the checksums say. `Ok(None)`: it can be read, and is that on none.
-    pub(crate) async fn payload(&self, store: &Store) -> Result<Option<Bytes>, StripeError> {
-        let block_bytes = u64::from(store.block_bytes());
-        let is_good = |payload: &[u8]| payload_crcs(&self.header, payload, block_bytes) == *self.crcs;
-        self.place.read(store, self.header.payload_bytes.get().into(), is_good).await
-    }
-
-    /// Why nobody wrote this record of a write or unmap, if so, whatever its checksums say.
-    pub(crate) fn problem(&self, block_bytes: u64) -> Option<&'static str> {
-        let (first, sectors) = (self.header.sector.get(), u64::from(self.header.sectors.get()));
-        let end = first.saturating_add(sectors);
-        let region = |sector: u64| sector / (REGION_BYTES / SECTOR_BYTES);
-        let payload_bytes = u64::from(self.header.payload_bytes.get());
-        let is_write = self.header.kind == RecordKind::Write as u8;
-        let is_copy = self.header.kind == RecordKind::Copy as u8;
-        let is_placed = self.header.kind == RecordKind::Placed as u8;
-        let block_sectors = block_bytes / SECTOR_BYTES;
-        let last_copied = || CopySource::unpack(self.header.source.get()).index + sectors / block_sectors;
-        let blocks = || (end * SECTOR_BYTES).div_ceil(block_bytes) - first * SECTOR_BYTES / block_bytes;
-        match () {
-            () if sectors == 0 || end > MAX_BLOCKS * (block_bytes / SECTOR_BYTES) => {
-                Some("its range is impossible")
-            }
-            () if region(first) != region(end - 1) => Some("its range is longer than that of one record"),
-            () if is_write && payload_bytes != sectors * SECTOR_BYTES => {
-                Some("its payload is not as long as its range")
-            }
-            () if is_write && self.crcs.len() as u64 != blocks() => {
-                Some("it has not one checksum for each block")
-            }
-            () if is_copy
-                && !(first.is_multiple_of(block_sectors) && sectors.is_multiple_of(block_sectors)) =>
-            {
-                Some("it copies a part of a block")
-            }
-            () if is_placed
-                && !(first.is_multiple_of(block_sectors) && sectors.is_multiple_of(block_sectors)) =>
-            {
-                Some("it places a part of a block")
-            }
-            () if is_placed && (payload_bytes > 0 || self.crcs.len() as u64 != blocks()) => {
-                Some("it has not one checksum for each block")
-            }
-            () if is_placed && u64::from(Location(self.header.source.get()).sectors()) != block_sectors => {
-                Some("its blocks are not of the pool's size")
-            }
-            () if is_copy && (last_copied() > MAX_BLOCKS || payload_bytes > 0) => {
-                Some("it copies what no volume can hold")
-            }
-            () => None,
-        }
-    }
-}
-
-/// A batch that recovery drops, and all behind it.
-#[derive(Clone, Debug)]
-pub(crate) struct TornBatch {
-    /// Where it begins.
-    pub place: JournalPlace,
-    /// The rows of large writes that it names, as ranges of slabs.
-    pub rows: Vec<(Column, ByteRange)>,
-}
 
 /// What the journal holds.
 pub(crate) struct Replay {
@@ -159,67 +82,6 @@ fn beyond(last: Sequence) -> Sequence {
     Sequence(last.0 + (1 << 20))
 }
 
-/// An extent whose header is intact.
-pub(super) struct ExtentContent {
-    pub header: ExtentHeader,
-    pub slabs: Slabs,
-    pub records: Vec<ReplayedRecord>,
-    pub batches: u32,
-    pub last: Sequence,
-    /// The batch that was torn, if one was.
-    torn: Option<TornBatch>,
-    /// Batches of which nothing tells whether they were hardened, from the first on whose payload cannot be read.
-    pub doubtful: Vec<Vec<ReplayedRecord>>,
-}
-
-/// What was found of one extent.
-#[derive(Default)]
-pub(super) struct Found {
-    /// `None`: the extent is free.
-    pub content: Option<ExtentContent>,
-    /// The extent's number, if anything tells it.
-    pub number: Option<u64>,
-    /// Where reading stopped because the drive failed it, if it did.
-    pub unread: Option<Unread>,
-    /// What could not be read behind the last batch.
-    pub skipped: Vec<Unread>,
-    /// What its columns need to be alike.
-    pub mend: Option<Mend>,
-    /// Pages that hold nothing that counted, and that a drive fails to read.
-    forget: Vec<(Column, u64)>,
-    /// What was found of a slab that begins with no header.
-    bare: Option<Bare>,
-}
-
-/// A slab that begins with no header, and that none names.
-struct Bare {
-    column: Column,
-    /// What its batches say is the checksum of the header; 0: there are none.
-    tag: u64,
-    is_unreadable: bool,
-    /// A batch tells that the first one counted, and some are needed.
-    has_counted: bool,
-    /// Why the pool is refused if the slab is all there is of an extent.
-    refusal: Option<PoolError>,
-}
-
-impl ExtentContent {
-    /// Adds a batch that was hardened, or may count as if it was. What lies below the tail is not kept.
-    fn take(&mut self, records: Vec<ReplayedRecord>, tail: Sequence) {
-        self.batches += 1;
-        let newest = records.iter().map(|r| Sequence(r.header.sequence.get())).max();
-        self.last = self.last.max(newest.unwrap_or_default());
-        self.records.extend(records.into_iter().filter(|r| r.header.sequence.get() >= tail.0));
-    }
-
-    /// Adds the batches in doubt: something tells that they were hardened.
-    pub(super) fn take_doubtful(&mut self, tail: Sequence) {
-        for records in std::mem::take(&mut self.doubtful) {
-            self.take(records, tail);
-        }
-    }
-}
-
 /// Reads every record from the tail on.
 pub(crate) async fn read_journal(
     io: &SegmentIo,
@@ -232,7 +94,8 @@ pub(crate) async fn read_journal(
     let reads: Vec<_> = sites.into_iter().map(|site| scan(store, site, bounds)).collect();
     let scans: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
     let scans = scans.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let placed = PlacedRows::new(io, &scans, tail);
+    let predecessors = scans.iter().filter_map(Scan::predecessor).collect();
+    let placed = PlacedRows::new(io, scans.iter().flat_map(Scan::records), predecessors, tail);
     let finished: Vec<_> = scans.into_iter().map(|scan| scan.finish(&placed, tail)).collect();
     let found: Vec<_> = stream::iter(finished).buffered(PARALLEL).collect().await;
     let mut found = found.into_iter().collect::<Result<Vec<_>, _>>()?;

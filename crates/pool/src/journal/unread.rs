@@ -5,7 +5,6 @@
 //! extents, which say what their predecessors held; and the batches that follow in the same extent. What is not needed is
 //! written again when its extent is used again.
 
-use super::replay::Found;
 use crate::{error::PoolError, format::Root, store::Store};
 use quoin_base::Sequence;
 use quoin_drive::DriveError;
@@ -76,40 +75,7 @@ pub(super) async fn read_patiently(
     }
 }
 
-/// Refuses what cannot be read and may be needed. Returns the rest of what cannot be read, in words.
-pub(super) fn refuse_needed(found: &mut [Found], bounds: JournalBounds) -> Result<Vec<String>, PoolError> {
-    let headers: Vec<_> = found.iter().filter_map(|f| f.content.as_ref()).map(|c| c.header).collect();
-    // A root that is older than the journal is not the one that was written when the pool was closed.
-    let goes_on = |f: &Found| {
-        f.number.is_some_and(|number| number >= bounds.next_extent)
-            || f.content.as_ref().is_some_and(|c| c.last >= bounds.tail || !c.doubtful.is_empty())
-    };
-    let closed = bounds.closed && !found.iter().any(goes_on);
-    let mut told = Vec::new();
-    for found in found {
-        if let Some(unread) = &found.unread {
-            let next =
-                headers.iter().find(|h| h.previous.get() > 0 && Some(h.previous.get()) == found.number);
-            let all_needless = closed
-                || unread.is_obsolete
-                || found.number.is_some_and(|number| number < bounds.first_extent)
-                || next.is_some_and(|next| next.previous_last.get() < bounds.tail.0);
-            let held = next.map(|next| next.previous_batches.get());
-            match &mut found.content {
-                _ if all_needless => {}
-                // The extent ends before it, or with what was read.
-                Some(content) if held == Some(content.batches + content.doubtful.len() as u32) => {
-                    content.take_doubtful(bounds.tail);
-                }
-                _ => return Err(refusal(found.number, unread)),
-            }
-        }
-        told.extend(found.unread.iter().chain(&found.skipped).map(tell));
-    }
-    Ok(told)
-}
-
-fn tell(unread: &Unread) -> String {
+pub(super) fn tell(unread: &Unread) -> String {
     let Unread { drive, drive_offset, error, .. } = unread;
     format!(
         "drive {drive} fails to read its journal at byte {drive_offset} ({error}); nothing there is needed, and it is \

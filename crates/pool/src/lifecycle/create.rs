@@ -2,7 +2,7 @@
 
 use crate::{
     error::PoolError,
-    format::{MAX_TABLE_SLABS, ROOT_MAGIC, Root, zeroed},
+    format::{MAX_TABLE_SLABS, POOL_BLOCK_BYTES, ROOT_MAGIC, Root, zeroed},
     lifecycle::options::FormatOptions,
     meta::least_table_slabs,
     store::Store,
@@ -15,8 +15,6 @@ use quoin_world::{Compiled, Disk, World};
 use std::sync::Arc;
 use uuid::Builder;
 
-/// The block of a pool: the unit of mapping, checksums and reference counts.
-pub(crate) const POOL_BLOCK_BYTES: u32 = 8192;
 /// Data slabs below which a slice could not keep its reserve. Each of several slices begins with as many.
 const MIN_DATA_SLABS: u64 = 24;
 

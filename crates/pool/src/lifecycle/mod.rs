@@ -4,6 +4,7 @@ pub(crate) mod create;
 pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod options;
+mod pledge;
 pub(crate) mod pool;
 pub(crate) mod slice;
 pub(crate) mod spanning;

@@ -512,7 +512,7 @@ async fn note_places(pages: &PageStore, io: &SegmentIo) -> Result<(), PoolError>
                 continue;
             }
             match pages.get(id).await {
-                Ok(page) => todo.extend(page.iter().flat_map(|page| id.those_below(page))),
+                Ok(page) => todo.extend(page.iter().flat_map(|page| page.those_below(id))),
                 // Nothing finds what lies below it.
                 Err(error) if io.store.is_damage(&error).await => {}
                 Err(error) => return Err(error),

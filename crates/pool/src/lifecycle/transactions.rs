@@ -13,9 +13,9 @@ use crate::{
     fork::layer::Layer,
     format::{RecordHeader, RecordKind, zeroed},
     journal::{Batch, Entry},
+    lifecycle::pledge::Pledge,
     lifecycle::slice::Slice,
     meta::{Operation, Transaction},
-    space::reserve::Pledge,
 };
 use quoin_base::{Sequence, VolumeId, crc32c};
 use quoin_world::{

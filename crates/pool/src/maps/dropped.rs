@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! 1. A dropped number has one reference in the block table, and no map leads to it. So blocks of layers that lent some are
-//!    never dropped here: see [`Layer::lent`].
+//!    never dropped here: see `Layer::lent`.
 //! 2. Until it is merged its place counts as live, and it is not used again. What is told of space is too little by that,
 //!    never too much. From then on the rules of a freed number hold.
 //! 3. A bit is set in the checkpoint that holds the change of the map which dropped the number, and cleared in the one that
@@ -21,45 +21,30 @@
 //! 3. It is read once, the entries of all sixteen are freed, and words 0 and 1 are cleared. Bit 130 waits for its own page.
 
 use crate::{
-    bugs::{Bug, planted},
-    commit::committer::Committer,
     error::PoolError,
-    fork::layer::Layer,
     format::{BLOCKS_PER_PAGE, PAGE_BYTES, PAGE_WORDS, Space},
-    maps::blocks::{block_page, referenced_yet_free},
     meta::{Page, PageId, PageStore},
 };
-use futures_util::{StreamExt, stream};
-use quoin_world::atomic::Ordering;
 use std::collections::BTreeSet;
 
-/// Numbers dropped of a page of the table from which on it is merged.
-const MERGE_FROM: u32 = 16;
-/// Pages of the table that a step merges at the most.
-const MERGE_PAGES: usize = 64;
-/// Which part of the free space what is dropped may take.
-const FREE_PART: u64 = 4;
-/// Pages of bits looked through in one step for something to merge.
-const LOOKED_THROUGH: u64 = 16;
-
 /// Pages of the table whose bits share a page.
-const TABLE_PAGES: u64 = PAGE_BYTES as u64 * 8 / BLOCKS_PER_PAGE;
+pub(crate) const TABLE_PAGES: u64 = PAGE_BYTES as u64 * 8 / BLOCKS_PER_PAGE;
 /// Words of the bits of a page of the table.
-const WORDS: usize = BLOCKS_PER_PAGE as usize / 64;
+pub(crate) const WORDS: usize = BLOCKS_PER_PAGE as usize / 64;
 const _: () = assert!(WORDS == 2 && TABLE_PAGES as usize * WORDS == PAGE_WORDS);
 
 /// The page of a number's bit.
-fn bits_page(table_page: u64) -> PageId {
+pub(crate) fn bits_page(table_page: u64) -> PageId {
     PageId::new(Space::Dropped, table_page / TABLE_PAGES)
 }
 
 /// The first word of the bits of a page of the table.
-fn first_word(table_page: u64) -> usize {
+pub(crate) fn first_word(table_page: u64) -> usize {
     (table_page % TABLE_PAGES) as usize * WORDS
 }
 
 /// The bits of a page of the table.
-fn bits_in(page: &Page, table_page: u64) -> u128 {
+pub(crate) fn bits_in(page: &Page, table_page: u64) -> u128 {
     let word = first_word(table_page);
     u128::from(page.get(word)) | u128::from(page.get(word + 1)) << 64
 }
@@ -69,9 +54,9 @@ pub(crate) struct DroppedNumbers {
     /// How many there are.
     pub count: u64,
     /// Pages of the table of which so many were dropped that they are to be merged.
-    due: BTreeSet<u64>,
+    pub due: BTreeSet<u64>,
     /// The page of bits that is looked through next for more.
-    cursor: u64,
+    pub cursor: u64,
 }
 
 impl DroppedNumbers {
@@ -85,181 +70,5 @@ impl PageStore {
     pub(crate) async fn dropped_of(&self, table_page: u64) -> Result<u128, PoolError> {
         let page = self.get(bits_page(table_page)).await?;
         Ok(page.map_or(0, |page| bits_in(&page, table_page)))
-    }
-}
-
-impl Committer {
-    /// Whether the reference of a block that this layer overwrites is dropped without a look at its entry.
-    pub(crate) fn drops_unseen(&self, owner: &Layer, number: u64) -> bool {
-        let slice = &self.slice;
-        let page = block_page(number);
-        if self.freed_from.is_dirty(page) {
-            return false;
-        }
-        let is_alone = owner.lent() == 0 || planted(Bug::DropLent);
-        is_alone && !slice.pages.is_resident(page, !self.is_table_large()) && self.has_room_to_drop(1)
-    }
-
-    /// Whether the block table is so large that a checkpoint is made before all of it is dirty: a page that is clean is
-    /// better left so.
-    fn is_table_large(&self) -> bool {
-        self.table_pages() * PAGE_BYTES as u64 > self.slice.options.dirty_bytes
-    }
-
-    fn table_pages(&self) -> u64 {
-        self.blocks_end / BLOCKS_PER_PAGE + 1
-    }
-
-    fn has_room_to_drop(&self, more: u64) -> bool {
-        let bytes = (self.dropped.count + more) * self.slice.buffer.block_bytes;
-        bytes <= self.slice.space.free_bytes() / FREE_PART
-    }
-
-    /// Drops the one reference of a block that its layer overwrote, to be merged later. False if it has to be dropped now.
-    pub(crate) async fn drop_unseen(&mut self, owner: &Layer, number: u64) -> Result<bool, PoolError> {
-        if !self.drops_unseen(owner, number) {
-            return Ok(false);
-        }
-        let slice = self.slice.clone();
-        let table_page = block_page(number).index;
-        // Where its bit cannot be read its entry may still be.
-        let Ok(page) = slice.pages.change(bits_page(table_page)).await else { return Ok(false) };
-        slice.forget_content(number);
-        if planted(Bug::LoseDropped) {
-            return Ok(true);
-        }
-        let first = first_word(table_page);
-        let (word, bit) = (first + (number % BLOCKS_PER_PAGE / 64) as usize, 1 << (number % 64));
-        if page.get(word) & bit != 0 {
-            return Err(referenced_yet_free(number));
-        }
-        page.set(word, page.get(word) | bit);
-        self.dropped.count += 1;
-        self.tell_dropped();
-        if bits_in(&page, table_page).count_ones() >= MERGE_FROM {
-            self.dropped.due.insert(table_page);
-        }
-        Ok(true)
-    }
-
-    /// Frees the entries of what was dropped of a page of the block table. False if there is nothing, or if the page cannot
-    /// be read now.
-    pub(crate) async fn merge_dropped(&mut self, table_page: u64) -> Result<bool, PoolError> {
-        self.dropped.due.remove(&table_page);
-        if self.dropped.count == 0 {
-            return Ok(false);
-        }
-        let slice = self.slice.clone();
-        let first_number = table_page * BLOCKS_PER_PAGE;
-        let bits = bits_page(table_page);
-        // While the bits cannot be read the space of what was dropped there stays taken.
-        let Ok(Some(held)) = slice.pages.get(bits).await else { return Ok(false) };
-        let dropped = bits_in(&held, table_page);
-        if dropped == 0 {
-            return Ok(false);
-        }
-        // Both pages are held until the entries are freed: a page that was read cannot fail to be read any more.
-        let _table = match slice.pages.get(block_page(first_number)).await {
-            Ok(page) => page,
-            Err(error) if slice.store.is_damage(&error).await => None,
-            // The drive may recover.
-            Err(_) => return Ok(false),
-        };
-        // NOTE: the bits go first. What an entry says is checked when it is freed: one that is free already is an error.
-        let page = slice.pages.change(bits).await?;
-        if !planted(Bug::MergeTwice) {
-            (0..WORDS).for_each(|word| page.set(first_word(table_page) + word, 0));
-        }
-        for bit in (0..BLOCKS_PER_PAGE).filter(|bit| dropped >> bit & 1 != 0) {
-            self.drop_reference(first_number + bit).await?;
-        }
-        self.dropped.count = self.dropped.count.saturating_sub(dropped.count_ones().into());
-        self.tell_dropped();
-        Ok(true)
-    }
-
-    /// Notes how many there are where everybody can see it.
-    pub(crate) fn tell_dropped(&self) {
-        self.slice.counters.dropped_blocks.store(self.dropped.count, Ordering::Relaxed);
-    }
-
-    /// Whether a number was dropped and its entry is not free yet.
-    pub(crate) async fn is_dropped(&self, number: u64) -> bool {
-        let dropped = self.slice.pages.dropped_of(block_page(number).index).await;
-        dropped.unwrap_or(0) >> (number % BLOCKS_PER_PAGE) & 1 != 0
-    }
-
-    /// Whether something is to be merged: many pages are due, or space is short.
-    pub(crate) fn merging_is_due(&self) -> bool {
-        let many = (self.table_pages() / 32 + 1).min(MERGE_PAGES as u64);
-        self.dropped.due.len() as u64 >= many || self.dropped.count > 0 && !self.has_room_to_drop(0)
-    }
-
-    /// Merges some pages of the block table: those that are due, or else what comes next. False if none was merged.
-    pub(crate) async fn merge_some(&mut self) -> Result<bool, PoolError> {
-        let slice = self.slice.clone();
-        let room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
-        let most = slice.space.table_pages_within(room).min(MERGE_PAGES as u64) as usize;
-        let mut pages: Vec<u64> = self.dropped.due.iter().take(most).copied().collect();
-        if pages.is_empty() {
-            pages = self.pages_to_merge(most).await;
-        }
-        let fetches: Vec<_> = pages.iter().map(|page| self.fetch_to_merge(*page)).collect();
-        stream::iter(fetches).buffer_unordered(MERGE_PAGES).collect::<()>().await;
-        let mut did = false;
-        for page in pages {
-            did |= self.merge_dropped(page).await?;
-        }
-        if did {
-            self.committed();
-        }
-        Ok(did)
-    }
-
-    /// Merges all that can be read.
-    pub(crate) async fn merge_all(&mut self) -> Result<(), PoolError> {
-        let bits_pages = self.table_pages().div_ceil(TABLE_PAGES);
-        let mut in_vain = 0;
-        while self.dropped.count > 0 && in_vain <= bits_pages.div_ceil(LOOKED_THROUGH) {
-            if self.merge_some().await? {
-                in_vain = 0;
-            } else {
-                // There may have been no room for more dirty pages.
-                in_vain += 1;
-                self.checkpoint().await?;
-            }
-            self.slice.world.yield_now().await;
-        }
-        Ok(())
-    }
-
-    async fn fetch_to_merge(&self, table_page: u64) {
-        // What cannot be read is dealt with when it is needed.
-        drop(self.slice.pages.get(block_page(table_page * BLOCKS_PER_PAGE)).await);
-    }
-
-    /// The pages of the table with the most to merge among those whose bits are looked through next.
-    async fn pages_to_merge(&mut self, most: usize) -> Vec<u64> {
-        let bits_pages = self.table_pages().div_ceil(TABLE_PAGES);
-        for _ in 0..bits_pages.min(LOOKED_THROUGH) {
-            let first = self.dropped.cursor % bits_pages * TABLE_PAGES;
-            let mut found = Vec::new();
-            for page in first..first + TABLE_PAGES {
-                match self.slice.pages.dropped_of(page).await {
-                    Ok(0) => {}
-                    Ok(dropped) => found.push((dropped.count_ones(), page)),
-                    // It is told of when it is needed.
-                    Err(_) => break,
-                }
-            }
-            if found.len() <= most {
-                self.dropped.cursor = (self.dropped.cursor + 1) % bits_pages;
-            }
-            if !found.is_empty() {
-                found.sort_unstable_by(|a, b| b.cmp(a));
-                return found.into_iter().take(most).map(|(_, page)| page).collect();
-            }
-        }
-        Vec::new()
     }
 }

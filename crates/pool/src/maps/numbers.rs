@@ -4,7 +4,6 @@
 //! 2. It stays lent until its block is published, or comes back when the block is overwritten or given up before that.
 //! 3. A crash gives all of them back: the table still has them free.
 
-use crate::{commit::committer::Committer, error::PoolError};
 use hashbrown::HashSet;
 use quoin_world::{
     Mutex,
@@ -12,9 +11,6 @@ use quoin_world::{
 };
 use rustc_hash::FxBuildHasher;
 use std::collections::VecDeque;
-
-/// The most numbers that one step of the committer lends.
-const STEP: usize = 8192;
 
 #[derive(Default)]
 struct Lent {
@@ -63,31 +59,25 @@ impl Numbers {
         self.lent.lock().all.contains(&number)
     }
 
+    /// Whether as many are ready as shall be. From then on none are wanted until writes have taken half of them.
+    pub(crate) fn has_enough(&self) -> bool {
+        let has_enough = self.lent.lock().ready.len() >= self.target;
+        if has_enough {
+            self.is_short.store(false, Ordering::Release);
+        }
+        has_enough
+    }
+
+    /// Lends a number that is free in the block table, and that the committer takes for nothing else.
+    pub(crate) fn lend(&self, number: u64) {
+        let mut lent = self.lent.lock();
+        let is_new = lent.all.insert(number);
+        assert!(is_new, "number {number} is lent already");
+        lent.ready.push_back(number);
+    }
+
     /// How many numbers are lent: all free in the block table.
     pub(crate) fn count(&self) -> u64 {
         self.lent.lock().all.len() as u64
-    }
-}
-
-impl Committer {
-    /// Lends numbers if data threads want some. False if they want none.
-    pub(crate) async fn lend_numbers(&mut self) -> Result<bool, PoolError> {
-        let slice = self.slice.clone();
-        let numbers = slice.placer.numbers();
-        if !numbers.is_short() {
-            return Ok(false);
-        }
-        for _ in 0..STEP {
-            if numbers.lent.lock().ready.len() >= numbers.target {
-                numbers.is_short.store(false, Ordering::Release);
-                break;
-            }
-            let number = self.take_block_number().await?;
-            let mut lent = numbers.lent.lock();
-            lent.all.insert(number);
-            lent.ready.push_back(number);
-        }
-        self.let_go_of_pages();
-        Ok(true)
     }
 }

@@ -3,21 +3,19 @@
 //! A change is a [`Transaction`]: one journal record that carries the full new values, applied in RAM once it
 //! is hardened.
 
-use crate::{error::PoolError, meta::reader::Reader};
+use crate::{
+    error::PoolError,
+    meta::{
+        object::{ObjectKind, encode_key},
+        reader::Reader,
+    },
+};
 use quoin_base::{LayerId, VolumeId};
 use quoin_world::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, mem,
 };
-
-/// What sort of object a catalog entry is. Numbers belong to the layers above and are never given another
-/// meaning.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct ObjectKind(pub u16);
-
-/// Objects that name the transactions over several slices that are decided, until no slice's journal holds a part of them.
-pub(crate) const DECISION_OBJECT: ObjectKind = ObjectKind(41);
 
 /// Changes to the catalog that take effect together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -237,12 +235,6 @@ impl Transaction {
         }
         Ok(Self { operations })
     }
-}
-
-pub(crate) fn encode_key(out: &mut Vec<u8>, kind: ObjectKind, key: &str) {
-    out.extend(kind.0.to_le_bytes());
-    out.extend((key.len() as u16).to_le_bytes());
-    out.extend(key.as_bytes());
 }
 
 /// The objects, in RAM.

@@ -2,177 +2,19 @@
 
 use crate::{
     error::PoolError,
-    fork::layer::Lists,
     format::Root,
-    meta::{ObjectKind, heap::RecordHeap, reader::Reader, records::CatalogRecord},
+    meta::{
+        ObjectKind,
+        heap::RecordHeap,
+        layer_image::{Alias, LayerImage},
+        records::CatalogRecord,
+    },
 };
-use quoin_base::{LayerId, Sequence, VolumeId};
+use quoin_base::{LayerId, Sequence};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[cfg(any(test, feature = "fuzzing"))]
 mod whole;
-
-/// A list of entries in pages of the tree space, the page written last first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DeadList {
-    /// Page number; 0: the list is empty.
-    pub head: u64,
-    pub entries: u64,
-}
-
-/// A layer's flags. Without the last, no owners of blocks in the list that is being sifted are recorded.
-const PENDING: u8 = 1;
-const GONE: u8 = 2;
-const SIFTING: u8 = 4;
-
-/// A layer as a checkpoint records it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LayerImage {
-    pub id: LayerId,
-    pub family: LayerId,
-    /// The volume whose it is or was.
-    pub volume: VolumeId,
-    /// 0: none.
-    pub parent: LayerId,
-    pub born: Sequence,
-    pub frozen_at: Option<Sequence>,
-    /// The entry of the tree's root; 0: the tree is empty.
-    pub root: u64,
-    pub mapped_blocks: u64,
-    pub owned_blocks: u64,
-    /// Blocks and tree pages whose birth names it.
-    pub births: u64,
-    /// Of the blocks that it owns, at least those that others own too.
-    pub lent_blocks: u64,
-    /// Space promised to its volume; 0: none.
-    pub reserved_bytes: u64,
-    /// It has no map of its own yet.
-    pub pending: bool,
-    /// It was given up; what it owns is being given back.
-    pub gone: bool,
-    pub lists: Lists,
-}
-
-impl LayerImage {
-    /// An empty one.
-    pub(crate) fn new(id: LayerId, volume: VolumeId, born: Sequence) -> Self {
-        Self {
-            id,
-            family: id,
-            volume,
-            parent: LayerId(0),
-            born,
-            frozen_at: None,
-            root: 0,
-            mapped_blocks: 0,
-            owned_blocks: 0,
-            births: 0,
-            lent_blocks: 0,
-            reserved_bytes: 0,
-            pending: false,
-            gone: false,
-            lists: Lists::default(),
-        }
-    }
-
-    /// Whether a volume writes to it.
-    pub(crate) fn is_leaf(&self) -> bool {
-        self.frozen_at.is_none() && !self.gone
-    }
-
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let ids = [self.id.0, self.family.0, self.volume.0, self.parent.0];
-        ids.iter().for_each(|id| out.extend(id.to_le_bytes()));
-        let frozen_at = self.frozen_at.map_or(0, |sequence| sequence.0);
-        let words = [
-            self.born.0,
-            frozen_at,
-            self.root,
-            self.mapped_blocks,
-            self.owned_blocks,
-            self.births,
-            self.lent_blocks,
-            self.reserved_bytes,
-            self.lists.dead.head,
-            self.lists.dead.entries,
-            self.lists.sifting.head,
-            self.lists.sifting.entries,
-        ];
-        words.iter().for_each(|word| out.extend(word.to_le_bytes()));
-        let flags = [(self.pending, PENDING), (self.gone, GONE), (self.is_sifting(), SIFTING)];
-        out.push(flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
-        encode_blocks(out, &self.lists.dead_blocks);
-        if self.is_sifting() {
-            encode_blocks(out, &self.lists.sifting_blocks);
-        }
-    }
-
-    fn is_sifting(&self) -> bool {
-        !self.lists.sifting_blocks.is_empty()
-    }
-
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, PoolError> {
-        let (id, family) = (reader.layer()?, reader.layer()?);
-        let (volume, parent) = (VolumeId(reader.u32()?), LayerId(reader.u32()?));
-        let born = Sequence(reader.u64()?);
-        let frozen_at = Some(Sequence(reader.u64()?)).filter(|sequence| sequence.0 != 0);
-        let (root, mapped_blocks) = (reader.u64()?, reader.u64()?);
-        let (owned_blocks, births) = (reader.u64()?, reader.u64()?);
-        let (lent_blocks, reserved_bytes) = (reader.u64()?, reader.reservation()?);
-        let dead = DeadList { head: reader.u64()?, entries: reader.u64()? };
-        let sifting = DeadList { head: reader.u64()?, entries: reader.u64()? };
-        let flags = reader.u8()?;
-        if flags > PENDING + GONE + SIFTING {
-            return Err(reader.damaged("a layer has unknown flags"));
-        }
-        let dead_blocks = decode_blocks(reader)?;
-        let sifting_blocks = if flags & SIFTING != 0 { decode_blocks(reader)? } else { BTreeMap::new() };
-        let lists = Lists { dead, dead_blocks, sifting, sifting_blocks };
-        let (pending, gone) = (flags & PENDING != 0, flags & GONE != 0);
-        Ok(Self {
-            id,
-            family,
-            volume,
-            parent,
-            born,
-            frozen_at,
-            root,
-            mapped_blocks,
-            owned_blocks,
-            births,
-            lent_blocks,
-            reserved_bytes,
-            pending,
-            gone,
-            lists,
-        })
-    }
-}
-
-/// How many blocks of a list each layer owns.
-fn encode_blocks(out: &mut Vec<u8>, blocks: &BTreeMap<LayerId, u64>) {
-    out.extend((blocks.len() as u32).to_le_bytes());
-    for (owner, blocks) in blocks {
-        out.extend(owner.0.to_le_bytes());
-        out.extend(blocks.to_le_bytes());
-    }
-}
-
-fn decode_blocks(reader: &mut Reader<'_>) -> Result<BTreeMap<LayerId, u64>, PoolError> {
-    let mut blocks = BTreeMap::new();
-    for _ in 0..reader.u32()? {
-        blocks.insert(reader.layer()?, reader.u64()?);
-    }
-    Ok(blocks)
-}
-
-/// What became of a layer that is a part of another by now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Alias {
-    pub owner: LayerId,
-    /// Blocks and tree pages whose birth names it still.
-    pub births: u64,
-}
 
 /// The catalog as a checkpoint records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -312,7 +154,9 @@ impl CatalogImage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fork::lists::{DeadList, Lists};
     use crate::meta::encode_layer;
+    use quoin_base::VolumeId;
 
     #[test]
     fn what_is_encoded_decodes_and_what_is_cut_short_or_impossible_is_refused() {

@@ -4,17 +4,24 @@ mod at_hand;
 mod catalog;
 mod heap;
 mod image;
+mod layer_image;
+mod object;
+mod page_id;
 mod pages;
 mod reader;
 mod records;
 mod segments;
 
 pub(crate) use at_hand::AtHand;
-pub(crate) use catalog::{Catalog, DECISION_OBJECT, Objects, Operation, TransactionId};
-pub use catalog::{ObjectKind, Transaction};
+pub use catalog::Transaction;
+pub(crate) use catalog::{Catalog, Objects, Operation, TransactionId};
 pub(crate) use heap::{PageWords, RecordHeap};
-pub(crate) use image::{Alias, CatalogHead, CatalogImage, DeadList, LayerImage};
-pub(crate) use pages::{Page, PageId, PageStore};
+pub(crate) use image::{CatalogHead, CatalogImage};
+pub(crate) use layer_image::{Alias, LayerImage};
+pub(crate) use object::DECISION_OBJECT;
+pub use object::ObjectKind;
+pub(crate) use page_id::PageId;
+pub(crate) use pages::{Page, PageStore};
 pub(crate) use records::{RecordKey, encode_alias, encode_layer, encode_object};
 pub(crate) use segments::{
     Segment, SegmentState, SegmentTable, Stream, TABLE_COPIES, TableSlabs, least_table_slabs, table_slabs_for,

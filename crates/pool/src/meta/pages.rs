@@ -21,7 +21,8 @@ mod tests;
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{Location, MAP_FAN_OUT, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_WORDS, PAGES_END, SPACES, Space},
+    format::{Location, MAP_FAN_OUT, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_WORDS, SPACES},
+    meta::page_id::PageId,
     segment::io::SegmentIo,
 };
 use cut::Cut;
@@ -44,68 +45,6 @@ const SHARDS: usize = 64;
 /// RAM that a page takes, with its place in the index.
 const PAGE_RAM_BYTES: u64 = PAGE_BYTES as u64 + 128;
 
-/// Names a page: of a space, at a level of its map (0: the space's own pages), by index.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub(crate) struct PageId {
-    pub level: u8,
-    pub space: Space,
-    pub index: u64,
-}
-
-impl PageId {
-    pub(crate) fn new(space: Space, index: u64) -> Self {
-        Self { space, level: 0, index }
-    }
-
-    /// The map page that holds this one's entry; `None` if the root does.
-    pub(crate) fn parent(self) -> Option<PageId> {
-        (self.level < MAP_LEVELS).then(|| PageId {
-            space: self.space,
-            level: self.level + 1,
-            index: self.index / MAP_FAN_OUT,
-        })
-    }
-
-    /// The first page whose entry it has, if it is a page of the map.
-    pub(crate) fn below(self) -> Option<PageId> {
-        let level = self.level.checked_sub(1)?;
-        Some(PageId { level, index: self.index * MAP_FAN_OUT, ..self })
-    }
-
-    /// The pages that it leads to as a page of the map, `page` being its content.
-    pub(crate) fn those_below(self, page: &Page) -> Vec<PageId> {
-        let Some(first) = self.below() else { return Vec::new() };
-        let used = (0..MAP_FAN_OUT).filter(|slot| page.get(*slot as usize * 2) != 0);
-        used.map(|slot| PageId { index: first.index + slot, ..first }).collect()
-    }
-
-    /// Its entry in [`PageId::parent`].
-    fn slot(self) -> usize {
-        (self.index % MAP_FAN_OUT) as usize * 2
-    }
-
-    /// False for a number that the map has no place for.
-    fn is_possible(self) -> bool {
-        self.level <= MAP_LEVELS && self.index < PAGES_END >> (8 * self.level)
-    }
-
-    /// Whether it is kept twice if table slabs have a place for it. Such pages lead to many others, and are few.
-    pub(crate) fn is_kept_twice(self) -> bool {
-        self.level > 0 || matches!(self.space, Space::Segments | Space::Catalog)
-    }
-
-    /// As in the contents of a metadata row.
-    pub(crate) fn pack(self) -> u64 {
-        (self.space as u64) << 60 | u64::from(self.level) << 56 | self.index
-    }
-
-    pub(crate) fn unpack(packed: u64) -> Option<Self> {
-        let space = *SPACES.get((packed >> 60) as usize)?;
-        let level = (packed >> 56) as u8 & 0xf;
-        Some(Self { space, level, index: packed & ((1 << 56) - 1) }).filter(|id| id.is_possible())
-    }
-}
-
 impl fmt::Display for PageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "metadata page {} of the {:?} space, level {}", self.index, self.space, self.level)
@@ -126,6 +65,13 @@ pub(crate) struct Page {
 }
 
 impl Page {
+    /// The pages that it leads to as the page of the map that `id` names.
+    pub(crate) fn those_below(&self, id: PageId) -> Vec<PageId> {
+        let Some(first) = id.below() else { return Vec::new() };
+        let used = (0..MAP_FAN_OUT).filter(|slot| self.get(*slot as usize * 2) != 0);
+        used.map(|slot| PageId { index: first.index + slot, ..first }).collect()
+    }
+
     fn zeroed() -> Self {
         Self {
             words: Box::new([const { AtomicU64::new(0) }; PAGE_WORDS]),

@@ -1,6 +1,10 @@
 //! Reading what was encoded, never trusting it.
 
-use crate::{error::PoolError, format::LAYERS_END, maps::tree::MAX_BLOCKS, meta::ObjectKind};
+use crate::{
+    error::PoolError,
+    format::{LAYERS_END, MAX_BLOCKS},
+    meta::ObjectKind,
+};
 use quoin_base::{KIB, LayerId};
 
 /// All that a thin map can lead to.

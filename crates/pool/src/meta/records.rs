@@ -2,7 +2,7 @@
 
 use crate::{
     error::PoolError,
-    meta::{Alias, LayerImage, ObjectKind, catalog::encode_key, reader::Reader},
+    meta::{Alias, LayerImage, ObjectKind, object::encode_key, reader::Reader},
 };
 use quoin_base::LayerId;
 use std::{fmt, sync::Arc};

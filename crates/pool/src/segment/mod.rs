@@ -2,6 +2,7 @@
 
 pub(crate) mod io;
 pub(crate) mod opened;
+pub(crate) mod placed_block;
 pub(crate) mod readers;
 pub(crate) mod rows;
 pub(crate) mod runs;

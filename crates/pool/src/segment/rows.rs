@@ -1,19 +1,14 @@
 //! Packing blocks and pages into rows of open segments.
 
 use crate::{
-    bugs::{Bug, planted},
     error::PoolError,
     format::{Location, PAGE_BYTES, ROW_CONTENTS, ROW_MAGIC, RowContent, RowHeader, zeroed},
-    host::write::copied,
-    lifecycle::slice::Slice,
-    meta::{PageId, Segment, SegmentTable, Stream},
+    meta::{PageId, PageStore, Segment, SegmentTable, Stream},
     segment::{opened::OpenedSegment, readers::ReaderEpochs},
-    store::pace::PIECE_BYTES,
 };
-use futures_util::{StreamExt, future::try_join_all, stream};
-use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
+use quoin_base::{DriveIndex, PoolId, SECTOR_BYTES, SegmentId};
+use quoin_stripe::Column;
 use quoin_world::{Buf, Slice as Bytes};
-use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
 /// A row that is planned and not written yet.
@@ -27,9 +22,6 @@ pub(crate) struct Row {
     contents: Vec<RowContent>,
     data: Vec<Bytes>,
 }
-
-/// The most rows of one drive written at the same time. The pace may allow fewer.
-const ROWS_OF_A_DRIVE: usize = 4;
 
 /// The open segments of a stream, and the rows planned in them and their predecessors.
 ///
@@ -224,22 +216,28 @@ impl Row {
         contents.filter_map(|content| PageId::unpack(content.name.get())).collect()
     }
 
-    /// Writes the row: head, data, zeroes up to the next multiple of 4096. Placed ones are hardened on return, and go to
-    /// their drive at once. Others go in pieces, at the pace of the background: what hosts wait for gets in between, where a
-    /// long request would fill the drive's queue. A drive without room is waited for. A row of metadata gets its data only
-    /// now, as the cut has it.
-    pub(crate) async fn write(mut self, slice: &Slice) -> Result<u64, PoolError> {
-        let (store, drive) = (&slice.store, self.drive());
-        let pages = self.pages();
-        for page in &pages {
-            self.data.push(slice.pages.take(*page)?);
+    /// Puts the bytes of the row together: head, data, zeroes up to the next multiple of 4096, all aligned to `unit` bytes.
+    /// A row of metadata gets its data only now, as the cut has it.
+    ///
+    /// # Errors
+    ///
+    /// What taking a metadata page from the cut returns.
+    pub(crate) fn compose(
+        mut self,
+        pool: PoolId,
+        unit: usize,
+        pages: &PageStore,
+    ) -> Result<ComposedRow, PoolError> {
+        let of_metadata = self.pages();
+        for page in &of_metadata {
+            self.data.push(pages.take(*page)?);
         }
         let filled: u64 = self.data.iter().map(|d| d.len() as u64).sum();
         assert_eq!(filled + PAGE_BYTES as u64, self.len_bytes, "a row holds exactly what was placed in it");
         let len_bytes = self.len_bytes.next_multiple_of(PAGE_BYTES as u64);
         let mut head: RowHeader = zeroed();
         head.magic = ROW_MAGIC.into();
-        head.pool = *store.pool().0.as_bytes();
+        head.pool = *pool.0.as_bytes();
         head.segment = self.segment.0.into();
         head.segment_generation = self.layout.generation.into();
         head.offset = (self.offset as u32).into();
@@ -258,99 +256,28 @@ impl Row {
             data.push(Buf::zeroed(padding as usize).into_slice());
         }
         debug_assert!(padding.is_multiple_of(SECTOR_BYTES));
-        let unit = store.alignment(&self.layout.columns)?;
         if data.iter().any(|s| !s.len().is_multiple_of(unit) || !(s.as_ptr() as usize).is_multiple_of(unit)) {
             // A host's block may begin at any sector of the buffer it came in.
-            data = vec![copied(&data)];
+            data = vec![Bytes::joined(&data)];
         }
-        let is_background = self.stream != Stream::Placed;
-        let is_durable = !is_background && !planted(Bug::PlaceVolatile);
-        let piece_bytes = if is_background { PIECE_BYTES as usize } else { usize::MAX };
-        let mut offset = self.offset;
-        for piece in pieces(data, piece_bytes) {
-            let len_bytes: usize = piece.iter().map(|s| s.len()).sum();
-            let mut paced = None;
-            if is_background {
-                let (pace, pressure) = (store.pace(), || slice.pressure());
-                paced = Some(pace.enter(drive, len_bytes as u64, &*slice.world, pressure).await);
-            }
-            let layout = &self.layout;
-            let write =
-                || store.write_row(layout.geometry, &layout.columns, offset, piece.clone(), is_durable);
-            store.write_patiently(&*slice.world, write).await?;
-            if let Some(paced) = paced {
-                paced.written(slice.world.now(), slice.pressure());
-            }
-            offset += len_bytes as u64;
-        }
-        slice.pages.written(pages);
-        Ok(len_bytes)
+        let (layout, stream, offset) = (self.layout, self.stream, self.offset);
+        Ok(ComposedRow { layout, stream, offset, len_bytes, data, pages: of_metadata })
+    }
+
+    /// The columns of its segment.
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.layout.columns
     }
 }
 
-impl Slice {
-    /// Writes rows to several drives side by side, at the store's pace. Returns the bytes written.
-    pub(crate) async fn write_rows(&self, rows: Vec<Row>) -> Result<u64, PoolError> {
-        let mut by_drive: BTreeMap<DriveIndex, Vec<Row>> = BTreeMap::new();
-        for row in rows {
-            by_drive.entry(row.drive()).or_default().push(row);
-        }
-        let drives = by_drive.into_values().map(|rows| async move {
-            let writes: Vec<_> = rows.into_iter().map(|row| row.write(self)).collect();
-            let mut writes = stream::iter(writes).buffer_unordered(ROWS_OF_A_DRIVE);
-            let mut bytes = 0;
-            while let Some(written) = writes.next().await {
-                bytes += written?;
-            }
-            Ok::<u64, PoolError>(bytes)
-        });
-        Ok(try_join_all(drives).await?.into_iter().sum())
-    }
-}
-
-/// The slices in groups of `piece_bytes`, but for the last.
-fn pieces(data: Vec<Bytes>, piece_bytes: usize) -> Vec<Vec<Bytes>> {
-    let (mut pieces, mut piece, mut room) = (Vec::new(), Vec::new(), piece_bytes);
-    for mut slice in data {
-        while slice.len() >= room {
-            piece.push(slice.slice(0, room));
-            slice = slice.slice(room, slice.len() - room);
-            pieces.push(std::mem::take(&mut piece));
-            room = piece_bytes;
-        }
-        if !slice.is_empty() {
-            room -= slice.len();
-            piece.push(slice);
-        }
-    }
-    if !piece.is_empty() {
-        pieces.push(piece);
-    }
-    pieces
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_hold_the_same_bytes_in_order() {
-        let bytes: Vec<u8> = (0..40_960u32).map(|i| (i % 251) as u8).collect();
-        let slices = |lens: &[usize]| {
-            let mut at = 0;
-            let cut = |len: &usize| {
-                at += len;
-                Buf::copy_of(&bytes[at - len..at]).into_slice()
-            };
-            lens.iter().map(cut).collect::<Vec<_>>()
-        };
-        for lens in [&[40_960][..], &[8192, 8192, 16_384, 8192], &[4096, 512, 36_352], &[512; 80]] {
-            let cut = pieces(slices(lens), 16_384);
-            let sizes: Vec<usize> = cut.iter().map(|p| p.iter().map(|s| s.len()).sum()).collect();
-            assert_eq!(sizes, [16_384, 16_384, 8192], "{lens:?}");
-            let joined: Vec<u8> = cut.iter().flatten().flat_map(|s| s.iter().copied()).collect();
-            assert!(joined == bytes, "{lens:?}");
-            assert!(cut.iter().flatten().all(|s| !s.is_empty()), "{lens:?}");
-        }
-    }
+/// A row as it goes to drives.
+pub(crate) struct ComposedRow {
+    pub layout: Segment,
+    pub stream: Stream,
+    /// Where it begins in its segment.
+    pub offset: u64,
+    pub len_bytes: u64,
+    pub data: Vec<Bytes>,
+    /// The metadata pages that it holds.
+    pub pages: Vec<PageId>,
 }

@@ -25,8 +25,7 @@ pub(crate) mod reserve;
 pub(crate) use grow::LEAST_ADDED_SLABS;
 
 use crate::{
-    buffer::REGION_BYTES,
-    format::{MAP_FAN_OUT, PAGE_BYTES, TREE_FAN_OUT, TREE_LEVELS},
+    format::{MAP_FAN_OUT, PAGE_BYTES, REGION_BYTES, TREE_FAN_OUT, TREE_LEVELS},
     lifecycle::options::PoolOptions,
     meta::{TABLE_COPIES, table_slabs_for},
 };

@@ -200,8 +200,8 @@ impl Slice {
 mod tests {
     use super::*;
     use crate::{
-        fork::layer::Lists,
-        meta::{CatalogImage, DeadList, LayerImage},
+        fork::lists::{DeadList, Lists},
+        meta::{CatalogImage, LayerImage},
     };
     use quoin_base::Sequence;
 

@@ -21,8 +21,7 @@ pub(crate) mod shortage;
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::PAGE_BYTES,
-    lifecycle::create::POOL_BLOCK_BYTES,
+    format::{PAGE_BYTES, POOL_BLOCK_BYTES},
 };
 use claims::Claims;
 pub(crate) use claims::Standing;

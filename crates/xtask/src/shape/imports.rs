@@ -28,16 +28,24 @@ pub(super) fn figures(sources: &[Source]) -> Vec<Figure> {
     for source in sources {
         packages.entry(&source.package).or_default().push(source);
     }
-    let mut loops: Vec<Vec<String>> = packages.values().flat_map(|of| loops(of)).collect();
-    loops.retain(|files| files.len() > 1);
-    loops.sort_by_key(|files| std::cmp::Reverse(files.len()));
-    let largest = loops.first().map_or(1, Vec::len);
-    let told = |files: &Vec<String>| format!("{}: {}", files.len(), files.join(", "));
-    let places: Vec<String> = loops.iter().filter(|files| files.len() > LOOP_FILES_MAX).map(told).collect();
+    let mut loops: Vec<Loop> = packages.values().flat_map(|of| loops(of)).collect();
+    loops.sort_by_key(|of| std::cmp::Reverse(of.files.len()));
+    let largest = loops.first().map_or(1, |of| of.files.len());
+    let told = |of: &Loop| format!("{}: {}", of.files.len(), of.files.join(", "));
+    loops.retain(|of| of.files.len() > LOOP_FILES_MAX);
+    let places = loops.iter().map(told).collect();
+    let ties = loops.into_iter().flat_map(|of| of.ties).collect();
     vec![
-        Figure { name: "files-in-the-largest-import-loop", value: largest as f64, places: places.clone() },
+        Figure { name: "files-in-the-largest-import-loop", value: largest as f64, places: ties },
         Figure::count("import-loops-of-over-3-files", places),
     ]
+}
+
+/// Files that use each other, directly or through others.
+struct Loop {
+    files: Vec<String>,
+    /// Which of them uses which other one, and by what names.
+    ties: Vec<String>,
 }
 
 /// What a file names and hands on.
@@ -45,8 +53,6 @@ pub(super) fn figures(sources: &[Source]) -> Vec<Figure> {
 struct Names {
     used: Vec<Path>,
     handed_on: BTreeMap<String, Path>,
-    /// Modules of which everything is handed on.
-    all_of: Vec<Path>,
 }
 
 struct Collect {
@@ -94,7 +100,7 @@ impl Collect {
             }
             UseTree::Glob(_) => {
                 let Some(path) = self.absolute(before) else { return };
-                if is_handed_on { self.names.all_of.push(path) } else { self.names.used.push(path) }
+                self.names.used.push(path);
             }
         }
     }
@@ -128,6 +134,9 @@ impl<'ast> Visit<'ast> for Collect {
         }
     }
 
+    /// `pub(super)` and `pub(in …)` use nothing.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
+
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let parts: Path = path.segments.iter().map(|part| part.ident.to_string()).collect();
         if matches!(parts[0].as_str(), "crate" | "super") && path.leading_colon.is_none() {
@@ -138,7 +147,7 @@ impl<'ast> Visit<'ast> for Collect {
 }
 
 /// The loops among the files of a crate.
-fn loops(sources: &[&Source]) -> Vec<Vec<String>> {
+fn loops(sources: &[&Source]) -> Vec<Loop> {
     let mut of_module: BTreeMap<&Path, usize> = BTreeMap::new();
     let mut names = Vec::new();
     for (number, source) in sources.iter().enumerate() {
@@ -148,10 +157,25 @@ fn loops(sources: &[&Source]) -> Vec<Vec<String>> {
         of_module.insert(&source.module, number);
     }
     let graph = Graph { of_module, names };
-    let uses: Vec<BTreeSet<usize>> = (0..sources.len()).map(|file| graph.uses_of(file)).collect();
-    let path = |file: &usize| sources[*file].path.display().to_string();
-    strongly_connected(&uses).iter().map(|files| files.iter().map(path).collect()).collect()
+    let uses: Vec<Uses> = (0..sources.len()).map(|file| graph.uses_of(file)).collect();
+    let path = |file: usize| sources[file].path.display().to_string();
+    let mut found = Vec::new();
+    for files in strongly_connected(&uses).into_iter().filter(|files| files.len() > 1) {
+        let mut ties = Vec::new();
+        for &file in &files {
+            for (other, names) in uses[file].iter().filter(|(other, _)| files.contains(other)) {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                ties.push(format!("{} -> {}: {}", path(file), path(*other), names.join(", ")));
+            }
+        }
+        ties.sort();
+        found.push(Loop { files: files.into_iter().map(path).collect(), ties });
+    }
+    found
 }
+
+/// The files that a file uses, each with the names used.
+type Uses = BTreeMap<usize, BTreeSet<String>>;
 
 struct Graph<'a> {
     of_module: BTreeMap<&'a Path, usize>,
@@ -159,9 +183,14 @@ struct Graph<'a> {
 }
 
 impl Graph<'_> {
-    fn uses_of(&self, file: usize) -> BTreeSet<usize> {
-        let used = self.names[file].used.iter().filter_map(|path| self.definer(path, HANDS_MAX));
-        used.filter(|&other| other != file).collect()
+    fn uses_of(&self, file: usize) -> Uses {
+        let mut uses = Uses::new();
+        for path in &self.names[file].used {
+            if let Some(other) = self.definer(path, HANDS_MAX).filter(|&other| other != file) {
+                uses.entry(other).or_default().extend(path.last().cloned());
+            }
+        }
+        uses
     }
 
     /// The file that defines what the path names.
@@ -181,9 +210,9 @@ impl Graph<'_> {
 }
 
 /// Tarjan's algorithm.
-fn strongly_connected(uses: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
+fn strongly_connected(uses: &[Uses]) -> Vec<Vec<usize>> {
     struct Walk<'a> {
-        uses: &'a [BTreeSet<usize>],
+        uses: &'a [Uses],
         order: Vec<Option<usize>>,
         lowest: Vec<usize>,
         is_open: Vec<bool>,
@@ -197,7 +226,7 @@ fn strongly_connected(uses: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
             self.visited += 1;
             (self.order[at], self.lowest[at], self.is_open[at]) = (Some(order), order, true);
             self.open.push(at);
-            for &next in &self.uses[at] {
+            for &next in self.uses[at].keys() {
                 match self.order[next] {
                     None => {
                         self.visit(next);

@@ -29,7 +29,8 @@ fn what_is_for_tests_only_does_not_count() {
     let text = "#[cfg(test)] mod tests { use crate::d::D; fn t() { assert!(true) } }";
     let sources = [
         source("crates/a/src/c.rs", &format!("pub struct C; {text}")),
-        source("crates/a/src/d.rs", "use super::c::C; pub struct D(C);"),
+        source("crates/a/src/d.rs", "use super::c::C; pub struct D { pub(super) c: C }"),
+        source("crates/a/src/lib.rs", "use d::D; pub struct L(D);"),
     ];
     assert_eq!(figure(&sources, "files-in-the-largest-import-loop").value, 1.0);
     assert_eq!(figure(&sources, "asserts-in-release").value, 0.0);

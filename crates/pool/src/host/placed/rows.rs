@@ -1,6 +1,6 @@
 //! Rows of placed blocks on their way: what waits for its place, the row that is formed next, rows in flight.
 
-use super::PlacedBlock;
+use crate::segment::placed_block::PlacedBlock;
 use crate::{
     error::PoolError,
     format::{CopySource, Location, RowContent},
@@ -352,7 +352,7 @@ impl Slice {
                 }
             }
             flights.push_back(Box::pin(async move {
-                let outcome = row.write(self).await.map(|bytes| {
+                let outcome = self.write_row(row).await.map(|bytes| {
                     self.counters.placed_bytes.fetch_add(bytes, Ordering::Relaxed);
                 });
                 Landed { _blocks: held, untold, row: on_its_way, thread, segment, end, outcome }

@@ -3,10 +3,11 @@
 
 use super::{CheckReport, Walk};
 use crate::{
+    fork::lists::DeadList,
     format::{DEAD_ENTRIES, DEAD_PAGE, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     integrity::quarantine::LOST_NODE,
     maps::tree::node,
-    meta::{CatalogImage, DeadList, LayerImage, Page},
+    meta::{CatalogImage, LayerImage, Page},
 };
 use hashbrown::{HashMap, HashSet};
 use quoin_base::LayerId;

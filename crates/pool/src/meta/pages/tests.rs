@@ -1,6 +1,7 @@
 //! Which pages of a shard are looked at when some must leave RAM.
 
 use super::*;
+use crate::format::Space;
 
 #[test]
 fn pages_that_cannot_go_are_looked_at_once() {

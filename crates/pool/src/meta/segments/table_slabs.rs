@@ -21,9 +21,8 @@ use crate::{
     error::PoolError,
     format::{
         BLOCKS_PER_PAGE, ColumnEntry, Location, MAP_FAN_OUT, MAP_LEVELS, MAX_TABLE_SLABS, NO_DRIVE,
-        PAGE_BYTES, Root, SEGMENTS_PER_PAGE, Space, TREE_FAN_OUT, TableSlabEntry,
+        PAGE_BYTES, POOL_BLOCK_BYTES, Root, SEGMENTS_PER_PAGE, Space, TREE_FAN_OUT, TableSlabEntry,
     },
-    lifecycle::create::POOL_BLOCK_BYTES,
     meta::PageId,
 };
 use quoin_base::DriveIndex;

@@ -4,12 +4,22 @@
 //! the journal holds is taken instead.
 
 use crate::{
-    buffer::{BlockKey, Content, JournalSource, TakenBlock, held::Held},
-    journal::Batch,
-    lifecycle::slice::Slice,
+    buffer::{held::Held, key::BlockKey},
+    journal::{Batch, JournalPlace},
 };
 use quoin_base::{SECTOR_BYTES, crc32c};
-use quoin_world::{Buf, Slice as Bytes, atomic::Ordering};
+use quoin_world::{Buf, Slice as Bytes};
+use std::sync::Arc;
+
+/// A part of a record's payload in the journal.
+#[derive(Clone, Debug)]
+pub(crate) struct JournalSource {
+    pub place: JournalPlace,
+    /// First sector of the volume that the payload covers, and how many bytes it has.
+    pub record_sector: u64,
+    pub record_bytes: u32,
+    pub crcs: Arc<[u32]>,
+}
 
 /// What one record brought for one block.
 #[derive(Clone, Debug)]
@@ -70,40 +80,10 @@ impl Received {
     }
 
     /// The same with a bit flipped, as bad RAM does it.
-    fn flipped(&self, bit: usize) -> Self {
+    pub(crate) fn flipped(&self, bit: usize) -> Self {
         let mut copy = Buf::copy_of(self.data.bytes());
         let byte = bit / 8 % copy.len();
         copy.as_mut_slice()[byte] ^= 1 << (bit % 8);
         Self { data: Held::Buffer(copy.into_slice()), ..self.clone() }
-    }
-}
-
-impl Slice {
-    /// For tests of what happens then: of each of the next so many blocks with data in RAM that are destaged, a bit
-    /// flips between receipt and destage.
-    pub(crate) fn flip_bits(&self, blocks: u64) {
-        self.flips.fetch_add(blocks, Ordering::Relaxed);
-    }
-
-    pub(crate) fn flip_bits_of(&self, taken: &mut [TakenBlock]) {
-        let mut left = self.flips.swap(0, Ordering::Relaxed);
-        if left == 0 {
-            return;
-        }
-        for block in taken.iter_mut() {
-            if left == 0 {
-                return;
-            }
-            let bit = block.key.index as usize * 7919;
-            let in_ram = block.extents.iter_mut().find_map(|extent| match &mut extent.content {
-                Content::Ram(received) => Some(received),
-                Content::Zero | Content::Journal(_) | Content::Placed(_) | Content::Shared(_) => None,
-            });
-            if let Some(received) = in_ram {
-                *received = received.flipped(bit);
-                left -= 1;
-            }
-        }
-        self.flips.fetch_add(left, Ordering::Relaxed);
     }
 }

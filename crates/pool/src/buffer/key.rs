@@ -1,0 +1,13 @@
+//! Names of blocks in the write buffer.
+
+use quoin_base::LayerId;
+
+/// A block of a layer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub(crate) struct BlockKey {
+    pub layer: LayerId,
+    /// The layer's: blocks of all layers of a tree that have the same index are in one shard.
+    pub family: LayerId,
+    /// In units of the pool block.
+    pub index: u64,
+}

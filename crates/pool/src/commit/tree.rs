@@ -1,0 +1,106 @@
+//! Changes of thin maps: nodes that a layer makes, copies and gives back.
+
+use crate::{
+    bugs::{Bug, planted},
+    commit::committer::Committer,
+    error::PoolError,
+    fork::layer::Layer,
+    format::{DEAD_PAGE, PAGE_WORDS, TREE_LEVELS, ThinEntry},
+    maps::tree::{Spot, missing_node, node, slot},
+    meta::Page,
+};
+use std::sync::{Arc, atomic::Ordering};
+
+/// Free page numbers below which none is looked for.
+const WORTH_LOOKING: u64 = 32;
+
+impl Committer {
+    /// The leaf that maps `block`, a layer's own and dirty, with its way there made or copied if need be.
+    pub(crate) async fn leaf_to_change(&mut self, layer: &Layer, block: u64) -> Result<Arc<Page>, PoolError> {
+        let slice = self.slice.clone();
+        let root = ThinEntry(layer.root.load(Ordering::Acquire));
+        let own = self.own_node(layer, root, Spot { block, level: TREE_LEVELS - 1 }).await?;
+        if own != root {
+            layer.root.store(own.0);
+        }
+        let mut entry = own;
+        for level in (1..TREE_LEVELS).rev() {
+            let number = entry.block().unwrap_or(0);
+            let page = slice.pages.get(node(number)).await?.ok_or_else(|| missing_node(layer, number))?;
+            let slot = slot(block, level);
+            let child = ThinEntry(page.get(slot));
+            entry = self.own_node(layer, child, Spot { block, level: level - 1 }).await?;
+            if entry != child {
+                slice.pages.change(node(number)).await?.set(slot, entry.0);
+            }
+        }
+        slice.pages.change(node(entry.block().unwrap_or(0))).await
+    }
+
+    /// The node itself if it is the layer's own, else a copy of it, or a new one if there is none; one whose entries are
+    /// lost if it is damaged. Its parent is to lead there before it is changed.
+    async fn own_node(
+        &mut self,
+        layer: &Layer,
+        entry: ThinEntry,
+        spot: Spot,
+    ) -> Result<ThinEntry, PoolError> {
+        let slice = self.slice.clone();
+        let old = match entry.block() {
+            None => None,
+            Some(number) => match self.tree_page_or_damage(number).await? {
+                Ok(page) => Some(page),
+                Err(why) => return self.replace_damaged(layer, entry, spot, &why).await,
+            },
+        };
+        if old.is_some() && (self.is_mine(layer, entry) || planted(Bug::ChangeShared)) {
+            return Ok(entry);
+        }
+        let number = self.take_tree_page().await?;
+        let page = slice.pages.change(node(number)).await?;
+        if let Some(old) = old {
+            (0..PAGE_WORDS).for_each(|word| page.set(word, old.get(word)));
+            self.bury(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;
+        }
+        layer.births.fetch_add(1);
+        Ok(ThinEntry::new(number, layer.id))
+    }
+
+    /// Gives back a page of the tree space. Its number is not used again while a reader may come by.
+    pub(crate) async fn drop_tree_page(&mut self, number: u64) -> Result<(), PoolError> {
+        self.drop_page(node(number)).await?;
+        self.tree_free += 1;
+        self.freed_pages.insert(number, self.slice.readers.current());
+        Ok(())
+    }
+
+    /// A page number of the tree space that nothing uses.
+    pub(crate) async fn take_tree_page(&mut self) -> Result<u64, PoolError> {
+        let slice = self.slice.clone();
+        if planted(Bug::EarlyPageReuse)
+            && let Some(number) = self.freed_pages.newest()
+            && !slice.pages.exists(node(number)).await?
+        {
+            self.tree_free -= 1;
+            return Ok(number);
+        }
+        if self.tree_free > WORTH_LOOKING + self.tree_end / 4 {
+            while self.tree_cursor < self.tree_end {
+                let number = self.tree_cursor;
+                self.tree_cursor += 1;
+                if !slice.pages.exists(node(number)).await?
+                    && self.freed_pages.may_use(number, &slice.readers)
+                {
+                    self.tree_free -= 1;
+                    return Ok(number);
+                }
+            }
+            // Once round: what was freed behind the cursor is found next time.
+            self.tree_cursor = 1;
+        }
+        let number = self.tree_end;
+        self.tree_end += 1;
+        self.tree_cursor = self.tree_cursor.min(self.tree_end);
+        Ok(number)
+    }
+}

@@ -1,0 +1,115 @@
+//! Writing rows to drives.
+
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    lifecycle::slice::Slice,
+    meta::Stream,
+    segment::rows::{ComposedRow, Row},
+    store::pace::PIECE_BYTES,
+};
+use futures_util::{StreamExt, future::try_join_all, stream};
+use quoin_base::DriveIndex;
+use quoin_world::Slice as Bytes;
+use std::collections::BTreeMap;
+
+/// The most rows of one drive written at the same time. The pace may allow fewer.
+const ROWS_OF_A_DRIVE: usize = 4;
+
+impl Slice {
+    /// Writes a row and returns its bytes. A placed one is hardened on return, and goes to its drive at once. Others go in
+    /// pieces, at the pace of the background: what hosts wait for gets in between, where a long request would fill the
+    /// drive's queue. A drive without room is waited for.
+    pub(crate) async fn write_row(&self, row: Row) -> Result<u64, PoolError> {
+        let (store, drive) = (&self.store, row.drive());
+        let unit = store.alignment(row.columns())?;
+        let ComposedRow { layout, stream, mut offset, len_bytes, data, pages } =
+            row.compose(store.pool(), unit, &self.pages)?;
+        let is_background = stream != Stream::Placed;
+        let is_durable = !is_background && !planted(Bug::PlaceVolatile);
+        let piece_bytes = if is_background { PIECE_BYTES as usize } else { usize::MAX };
+        for piece in pieces(data, piece_bytes) {
+            let piece_bytes: usize = piece.iter().map(|s| s.len()).sum();
+            let mut paced = None;
+            if is_background {
+                let (pace, pressure) = (store.pace(), || self.pressure());
+                paced = Some(pace.enter(drive, piece_bytes as u64, &*self.world, pressure).await);
+            }
+            let write =
+                || store.write_row(layout.geometry, &layout.columns, offset, piece.clone(), is_durable);
+            store.write_patiently(&*self.world, write).await?;
+            if let Some(paced) = paced {
+                paced.written(self.world.now(), self.pressure());
+            }
+            offset += piece_bytes as u64;
+        }
+        self.pages.written(pages);
+        Ok(len_bytes)
+    }
+
+    /// Writes rows to several drives side by side, at the store's pace. Returns the bytes written.
+    pub(crate) async fn write_rows(&self, rows: Vec<Row>) -> Result<u64, PoolError> {
+        let mut by_drive: BTreeMap<DriveIndex, Vec<Row>> = BTreeMap::new();
+        for row in rows {
+            by_drive.entry(row.drive()).or_default().push(row);
+        }
+        let drives = by_drive.into_values().map(|rows| async move {
+            let writes: Vec<_> = rows.into_iter().map(|row| self.write_row(row)).collect();
+            let mut writes = stream::iter(writes).buffer_unordered(ROWS_OF_A_DRIVE);
+            let mut bytes = 0;
+            while let Some(written) = writes.next().await {
+                bytes += written?;
+            }
+            Ok::<u64, PoolError>(bytes)
+        });
+        Ok(try_join_all(drives).await?.into_iter().sum())
+    }
+}
+
+/// The slices in groups of `piece_bytes`, but for the last.
+fn pieces(data: Vec<Bytes>, piece_bytes: usize) -> Vec<Vec<Bytes>> {
+    let (mut pieces, mut piece, mut room) = (Vec::new(), Vec::new(), piece_bytes);
+    for mut slice in data {
+        while slice.len() >= room {
+            piece.push(slice.slice(0, room));
+            slice = slice.slice(room, slice.len() - room);
+            pieces.push(std::mem::take(&mut piece));
+            room = piece_bytes;
+        }
+        if !slice.is_empty() {
+            room -= slice.len();
+            piece.push(slice);
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quoin_world::Buf;
+
+    #[test]
+    fn pieces_hold_the_same_bytes_in_order() {
+        let bytes: Vec<u8> = (0..40_960u32).map(|i| (i % 251) as u8).collect();
+        let slices = |lens: &[usize]| {
+            let mut at = 0;
+            let cut = |len: &usize| {
+                at += len;
+                Buf::copy_of(&bytes[at - len..at]).into_slice()
+            };
+            lens.iter().map(cut).collect::<Vec<_>>()
+        };
+        for lens in [&[40_960][..], &[8192, 8192, 16_384, 8192], &[4096, 512, 36_352], &[512; 80]] {
+            let cut = pieces(slices(lens), 16_384);
+            let sizes: Vec<usize> = cut.iter().map(|p| p.iter().map(|s| s.len()).sum()).collect();
+            assert_eq!(sizes, [16_384, 16_384, 8192], "{lens:?}");
+            let joined: Vec<u8> = cut.iter().flatten().flat_map(|s| s.iter().copied()).collect();
+            assert!(joined == bytes, "{lens:?}");
+            assert!(cut.iter().flatten().all(|s| !s.is_empty()), "{lens:?}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What a layer lists: blocks of its ancestors that are not in its map any more.
+
+use quoin_base::LayerId;
+use std::collections::BTreeMap;
+
+/// A list of entries in pages of the tree space, the page written last first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeadList {
+    /// Page number; 0: the list is empty.
+    pub head: u64,
+    pub entries: u64,
+}
+
+/// What a layer lists, for the committer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lists {
+    /// What its ancestors own, was there at the fork, and is not in its map any more.
+    pub dead: DeadList,
+    /// How many blocks of it each ancestor owns.
+    pub dead_blocks: BTreeMap<LayerId, u64>,
+    /// What was listed as dead before its parent became a part of it, and has yet to be looked through.
+    pub sifting: DeadList,
+    /// How many blocks of that each layer owns, itself included: those that it owns itself nobody reaches any more.
+    pub sifting_blocks: BTreeMap<LayerId, u64>,
+}
+
+impl Lists {
+    /// How many blocks of this ancestor are not in the map any more.
+    pub(crate) fn dropped(&self, ancestor: LayerId) -> u64 {
+        let of = |blocks: &BTreeMap<LayerId, u64>| blocks.get(&ancestor).copied().unwrap_or(0);
+        of(&self.dead_blocks) + of(&self.sifting_blocks)
+    }
+
+    /// Whether it counts blocks that this layer owns.
+    pub(crate) fn names(&self, owner: LayerId) -> bool {
+        self.dead_blocks.contains_key(&owner) || self.sifting_blocks.contains_key(&owner)
+    }
+
+    /// Counts what one layer owned as another's.
+    pub(crate) fn rename(&mut self, from: LayerId, to: LayerId) {
+        for blocks in [&mut self.dead_blocks, &mut self.sifting_blocks] {
+            if let Some(moved) = blocks.remove(&from) {
+                *blocks.entry(to).or_default() += moved;
+            }
+        }
+    }
+
+    /// Notes that a block of this owner was looked through.
+    pub(crate) fn sifted(&mut self, owner: LayerId) {
+        if let Some(blocks) = self.sifting_blocks.get_mut(&owner) {
+            *blocks = blocks.saturating_sub(1);
+        }
+    }
+}
