@@ -16,7 +16,8 @@ use crate::{
     commit::{
         committer::Committer,
         destage::{PARALLEL, out_of_slabs},
-        flight::Checkpoint,
+        flight::{Checkpoint, Flight},
+        requests::Answer,
     },
     error::PoolError,
     fork::layers::Layers,
@@ -30,6 +31,7 @@ use crate::{
 use futures_util::{StreamExt, stream};
 use quoin_base::Sequence;
 use quoin_drive::FORMAT_VERSION;
+use quoin_world::OneShotSender;
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
@@ -309,4 +311,55 @@ fn new_root(slice: &Slice, generation: u64) -> Root {
     root.generation = generation.into();
     root.slice = u32::from(slice.id.0).into();
     root
+}
+
+impl Committer {
+    /// Takes over the result of the checkpoint under way, if it has ended.
+    pub(super) fn land(&mut self) -> Result<(), PoolError> {
+        let Some(flight) = self.flight.take_if(|flight| flight.outcome.lock().is_some()) else {
+            return Ok(());
+        };
+        let Flight { generation, outcome, answers, .. } = flight;
+        if let Some(Err(error)) = outcome.lock().take() {
+            let answer = |sender: OneShotSender<Answer>| sender.send(Err(self.slice.store.health().error()));
+            answers.into_iter().for_each(answer);
+            return Err(error);
+        }
+        assert!(
+            generation == self.generation + 1 && generation == self.cut_generation,
+            "checkpoint {generation} landed, {} was durable and {} cut",
+            self.generation,
+            self.cut_generation
+        );
+        self.generation = generation;
+        self.cleaned_in_vain = self.cleaned_in_vain.landed();
+        if self.slice.segments.table_written() {
+            self.slice.progress.notify();
+        }
+        self.settling.push_back((generation, self.slice.readers.current()));
+        self.settle();
+        self.consider_sweep();
+        self.tail_found = None;
+        self.last_checkpoint = self.slice.world.now();
+        tracing::debug!(generation, "checkpoint");
+        self.committed();
+        self.slice.requests.answered(answers.len());
+        answers.into_iter().for_each(|sender| sender.send(Ok(())));
+        Ok(())
+    }
+
+    /// Waits for the checkpoint under way, if there is one.
+    pub(super) async fn finish_checkpoint(&mut self) -> Result<(), PoolError> {
+        if let Some(flight) = &self.flight {
+            flight.ended().await;
+        }
+        self.land()
+    }
+
+    /// Makes a checkpoint of the metadata as it is, durable on return.
+    pub(crate) async fn checkpoint(&mut self) -> Result<(), PoolError> {
+        self.finish_checkpoint().await?;
+        self.begin_checkpoint().await?;
+        self.finish_checkpoint().await
+    }
 }

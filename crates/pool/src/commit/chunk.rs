@@ -8,7 +8,7 @@ use crate::{
     buffer::{Content, TakenBlock},
     commit::{
         compose::whole,
-        destage::{Composed, Composition},
+        composed::{Composed, Composition},
     },
     error::PoolError,
     fork::layer::Layer,

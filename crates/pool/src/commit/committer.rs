@@ -9,11 +9,11 @@ use crate::{
     buffer::BlockKey,
     bugs::{Bug, planted},
     commit::{
-        clean::InVain,
         decide::{Step, Tail, Turn, decide},
-        destage::Unread,
         flight::Flight,
+        in_vain::InVain,
         requests::{Answer, Request},
+        retries::Unread,
     },
     error::PoolError,
     fork::layer::Layer,

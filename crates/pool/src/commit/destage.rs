@@ -18,6 +18,8 @@
 use crate::{
     buffer::{BlockKey, Content, Extent, TakenBlock},
     bugs::{Bug, planted},
+    commit::composed::{Composed, Composition},
+    commit::retries::Unread,
     commit::{
         chunk::{self, Chunk, RamBlock, compose_one},
         committer::Committer,
@@ -33,7 +35,6 @@ use crate::{
 };
 use futures_util::{StreamExt, future::try_join, stream};
 use quoin_base::{LayerId, Sequence};
-use quoin_world::Nanos;
 use std::{
     collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
@@ -51,47 +52,6 @@ const TRIES: u32 = 3;
 const WAITED_FOR: Duration = Duration::from_secs(10);
 /// How full buffer or journal must be if none does.
 const GIVE_UP_FROM: f64 = 0.7;
-
-/// A block that could not be put together, because a drive failed to read a part of it.
-pub(crate) struct Unread {
-    tries: u32,
-    since: Nanos,
-    /// The newest sequence in it when it was tried last.
-    newest: Sequence,
-}
-
-impl Unread {
-    fn new(since: Nanos) -> Self {
-        Self { tries: 0, since, newest: Sequence(0) }
-    }
-}
-
-/// What a taken block becomes.
-pub(super) enum Composition {
-    Unmapped,
-    Data(Whole),
-    /// It lies in a row already, and has the number.
-    Placed {
-        block: Arc<PlacedBlock>,
-        number: u64,
-    },
-    /// A block that there is, which a layer owns.
-    Shared {
-        number: u64,
-        owner: LayerId,
-    },
-    /// It cannot be completed: what lies below the buffered part is damaged.
-    Lost,
-    /// It cannot be completed now: a drive failed to read what lies below.
-    Unread,
-}
-
-pub(super) struct Composed {
-    pub taken: TakenBlock,
-    /// `None`: it was given up.
-    pub layer: Option<Arc<Layer>>,
-    pub content: Composition,
-}
 
 /// A batch on its way: workers may still compose a part of it.
 pub(super) struct Prepared {

@@ -7,14 +7,14 @@
 //! 1. A cut checkpoint is a value. Its root is filled in at the cut, except for checksums, which are found
 //!    later, and for numbers that only grow, such as the next sequence: there a later value is right too.
 //! 2. What is given up after the cut is still in this checkpoint. The first checkpoint without it is the next
-//!    one. See [`Committer::first_without`].
+//!    one. See `Committer::first_without`.
 //! 3. The tail is that of the cut. The journal from there on holds what was destaged since.
 //! 4. A request for a checkpoint is answered by a checkpoint that was cut after the request.
 //! 5. A checkpoint under way runs on the committer's thread, and ends before the committer does.
 
 use crate::{
     bugs::{Bug, planted},
-    commit::{committer::Committer, requests::Answer},
+    commit::requests::Answer,
     error::PoolError,
     format::{Location, Root},
     lifecycle::slice::Slice,
@@ -42,13 +42,13 @@ pub(super) struct Checkpoint {
 
 /// A checkpoint that is being carried out, as the committer sees it.
 pub(super) struct Flight {
-    generation: u64,
+    pub generation: u64,
     /// Its result, once it has ended.
-    outcome: Arc<Mutex<Option<Result<(), PoolError>>>>,
+    pub outcome: Arc<Mutex<Option<Result<(), PoolError>>>>,
     ended: Arc<Event>,
     /// Segments to which it writes rows.
     segments: BTreeSet<u32>,
-    answers: Vec<OneShotSender<Answer>>,
+    pub answers: Vec<OneShotSender<Answer>>,
 }
 
 impl Checkpoint {
@@ -128,56 +128,5 @@ impl Flight {
     /// The segments to which it writes: heads of their rows may not be there yet.
     pub(super) fn segments(&self) -> &BTreeSet<u32> {
         &self.segments
-    }
-}
-
-impl Committer {
-    /// Takes over the result of the checkpoint under way, if it has ended.
-    pub(super) fn land(&mut self) -> Result<(), PoolError> {
-        let Some(flight) = self.flight.take_if(|flight| flight.outcome.lock().is_some()) else {
-            return Ok(());
-        };
-        let Flight { generation, outcome, answers, .. } = flight;
-        if let Some(Err(error)) = outcome.lock().take() {
-            let answer = |sender: OneShotSender<Answer>| sender.send(Err(self.slice.store.health().error()));
-            answers.into_iter().for_each(answer);
-            return Err(error);
-        }
-        assert!(
-            generation == self.generation + 1 && generation == self.cut_generation,
-            "checkpoint {generation} landed, {} was durable and {} cut",
-            self.generation,
-            self.cut_generation
-        );
-        self.generation = generation;
-        self.cleaned_in_vain = self.cleaned_in_vain.landed();
-        if self.slice.segments.table_written() {
-            self.slice.progress.notify();
-        }
-        self.settling.push_back((generation, self.slice.readers.current()));
-        self.settle();
-        self.consider_sweep();
-        self.tail_found = None;
-        self.last_checkpoint = self.slice.world.now();
-        tracing::debug!(generation, "checkpoint");
-        self.committed();
-        self.slice.requests.answered(answers.len());
-        answers.into_iter().for_each(|sender| sender.send(Ok(())));
-        Ok(())
-    }
-
-    /// Waits for the checkpoint under way, if there is one.
-    pub(super) async fn finish_checkpoint(&mut self) -> Result<(), PoolError> {
-        if let Some(flight) = &self.flight {
-            flight.ended().await;
-        }
-        self.land()
-    }
-
-    /// Makes a checkpoint of the metadata as it is, durable on return.
-    pub(crate) async fn checkpoint(&mut self) -> Result<(), PoolError> {
-        self.finish_checkpoint().await?;
-        self.begin_checkpoint().await?;
-        self.finish_checkpoint().await
     }
 }

@@ -7,7 +7,8 @@ use crate::{
     bugs::{Bug, planted},
     commit::{
         committer::Committer,
-        destage::{Composed, Composition, PARALLEL, Placed, Placement},
+        composed::{Composed, Composition},
+        destage::{PARALLEL, Placed, Placement},
     },
     error::PoolError,
     fork::layer::Layer,

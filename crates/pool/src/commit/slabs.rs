@@ -2,9 +2,9 @@
 
 use crate::{
     commit::{
-        clean::InVain,
         committer::Committer,
         decide::{Claims, Slabs},
+        in_vain::InVain,
     },
     error::PoolError,
     store::Standing,

@@ -4,15 +4,9 @@
 //! 1. First come, first served: a writer that comes while others are in the queue does not take what they wait for.
 //! 2. What is admitted has room in the journal until its record is appended.
 
-use crate::{
-    error::PoolError,
-    host::{
-        pace::{Pace, SLOW_FROM, STOP_AT},
-        stalls::{StallCounts, Stalls, Waits},
-    },
-    journal::Room,
-    lifecycle::slice::Slice,
-    store::pace::Pressure,
+use crate::host::{
+    pace::Pace,
+    stalls::{StallCounts, Stalls, Waits},
 };
 use quoin_world::{
     AsyncMutex, Nanos,
@@ -21,12 +15,12 @@ use quoin_world::{
 
 /// The queue of writers for room in buffer and journal, and how long writes waited.
 pub(crate) struct Admission {
-    pace: Pace,
+    pub(super) pace: Pace,
     stalls: Stalls,
     /// Writers in the queue.
-    queued: AtomicU64,
+    pub(super) queued: AtomicU64,
     /// Held by the first of the queue.
-    turn: AsyncMutex,
+    pub(super) turn: AsyncMutex,
 }
 
 impl Admission {
@@ -63,67 +57,5 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Slice {
-    /// Waits until a write of `len` bytes may be appended, and keeps room for it in the journal. The wait grows
-    /// as buffer and journal fill up, so that hosts slow down to the rate of destage before they are stopped.
-    pub(super) async fn admit(&self, len: u64, waits: &mut Waits) -> Result<Room<'_>, PoolError> {
-        let fill = self.fill(len);
-        let mut waited_since = None;
-        if fill > SLOW_FROM {
-            waited_since = Some(self.world.now());
-            self.requests.nudge();
-            if let Some(delay) = self.admission.pace.delay(self.world.now(), fill, len) {
-                self.counters.throttled.fetch_add(1, Ordering::Relaxed);
-                self.world.sleep(delay).await;
-            }
-        }
-        let room = || match self.store.health().is_failed() {
-            true => Some(Err(self.store.health().error())),
-            // The room it would wait for does not come while a drive has none.
-            false => match self.take_room(len) {
-                None if self.store.is_short_of_room() => Some(Err(PoolError::NoSpace)),
-                room => room.map(Ok),
-            },
-        };
-        // First come, first served: a writer that comes while others wait does not take their room.
-        let waits_alone = self.admission.queued.load(Ordering::Acquire) == 0;
-        let room = match waits_alone.then(room).flatten() {
-            Some(room) => room,
-            None => {
-                let _waiting = Waiting::new(&self.admission.queued);
-                let _turn = self.admission.turn.lock().await;
-                self.progress.until(room).await
-            }
-        };
-        if let Some(since) = waited_since {
-            waits.room += self.world.now().since(since);
-        }
-        room
-    }
-
-    /// Keeps room for `len` bytes if there is any.
-    fn take_room(&self, len: u64) -> Option<Room<'_>> {
-        let room = (self.buffer_fill(len) < STOP_AT).then(|| self.journal.keep_room(len, STOP_AT)).flatten();
-        if room.is_none() {
-            self.requests.nudge();
-        }
-        room
-    }
-
-    /// How full the fuller of buffer and journal would be with `len` bytes more.
-    pub(crate) fn fill(&self, len: u64) -> f64 {
-        self.buffer_fill(len).max(self.journal.fill(len))
-    }
-
-    /// What the pace of background writes depends on: whether a request waits for the committer, and the fill.
-    pub(crate) fn pressure(&self) -> Pressure {
-        (self.requests.is_awaited(), self.fill(0))
-    }
-
-    fn buffer_fill(&self, len: u64) -> f64 {
-        (self.buffer.ram_bytes() + len) as f64 / self.options.buffer_bytes as f64
     }
 }

@@ -13,21 +13,12 @@
 
 use crate::{
     bugs::{Bug, planted},
-    error::PoolError,
-    fork::layer::Layer,
-    format::{BlockInfo, Location, PAGE_BYTES, TREE_FAN_OUT, ThinEntry},
-    host::{read::covered, streams::Streams},
-    lifecycle::slice::Slice,
-    maps::{blocks::BlockPlace, tree},
-    meta::Page,
-    segment::runs::{HOST_GAP_BYTES, runs},
+    host::streams::Streams,
 };
-use futures_util::future::join_all;
-use quoin_base::{ByteRange, metrics::Counter};
+use quoin_base::metrics::Counter;
 use quoin_world::{
-    Event, Mutex, Nanos, Slice as Bytes, Thread,
+    Event, Mutex, Nanos, Slice as Bytes,
     atomic::{AtomicU64, Ordering},
-    buffer_ram_bytes,
 };
 use rustc_hash::FxHashMap;
 use std::{
@@ -37,18 +28,10 @@ use std::{
 };
 
 const SHARDS: usize = 16;
-/// What is read ahead in one operation: long enough for the drive, short enough that its first block is there soon.
-const RUN_BYTES: u64 = 256 << 10;
 /// What was read ahead makes way once it is so old.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 /// Runs listed before it is worth looking which of them are gone.
 const SWEPT_FROM: usize = 64;
-
-/// A block that is to be read ahead.
-struct Wanted {
-    number: u64,
-    place: BlockPlace,
-}
 
 #[derive(Default)]
 struct Figures {
@@ -79,10 +62,10 @@ impl Drop for Run {
 }
 
 /// A run that is being read: readers that wait for it go on, however that ends.
-struct Reading(Arc<Run>);
+pub(super) struct Reading(Arc<Run>);
 
 impl Reading {
-    fn done(&self, contents: Vec<Option<Bytes>>) {
+    pub(super) fn done(&self, contents: Vec<Option<Bytes>>) {
         let read = contents.iter().flatten().map(|content| content.len() as u64);
         self.0.figures.read_bytes.add(read.sum());
         let _ = self.0.contents.set(contents);
@@ -141,19 +124,8 @@ pub(crate) struct ReadAhead {
     budget_bytes: u64,
     figures: Arc<Figures>,
     /// Tasks that read ahead, and whether there may be more.
-    tasks: Mutex<(usize, bool)>,
-    ended: Event,
-}
-
-/// A task that reads ahead.
-struct Task(Arc<Slice>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        let ahead = &self.0.ahead;
-        ahead.tasks.lock().0 -= 1;
-        ahead.ended.notify();
-    }
+    pub(super) tasks: Mutex<(usize, bool)>,
+    pub(super) ended: Event,
 }
 
 impl ReadAhead {
@@ -190,7 +162,7 @@ impl ReadAhead {
         ahead.run.taken_bytes.fetch_add(content.len() as u64, Ordering::Relaxed);
     }
 
-    fn has(&self, number: u64) -> bool {
+    pub(super) fn has(&self, number: u64) -> bool {
         self.shard(number).lock().contains_key(&number)
     }
 
@@ -203,7 +175,7 @@ impl ReadAhead {
 
     /// Enters blocks that are about to be read; `None`: there is no room. The caller is in the reader epoch in which it
     /// looked the numbers up, and stays until they are read.
-    fn begin(&self, numbers: Vec<u64>, ram_bytes: u64, now: Nanos) -> Option<Reading> {
+    pub(super) fn begin(&self, numbers: Vec<u64>, ram_bytes: u64, now: Nanos) -> Option<Reading> {
         let mut runs = self.runs.lock();
         while self.figures.ram_bytes.load(Ordering::Relaxed) + ram_bytes > self.budget_bytes {
             let Some(oldest) = runs.begun.pop_front()?.upgrade() else { continue };
@@ -260,106 +232,6 @@ impl ReadAhead {
     pub(crate) fn unused_bytes(&self) -> u64 {
         self.figures.unused_bytes.value()
     }
-}
-
-impl Slice {
-    /// Notes a host's read, which is about to be carried out, and begins to read ahead if it goes on with a stream. True if
-    /// it does.
-    pub(crate) fn follow(self: &Arc<Self>, layer: &Arc<Layer>, range: ByteRange) -> bool {
-        let thread = self.world.current();
-        let noted = self.ahead.streams.note(thread, layer.volume.id, range);
-        if let (Some(ahead), Some(thread)) = (noted.ahead, thread) {
-            self.begin_to_read_ahead(thread, layer.clone(), ahead);
-        }
-        noted.is_stream
-    }
-
-    fn begin_to_read_ahead(self: &Arc<Self>, thread: Thread, layer: Arc<Layer>, range: ByteRange) {
-        {
-            let mut tasks = self.ahead.tasks.lock();
-            if !tasks.1 {
-                return;
-            }
-            tasks.0 += 1;
-        }
-        let task = Task(self.clone());
-        self.world.spawn(
-            thread,
-            Box::pin(async move {
-                // What cannot be read is found by who wants it.
-                let _ = task.0.read_ahead(&layer, range).await;
-                drop(layer);
-            }),
-        );
-    }
-
-    /// Reads what the map leads to in a range, as far as there is room for it.
-    async fn read_ahead(&self, layer: &Layer, range: ByteRange) -> Result<(), PoolError> {
-        let _guard = self.enter_readers();
-        let mut wanted = self.wanted_ahead(layer, range).await?;
-        wanted.sort_unstable_by_key(|wanted| wanted.place.location.0);
-        let now = self.world.now();
-        let page = PAGE_BYTES as u64;
-        let mut begun = Vec::new();
-        for run in runs(&wanted, HOST_GAP_BYTES, RUN_BYTES, |wanted| wanted.place.location) {
-            let run = &wanted[run];
-            let stored = stored_range(run);
-            let (from, to) = (stored.offset / page * page, stored.end().next_multiple_of(page));
-            let numbers = run.iter().map(|wanted| wanted.number).collect();
-            let Some(reading) = self.ahead.begin(numbers, buffer_ram_bytes((to - from) as usize) as u64, now)
-            else {
-                break;
-            };
-            begun.push(self.read_run_ahead(reading, run, stored));
-        }
-        join_all(begun).await;
-        Ok(())
-    }
-
-    /// The blocks of a range that have to be read: those that the map leads to, and neither buffer nor cache has.
-    async fn wanted_ahead(&self, layer: &Layer, range: ByteRange) -> Result<Vec<Wanted>, PoolError> {
-        let block_bytes = self.buffer.block_bytes;
-        let sectors = self.buffer.sectors_per_block();
-        let mut wanted = Vec::new();
-        let mut leaf: Option<(u64, Option<Arc<Page>>)> = None;
-        for index in range.offset / block_bytes..range.end().div_ceil(block_bytes) {
-            let leaf_index = index / TREE_FAN_OUT;
-            if leaf.as_ref().is_none_or(|(at, _)| *at != leaf_index) {
-                leaf = Some((leaf_index, self.leaf(layer, index).await?));
-            }
-            let Some((_, Some(page))) = &leaf else { continue };
-            let Some(number) = ThinEntry(page.get(tree::slot(index, 0))).block() else { continue };
-            let is_buffered = {
-                let shard = self.buffer.shard(layer.block(index));
-                covered(&shard.visible(layer, index), 0, sectors) == sectors
-            };
-            if is_buffered || self.ahead.has(number) || self.cache.peek(number).is_some() {
-                continue;
-            }
-            let Some(place) = self.block(number).await? else { continue };
-            if place.info.algorithm() == BlockInfo::STORED && !place.location.is_none() {
-                wanted.push(Wanted { number, place });
-            }
-        }
-        Ok(wanted)
-    }
-
-    async fn read_run_ahead(&self, reading: Reading, run: &[Wanted], stored: ByteRange) {
-        let segment = run[0].place.location.segment();
-        let Ok(whole) = self.io.read_range(segment, stored).await else { return };
-        let content = |Wanted { place, .. }: &Wanted| {
-            let at = (place.location.offset_bytes() - stored.offset) as usize;
-            self.verified(place.info, whole.slice(at, place.location.len_bytes() as usize))
-        };
-        reading.done(run.iter().map(content).collect());
-    }
-}
-
-/// What blocks, ordered and of one segment, take of it, with what lies between them.
-fn stored_range(run: &[Wanted]) -> ByteRange {
-    let place = |wanted: Option<&Wanted>| wanted.map_or(Location::default(), |wanted| wanted.place.location);
-    let (first, last) = (place(run.first()), place(run.last()));
-    ByteRange::new(first.offset_bytes(), last.offset_bytes() + last.len_bytes() - first.offset_bytes())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What hosts ask for: reads, writes, unmaps and block status, with what lies on their way: admission, read cache, read-ahead, checksums.
 
 pub(crate) mod admission;
+mod admit;
 pub(crate) mod ahead;
 pub(crate) mod allocation;
 pub(crate) mod cache;
@@ -10,6 +11,7 @@ mod maps;
 pub(crate) mod pace;
 pub(crate) mod placed;
 pub(crate) mod read;
+mod read_ahead;
 pub(crate) mod stalls;
 pub(crate) mod streams;
 pub(crate) mod tail;

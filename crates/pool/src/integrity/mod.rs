@@ -4,3 +4,4 @@ pub(crate) mod check;
 pub(crate) mod damage;
 pub(crate) mod quarantine;
 pub(crate) mod scrub;
+mod unreadable;

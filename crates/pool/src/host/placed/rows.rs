@@ -1,26 +1,19 @@
 //! Rows of placed blocks on their way: what waits for its place, the row that is formed next, rows in flight.
 
-use crate::segment::placed_block::PlacedBlock;
+use super::queue::{Answer, Flights, Landed, Outcome, Part, Taken, Waiting, WholeBlock};
 use crate::{
     error::PoolError,
-    format::{CopySource, Location, RowContent},
+    format::RowContent,
     journal::Batch,
     lifecycle::slice::Slice,
     meta::Stream,
     segment::{opened::OpenedSegment, rows::RowWriter},
-    store::health::Health,
 };
 use futures_util::{
     StreamExt,
-    future::{BoxFuture, Either, select},
-    stream::FuturesOrdered,
+    future::{Either, select},
 };
-use quoin_base::SegmentId;
-use quoin_world::{
-    Event, Mutex, OneShotSender, Slice as Bytes, Thread,
-    atomic::{AtomicBool, Ordering},
-    one_shot,
-};
+use quoin_world::{Mutex, Thread, atomic::Ordering, one_shot};
 use std::{collections::VecDeque, convert::Infallible, pin::pin, sync::Arc};
 
 /// Rows of a thread on their way to drives at a time.
@@ -33,172 +26,6 @@ const LONG_ROW_BYTES: u64 = 256 << 10;
 const SHORT_ROWS_IN_FLIGHT: usize = 2;
 /// For how long after the last small write: so many turns, of which a row takes two, one to be sent and one to land.
 const TURNS_AFTER_SMALL_WRITES: u32 = 32;
-
-/// A whole block to be placed, and its checksum.
-pub(crate) struct WholeBlock {
-    pub data: Bytes,
-    pub crc: u32,
-    /// What it is written for: a hint for the cleaner.
-    pub address: CopySource,
-}
-
-/// Blocks of one write that lie one after the other in a row that is on its way.
-pub(super) struct Run {
-    pub blocks: Vec<Arc<PlacedBlock>>,
-    pub row: Arc<Batch>,
-    /// Whose row it is.
-    pub thread: usize,
-}
-
-/// Where blocks are placed, or nothing if there was no slab for them.
-pub(super) type Outcome = Option<Vec<Run>>;
-
-/// A write that waits for its blocks to be placed.
-struct Waiting {
-    blocks: VecDeque<(WholeBlock, u64)>,
-    answer: Arc<Answer>,
-}
-
-struct Answer {
-    runs: Mutex<Vec<Run>>,
-    sender: Mutex<Option<OneShotSender<Outcome>>>,
-}
-
-impl Answer {
-    fn send(&self, outcome: Outcome) {
-        if let Some(sender) = self.sender.lock().take() {
-            sender.send(outcome);
-        }
-    }
-
-    /// Answers that it failed.
-    fn fail(&self) {
-        drop(self.sender.lock().take());
-    }
-
-    fn is_sent(&self) -> bool {
-        self.sender.lock().is_none()
-    }
-}
-
-/// The writes that a thread places.
-#[derive(Default)]
-pub(super) struct Queue {
-    state: Mutex<QueueState>,
-    pub(super) wake: Arc<Event>,
-    /// The thread has an open segment.
-    has_open: AtomicBool,
-    /// It is to seal it, if it has nothing to add.
-    shall_seal: AtomicBool,
-    ended: Event,
-}
-
-#[derive(Default)]
-struct QueueState {
-    waiting: VecDeque<Waiting>,
-    /// Nothing of it is placed any more.
-    has_ended: bool,
-}
-
-/// Blocks of one write in one row.
-struct Part {
-    answer: Arc<Answer>,
-    blocks: Vec<Arc<PlacedBlock>>,
-    is_last: bool,
-}
-
-impl Part {
-    /// Whether the block there is the next of the same write in the same row.
-    fn is_followed_by(&self, answer: &Arc<Answer>, location: Location) -> bool {
-        let last = self.blocks.last().map(|block| block.location);
-        Arc::ptr_eq(&self.answer, answer) && last.is_some_and(|last| last.is_followed_by(location))
-    }
-
-    /// Tells its write where it is; with the last part the write goes on.
-    fn tell(self, row: Arc<Batch>, thread: usize) {
-        let mut runs = self.answer.runs.lock();
-        runs.push(Run { blocks: self.blocks, row, thread });
-        if self.is_last {
-            self.answer.send(Some(std::mem::take(&mut *runs)));
-        }
-    }
-}
-
-/// A row that landed.
-struct Landed {
-    /// Its blocks keep their places while it is on its way, whatever becomes of the writes.
-    _blocks: Vec<Arc<PlacedBlock>>,
-    /// What its writes were not told yet.
-    untold: Vec<Part>,
-    row: Arc<Batch>,
-    thread: usize,
-    segment: SegmentId,
-    /// Where it ends in the segment.
-    end: u64,
-    outcome: Result<(), PoolError>,
-}
-
-type Flights<'a> = FuturesOrdered<BoxFuture<'a, Landed>>;
-
-impl Queue {
-    /// Waits until none of its rows is on its way any more.
-    pub(super) async fn until_ended(&self) {
-        self.ended.until(|| self.state.lock().has_ended.then_some(())).await;
-    }
-
-    /// Has the open segment sealed, if the thread has one and adds nothing to it.
-    pub(super) fn seal_idle(&self) {
-        if self.has_open.load(Ordering::Acquire) && !self.shall_seal.swap(true, Ordering::AcqRel) {
-            self.wake.notify();
-        }
-    }
-
-    /// The blocks of the next row, once at least so many wait; none, if the open segment is to be sealed. `None` when nothing
-    /// is to be placed any more.
-    async fn next(&self, health: &Health, least: usize, most: usize) -> Option<Vec<Taken>> {
-        let next = || {
-            if health.is_failed() {
-                return Some(None);
-            }
-            let taken = {
-                let waiting = &mut self.state.lock().waiting;
-                let blocks = waiting.iter().map(|write| write.blocks.len());
-                match blocks.sum::<usize>() >= least {
-                    true => take(waiting, most),
-                    false => Vec::new(),
-                }
-            };
-            let shall_seal = taken.is_empty() && self.shall_seal.swap(false, Ordering::AcqRel);
-            (shall_seal || !taken.is_empty()).then_some(Some(taken))
-        };
-        self.wake.until(next).await
-    }
-}
-
-/// Blocks of one write that go to a row.
-struct Taken {
-    answer: Arc<Answer>,
-    blocks: Vec<(WholeBlock, u64)>,
-    is_last: bool,
-}
-
-/// Takes up to `most` blocks off a queue.
-fn take(waiting: &mut VecDeque<Waiting>, mut most: usize) -> Vec<Taken> {
-    let mut taken = Vec::new();
-    while most > 0
-        && let Some(front) = waiting.front_mut()
-    {
-        let count = front.blocks.len().min(most);
-        most -= count;
-        let (answer, blocks) = (front.answer.clone(), front.blocks.drain(..count).collect());
-        let is_last = front.blocks.is_empty();
-        taken.push(Taken { answer, blocks, is_last });
-        if is_last {
-            waiting.pop_front();
-        }
-    }
-    taken
-}
 
 impl Slice {
     /// Starts to place what each data thread is given.

@@ -1,0 +1,35 @@
+//! What becomes of the blocks that destage takes.
+
+use crate::{
+    buffer::TakenBlock, commit::compose::Whole, fork::layer::Layer, segment::placed_block::PlacedBlock,
+};
+use quoin_base::LayerId;
+use std::sync::Arc;
+
+/// What a taken block becomes.
+pub(super) enum Composition {
+    Unmapped,
+    Data(Whole),
+    /// It lies in a row already, and has the number.
+    Placed {
+        block: Arc<PlacedBlock>,
+        number: u64,
+    },
+    /// A block that there is, which a layer owns.
+    Shared {
+        number: u64,
+        owner: LayerId,
+    },
+    /// It cannot be completed: what lies below the buffered part is damaged.
+    Lost,
+    /// It cannot be completed now: a drive failed to read what lies below.
+    Unread,
+}
+
+/// A block that destage took, and what it becomes.
+pub(super) struct Composed {
+    pub taken: TakenBlock,
+    /// `None`: it was given up.
+    pub layer: Option<Arc<Layer>>,
+    pub content: Composition,
+}
