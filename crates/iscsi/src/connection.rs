@@ -3,15 +3,15 @@
 use crate::{
     IscsiError, IscsiServer,
     command::{Finished, Work, perform},
-    guard::{LoginFailure, Pending},
-    handles::{Handle, Join},
     login::{Authority, Established, Login, LoginStatus, SessionKind, Step},
+    login_throttle::{LoginFailure, PendingLogin},
     pdu::{Framing, FramingError, LoginRequest, LoginResponse, opcode},
     receive::Receive,
     session::{End, QUEUE_DEPTH, Session},
     stall::PATIENCE_TICKS,
     text::Text,
     transmit::Transmit,
+    tsih::{Join, TsihLease},
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use quoin_target::{Credentials, NexusName, Notice, Notices, over, within};
@@ -38,9 +38,9 @@ pub(crate) struct Connection<'a, D: BlockDevice, S> {
     pub(crate) local: SocketAddr,
     pub(crate) receive: Receive,
     /// Held until it has logged in.
-    pub(crate) pending: Option<Pending>,
-    /// The session's handle, once it has one.
-    pub(crate) handle: Option<Handle<'a>>,
+    pub(crate) pending: Option<PendingLogin>,
+    /// The session's TSIH, once it has one.
+    pub(crate) tsih: Option<TsihLease<'a>>,
     /// Something was received since the last tick.
     pub(crate) heard: bool,
     /// Ticks since something was.
@@ -91,14 +91,14 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
     async fn login(&mut self) -> Result<Session<D>, IscsiError> {
         let server = self.server;
         let mut login = Login::new(server.target.port().clone()).before(server);
-        let wait = self.pending.as_ref().map_or(Duration::ZERO, Pending::wait);
+        let wait = self.pending.as_ref().map_or(Duration::ZERO, PendingLogin::wait);
         if !wait.is_zero() {
             server.options.clock.sleep(wait.min(server.options.login_timeout / 2)).await;
         }
         loop {
             let (request, data) = self.login_request().await?;
             match login.receive(&request, &data) {
-                Step::Answer(response, text) => self.send_login(response, text).await?,
+                Step::Respond(response, text) => self.send_login(response, text).await?,
                 Step::Refuse(response, why) => {
                     let status = LoginStatus(response.status_class, response.status_detail);
                     self.login_failed(&login, status, why);
@@ -123,7 +123,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         }
         let initiator = login.initiator().map(str::to_owned);
         let other_target = login.other_target().map(str::to_owned);
-        let failures = self.pending.as_ref().map_or(0, Pending::failed);
+        let failures = self.pending.as_ref().map_or(0, PendingLogin::failed);
         let status = Some(status);
         self.tell(LoginFailure { initiator, other_target, why, status, failures, ..self.failure() });
     }
@@ -177,8 +177,8 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         let refused = match (established.tsih, established.kind) {
             (0, _) => None,
             (_, SessionKind::Discovery) => no_such,
-            (tsih, SessionKind::Normal) => match server.handles.join(&name, tsih, established.cid) {
-                // Its session goes on under its handle, without the tasks it had (§6.3.4).
+            (tsih, SessionKind::Normal) => match server.tsihs.join(&name, tsih, established.cid) {
+                // Its session goes on under its TSIH, without the tasks it had (§6.3.4).
                 Join::Reinstate => None,
                 Join::Add => Some((LoginStatus::TOO_MANY_CONNECTIONS, "a session has one connection here")),
                 Join::NoSuchSession => no_such,
@@ -195,13 +195,13 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
             SessionKind::Normal => {
                 let since_ms = (server.options.wall_clock_ms)();
                 let nexus = server.target.connect(name.clone(), self.peer.to_string(), since_ms).await;
-                self.handle = Some(server.handles.take(name, established.tsih, established.cid));
+                self.tsih = Some(server.tsihs.take(name, established.tsih, established.cid));
                 Some(nexus)
             }
         };
         let stat_sn = response.stat_sn.get().wrapping_add(1);
-        // A discovery session ends with its connection: no handle is ever used to come back to it.
-        response.tsih = self.handle.as_ref().map_or(u16::MAX, |handle| handle.tsih).into();
+        // A discovery session ends with its connection: no TSIH is ever used to come back to it.
+        response.tsih = self.tsih.as_ref().map_or(u16::MAX, |tsih| tsih.tsih).into();
         response.max_cmd_sn = established.cmd_sn.wrapping_add(QUEUE_DEPTH - 1).into();
         let session =
             Session::new(established, stat_sn, nexus, self.targets(), server.options.memory.share());

@@ -22,7 +22,7 @@ enum AsyncEvent {
 
 /// Answers to a logout (§11.15.1).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum LogoutAnswer {
+enum LogoutOutcome {
     Closed = 0,
     NoSuchConnection = 1,
     NoRecovery = 2,
@@ -133,10 +133,10 @@ impl<D: BlockDevice> Session<D> {
         const CLOSE_CONNECTION: u8 = 1;
         const REMOVE_FOR_RECOVERY: u8 = 2;
         let response = match request.flags & 0x7F {
-            CLOSE_SESSION => LogoutAnswer::Closed,
-            CLOSE_CONNECTION if request.cid.get() == self.cid => LogoutAnswer::Closed,
-            CLOSE_CONNECTION => LogoutAnswer::NoSuchConnection,
-            REMOVE_FOR_RECOVERY => LogoutAnswer::NoRecovery,
+            CLOSE_SESSION => LogoutOutcome::Closed,
+            CLOSE_CONNECTION if request.cid.get() == self.cid => LogoutOutcome::Closed,
+            CLOSE_CONNECTION => LogoutOutcome::NoSuchConnection,
+            REMOVE_FOR_RECOVERY => LogoutOutcome::NoRecovery,
             _ => return self.reject(RejectReason::InvalidField, request.into()),
         };
         let (exp_cmd_sn, max_cmd_sn) = self.window();
@@ -151,7 +151,7 @@ impl<D: BlockDevice> Session<D> {
             ..LogoutResponse::default()
         };
         self.out.push(pdu, []);
-        if response == LogoutAnswer::Closed {
+        if response == LogoutOutcome::Closed {
             self.end_with(End::LoggedOut);
         }
     }

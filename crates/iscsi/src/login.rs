@@ -76,8 +76,8 @@ pub struct Established {
 #[derive(Debug)]
 pub enum Step {
     /// Send this and go on.
-    Answer(LoginResponse, Vec<u8>),
-    /// Send this, with the session's handle filled in, and enter the full feature phase.
+    Respond(LoginResponse, Vec<u8>),
+    /// Send this, with the session's TSIH filled in, and enter the full feature phase.
     Done(LoginResponse, Vec<u8>, Box<Established>),
     /// Send this and close.
     Refuse(LoginResponse, &'static str),
@@ -237,7 +237,7 @@ impl<'a> Login<'a> {
                 return Err(bad("it continues and transits at once"));
             }
             let flags = (current as u8) << 2;
-            return Ok(Step::Answer(LoginResponse { flags, ..self.response(request) }, Vec::new()));
+            return Ok(Step::Respond(LoginResponse { flags, ..self.response(request) }, Vec::new()));
         }
         let next = match transit {
             true => {
@@ -262,11 +262,11 @@ impl<'a> Login<'a> {
         }
         let mut response = self.response(request);
         response.flags = (current as u8) << 2;
-        let Some(next) = next.filter(|_| may_go_on) else { return Ok(Step::Answer(response, answer)) };
+        let Some(next) = next.filter(|_| may_go_on) else { return Ok(Step::Respond(response, answer)) };
         response.flags |= FINAL | next as u8;
         self.stage = Some(next);
         if next != Stage::FullFeature {
-            return Ok(Step::Answer(response, answer));
+            return Ok(Step::Respond(response, answer));
         }
         let established = Established {
             initiator: self.initiator.clone().unwrap_or_default(),
@@ -401,7 +401,9 @@ mod tests {
     fn through_both_stages() {
         let mut login = login();
         let text = format!("{NAMES}AuthMethod=CHAP,None\0");
-        let Step::Answer(response, answer) = login.receive(&request(0x81), text.as_bytes()) else { panic!() };
+        let Step::Respond(response, answer) = login.receive(&request(0x81), text.as_bytes()) else {
+            panic!()
+        };
         assert_eq!(response.flags, 0x81);
         assert_eq!(answer, b"TargetPortalGroupTag=1\0AuthMethod=None\0");
         let Step::Done(response, answer, established) = login.receive(&request(0x87), b"InitialR2T=No\0")
@@ -451,7 +453,7 @@ mod tests {
         ];
         let passes = changed.map(|change| {
             let mut login = login();
-            assert!(matches!(login.receive(&request(0x81), NAMES.as_bytes()), Step::Answer(..)));
+            assert!(matches!(login.receive(&request(0x81), NAMES.as_bytes()), Step::Respond(..)));
             matches!(login.receive(&change(request(0x87)), b""), Step::Done(..))
         });
         assert_eq!(passes, [true, false, false, false]);
@@ -477,7 +479,7 @@ mod tests {
             let mut last = (LoginStatus(9, 9), 0, String::new());
             for (flags, text) in steps {
                 last = match login.receive(&request(*flags), text.as_bytes()) {
-                    Step::Answer(r, text) => {
+                    Step::Respond(r, text) => {
                         (LoginStatus::SUCCESS, r.flags, String::from_utf8(text).unwrap())
                     }
                     Step::Refuse(r, _) => (LoginStatus(r.status_class, r.status_detail), 0, String::new()),
@@ -525,7 +527,7 @@ mod tests {
         let digest = Md5::new().chain_update([9]).chain_update(b"secret of the host").chain_update([9; 32]);
         let response: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let proof = format!("CHAP_N=h\0CHAP_R=0x{response}\0");
-        let Step::Answer(answer, _) = login.receive(&request(0x81), proof.as_bytes()) else { panic!() };
+        let Step::Respond(answer, _) = login.receive(&request(0x81), proof.as_bytes()) else { panic!() };
         assert_eq!((answer.flags, login.is_proven()), (0x81, true));
         assert!(matches!(login.receive(&request(0x87), b""), Step::Done(..)));
     }
@@ -534,7 +536,7 @@ mod tests {
     fn text_may_come_in_parts() {
         let mut login = login();
         let (first, second) = NAMES.split_at(20);
-        assert!(matches!(login.receive(&request(0x44), first.as_bytes()), Step::Answer(..)));
+        assert!(matches!(login.receive(&request(0x44), first.as_bytes()), Step::Respond(..)));
         assert!(matches!(login.receive(&request(0x87), second.as_bytes()), Step::Done(..)));
     }
 

@@ -148,7 +148,7 @@ impl Params {
         }
     }
 
-    /// The most an initiator sends unasked with one command.
+    /// The most an initiator sends unsolicited with one command.
     pub fn unsolicited_bytes(&self) -> u32 {
         self.first_burst_bytes.min(self.max_burst_bytes)
     }

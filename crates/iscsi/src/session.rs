@@ -2,13 +2,13 @@
 //!
 //! Invariants: StatSN counts every response that carries a status, in the order of the send queue; MaxCmdSN
 //! never goes back, since a command's place in the window is given back only when its answer is queued;
-//! whatever a peer can make a session hold is bounded by [`QUEUE_DEPTH`], [`MEMORY_BYTES`], what may come unasked,
+//! whatever a peer can make a session hold is bounded by [`QUEUE_DEPTH`], [`MEMORY_BYTES`], what may come unsolicited,
 //! and the limits of the parsers; of the memory that all sessions share each may have one command's, however much the
 //! others hold.
 
 use crate::{
     command::{Finished, Stage, Task, Work},
-    gather::Ready,
+    data_out::Ready,
     login::{Established, SessionKind},
     metrics::{Metrics, MetricsSnapshot},
     params::Params,
@@ -280,38 +280,40 @@ impl<D: BlockDevice> Session<D> {
         self.share.hold(RECEIVE_BYTES + self.memory_bytes + self.early_bytes + queued);
     }
 
-    /// Moves a gathering task on: asks for more data, or starts it when all is there.
+    /// Moves a x for more data, or starts it when all is there.
     pub(crate) fn advance(&mut self, itt: u32) {
         let ttt = self.take_ttt();
         let window = self.window();
         let Some(task) = self.tasks.get_mut(&itt) else { return };
-        let Stage::Gathering(gathering) = &mut task.stage else { return };
+        let Stage::AwaitingData(transfer) = &mut task.stage else { return };
         let limits = (self.params.max_burst_bytes, self.params.max_outstanding_r2t);
-        if let Some(ask) = gathering.ask(ttt, limits.0, limits.1) {
+        if let Some(next) = transfer.next_r2t(ttt, limits.0, limits.1) {
             let r2t = R2t {
                 opcode: opcode::R2T,
                 flags: FINAL,
                 lun: task.head.lun,
                 itt: itt.into(),
-                ttt: ask.ttt.into(),
+                ttt: next.ttt.into(),
                 stat_sn: self.stat_sn.into(),
                 exp_cmd_sn: window.0.into(),
                 max_cmd_sn: window.1.into(),
-                r2t_sn: ask.r2t_sn.into(),
-                offset: ask.offset.into(),
-                desired_bytes: ask.bytes.into(),
+                r2t_sn: next.r2t_sn.into(),
+                offset: next.offset.into(),
+                desired_bytes: next.bytes.into(),
                 ..R2t::default()
             };
             self.out.push(r2t, []);
             return self.advance(itt);
         }
-        if !gathering.is_complete() {
+        if !transfer.is_complete() {
             return;
         }
-        let Stage::Gathering(gathering) = std::mem::replace(&mut task.stage, Stage::Running) else { return };
-        match gathering.finish(&task.head) {
+        let Stage::AwaitingData(transfer) = std::mem::replace(&mut task.stage, Stage::Running) else {
+            return;
+        };
+        match transfer.finish(&task.head) {
             Ready::Run(work) => self.start_in_turn(itt, work),
-            Ready::Answer(reply) => self.answer_in_turn(itt, reply),
+            Ready::Respond(reply) => self.respond_in_turn(itt, reply),
         }
     }
 
@@ -323,7 +325,7 @@ impl<D: BlockDevice> Session<D> {
                 self.counted.latency_ns += latency.as_nanos() as u64;
                 self.finish_task(itt, reply);
             }
-            Finished::Answer { itt, reply } => self.finish_task(itt, reply),
+            Finished::Respond { itt, reply } => self.finish_task(itt, reply),
             Finished::Abort { itt, close } => self.task_aborted(itt, close),
         }
         self.pump();

@@ -33,8 +33,8 @@ impl<D: BlockDevice> Session<D> {
         }
         let mut waited = 0;
         for task in self.tasks.values_mut() {
-            if let Stage::Gathering(gathering) = &mut task.stage {
-                waited = gathering.tick().max(waited);
+            if let Stage::AwaitingData(transfer) = &mut task.stage {
+                waited = transfer.tick().max(waited);
             }
         }
         (waited > PATIENCE_TICKS).then_some("it has not sent data that it announced or was asked for")

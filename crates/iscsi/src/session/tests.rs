@@ -3,9 +3,9 @@
 use super::*;
 use crate::{
     command::perform,
-    order::Attribute,
     pdu::{DataIn, DataOut, READ, STATUS, ScsiCommand, TaskRequest, WRITE},
     receive::Payload,
+    task_attribute::TaskAttribute,
 };
 use futures_util::FutureExt;
 use proptest::prelude::*;
@@ -330,18 +330,21 @@ impl Rig {
         for work in started {
             if let Some(task) = match &work {
                 Work::Command { itt, .. } => self.session.tasks.get(itt),
-                Work::Abort { .. } | Work::Answer { .. } => None,
+                Work::Abort { .. } | Work::Respond { .. } => None,
             } {
                 let head = task.head;
                 let is_older =
                     |other: &&Task<Hollow>| other.head.unit == head.unit && other.head.number < head.number;
                 let mut older = self.session.tasks.values().filter(is_older);
                 match head.attribute {
-                    Attribute::Ordered => assert!(older.next().is_none(), "{head:?}"),
-                    Attribute::Simple => {
-                        assert!(older.all(|other| other.head.attribute != Attribute::Ordered), "{head:?}");
+                    TaskAttribute::Ordered => assert!(older.next().is_none(), "{head:?}"),
+                    TaskAttribute::Simple => {
+                        assert!(
+                            older.all(|other| other.head.attribute != TaskAttribute::Ordered),
+                            "{head:?}"
+                        );
                     }
-                    Attribute::HeadOfQueue | Attribute::Aca => {}
+                    TaskAttribute::HeadOfQueue | TaskAttribute::Aca => {}
                 }
             }
             self.running.push(Box::pin(async move { perform(work, &RuntimeClock::default()).await }));

@@ -1,6 +1,6 @@
 //! Task management (RFC 7143 §11.5): aborts and resets.
 //!
-//! A task that is still gathering data or waits for its turn is dropped; one that the device has runs to its end
+//! A task that is still awaits data or waits for its turn is dropped; one that the device has runs to its end
 //! unanswered, and the management response waits for that end. So does, in a session whose unit another one reset, the
 //! unit attention that tells of it.
 
@@ -121,7 +121,7 @@ impl<D: BlockDevice> Session<D> {
 
     /// Answers a task that does not run. Its answer may be the first that tells of a reset of its unit: whatever the reset
     /// ended has ended before.
-    pub(crate) fn answer_in_turn(&mut self, itt: u32, reply: Reply) {
+    pub(crate) fn respond_in_turn(&mut self, itt: u32, reply: Reply) {
         let unit = self.tasks.get(&itt).and_then(|task| task.head.unit);
         let is_ending = |task: &Task<D>| task.head.unit == unit && !task.aborted.is_empty();
         let ending: Vec<_> =
@@ -131,7 +131,7 @@ impl<D: BlockDevice> Session<D> {
         }
         let (sender, ended) = one_shot();
         self.mute(ending, sender);
-        self.started.push(Work::Answer { itt, reply, ended });
+        self.started.push(Work::Respond { itt, reply, ended });
     }
 
     pub(crate) fn task_aborted(&mut self, itt: u32, close: bool) {

@@ -16,14 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A task attribute (RFC 7143 §11.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Attribute {
+pub(crate) enum TaskAttribute {
     Simple,
     Ordered,
     HeadOfQueue,
     Aca,
 }
 
-impl Attribute {
+impl TaskAttribute {
     /// Of the flags of a SCSI Command; `None` for a reserved one.
     pub(crate) fn of(flags: u8) -> Option<Self> {
         match flags & 7 {
@@ -53,7 +53,7 @@ impl<D: BlockDevice> Session<D> {
     /// Starts a task's work, or puts it by until its turn comes.
     pub(crate) fn start_in_turn(&mut self, itt: u32, work: Work<D>) {
         let Some(task) = self.tasks.get_mut(&itt) else { return };
-        if self.holding == 0 || task.head.attribute == Attribute::HeadOfQueue {
+        if self.holding == 0 || task.head.attribute == TaskAttribute::HeadOfQueue {
             return self.started.push(work);
         }
         task.stage = Stage::Dormant(work);
@@ -77,7 +77,7 @@ impl<D: BlockDevice> Session<D> {
 
     /// The dormant tasks that wait for nothing any more.
     fn in_turn(&self) -> Vec<u32> {
-        let is_head = |task: &&Task<D>| task.is_admitted && task.head.attribute == Attribute::HeadOfQueue;
+        let is_head = |task: &&Task<D>| task.is_admitted && task.head.attribute == TaskAttribute::HeadOfQueue;
         let heads: BTreeSet<_> = self.tasks.values().filter(is_head).map(|task| task.head.unit).collect();
         let mut by_age: Vec<(&u32, &Task<D>)> = self.tasks.iter().collect();
         by_age.sort_unstable_by_key(|(_, task)| task.head.number);
@@ -85,7 +85,7 @@ impl<D: BlockDevice> Session<D> {
         let mut in_turn = Vec::new();
         for (itt, task) in by_age {
             let older = units.entry(task.head.unit).or_default();
-            let is_ordered = task.head.attribute == Attribute::Ordered;
+            let is_ordered = task.head.attribute == TaskAttribute::Ordered;
             let waits = heads.contains(&task.head.unit) || older.ordered || is_ordered && older.any;
             if matches!(task.stage, Stage::Dormant(_)) && !waits {
                 in_turn.push(*itt);

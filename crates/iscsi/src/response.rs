@@ -1,4 +1,4 @@
-//! Answers to commands: data, status and sense data.
+//! Responses to commands: Data-In, status and sense data.
 
 use crate::{
     command::Head,

@@ -2,11 +2,11 @@
 
 use crate::{
     command::{Head, Stage, Task},
-    gather::{DataFault, Gathering},
-    order::Attribute,
+    data_out::{DataFault, DataOutTransfer},
     pdu::{Bhs, DataOut, FINAL, NO_TAG, READ, ScsiCommand, WRITE},
     receive::Payload,
     session::{RejectReason, Session},
+    task_attribute::TaskAttribute,
 };
 use quoin_scsi::{Reply, Sense, Status};
 use quoin_target::{Admission, Lun};
@@ -14,7 +14,7 @@ use quoin_volume::BlockDevice;
 
 /// Immediate commands that do not count in the window.
 const MAX_IMMEDIATE: usize = 64;
-/// Bytes that commands bring unasked before they have their turn; further ones are answered TASK SET FULL.
+/// Bytes that commands bring unsolicited before they have their turn; further ones are answered TASK SET FULL.
 const EARLY_BYTES: u64 = 16 << 20;
 
 impl<D: BlockDevice> Session<D> {
@@ -32,7 +32,7 @@ impl<D: BlockDevice> Session<D> {
         if immediate && self.tasks.len() - self.in_window as usize >= MAX_IMMEDIATE {
             return self.reject(RejectReason::TooManyImmediate, bhs);
         }
-        let Some(attribute) = Attribute::of(command.flags) else {
+        let Some(attribute) = TaskAttribute::of(command.flags) else {
             return self.reject(RejectReason::InvalidField, bhs);
         };
         self.counted.written_bytes += data.len() as u64;
@@ -61,7 +61,7 @@ impl<D: BlockDevice> Session<D> {
             (None, Some(nexus)) => nexus.admit(command.lun, &command.cdb),
             (refusal, _) => Admission::Done(refusal.unwrap_or_else(Reply::good)),
         };
-        self.enter(head, Gathering::new(admission, &head, data, announced));
+        self.enter(head, DataOutTransfer::new(admission, &head, data, announced));
     }
 
     /// What a command is answered without its unit being asked, if so.
@@ -85,7 +85,7 @@ impl<D: BlockDevice> Session<D> {
             return Some(Reply { status: Status::TaskSetFull, ..Reply::good() });
         }
         // There is never an auto contingent allegiance (NORMACA = 0).
-        if head.attribute == Attribute::Aca {
+        if head.attribute == TaskAttribute::Aca {
             return Some(Reply::check(Sense::INVALID_MESSAGE_ERROR));
         }
         let is_bidirectional = command.flags & (READ | WRITE) == READ | WRITE;
@@ -93,12 +93,12 @@ impl<D: BlockDevice> Session<D> {
     }
 
     /// Takes a command into the task set, or behind those that wait for memory.
-    fn enter(&mut self, head: Head, gathering: Gathering<D>) {
-        let (itt, is_refused) = (head.itt, gathering.is_refused());
-        let cost_bytes = gathering.cost_bytes(&head);
+    fn enter(&mut self, head: Head, transfer: DataOutTransfer<D>) {
+        let (itt, is_refused) = (head.itt, transfer.is_refused());
+        let cost_bytes = transfer.cost_bytes(&head);
         self.in_window += u32::from(!head.immediate);
         self.holding += usize::from(head.attribute.holds_others());
-        let (stage, aborted) = (Stage::Gathering(gathering), Vec::new());
+        let (stage, aborted) = (Stage::AwaitingData(transfer), Vec::new());
         let task = Task { head, cost_bytes, stage, is_admitted: is_refused, aborted };
         if is_refused {
             self.tasks.insert(itt, task);
@@ -118,17 +118,17 @@ impl<D: BlockDevice> Session<D> {
         }
         // Data of a task that was aborted may still be on its way.
         let Some(task) = self.tasks.get_mut(&itt) else { return };
-        let Stage::Gathering(gathering) = &mut task.stage else { return };
+        let Stage::AwaitingData(transfer) = &mut task.stage else { return };
         self.counted.written_bytes += data.len() as u64;
-        let outcome = if intact { gathering.take(&pdu, data) } else { Err(DataFault::Digest) };
+        let outcome = if intact { transfer.take(&pdu, data) } else { Err(DataFault::Digest) };
         if let Err(fault) = outcome {
             tracing::debug!(itt, ?fault, "Data-Out refused, its command fails");
             if !task.is_admitted {
-                self.early_bytes -= gathering.held_bytes();
+                self.early_bytes -= transfer.held_bytes();
                 self.waiting.retain(|waiting| *waiting != itt);
                 (task.is_admitted, task.cost_bytes) = (true, 0);
             }
-            gathering.fail(&pdu, Reply::check(fault.sense()));
+            transfer.fail(&pdu, Reply::check(fault.sense()));
         }
         if task.is_admitted {
             self.advance(itt);
