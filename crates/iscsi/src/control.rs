@@ -129,10 +129,11 @@ impl<D: BlockDevice> Session<D> {
     }
 
     pub(crate) fn logout(&mut self, request: LogoutRequest) {
+        const REASON: u8 = 0x7F;
         const CLOSE_SESSION: u8 = 0;
         const CLOSE_CONNECTION: u8 = 1;
         const REMOVE_FOR_RECOVERY: u8 = 2;
-        let response = match request.flags & 0x7F {
+        let response = match request.flags & REASON {
             CLOSE_SESSION => LogoutOutcome::Closed,
             CLOSE_CONNECTION if request.cid.get() == self.cid => LogoutOutcome::Closed,
             CLOSE_CONNECTION => LogoutOutcome::NoSuchConnection,

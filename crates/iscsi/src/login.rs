@@ -91,8 +91,12 @@ enum Stage {
 }
 
 impl Stage {
+    /// CSG and NSG, the stages in a login PDU's flags, have two bits each.
+    const BITS: u8 = 0x03;
+    const CSG_SHIFT: u8 = 2;
+
     fn of(bits: u8) -> Option<Stage> {
-        match bits & 3 {
+        match bits & Self::BITS {
             0 => Some(Stage::Security),
             1 => Some(Stage::Operational),
             3 => Some(Stage::FullFeature),
@@ -218,7 +222,8 @@ impl<'a> Login<'a> {
         if request.version_min > 0 {
             return Err((LoginStatus::UNSUPPORTED_VERSION, "it offers no version we speak"));
         }
-        let current = Stage::of(request.flags >> 2).filter(|stage| *stage != Stage::FullFeature);
+        let current =
+            Stage::of(request.flags >> Stage::CSG_SHIFT).filter(|stage| *stage != Stage::FullFeature);
         let current = current.ok_or(bad("its current stage is none"))?;
         if *self.stage.get_or_insert(current) != current {
             return Err(bad("its current stage is not the one agreed on"));
@@ -236,7 +241,7 @@ impl<'a> Login<'a> {
             if transit {
                 return Err(bad("it continues and transits at once"));
             }
-            let flags = (current as u8) << 2;
+            let flags = (current as u8) << Stage::CSG_SHIFT;
             return Ok(Step::Respond(LoginResponse { flags, ..self.response(request) }, Vec::new()));
         }
         let next = match transit {
@@ -261,7 +266,7 @@ impl<'a> Login<'a> {
             return Err(bad("it offers too many keys"));
         }
         let mut response = self.response(request);
-        response.flags = (current as u8) << 2;
+        response.flags = (current as u8) << Stage::CSG_SHIFT;
         let Some(next) = next.filter(|_| may_go_on) else { return Ok(Step::Respond(response, answer)) };
         response.flags |= FINAL | next as u8;
         self.stage = Some(next);

@@ -5,6 +5,9 @@ pub(crate) const MAX_RECV_DATA_BYTES: u32 = 256 * 1024;
 const MAX_BURST_BYTES: u32 = 1024 * 1024;
 const FIRST_BURST_BYTES: u32 = 256 * 1024;
 const MAX_OUTSTANDING_R2T: u32 = 4;
+/// What the RFC allows for the lengths of segments and bursts.
+const MIN_SEGMENT_BYTES: u32 = 512;
+const MAX_SEGMENT_BYTES: u32 = (1 << 24) - 1;
 
 /// What both sides agreed on; starts with the RFC's defaults.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,7 +102,7 @@ fn digest(field: &mut bool, value: &str) -> Answer {
 impl Params {
     /// Takes an operational key that the initiator sent during login.
     pub fn negotiate(&mut self, key: &str, value: &str) -> Answer {
-        const LENGTHS: std::ops::RangeInclusive<u32> = 512..=0xFF_FFFF;
+        const LENGTHS: std::ops::RangeInclusive<u32> = MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES;
         let fixed = |value: &str| Answer::Value(value.into());
         match key {
             "HeaderDigest" => digest(&mut self.header_digest, value),
@@ -140,7 +143,7 @@ impl Params {
     /// Takes the initiator's MaxRecvDataSegmentLength, which it may change at any time.
     pub fn declare_max_recv(&mut self, value: &str) -> Answer {
         match number(value) {
-            Some(bytes @ 512..=0xFF_FFFF) => {
+            Some(bytes @ MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES) => {
                 self.max_send_data_bytes = bytes;
                 Answer::Nothing
             }

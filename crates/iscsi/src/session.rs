@@ -280,7 +280,7 @@ impl<D: BlockDevice> Session<D> {
         self.share.hold(RECEIVE_BYTES + self.memory_bytes + self.early_bytes + queued);
     }
 
-    /// Moves a x for more data, or starts it when all is there.
+    /// Moves a task that awaits data on: solicits more, or starts it when all is there.
     pub(crate) fn advance(&mut self, itt: u32) {
         let ttt = self.take_ttt();
         let window = self.window();

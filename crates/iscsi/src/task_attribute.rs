@@ -23,15 +23,22 @@ pub(crate) enum TaskAttribute {
     Aca,
 }
 
+/// ATTR of a SCSI Command's flags, and its values. Untagged counts as simple.
+const ATTR: u8 = 0x07;
+const UNTAGGED: u8 = 0;
+const SIMPLE: u8 = 1;
+const ORDERED: u8 = 2;
+const HEAD_OF_QUEUE: u8 = 3;
+const ACA: u8 = 4;
+
 impl TaskAttribute {
     /// Of the flags of a SCSI Command; `None` for a reserved one.
     pub(crate) fn of(flags: u8) -> Option<Self> {
-        match flags & 7 {
-            // Untagged counts as simple.
-            0 | 1 => Some(Self::Simple),
-            2 => Some(Self::Ordered),
-            3 => Some(Self::HeadOfQueue),
-            4 => Some(Self::Aca),
+        match flags & ATTR {
+            UNTAGGED | SIMPLE => Some(Self::Simple),
+            ORDERED => Some(Self::Ordered),
+            HEAD_OF_QUEUE => Some(Self::HeadOfQueue),
+            ACA => Some(Self::Aca),
             _ => None,
         }
     }

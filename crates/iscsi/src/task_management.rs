@@ -39,6 +39,8 @@ mod function {
     pub(super) const TARGET_WARM_RESET: u8 = 6;
     pub(super) const TARGET_COLD_RESET: u8 = 7;
     pub(super) const TASK_REASSIGN: u8 = 8;
+    /// The bits of the second byte that are the function.
+    pub(super) const MASK: u8 = 0x7F;
 }
 
 impl<D: BlockDevice> Session<D> {
@@ -50,7 +52,7 @@ impl<D: BlockDevice> Session<D> {
             return self.reject(RejectReason::TooManyImmediate, bhs);
         }
         let itt = request.itt.get();
-        let code = request.flags & 0x7F;
+        let code = request.flags & function::MASK;
         match code {
             function::ABORT_TASK => {
                 let referenced = request.referenced.get();

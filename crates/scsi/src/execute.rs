@@ -5,7 +5,7 @@ use crate::{
     inquiry::{self, Port},
     limits, log,
     mode::{self, Modes},
-    opcodes, provision,
+    provision, report_opcodes,
     sense::{Sense, Status},
 };
 use quoin_base::{ByteRange, MIB};
@@ -256,7 +256,7 @@ pub async fn execute<D: BlockDevice>(
             provision::lba_status(device, geometry, lba, allocation).await
         }
         Command::ReportTaskManagement { extended, allocation } => {
-            Ok(Reply::parameters(opcodes::task_management(extended), allocation))
+            Ok(Reply::parameters(report_opcodes::task_management(extended), allocation))
         }
         Command::LogSense(request) => {
             log::sense(&request).map(|data| Reply::parameters(data, request.allocation))
@@ -267,7 +267,7 @@ pub async fn execute<D: BlockDevice>(
                 .map(|data| Reply::parameters(data, request.allocation))
         }
         Command::ReportOpcodes(request) => {
-            opcodes::report(&request).map(|data| Reply::parameters(data, request.allocation))
+            report_opcodes::report(&request).map(|data| Reply::parameters(data, request.allocation))
         }
     };
     let reply = outcome.unwrap_or_else(Reply::check);

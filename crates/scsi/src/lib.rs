@@ -14,8 +14,9 @@ mod inquiry;
 pub mod limits;
 mod log;
 mod mode;
-mod opcodes;
+mod opcode;
 mod provision;
+mod report_opcodes;
 mod sense;
 
 pub use cdb::{Bytchk, Command, Extent, LogSense, ModeSelect, ModeSense, ReportOpcodes};
