@@ -1,6 +1,6 @@
 //! INQUIRY, vital product data, READ CAPACITY and REPORT LUNS data.
 
-use crate::{cdb, execute::Geometry, limits, sense::Sense};
+use crate::{cdb, geometry::Geometry, limits, sense::Sense, unit::Port};
 use quoin_volume::Provisioning;
 use uuid::Uuid;
 
@@ -14,15 +14,6 @@ const COMPANY: u128 = 0x02_51_55;
 
 /// The longest sense data: descriptor format with an information descriptor.
 const MAX_SENSE_BYTES: u8 = 20;
-
-/// The port through which a unit is reached, for the device identification page.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Port {
-    /// The target's iSCSI name.
-    pub target_name: String,
-    /// The target portal group tag, which is also the relative port identifier.
-    pub group: u16,
-}
 
 /// PERIPHERAL QUALIFIER and PERIPHERAL DEVICE TYPE: a direct access block device; or none that could be here (011b, 1Fh).
 const DIRECT_ACCESS: u8 = 0x00;

@@ -18,3 +18,5 @@ pub const WRITE_SAME_BYTES: u64 = 32 * MIB;
 pub const THRESHOLD_SET_BYTES: u64 = MIB;
 /// Longest parameter list taken with any command other than those that move blocks.
 pub const PARAMETER_BYTES: u32 = 8 + 16 * UNMAP_DESCRIPTORS;
+/// What READ CAPACITY (10), which has no allocation length, answers.
+pub(crate) const READ_CAPACITY_10_BYTES: u32 = 8;

@@ -5,19 +5,11 @@
 
 use crate::{
     cdb::{ModeSelect, ModeSense},
-    execute::{Geometry, Unit},
+    geometry::Geometry,
     limits,
     sense::Sense,
+    unit::{Modes, Unit},
 };
-
-/// What MODE SELECT has changed of a unit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Modes {
-    /// D_SENSE: sense data in descriptor format.
-    pub descriptor_sense: bool,
-    /// SWP: writes are refused.
-    pub write_protect: bool,
-}
 
 /// A page's code and subpage, its bytes behind the header by default, and which of their bits may change.
 struct Page {
