@@ -7,7 +7,8 @@ use crate::{
     login_throttle::{LoginFailure, PendingLogin},
     pdu::{Framing, FramingError, LoginRequest, LoginResponse, opcode},
     receive::Receive,
-    session::{End, QUEUE_DEPTH, Session},
+    sequence::QUEUE_DEPTH,
+    session::{End, Session},
     stall::PATIENCE_TICKS,
     text::Text,
     transmit::Transmit,
@@ -336,7 +337,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
                 0 => return Poll::Ready(Err(IscsiError::Closed)),
                 _ => {
                     self.heard = true;
-                    session.now = self.server.options.clock.now();
+                    session.heard(self.server.options.clock.now());
                 }
             }
         }

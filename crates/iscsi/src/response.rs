@@ -26,13 +26,13 @@ impl<D: BlockDevice> Session<D> {
         if is_good && data_pdus > 0 {
             return;
         }
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let response = ScsiResponse {
             opcode: opcode::SCSI_RESPONSE,
             flags: FINAL | residual_flag,
             status: reply.status as u8,
             itt: head.itt.into(),
-            stat_sn: self.take_stat_sn().into(),
+            stat_sn: self.numbers.take_stat_sn().into(),
             exp_cmd_sn: exp_cmd_sn.into(),
             max_cmd_sn: max_cmd_sn.into(),
             exp_data_sn: data_pdus.into(),
@@ -56,7 +56,7 @@ impl<D: BlockDevice> Session<D> {
         self.counted.read_bytes += total as u64;
         let (burst, segment) =
             (self.params.max_burst_bytes as usize, self.params.max_send_data_bytes as usize);
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let mut rest = data.into_iter();
         let mut current: Option<Slice> = None;
         let (mut at, mut data_sn) = (0, 0u32);
@@ -80,7 +80,7 @@ impl<D: BlockDevice> Session<D> {
             if let Some((flag, residual)) = residual.filter(|_| at == total) {
                 pdu.flags |= STATUS | flag;
                 pdu.residual = residual.into();
-                pdu.stat_sn = self.take_stat_sn().into();
+                pdu.stat_sn = self.numbers.take_stat_sn().into();
             }
             let mut left = len;
             let parts = std::iter::from_fn(|| {

@@ -1,7 +1,7 @@
 //! SCSI commands and their data as they arrive.
 
 use crate::{
-    command::{Head, Stage, Task},
+    command::Head,
     data_out::{DataFault, DataOutTransfer},
     pdu::{Bhs, DataOut, FINAL, NO_TAG, READ, ScsiCommand, WRITE},
     receive::Payload,
@@ -25,11 +25,11 @@ impl<D: BlockDevice> Session<D> {
         }
         self.counted.commands += 1;
         let itt = command.itt.get();
-        if itt == NO_TAG || self.tasks.contains_key(&itt) {
+        if itt == NO_TAG || self.tasks.get(itt).is_some() {
             return self.reject(RejectReason::TaskInProgress, bhs);
         }
         let immediate = bhs.is_immediate();
-        if immediate && self.tasks.len() - self.in_window as usize >= MAX_IMMEDIATE {
+        if immediate && self.tasks.len() - self.numbers.in_window() as usize >= MAX_IMMEDIATE {
             return self.reject(RejectReason::TooManyImmediate, bhs);
         }
         let Some(attribute) = TaskAttribute::of(command.flags) else {
@@ -46,10 +46,9 @@ impl<D: BlockDevice> Session<D> {
             out_bytes: if writes { expected } else { 0 },
             immediate,
             attribute,
-            number: self.arrivals,
-            received: self.now,
+            number: self.tasks.take_number(),
+            received: self.now(),
         };
-        self.arrivals += 1;
         let sent = data.len() as u32;
         let left = self.params.unsolicited_bytes().min(head.out_bytes).saturating_sub(sent);
         let announced = (command.flags & FINAL == 0 && left > 0).then_some(left);
@@ -80,8 +79,8 @@ impl<D: BlockDevice> Session<D> {
         }
         // The first that has to wait is always taken.
         let early_bytes = u64::from(sent) + u64::from(announced.unwrap_or(0));
-        let is_much = self.early_bytes + early_bytes > EARLY_BYTES || !self.share.has_room(early_bytes);
-        if early_bytes > 0 && self.early_bytes > 0 && is_much {
+        let is_much = self.tasks.early_bytes() + early_bytes > EARLY_BYTES || !self.has_room(early_bytes);
+        if early_bytes > 0 && self.tasks.early_bytes() > 0 && is_much {
             return Some(Reply { status: Status::TaskSetFull, ..Reply::good() });
         }
         // There is never an auto contingent allegiance (NORMACA = 0).
@@ -94,20 +93,14 @@ impl<D: BlockDevice> Session<D> {
 
     /// Takes a command into the task set, or behind those that wait for memory.
     fn enter(&mut self, head: Head, transfer: DataOutTransfer<D>) {
-        let (itt, is_refused) = (head.itt, transfer.is_refused());
-        let cost_bytes = transfer.cost_bytes(&head);
-        self.in_window += u32::from(!head.immediate);
-        self.holding += usize::from(head.attribute.holds_others());
-        let (stage, aborted) = (Stage::AwaitingData(transfer), Vec::new());
-        let task = Task { head, cost_bytes, stage, is_admitted: is_refused, aborted };
-        if is_refused {
-            self.tasks.insert(itt, task);
-            return self.advance(itt);
+        let itt = head.itt;
+        if !head.immediate {
+            self.numbers.enter_window();
         }
-        self.early_bytes += task.early_bytes();
-        self.tasks.insert(itt, task);
-        self.waiting.push_back(itt);
-        self.pump();
+        match self.tasks.insert(head, transfer) {
+            true => self.pump(),
+            false => self.advance(itt),
+        }
     }
 
     pub(crate) fn data_out(&mut self, bhs: Bhs, data: Payload<'_>, intact: bool) {
@@ -117,20 +110,14 @@ impl<D: BlockDevice> Session<D> {
             self.reject(RejectReason::DataDigest, bhs);
         }
         // Data of a task that was aborted may still be on its way.
-        let Some(task) = self.tasks.get_mut(&itt) else { return };
-        let Stage::AwaitingData(transfer) = &mut task.stage else { return };
+        let Some((_, transfer)) = self.tasks.transfer(itt) else { return };
         self.counted.written_bytes += data.len() as u64;
         let outcome = if intact { transfer.take(&pdu, data) } else { Err(DataFault::Digest) };
         if let Err(fault) = outcome {
             tracing::debug!(itt, ?fault, "Data-Out refused, its command fails");
-            if !task.is_admitted {
-                self.early_bytes -= transfer.held_bytes();
-                self.waiting.retain(|waiting| *waiting != itt);
-                (task.is_admitted, task.cost_bytes) = (true, 0);
-            }
-            transfer.fail(&pdu, Reply::check(fault.sense()));
+            self.tasks.fail(itt, &pdu, Reply::check(fault.sense()));
         }
-        if task.is_admitted {
+        if self.tasks.is_admitted(itt) {
             self.advance(itt);
         }
     }
