@@ -140,6 +140,10 @@ pub struct Login<'a> {
 
 type Refusal = (LoginStatus, &'static str);
 
+fn malformed(why: &'static str) -> Refusal {
+    (LoginStatus::INITIATOR_ERROR, why)
+}
+
 impl<'a> Login<'a> {
     /// A login to the target behind `port`, by name alone.
     pub fn new(port: Port) -> Self {
@@ -218,53 +222,27 @@ impl<'a> Login<'a> {
     }
 
     fn try_receive(&mut self, request: &LoginRequest, data: &[u8]) -> Result<Step, Refusal> {
-        let bad = |why| (LoginStatus::INITIATOR_ERROR, why);
-        if request.version_min > 0 {
-            return Err((LoginStatus::UNSUPPORTED_VERSION, "it offers no version we speak"));
-        }
-        let current =
-            Stage::of(request.flags >> Stage::CSG_SHIFT).filter(|stage| *stage != Stage::FullFeature);
-        let current = current.ok_or(bad("its current stage is none"))?;
-        if *self.stage.get_or_insert(current) != current {
-            return Err(bad("its current stage is not the one agreed on"));
-        }
-        let connection = (request.isid, request.tsih.get(), request.cid.get());
-        if *self.connection.get_or_insert(connection) != connection {
-            return Err(bad("it changes its ISID, TSIH or CID on the way"));
-        }
+        let current = self.check_header(request)?;
         if self.text.len() + data.len() > MAX_TEXT_BYTES {
-            return Err(bad("its text is too long"));
+            return Err(malformed("its text is too long"));
         }
         self.text.extend_from_slice(data);
         let transit = request.flags & FINAL != 0;
+        // The text of a step may come in several requests. Only the last one is answered with text.
         if request.flags & CONTINUE != 0 {
             if transit {
-                return Err(bad("it continues and transits at once"));
+                return Err(malformed("it continues and transits at once"));
             }
             let flags = (current as u8) << Stage::CSG_SHIFT;
             return Ok(Step::Respond(LoginResponse { flags, ..self.response(request) }, Vec::new()));
         }
-        let next = match transit {
-            true => {
-                Some(Stage::of(request.flags).filter(|n| *n > current).ok_or(bad("its next stage is none"))?)
-            }
-            false => None,
+        let next = match Stage::of(request.flags).filter(|next| *next > current) {
+            _ if !transit => None,
+            Some(next) => Some(next),
+            None => return Err(malformed("its next stage is none")),
         };
-        let text = std::mem::take(&mut self.text);
-        let pairs = text::parse(&text).map_err(|_| bad("its text is malformed"))?;
-        let mut answer = Text::default();
-        for (key, value) in pairs {
-            self.take(key, value, &mut answer)?;
-        }
-        self.check_names(&mut answer)?;
-        let may_go_on = self.authenticate(current, &mut answer)?;
-        if current == Stage::Operational && !std::mem::replace(&mut self.declared, true) {
-            answer.push("MaxRecvDataSegmentLength", MAX_RECV_DATA_BYTES);
-        }
-        let answer = answer.into_bytes();
-        if answer.len() > MAX_ANSWER_BYTES {
-            return Err(bad("it offers too many keys"));
-        }
+        let (answer, may_go_on) = self.negotiate(current)?;
+        // The initiator asks for the transit, but leaves a stage only when what it must prove is proven.
         let mut response = self.response(request);
         response.flags = (current as u8) << Stage::CSG_SHIFT;
         let Some(next) = next.filter(|_| may_go_on) else { return Ok(Step::Respond(response, answer)) };
@@ -273,7 +251,50 @@ impl<'a> Login<'a> {
         if next != Stage::FullFeature {
             return Ok(Step::Respond(response, answer));
         }
-        let established = Established {
+        Ok(Step::Done(response, answer, Box::new(self.established(request))))
+    }
+
+    /// Checks what each request of a login must say alike. Returns the stage it is in.
+    fn check_header(&mut self, request: &LoginRequest) -> Result<Stage, Refusal> {
+        if request.version_min > 0 {
+            return Err((LoginStatus::UNSUPPORTED_VERSION, "it offers no version we speak"));
+        }
+        let current =
+            Stage::of(request.flags >> Stage::CSG_SHIFT).filter(|stage| *stage != Stage::FullFeature);
+        let current = current.ok_or(malformed("its current stage is none"))?;
+        if *self.stage.get_or_insert(current) != current {
+            return Err(malformed("its current stage is not the one agreed on"));
+        }
+        let connection = (request.isid, request.tsih.get(), request.cid.get());
+        if *self.connection.get_or_insert(connection) != connection {
+            return Err(malformed("it changes its ISID, TSIH or CID on the way"));
+        }
+        Ok(current)
+    }
+
+    /// Takes the text of a step. Returns what is answered, and whether the initiator may leave the stage.
+    fn negotiate(&mut self, current: Stage) -> Result<(Vec<u8>, bool), Refusal> {
+        let text = std::mem::take(&mut self.text);
+        let pairs = text::parse(&text).map_err(|_| malformed("its text is malformed"))?;
+        let mut answer = Text::default();
+        for (key, value) in pairs {
+            self.take(key, value, &mut answer)?;
+        }
+        // NOTE: names before authentication, which goes by the initiator's name.
+        self.check_names(&mut answer)?;
+        let may_go_on = self.authenticate(current, &mut answer)?;
+        if current == Stage::Operational && !std::mem::replace(&mut self.declared, true) {
+            answer.push("MaxRecvDataSegmentLength", MAX_RECV_DATA_BYTES);
+        }
+        let answer = answer.into_bytes();
+        match answer.len() > MAX_ANSWER_BYTES {
+            true => Err(malformed("it offers too many keys")),
+            false => Ok((answer, may_go_on)),
+        }
+    }
+
+    fn established(&self, request: &LoginRequest) -> Established {
+        Established {
             initiator: self.initiator.clone().unwrap_or_default(),
             isid: request.isid,
             tsih: request.tsih.get(),
@@ -281,8 +302,7 @@ impl<'a> Login<'a> {
             kind: self.kind,
             params: self.params.clone(),
             cmd_sn: request.cmd_sn.get(),
-        };
-        Ok(Step::Done(response, answer, Box::new(established)))
+        }
     }
 
     fn take(&mut self, key: &str, value: &str, answer: &mut Text) -> Result<(), Refusal> {
