@@ -1,5 +1,5 @@
-//! A SCSI command on its way: awaiting its data, waiting for its turn, running. One that was given to the device is
-//! never cancelled.
+//! A SCSI command on its way: awaiting its data, waiting for its turn, running. One that was given to the
+//! device is never cancelled.
 
 use crate::{data_out::DataOutTransfer, task_attribute::TaskAttribute};
 use quoin_scsi::Reply;

@@ -58,6 +58,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
             _ = shutdown.wait_for(|stop| *stop) => return Err(IscsiError::ShutDown),
             login = within(clock, limit, self.login()) => login.unwrap_or(Err(IscsiError::LoginTimeout(limit))),
         };
+        // Login: bounded in time, so that whoever does not get through it holds no place.
         let mut session = match login {
             Ok(session) => session,
             Err(error) => {
@@ -68,6 +69,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
                 return Err(error);
             }
         };
+        // Full feature phase. The place among those that have not logged in is free for another.
         self.pending = None;
         self.server.metrics.logins.fetch_add(1, Ordering::Relaxed);
         let mut running = FuturesUnordered::new();
@@ -92,6 +94,8 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
     async fn login(&mut self) -> Result<Session<D>, IscsiError> {
         let server = self.server;
         let mut login = Login::new(server.target.port().clone()).before(server);
+        // An address whose logins failed before waits, but never so long that this login runs out of time by
+        // it.
         let wait = self.pending.as_ref().map_or(Duration::ZERO, PendingLogin::wait);
         if !wait.is_zero() {
             server.options.clock.sleep(wait.min(server.options.login_timeout / 2)).await;
@@ -191,6 +195,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
             self.send_login(login.refusal(request, status), Vec::new()).await?;
             return Err(IscsiError::LoginRefused { initiator: name.initiator, status, why });
         }
+        // To open the nexus waits until an older session of the same name has ended, and all that it ran.
         let nexus = match established.kind {
             SessionKind::Discovery => None,
             SessionKind::Normal => {
@@ -200,6 +205,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
                 Some(nexus)
             }
         };
+        // The last login response carries what the session begins with.
         let stat_sn = response.stat_sn.get().wrapping_add(1);
         // A discovery session ends with its connection: no TSIH is ever used to come back to it.
         response.tsih = self.tsih.as_ref().map_or(u16::MAX, |tsih| tsih.tsih).into();
@@ -247,6 +253,8 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         loop {
             tokio::select! {
                 biased;
+                // NOTE: I/O goes first: what it brings keeps the connection alive, and says that it has
+                // ended.
                 over = poll_fn(|cx| self.poll_io(session, running, start, cx)) => return over,
                 notice = next_notice(notices.as_ref()) => session.notice(notice),
                 () = &mut tick => {
@@ -307,11 +315,13 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
                     }
                 }
             }
+            // What came together begins together, and what has ended is answered with it.
             running.extend(session.started.drain(..).map(&start));
             while let Poll::Ready(Some(finished)) = running.poll_next_unpin(cx) {
                 session.complete(finished);
                 running.extend(session.started.drain(..).map(&start));
             }
+            // One vectored write for all of it.
             let flushed = session.out.poll_flush(&mut self.stream, cx)?.is_ready();
             session.tell(&self.server.metrics);
             if let Some(end) = session.end().filter(|end| flushed || *end == End::Reinstated) {

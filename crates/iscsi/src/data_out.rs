@@ -1,8 +1,8 @@
 //! A command's data on its way here: immediate data, unsolicited Data-Out PDUs, and those solicited by R2Ts.
 //!
-//! Invariants: data arrives in order, so the next byte is always at offset `received`; nothing is ever solicited
-//! twice (`received <= solicited <= wanted`); a command whose data went wrong is answered when all that was announced or
-//! solicited has come (RFC 7143 §7.8, §11.17.1), and nothing more is solicited.
+//! Invariants: data arrives in order, so the next byte is always at offset `received`; nothing is ever
+//! solicited twice (`received <= solicited <= wanted`); a command whose data went wrong is answered when all
+//! that was announced or solicited has come (RFC 7143 §7.8, §11.17.1), and nothing more is solicited.
 
 use crate::{
     command::{Head, Work},
@@ -102,9 +102,11 @@ impl<D: BlockDevice> DataOutTransfer<D> {
                 (Then::Run(request), wanted)
             }
         };
+        // A command that is answered already keeps nothing of its data: `wanted` is 0.
         let is_refused = matches!(then, Then::Respond(_));
         let received = immediate.len() as u32;
         let mut parts = Vec::new();
+        // One part has room for the immediate data and all that may follow it unsolicited.
         let early = wanted.min(received.saturating_add(unsolicited.unwrap_or(0))) as usize;
         if early > 0 {
             parts.push(match immediate {
@@ -167,8 +169,8 @@ impl<D: BlockDevice> DataOutTransfer<D> {
         !self.awaits_data() && self.received >= self.wanted
     }
 
-    /// Returns the next R2T to send, for at most `max_burst_bytes`; none while unsolicited data may still come, or
-    /// when `max_outstanding` R2Ts are unanswered.
+    /// Returns the next R2T to send, for at most `max_burst_bytes`; none while unsolicited data may still
+    /// come, or when `max_outstanding` R2Ts are unanswered.
     pub(crate) fn next_r2t(
         &mut self,
         ttt: u32,
@@ -180,10 +182,12 @@ impl<D: BlockDevice> DataOutTransfer<D> {
         if self.unsolicited.is_some() || bytes == 0 || self.bursts.len() >= max_outstanding as usize {
             return None;
         }
+        // The first R2T says that no unsolicited data comes any more: its part takes nothing from here on.
         if let Some(unsolicited) = self.parts.last_mut().filter(|_| self.solicited == 0) {
             unsolicited.close();
         }
         self.solicited = offset + bytes;
+        assert!(self.solicited <= self.wanted, "iSCSI R2T {ttt:#010x} solicits more than its command wants");
         self.bursts.push_back(Burst { ttt, end: self.solicited });
         let r2t_sn = self.r2t_sn;
         self.r2t_sn += 1;
@@ -210,6 +214,7 @@ impl<D: BlockDevice> DataOutTransfer<D> {
         if pdu.data_sn.get() != self.data_sn {
             return Err(DataFault::Misplaced("its DataSN is not the next one"));
         }
+        // NOTE: the counters move only once the data is taken, so that a refused PDU changes nothing.
         match is_unsolicited {
             true => self.take_unsolicited(&data, is_final)?,
             false => self.take_solicited(pdu.ttt.get(), data, is_final)?,

@@ -349,6 +349,7 @@ impl<'a> Login<'a> {
         if current != Stage::Security && (methods.is_some() || !keys.is_empty()) {
             return Err((LoginStatus::INITIATOR_ERROR, "it authenticates itself outside the security stage"));
         }
+        // An initiator without credentials logs in by its name, and may say so.
         let Some(credentials) = credentials else {
             return match methods {
                 Some(_) if !offers("None") => {
@@ -362,6 +363,7 @@ impl<'a> Login<'a> {
                 None => Err((LoginStatus::INITIATOR_ERROR, "its CHAP keys are not those of this step")),
             };
         };
+        // One with credentials must offer CHAP, once.
         match (&mut self.chap, methods.is_some()) {
             (Some(_), true) => return Err((LoginStatus::INITIATOR_ERROR, "it chooses its AuthMethod twice")),
             (Some(_), false) => {}
@@ -371,6 +373,7 @@ impl<'a> Login<'a> {
             }
             (None, _) => return fail("it does not authenticate itself, as its host must"),
         }
+        // Bytes that nobody can foresee are drawn for each challenge, and only when there is one.
         let fresh = || {
             let mut challenge = Challenge { identifier: 0, value: [0; crate::chap::CHALLENGE_BYTES] };
             let mut identifier = [0];

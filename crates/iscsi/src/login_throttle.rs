@@ -104,6 +104,7 @@ impl PendingLogin {
     pub(crate) fn failed(&self) -> u32 {
         let now = self.throttle.clock.now();
         let mut state = self.throttle.state.lock();
+        // NOTE: room is made before the address is entered, so that it is never the one forgotten.
         if state.failed.len() >= MAX_ADDRESSES && !state.failed.contains_key(&self.address) {
             let oldest =
                 state.failed.iter().min_by_key(|(_, failures)| failures.last).map(|(address, _)| *address);
@@ -127,6 +128,7 @@ impl Drop for PendingLogin {
     fn drop(&mut self) {
         let mut state = self.throttle.state.lock();
         if let Some(own) = state.pending.get_mut(&self.address) {
+            assert!(*own > 0, "logins of {}: one ended that was not counted", self.address);
             *own -= 1;
             if *own == 0 {
                 state.pending.remove(&self.address);

@@ -9,6 +9,9 @@ const MAX_OUTSTANDING_R2T: u32 = 4;
 const MIN_SEGMENT_BYTES: u32 = 512;
 const MAX_SEGMENT_BYTES: u32 = (1 << 24) - 1;
 
+const _: () = assert!(FIRST_BURST_BYTES <= MAX_BURST_BYTES, "what comes unsolicited is part of a burst");
+const _: () = assert!(MAX_BURST_BYTES <= MAX_SEGMENT_BYTES && MAX_RECV_DATA_BYTES <= MAX_SEGMENT_BYTES);
+
 /// What both sides agreed on; starts with the RFC's defaults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Params {

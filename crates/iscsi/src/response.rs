@@ -22,6 +22,7 @@ impl<D: BlockDevice> Session<D> {
         let data = std::mem::take(&mut reply.data);
         let is_good = reply.status == Status::Good;
         self.counted.failures += u64::from(!is_good);
+        // GOOD travels with the last data; any other status, with its sense, has a PDU of its own.
         let data_pdus = self.data_in(head, data, is_good.then_some((residual_flag, residual)));
         if is_good && data_pdus > 0 {
             return;
@@ -61,6 +62,8 @@ impl<D: BlockDevice> Session<D> {
         let mut current: Option<Slice> = None;
         let (mut at, mut data_sn) = (0, 0u32);
         while at < total {
+            // A PDU is no longer than the initiator takes, and ends where a burst ends. Example: bursts of
+            // 10, PDUs of 4, 13 bytes go as 4, 4, 2 (F), 3 (F).
             let len = segment.min(burst - at % burst).min(total - at);
             let mut pdu = DataIn {
                 opcode: opcode::DATA_IN,
@@ -83,6 +86,8 @@ impl<D: BlockDevice> Session<D> {
                 pdu.stat_sn = self.numbers.take_stat_sn().into();
             }
             let mut left = len;
+            // Slices of the device's buffers, cut where the PDU ends; what is left of one begins the next
+            // PDU.
             let parts = std::iter::from_fn(|| {
                 let slice = current.take().filter(|slice| !slice.is_empty()).or_else(|| rest.next())?;
                 let now = left.min(slice.len());

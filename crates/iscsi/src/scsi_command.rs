@@ -14,7 +14,8 @@ use quoin_volume::BlockDevice;
 
 /// Immediate commands that do not count in the window.
 const MAX_IMMEDIATE: usize = 64;
-/// Bytes that commands bring unsolicited before they have their turn; further ones are answered TASK SET FULL.
+/// Bytes that commands bring unsolicited before they have their turn; further ones are answered TASK SET
+/// FULL.
 const EARLY_BYTES: u64 = 16 << 20;
 
 impl<D: BlockDevice> Session<D> {
@@ -35,6 +36,7 @@ impl<D: BlockDevice> Session<D> {
         let Some(attribute) = TaskAttribute::of(command.flags) else {
             return self.reject(RejectReason::InvalidField, bhs);
         };
+        // From here on the command has a tag and an answer of its own; before it was rejected as a PDU.
         self.counted.written_bytes += data.len() as u64;
         let expected = command.expected_bytes.get();
         let (reads, writes) = (command.flags & READ != 0, command.flags & WRITE != 0);
@@ -52,6 +54,8 @@ impl<D: BlockDevice> Session<D> {
         let sent = data.len() as u32;
         let left = self.params.unsolicited_bytes().min(head.out_bytes).saturating_sub(sent);
         let announced = (command.flags & FINAL == 0 && left > 0).then_some(left);
+        // NOTE: a refused command enters the task set too: what was announced for it is still on its way, and
+        // has to be thrown away before the tag may be used again.
         let refusal = match intact {
             true => self.refusal(&command, &head, sent, announced),
             false => Some(Reply::check(DataFault::Digest.sense())),

@@ -64,7 +64,8 @@ impl SequenceNumbers {
         self.in_window += 1;
     }
 
-    /// Takes the place back. NOTE: just before the command's response is queued, which tells the initiator (invariant 2).
+    /// Takes the place back. NOTE: just before the command's response is queued, which tells the initiator
+    /// (invariant 2).
     pub(crate) fn leave_window(&mut self) {
         assert!(self.in_window > 0, "iSCSI session: a command left the window that is not in it");
         self.in_window -= 1;

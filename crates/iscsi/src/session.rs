@@ -1,7 +1,7 @@
 //! The full feature phase as a state machine: PDUs in, PDUs and work out.
 //!
-//! [`SequenceNumbers`] and [`TaskSet`] keep what they are named for; here they meet the send queue, the nexus and the
-//! memory that sessions share.
+//! [`SequenceNumbers`] and [`TaskSet`] keep what they are named for; here they meet the send queue, the nexus
+//! and the memory that sessions share.
 //!
 //! Invariants:
 //! 1. Whatever a peer can make a session hold is bounded by [`QUEUE_DEPTH`](crate::sequence::QUEUE_DEPTH),
@@ -34,6 +34,9 @@ const MEMORY_BYTES: u64 = 64 << 20;
 const MAX_QUEUED_BYTES: usize = MEMORY_BYTES as usize + (8 << 20);
 /// The same while the memory of all sessions is spent.
 const FREE_QUEUED_BYTES: usize = 1 << 20;
+const _: () = assert!(FREE_QUEUED_BYTES < MAX_QUEUED_BYTES);
+/// One command's data alone never fills the send queue.
+const _: () = assert!(quoin_scsi::limits::TRANSFER_BYTES <= MEMORY_BYTES);
 
 /// Why a session ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,7 +178,8 @@ impl<D: BlockDevice> Session<D> {
         self.share.has_room(bytes)
     }
 
-    /// Counts a tick of the connection. Returns what the peer should have done by now and has not, if anything.
+    /// Counts a tick of the connection. Returns what the peer should have done by now and has not, if
+    /// anything.
     pub(crate) fn tick(&mut self) -> Option<&'static str> {
         if self.backlog.tick(self.out.sent_total(), self.out.queued_bytes() as u64) {
             return Some("it has not taken its answers");
@@ -188,6 +192,7 @@ impl<D: BlockDevice> Session<D> {
     pub(crate) fn receive(&mut self, pdu: Pdu<'_>) {
         let Pdu { bhs, data, is_intact: intact } = pdu;
         self.counted.digest_errors += u64::from(!intact);
+        // Data-Out and SNACK have no CmdSN.
         if bhs.operation() == opcode::DATA_OUT {
             return self.data_out(bhs, data, intact);
         }
@@ -200,6 +205,8 @@ impl<D: BlockDevice> Session<D> {
             // With one connection, it can only mean a lost request.
             CmdSn::Skips => return self.end_with(End::Protocol("CmdSN skips numbers")),
         }
+        // NOTE: after the CmdSN was counted: the initiator counted it too. A command fails on its own; of
+        // other requests nothing is left that could be answered.
         if !intact {
             self.reject(RejectReason::DataDigest, bhs);
             if bhs.operation() != opcode::SCSI_COMMAND {

@@ -129,6 +129,7 @@ impl<D: BlockDevice> Session<D> {
     }
 
     pub(crate) fn task_aborted(&mut self, itt: u32, close: bool) {
+        assert!(self.aborts > 0, "iSCSI session: task management request {itt:#010x} ended twice");
         self.aborts -= 1;
         self.respond_task(itt, Response::Complete);
         if close {

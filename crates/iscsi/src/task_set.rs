@@ -1,13 +1,14 @@
-//! The task set of a session (SAM-5 §8): its tasks, the order in which they run, and what they hold in memory.
+//! The task set of a session (SAM-5 §8): its tasks, the order in which they run, and what they hold in
+//! memory.
 //!
-//! Each session is a task set of its own (TST = 001b in the control mode page), and order is kept by unit within it.
-//! A HEAD OF QUEUE task runs at once. An ORDERED task waits for the older ones and for those HEAD OF QUEUE; a
-//! SIMPLE task for older ORDERED ones and for those HEAD OF QUEUE. A task that still waits for memory does not hold
-//! others up as a HEAD OF QUEUE task. As memory is given in the order of arrival, whoever waits here waits for tasks that
-//! have theirs, and of those one always waits for none.
+//! Each session is a task set of its own (TST = 001b in the control mode page), and order is kept by unit
+//! within it. A HEAD OF QUEUE task runs at once. An ORDERED task waits for the older ones and for those HEAD
+//! OF QUEUE; a SIMPLE task for older ORDERED ones and for those HEAD OF QUEUE. A task that still waits for
+//! memory does not hold others up as a HEAD OF QUEUE task. As memory is given in the order of arrival,
+//! whoever waits here waits for tasks that have theirs, and of those one always waits for none.
 //!
-//! Example, all of one unit: SIMPLE 1 runs, ORDERED 2 waits for 1, SIMPLE 3 waits for 2. Now HEAD OF QUEUE 4 comes and
-//! runs at once; when 1 has ended, 2 still waits for 4.
+//! Example, all of one unit: SIMPLE 1 runs, ORDERED 2 waits for 1, SIMPLE 3 waits for 2. Now HEAD OF QUEUE 4
+//! comes and runs at once; when 1 has ended, 2 still waits for 4.
 //!
 //! Invariants:
 //! 1. `memory_bytes` is what the admitted tasks may hold, `early_bytes` what the others brought along.
@@ -156,7 +157,8 @@ impl<D: BlockDevice> TaskSet<D> {
         transfer.fail(pdu, reply);
     }
 
-    /// Has a task whose data is all there leave its transfer. Returns what follows; `None` while data is missing.
+    /// Has a task whose data is all there leave its transfer. Returns what follows; `None` while data is
+    /// missing.
     pub(crate) fn finish_transfer(&mut self, itt: u32) -> Option<Ready<D>> {
         let task = self.tasks.get_mut(&itt)?;
         if !matches!(&task.stage, Stage::AwaitingData(transfer) if transfer.is_complete()) {
@@ -214,8 +216,8 @@ impl<D: BlockDevice> TaskSet<D> {
         in_turn
     }
 
-    /// Notes that a task is not to be answered, if the device has it: `done` is dropped when it has ended. Returns false for
-    /// any other task, which may be removed at once.
+    /// Notes that a task is not to be answered, if the device has it: `done` is dropped when it has ended.
+    /// Returns false for any other task, which may be removed at once.
     pub(crate) fn mute(&mut self, itt: u32, done: &Rc<OneShotSender<()>>) -> bool {
         match self.tasks.get_mut(&itt) {
             Some(task) if matches!(task.stage, Stage::Running) => {

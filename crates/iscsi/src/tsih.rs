@@ -1,4 +1,5 @@
-//! The target session identifying handles (TSIH): which sessions hold which, and the connection of each (RFC 7143 §6.3.1).
+//! The target session identifying handles (TSIH): which sessions hold which, and the connection of each (RFC
+//! 7143 §6.3.1).
 
 use parking_lot::Mutex;
 use quoin_target::NexusName;

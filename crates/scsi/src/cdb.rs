@@ -283,8 +283,8 @@ impl Cdb {
         }
     }
 
-    /// The extent of a command whose second byte starts with a protection field that must be 0. The 6-byte forms have
-    /// a part of the LBA there.
+    /// The extent of a command whose second byte starts with a protection field that must be 0. The 6-byte
+    /// forms have a part of the LBA there.
     fn unprotected(&self) -> Result<Extent, Sense> {
         match self.form {
             Form::Bytes6 => Ok(self.extent()),
@@ -458,15 +458,17 @@ impl Command {
     /// Parses a CDB. Bytes behind the command's own length are ignored.
     ///
     /// # Errors
-    /// INVALID COMMAND OPERATION CODE if the unit has no such command. INVALID FIELD IN CDB if the CDB is cut short, or
-    /// a field asks for what the unit does not do: an unknown service action, protection information, NACA.
+    /// INVALID COMMAND OPERATION CODE if the unit has no such command. INVALID FIELD IN CDB if the CDB is cut
+    /// short, or a field asks for what the unit does not do: an unknown service action, protection
+    /// information, NACA.
     pub fn parse(bytes: &[u8]) -> Result<Command, Sense> {
         let cdb = Cdb::new(bytes)?;
         let command = match cdb.block_command()? {
             Some(command) => command,
             None => cdb.primary_command()?,
         };
-        // NOTE: checked last, so that an unknown operation code is answered as one. NACA is not supported (NORMACA = 0).
+        // NOTE: checked last, so that an unknown operation code is answered as one. NACA is not supported
+        // (NORMACA = 0).
         if cdb.has(cdb.form.bytes() - 1, bit::NACA) { INVALID_FIELD } else { Ok(command) }
     }
 

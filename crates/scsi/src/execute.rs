@@ -138,6 +138,7 @@ async fn write_and_verify<D: BlockDevice>(
     against: Bytchk,
     data: Vec<Slice>,
 ) -> Result<Reply, Sense> {
+    // NOTE: hardened first, then read back.
     let written = write(device, geometry, extent, data.clone()).await?;
     let blocks = (total(&data) / u64::from(geometry.block_bytes)).min(extent.blocks.into());
     verify(device, geometry, Extent { blocks: blocks as u32, ..extent }, against, &data).await?;

@@ -15,7 +15,8 @@ const COMPANY: u128 = 0x02_51_55;
 /// The longest sense data: descriptor format with an information descriptor.
 const MAX_SENSE_BYTES: u8 = 20;
 
-/// PERIPHERAL QUALIFIER and PERIPHERAL DEVICE TYPE: a direct access block device; or none that could be here (011b, 1Fh).
+/// PERIPHERAL QUALIFIER and PERIPHERAL DEVICE TYPE: a direct access block device; or none that could be here
+/// (011b, 1Fh).
 const DIRECT_ACCESS: u8 = 0x00;
 const NO_UNIT: u8 = 0x7F;
 

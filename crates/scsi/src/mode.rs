@@ -150,6 +150,7 @@ pub(crate) fn sense(
     thresholds: Option<&[u64]>,
     unit: &Unit<'_>,
 ) -> Result<Vec<u8>, Sense> {
+    // Which pages, and which of their values.
     if request.page_control == SAVED {
         return Err(Sense::SAVING_NOT_SUPPORTED);
     }
@@ -170,6 +171,7 @@ pub(crate) fn sense(
     if shown.is_empty() || request.page == ALL && !matches!(request.subpage, 0 | ALL_SUBPAGES) {
         return Err(Sense::INVALID_FIELD_IN_CDB);
     }
+    // MODE DATA LENGTH counts what follows its own field.
     let descriptor = match request.no_block_descriptor {
         true => Vec::new(),
         false => block_descriptor(geometry, request.long_block_descriptor),
@@ -210,6 +212,7 @@ pub fn mode_select(
         true => (header[4] & 1 != 0, usize::from(u16::from_be_bytes([header[6], header[7]]))),
         false => (false, usize::from(header[3])),
     };
+    // The block descriptor may only repeat what is so.
     let (descriptor, mut rest) = rest.split_at_checked(descriptor_bytes).ok_or(SHORT)?;
     if !descriptor.is_empty() {
         let current = block_descriptor(geometry, long);
@@ -225,6 +228,7 @@ pub fn mode_select(
         }
     }
     let pages = pages(geometry, thresholds);
+    // Pages are taken one by one, but the caller has the new modes only if all of them are good.
     let mut selected = modes;
     while let [first, second, ..] = *rest {
         let subpage = if first & SPF != 0 { second } else { 0 };

@@ -1,4 +1,5 @@
-//! Operation codes and service actions, named as in SPC-4 and SBC-3. A number behind a name is the length of the CDB.
+//! Operation codes and service actions, named as in SPC-4 and SBC-3. A number behind a name is the length of
+//! the CDB.
 
 pub(crate) const TEST_UNIT_READY: u8 = 0x00;
 pub(crate) const REQUEST_SENSE: u8 = 0x03;

@@ -83,14 +83,14 @@ pub(crate) const SUPPORTED: &[Supported] = &[
     op(opcode::READ_DEFECT_DATA_12, &[0x1F, FF, FF, FF, FF, FF, FF, FF, FF, 0, 0]),
 ];
 
-/// Seconds after which an initiator may take a command for lost: longer than the array takes to come back after
-/// its process was killed, so that hosts see a pause and no error.
+/// Seconds after which an initiator may take a command for lost: longer than the array takes to come back
+/// after its process was killed, so that hosts see a pause and no error.
 const RECOMMENDED_TIMEOUT_SECONDS: u8 = 60;
 /// A command timeouts descriptor: no nominal time, the same recommendation for every command.
 const TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, RECOMMENDED_TIMEOUT_SECONDS];
 
-/// REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS data (SPC-4 §6.35): ABORT TASK, ABORT TASK SET, CLEAR TASK SET and
-/// LOGICAL UNIT RESET; no ACA, no queries, no I_T NEXUS RESET.
+/// REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS data (SPC-4 §6.35): ABORT TASK, ABORT TASK SET, CLEAR TASK SET
+/// and LOGICAL UNIT RESET; no ACA, no queries, no I_T NEXUS RESET.
 pub(crate) fn task_management(extended: bool) -> Vec<u8> {
     const ABORT_TASK: u8 = 0x80;
     const ABORT_TASK_SET: u8 = 0x40;

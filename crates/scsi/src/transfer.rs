@@ -24,8 +24,9 @@ impl Command {
     /// Checks the command against the unit, before any data is asked for, and says what it moves.
     ///
     /// # Errors
-    /// LBA OUT OF RANGE if the command goes beyond the unit's end. INVALID FIELD IN CDB or PARAMETER LIST LENGTH ERROR if
-    /// it asks for more than [`limits`] allow, for anchored blocks of a thin unit, or for less than an answer's header.
+    /// LBA OUT OF RANGE if the command goes beyond the unit's end. INVALID FIELD IN CDB or PARAMETER LIST
+    /// LENGTH ERROR if it asks for more than [`limits`] allow, for anchored blocks of a thin unit, or for
+    /// less than an answer's header.
     pub fn transfer(&self, geometry: Geometry) -> Result<Transfer, Sense> {
         let data_in = |in_bytes| Transfer { in_bytes, ..Transfer::default() };
         let data_out = |out_bytes| Transfer { out_bytes, ..Transfer::default() };
