@@ -55,7 +55,7 @@ fn is_admitted(bytes: &[u8], array: &Array) -> bool {
     while !input.is_empty() {
         let (request, data) = next_request(&mut input);
         match login.receive(&request, data) {
-            Step::Answer(_, answer) => keeps_secrets(&answer),
+            Step::Respond(_, answer) => keeps_secrets(&answer),
             Step::Done(_, answer, _) => {
                 keeps_secrets(&answer);
                 assert!(login.is_proven(), "somebody is logged in who has proven nothing");

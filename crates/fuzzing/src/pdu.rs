@@ -153,7 +153,7 @@ fn login(bytes: &[u8]) {
         let step = login.receive(&request, data);
         sent += 1;
         match step {
-            Step::Answer(response, answer) => {
+            Step::Respond(response, answer) => {
                 assert_eq!(response.opcode, opcode::LOGIN_RESPONSE);
                 assert!(answer.len() <= MAX_TEXT_BYTES && text::parse(&answer).is_ok());
                 assert!(response.flags & FINAL == 0 || response.flags & CONTINUE == 0);

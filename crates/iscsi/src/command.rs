@@ -1,7 +1,7 @@
-//! A SCSI command on its way: gathering its data, waiting for its turn, running. One that was given to the device is
-//! never cancelled.
+//! A SCSI command on its way: awaiting its data, waiting for its turn, running. One that was given to the
+//! device is never cancelled.
 
-use crate::{gather::Gathering, order::Attribute};
+use crate::{data_out::DataOutTransfer, task_attribute::TaskAttribute};
 use quoin_scsi::Reply;
 use quoin_target::{Clock, Lun, Request};
 use quoin_volume::BlockDevice;
@@ -20,7 +20,7 @@ pub(crate) struct Head {
     /// Expected Data Transfer Length, from the initiator.
     pub(crate) out_bytes: u32,
     pub(crate) immediate: bool,
-    pub(crate) attribute: Attribute,
+    pub(crate) attribute: TaskAttribute,
     /// Counts up with the commands of the session.
     pub(crate) number: u64,
     /// When it came: one moment for all that came with one read of the socket.
@@ -49,7 +49,7 @@ impl<D: BlockDevice> Task<D> {
     /// What it holds in memory while it waits for its turn.
     pub(crate) fn early_bytes(&self) -> u64 {
         match &self.stage {
-            Stage::Gathering(gathering) => gathering.held_bytes(),
+            Stage::AwaitingData(transfer) => transfer.held_bytes(),
             Stage::Dormant(_) | Stage::Running => 0,
         }
     }
@@ -57,7 +57,7 @@ impl<D: BlockDevice> Task<D> {
 
 pub(crate) enum Stage<D> {
     /// Data is on its way, or the session is short of memory for it.
-    Gathering(Gathering<D>),
+    AwaitingData(DataOutTransfer<D>),
     /// All is there, but older tasks go first.
     Dormant(Work<D>),
     Running,
@@ -73,7 +73,7 @@ pub(crate) enum Work<D> {
         received: Nanos,
     },
     /// Answer a command that does not run, once what was aborted on its unit before has ended.
-    Answer {
+    Respond {
         itt: u32,
         reply: Reply,
         ended: OneShot<()>,
@@ -89,7 +89,7 @@ pub(crate) enum Work<D> {
 /// What came of [`Work`].
 pub(crate) enum Finished {
     Command { itt: u32, reply: Reply, latency: Duration },
-    Answer { itt: u32, reply: Reply },
+    Respond { itt: u32, reply: Reply },
     Abort { itt: u32, close: bool },
 }
 
@@ -101,9 +101,9 @@ pub(crate) async fn perform<D: BlockDevice>(work: Work<D>, clock: &dyn Clock) ->
             request.count(&reply, latency);
             Finished::Command { itt, reply, latency }
         }
-        Work::Answer { itt, reply, ended } => {
+        Work::Respond { itt, reply, ended } => {
             ended.await;
-            Finished::Answer { itt, reply }
+            Finished::Respond { itt, reply }
         }
         Work::Abort { itt, ended, close } => {
             for end in ended {

@@ -3,15 +3,16 @@
 use crate::{
     IscsiError, IscsiServer,
     command::{Finished, Work, perform},
-    guard::{LoginFailure, Pending},
-    handles::{Handle, Join},
     login::{Authority, Established, Login, LoginStatus, SessionKind, Step},
+    login_throttle::{LoginFailure, PendingLogin},
     pdu::{Framing, FramingError, LoginRequest, LoginResponse, opcode},
     receive::Receive,
-    session::{End, QUEUE_DEPTH, Session},
+    sequence::QUEUE_DEPTH,
+    session::{End, Session},
     stall::PATIENCE_TICKS,
     text::Text,
     transmit::Transmit,
+    tsih::{Join, TsihLease},
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use quoin_target::{Credentials, NexusName, Notice, Notices, over, within};
@@ -38,9 +39,9 @@ pub(crate) struct Connection<'a, D: BlockDevice, S> {
     pub(crate) local: SocketAddr,
     pub(crate) receive: Receive,
     /// Held until it has logged in.
-    pub(crate) pending: Option<Pending>,
-    /// The session's handle, once it has one.
-    pub(crate) handle: Option<Handle<'a>>,
+    pub(crate) pending: Option<PendingLogin>,
+    /// The session's TSIH, once it has one.
+    pub(crate) tsih: Option<TsihLease<'a>>,
     /// Something was received since the last tick.
     pub(crate) heard: bool,
     /// Ticks since something was.
@@ -57,6 +58,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
             _ = shutdown.wait_for(|stop| *stop) => return Err(IscsiError::ShutDown),
             login = within(clock, limit, self.login()) => login.unwrap_or(Err(IscsiError::LoginTimeout(limit))),
         };
+        // Login: bounded in time, so that whoever does not get through it holds no place.
         let mut session = match login {
             Ok(session) => session,
             Err(error) => {
@@ -67,6 +69,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
                 return Err(error);
             }
         };
+        // Full feature phase. The place among those that have not logged in is free for another.
         self.pending = None;
         self.server.metrics.logins.fetch_add(1, Ordering::Relaxed);
         let mut running = FuturesUnordered::new();
@@ -91,14 +94,16 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
     async fn login(&mut self) -> Result<Session<D>, IscsiError> {
         let server = self.server;
         let mut login = Login::new(server.target.port().clone()).before(server);
-        let wait = self.pending.as_ref().map_or(Duration::ZERO, Pending::wait);
+        // An address whose logins failed before waits, but never so long that this login runs out of time by
+        // it.
+        let wait = self.pending.as_ref().map_or(Duration::ZERO, PendingLogin::wait);
         if !wait.is_zero() {
             server.options.clock.sleep(wait.min(server.options.login_timeout / 2)).await;
         }
         loop {
             let (request, data) = self.login_request().await?;
             match login.receive(&request, &data) {
-                Step::Answer(response, text) => self.send_login(response, text).await?,
+                Step::Respond(response, text) => self.send_login(response, text).await?,
                 Step::Refuse(response, why) => {
                     let status = LoginStatus(response.status_class, response.status_detail);
                     self.login_failed(&login, status, why);
@@ -123,7 +128,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         }
         let initiator = login.initiator().map(str::to_owned);
         let other_target = login.other_target().map(str::to_owned);
-        let failures = self.pending.as_ref().map_or(0, Pending::failed);
+        let failures = self.pending.as_ref().map_or(0, PendingLogin::failed);
         let status = Some(status);
         self.tell(LoginFailure { initiator, other_target, why, status, failures, ..self.failure() });
     }
@@ -177,8 +182,8 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         let refused = match (established.tsih, established.kind) {
             (0, _) => None,
             (_, SessionKind::Discovery) => no_such,
-            (tsih, SessionKind::Normal) => match server.handles.join(&name, tsih, established.cid) {
-                // Its session goes on under its handle, without the tasks it had (§6.3.4).
+            (tsih, SessionKind::Normal) => match server.tsihs.join(&name, tsih, established.cid) {
+                // Its session goes on under its TSIH, without the tasks it had (§6.3.4).
                 Join::Reinstate => None,
                 Join::Add => Some((LoginStatus::TOO_MANY_CONNECTIONS, "a session has one connection here")),
                 Join::NoSuchSession => no_such,
@@ -190,18 +195,20 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
             self.send_login(login.refusal(request, status), Vec::new()).await?;
             return Err(IscsiError::LoginRefused { initiator: name.initiator, status, why });
         }
+        // To open the nexus waits until an older session of the same name has ended, and all that it ran.
         let nexus = match established.kind {
             SessionKind::Discovery => None,
             SessionKind::Normal => {
                 let since_ms = (server.options.wall_clock_ms)();
                 let nexus = server.target.connect(name.clone(), self.peer.to_string(), since_ms).await;
-                self.handle = Some(server.handles.take(name, established.tsih, established.cid));
+                self.tsih = Some(server.tsihs.take(name, established.tsih, established.cid));
                 Some(nexus)
             }
         };
+        // The last login response carries what the session begins with.
         let stat_sn = response.stat_sn.get().wrapping_add(1);
-        // A discovery session ends with its connection: no handle is ever used to come back to it.
-        response.tsih = self.handle.as_ref().map_or(u16::MAX, |handle| handle.tsih).into();
+        // A discovery session ends with its connection: no TSIH is ever used to come back to it.
+        response.tsih = self.tsih.as_ref().map_or(u16::MAX, |tsih| tsih.tsih).into();
         response.max_cmd_sn = established.cmd_sn.wrapping_add(QUEUE_DEPTH - 1).into();
         let session =
             Session::new(established, stat_sn, nexus, self.targets(), server.options.memory.share());
@@ -246,6 +253,8 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         loop {
             tokio::select! {
                 biased;
+                // NOTE: I/O goes first: what it brings keeps the connection alive, and says that it has
+                // ended.
                 over = poll_fn(|cx| self.poll_io(session, running, start, cx)) => return over,
                 notice = next_notice(notices.as_ref()) => session.notice(notice),
                 () = &mut tick => {
@@ -306,11 +315,13 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
                     }
                 }
             }
+            // What came together begins together, and what has ended is answered with it.
             running.extend(session.started.drain(..).map(&start));
             while let Poll::Ready(Some(finished)) = running.poll_next_unpin(cx) {
                 session.complete(finished);
                 running.extend(session.started.drain(..).map(&start));
             }
+            // One vectored write for all of it.
             let flushed = session.out.poll_flush(&mut self.stream, cx)?.is_ready();
             session.tell(&self.server.metrics);
             if let Some(end) = session.end().filter(|end| flushed || *end == End::Reinstated) {
@@ -336,7 +347,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
                 0 => return Poll::Ready(Err(IscsiError::Closed)),
                 _ => {
                     self.heard = true;
-                    session.now = self.server.options.clock.now();
+                    session.heard(self.server.options.clock.now());
                 }
             }
         }

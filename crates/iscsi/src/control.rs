@@ -22,7 +22,7 @@ enum AsyncEvent {
 
 /// Answers to a logout (§11.15.1).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum LogoutAnswer {
+enum LogoutOutcome {
     Closed = 0,
     NoSuchConnection = 1,
     NoRecovery = 2,
@@ -35,14 +35,14 @@ impl<D: BlockDevice> Session<D> {
         if nop.itt.get() == NO_TAG {
             return;
         }
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let answer = NopIn {
             opcode: opcode::NOP_IN,
             flags: FINAL,
             lun: nop.lun,
             itt: nop.itt,
             ttt: NO_TAG.into(),
-            stat_sn: self.take_stat_sn().into(),
+            stat_sn: self.numbers.take_stat_sn().into(),
             exp_cmd_sn: exp_cmd_sn.into(),
             max_cmd_sn: max_cmd_sn.into(),
             ..NopIn::default()
@@ -53,14 +53,14 @@ impl<D: BlockDevice> Session<D> {
 
     /// Asks a silent initiator whether it is there.
     pub(crate) fn ping(&mut self) {
-        let ttt = self.take_ttt();
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let ttt = self.numbers.take_ttt();
+        let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let ping = NopIn {
             opcode: opcode::NOP_IN,
             flags: FINAL,
             itt: NO_TAG.into(),
             ttt: ttt.into(),
-            stat_sn: self.stat_sn.into(),
+            stat_sn: self.numbers.stat_sn().into(),
             exp_cmd_sn: exp_cmd_sn.into(),
             max_cmd_sn: max_cmd_sn.into(),
             ..NopIn::default()
@@ -92,15 +92,15 @@ impl<D: BlockDevice> Session<D> {
         if answer.len() > self.params.max_send_data_bytes as usize {
             return self.reject(RejectReason::Protocol, bhs);
         }
-        let ttt = if is_final { NO_TAG } else { self.take_ttt() };
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let ttt = if is_final { NO_TAG } else { self.numbers.take_ttt() };
+        let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let response = TextResponse {
             opcode: opcode::TEXT_RESPONSE,
             flags: if is_final { FINAL } else { 0 },
             lun: request.lun,
             itt: request.itt,
             ttt: ttt.into(),
-            stat_sn: self.take_stat_sn().into(),
+            stat_sn: self.numbers.take_stat_sn().into(),
             exp_cmd_sn: exp_cmd_sn.into(),
             max_cmd_sn: max_cmd_sn.into(),
             ..TextResponse::default()
@@ -112,9 +112,10 @@ impl<D: BlockDevice> Session<D> {
         match key {
             "SendTargets" => {
                 let is_discovery = self.nexus.is_none();
-                let ours = self.targets.value("TargetName").is_some_and(|name| name == value.to_lowercase());
+                let ours =
+                    self.targets().value("TargetName").is_some_and(|name| name == value.to_lowercase());
                 if ours || value == "All" && is_discovery || value.is_empty() && !is_discovery {
-                    answer.append(&self.targets);
+                    answer.append(self.targets());
                 } else if value == "All" {
                     answer.push(key, "Reject");
                 }
@@ -129,29 +130,30 @@ impl<D: BlockDevice> Session<D> {
     }
 
     pub(crate) fn logout(&mut self, request: LogoutRequest) {
+        const REASON: u8 = 0x7F;
         const CLOSE_SESSION: u8 = 0;
         const CLOSE_CONNECTION: u8 = 1;
         const REMOVE_FOR_RECOVERY: u8 = 2;
-        let response = match request.flags & 0x7F {
-            CLOSE_SESSION => LogoutAnswer::Closed,
-            CLOSE_CONNECTION if request.cid.get() == self.cid => LogoutAnswer::Closed,
-            CLOSE_CONNECTION => LogoutAnswer::NoSuchConnection,
-            REMOVE_FOR_RECOVERY => LogoutAnswer::NoRecovery,
+        let response = match request.flags & REASON {
+            CLOSE_SESSION => LogoutOutcome::Closed,
+            CLOSE_CONNECTION if request.cid.get() == self.cid => LogoutOutcome::Closed,
+            CLOSE_CONNECTION => LogoutOutcome::NoSuchConnection,
+            REMOVE_FOR_RECOVERY => LogoutOutcome::NoRecovery,
             _ => return self.reject(RejectReason::InvalidField, request.into()),
         };
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let pdu = LogoutResponse {
             opcode: opcode::LOGOUT_RESPONSE,
             flags: FINAL,
             response: response as u8,
             itt: request.itt,
-            stat_sn: self.take_stat_sn().into(),
+            stat_sn: self.numbers.take_stat_sn().into(),
             exp_cmd_sn: exp_cmd_sn.into(),
             max_cmd_sn: max_cmd_sn.into(),
             ..LogoutResponse::default()
         };
         self.out.push(pdu, []);
-        if response == LogoutAnswer::Closed {
+        if response == LogoutOutcome::Closed {
             self.end_with(End::LoggedOut);
         }
     }
@@ -168,12 +170,12 @@ impl<D: BlockDevice> Session<D> {
     }
 
     fn push_event(&mut self, event: AsyncEvent, parameter_1: u16, parameter_3: u16) {
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let message = AsyncMessage {
             opcode: opcode::ASYNC_MESSAGE,
             flags: FINAL,
             no_tag: NO_TAG.into(),
-            stat_sn: self.take_stat_sn().into(),
+            stat_sn: self.numbers.take_stat_sn().into(),
             exp_cmd_sn: exp_cmd_sn.into(),
             max_cmd_sn: max_cmd_sn.into(),
             event: event as u8,

@@ -10,31 +10,33 @@
 //! send what it announced is cut off; one that cannot log in waits ever longer. Assumes that a connection is served
 //! on one data thread from beginning to end, inside a `LocalSet`.
 
-mod answer;
-mod arrival;
 mod chap;
 mod command;
 mod connection;
 mod control;
+mod data_out;
 mod digest;
 mod error;
-mod gather;
-mod guard;
-mod handles;
 pub mod login;
-mod management;
+mod login_throttle;
 mod metrics;
-mod order;
 pub mod params;
 pub mod pdu;
 mod receive;
+mod response;
+mod scsi_command;
+mod sequence;
 mod server;
 mod session;
 mod stall;
+mod task_attribute;
+mod task_management;
+mod task_set;
 pub mod text;
 mod transmit;
+mod tsih;
 
 pub use error::IscsiError;
-pub use guard::LoginFailure;
+pub use login_throttle::LoginFailure;
 pub use metrics::{Metrics, MetricsSnapshot};
 pub use server::{Accepted, IscsiServer, Options};

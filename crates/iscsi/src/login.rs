@@ -76,8 +76,8 @@ pub struct Established {
 #[derive(Debug)]
 pub enum Step {
     /// Send this and go on.
-    Answer(LoginResponse, Vec<u8>),
-    /// Send this, with the session's handle filled in, and enter the full feature phase.
+    Respond(LoginResponse, Vec<u8>),
+    /// Send this, with the session's TSIH filled in, and enter the full feature phase.
     Done(LoginResponse, Vec<u8>, Box<Established>),
     /// Send this and close.
     Refuse(LoginResponse, &'static str),
@@ -91,8 +91,12 @@ enum Stage {
 }
 
 impl Stage {
+    /// CSG and NSG, the stages in a login PDU's flags, have two bits each.
+    const BITS: u8 = 0x03;
+    const CSG_SHIFT: u8 = 2;
+
     fn of(bits: u8) -> Option<Stage> {
-        match bits & 3 {
+        match bits & Self::BITS {
             0 => Some(Stage::Security),
             1 => Some(Stage::Operational),
             3 => Some(Stage::FullFeature),
@@ -135,6 +139,10 @@ pub struct Login<'a> {
 }
 
 type Refusal = (LoginStatus, &'static str);
+
+fn malformed(why: &'static str) -> Refusal {
+    (LoginStatus::INITIATOR_ERROR, why)
+}
 
 impl<'a> Login<'a> {
     /// A login to the target behind `port`, by name alone.
@@ -214,61 +222,79 @@ impl<'a> Login<'a> {
     }
 
     fn try_receive(&mut self, request: &LoginRequest, data: &[u8]) -> Result<Step, Refusal> {
-        let bad = |why| (LoginStatus::INITIATOR_ERROR, why);
-        if request.version_min > 0 {
-            return Err((LoginStatus::UNSUPPORTED_VERSION, "it offers no version we speak"));
-        }
-        let current = Stage::of(request.flags >> 2).filter(|stage| *stage != Stage::FullFeature);
-        let current = current.ok_or(bad("its current stage is none"))?;
-        if *self.stage.get_or_insert(current) != current {
-            return Err(bad("its current stage is not the one agreed on"));
-        }
-        let connection = (request.isid, request.tsih.get(), request.cid.get());
-        if *self.connection.get_or_insert(connection) != connection {
-            return Err(bad("it changes its ISID, TSIH or CID on the way"));
-        }
+        let current = self.check_header(request)?;
         if self.text.len() + data.len() > MAX_TEXT_BYTES {
-            return Err(bad("its text is too long"));
+            return Err(malformed("its text is too long"));
         }
         self.text.extend_from_slice(data);
         let transit = request.flags & FINAL != 0;
+        // The text of a step may come in several requests. Only the last one is answered with text.
         if request.flags & CONTINUE != 0 {
             if transit {
-                return Err(bad("it continues and transits at once"));
+                return Err(malformed("it continues and transits at once"));
             }
-            let flags = (current as u8) << 2;
-            return Ok(Step::Answer(LoginResponse { flags, ..self.response(request) }, Vec::new()));
+            let flags = (current as u8) << Stage::CSG_SHIFT;
+            return Ok(Step::Respond(LoginResponse { flags, ..self.response(request) }, Vec::new()));
         }
-        let next = match transit {
-            true => {
-                Some(Stage::of(request.flags).filter(|n| *n > current).ok_or(bad("its next stage is none"))?)
-            }
-            false => None,
+        let next = match Stage::of(request.flags).filter(|next| *next > current) {
+            _ if !transit => None,
+            Some(next) => Some(next),
+            None => return Err(malformed("its next stage is none")),
         };
+        let (answer, may_go_on) = self.negotiate(current)?;
+        // The initiator asks for the transit, but leaves a stage only when what it must prove is proven.
+        let mut response = self.response(request);
+        response.flags = (current as u8) << Stage::CSG_SHIFT;
+        let Some(next) = next.filter(|_| may_go_on) else { return Ok(Step::Respond(response, answer)) };
+        response.flags |= FINAL | next as u8;
+        self.stage = Some(next);
+        if next != Stage::FullFeature {
+            return Ok(Step::Respond(response, answer));
+        }
+        Ok(Step::Done(response, answer, Box::new(self.established(request))))
+    }
+
+    /// Checks what each request of a login must say alike. Returns the stage it is in.
+    fn check_header(&mut self, request: &LoginRequest) -> Result<Stage, Refusal> {
+        if request.version_min > 0 {
+            return Err((LoginStatus::UNSUPPORTED_VERSION, "it offers no version we speak"));
+        }
+        let current =
+            Stage::of(request.flags >> Stage::CSG_SHIFT).filter(|stage| *stage != Stage::FullFeature);
+        let current = current.ok_or(malformed("its current stage is none"))?;
+        if *self.stage.get_or_insert(current) != current {
+            return Err(malformed("its current stage is not the one agreed on"));
+        }
+        let connection = (request.isid, request.tsih.get(), request.cid.get());
+        if *self.connection.get_or_insert(connection) != connection {
+            return Err(malformed("it changes its ISID, TSIH or CID on the way"));
+        }
+        Ok(current)
+    }
+
+    /// Takes the text of a step. Returns what is answered, and whether the initiator may leave the stage.
+    fn negotiate(&mut self, current: Stage) -> Result<(Vec<u8>, bool), Refusal> {
         let text = std::mem::take(&mut self.text);
-        let pairs = text::parse(&text).map_err(|_| bad("its text is malformed"))?;
+        let pairs = text::parse(&text).map_err(|_| malformed("its text is malformed"))?;
         let mut answer = Text::default();
         for (key, value) in pairs {
             self.take(key, value, &mut answer)?;
         }
+        // NOTE: names before authentication, which goes by the initiator's name.
         self.check_names(&mut answer)?;
         let may_go_on = self.authenticate(current, &mut answer)?;
         if current == Stage::Operational && !std::mem::replace(&mut self.declared, true) {
             answer.push("MaxRecvDataSegmentLength", MAX_RECV_DATA_BYTES);
         }
         let answer = answer.into_bytes();
-        if answer.len() > MAX_ANSWER_BYTES {
-            return Err(bad("it offers too many keys"));
+        match answer.len() > MAX_ANSWER_BYTES {
+            true => Err(malformed("it offers too many keys")),
+            false => Ok((answer, may_go_on)),
         }
-        let mut response = self.response(request);
-        response.flags = (current as u8) << 2;
-        let Some(next) = next.filter(|_| may_go_on) else { return Ok(Step::Answer(response, answer)) };
-        response.flags |= FINAL | next as u8;
-        self.stage = Some(next);
-        if next != Stage::FullFeature {
-            return Ok(Step::Answer(response, answer));
-        }
-        let established = Established {
+    }
+
+    fn established(&self, request: &LoginRequest) -> Established {
+        Established {
             initiator: self.initiator.clone().unwrap_or_default(),
             isid: request.isid,
             tsih: request.tsih.get(),
@@ -276,8 +302,7 @@ impl<'a> Login<'a> {
             kind: self.kind,
             params: self.params.clone(),
             cmd_sn: request.cmd_sn.get(),
-        };
-        Ok(Step::Done(response, answer, Box::new(established)))
+        }
     }
 
     fn take(&mut self, key: &str, value: &str, answer: &mut Text) -> Result<(), Refusal> {
@@ -324,6 +349,7 @@ impl<'a> Login<'a> {
         if current != Stage::Security && (methods.is_some() || !keys.is_empty()) {
             return Err((LoginStatus::INITIATOR_ERROR, "it authenticates itself outside the security stage"));
         }
+        // An initiator without credentials logs in by its name, and may say so.
         let Some(credentials) = credentials else {
             return match methods {
                 Some(_) if !offers("None") => {
@@ -337,6 +363,7 @@ impl<'a> Login<'a> {
                 None => Err((LoginStatus::INITIATOR_ERROR, "its CHAP keys are not those of this step")),
             };
         };
+        // One with credentials must offer CHAP, once.
         match (&mut self.chap, methods.is_some()) {
             (Some(_), true) => return Err((LoginStatus::INITIATOR_ERROR, "it chooses its AuthMethod twice")),
             (Some(_), false) => {}
@@ -346,6 +373,7 @@ impl<'a> Login<'a> {
             }
             (None, _) => return fail("it does not authenticate itself, as its host must"),
         }
+        // Bytes that nobody can foresee are drawn for each challenge, and only when there is one.
         let fresh = || {
             let mut challenge = Challenge { identifier: 0, value: [0; crate::chap::CHALLENGE_BYTES] };
             let mut identifier = [0];
@@ -401,7 +429,9 @@ mod tests {
     fn through_both_stages() {
         let mut login = login();
         let text = format!("{NAMES}AuthMethod=CHAP,None\0");
-        let Step::Answer(response, answer) = login.receive(&request(0x81), text.as_bytes()) else { panic!() };
+        let Step::Respond(response, answer) = login.receive(&request(0x81), text.as_bytes()) else {
+            panic!()
+        };
         assert_eq!(response.flags, 0x81);
         assert_eq!(answer, b"TargetPortalGroupTag=1\0AuthMethod=None\0");
         let Step::Done(response, answer, established) = login.receive(&request(0x87), b"InitialR2T=No\0")
@@ -451,7 +481,7 @@ mod tests {
         ];
         let passes = changed.map(|change| {
             let mut login = login();
-            assert!(matches!(login.receive(&request(0x81), NAMES.as_bytes()), Step::Answer(..)));
+            assert!(matches!(login.receive(&request(0x81), NAMES.as_bytes()), Step::Respond(..)));
             matches!(login.receive(&change(request(0x87)), b""), Step::Done(..))
         });
         assert_eq!(passes, [true, false, false, false]);
@@ -477,7 +507,7 @@ mod tests {
             let mut last = (LoginStatus(9, 9), 0, String::new());
             for (flags, text) in steps {
                 last = match login.receive(&request(*flags), text.as_bytes()) {
-                    Step::Answer(r, text) => {
+                    Step::Respond(r, text) => {
                         (LoginStatus::SUCCESS, r.flags, String::from_utf8(text).unwrap())
                     }
                     Step::Refuse(r, _) => (LoginStatus(r.status_class, r.status_detail), 0, String::new()),
@@ -525,7 +555,7 @@ mod tests {
         let digest = Md5::new().chain_update([9]).chain_update(b"secret of the host").chain_update([9; 32]);
         let response: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let proof = format!("CHAP_N=h\0CHAP_R=0x{response}\0");
-        let Step::Answer(answer, _) = login.receive(&request(0x81), proof.as_bytes()) else { panic!() };
+        let Step::Respond(answer, _) = login.receive(&request(0x81), proof.as_bytes()) else { panic!() };
         assert_eq!((answer.flags, login.is_proven()), (0x81, true));
         assert!(matches!(login.receive(&request(0x87), b""), Step::Done(..)));
     }
@@ -534,7 +564,7 @@ mod tests {
     fn text_may_come_in_parts() {
         let mut login = login();
         let (first, second) = NAMES.split_at(20);
-        assert!(matches!(login.receive(&request(0x44), first.as_bytes()), Step::Answer(..)));
+        assert!(matches!(login.receive(&request(0x44), first.as_bytes()), Step::Respond(..)));
         assert!(matches!(login.receive(&request(0x87), second.as_bytes()), Step::Done(..)));
     }
 

@@ -5,6 +5,12 @@ pub(crate) const MAX_RECV_DATA_BYTES: u32 = 256 * 1024;
 const MAX_BURST_BYTES: u32 = 1024 * 1024;
 const FIRST_BURST_BYTES: u32 = 256 * 1024;
 const MAX_OUTSTANDING_R2T: u32 = 4;
+/// What the RFC allows for the lengths of segments and bursts.
+const MIN_SEGMENT_BYTES: u32 = 512;
+const MAX_SEGMENT_BYTES: u32 = (1 << 24) - 1;
+
+const _: () = assert!(FIRST_BURST_BYTES <= MAX_BURST_BYTES, "what comes unsolicited is part of a burst");
+const _: () = assert!(MAX_BURST_BYTES <= MAX_SEGMENT_BYTES && MAX_RECV_DATA_BYTES <= MAX_SEGMENT_BYTES);
 
 /// What both sides agreed on; starts with the RFC's defaults.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,7 +105,7 @@ fn digest(field: &mut bool, value: &str) -> Answer {
 impl Params {
     /// Takes an operational key that the initiator sent during login.
     pub fn negotiate(&mut self, key: &str, value: &str) -> Answer {
-        const LENGTHS: std::ops::RangeInclusive<u32> = 512..=0xFF_FFFF;
+        const LENGTHS: std::ops::RangeInclusive<u32> = MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES;
         let fixed = |value: &str| Answer::Value(value.into());
         match key {
             "HeaderDigest" => digest(&mut self.header_digest, value),
@@ -140,7 +146,7 @@ impl Params {
     /// Takes the initiator's MaxRecvDataSegmentLength, which it may change at any time.
     pub fn declare_max_recv(&mut self, value: &str) -> Answer {
         match number(value) {
-            Some(bytes @ 512..=0xFF_FFFF) => {
+            Some(bytes @ MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES) => {
                 self.max_send_data_bytes = bytes;
                 Answer::Nothing
             }
@@ -148,7 +154,7 @@ impl Params {
         }
     }
 
-    /// The most an initiator sends unasked with one command.
+    /// The most an initiator sends unsolicited with one command.
     pub fn unsolicited_bytes(&self) -> u32 {
         self.first_burst_bytes.min(self.max_burst_bytes)
     }

@@ -49,6 +49,8 @@ pub mod opcode {
     pub const R2T: u8 = 0x31;
     pub const ASYNC_MESSAGE: u8 = 0x32;
     pub const REJECT: u8 = 0x3F;
+    /// The bits of a header's first byte that are the operation code.
+    pub const MASK: u8 = 0x3F;
 }
 
 /// A 24-bit length, big-endian.
@@ -132,7 +134,7 @@ impl Bhs {
 
     /// The operation code without the I bit.
     pub fn operation(&self) -> u8 {
-        self.opcode & 0x3F
+        self.opcode & opcode::MASK
     }
 
     /// The I bit.

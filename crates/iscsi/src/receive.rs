@@ -23,6 +23,8 @@ const LONG_FROM_BYTES: usize = 16 << 10;
 /// What is read behind a long data segment: another header, most likely, and little of what belongs in the next buffer.
 const HEAD_TURN_BYTES: usize = 4 << 10;
 
+const _: () = assert!(TURN_BYTES < BUFFER_BYTES && HEAD_TURN_BYTES < LONG_FROM_BYTES);
+
 /// What a connection takes of memory for it: the buffer, and a data segment on its way.
 pub(crate) const RECEIVE_BYTES: u64 = BUFFER_BYTES as u64 + crate::params::MAX_RECV_DATA_BYTES as u64;
 
@@ -81,6 +83,7 @@ impl Receive {
         if self.long.is_some() || self.end - self.start < self.needed {
             return Ok(None);
         }
+        // Enough has come to look at it again.
         let from = self.start;
         let (frame, is_intact) = match Frame::parse(&self.buffer[from..self.end], framing)? {
             Parsed::Need(bytes) => {
@@ -92,6 +95,7 @@ impl Receive {
             Parsed::BadData(frame) => (frame, false),
         };
         self.start += frame.end;
+        assert!(self.start <= self.end, "iSCSI receive buffer: a PDU ends behind what was received");
         self.needed = 1;
         let data = Payload::Part(frame.data(&self.buffer[from..from + frame.end]));
         Ok(Some(Pdu { bhs: frame.bhs, data, is_intact }))
@@ -126,6 +130,7 @@ impl Receive {
         stream: &mut (impl AsyncRead + Unpin),
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
+        // A long data segment goes to its own buffer, and nothing behind it.
         if let Some((_, data)) = &mut self.long {
             let mut room = ReadBuf::new(data.rest());
             ready!(Pin::new(stream).poll_read(cx, &mut room))?;
@@ -134,6 +139,7 @@ impl Receive {
             (self.more, self.was_long) = (data.is_full(), true);
             return Poll::Ready(Ok(read));
         }
+        // Room for what is needed, at the buffer's start if it has to be.
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.start + self.needed.max(BUFFER_BYTES / 4) > BUFFER_BYTES {

@@ -2,10 +2,10 @@
 
 use crate::{
     connection::Connection,
-    guard::{Guard, LoginFailure, Pending},
-    handles::Handles,
+    login_throttle::{LoginFailure, LoginThrottle, PendingLogin},
     metrics::{Metrics, MetricsSnapshot},
     receive::Receive,
+    tsih::TsihTable,
 };
 use quoin_target::{Clock, RuntimeClock, SessionMemory, Target};
 use quoin_volume::BlockDevice;
@@ -80,8 +80,8 @@ pub struct IscsiServer<D: BlockDevice> {
     pub(crate) target: Arc<Target<D>>,
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
-    guard: Arc<Guard>,
-    pub(crate) handles: Handles,
+    login_throttle: Arc<LoginThrottle>,
+    pub(crate) tsihs: TsihTable,
     pub(crate) shutdown: watch::Sender<bool>,
     open: AtomicUsize,
     closed: watch::Sender<()>,
@@ -92,7 +92,7 @@ pub struct Accepted<D: BlockDevice> {
     server: Arc<IscsiServer<D>>,
     stream: Option<std::net::TcpStream>,
     peer: SocketAddr,
-    pending: Option<Pending>,
+    pending: Option<PendingLogin>,
 }
 
 impl<D: BlockDevice> fmt::Debug for Accepted<D> {
@@ -106,8 +106,8 @@ impl<D: BlockDevice> IscsiServer<D> {
     pub fn new(target: Arc<Target<D>>, options: Options) -> Arc<Self> {
         Arc::new(Self {
             target,
-            handles: Handles::default(),
-            guard: Guard::new(
+            tsihs: TsihTable::default(),
+            login_throttle: LoginThrottle::new(
                 options.max_pending_logins,
                 options.max_pending_logins_of_address,
                 options.clock.clone(),
@@ -160,7 +160,7 @@ impl<D: BlockDevice> IscsiServer<D> {
     fn admit(self: &Arc<Self>, stream: Option<std::net::TcpStream>, peer: SocketAddr) -> Option<Accepted<D>> {
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
         let open = self.open.fetch_add(1, Ordering::AcqRel);
-        let pending = self.guard.admit(peer.ip());
+        let pending = self.login_throttle.admit(peer.ip());
         let refused = match &pending {
             None => Some("too many connections have not logged in yet"),
             Some(_) if open >= self.options.max_connections => Some("too many connections are open"),
@@ -222,18 +222,9 @@ impl<D: BlockDevice> Accepted<D> {
 
     async fn run(mut self, stream: impl AsyncRead + AsyncWrite + Unpin, local: SocketAddr) {
         let (server, peer, pending) = (&*self.server, self.peer, self.pending.take());
-        let (receive, handle) = (Receive::new(), None);
-        let connection = Connection {
-            server,
-            stream,
-            peer,
-            local,
-            receive,
-            pending,
-            handle,
-            heard: false,
-            quiet_ticks: 0,
-        };
+        let (receive, tsih) = (Receive::new(), None);
+        let connection =
+            Connection { server, stream, peer, local, receive, pending, tsih, heard: false, quiet_ticks: 0 };
         match connection.run().await {
             Ok(()) => tracing::info!(%peer, "initiator logged out"),
             Err(error) => tracing::info!(%peer, %error, "connection ended"),

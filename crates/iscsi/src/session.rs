@@ -1,20 +1,24 @@
 //! The full feature phase as a state machine: PDUs in, PDUs and work out.
 //!
-//! Invariants: StatSN counts every response that carries a status, in the order of the send queue; MaxCmdSN
-//! never goes back, since a command's place in the window is given back only when its answer is queued;
-//! whatever a peer can make a session hold is bounded by [`QUEUE_DEPTH`], [`MEMORY_BYTES`], what may come unasked,
-//! and the limits of the parsers; of the memory that all sessions share each may have one command's, however much the
-//! others hold.
+//! [`SequenceNumbers`] and [`TaskSet`] keep what they are named for; here they meet the send queue, the nexus
+//! and the memory that sessions share.
+//!
+//! Invariants:
+//! 1. Whatever a peer can make a session hold is bounded by [`QUEUE_DEPTH`](crate::sequence::QUEUE_DEPTH),
+//!    [`MEMORY_BYTES`], what may come unsolicited, and the limits of the parsers.
+//! 2. Of the memory that all sessions share each may have one command's, however much the others hold.
 
 use crate::{
-    command::{Finished, Stage, Task, Work},
-    gather::Ready,
+    command::{Finished, Task, Work},
+    data_out::Ready,
     login::{Established, SessionKind},
     metrics::{Metrics, MetricsSnapshot},
     params::Params,
     pdu::{Bhs, FINAL, Framing, NO_TAG, R2t, Reject, opcode},
     receive::{Pdu, RECEIVE_BYTES},
-    stall::Backlog,
+    sequence::{CmdSn, SequenceNumbers},
+    stall::{Backlog, PATIENCE_TICKS},
+    task_set::TaskSet,
     text::Text,
     transmit::Transmit,
 };
@@ -22,17 +26,17 @@ use quoin_scsi::Reply;
 use quoin_target::{Done, Nexus, Notice, SessionShare};
 use quoin_volume::BlockDevice;
 use quoin_world::{Nanos, Slice};
-use std::collections::{BTreeMap, VecDeque};
 use zerocopy::IntoBytes;
 
-/// Commands a session may have outstanding.
-pub(crate) const QUEUE_DEPTH: u32 = 256;
 /// Bytes of commands' data a session may hold; further commands wait for their turn.
 const MEMORY_BYTES: u64 = 64 << 20;
 /// Bytes in the send queue from which on nothing more is read from the initiator.
 const MAX_QUEUED_BYTES: usize = MEMORY_BYTES as usize + (8 << 20);
 /// The same while the memory of all sessions is spent.
 const FREE_QUEUED_BYTES: usize = 1 << 20;
+const _: () = assert!(FREE_QUEUED_BYTES < MAX_QUEUED_BYTES);
+/// One command's data alone never fills the send queue.
+const _: () = assert!(quoin_scsi::limits::TRANSFER_BYTES <= MEMORY_BYTES);
 
 /// Why a session ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,34 +66,23 @@ pub(crate) struct Session<D: BlockDevice> {
     pub(crate) cid: u16,
     pub(crate) params: Params,
     /// What SendTargets answers.
-    pub(crate) targets: Text,
+    targets: Text,
     pub(crate) out: Transmit,
+    /// Work that the connection is to begin.
     pub(crate) started: Vec<Work<D>>,
-    pub(crate) tasks: BTreeMap<u32, Task<D>>,
-    /// Tasks whose data is not being moved yet, in order.
-    pub(crate) waiting: VecDeque<u32>,
-    /// Bytes that tasks may hold that had their turn.
-    memory_bytes: u64,
-    /// Bytes that waiting tasks brought along.
-    pub(crate) early_bytes: u64,
+    pub(crate) tasks: TaskSet<D>,
+    pub(crate) numbers: SequenceNumbers,
     /// Of the memory of all sessions.
-    pub(crate) share: SessionShare,
-    /// Tasks that others may have to wait for, and tasks that wait for others.
-    pub(crate) holding: usize,
-    pub(crate) dormant: usize,
-    /// Commands that came.
-    pub(crate) arrivals: u64,
-    pub(crate) backlog: Backlog,
-    pub(crate) in_window: u32,
+    share: SessionShare,
+    backlog: Backlog,
+    /// Task management requests that are not answered yet.
     pub(crate) aborts: usize,
-    exp_cmd_sn: u32,
-    pub(crate) stat_sn: u32,
-    next_ttt: u32,
+    /// A text request that further PDUs continue.
     pub(crate) text: Vec<u8>,
     end: Option<End>,
     pub(crate) counted: MetricsSnapshot,
     /// When what is being taken came.
-    pub(crate) now: Nanos,
+    now: Nanos,
     /// Commands outstanding when it last told what it did.
     told_outstanding: usize,
 }
@@ -110,20 +103,11 @@ impl<D: BlockDevice> Session<D> {
             targets,
             out: Transmit::new(&login.params),
             started: Vec::new(),
-            tasks: BTreeMap::new(),
-            waiting: VecDeque::new(),
-            memory_bytes: 0,
-            early_bytes: 0,
+            tasks: TaskSet::new(),
+            numbers: SequenceNumbers::new(login.cmd_sn, stat_sn),
             share,
-            holding: 0,
-            dormant: 0,
-            arrivals: 0,
             backlog: Backlog::default(),
-            in_window: 0,
             aborts: 0,
-            exp_cmd_sn: login.cmd_sn,
-            stat_sn,
-            next_ttt: 0,
             text: Vec::new(),
             end: None,
             counted: MetricsSnapshot::default(),
@@ -174,36 +158,55 @@ impl<D: BlockDevice> Session<D> {
         self.end.get_or_insert(end);
     }
 
-    /// ExpCmdSN and MaxCmdSN.
-    pub(crate) fn window(&self) -> (u32, u32) {
-        (self.exp_cmd_sn, self.exp_cmd_sn.wrapping_add(QUEUE_DEPTH - 1).wrapping_sub(self.in_window))
+    /// What SendTargets answers.
+    pub(crate) fn targets(&self) -> &Text {
+        &self.targets
     }
 
-    /// The StatSN of a response that is queued now.
-    pub(crate) fn take_stat_sn(&mut self) -> u32 {
-        let stat_sn = self.stat_sn;
-        self.stat_sn = stat_sn.wrapping_add(1);
-        stat_sn
+    /// When what is being taken came.
+    pub(crate) fn now(&self) -> Nanos {
+        self.now
     }
 
-    pub(crate) fn take_ttt(&mut self) -> u32 {
-        self.next_ttt = self.next_ttt.wrapping_add(1) % NO_TAG;
-        self.next_ttt
+    /// Notes when what is taken from now on came.
+    pub(crate) fn heard(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    /// True if so many bytes more fit the memory of all sessions.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.share.has_room(bytes)
+    }
+
+    /// Counts a tick of the connection. Returns what the peer should have done by now and has not, if
+    /// anything.
+    pub(crate) fn tick(&mut self) -> Option<&'static str> {
+        if self.backlog.tick(self.out.sent_total(), self.out.queued_bytes() as u64) {
+            return Some("it has not taken its answers");
+        }
+        let waited = self.tasks.tick();
+        (waited > PATIENCE_TICKS).then_some("it has not sent data that it announced or was asked for")
     }
 
     /// Takes a PDU.
     pub(crate) fn receive(&mut self, pdu: Pdu<'_>) {
         let Pdu { bhs, data, is_intact: intact } = pdu;
         self.counted.digest_errors += u64::from(!intact);
+        // Data-Out and SNACK have no CmdSN.
         if bhs.operation() == opcode::DATA_OUT {
             return self.data_out(bhs, data, intact);
         }
         if bhs.operation() == opcode::SNACK {
             return self.reject(RejectReason::Snack, bhs);
         }
-        if !self.is_next(&bhs) {
-            return;
+        match self.numbers.receive(&bhs) {
+            CmdSn::Next => {}
+            CmdSn::Outside => return,
+            // With one connection, it can only mean a lost request.
+            CmdSn::Skips => return self.end_with(End::Protocol("CmdSN skips numbers")),
         }
+        // NOTE: after the CmdSN was counted: the initiator counted it too. A command fails on its own; of
+        // other requests nothing is left that could be answered.
         if !intact {
             self.reject(RejectReason::DataDigest, bhs);
             if bhs.operation() != opcode::SCSI_COMMAND {
@@ -221,33 +224,15 @@ impl<D: BlockDevice> Session<D> {
         }
     }
 
-    /// Whether a request is to be executed now, by its CmdSN (RFC 7143 §4.2.2.1).
-    fn is_next(&mut self, bhs: &Bhs) -> bool {
-        if bhs.is_immediate() {
-            return true;
-        }
-        let ahead = bhs.cmd_sn().wrapping_sub(self.exp_cmd_sn);
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
-        if ahead == 0 && max_cmd_sn.wrapping_add(1) != exp_cmd_sn {
-            self.exp_cmd_sn = exp_cmd_sn.wrapping_add(1);
-            return true;
-        }
-        // Outside the window: silently ignored. Inside, with one connection, it can only mean a lost request.
-        if ahead != 0 && ahead <= max_cmd_sn.wrapping_sub(exp_cmd_sn) && ahead < QUEUE_DEPTH {
-            self.end_with(End::Protocol("CmdSN skips numbers"));
-        }
-        false
-    }
-
     pub(crate) fn reject(&mut self, reason: RejectReason, bhs: Bhs) {
         self.counted.rejects += 1;
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let reject = Reject {
             opcode: opcode::REJECT,
             flags: FINAL,
             reason: reason as u8,
             no_tag: NO_TAG.into(),
-            stat_sn: self.take_stat_sn().into(),
+            stat_sn: self.numbers.take_stat_sn().into(),
             exp_cmd_sn: exp_cmd_sn.into(),
             max_cmd_sn: max_cmd_sn.into(),
             ..Reject::default()
@@ -258,18 +243,13 @@ impl<D: BlockDevice> Session<D> {
     /// Starts what waits, in order, as far as memory goes. One task is always let in, so that the session gets on.
     pub(crate) fn pump(&mut self) {
         self.note_memory();
-        while let Some(itt) = self.waiting.front().copied() {
-            let held = self.memory_bytes + self.out.queued_bytes() as u64;
-            if let Some(task) = self.tasks.get_mut(&itt) {
-                let cost_bytes = task.cost_bytes;
-                if held > 0 && (held + cost_bytes > MEMORY_BYTES || !self.share.has_room(cost_bytes)) {
-                    return;
-                }
-                self.early_bytes -= task.early_bytes();
-                self.memory_bytes += cost_bytes;
-                task.is_admitted = true;
+        while let Some((itt, cost_bytes)) = self.tasks.next_waiting() {
+            let held = self.tasks.memory_bytes() + self.out.queued_bytes() as u64;
+            if held > 0 && (held + cost_bytes > MEMORY_BYTES || !self.share.has_room(cost_bytes)) {
+                return;
             }
-            self.waiting.pop_front();
+            self.tasks.admit_next();
+            // NOTE: before the task moves on, so that other sessions do not take the same memory.
             self.note_memory();
             self.advance(itt);
         }
@@ -277,41 +257,37 @@ impl<D: BlockDevice> Session<D> {
 
     fn note_memory(&mut self) {
         let queued = self.out.queued_bytes() as u64;
-        self.share.hold(RECEIVE_BYTES + self.memory_bytes + self.early_bytes + queued);
+        self.share.hold(RECEIVE_BYTES + self.tasks.memory_bytes() + self.tasks.early_bytes() + queued);
     }
 
-    /// Moves a gathering task on: asks for more data, or starts it when all is there.
+    /// Moves a task that awaits data on: solicits more, or starts it when all is there.
     pub(crate) fn advance(&mut self, itt: u32) {
-        let ttt = self.take_ttt();
-        let window = self.window();
-        let Some(task) = self.tasks.get_mut(&itt) else { return };
-        let Stage::Gathering(gathering) = &mut task.stage else { return };
+        let ttt = self.numbers.take_ttt();
+        let window = self.numbers.window();
         let limits = (self.params.max_burst_bytes, self.params.max_outstanding_r2t);
-        if let Some(ask) = gathering.ask(ttt, limits.0, limits.1) {
+        let Some((head, transfer)) = self.tasks.transfer(itt) else { return };
+        if let Some(next) = transfer.next_r2t(ttt, limits.0, limits.1) {
             let r2t = R2t {
                 opcode: opcode::R2T,
                 flags: FINAL,
-                lun: task.head.lun,
+                lun: head.lun,
                 itt: itt.into(),
-                ttt: ask.ttt.into(),
-                stat_sn: self.stat_sn.into(),
+                ttt: next.ttt.into(),
+                stat_sn: self.numbers.stat_sn().into(),
                 exp_cmd_sn: window.0.into(),
                 max_cmd_sn: window.1.into(),
-                r2t_sn: ask.r2t_sn.into(),
-                offset: ask.offset.into(),
-                desired_bytes: ask.bytes.into(),
+                r2t_sn: next.r2t_sn.into(),
+                offset: next.offset.into(),
+                desired_bytes: next.bytes.into(),
                 ..R2t::default()
             };
             self.out.push(r2t, []);
             return self.advance(itt);
         }
-        if !gathering.is_complete() {
-            return;
-        }
-        let Stage::Gathering(gathering) = std::mem::replace(&mut task.stage, Stage::Running) else { return };
-        match gathering.finish(&task.head) {
-            Ready::Run(work) => self.start_in_turn(itt, work),
-            Ready::Answer(reply) => self.answer_in_turn(itt, reply),
+        match self.tasks.finish_transfer(itt) {
+            Some(Ready::Run(work)) => self.tasks.start_in_turn(itt, work, &mut self.started),
+            Some(Ready::Respond(reply)) => self.respond_in_turn(itt, reply),
+            None => {}
         }
     }
 
@@ -323,7 +299,7 @@ impl<D: BlockDevice> Session<D> {
                 self.counted.latency_ns += latency.as_nanos() as u64;
                 self.finish_task(itt, reply);
             }
-            Finished::Answer { itt, reply } => self.finish_task(itt, reply),
+            Finished::Respond { itt, reply } => self.finish_task(itt, reply),
             Finished::Abort { itt, close } => self.task_aborted(itt, close),
         }
         self.pump();
@@ -331,17 +307,10 @@ impl<D: BlockDevice> Session<D> {
 
     /// Takes a task off the books, without answering it. Others may have waited for it.
     pub(crate) fn remove_task(&mut self, itt: u32) -> Option<Task<D>> {
-        let task = self.tasks.remove(&itt)?;
-        match task.is_admitted {
-            true => self.memory_bytes -= task.cost_bytes,
-            false => {
-                self.early_bytes -= task.early_bytes();
-                self.waiting.retain(|waiting| *waiting != itt);
-            }
+        let task = self.tasks.remove(itt)?;
+        if !task.head.immediate {
+            self.numbers.leave_window();
         }
-        self.in_window -= u32::from(!task.head.immediate);
-        self.holding -= usize::from(task.head.attribute.holds_others());
-        self.dormant -= usize::from(matches!(task.stage, Stage::Dormant(_)));
         Some(task)
     }
 
@@ -349,7 +318,7 @@ impl<D: BlockDevice> Session<D> {
         if let Some(task) = self.remove_task(itt).filter(|task| task.aborted.is_empty()) {
             self.respond(&task.head, reply);
         }
-        self.wake_dormant();
+        self.tasks.wake_dormant(&mut self.started);
     }
 
     /// Takes something that happened in another session.

@@ -4,8 +4,6 @@
 //! [`PATIENCE_TICKS`] ticks later, or the connection ends. That it goes on talking, or does its part drop by drop,
 //! makes no difference: a slow peer holds memory that belongs to all for a bounded time only.
 
-use crate::{command::Stage, session::Session};
-use quoin_volume::BlockDevice;
 use std::collections::VecDeque;
 
 /// Whole ticks that a peer has for its part.
@@ -18,26 +16,10 @@ pub(crate) struct Backlog(VecDeque<u64>);
 impl Backlog {
     /// Counts a tick, at which `sent_bytes` are sent and `queued_bytes` wait behind them. True if some of them
     /// waited already [`PATIENCE_TICKS`] ticks ago.
-    fn tick(&mut self, sent_bytes: u64, queued_bytes: u64) -> bool {
+    pub(crate) fn tick(&mut self, sent_bytes: u64, queued_bytes: u64) -> bool {
         let due = if self.0.len() == PATIENCE_TICKS { self.0.pop_front() } else { None };
         self.0.push_back(sent_bytes + queued_bytes);
         due.is_some_and(|end| sent_bytes < end)
-    }
-}
-
-impl<D: BlockDevice> Session<D> {
-    /// Counts a tick of the connection. What the peer should have done by now and has not, if anything.
-    pub(crate) fn tick(&mut self) -> Option<&'static str> {
-        if self.backlog.tick(self.out.sent_total(), self.out.queued_bytes() as u64) {
-            return Some("it has not taken its answers");
-        }
-        let mut waited = 0;
-        for task in self.tasks.values_mut() {
-            if let Stage::Gathering(gathering) = &mut task.stage {
-                waited = gathering.tick().max(waited);
-            }
-        }
-        (waited > PATIENCE_TICKS).then_some("it has not sent data that it announced or was asked for")
     }
 }
 

@@ -70,6 +70,7 @@ impl Transmit {
 
     /// Appends a PDU; the data segment's length is filled in.
     pub(crate) fn push(&mut self, header: impl Into<Bhs>, data: impl IntoIterator<Item = Slice>) {
+        // The header goes first, but holds the data's length: its place is kept.
         let at = self.parts.len();
         self.inline(&[], &[]);
         let mut len = 0;
@@ -78,6 +79,7 @@ impl Transmit {
             self.queued_bytes += slice.len();
             self.parts.push_back(Part::Data(slice));
         }
+        // Padding and the data's digest go behind the data; the digest covers the padding.
         let zeroes = &[0; 3][..padding(len)];
         if len > 0 && (self.data_digest || !zeroes.is_empty()) {
             let digest = match self.data_digest {
@@ -128,6 +130,7 @@ impl Transmit {
     }
 
     fn advance(&mut self, written: usize) {
+        assert!(written <= self.queued_bytes, "iSCSI send queue: the socket took more than there was");
         self.queued_bytes -= written;
         self.sent_total += written as u64;
         self.sent += written;

@@ -130,6 +130,7 @@ impl<D: BlockDevice> Connection<'_, D> {
                 return Err(error);
             }
         };
+        // Transmission: the client is listed until it ends, and has a share of what all sessions may hold.
         let Some((mut socket, agreed, client)) = agreed else { return Ok(()) };
         self.server.metrics.negotiations.increment();
         let export = agreed.export.clone();
@@ -175,6 +176,7 @@ impl<D: BlockDevice> Connection<'_, D> {
             (Some((_, TlsMode::Required)), ClientAddress::Local) => TlsMode::Optional,
             (Some((_, mode)), _) => *mode,
         };
+        // The server speaks first (NBD protocol, newstyle negotiation).
         let mut socket = Socket::Plain(plain);
         let mut negotiation = Negotiation::new(tls);
         let told = RefCell::default();
@@ -212,6 +214,7 @@ impl<D: BlockDevice> Connection<'_, D> {
         let (Some((tls, _)), Socket::Plain(plain)) = (&self.server.tls, socket) else {
             return Err(NbdError::Tls(io::Error::other("it was not offered")));
         };
+        // NOTE: what came in plain text must not be taken for what came encrypted.
         if !self.receive.bytes().is_empty() {
             return Err(NbdError::PlainBehindStartTls);
         }
@@ -243,6 +246,8 @@ impl<D: BlockDevice> Connection<'_, D> {
                 () = export.revoked() => return Err(NbdError::Revoked),
                 () = &mut tick => {
                     tick = clock.sleep(every);
+                    // A client that neither takes its replies nor sends what it began moves no byte. One
+                    // whose commands run waits for us.
                     let now = self.receive.received() + session.out.sent();
                     let waits = session.out.queued_bytes() > 0 || session.is_amid(&self.receive) && running.is_empty();
                     quiet = if waits && now == before { quiet + 1 } else { 0 };
@@ -271,11 +276,13 @@ impl<D: BlockDevice> Connection<'_, D> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), NbdError>> {
         loop {
+            // Requests in, work on its way, and what has ended queued as replies.
             let want = session.advance(&mut self.receive)?;
             running.extend(session.started.drain(..).map(&start));
             while let Poll::Ready(Some(finished)) = running.poll_next_unpin(cx) {
                 session.complete(finished);
             }
+            // All replies in one write.
             let had_replies = session.out.queued_bytes() > 0;
             let flushed = session.out.poll_flush(socket, cx)?.is_ready();
             session.note_memory();

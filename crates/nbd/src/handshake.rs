@@ -176,7 +176,9 @@ impl Negotiation {
     /// Takes the next message of the client, if `bytes` holds all of it; answers go to `out`.
     ///
     /// # Errors
-    /// The connection must be closed.
+    /// The client sent unknown flags, a wrong magic number, an option that is too long or that it could take
+    /// no reply to; or it asked by `NBD_OPT_EXPORT_NAME` for what it cannot have. The connection must be
+    /// closed without an answer.
     pub fn receive<D: Directory>(
         &mut self,
         bytes: &[u8],
@@ -193,6 +195,7 @@ impl Negotiation {
             self.flags = Some(flags);
             return Ok(Progress::Took(4, Step::Next));
         };
+        // Options, one after the other, until one ends the negotiation.
         let Some(header) = OptionHeader::parse(bytes)? else {
             return Ok(Progress::Need(OptionHeader::BYTES));
         };
@@ -202,6 +205,7 @@ impl Negotiation {
         }
         let end = OptionHeader::BYTES + data_bytes as usize;
         let Some(data) = bytes.get(OptionHeader::BYTES..end) else { return Ok(Progress::Need(end)) };
+        // Such a client takes no replies to options, so there is nothing to tell it with.
         if flags & u32::from(handshake_flag::FIXED_NEWSTYLE) == 0 && option != option::EXPORT_NAME {
             return Err(HandshakeError::NotFixed(option));
         }

@@ -148,6 +148,8 @@ impl<D: BlockDevice> Session<D> {
                     if !self.has_place() {
                         return Ok(Want::Room);
                     }
+                    // NOTE: only with a place for it is a request looked at: then it is begun, or waits here
+                    // as the only one.
                     let Some(request) = Request::parse(receive.bytes())? else { return Ok(Want::Bytes) };
                     receive.take(Request::BYTES);
                     self.request(request);
@@ -157,6 +159,7 @@ impl<D: BlockDevice> Session<D> {
                     if !self.has_room(operation) {
                         return Ok(Want::Room);
                     }
+                    // NOTE: the stage first: to begin a write sets another one.
                     self.stage = Stage::Request;
                     self.begin(&request, operation);
                 }
@@ -226,6 +229,7 @@ impl<D: BlockDevice> Session<D> {
             Ok(operation) => return self.stage = Stage::Waiting(request, operation),
             Err(failure) => failure,
         };
+        // The data of a refused write comes all the same.
         if request.payload_bytes() > 0 {
             self.stage = Stage::Skip { left: request.payload_bytes() as usize };
         }
@@ -233,6 +237,7 @@ impl<D: BlockDevice> Session<D> {
     }
 
     fn begin(&mut self, request: &Request, operation: Operation) {
+        assert!(self.outstanding < QUEUE_DEPTH, "NBD session: a request began that there is no place for");
         self.outstanding += 1;
         self.memory_bytes += operation.cost_bytes();
         self.note_memory();
@@ -252,8 +257,13 @@ impl<D: BlockDevice> Session<D> {
     /// Takes what some work came to.
     pub(crate) fn complete(&mut self, finished: Finished) {
         let Finished { cookie, operation, outcome } = finished;
+        let cost_bytes = operation.cost_bytes();
+        assert!(
+            self.outstanding > 0 && self.memory_bytes >= cost_bytes,
+            "NBD session: request {cookie:#018x} ended that was not counted"
+        );
         self.outstanding -= 1;
-        self.memory_bytes -= operation.cost_bytes();
+        self.memory_bytes -= cost_bytes;
         match outcome {
             Ok(Outcome::Done) if self.structured => self.out.chunk(cookie, chunk::NONE, Last::Yes, &[], &[]),
             Ok(Outcome::Done) => self.out.simple(cookie, None, []),
@@ -275,6 +285,7 @@ impl<D: BlockDevice> Session<D> {
             return self.out.simple(cookie, None, slices);
         }
         let mut runs = runs(range.offset, slices);
+        // A client that asked for one chunk (NBD_CMD_FLAG_DF) has holes sent as zeroes.
         if whole && runs.len() > 1 {
             let data = runs.into_iter().flat_map(|run| run.slices).collect();
             runs = VecDeque::from([Run { range, is_zero: false, slices: data }]);

@@ -1,6 +1,6 @@
 //! INQUIRY, vital product data, READ CAPACITY and REPORT LUNS data.
 
-use crate::{execute::Geometry, limits, sense::Sense};
+use crate::{cdb, geometry::Geometry, limits, sense::Sense, unit::Port};
 use quoin_volume::Provisioning;
 use uuid::Uuid;
 
@@ -15,22 +15,43 @@ const COMPANY: u128 = 0x02_51_55;
 /// The longest sense data: descriptor format with an information descriptor.
 const MAX_SENSE_BYTES: u8 = 20;
 
-/// The port through which a unit is reached, for the device identification page.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Port {
-    /// The target's iSCSI name.
-    pub target_name: String,
-    /// The target portal group tag, which is also the relative port identifier.
-    pub group: u16,
+/// PERIPHERAL QUALIFIER and PERIPHERAL DEVICE TYPE: a direct access block device; or none that could be here
+/// (011b, 1Fh).
+const DIRECT_ACCESS: u8 = 0x00;
+const NO_UNIT: u8 = 0x7F;
+
+/// Vital product data pages (SPC-4 §7.8, SBC-3 §6.5).
+mod page {
+    pub(super) const SUPPORTED_PAGES: u8 = 0x00;
+    pub(super) const UNIT_SERIAL_NUMBER: u8 = 0x80;
+    pub(super) const DEVICE_IDENTIFICATION: u8 = 0x83;
+    pub(super) const EXTENDED_INQUIRY_DATA: u8 = 0x86;
+    pub(super) const BLOCK_LIMITS: u8 = 0xB0;
+    pub(super) const BLOCK_DEVICE_CHARACTERISTICS: u8 = 0xB1;
+    pub(super) const LOGICAL_BLOCK_PROVISIONING: u8 = 0xB2;
+    pub(super) const ALL: [u8; 7] = [
+        SUPPORTED_PAGES,
+        UNIT_SERIAL_NUMBER,
+        DEVICE_IDENTIFICATION,
+        EXTENDED_INQUIRY_DATA,
+        BLOCK_LIMITS,
+        BLOCK_DEVICE_CHARACTERISTICS,
+        LOGICAL_BLOCK_PROVISIONING,
+    ];
 }
 
+/// Standard INQUIRY data (SPC-4 §6.6.2).
 fn standard(qualifier_and_type: u8) -> Vec<u8> {
+    const VERSION_SPC_4: u8 = 0x06;
+    const RESPONSE_DATA_FORMAT: u8 = 0x02;
+    const CMDQUE: u8 = 0x02;
     let mut bytes = vec![0; 96];
     bytes[0] = qualifier_and_type;
-    bytes[2] = 0x06; // SPC-4
-    bytes[3] = 0x02; // response data format
+    bytes[2] = VERSION_SPC_4;
+    bytes[3] = RESPONSE_DATA_FORMAT;
+    // ADDITIONAL LENGTH: what follows the first five bytes.
     bytes[4] = 91;
-    bytes[7] = 0x02; // CMDQUE
+    bytes[7] = CMDQUE;
     bytes[8..16].copy_from_slice(VENDOR);
     bytes[16..32].copy_from_slice(PRODUCT);
     bytes[32..36].copy_from_slice(REVISION);
@@ -40,9 +61,9 @@ fn standard(qualifier_and_type: u8) -> Vec<u8> {
     bytes
 }
 
-/// Standard INQUIRY data of a logical unit number with nothing behind it: qualifier 011b, type 1Fh.
+/// Returns the standard INQUIRY data of a logical unit number with nothing behind it.
 pub fn no_unit_inquiry() -> Vec<u8> {
-    standard(0x7F)
+    standard(NO_UNIT)
 }
 
 pub(crate) fn inquiry(
@@ -52,19 +73,20 @@ pub(crate) fn inquiry(
     has_thresholds: bool,
     port: &Port,
 ) -> Result<Vec<u8>, Sense> {
-    let Some(page) = page else { return Ok(standard(0)) };
+    let Some(page) = page else { return Ok(standard(DIRECT_ACCESS)) };
     let body = match page {
-        0x00 => vec![0x00, 0x80, 0x83, 0x86, 0xB0, 0xB1, 0xB2],
-        0x80 => uuid.simple().to_string().into_bytes(),
-        0x83 => device_identification(uuid, port),
-        0x86 => extended(),
-        0xB0 => block_limits(geometry),
-        0xB1 => {
+        page::SUPPORTED_PAGES => page::ALL.to_vec(),
+        page::UNIT_SERIAL_NUMBER => uuid.simple().to_string().into_bytes(),
+        page::DEVICE_IDENTIFICATION => device_identification(uuid, port),
+        page::EXTENDED_INQUIRY_DATA => extended(),
+        page::BLOCK_LIMITS => block_limits(geometry),
+        page::BLOCK_DEVICE_CHARACTERISTICS => {
+            // MEDIUM ROTATION RATE 0001h: it does not rotate.
             let mut body = vec![0; 60];
-            body[1] = 1; // non-rotating
+            body[1] = 1;
             body
         }
-        0xB2 => provisioning(geometry, has_thresholds),
+        page::LOGICAL_BLOCK_PROVISIONING => provisioning(geometry, has_thresholds),
         _ => return Err(Sense::INVALID_FIELD_IN_CDB),
     };
     let [high, low] = (body.len() as u16).to_be_bytes();
@@ -78,10 +100,12 @@ fn provisioning(geometry: Geometry, has_thresholds: bool) -> Vec<u8> {
     const LBPWS10: u8 = 0x20;
     const LBPRZ: u8 = 0x04;
     const ANC_SUP: u8 = 0x02;
+    const RESOURCE: u8 = 1;
+    const THIN: u8 = 2;
     let unmaps = LBPU | LBPWS | LBPWS10 | LBPRZ;
     let (flags, kind) = match geometry.provisioning {
-        Provisioning::Resource => (unmaps | ANC_SUP, 1),
-        Provisioning::Thin => (unmaps, 2),
+        Provisioning::Resource => (unmaps | ANC_SUP, RESOURCE),
+        Provisioning::Thin => (unmaps, THIN),
     };
     let set_blocks = limits::THRESHOLD_SET_BYTES / u64::from(geometry.block_bytes);
     vec![if has_thresholds { set_blocks.ilog2() as u8 } else { 0 }, flags, kind, 0]
@@ -92,11 +116,30 @@ const BINARY: u8 = 1;
 const ASCII: u8 = 2;
 const UTF8: u8 = 3;
 
-/// One designation descriptor (SPC-4 §7.8.6). `association`: 0 unit, 1 port, 2 target.
+/// What a designator names.
+const UNIT: u8 = 0;
+const TARGET_PORT: u8 = 1;
+const TARGET_DEVICE: u8 = 2;
+/// Types of designators (SPC-4 §7.8.6.2).
+mod designator_type {
+    pub(super) const T10_VENDOR_ID: u8 = 0x1;
+    pub(super) const NAA: u8 = 0x3;
+    pub(super) const RELATIVE_TARGET_PORT: u8 = 0x4;
+    pub(super) const TARGET_PORT_GROUP: u8 = 0x5;
+    pub(super) const SCSI_NAME_STRING: u8 = 0x8;
+    pub(super) const UUID: u8 = 0xA;
+}
+/// NAA 6h: IEEE registered extended.
+const NAA_REGISTERED_EXTENDED: u128 = 0x6;
+/// A UUID designator's type: one as RFC 4122 has it.
+const RFC_4122: u8 = 0x10;
+
+/// One designation descriptor (SPC-4 §7.8.6).
 fn designator(out: &mut Vec<u8>, code_set: u8, association: u8, kind: u8, value: &[u8]) {
     const ISCSI: u8 = 5;
-    let protocol = if association == 0 { 0 } else { ISCSI << 4 };
-    let valid = if association == 0 { 0 } else { 0x80 };
+    const PIV: u8 = 0x80;
+    // A unit is the same by every protocol.
+    let (protocol, valid) = if association == UNIT { (0, 0) } else { (ISCSI << 4, PIV) };
     out.extend_from_slice(&[protocol | code_set, valid | association << 4 | kind, 0, value.len() as u8]);
     out.extend_from_slice(value);
 }
@@ -111,15 +154,18 @@ fn name_string(mut name: String) -> Vec<u8> {
 
 fn device_identification(uuid: Uuid, port: &Port) -> Vec<u8> {
     let mut out = Vec::new();
-    let naa = 0x6 << 124 | COMPANY << 100 | uuid.as_u128() & ((1 << 100) - 1);
-    designator(&mut out, BINARY, 0, 3, &naa.to_be_bytes());
+    let naa = NAA_REGISTERED_EXTENDED << 124 | COMPANY << 100 | uuid.as_u128() & ((1 << 100) - 1);
+    use designator_type as kind;
+    designator(&mut out, BINARY, UNIT, kind::NAA, &naa.to_be_bytes());
     let simple = uuid.simple().to_string();
-    designator(&mut out, ASCII, 0, 1, &[&VENDOR[..], simple.as_bytes()].concat());
-    designator(&mut out, BINARY, 0, 0xA, &[&[0x10, 0][..], uuid.as_bytes()].concat());
-    designator(&mut out, BINARY, 1, 4, &[&[0, 0][..], &port.group.to_be_bytes()].concat());
-    designator(&mut out, BINARY, 1, 5, &[&[0, 0][..], &port.group.to_be_bytes()].concat());
-    designator(&mut out, UTF8, 1, 8, &name_string(format!("{},t,0x{:04x}", port.target_name, port.group)));
-    designator(&mut out, UTF8, 2, 8, &name_string(port.target_name.clone()));
+    designator(&mut out, ASCII, UNIT, kind::T10_VENDOR_ID, &[&VENDOR[..], simple.as_bytes()].concat());
+    designator(&mut out, BINARY, UNIT, kind::UUID, &[&[RFC_4122, 0][..], uuid.as_bytes()].concat());
+    let group = [&[0, 0][..], &port.group.to_be_bytes()].concat();
+    designator(&mut out, BINARY, TARGET_PORT, kind::RELATIVE_TARGET_PORT, &group);
+    designator(&mut out, BINARY, TARGET_PORT, kind::TARGET_PORT_GROUP, &group);
+    let port_name = name_string(format!("{},t,0x{:04x}", port.target_name, port.group));
+    designator(&mut out, UTF8, TARGET_PORT, kind::SCSI_NAME_STRING, &port_name);
+    designator(&mut out, UTF8, TARGET_DEVICE, kind::SCSI_NAME_STRING, &name_string(port.target_name.clone()));
     out
 }
 
@@ -136,15 +182,19 @@ fn extended() -> Vec<u8> {
 fn block_limits(geometry: Geometry) -> Vec<u8> {
     let blocks = |bytes: u64| bytes / u64::from(geometry.block_bytes);
     let blocks32 = |bytes: u64| (blocks(bytes) as u32).to_be_bytes();
+    const WSNZ: u8 = 0x01;
+    const UGAVALID: u8 = 0x80;
     let mut page = [0; 64];
-    page[4] = 1; // WSNZ: WRITE SAME of 0 blocks is refused
+    // WRITE SAME of 0 blocks is refused.
+    page[4] = WSNZ;
     page[6..8].copy_from_slice(&(blocks(limits::PHYSICAL_BLOCK_BYTES) as u16).to_be_bytes());
     page[8..12].copy_from_slice(&blocks32(limits::TRANSFER_BYTES));
     page[12..16].copy_from_slice(&blocks32(limits::OPTIMAL_TRANSFER_BYTES));
     page[20..24].copy_from_slice(&blocks32(limits::UNMAP_BYTES));
     page[24..28].copy_from_slice(&limits::UNMAP_DESCRIPTORS.to_be_bytes());
     page[28..32].copy_from_slice(&blocks32(limits::PHYSICAL_BLOCK_BYTES));
-    page[32] = 0x80; // UGAVALID, alignment 0
+    // With alignment 0.
+    page[32] = UGAVALID;
     page[36..44].copy_from_slice(&blocks(limits::WRITE_SAME_BYTES).to_be_bytes());
     page[4..].to_vec()
 }
@@ -155,12 +205,14 @@ pub(crate) fn read_capacity_10(geometry: Geometry) -> Vec<u8> {
 }
 
 pub(crate) fn read_capacity_16(geometry: Geometry) -> Vec<u8> {
+    const LBPME: u8 = 0x80;
+    const LBPRZ: u8 = 0x40;
     let mut bytes = vec![0; 32];
     bytes[..8].copy_from_slice(&geometry.blocks().saturating_sub(1).to_be_bytes());
     bytes[8..12].copy_from_slice(&geometry.block_bytes.to_be_bytes());
     let per_physical = limits::PHYSICAL_BLOCK_BYTES / u64::from(geometry.block_bytes);
     bytes[13] = per_physical.max(1).ilog2() as u8;
-    bytes[14] = 0x80 | 0x40; // LBPME, LBPRZ
+    bytes[14] = LBPME | LBPRZ;
     bytes
 }
 
@@ -168,7 +220,7 @@ pub(crate) fn read_capacity_16(geometry: Geometry) -> Vec<u8> {
 /// format.
 pub(crate) fn no_defects(long: bool, format: u8) -> Vec<u8> {
     let mut bytes = vec![0; if long { 8 } else { 4 }];
-    bytes[1] = format & 0x1F;
+    bytes[1] = format & cdb::DEFECT_LIST;
     bytes
 }
 

@@ -9,20 +9,30 @@
 //! reservations, third-party copy. Assumes of the device: what its trait says, nothing more.
 
 mod cdb;
+mod data_out;
 mod execute;
+mod geometry;
 mod inquiry;
 pub mod limits;
 mod log;
 mod mode;
-mod opcodes;
+mod opcode;
 mod provision;
+mod reply;
+mod report_opcodes;
 mod sense;
+mod transfer;
+mod unit;
 
 pub use cdb::{Bytchk, Command, Extent, LogSense, ModeSelect, ModeSense, ReportOpcodes};
-pub use execute::{Geometry, Reply, Transfer, Unit, execute};
-pub use inquiry::{Port, no_unit_inquiry, report_luns};
-pub use mode::{Modes, mode_select};
+pub use execute::execute;
+pub use geometry::Geometry;
+pub use inquiry::{no_unit_inquiry, report_luns};
+pub use mode::mode_select;
+pub use reply::Reply;
 pub use sense::{Sense, SenseKey, Status};
+pub use transfer::Transfer;
+pub use unit::{Modes, Port, Unit};
 
 #[cfg(test)]
 mod tests;

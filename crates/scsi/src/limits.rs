@@ -18,3 +18,12 @@ pub const WRITE_SAME_BYTES: u64 = 32 * MIB;
 pub const THRESHOLD_SET_BYTES: u64 = MIB;
 /// Longest parameter list taken with any command other than those that move blocks.
 pub const PARAMETER_BYTES: u32 = 8 + 16 * UNMAP_DESCRIPTORS;
+// Both logical blocks, 512 and 4096 bytes, divide what is advertised.
+const LONGEST_BLOCK_BYTES: u64 = 4096;
+const _: () = assert!(TRANSFER_BYTES.is_multiple_of(LONGEST_BLOCK_BYTES));
+const _: () = assert!(WRITE_SAME_BYTES.is_multiple_of(LONGEST_BLOCK_BYTES));
+const _: () = assert!(UNMAP_BYTES.is_multiple_of(LONGEST_BLOCK_BYTES));
+const _: () = assert!(OPTIMAL_TRANSFER_BYTES.is_multiple_of(PHYSICAL_BLOCK_BYTES));
+
+/// What READ CAPACITY (10), which has no allocation length, answers.
+pub(crate) const READ_CAPACITY_10_BYTES: u32 = 8;

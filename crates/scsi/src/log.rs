@@ -4,18 +4,23 @@ use crate::{cdb::LogSense, sense::Sense};
 
 const SUPPORTED: u8 = 0x00;
 const SUBPAGES: u8 = 0xFF;
+/// SPF: the page is one of several subpages.
+const SPF: u8 = 0x40;
 const INFORMATIONAL_EXCEPTIONS: u8 = 0x2F;
 
+/// FORMAT AND LINKING of a parameter: a list in binary.
+const BINARY_LIST: u8 = 0x03;
+const NO_TEMPERATURE: u8 = 0xFF;
+
 pub(crate) fn sense(request: &LogSense) -> Result<Vec<u8>, Sense> {
-    // A subpage sets SPF in the page's first byte.
     let (first, body) = match (request.page, request.subpage) {
         (SUPPORTED, 0) => (SUPPORTED, vec![SUPPORTED, INFORMATIONAL_EXCEPTIONS]),
         (SUPPORTED, SUBPAGES) => {
-            (SUPPORTED | 0x40, vec![SUPPORTED, 0, SUPPORTED, SUBPAGES, INFORMATIONAL_EXCEPTIONS, 0])
+            (SUPPORTED | SPF, vec![SUPPORTED, 0, SUPPORTED, SUBPAGES, INFORMATIONAL_EXCEPTIONS, 0])
         }
         // One parameter: no additional sense code, no temperature.
         (INFORMATIONAL_EXCEPTIONS, 0) if request.pointer == 0 => {
-            (INFORMATIONAL_EXCEPTIONS, vec![0, 0, 0x03, 4, 0, 0, 0xFF, 0])
+            (INFORMATIONAL_EXCEPTIONS, vec![0, 0, BINARY_LIST, 4, 0, 0, NO_TEMPERATURE, 0])
         }
         _ => return Err(Sense::INVALID_FIELD_IN_CDB),
     };

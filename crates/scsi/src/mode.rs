@@ -5,19 +5,11 @@
 
 use crate::{
     cdb::{ModeSelect, ModeSense},
-    execute::{Geometry, Unit},
+    geometry::Geometry,
     limits,
     sense::Sense,
+    unit::{Modes, Unit},
 };
-
-/// What MODE SELECT has changed of a unit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Modes {
-    /// D_SENSE: sense data in descriptor format.
-    pub descriptor_sense: bool,
-    /// SWP: writes are refused.
-    pub write_protect: bool,
-}
 
 /// A page's code and subpage, its bytes behind the header by default, and which of their bits may change.
 struct Page {
@@ -31,35 +23,63 @@ fn fixed(code: u8, subpage: u8, default: Vec<u8>) -> Page {
     Page { code, subpage, default, changeable: &[] }
 }
 
+/// Read-write error recovery page.
+const AWRE: u8 = 0x80;
+const ARRE: u8 = 0x40;
+const LBPERE: u8 = 0x80;
+/// Control page.
+const TST_PER_INITIATOR: u8 = 0x20;
+const GLTSD: u8 = 0x02;
 const D_SENSE: u8 = 0x04;
+const QAM_UNRESTRICTED: u8 = 0x10;
 const SWP: u8 = 0x08;
+const BUSY_UNLIMITED: u8 = 0xFF;
+/// Informational exceptions page.
+const DEXCPT: u8 = 0x08;
+/// Page and subpage codes.
 const RECOVERY: u8 = 0x01;
 const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0A;
 const EXCEPTIONS: u8 = 0x1C;
 const PROVISIONING: u8 = 0x02;
+/// All pages; also the bits of a page's first byte that are its code.
 const ALL: u8 = 0x3F;
 const ALL_SUBPAGES: u8 = 0xFF;
+/// PC: which values MODE SENSE returns. What is left are the default ones.
+const CURRENT: u8 = 0;
+const CHANGEABLE: u8 = 1;
+const SAVED: u8 = 3;
 
 /// The pages of a unit, with the thresholds of used space of which it tells hosts, in bytes.
 fn pages(geometry: Geometry, thresholds: Option<&[u64]>) -> Vec<Page> {
     // Damaged blocks are placed anew when they are written (AWRE, ARRE); thresholds are told of (LBPERE).
-    let lbpere = if thresholds.is_some() { 0x80 } else { 0 };
+    let lbpere = if thresholds.is_some() { LBPERE } else { 0 };
     let mut pages = vec![
-        fixed(RECOVERY, 0, vec![0xC0, 0, 0, 0, 0, lbpere, 0, 0, 0, 0]),
+        fixed(RECOVERY, 0, vec![AWRE | ARRE, 0, 0, 0, 0, lbpere, 0, 0, 0, 0]),
         // Write cache disabled, read cache enabled.
         fixed(CACHING, 0, vec![0; 18]),
         // A task set for each initiator (TST), no log parameters saved (GLTSD), unrestricted reordering of simple tasks.
         Page {
             code: CONTROL,
             subpage: 0,
-            default: vec![0x22, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0],
+            default: vec![
+                TST_PER_INITIATOR | GLTSD,
+                QAM_UNRESTRICTED,
+                0,
+                0,
+                0,
+                0,
+                BUSY_UNLIMITED,
+                BUSY_UNLIMITED,
+                0,
+                0,
+            ],
             changeable: &[D_SENSE, 0, SWP],
         },
         // Control extension: sense data of up to 20 bytes.
         fixed(CONTROL, 1, [&[0, 0, 20][..], &[0; 25]].concat()),
         // Informational exceptions: none are reported (DEXCPT); events tell of what happens.
-        fixed(EXCEPTIONS, 0, vec![0x08, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        fixed(EXCEPTIONS, 0, vec![DEXCPT, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
     ];
     if let Some(thresholds) = thresholds {
         pages.push(fixed(EXCEPTIONS, PROVISIONING, provisioning(geometry, thresholds)));
@@ -130,7 +150,8 @@ pub(crate) fn sense(
     thresholds: Option<&[u64]>,
     unit: &Unit<'_>,
 ) -> Result<Vec<u8>, Sense> {
-    if request.page_control == 3 {
+    // Which pages, and which of their values.
+    if request.page_control == SAVED {
         return Err(Sense::SAVING_NOT_SUPPORTED);
     }
     let wanted = |page: &&Page| {
@@ -141,8 +162,8 @@ pub(crate) fn sense(
     for page in pages(geometry, thresholds).iter().filter(wanted) {
         shown.extend(page.header());
         match request.page_control {
-            0 => shown.extend(page.current(unit.modes)),
-            1 => shown.extend((0..page.default.len()).map(|at| page.mask(at))),
+            CURRENT => shown.extend(page.current(unit.modes)),
+            CHANGEABLE => shown.extend((0..page.default.len()).map(|at| page.mask(at))),
             _ => shown.extend(&page.default),
         }
     }
@@ -150,6 +171,7 @@ pub(crate) fn sense(
     if shown.is_empty() || request.page == ALL && !matches!(request.subpage, 0 | ALL_SUBPAGES) {
         return Err(Sense::INVALID_FIELD_IN_CDB);
     }
+    // MODE DATA LENGTH counts what follows its own field.
     let descriptor = match request.no_block_descriptor {
         true => Vec::new(),
         false => block_descriptor(geometry, request.long_block_descriptor),
@@ -190,6 +212,7 @@ pub fn mode_select(
         true => (header[4] & 1 != 0, usize::from(u16::from_be_bytes([header[6], header[7]]))),
         false => (false, usize::from(header[3])),
     };
+    // The block descriptor may only repeat what is so.
     let (descriptor, mut rest) = rest.split_at_checked(descriptor_bytes).ok_or(SHORT)?;
     if !descriptor.is_empty() {
         let current = block_descriptor(geometry, long);
@@ -205,10 +228,11 @@ pub fn mode_select(
         }
     }
     let pages = pages(geometry, thresholds);
+    // Pages are taken one by one, but the caller has the new modes only if all of them are good.
     let mut selected = modes;
     while let [first, second, ..] = *rest {
         let subpage = if first & SPF != 0 { second } else { 0 };
-        let page = pages.iter().find(|page| (page.code, page.subpage) == (first & 0x3F, subpage));
+        let page = pages.iter().find(|page| (page.code, page.subpage) == (first & ALL, subpage));
         let page = page.filter(|page| (first & SPF != 0) == (page.subpage != 0)).ok_or(INVALID)?;
         let header = page.header();
         let (given, after) = rest.split_at_checked(header.len() + page.default.len()).ok_or(SHORT)?;

@@ -2,8 +2,10 @@
 
 use crate::{
     cdb::Extent,
-    execute::{Geometry, Reply, concat, sense_of, total},
+    data_out::{concat, total},
+    geometry::Geometry,
     limits,
+    reply::Reply,
     sense::Sense,
 };
 use quoin_base::{ByteRange, MIB};
@@ -28,7 +30,7 @@ pub(crate) async fn write_same<D: BlockDevice>(
         return Err(Sense::INCORRECT_AMOUNT_OF_DATA);
     }
     if pattern.iter().all(|&byte| byte == 0) {
-        device.unmap(range).await.map_err(sense_of(geometry))?;
+        device.unmap(range).await.map_err(geometry.sense_of())?;
     } else {
         let mut repeated = Buf::zeroed(range.len.min(MIB) as usize);
         repeated.as_mut_slice().chunks_mut(block).for_each(|chunk| chunk.copy_from_slice(&pattern[..block]));
@@ -36,7 +38,7 @@ pub(crate) async fn write_same<D: BlockDevice>(
         // Cut at multiples of the block from the start, so that every piece starts with the pattern.
         for at in (0..range.len).step_by(MIB as usize) {
             let piece = repeated.slice(0, (range.len - at).min(MIB) as usize);
-            device.write(range.offset + at, vec![piece]).await.map_err(sense_of(geometry))?;
+            device.write(range.offset + at, vec![piece]).await.map_err(geometry.sense_of())?;
         }
     }
     Ok(Reply { wanted_bytes, ..Reply::good() })
@@ -77,7 +79,7 @@ pub(crate) async fn unmap<D: BlockDevice>(
         // All are checked before the first is unmapped.
         for range in unmap_ranges(geometry, &concat(data))? {
             if !range.is_empty() {
-                device.unmap(range).await.map_err(sense_of(geometry))?;
+                device.unmap(range).await.map_err(geometry.sense_of())?;
             }
         }
     }
@@ -104,7 +106,7 @@ pub(crate) async fn lba_status<D: BlockDevice>(
     let block = u64::from(geometry.block_bytes);
     let room = (allocation.saturating_sub(8) as usize / 16).clamp(1, MAX_LBA_STATUS_DESCRIPTORS);
     let range = ByteRange::new(lba * block, (geometry.blocks() - lba) * block);
-    let extents = device.allocation(range, room).await.map_err(sense_of(geometry))?;
+    let extents = device.allocation(range, room).await.map_err(geometry.sense_of())?;
     let mut descriptors = Vec::new();
     for extent in extents {
         // A descriptor's count has 32 bits.

@@ -87,6 +87,15 @@ senses! {
     MISCOMPARE = Miscompare, 0x1D, 0x00;
 }
 
+/// RESPONSE CODE: current errors, in fixed or descriptor format.
+const CURRENT_FIXED: u8 = 0x70;
+const CURRENT_DESCRIPTOR: u8 = 0x72;
+/// VALID: the INFORMATION field holds something.
+const VALID: u8 = 0x80;
+/// Type and additional length of an information descriptor (SPC-4 §4.5.2.2), which is 12 bytes long.
+const INFORMATION: [u8; 2] = [0x00, 0x0A];
+const INFORMATION_BYTES: u8 = 12;
+
 impl Sense {
     /// The same with an INFORMATION field.
     pub fn with_information(self, information: u64) -> Self {
@@ -112,12 +121,13 @@ impl Sense {
     /// Fixed format (SPC-4 §4.5.3). Information that does not fit 32 bits is left out, as VALID says.
     pub fn fixed(&self) -> [u8; 18] {
         let mut bytes = [0; 18];
-        bytes[0] = 0x70;
+        bytes[0] = CURRENT_FIXED;
         bytes[2] = self.key as u8;
+        // ADDITIONAL SENSE LENGTH: what follows the first eight bytes.
         bytes[7] = 10;
         (bytes[12], bytes[13]) = (self.asc, self.ascq);
         if let Some(information) = self.information.and_then(|i| u32::try_from(i).ok()) {
-            bytes[0] |= 0x80;
+            bytes[0] |= VALID;
             bytes[3..7].copy_from_slice(&information.to_be_bytes());
         }
         bytes
@@ -130,10 +140,11 @@ impl Sense {
 
     /// Descriptor format (SPC-4 §4.5.2).
     pub fn descriptor(&self) -> Vec<u8> {
-        let mut bytes = vec![0x72, self.key as u8, self.asc, self.ascq, 0, 0, 0, 0];
+        let mut bytes = vec![CURRENT_DESCRIPTOR, self.key as u8, self.asc, self.ascq, 0, 0, 0, 0];
         if let Some(information) = self.information {
-            bytes[7] = 12;
-            bytes.extend_from_slice(&[0x00, 0x0A, 0x80, 0x00]);
+            let [kind, len] = INFORMATION;
+            bytes[7] = INFORMATION_BYTES;
+            bytes.extend_from_slice(&[kind, len, VALID, 0]);
             bytes.extend_from_slice(&information.to_be_bytes());
         }
         bytes

@@ -278,6 +278,7 @@ impl<D: BlockDevice> Exports<D> {
     pub fn set(&self, name: &str, device: Arc<D>, rules: ExportRules, access: Access) {
         let mut exports = self.0.lock();
         if let Some(before) = exports.get(name) {
+            // NOTE: the volume as well as the rules: a client must never go on with another volume's blocks.
             if before.rules == rules && before.device.uuid() == device.uuid() {
                 *before.access.lock() = access;
                 return;

@@ -154,6 +154,7 @@ impl<D: BlockDevice> Target<D> {
                 return Err(TargetError::InitiatorTaken { initiator, host });
             }
         }
+        // NOTE: nothing is changed before all names are checked.
         let entry = state.hosts.entry(host.to_string()).or_insert_with(|| Host {
             initiators: BTreeSet::new(),
             credentials: None,
@@ -284,6 +285,7 @@ impl<D: BlockDevice> Target<D> {
         self.session_ended
             .until(|| {
                 let mut state = self.state.lock();
+                // Told each time it looks: a session that takes over meanwhile must go as well.
                 if let Some(older) = state.sessions.get(&shared.name) {
                     older.notify(Notice::Reinstated);
                     return None;

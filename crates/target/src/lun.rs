@@ -10,6 +10,13 @@ impl Lun {
     /// The highest number that fits the flat addressing method.
     pub const MAX: u16 = 0x3FFF;
 
+    /// The address method in the first two bytes (SAM-5 §4.7.7): 00b peripheral device, 01b flat space.
+    const METHOD: u16 = 0xC000;
+    const PERIPHERAL: u16 = 0x0000;
+    const FLAT_SPACE: u16 = 0x4000;
+    /// Numbers from this one on do not fit peripheral device addressing, which has the bus in the other bits.
+    const PERIPHERAL_END: u16 = 256;
+
     /// The number, if it is not above [`Lun::MAX`].
     pub fn new(number: u16) -> Option<Lun> {
         (number <= Self::MAX).then_some(Lun(number))
@@ -22,7 +29,7 @@ impl Lun {
 
     /// The 8 bytes on the wire: peripheral device addressing below 256, flat space addressing from there.
     pub fn to_wire(self) -> [u8; 8] {
-        let first = if self.0 < 256 { self.0 } else { 0x4000 | self.0 };
+        let first = if self.0 < Self::PERIPHERAL_END { self.0 } else { Self::FLAT_SPACE | self.0 };
         let [high, low] = first.to_be_bytes();
         [high, low, 0, 0, 0, 0, 0, 0]
     }
@@ -30,9 +37,10 @@ impl Lun {
     /// From the 8 bytes on the wire, by either addressing method; `None` for any other method or bus.
     pub fn from_wire(wire: [u8; 8]) -> Option<Lun> {
         let first = u16::from_be_bytes([wire[0], wire[1]]);
-        match (first >> 8, wire[2..].iter().all(|&byte| byte == 0)) {
-            (0, true) => Some(Lun(first)),
-            (0x40..=0x7F, true) => Some(Lun(first & Self::MAX)),
+        let is_single_level = wire[2..].iter().all(|&byte| byte == 0);
+        match first & Self::METHOD {
+            Self::PERIPHERAL if is_single_level && first < Self::PERIPHERAL_END => Some(Lun(first)),
+            Self::FLAT_SPACE if is_single_level => Some(Lun(first & Self::MAX)),
             _ => None,
         }
     }

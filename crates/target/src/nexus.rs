@@ -334,6 +334,8 @@ impl<D: BlockDevice> Nexus<D> {
         let (version, luns) = self.target.luns_of(&self.shared.name.initiator);
         self.version = version;
         let same = |unit: &Unit<D>, shown: &Shown<D>| unit.uuid() == shown.device.uuid();
+        // The mappings changed. A unit that stays keeps its attentions, a new one starts with those of power
+        // on.
         let unchanged = luns.len() == self.units.len()
             && luns.iter().all(|(lun, shown)| self.units.get(lun).is_some_and(|unit| same(unit, shown)));
         let mut old = std::mem::take(&mut self.units);
@@ -357,6 +359,7 @@ impl<D: BlockDevice> Nexus<D> {
     fn try_admit(&mut self, lun: [u8; 8], cdb: &[u8]) -> Result<Admission<D>, Sense> {
         self.refresh();
         let command = Command::parse(cdb);
+        // REPORT LUNS is the target's to answer, whatever the LUN names, and reports no unit attention.
         if let Ok(Command::ReportLuns { select, allocation }) = command {
             return self.report_luns(select, allocation);
         }
@@ -365,6 +368,8 @@ impl<D: BlockDevice> Nexus<D> {
         };
         let geometry = Geometry::of(&*unit.shown.device);
         unit.look();
+        // Unit attentions: INQUIRY leaves them, REQUEST SENSE takes one as its data, any other command fails
+        // with one, even if it would fail anyway.
         match command {
             Ok(Command::Inquiry { .. }) => {}
             Ok(Command::RequestSense { descriptor, allocation }) => {
@@ -377,6 +382,8 @@ impl<D: BlockDevice> Nexus<D> {
                 }
             }
         }
+        // Range and length are checked before protection, so that a command that can never work is not told
+        // of the latter.
         let checked = command.and_then(|command| {
             let (modes, read_only) = (unit.shown.modes.get(), unit.shown.is_read_only());
             let port = self.target.port();
@@ -388,6 +395,8 @@ impl<D: BlockDevice> Nexus<D> {
             Ok(checked) => checked,
             Err(sense) => return Ok(unit.refuse(sense)),
         };
+        // The contents that the host meant: if others take their place before the request runs, it is
+        // refused.
         let contents = unit.seen.contents;
         let (target, nexus, unit) = (self.target.clone(), self.shared.clone(), unit.shown.clone());
         Ok(Admission::Run(Request { target, nexus, unit, contents, command, transfer }))

@@ -3,9 +3,9 @@
 use super::*;
 use crate::{
     command::perform,
-    order::Attribute,
     pdu::{DataIn, DataOut, READ, STATUS, ScsiCommand, TaskRequest, WRITE},
     receive::Payload,
+    task_attribute::TaskAttribute,
 };
 use futures_util::FutureExt;
 use proptest::prelude::*;
@@ -14,6 +14,7 @@ use quoin_target::{Access, Lun, NexusName, RuntimeClock, SessionMemory, Target};
 use quoin_volume::DeviceError;
 use quoin_world::{Buf, one_shot};
 use std::{
+    collections::BTreeMap,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -224,7 +225,7 @@ impl Rig {
         sent: u16,
         announce: bool,
     ) {
-        let (exp_cmd_sn, max_cmd_sn) = self.session.window();
+        let (exp_cmd_sn, max_cmd_sn) = self.session.numbers.window();
         if !immediate && max_cmd_sn.wrapping_add(1) == exp_cmd_sn || !self.session.may_receive() {
             return;
         }
@@ -329,27 +330,36 @@ impl Rig {
         let started = std::mem::take(&mut self.session.started);
         for work in started {
             if let Some(task) = match &work {
-                Work::Command { itt, .. } => self.session.tasks.get(itt),
-                Work::Abort { .. } | Work::Answer { .. } => None,
+                Work::Command { itt, .. } => self.session.tasks.get(*itt),
+                Work::Abort { .. } | Work::Respond { .. } => None,
             } {
                 let head = task.head;
                 let is_older =
                     |other: &&Task<Hollow>| other.head.unit == head.unit && other.head.number < head.number;
-                let mut older = self.session.tasks.values().filter(is_older);
+                let mut older = self.session.tasks.iter().map(|(_, task)| task).filter(is_older);
                 match head.attribute {
-                    Attribute::Ordered => assert!(older.next().is_none(), "{head:?}"),
-                    Attribute::Simple => {
-                        assert!(older.all(|other| other.head.attribute != Attribute::Ordered), "{head:?}");
+                    TaskAttribute::Ordered => assert!(older.next().is_none(), "{head:?}"),
+                    TaskAttribute::Simple => {
+                        assert!(
+                            older.all(|other| other.head.attribute != TaskAttribute::Ordered),
+                            "{head:?}"
+                        );
                     }
-                    Attribute::HeadOfQueue | Attribute::Aca => {}
+                    TaskAttribute::HeadOfQueue | TaskAttribute::Aca => {}
                 }
             }
             self.running.push(Box::pin(async move { perform(work, &RuntimeClock::default()).await }));
         }
-        let held = self.session.tasks.values().filter(|task| task.is_admitted).map(|task| task.cost_bytes);
-        assert_eq!(held.sum::<u64>(), self.session.memory_bytes);
-        let waiting = self.session.tasks.values().filter(|task| !task.is_admitted);
-        assert_eq!(waiting.map(Task::early_bytes).sum::<u64>(), self.session.early_bytes);
+        let held = self
+            .session
+            .tasks
+            .iter()
+            .map(|(_, task)| task)
+            .filter(|task| task.is_admitted)
+            .map(|task| task.cost_bytes);
+        assert_eq!(held.sum::<u64>(), self.session.tasks.memory_bytes());
+        let waiting = self.session.tasks.iter().map(|(_, task)| task).filter(|task| !task.is_admitted);
+        assert_eq!(waiting.map(Task::early_bytes).sum::<u64>(), self.session.tasks.early_bytes());
         assert_eq!(self.session.end(), None);
     }
 
@@ -440,10 +450,10 @@ proptest! {
         acts.iter().for_each(|act| rig.act(act));
         rig.finish();
         let session = &rig.session;
-        let tasks: Vec<_> = session.tasks.values().map(|task| task.head).collect();
+        let tasks: Vec<_> = session.tasks.iter().map(|(_, task)| task).map(|task| task.head).collect();
         prop_assert!(tasks.is_empty(), "{tasks:?}");
-        prop_assert_eq!((session.waiting.len(), session.memory_bytes, session.early_bytes), (0, 0, 0));
-        prop_assert_eq!((session.in_window, session.holding, session.dormant, session.aborts), (0, 0, 0, 0));
+        prop_assert_eq!(session.tasks.figures(), (0, 0, 0, 0, 0));
+        prop_assert_eq!((session.numbers.in_window(), session.aborts), (0, 0));
         prop_assert!(rig.answered.values().all(|times| *times == 1));
         let managed = acts.iter().any(|act| matches!(act, Act::Manage { .. }));
         let commands = rig.answered.keys().filter(|itt| **itt <= 1_000_000).count() as u32;

@@ -1,4 +1,4 @@
-//! Answers to commands: data, status and sense data.
+//! Responses to commands: Data-In, status and sense data.
 
 use crate::{
     command::Head,
@@ -22,17 +22,18 @@ impl<D: BlockDevice> Session<D> {
         let data = std::mem::take(&mut reply.data);
         let is_good = reply.status == Status::Good;
         self.counted.failures += u64::from(!is_good);
+        // GOOD travels with the last data; any other status, with its sense, has a PDU of its own.
         let data_pdus = self.data_in(head, data, is_good.then_some((residual_flag, residual)));
         if is_good && data_pdus > 0 {
             return;
         }
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let response = ScsiResponse {
             opcode: opcode::SCSI_RESPONSE,
             flags: FINAL | residual_flag,
             status: reply.status as u8,
             itt: head.itt.into(),
-            stat_sn: self.take_stat_sn().into(),
+            stat_sn: self.numbers.take_stat_sn().into(),
             exp_cmd_sn: exp_cmd_sn.into(),
             max_cmd_sn: max_cmd_sn.into(),
             exp_data_sn: data_pdus.into(),
@@ -56,11 +57,13 @@ impl<D: BlockDevice> Session<D> {
         self.counted.read_bytes += total as u64;
         let (burst, segment) =
             (self.params.max_burst_bytes as usize, self.params.max_send_data_bytes as usize);
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let mut rest = data.into_iter();
         let mut current: Option<Slice> = None;
         let (mut at, mut data_sn) = (0, 0u32);
         while at < total {
+            // A PDU is no longer than the initiator takes, and ends where a burst ends. Example: bursts of
+            // 10, PDUs of 4, 13 bytes go as 4, 4, 2 (F), 3 (F).
             let len = segment.min(burst - at % burst).min(total - at);
             let mut pdu = DataIn {
                 opcode: opcode::DATA_IN,
@@ -80,9 +83,11 @@ impl<D: BlockDevice> Session<D> {
             if let Some((flag, residual)) = residual.filter(|_| at == total) {
                 pdu.flags |= STATUS | flag;
                 pdu.residual = residual.into();
-                pdu.stat_sn = self.take_stat_sn().into();
+                pdu.stat_sn = self.numbers.take_stat_sn().into();
             }
             let mut left = len;
+            // Slices of the device's buffers, cut where the PDU ends; what is left of one begins the next
+            // PDU.
             let parts = std::iter::from_fn(|| {
                 let slice = current.take().filter(|slice| !slice.is_empty()).or_else(|| rest.next())?;
                 let now = left.min(slice.len());

@@ -1,11 +1,11 @@
 //! Task management (RFC 7143 §11.5): aborts and resets.
 //!
-//! A task that is still gathering data or waits for its turn is dropped; one that the device has runs to its end
+//! A task that is still awaits data or waits for its turn is dropped; one that the device has runs to its end
 //! unanswered, and the management response waits for that end. So does, in a session whose unit another one reset, the
 //! unit attention that tells of it.
 
 use crate::{
-    command::{Stage, Task, Work},
+    command::Work,
     pdu::{Bhs, FINAL, TaskRequest, TaskResponse, opcode},
     session::{End, RejectReason, Session},
 };
@@ -39,6 +39,8 @@ mod function {
     pub(super) const TARGET_WARM_RESET: u8 = 6;
     pub(super) const TARGET_COLD_RESET: u8 = 7;
     pub(super) const TASK_REASSIGN: u8 = 8;
+    /// The bits of the second byte that are the function.
+    pub(super) const MASK: u8 = 0x7F;
 }
 
 impl<D: BlockDevice> Session<D> {
@@ -50,12 +52,12 @@ impl<D: BlockDevice> Session<D> {
             return self.reject(RejectReason::TooManyImmediate, bhs);
         }
         let itt = request.itt.get();
-        let code = request.flags & 0x7F;
+        let code = request.flags & function::MASK;
         match code {
             function::ABORT_TASK => {
                 let referenced = request.referenced.get();
                 let unit = Lun::from_wire(request.lun);
-                match self.tasks.get(&referenced).filter(|task| task.head.unit == unit) {
+                match self.tasks.get(referenced).filter(|task| task.head.unit == unit) {
                     Some(_) => self.abort(itt, vec![referenced], Vec::new(), false),
                     None => self.respond_task(itt, Response::NoSuchTask),
                 }
@@ -65,29 +67,24 @@ impl<D: BlockDevice> Session<D> {
                     return self.respond_task(itt, Response::NoSuchLun);
                 };
                 if code != function::LUN_RESET {
-                    let tasks = self.tasks_of(Lun::from_wire(request.lun).as_slice());
+                    let tasks = self.tasks.of_luns(Lun::from_wire(request.lun).as_slice());
                     return self.abort(itt, tasks, Vec::new(), false);
                 }
                 let ended = nexus.unit_reset(unit, true);
                 let luns = nexus.luns_of(unit);
-                let tasks = self.tasks_of(&luns);
+                let tasks = self.tasks.of_luns(&luns);
                 self.abort(itt, tasks, ended, false);
             }
             function::TARGET_WARM_RESET | function::TARGET_COLD_RESET => {
                 // An initiator resets what it sees, not what belongs to others.
                 let units = nexus.units();
                 let ended = units.into_iter().flat_map(|unit| nexus.unit_reset(unit, true)).collect();
-                let tasks = self.tasks.keys().copied().collect();
+                let tasks = self.tasks.iter().map(|(itt, _)| itt).collect();
                 self.abort(itt, tasks, ended, code == function::TARGET_COLD_RESET);
             }
             function::TASK_REASSIGN => self.respond_task(itt, Response::NoReassignment),
             _ => self.respond_task(itt, Response::NotSupported),
         }
-    }
-
-    fn tasks_of(&self, luns: &[Lun]) -> Vec<u32> {
-        let of_luns = self.tasks.iter().filter(|(_, task)| task.head.unit.is_some_and(|u| luns.contains(&u)));
-        of_luns.map(|(itt, _)| *itt).collect()
     }
 
     /// Aborts tasks of this session. Once they and all of `ended` are over, request `itt` is answered.
@@ -103,38 +100,36 @@ impl<D: BlockDevice> Session<D> {
     fn mute(&mut self, tasks: Vec<u32>, done: OneShotSender<()>) {
         let done = Rc::new(done);
         for itt in tasks {
-            match self.tasks.get_mut(&itt) {
-                Some(task) if matches!(task.stage, Stage::Running) => task.aborted.push(done.clone()),
-                _ => drop(self.remove_task(itt)),
+            if !self.tasks.mute(itt, &done) {
+                drop(self.remove_task(itt));
             }
         }
-        self.wake_dormant();
+        self.tasks.wake_dormant(&mut self.started);
     }
 
     pub(crate) fn reset_elsewhere(&mut self, unit: Uuid, done: OneShotSender<()>) {
         let Some(nexus) = &mut self.nexus else { return };
         nexus.unit_reset(unit, false);
         let luns = nexus.luns_of(unit);
-        let tasks = self.tasks_of(&luns);
+        let tasks = self.tasks.of_luns(&luns);
         self.mute(tasks, done);
     }
 
     /// Answers a task that does not run. Its answer may be the first that tells of a reset of its unit: whatever the reset
     /// ended has ended before.
-    pub(crate) fn answer_in_turn(&mut self, itt: u32, reply: Reply) {
-        let unit = self.tasks.get(&itt).and_then(|task| task.head.unit);
-        let is_ending = |task: &Task<D>| task.head.unit == unit && !task.aborted.is_empty();
-        let ending: Vec<_> =
-            self.tasks.iter().filter(|(_, task)| is_ending(task)).map(|(itt, _)| *itt).collect();
+    pub(crate) fn respond_in_turn(&mut self, itt: u32, reply: Reply) {
+        let unit = self.tasks.get(itt).and_then(|task| task.head.unit);
+        let ending = self.tasks.ending_of(unit);
         if ending.is_empty() {
             return self.finish_task(itt, reply);
         }
         let (sender, ended) = one_shot();
         self.mute(ending, sender);
-        self.started.push(Work::Answer { itt, reply, ended });
+        self.started.push(Work::Respond { itt, reply, ended });
     }
 
     pub(crate) fn task_aborted(&mut self, itt: u32, close: bool) {
+        assert!(self.aborts > 0, "iSCSI session: task management request {itt:#010x} ended twice");
         self.aborts -= 1;
         self.respond_task(itt, Response::Complete);
         if close {
@@ -143,13 +138,13 @@ impl<D: BlockDevice> Session<D> {
     }
 
     fn respond_task(&mut self, itt: u32, response: Response) {
-        let (exp_cmd_sn, max_cmd_sn) = self.window();
+        let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let response = TaskResponse {
             opcode: opcode::TASK_RESPONSE,
             flags: FINAL,
             response: response as u8,
             itt: itt.into(),
-            stat_sn: self.take_stat_sn().into(),
+            stat_sn: self.numbers.take_stat_sn().into(),
             exp_cmd_sn: exp_cmd_sn.into(),
             max_cmd_sn: max_cmd_sn.into(),
             ..TaskResponse::default()

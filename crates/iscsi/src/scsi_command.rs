@@ -1,12 +1,12 @@
 //! SCSI commands and their data as they arrive.
 
 use crate::{
-    command::{Head, Stage, Task},
-    gather::{DataFault, Gathering},
-    order::Attribute,
+    command::Head,
+    data_out::{DataFault, DataOutTransfer},
     pdu::{Bhs, DataOut, FINAL, NO_TAG, READ, ScsiCommand, WRITE},
     receive::Payload,
     session::{RejectReason, Session},
+    task_attribute::TaskAttribute,
 };
 use quoin_scsi::{Reply, Sense, Status};
 use quoin_target::{Admission, Lun};
@@ -14,7 +14,8 @@ use quoin_volume::BlockDevice;
 
 /// Immediate commands that do not count in the window.
 const MAX_IMMEDIATE: usize = 64;
-/// Bytes that commands bring unasked before they have their turn; further ones are answered TASK SET FULL.
+/// Bytes that commands bring unsolicited before they have their turn; further ones are answered TASK SET
+/// FULL.
 const EARLY_BYTES: u64 = 16 << 20;
 
 impl<D: BlockDevice> Session<D> {
@@ -25,16 +26,17 @@ impl<D: BlockDevice> Session<D> {
         }
         self.counted.commands += 1;
         let itt = command.itt.get();
-        if itt == NO_TAG || self.tasks.contains_key(&itt) {
+        if itt == NO_TAG || self.tasks.get(itt).is_some() {
             return self.reject(RejectReason::TaskInProgress, bhs);
         }
         let immediate = bhs.is_immediate();
-        if immediate && self.tasks.len() - self.in_window as usize >= MAX_IMMEDIATE {
+        if immediate && self.tasks.len() - self.numbers.in_window() as usize >= MAX_IMMEDIATE {
             return self.reject(RejectReason::TooManyImmediate, bhs);
         }
-        let Some(attribute) = Attribute::of(command.flags) else {
+        let Some(attribute) = TaskAttribute::of(command.flags) else {
             return self.reject(RejectReason::InvalidField, bhs);
         };
+        // From here on the command has a tag and an answer of its own; before it was rejected as a PDU.
         self.counted.written_bytes += data.len() as u64;
         let expected = command.expected_bytes.get();
         let (reads, writes) = (command.flags & READ != 0, command.flags & WRITE != 0);
@@ -46,13 +48,14 @@ impl<D: BlockDevice> Session<D> {
             out_bytes: if writes { expected } else { 0 },
             immediate,
             attribute,
-            number: self.arrivals,
-            received: self.now,
+            number: self.tasks.take_number(),
+            received: self.now(),
         };
-        self.arrivals += 1;
         let sent = data.len() as u32;
         let left = self.params.unsolicited_bytes().min(head.out_bytes).saturating_sub(sent);
         let announced = (command.flags & FINAL == 0 && left > 0).then_some(left);
+        // NOTE: a refused command enters the task set too: what was announced for it is still on its way, and
+        // has to be thrown away before the tag may be used again.
         let refusal = match intact {
             true => self.refusal(&command, &head, sent, announced),
             false => Some(Reply::check(DataFault::Digest.sense())),
@@ -61,7 +64,7 @@ impl<D: BlockDevice> Session<D> {
             (None, Some(nexus)) => nexus.admit(command.lun, &command.cdb),
             (refusal, _) => Admission::Done(refusal.unwrap_or_else(Reply::good)),
         };
-        self.enter(head, Gathering::new(admission, &head, data, announced));
+        self.enter(head, DataOutTransfer::new(admission, &head, data, announced));
     }
 
     /// What a command is answered without its unit being asked, if so.
@@ -80,12 +83,12 @@ impl<D: BlockDevice> Session<D> {
         }
         // The first that has to wait is always taken.
         let early_bytes = u64::from(sent) + u64::from(announced.unwrap_or(0));
-        let is_much = self.early_bytes + early_bytes > EARLY_BYTES || !self.share.has_room(early_bytes);
-        if early_bytes > 0 && self.early_bytes > 0 && is_much {
+        let is_much = self.tasks.early_bytes() + early_bytes > EARLY_BYTES || !self.has_room(early_bytes);
+        if early_bytes > 0 && self.tasks.early_bytes() > 0 && is_much {
             return Some(Reply { status: Status::TaskSetFull, ..Reply::good() });
         }
         // There is never an auto contingent allegiance (NORMACA = 0).
-        if head.attribute == Attribute::Aca {
+        if head.attribute == TaskAttribute::Aca {
             return Some(Reply::check(Sense::INVALID_MESSAGE_ERROR));
         }
         let is_bidirectional = command.flags & (READ | WRITE) == READ | WRITE;
@@ -93,21 +96,15 @@ impl<D: BlockDevice> Session<D> {
     }
 
     /// Takes a command into the task set, or behind those that wait for memory.
-    fn enter(&mut self, head: Head, gathering: Gathering<D>) {
-        let (itt, is_refused) = (head.itt, gathering.is_refused());
-        let cost_bytes = gathering.cost_bytes(&head);
-        self.in_window += u32::from(!head.immediate);
-        self.holding += usize::from(head.attribute.holds_others());
-        let (stage, aborted) = (Stage::Gathering(gathering), Vec::new());
-        let task = Task { head, cost_bytes, stage, is_admitted: is_refused, aborted };
-        if is_refused {
-            self.tasks.insert(itt, task);
-            return self.advance(itt);
+    fn enter(&mut self, head: Head, transfer: DataOutTransfer<D>) {
+        let itt = head.itt;
+        if !head.immediate {
+            self.numbers.enter_window();
         }
-        self.early_bytes += task.early_bytes();
-        self.tasks.insert(itt, task);
-        self.waiting.push_back(itt);
-        self.pump();
+        match self.tasks.insert(head, transfer) {
+            true => self.pump(),
+            false => self.advance(itt),
+        }
     }
 
     pub(crate) fn data_out(&mut self, bhs: Bhs, data: Payload<'_>, intact: bool) {
@@ -117,20 +114,14 @@ impl<D: BlockDevice> Session<D> {
             self.reject(RejectReason::DataDigest, bhs);
         }
         // Data of a task that was aborted may still be on its way.
-        let Some(task) = self.tasks.get_mut(&itt) else { return };
-        let Stage::Gathering(gathering) = &mut task.stage else { return };
+        let Some((_, transfer)) = self.tasks.transfer(itt) else { return };
         self.counted.written_bytes += data.len() as u64;
-        let outcome = if intact { gathering.take(&pdu, data) } else { Err(DataFault::Digest) };
+        let outcome = if intact { transfer.take(&pdu, data) } else { Err(DataFault::Digest) };
         if let Err(fault) = outcome {
             tracing::debug!(itt, ?fault, "Data-Out refused, its command fails");
-            if !task.is_admitted {
-                self.early_bytes -= gathering.held_bytes();
-                self.waiting.retain(|waiting| *waiting != itt);
-                (task.is_admitted, task.cost_bytes) = (true, 0);
-            }
-            gathering.fail(&pdu, Reply::check(fault.sense()));
+            self.tasks.fail(itt, &pdu, Reply::check(fault.sense()));
         }
-        if task.is_admitted {
+        if self.tasks.is_admitted(itt) {
             self.advance(itt);
         }
     }

@@ -1,4 +1,4 @@
-//! Who may try to log in, and how often.
+//! Throttles logins: who may try, and how often.
 //!
 //! Invariants: connections that have not logged in are bounded, altogether and for each address; an address whose
 //! logins are refused again and again waits ever longer for the next answer, at most [`LONGEST_WAIT`]; what is
@@ -55,7 +55,7 @@ struct State {
     failed: BTreeMap<IpAddr, Failures>,
 }
 
-pub(crate) struct Guard {
+pub(crate) struct LoginThrottle {
     state: Mutex<State>,
     max_pending: usize,
     max_pending_of_address: usize,
@@ -63,18 +63,18 @@ pub(crate) struct Guard {
 }
 
 /// A connection that has not logged in yet.
-pub(crate) struct Pending {
-    guard: Arc<Guard>,
+pub(crate) struct PendingLogin {
+    throttle: Arc<LoginThrottle>,
     address: IpAddr,
 }
 
-impl Guard {
+impl LoginThrottle {
     pub(crate) fn new(max_pending: usize, max_pending_of_address: usize, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), max_pending, max_pending_of_address, clock })
     }
 
     /// Lets a new connection in; `None` if too many have not logged in yet.
-    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Pending> {
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<PendingLogin> {
         let mut state = self.state.lock();
         let all: usize = state.pending.values().sum();
         let own = state.pending.entry(address).or_default();
@@ -82,15 +82,15 @@ impl Guard {
             return None;
         }
         *own += 1;
-        Some(Pending { guard: self.clone(), address })
+        Some(PendingLogin { throttle: self.clone(), address })
     }
 }
 
-impl Pending {
+impl PendingLogin {
     /// How long its first answer is held back.
     pub(crate) fn wait(&self) -> Duration {
-        let now = self.guard.clock.now();
-        let state = self.guard.state.lock();
+        let now = self.throttle.clock.now();
+        let state = self.throttle.state.lock();
         match state.failed.get(&self.address) {
             Some(failures) if now.since(failures.last) < FORGET_AFTER && failures.count > FREE_FAILURES => {
                 let doublings = (failures.count - FREE_FAILURES - 1).min(16);
@@ -102,8 +102,9 @@ impl Pending {
 
     /// Its login was refused. Returns how many were in a row.
     pub(crate) fn failed(&self) -> u32 {
-        let now = self.guard.clock.now();
-        let mut state = self.guard.state.lock();
+        let now = self.throttle.clock.now();
+        let mut state = self.throttle.state.lock();
+        // NOTE: room is made before the address is entered, so that it is never the one forgotten.
         if state.failed.len() >= MAX_ADDRESSES && !state.failed.contains_key(&self.address) {
             let oldest =
                 state.failed.iter().min_by_key(|(_, failures)| failures.last).map(|(address, _)| *address);
@@ -119,14 +120,15 @@ impl Pending {
 
     /// It logged in with a secret: what failed before from its address is forgiven.
     pub(crate) fn proven(&self) {
-        self.guard.state.lock().failed.remove(&self.address);
+        self.throttle.state.lock().failed.remove(&self.address);
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingLogin {
     fn drop(&mut self) {
-        let mut state = self.guard.state.lock();
+        let mut state = self.throttle.state.lock();
         if let Some(own) = state.pending.get_mut(&self.address) {
+            assert!(*own > 0, "logins of {}: one ended that was not counted", self.address);
             *own -= 1;
             if *own == 0 {
                 state.pending.remove(&self.address);
@@ -140,8 +142,8 @@ mod tests {
     use super::*;
     use quoin_target::RuntimeClock;
 
-    fn guard(max_pending: usize, max_pending_of_address: usize) -> Arc<Guard> {
-        Guard::new(max_pending, max_pending_of_address, Arc::new(RuntimeClock::default()))
+    fn throttle(max_pending: usize, max_pending_of_address: usize) -> Arc<LoginThrottle> {
+        LoginThrottle::new(max_pending, max_pending_of_address, Arc::new(RuntimeClock::default()))
     }
 
     fn address(last: u8) -> IpAddr {
@@ -150,21 +152,21 @@ mod tests {
 
     #[test]
     fn connections_that_have_not_logged_in_are_bounded() {
-        let guard = guard(3, 2);
-        let first = guard.admit(address(1)).unwrap();
-        let _second = guard.admit(address(1)).unwrap();
-        assert!(guard.admit(address(1)).is_none());
-        let _third = guard.admit(address(2)).unwrap();
-        assert!(guard.admit(address(3)).is_none());
+        let throttle = throttle(3, 2);
+        let first = throttle.admit(address(1)).unwrap();
+        let _second = throttle.admit(address(1)).unwrap();
+        assert!(throttle.admit(address(1)).is_none());
+        let _third = throttle.admit(address(2)).unwrap();
+        assert!(throttle.admit(address(3)).is_none());
         drop(first);
-        assert!(guard.admit(address(3)).is_some());
-        assert!(!guard.state.lock().pending.contains_key(&address(3)));
+        assert!(throttle.admit(address(3)).is_some());
+        assert!(!throttle.state.lock().pending.contains_key(&address(3)));
     }
 
     #[test]
     fn who_fails_again_and_again_waits() {
-        let guard = guard(9, 9);
-        let one = guard.admit(address(1)).unwrap();
+        let throttle = throttle(9, 9);
+        let one = throttle.admit(address(1)).unwrap();
         let waits: Vec<_> = (1..=12)
             .map(|count| {
                 assert_eq!(one.failed(), count);
@@ -172,19 +174,19 @@ mod tests {
             })
             .collect();
         assert_eq!(waits, [0, 0, 0, 250, 500, 1000, 2000, 4000, 8000, 8000, 8000, 8000]);
-        assert_eq!(guard.admit(address(2)).unwrap().wait(), Duration::ZERO);
-        assert_eq!(guard.admit(address(1)).unwrap().wait(), LONGEST_WAIT);
+        assert_eq!(throttle.admit(address(2)).unwrap().wait(), Duration::ZERO);
+        assert_eq!(throttle.admit(address(1)).unwrap().wait(), LONGEST_WAIT);
         one.proven();
         assert_eq!(one.wait(), Duration::ZERO);
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let guard = guard(9, 9);
+        let throttle = throttle(9, 9);
         for n in 0..MAX_ADDRESSES as u32 + 10 {
-            guard.admit(IpAddr::from(n.to_be_bytes())).unwrap().failed();
+            throttle.admit(IpAddr::from(n.to_be_bytes())).unwrap().failed();
         }
-        let state = guard.state.lock();
+        let state = throttle.state.lock();
         assert_eq!(state.failed.len(), MAX_ADDRESSES);
         assert!(!state.failed.contains_key(&IpAddr::from(0u32.to_be_bytes())));
     }

@@ -1,8 +1,8 @@
-//! A command's data on its way here: what comes with it, what follows unasked, what is asked for.
+//! A command's data on its way here: immediate data, unsolicited Data-Out PDUs, and those solicited by R2Ts.
 //!
-//! Invariants: data arrives in order, so the next byte is always at offset `received`; nothing is ever asked for
-//! twice (`received <= asked <= wanted`); a command whose data went wrong is answered when all that was announced or
-//! asked for has come (RFC 7143 §7.8, §11.17.1), and nothing more is asked for.
+//! Invariants: data arrives in order, so the next byte is always at offset `received`; nothing is ever
+//! solicited twice (`received <= solicited <= wanted`); a command whose data went wrong is answered when all
+//! that was announced or solicited has come (RFC 7143 §7.8, §11.17.1), and nothing more is solicited.
 
 use crate::{
     command::{Head, Work},
@@ -15,14 +15,14 @@ use quoin_volume::BlockDevice;
 use quoin_world::{Buf, Filling, Slice};
 use std::collections::VecDeque;
 
-pub(crate) struct Gathering<D> {
+pub(crate) struct DataOutTransfer<D> {
     then: Then<D>,
     wanted: u32,
     received: u32,
-    asked: u32,
-    /// How much may still come unasked; `None` once the final bit was seen.
+    solicited: u32,
+    /// How much may still come unsolicited; `None` once the final bit was seen.
     unsolicited: Option<u32>,
-    /// Data by parts: what came unasked, then at least one for each R2T.
+    /// Data by parts: what came unsolicited, then at least one for each R2T.
     parts: Vec<Filling>,
     bursts: VecDeque<Burst>,
     data_sn: u32,
@@ -36,8 +36,8 @@ pub(crate) struct Gathering<D> {
 /// What happens when the data is there.
 enum Then<D> {
     Run(Request<D>),
-    /// Already decided; data that comes unasked is thrown away first.
-    Answer(Reply),
+    /// Already decided; data that comes unsolicited is thrown away first.
+    Respond(Reply),
 }
 
 struct Burst {
@@ -68,21 +68,21 @@ impl DataFault {
 }
 
 /// An R2T to send.
-pub(crate) struct Ask {
+pub(crate) struct NextR2t {
     pub(crate) ttt: u32,
     pub(crate) r2t_sn: u32,
     pub(crate) offset: u32,
     pub(crate) bytes: u32,
 }
 
-/// A task's way out of gathering.
+/// What a task does once its data is there.
 pub(crate) enum Ready<D> {
     Run(Work<D>),
-    Answer(Reply),
+    Respond(Reply),
 }
 
-impl<D: BlockDevice> Gathering<D> {
-    /// `unsolicited` is how much may follow the command unasked, if anything will.
+impl<D: BlockDevice> DataOutTransfer<D> {
+    /// `unsolicited` is how much may follow the command unsolicited, if anything will.
     pub(crate) fn new(
         admission: Admission<D>,
         head: &Head,
@@ -90,25 +90,27 @@ impl<D: BlockDevice> Gathering<D> {
         unsolicited: Option<u32>,
     ) -> Self {
         let (then, wanted) = match admission {
-            Admission::Done(reply) => (Then::Answer(reply), 0),
+            Admission::Done(reply) => (Then::Respond(reply), 0),
             Admission::Run(request)
                 if request.transfer().is_exact
                     && request.transfer().out_bytes != u64::from(head.out_bytes) =>
             {
-                (Then::Answer(Reply::check(Sense::INVALID_FIELD_IN_CDB)), 0)
+                (Then::Respond(Reply::check(Sense::INVALID_FIELD_IN_CDB)), 0)
             }
             Admission::Run(request) => {
                 let wanted = request.transfer().out_bytes.min(head.out_bytes.into()) as u32;
                 (Then::Run(request), wanted)
             }
         };
-        let is_refused = matches!(then, Then::Answer(_));
+        // A command that is answered already keeps nothing of its data: `wanted` is 0.
+        let is_refused = matches!(then, Then::Respond(_));
         let received = immediate.len() as u32;
         let mut parts = Vec::new();
+        // One part has room for the immediate data and all that may follow it unsolicited.
         let early = wanted.min(received.saturating_add(unsolicited.unwrap_or(0))) as usize;
         if early > 0 {
             parts.push(match immediate {
-                // It is all that comes unasked.
+                // It is all that comes unsolicited.
                 Payload::Own(buf) if buf.len() == early => Filling::full(buf),
                 immediate => {
                     let mut part = Filling::new(early);
@@ -121,7 +123,7 @@ impl<D: BlockDevice> Gathering<D> {
             then,
             wanted,
             received,
-            asked: 0,
+            solicited: 0,
             unsolicited,
             parts,
             bursts: VecDeque::new(),
@@ -143,16 +145,16 @@ impl<D: BlockDevice> Gathering<D> {
             Then::Run(request) => {
                 u64::from(self.wanted) + request.transfer().in_bytes.min(head.in_bytes.into())
             }
-            Then::Answer(_) => 0,
+            Then::Respond(_) => 0,
         }
     }
 
-    /// What it holds in memory already, unasked.
+    /// What it holds in memory already, unsolicited.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.room_bytes() as u64).sum()
     }
 
-    /// True while data was announced or asked for and has not come.
+    /// True while data was announced or solicited and has not come.
     fn awaits_data(&self) -> bool {
         self.unsolicited.is_some() || !self.bursts.is_empty()
     }
@@ -167,22 +169,29 @@ impl<D: BlockDevice> Gathering<D> {
         !self.awaits_data() && self.received >= self.wanted
     }
 
-    /// The next part to ask for, of at most `max_burst_bytes`; none while data may still come unasked, or
-    /// when `max_outstanding` are asked for already.
-    pub(crate) fn ask(&mut self, ttt: u32, max_burst_bytes: u32, max_outstanding: u32) -> Option<Ask> {
-        let offset = self.asked.max(self.received);
+    /// Returns the next R2T to send, for at most `max_burst_bytes`; none while unsolicited data may still
+    /// come, or when `max_outstanding` R2Ts are unanswered.
+    pub(crate) fn next_r2t(
+        &mut self,
+        ttt: u32,
+        max_burst_bytes: u32,
+        max_outstanding: u32,
+    ) -> Option<NextR2t> {
+        let offset = self.solicited.max(self.received);
         let bytes = self.wanted.saturating_sub(offset).min(max_burst_bytes);
         if self.unsolicited.is_some() || bytes == 0 || self.bursts.len() >= max_outstanding as usize {
             return None;
         }
-        if let Some(unasked) = self.parts.last_mut().filter(|_| self.asked == 0) {
-            unasked.close();
+        // The first R2T says that no unsolicited data comes any more: its part takes nothing from here on.
+        if let Some(unsolicited) = self.parts.last_mut().filter(|_| self.solicited == 0) {
+            unsolicited.close();
         }
-        self.asked = offset + bytes;
-        self.bursts.push_back(Burst { ttt, end: self.asked });
+        self.solicited = offset + bytes;
+        assert!(self.solicited <= self.wanted, "iSCSI R2T {ttt:#010x} solicits more than its command wants");
+        self.bursts.push_back(Burst { ttt, end: self.solicited });
         let r2t_sn = self.r2t_sn;
         self.r2t_sn += 1;
-        Some(Ask { ttt, r2t_sn, offset, bytes })
+        Some(NextR2t { ttt, r2t_sn, offset, bytes })
     }
 
     /// Takes a Data-Out.
@@ -205,6 +214,7 @@ impl<D: BlockDevice> Gathering<D> {
         if pdu.data_sn.get() != self.data_sn {
             return Err(DataFault::Misplaced("its DataSN is not the next one"));
         }
+        // NOTE: the counters move only once the data is taken, so that a refused PDU changes nothing.
         match is_unsolicited {
             true => self.take_unsolicited(&data, is_final)?,
             false => self.take_solicited(pdu.ttt.get(), data, is_final)?,
@@ -233,7 +243,7 @@ impl<D: BlockDevice> Gathering<D> {
         let burst = burst.ok_or(DataFault::Misplaced("its transfer tag is not the one to be served next"))?;
         let left = burst.end - received;
         if len > left || (len == left) != is_final {
-            return Err(DataFault::Misplaced("it does not end where what was asked for ends"));
+            return Err(DataFault::Misplaced("it does not end where the R2T's burst ends"));
         }
         match data {
             Payload::Own(buf) => {
@@ -258,12 +268,12 @@ impl<D: BlockDevice> Gathering<D> {
 
     /// From now on it waits for the end of what is on its way only, `pdu` included, to be answered `reply` then.
     pub(crate) fn fail(&mut self, pdu: &DataOut, reply: Reply) {
-        (self.then, self.wanted, self.is_refused) = (Then::Answer(reply), 0, true);
+        (self.then, self.wanted, self.is_refused) = (Then::Respond(reply), 0, true);
         self.parts.clear();
         self.pass_over(pdu);
     }
 
-    /// Notes the end of what was announced or asked for, if this is it.
+    /// Notes the end of what was announced or solicited, if this is it.
     fn pass_over(&mut self, pdu: &DataOut) {
         if pdu.flags & FINAL == 0 {
             return;
@@ -286,7 +296,7 @@ impl<D: BlockDevice> Gathering<D> {
     /// What follows now that it is complete.
     pub(crate) fn finish(self, head: &Head) -> Ready<D> {
         match self.then {
-            Then::Answer(reply) => Ready::Answer(reply),
+            Then::Respond(reply) => Ready::Respond(reply),
             Then::Run(request) => {
                 let Head { itt, in_bytes, received, .. } = *head;
                 let data = join(self.parts.into_iter().map(Filling::into_buf).collect());

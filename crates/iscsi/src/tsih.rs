@@ -1,4 +1,5 @@
-//! The handles (TSIH) of sessions: which there are, and which connection each has (RFC 7143 §6.3.1).
+//! The target session identifying handles (TSIH): which sessions hold which, and the connection of each (RFC
+//! 7143 §6.3.1).
 
 use parking_lot::Mutex;
 use quoin_target::NexusName;
@@ -19,19 +20,19 @@ struct State {
     last_serial: u64,
 }
 
-/// The handles of all sessions.
+/// The TSIHs of all sessions.
 #[derive(Default)]
-pub(crate) struct Handles(Mutex<State>);
+pub(crate) struct TsihTable(Mutex<State>);
 
-/// A session's handle, given back when dropped.
-pub(crate) struct Handle<'a> {
-    handles: &'a Handles,
+/// A session's TSIH, given back when dropped.
+pub(crate) struct TsihLease<'a> {
+    table: &'a TsihTable,
     name: NexusName,
     pub(crate) tsih: u16,
     serial: u64,
 }
 
-/// What a login with the handle of a session asks for.
+/// What a login that names the TSIH of a session asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Join {
     /// There is no such session.
@@ -42,8 +43,8 @@ pub(crate) enum Join {
     Add,
 }
 
-impl Handles {
-    /// What a login that names `tsih` and `cid` asks for.
+impl TsihTable {
+    /// Returns what a login that names `tsih` and `cid` asks for.
     pub(crate) fn join(&self, name: &NexusName, tsih: u16, cid: u16) -> Join {
         match self.0.lock().held.get(name) {
             Some(held) if held.tsih == tsih && held.cid == cid => Join::Reinstate,
@@ -52,8 +53,8 @@ impl Handles {
         }
     }
 
-    /// A handle for a session that begins: `tsih`, or if it is 0 one that no session has.
-    pub(crate) fn take(&self, name: NexusName, tsih: u16, cid: u16) -> Handle<'_> {
+    /// Takes a TSIH for a session that begins: `tsih`, or if that is 0 one that no session has.
+    pub(crate) fn take(&self, name: NexusName, tsih: u16, cid: u16) -> TsihLease<'_> {
         let mut state = self.0.lock();
         let tsih = match tsih {
             0 => {
@@ -72,13 +73,13 @@ impl Handles {
         state.last_serial += 1;
         let serial = state.last_serial;
         state.held.insert(name.clone(), Held { tsih, cid, serial });
-        Handle { handles: self, name, tsih, serial }
+        TsihLease { table: self, name, tsih, serial }
     }
 }
 
-impl Drop for Handle<'_> {
+impl Drop for TsihLease<'_> {
     fn drop(&mut self) {
-        let mut state = self.handles.0.lock();
+        let mut state = self.table.0.lock();
         if state.held.get(&self.name).is_some_and(|held| held.serial == self.serial) {
             state.held.remove(&self.name);
         }
@@ -90,22 +91,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_lives_as_long_as_its_session() {
-        let handles = Handles::default();
+    fn a_tsih_lives_as_long_as_its_session() {
+        let tsihs = TsihTable::default();
         let name = |isid| NexusName { initiator: "iqn.2026-11.test:h".into(), isid: [0, 0, 0, 0, 0, isid] };
-        let one = handles.take(name(1), 0, 7);
-        let two = handles.take(name(2), 0, 7);
+        let one = tsihs.take(name(1), 0, 7);
+        let two = tsihs.take(name(2), 0, 7);
         assert_ne!(one.tsih, two.tsih);
-        assert_eq!(handles.join(&name(1), one.tsih, 7), Join::Reinstate);
-        assert_eq!(handles.join(&name(1), one.tsih, 8), Join::Add);
-        assert_eq!(handles.join(&name(1), two.tsih, 7), Join::NoSuchSession);
-        assert_eq!(handles.join(&name(3), one.tsih, 7), Join::NoSuchSession);
-        // Replaced under the same handle; the old one's end does not touch the new.
-        let again = handles.take(name(1), one.tsih, 7);
+        assert_eq!(tsihs.join(&name(1), one.tsih, 7), Join::Reinstate);
+        assert_eq!(tsihs.join(&name(1), one.tsih, 8), Join::Add);
+        assert_eq!(tsihs.join(&name(1), two.tsih, 7), Join::NoSuchSession);
+        assert_eq!(tsihs.join(&name(3), one.tsih, 7), Join::NoSuchSession);
+        // Replaced under the same TSIH; the old one's end does not touch the new.
+        let again = tsihs.take(name(1), one.tsih, 7);
         drop(one);
-        assert_eq!(handles.join(&name(1), again.tsih, 7), Join::Reinstate);
+        assert_eq!(tsihs.join(&name(1), again.tsih, 7), Join::Reinstate);
         let tsih = again.tsih;
         drop(again);
-        assert_eq!(handles.join(&name(1), tsih, 7), Join::NoSuchSession);
+        assert_eq!(tsihs.join(&name(1), tsih, 7), Join::NoSuchSession);
     }
 }
