@@ -1,6 +1,6 @@
 //! Why requests about the recycle bin were refused, and the problem reported to clients.
 
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind};
 use thiserror::Error;
 
 /// Why a request about the recycle bin was refused. [`BinError::problem`] adds what to do next.
@@ -78,48 +78,42 @@ impl BinError {
         let (title, why) = ("volume not restored", self.to_string());
         match self {
             Self::NotFound { which } => Problem::new(
-                "not-found",
-                404,
+                ProblemKind::NotFound,
                 "no such deleted volume",
                 format!("volume {which}"),
                 why,
                 "list them: quoin recycle-bin list",
             ),
             Self::Deleted { name } => Problem::new(
-                "not-found",
-                404,
+                ProblemKind::NotFound,
                 "no such volume",
                 format!("volume {name}"),
                 why,
                 format!("restore it: quoin recycle-bin restore {name}; or list volumes: quoin volume list"),
             ),
             Self::Ambiguous { which, .. } => Problem::new(
-                "ambiguous",
-                409,
+                ProblemKind::Ambiguous,
                 "nothing was changed",
                 format!("volume {which}"),
                 why,
                 "name the one you mean by its UUID: quoin recycle-bin list",
             ),
             Self::NameTaken { volume, name } => Problem::new(
-                "exists",
-                409,
+                ProblemKind::Exists,
                 title,
                 format!("volume {name}"),
                 why,
                 format!("restore it under another name: quoin recycle-bin restore {volume} --name NAME"),
             ),
             Self::CannotReserve { volume, .. } => Problem::new(
-                "no-space",
-                507,
+                ProblemKind::NoSpace,
                 title,
                 format!("volume {volume}"),
                 why,
                 "restore it as a thin volume with --thin; or free space first: quoin space".to_owned(),
             ),
             Self::HoldsSpace { title, name, .. } => Problem::new(
-                "no-space",
-                507,
+                ProblemKind::NoSpace,
                 *title,
                 format!("volume {name}"),
                 why,
@@ -127,8 +121,7 @@ impl BinError {
                  in volumes; see quoin space",
             ),
             Self::Keep { .. } => Problem::new(
-                "invalid",
-                422,
+                ProblemKind::Invalid,
                 "recycle bin not set",
                 "the time".to_owned(),
                 why,

@@ -2,7 +2,7 @@
 
 use crate::volume_problem::volume_problem;
 use crate::{BinError, ExportError, ForkError, ScheduleError};
-use quoin_api::{CopyState, JobKind, JobState, Problem};
+use quoin_api::{CopyState, JobKind, JobState, Problem, ProblemKind};
 use quoin_pool::PoolError;
 use quoin_volume::{BadName, VolumeError};
 use thiserror::Error;
@@ -273,13 +273,13 @@ impl ArrayError {
     pub fn problem(&self) -> Problem {
         let why = self.to_string();
         let invalid = |title: &str, which: String, next: &str| {
-            Problem::new("invalid", 422, title, which, why.clone(), next)
+            Problem::new(ProblemKind::Invalid, title, which, why.clone(), next)
         };
-        let conflict = |kind: &str, title: &str, which: String, next: String| {
-            Problem::new(kind, 409, title, which, why.clone(), next)
+        let conflict = |kind: ProblemKind, title: &str, which: String, next: String| {
+            Problem::new(kind, title, which, why.clone(), next)
         };
         let missing = |which: String, next: &str| {
-            Problem::new("not-found", 404, format!("no such {}", word(&which)), which, why.clone(), next)
+            Problem::new(ProblemKind::NotFound, format!("no such {}", word(&which)), which, why.clone(), next)
         };
         match self {
             Self::Volume(error) => volume_problem(error, "volume not created"),
@@ -294,7 +294,7 @@ impl ArrayError {
                 invalid("snapshot reserve not set", "the snapshot reserve".to_owned(), next)
             }
             Self::ReserveUnconfirmed { which, .. } => conflict(
-                "unconfirmed",
+                ProblemKind::Unconfirmed,
                 "snapshot reserve not set",
                 which.clone(),
                 "to set it all the same, confirm: add --yes, or \"confirm\": true to the request; or choose a larger \
@@ -302,7 +302,7 @@ impl ArrayError {
                     .to_owned(),
             ),
             Self::TooManyReserves { which, .. } => conflict(
-                "too-many",
+                ProblemKind::TooMany,
                 "snapshot reserve not set",
                 which.clone(),
                 "remove one that is not needed: quoin snapshot reserve lists them".to_owned(),
@@ -310,33 +310,33 @@ impl ArrayError {
             Self::Export(error) => error.problem(),
             Self::Schedule(error) => error.problem(),
             Self::ScrubRunning => conflict(
-                "running",
+                ProblemKind::Running,
                 "scrub not started",
                 "the pool".to_owned(),
                 "show its progress: quoin scrub status; or stop it: quoin scrub stop".to_owned(),
             ),
             Self::NoScrub => conflict(
-                "not-running",
+                ProblemKind::NotRunning,
                 "scrub not stopped",
                 "the pool".to_owned(),
                 "show the result of the last scrub: quoin scrub status".to_owned(),
             ),
             Self::NoJob { id } => missing(format!("job {id}"), "list the jobs: quoin job list"),
             Self::JobEnded { id, .. } => conflict(
-                "not-running",
+                ProblemKind::NotRunning,
                 "job not cancelled",
                 format!("job {id}"),
                 format!("see its outcome: quoin job show {id}"),
             ),
             Self::JobGoesOn { id, .. } => conflict(
-                "not-cancellable",
+                ProblemKind::NotCancellable,
                 "job not cancelled",
                 format!("job {id}"),
                 format!("follow it to its end: quoin job watch {id}"),
             ),
             Self::NoCopy { id } => missing(format!("copy {id}"), "list them: quoin volume copies"),
             Self::CopyEnded { id, .. } => conflict(
-                "not-running",
+                ProblemKind::NotRunning,
                 "copy not cancelled",
                 format!("copy {id}"),
                 format!("show its result: quoin volume copies {id}"),
@@ -351,7 +351,7 @@ impl ArrayError {
             }
             Self::NoHost { name } => missing(format!("host {name}"), "list them: quoin host list"),
             Self::HostExists { name, .. } => {
-                conflict("exists", HOST_NOT_CREATED, format!("host {name}"), "choose another name".to_owned())
+                conflict(ProblemKind::Exists, HOST_NOT_CREATED, format!("host {name}"), "choose another name".to_owned())
             }
             Self::NoInitiator { host } => invalid(
                 HOST_NOT_CREATED,
@@ -365,7 +365,7 @@ impl ArrayError {
                  in /etc/iscsi/initiatorname.iscsi",
             ),
             Self::InitiatorTaken { initiator, host } => conflict(
-                "initiator-taken",
+                ProblemKind::InitiatorTaken,
                 HOST_NOT_CREATED,
                 format!("initiator {initiator}"),
                 format!("map volumes to host {host} instead, or give that host other initiators first"),
@@ -379,31 +379,31 @@ impl ArrayError {
                 invalid("host not changed", format!("host {host}"), "give only one of the two")
             }
             Self::TooManyToRename { host, .. } => conflict(
-                "too-many",
+                ProblemKind::TooMany,
                 "host not renamed",
                 format!("host {host}"),
                 "unmap volumes from it until it has 250 at most, rename it, and map them again".to_owned(),
             ),
             Self::HostMapped { host, .. } => conflict(
-                "in-use",
+                ProblemKind::InUse,
                 "host not deleted",
                 format!("host {host}"),
                 format!("unmap them first, or use: quoin host delete {host} --unmap"),
             ),
             Self::VolumeMapped { volume, .. } => conflict(
-                "in-use",
+                ProblemKind::InUse,
                 "volume not deleted",
                 format!("volume {volume}"),
                 format!("unmap it first, or use: quoin volume delete {volume} --unmap"),
             ),
             Self::InUse { title, which, .. } => conflict(
-                "in-use",
+                ProblemKind::InUse,
                 title,
                 which.clone(),
                 "unmount it there and log out first; or add --force, and the hosts' I/O may fail".to_owned(),
             ),
             Self::GroupMember { volume, group } => conflict(
-                "in-group",
+                ProblemKind::InGroup,
                 "volume not deleted",
                 format!("volume {volume}"),
                 format!(
@@ -417,19 +417,19 @@ impl ArrayError {
                 invalid("volume not mapped", format!("LUN {lun}"), "choose a LUN from 0 to 16383, or omit it")
             }
             Self::LunTaken { host, lun, .. } => conflict(
-                "lun-taken",
+                ProblemKind::LunTaken,
                 "volume not mapped",
                 format!("LUN {lun} of host {host}"),
                 "choose another LUN, or omit it to get the lowest free one".to_owned(),
             ),
             Self::LunsUsedUp { host } => conflict(
-                "luns-used-up",
+                ProblemKind::LunsUsedUp,
                 "volume not mapped",
                 format!("host {host}"),
                 "unmap a volume that it no longer needs".to_owned(),
             ),
             Self::MappedAlready { volume, host, .. } => conflict(
-                "exists",
+                ProblemKind::Exists,
                 "volume not mapped",
                 format!("volume {volume}, host {host}"),
                 format!(
@@ -446,8 +446,7 @@ impl ArrayError {
 /// A catalog object that this version cannot read.
 pub(crate) fn unreadable(key: &str, why: String) -> Problem {
     Problem::new(
-        "unreadable",
-        500,
+        ProblemKind::Unreadable,
         "catalog not readable",
         format!("object {key}"),
         why,
@@ -462,8 +461,7 @@ fn word(which: &str) -> &str {
 
 pub(crate) fn offline(reason: &str) -> Problem {
     Problem::new(
-        "offline",
-        503,
+        ProblemKind::Offline,
         "pool offline",
         "the pool",
         reason,
@@ -474,8 +472,7 @@ pub(crate) fn offline(reason: &str) -> Problem {
 pub(crate) fn pool_problem(error: &PoolError) -> Problem {
     match error {
         PoolError::NoSpace => Problem::new(
-            "no-space",
-            507,
+            ProblemKind::NoSpace,
             "no space left",
             "the pool",
             error.to_string(),
@@ -484,8 +481,7 @@ pub(crate) fn pool_problem(error: &PoolError) -> Problem {
         PoolError::Offline { reason } => offline(reason),
         PoolError::Drive(error) => offline(&error.to_string()),
         error => Problem::new(
-            "pool",
-            500,
+            ProblemKind::Pool,
             "change not made",
             "the pool",
             error.to_string(),

@@ -1,6 +1,6 @@
 //! Why a change of exports was refused, and the problem reported to clients.
 
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind};
 use quoin_target::BadRule;
 use quoin_volume::BadName;
 use thiserror::Error;
@@ -59,25 +59,29 @@ impl ExportError {
         match self {
             Self::Name(bad) => {
                 let which = format!("export {:?}", bad.name);
-                Problem::new("invalid", 422, created, which, why, "choose another name")
+                Problem::new(ProblemKind::Invalid, created, which, why, "choose another name")
             }
             Self::NotFound { name } => {
                 let next = "list them: quoin export list";
-                Problem::new("not-found", 404, "no such export", format!("export {name}"), why, next)
+                Problem::new(ProblemKind::NotFound, "no such export", format!("export {name}"), why, next)
             }
-            Self::Exists { name, .. } => {
-                Problem::new("exists", 409, created, format!("export {name}"), why, "choose another name")
-            }
+            Self::Exists { name, .. } => Problem::new(
+                ProblemKind::Exists,
+                created,
+                format!("export {name}"),
+                why,
+                "choose another name",
+            ),
             Self::TooMany { name, .. } => {
                 let next = "delete exports that nobody needs: quoin export list";
-                Problem::new("exports-used-up", 409, created, format!("export {name}"), why, next)
+                Problem::new(ProblemKind::ExportsUsedUp, created, format!("export {name}"), why, next)
             }
             Self::Rule { name, why: bad } => {
-                Problem::new("invalid", 422, created, format!("export {name}"), why, bad.next())
+                Problem::new(ProblemKind::Invalid, created, format!("export {name}"), why, bad.next())
             }
             Self::VolumeExported { volume, .. } => {
                 let next = format!("delete the export first, or use: quoin volume delete {volume} --unmap");
-                Problem::new("in-use", 409, "volume not deleted", format!("volume {volume}"), why, next)
+                Problem::new(ProblemKind::InUse, "volume not deleted", format!("volume {volume}"), why, next)
             }
         }
     }

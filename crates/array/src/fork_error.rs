@@ -1,6 +1,6 @@
 //! Why snapshots, clones, restores and groups were refused, and the problem reported to clients.
 
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -89,32 +89,31 @@ impl ForkError {
     /// The problem as reported to clients.
     pub fn problem(&self) -> Problem {
         let why = self.to_string();
-        let conflict = |kind: &str, title: &str, which: String, next: String| {
-            Problem::new(kind, 409, title, which, why.clone(), next)
+        let conflict = |kind: ProblemKind, title: &str, which: String, next: String| {
+            Problem::new(kind, title, which, why.clone(), next)
         };
         match self {
             Self::NotForked { name } => Problem::new(
-                "not-found",
-                404,
+                ProblemKind::NotFound,
                 "no such snapshot",
                 format!("volume {name}"),
                 why,
                 "list them: quoin snapshot list",
             ),
             Self::SourceDeleted { name, source_name, refresh, in_bin: Some(uuid) } => conflict(
-                "no-source",
+                ProblemKind::NoSource,
                 if *refresh { "not refreshed" } else { "not restored" },
                 format!("{} {name}", if *refresh { "volume" } else { "snapshot" }),
                 format!("restore {source_name} from the recycle bin first: quoin recycle-bin restore {uuid}"),
             ),
             Self::SourceDeleted { name, refresh: true, .. } => conflict(
-                "no-source",
+                ProblemKind::NoSource,
                 "not refreshed",
                 format!("volume {name}"),
                 format!("refresh it from another volume: quoin snapshot refresh {name} --from VOLUME"),
             ),
             Self::SourceDeleted { name, source_name, .. } => conflict(
-                "no-source",
+                ProblemKind::NoSource,
                 "not restored",
                 format!("snapshot {name}"),
                 format!(
@@ -123,13 +122,13 @@ impl ForkError {
                 ),
             ),
             Self::Modified { modified } => conflict(
-                "modified",
+                ProblemKind::Modified,
                 "content not replaced",
                 modified.join(", "),
                 "choose another snapshot; or add --force to take it with what was written to it".to_owned(),
             ),
             Self::OneOfSet { name, group, set } => conflict(
-                "in-set",
+                ProblemKind::InSet,
                 "not refreshed",
                 format!("snapshot {name}"),
                 format!(
@@ -138,21 +137,20 @@ impl ForkError {
                 ),
             ),
             Self::NoSet { group, set } => Problem::new(
-                "not-found",
-                404,
+                ProblemKind::NotFound,
                 "no such set",
                 format!("set {set} of group {group}"),
                 why,
                 format!("list them: quoin group show {group}"),
             ),
             Self::SetExists { group, set } => conflict(
-                "exists",
+                ProblemKind::Exists,
                 "snapshots not taken",
                 format!("set {set} of group {group}"),
                 "choose another name".to_owned(),
             ),
             Self::NotWhole { group, set, .. } => conflict(
-                "not-whole",
+                ProblemKind::NotWhole,
                 "nothing was changed",
                 format!("set {set} of group {group}"),
                 "add or remove volumes until the group matches the set, or restore single volumes: quoin snapshot \
@@ -160,13 +158,13 @@ impl ForkError {
                     .to_owned(),
             ),
             Self::EmptyGroup { group } => conflict(
-                "empty",
+                ProblemKind::Empty,
                 "snapshots not taken",
                 format!("group {group}"),
                 format!("add volumes first: quoin group add {group} VOLUME"),
             ),
             Self::SetMapped { group, set, .. } => conflict(
-                "in-use",
+                ProblemKind::InUse,
                 "snapshots not deleted",
                 format!("set {set} of group {group}"),
                 format!("unmap them first, or use: quoin group delete-snapshot {group} {set} --unmap"),

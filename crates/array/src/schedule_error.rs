@@ -1,6 +1,6 @@
 //! Why requests about schedules were refused, and the problem reported to clients.
 
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind};
 use quoin_volume::BadName;
 use thiserror::Error;
 
@@ -46,30 +46,31 @@ impl ScheduleError {
         match self {
             Self::Name(bad) => {
                 let which = format!("schedule {:?}", bad.name);
-                Problem::new("invalid", 422, "schedule not created", which, why, "choose another name")
+                Problem::new(ProblemKind::Invalid, "schedule not created", which, why, "choose another name")
             }
             Self::Invalid { name, .. } => Problem::new(
-                "invalid",
-                422,
+                ProblemKind::Invalid,
                 "schedule not created",
                 which(name),
                 why,
                 "give it as in: quoin schedule create nightly --volume v1 --every hourly:24,daily:7 --at 02:30",
             ),
-            Self::Exists { name } => {
-                Problem::new("exists", 409, "schedule not created", which(name), why, "choose another name")
-            }
+            Self::Exists { name } => Problem::new(
+                ProblemKind::Exists,
+                "schedule not created",
+                which(name),
+                why,
+                "choose another name",
+            ),
             Self::NotFound { name } => Problem::new(
-                "not-found",
-                404,
+                ProblemKind::NotFound,
                 "no such schedule",
                 which(name),
                 why,
                 "list them: quoin schedule list",
             ),
             Self::SourceDeleted { name } => Problem::new(
-                "gone",
-                409,
+                ProblemKind::Gone,
                 "snapshot not taken",
                 which(name),
                 why,
