@@ -4,7 +4,7 @@
 //! after the pool reopens. A copy in the catalog that this process did not start was interrupted. The array ends it,
 //! and an event asks people to start it again, since hosts may have written to its target.
 
-use crate::{Array, ArrayError, acting, current_actor, events::Told, snapshots::shortened};
+use crate::{Array, ArrayError, JobError, acting, current_actor, events::Told, snapshots::shortened};
 use parking_lot::Mutex;
 use quoin_api::{self as api, Actor, CopyState, Severity};
 use quoin_pool::Transaction;
@@ -211,7 +211,7 @@ impl Array {
     pub async fn cancel_copy(&self, id: u32) -> Result<(), ArrayError> {
         let job = self.copy_job(id)?;
         if let state @ (CopyState::Done | CopyState::Failed | CopyState::Cancelled) = job.state() {
-            return Err(ArrayError::CopyEnded { id, state });
+            return Err(JobError::CopyEnded { id, state }.into());
         }
         job.course.lock().cancelled_by = current_actor();
         job.cancelled.store(true, Ordering::Release);
@@ -229,7 +229,7 @@ impl Array {
 
     fn copy_job(&self, id: u32) -> Result<Arc<Job>, ArrayError> {
         self.require_catalog()?;
-        self.copies.lock().find(id).cloned().ok_or(ArrayError::NoCopy { id })
+        self.copies.lock().find(id).cloned().ok_or(JobError::NoCopy { id }.into())
     }
 
     /// Runs a task of a copy on a data thread of its own, as far as there are such.

@@ -1,7 +1,7 @@
 //! Hosts, as management sees them.
 
 use crate::{
-    Array, ArrayError,
+    Array, ArrayError, HostError,
     chap::ChapRecord,
     events::Told,
     guard::require_unused,
@@ -45,7 +45,7 @@ impl Array {
         let (before, host, mappings) = {
             let access = self.access.lock();
             let changed = access.plan_change(name, &change);
-            let host = changed.map_err(|error| ArrayError::HostChange(Box::new(error)))?;
+            let host = changed.map_err(ArrayError::HostChange)?;
             (access.host(name)?.clone(), host, access.mappings_of_host(name))
         };
         let renews_chap = change.chap.is_some();
@@ -65,7 +65,7 @@ impl Array {
             let bytes: usize = records.iter().map(|record| 4 * name.len() + encode(record).len()).sum();
             if bytes > RENAMED_BYTES_MAX {
                 let (host, mappings) = (name.to_owned(), mappings.len());
-                return Err(ArrayError::TooManyToRename { host, mappings });
+                return Err(HostError::TooManyToRename { host, mappings }.into());
             }
             tx = without(&mappings).delete(HOST_OBJECT, name);
             for record in records {
@@ -129,7 +129,7 @@ impl Array {
         let forced = require_unused("host not deleted", format!("host {name}"), users, force)?;
         if !mappings.is_empty() && !unmap && !force {
             let volumes = mappings.iter().map(|mapping| self.volume_name(mapping.volume)).collect();
-            return Err(ArrayError::HostMapped { host: name.to_owned(), volumes });
+            return Err(HostError::Mapped { host: name.to_owned(), volumes }.into());
         }
         let tx = without(&mappings).delete(HOST_OBJECT, name);
         let volumes: Vec<_> = mappings

@@ -3,7 +3,7 @@
 //! A job is only a view of the task that does the work. The task itself keeps the state that has to survive a restart,
 //! so no second state here can contradict it.
 
-use crate::{Array, ArrayError};
+use crate::{Array, ArrayError, JobError};
 use quoin_api::{self as api, CopyState, Job, JobKind, JobState, ScrubOutcome};
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ impl Array {
     /// One job.
     pub async fn show_job(&self, id: &str) -> Result<Job, ArrayError> {
         let found = self.list_jobs().await?.into_iter().find(|job| job.id == id);
-        found.ok_or_else(|| ArrayError::NoJob { id: id.to_owned() })
+        found.ok_or_else(|| JobError::NotFound { id: id.to_owned() }.into())
     }
 
     /// Cancels a job, and returns its new state.
@@ -119,9 +119,9 @@ impl Array {
             (JobKind::Copy, Some(copy)) => self.cancel_copy(copy).await?,
             (JobKind::Scrub, _) if job.cancellable => drop(self.stop_scrub().await?),
             (_, _) if job.state.is_ended() => {
-                return Err(ArrayError::JobEnded { id: id.to_owned(), state: job.state });
+                return Err(JobError::Ended { id: id.to_owned(), state: job.state }.into());
             }
-            _ => return Err(ArrayError::JobGoesOn { id: id.to_owned(), kind: job.kind }),
+            _ => return Err(JobError::GoesOn { id: id.to_owned(), kind: job.kind }.into()),
         }
         self.show_job(id).await
     }

@@ -1,7 +1,7 @@
 //! Mappings: which host sees which volume, and as which LUN.
 
 use crate::{
-    Array, ArrayError,
+    Array, ArrayError, MappingError,
     events::Told,
     guard::require_unused,
     permit::told,
@@ -107,7 +107,7 @@ impl Array {
         let access = self.access.lock();
         let host = access.host(host)?.name.clone();
         let found = access.mappings_of_host(&host).into_iter().find(|mapping| mapping.volume == id);
-        found.ok_or_else(|| ArrayError::NotMapped { volume: volume.to_owned(), host })
+        found.ok_or_else(|| MappingError::NotFound { volume: volume.to_owned(), host }.into())
     }
 
     pub(crate) fn volume_name(&self, id: VolumeId) -> String {

@@ -9,7 +9,7 @@ mod due;
 mod record;
 
 use crate::{
-    Array, ArrayError, current_actor,
+    Array, ArrayError, JobError, current_actor,
     events::Told,
     record::{SCRUB_OBJECT, decode, encode},
 };
@@ -111,7 +111,7 @@ impl Array {
             let record = {
                 let scrubs = self.scrubs.lock();
                 if scrubs.running.is_some() {
-                    return Err(ArrayError::ScrubRunning);
+                    return Err(JobError::ScrubRunning.into());
                 }
                 let record = scrubs.record.clone().unwrap_or_else(|| Record::new(now_ms));
                 Record { begun: Some(begun), ..record }
@@ -134,7 +134,7 @@ impl Array {
                 running.stopped_by = current_actor();
                 running.scrub.stop();
             }
-            None => return Err(ArrayError::NoScrub),
+            None => return Err(JobError::NoScrub.into()),
         }
         while self.is_scrubbing() {
             self.end_scrub();

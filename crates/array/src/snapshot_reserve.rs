@@ -8,7 +8,7 @@
 //! 3. What setting a reserve deletes or takes offline at once is confirmed first.
 
 use crate::{
-    Array, ArrayError,
+    Array, ArrayError, ReserveError,
     events::Told,
     record::encode,
     reserve_choice::Victim,
@@ -349,7 +349,7 @@ impl Array {
             ),
         };
         let which = self.reserve_object(scope).unwrap_or_default();
-        Err(ArrayError::ReserveUnconfirmed { which, effect })
+        Err(ReserveError::Unconfirmed { which, effect }.into())
     }
 
     fn require_room_for_reserve(&self, scope: Scope) -> Result<(), ArrayError> {
@@ -361,7 +361,7 @@ impl Array {
             return Ok(());
         }
         let which = self.reserve_object(scope).unwrap_or_default();
-        Err(ArrayError::TooManyReserves { which, most: OWN_RESERVES_MAX })
+        Err(ReserveError::TooMany { which, most: OWN_RESERVES_MAX }.into())
     }
 
     fn scope_of(&self, of: &ReserveOf) -> Result<Scope, ArrayError> {
@@ -391,7 +391,7 @@ impl Array {
     fn view_of(&self, scope: Scope) -> Result<api::Reserve, ArrayError> {
         self.require_catalog()?;
         // The caller has just found the volume or group by its name.
-        self.reserve_view(scope).ok_or(ArrayError::Reserve)
+        self.reserve_view(scope).ok_or_else(|| ReserveError::Invalid.into())
     }
 
     fn reserve_view(&self, scope: Scope) -> Option<api::Reserve> {
