@@ -57,40 +57,22 @@ impl Array {
         let users = self.users_as(&leaving, &mappings);
         let forced = require_unused("host not changed", format!("host {name}"), users, change.force)?;
         let renamed = host.name != name;
-        let moved =
-            || mappings.iter().map(|mapping| MappingRecord { host: host.name.clone(), ..mapping.clone() });
         let mut tx = Transaction::new();
+        let mut records = Vec::new();
         if renamed {
-            let records: Vec<_> = moved().collect();
-            let bytes: usize = records.iter().map(|record| 4 * name.len() + encode(record).len()).sum();
-            if bytes > RENAMED_BYTES_MAX {
-                let (host, mappings) = (name.to_owned(), mappings.len());
-                return Err(HostError::TooManyToRename { host, mappings }.into());
-            }
+            records = renamed_mappings(name, &host.name, &mappings)?;
             tx = without(&mappings).delete(HOST_OBJECT, name);
-            for record in records {
-                tx = tx.put(MAPPING_OBJECT, &mapping_key(&record.host, record.lun), encode(&record));
+            for record in &records {
+                tx = tx.put(MAPPING_OBJECT, &mapping_key(&record.host, record.lun), encode(record));
             }
         }
         let tx = tx.put(HOST_OBJECT, &host.name, encode(&host));
-        let mut said = Vec::new();
-        said.extend(renamed.then(|| format!("renamed to {}", host.name)));
-        let listed = || format!("initiators changed to {}", host.initiators.join(", "));
-        said.extend((host.initiators != before.initiators).then(listed));
-        said.extend(renews_chap.then(|| "CHAP credentials set".to_owned()));
-        said.extend((host.chap.is_none() && before.chap.is_some()).then(|| "CHAP removed".to_owned()));
-        let text = said.join(", ");
-        let chap = |host: &HostRecord| host.chap.as_ref().map(ChapRecord::view);
-        let own = Told::new(format!("host {name}"), shortened(&format!("{text}{forced}")))
-            .change("name", before.name.clone(), host.name.clone())
-            .change("initiators", before.initiators.clone(), host.initiators.clone())
-            .change("chap", chap(&before), chap(&host));
+        let own = told_of_change(&before, &host, renews_chap, forced);
         self.commit_told(tx, own).await?;
         if renamed && let Err(error) = self.target.rename_host(name, &host.name) {
             // The host is not shown, as one whose secret cannot be used: the new name is shown as the old one was.
             tracing::warn!(%error, "host renamed that the target does not show");
         }
-        let records: Vec<_> = moved().collect();
         self.change_access(|access| {
             if renamed {
                 mappings.iter().for_each(|mapping| access.remove_mapping(mapping));
@@ -166,4 +148,39 @@ impl Array {
                 .collect(),
         }
     }
+}
+
+/// Returns the mappings of a host under its new name.
+///
+/// # Errors
+/// [`HostError::TooManyToRename`] if they do not fit the transaction that renames the host.
+fn renamed_mappings(
+    name: &str,
+    new_name: &str,
+    mappings: &[MappingRecord],
+) -> Result<Vec<MappingRecord>, HostError> {
+    let renamed = |mapping: &MappingRecord| MappingRecord { host: new_name.to_owned(), ..mapping.clone() };
+    let records: Vec<_> = mappings.iter().map(renamed).collect();
+    let bytes: usize = records.iter().map(|record| 4 * name.len() + encode(record).len()).sum();
+    if bytes > RENAMED_BYTES_MAX {
+        let (host, mappings) = (name.to_owned(), mappings.len());
+        return Err(HostError::TooManyToRename { host, mappings });
+    }
+    Ok(records)
+}
+
+/// Returns the event about the change of a host; `forced` says whom it was made against.
+fn told_of_change(before: &HostRecord, host: &HostRecord, renews_chap: bool, forced: String) -> Told {
+    let mut said = Vec::new();
+    said.extend((host.name != before.name).then(|| format!("renamed to {}", host.name)));
+    let listed = || format!("initiators changed to {}", host.initiators.join(", "));
+    said.extend((host.initiators != before.initiators).then(listed));
+    said.extend(renews_chap.then(|| "CHAP credentials set".to_owned()));
+    said.extend((host.chap.is_none() && before.chap.is_some()).then(|| "CHAP removed".to_owned()));
+    let text = said.join(", ");
+    let chap = |host: &HostRecord| host.chap.as_ref().map(ChapRecord::view);
+    Told::new(format!("host {}", before.name), shortened(&format!("{text}{forced}")))
+        .change("name", before.name.clone(), host.name.clone())
+        .change("initiators", before.initiators.clone(), host.initiators.clone())
+        .change("chap", chap(before), chap(host))
 }
