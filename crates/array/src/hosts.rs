@@ -17,6 +17,10 @@ const RENAMED_BYTES_MAX: usize = 44 << 10;
 
 impl Array {
     /// Creates a host.
+    ///
+    /// # Errors
+    /// [`HostError`] for a name, initiator or secret that breaks the rules or is taken. `Offline` or `Pool`
+    /// if the pool cannot commit the change.
     pub async fn create_host(&self, request: api::HostCreate) -> Result<api::Host, ArrayError> {
         let _turn = self.changes.lock().await;
         let now_ms = self.world.wall_clock_ms();
@@ -39,6 +43,11 @@ impl Array {
     }
 
     /// Changes a host. Initiators that are logged in and see volumes are taken away only by force.
+    ///
+    /// # Errors
+    /// [`ArrayError::HostChange`] if the host does not exist, or for a name, initiator or secret that breaks
+    /// the rules or is taken; `InUse` while initiators that leave are logged in, without `force`. `Offline`
+    /// or `Pool` if the pool cannot commit the change.
     pub async fn change_host(&self, name: &str, change: api::HostChange) -> Result<api::Host, ArrayError> {
         let _turn = self.changes.lock().await;
         self.require_catalog()?;
@@ -85,6 +94,9 @@ impl Array {
     }
 
     /// All hosts, by name.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn list_hosts(&self) -> Result<Vec<api::Host>, ArrayError> {
         self.require_catalog()?;
         let hosts: Vec<_> = self.access.lock().hosts().cloned().collect();
@@ -92,6 +104,10 @@ impl Array {
     }
 
     /// One host.
+    ///
+    /// # Errors
+    /// [`HostError::NotFound`] if no host has the name. `Offline` while the pool has not been open since the
+    /// array started.
     pub fn show_host(&self, name: &str) -> Result<api::Host, ArrayError> {
         self.require_catalog()?;
         let host = self.access.lock().host(name)?.clone();
@@ -100,6 +116,11 @@ impl Array {
 
     /// Deletes a host; if it sees volumes, only when `unmap` says that it shall lose them, and if it is logged in too, only
     /// by force.
+    ///
+    /// # Errors
+    /// [`HostError::NotFound`] if no host has the name, [`HostError::Mapped`] while it sees volumes, without
+    /// `unmap`; `InUse` while it is logged in, without `force`. `Offline` or `Pool` if the pool cannot commit
+    /// the change.
     pub async fn delete_host(&self, name: &str, unmap: bool, force: bool) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
         self.require_catalog()?;

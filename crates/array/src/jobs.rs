@@ -89,6 +89,9 @@ fn of_scrubs(status: &api::ScrubStatus) -> Vec<Job> {
 
 impl Array {
     /// All jobs that run, and the last that ended.
+    ///
+    /// # Errors
+    /// `Offline` while the pool is not open.
     pub async fn list_jobs(&self) -> Result<Vec<Job>, ArrayError> {
         let mut jobs: Vec<_> = self.list_copies()?.into_iter().map(of_copy).collect();
         jobs.extend(of_scrubs(&self.scrub_view()?));
@@ -106,12 +109,19 @@ impl Array {
     }
 
     /// One job.
+    ///
+    /// # Errors
+    /// [`JobError::NotFound`] if no job has the identifier. `Offline` while the pool is not open.
     pub async fn show_job(&self, id: &str) -> Result<Job, ArrayError> {
         let found = self.list_jobs().await?.into_iter().find(|job| job.id == id);
         found.ok_or_else(|| JobError::NotFound { id: id.to_owned() }.into())
     }
 
     /// Cancels a job, and returns its new state.
+    ///
+    /// # Errors
+    /// [`JobError::NotFound`] if no job has the identifier, [`JobError::Ended`] if it has ended,
+    /// [`JobError::GoesOn`] if its kind cannot be cancelled. `Offline` while the pool is not open.
     pub async fn cancel_job(self: &Arc<Self>, id: &str) -> Result<Job, ArrayError> {
         let job = self.show_job(id).await?;
         let copy = id.strip_prefix("copy-").and_then(|id| id.parse().ok());

@@ -47,6 +47,10 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 const REST: Duration = Duration::from_millis(50);
 
 /// Serves the interface on `listener` until `stop` resolves and the requests that began are answered.
+///
+/// # Errors
+/// The system's error if the listener cannot be set up for the runtime. Failures of single connections are
+/// only logged.
 pub async fn serve(
     listener: TcpListener,
     server: Server,
