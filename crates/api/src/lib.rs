@@ -14,6 +14,7 @@ mod host;
 mod integer;
 mod job;
 mod problem;
+mod problem_kind;
 mod recycle_bin;
 mod reserve;
 mod retention;
@@ -40,6 +41,7 @@ pub use host::{
 pub use integer::{MAX_INTEGER, int64, optional_int64};
 pub use job::{Job, JobKind, JobState};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
+pub use problem_kind::ProblemKind;
 pub use recycle_bin::{DeletedVolume, RecycleBin, RecycleBinRestore, RecycleBinSet};
 pub use reserve::{Reserve, ReserveDeletion, ReservePolicy, ReservePreview, ReserveScope, ReserveSet};
 pub use retention::{Retention, SnapshotRetain};

@@ -1,5 +1,6 @@
 //! Errors as RFC 9457 problem details.
 
+use crate::ProblemKind;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -29,10 +30,9 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem of this kind; `kind` is the last part of its URN, and `why` names the object by itself.
+    /// Returns a problem of this kind; `why` names the object by itself.
     pub fn new(
-        kind: &str,
-        status: u16,
+        kind: ProblemKind,
         title: impl Into<String>,
         which: impl Into<String>,
         why: impl Into<String>,
@@ -40,7 +40,7 @@ impl Problem {
     ) -> Self {
         let (title, which, why, next) = (title.into(), which.into(), why.into(), next.into());
         let detail = format!("{title}: {why}; {next}");
-        Self { kind: format!("urn:quoin:problem:{kind}"), title, status, detail, which, why, next }
+        Self { kind: kind.urn(), title, status: kind.status(), detail, which, why, next }
     }
 }
 

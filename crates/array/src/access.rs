@@ -6,7 +6,7 @@
 //! 3. Every mapping's host exists.
 
 use crate::{
-    ArrayError, chap,
+    ArrayError, HostError, MappingError, chap,
     initiator::normalise,
     record::{HOST_OBJECT, HostRecord, MAPPING_OBJECT, MappingRecord, decode},
 };
@@ -51,8 +51,8 @@ impl Access {
         self.hosts.values()
     }
 
-    pub(crate) fn host(&self, name: &str) -> Result<&HostRecord, ArrayError> {
-        self.hosts.get(name).ok_or_else(|| ArrayError::NoHost { name: name.to_owned() })
+    pub(crate) fn host(&self, name: &str) -> Result<&HostRecord, HostError> {
+        self.hosts.get(name).ok_or_else(|| HostError::NotFound { name: name.to_owned() })
     }
 
     pub(crate) fn host_of(&self, initiator: &str) -> Option<&HostRecord> {
@@ -87,11 +87,11 @@ impl Access {
         initiators: &[String],
         chap: Option<&ChapSet>,
         now_ms: u64,
-    ) -> Result<HostRecord, ArrayError> {
+    ) -> Result<HostRecord, HostError> {
         check_name(name)?;
         if let Some(existing) = self.hosts.get(name) {
             let initiators = existing.initiators.clone();
-            return Err(ArrayError::HostExists { name: name.to_owned(), initiators });
+            return Err(HostError::Exists { name: name.to_owned(), initiators });
         }
         let initiators = self.plan_initiators(name, initiators)?;
         let chap = chap.map(|chap| chap::plan(name, chap, self.hosts())).transpose()?;
@@ -99,13 +99,13 @@ impl Access {
     }
 
     /// A host after a change, or why the change is not allowed.
-    pub(crate) fn plan_change(&self, name: &str, change: &HostChange) -> Result<HostRecord, ArrayError> {
+    pub(crate) fn plan_change(&self, name: &str, change: &HostChange) -> Result<HostRecord, HostError> {
         let mut host = self.host(name)?.clone();
         if let Some(new_name) = change.name.as_ref().filter(|new_name| *new_name != name) {
             check_name(new_name)?;
             if let Some(existing) = self.hosts.get(new_name) {
                 let initiators = existing.initiators.clone();
-                return Err(ArrayError::HostExists { name: new_name.clone(), initiators });
+                return Err(HostError::Exists { name: new_name.clone(), initiators });
             }
             host.name.clone_from(new_name);
         }
@@ -114,7 +114,7 @@ impl Access {
         }
         match &change.chap {
             Some(_) if change.remove_chap => {
-                return Err(ArrayError::ChapSetAndRemoved { host: name.to_owned() });
+                return Err(HostError::ChapSetAndRemoved { host: name.to_owned() });
             }
             Some(chap) => host.chap = Some(chap::plan(name, chap, self.hosts())?),
             None if change.remove_chap => host.chap = None,
@@ -124,14 +124,14 @@ impl Access {
     }
 
     /// The initiator names that host `name` may have, in order.
-    fn plan_initiators(&self, name: &str, initiators: &[String]) -> Result<Vec<String>, ArrayError> {
+    fn plan_initiators(&self, name: &str, initiators: &[String]) -> Result<Vec<String>, HostError> {
         let names = initiators.iter().map(|given| normalise(given)).collect::<Result<BTreeSet<_>, _>>()?;
         if names.is_empty() {
-            return Err(ArrayError::NoInitiator { host: name.to_owned() });
+            return Err(HostError::NoInitiator { host: name.to_owned() });
         }
         for initiator in &names {
             if let Some(other) = self.host_of(initiator).filter(|other| other.name != name) {
-                return Err(ArrayError::InitiatorTaken {
+                return Err(HostError::InitiatorTaken {
                     initiator: initiator.clone(),
                     host: other.name.clone(),
                 });
@@ -151,22 +151,22 @@ impl Access {
         let host = self.host(host)?.name.clone();
         let theirs = self.mappings_of_host(&host);
         if let Some(existing) = theirs.iter().find(|mapping| mapping.volume == volume) {
-            return Err(ArrayError::MappedAlready { volume: volume_named(volume), host, lun: existing.lun });
+            return Err(MappingError::Exists { volume: volume_named(volume), host, lun: existing.lun }.into());
         }
         if theirs.len() >= MAPPINGS_PER_HOST {
-            return Err(ArrayError::LunsUsedUp { host });
+            return Err(MappingError::LunsUsedUp { host }.into());
         }
         let is_free = |lun: &u16| !self.mappings.contains_key(&(host.clone(), *lun));
         let lun = match lun {
-            Some(lun) if lun > Lun::MAX => return Err(ArrayError::LunOutOfRange { lun }),
+            Some(lun) if lun > Lun::MAX => return Err(MappingError::LunOutOfRange { lun }.into()),
             Some(lun) if !is_free(&lun) => {
                 let volume = volume_named(self.mappings[&(host.clone(), lun)].volume);
-                return Err(ArrayError::LunTaken { host, lun, volume });
+                return Err(MappingError::LunTaken { host, lun, volume }.into());
             }
             Some(lun) => lun,
             None => match (0..=Lun::MAX).find(is_free) {
                 Some(lun) => lun,
-                None => return Err(ArrayError::LunsUsedUp { host }),
+                None => return Err(MappingError::LunsUsedUp { host }.into()),
             },
         };
         Ok(MappingRecord { host, lun, volume, read_only: false, writable: false })
@@ -216,11 +216,11 @@ mod tests {
             let initiators: Vec<String> = initiators.iter().map(|i| (*i).to_owned()).collect();
             access.plan_host(name, &initiators, None, 0)
         };
-        assert!(matches!(plan("h1", &["iqn.2026-11.test:h2"]), Err(ArrayError::HostExists { .. })));
-        assert!(matches!(plan("h2", &[]), Err(ArrayError::NoInitiator { .. })));
-        assert!(matches!(plan("H2", &["iqn.2026-11.test:h2"]), Err(ArrayError::Name(_))));
+        assert!(matches!(plan("h1", &["iqn.2026-11.test:h2"]), Err(HostError::Exists { .. })));
+        assert!(matches!(plan("h2", &[]), Err(HostError::NoInitiator { .. })));
+        assert!(matches!(plan("H2", &["iqn.2026-11.test:h2"]), Err(HostError::Name(_))));
         let taken = plan("h2", &["IQN.2026-11.TEST:h1"]).unwrap_err();
-        assert!(matches!(taken, ArrayError::InitiatorTaken { host, .. } if host == "h1"));
+        assert!(matches!(taken, HostError::InitiatorTaken { host, .. } if host == "h1"));
     }
 
     #[test]
@@ -245,13 +245,13 @@ mod tests {
         let host = access.plan_change("h1", &names(&["iqn.2026-11.test:h1", "iqn.2026-11.test:h3"])).unwrap();
         assert_eq!((host.initiators.len(), host.chap.is_some()), (2, true));
         let taken = access.plan_change("h1", &names(&["iqn.2026-11.test:h2"]));
-        assert!(matches!(taken, Err(ArrayError::InitiatorTaken { .. })));
-        assert!(matches!(access.plan_change("h1", &names(&[])), Err(ArrayError::NoInitiator { .. })));
-        assert!(matches!(access.plan_change("h9", &names(&[])), Err(ArrayError::NoHost { .. })));
+        assert!(matches!(taken, Err(HostError::InitiatorTaken { .. })));
+        assert!(matches!(access.plan_change("h1", &names(&[])), Err(HostError::NoInitiator { .. })));
+        assert!(matches!(access.plan_change("h9", &names(&[])), Err(HostError::NotFound { .. })));
         let remove = HostChange { remove_chap: true, ..HostChange::default() };
         assert_eq!(access.plan_change("h1", &remove).unwrap().chap, None);
         let both = HostChange { chap: Some(set), ..remove };
-        assert!(matches!(access.plan_change("h1", &both), Err(ArrayError::ChapSetAndRemoved { .. })));
+        assert!(matches!(access.plan_change("h1", &both), Err(HostError::ChapSetAndRemoved { .. })));
     }
 
     #[test]
@@ -261,12 +261,17 @@ mod tests {
         assert_eq!(first.lun, 0);
         access.add_mapping(first.clone());
         let error = access.plan_mapping(V1, "h1", Some(3), named).unwrap_err();
-        assert!(matches!(error, ArrayError::MappedAlready { lun: 0, .. }));
+        assert!(matches!(error, ArrayError::Mapping(MappingError::Exists { lun: 0, .. })));
         let error = access.plan_mapping(V2, "h1", Some(0), named).unwrap_err();
-        assert!(matches!(error, ArrayError::LunTaken { volume, .. } if volume == "v1"));
+        assert!(
+            matches!(error, ArrayError::Mapping(MappingError::LunTaken { volume, .. }) if volume == "v1")
+        );
         let error = access.plan_mapping(V2, "h1", Some(16384), named).unwrap_err();
-        assert!(matches!(error, ArrayError::LunOutOfRange { lun: 16384 }));
-        assert!(matches!(access.plan_mapping(V2, "h9", None, named), Err(ArrayError::NoHost { .. })));
+        assert!(matches!(error, ArrayError::Mapping(MappingError::LunOutOfRange { lun: 16384 })));
+        assert!(matches!(
+            access.plan_mapping(V2, "h9", None, named),
+            Err(ArrayError::Host(HostError::NotFound { .. }))
+        ));
         assert_eq!(access.plan_mapping(V2, "h1", None, named).unwrap().lun, 1);
         access.remove_mapping(&first);
         assert_eq!(access.plan_mapping(V2, "h1", None, named).unwrap().lun, 0);
@@ -279,6 +284,9 @@ mod tests {
                 writable: false,
             });
         }
-        assert!(matches!(access.plan_mapping(V2, "h1", None, named), Err(ArrayError::LunsUsedUp { .. })));
+        assert!(matches!(
+            access.plan_mapping(V2, "h1", None, named),
+            Err(ArrayError::Mapping(MappingError::LunsUsedUp { .. }))
+        ));
     }
 }

@@ -1,6 +1,6 @@
 //! Why requests about the recycle bin were refused, and the problem reported to clients.
 
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind as Kind};
 use thiserror::Error;
 
 /// Why a request about the recycle bin was refused. [`BinError::problem`] adds what to do next.
@@ -73,67 +73,43 @@ pub enum BinError {
 }
 
 impl BinError {
-    /// The problem as reported to clients.
+    /// Returns the problem as reported to clients.
     pub fn problem(&self) -> Problem {
-        let (title, why) = ("volume not restored", self.to_string());
-        match self {
-            Self::NotFound { which } => Problem::new(
-                "not-found",
-                404,
-                "no such deleted volume",
-                format!("volume {which}"),
-                why,
-                "list them: quoin recycle-bin list",
-            ),
-            Self::Deleted { name } => Problem::new(
-                "not-found",
-                404,
-                "no such volume",
-                format!("volume {name}"),
-                why,
-                format!("restore it: quoin recycle-bin restore {name}; or list volumes: quoin volume list"),
-            ),
-            Self::Ambiguous { which, .. } => Problem::new(
-                "ambiguous",
-                409,
-                "nothing was changed",
-                format!("volume {which}"),
-                why,
-                "name the one you mean by its UUID: quoin recycle-bin list",
-            ),
-            Self::NameTaken { volume, name } => Problem::new(
-                "exists",
-                409,
-                title,
-                format!("volume {name}"),
-                why,
-                format!("restore it under another name: quoin recycle-bin restore {volume} --name NAME"),
-            ),
-            Self::CannotReserve { volume, .. } => Problem::new(
-                "no-space",
-                507,
-                title,
-                format!("volume {volume}"),
-                why,
-                "restore it as a thin volume with --thin; or free space first: quoin space".to_owned(),
-            ),
-            Self::HoldsSpace { title, name, .. } => Problem::new(
-                "no-space",
-                507,
-                *title,
-                format!("volume {name}"),
-                why,
-                "empty the recycle bin: quoin recycle-bin empty; or choose a smaller size, make it thin, or free space \
-                 in volumes; see quoin space",
-            ),
-            Self::Keep { .. } => Problem::new(
-                "invalid",
-                422,
-                "recycle bin not set",
-                "the time".to_owned(),
-                why,
-                "give up to 100 years, such as 12h, 7d or 4w; or off",
-            ),
-        }
+        let (not_restored, of) = ("volume not restored", |name: &str| format!("volume {name}"));
+        let (kind, title, which, next): (_, _, _, String) = match self {
+            Self::NotFound { which } => {
+                let next = "list them: quoin recycle-bin list";
+                (Kind::NotFound, "no such deleted volume", of(which), next.into())
+            }
+            Self::Deleted { name } => {
+                let next = format!(
+                    "restore it: quoin recycle-bin restore {name}; or list volumes: quoin volume list"
+                );
+                (Kind::NotFound, "no such volume", of(name), next)
+            }
+            Self::Ambiguous { which, .. } => {
+                let next = "name the one you mean by its UUID: quoin recycle-bin list";
+                (Kind::Ambiguous, "nothing was changed", of(which), next.into())
+            }
+            Self::NameTaken { volume, name } => {
+                let next =
+                    format!("restore it under another name: quoin recycle-bin restore {volume} --name NAME");
+                (Kind::Exists, not_restored, of(name), next)
+            }
+            Self::CannotReserve { volume, .. } => {
+                let next = "restore it as a thin volume with --thin; or free space first: quoin space";
+                (Kind::NoSpace, not_restored, of(volume), next.into())
+            }
+            Self::HoldsSpace { title, name, .. } => {
+                let next = "empty the recycle bin: quoin recycle-bin empty; or choose a smaller size, make it thin, or \
+                            free space in volumes; see quoin space";
+                (Kind::NoSpace, *title, of(name), next.into())
+            }
+            Self::Keep { .. } => {
+                let next = "give up to 100 years, such as 12h, 7d or 4w; or off";
+                (Kind::Invalid, "recycle bin not set", "the time".into(), next.into())
+            }
+        };
+        Problem::new(kind, title, which, self.to_string(), next)
     }
 }

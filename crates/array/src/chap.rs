@@ -1,6 +1,6 @@
 //! The credentials of hosts: checked as they are set, kept in the catalog, given to the target.
 
-use crate::{ArrayError, record::HostRecord};
+use crate::{HostError, record::HostRecord};
 use quoin_api as api;
 use quoin_target::{Credentials, Login, Secret};
 use serde::{Deserialize, Serialize};
@@ -57,12 +57,12 @@ pub(crate) fn plan<'a>(
     host: &str,
     set: &api::ChapSet,
     mut others: impl Iterator<Item = &'a HostRecord>,
-) -> Result<ChapRecord, ArrayError> {
+) -> Result<ChapRecord, HostError> {
     let chap = ChapRecord {
         host: proof(host, "the host's", &set.host)?,
         array: set.array.as_ref().map(|array| proof(host, "the array's", array)).transpose()?,
     };
-    let refuse = |why: String| Err(ArrayError::Chap { host: host.to_owned(), why });
+    let refuse = |why: String| Err(HostError::Chap { host: host.to_owned(), why });
     let array = chap.array.as_ref().map(|array| &array.secret);
     if array == Some(&chap.host.secret) {
         return refuse("the host and the array have the same secret".to_owned());
@@ -80,8 +80,8 @@ pub(crate) fn plan<'a>(
     }
 }
 
-fn proof(host: &str, whose: &str, login: &api::ChapLogin) -> Result<ProofRecord, ArrayError> {
-    let refuse = |why: String| Err(ArrayError::Chap { host: host.to_owned(), why });
+fn proof(host: &str, whose: &str, login: &api::ChapLogin) -> Result<ProofRecord, HostError> {
+    let refuse = |why: String| Err(HostError::Chap { host: host.to_owned(), why });
     let (user, secret) = (&login.user, login.secret.expose());
     if user.is_empty() || user.len() > USER_BYTES_MAX || !user.bytes().all(|byte| byte.is_ascii_graphic()) {
         return refuse(format!("{whose} CHAP name is not 1 to {USER_BYTES_MAX} visible ASCII characters"));

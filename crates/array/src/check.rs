@@ -19,10 +19,25 @@ use quoin_target::ExportRules;
 use quoin_volume::{GROUP_OBJECT, check_volumes};
 use std::collections::BTreeMap;
 
+/// What was found: the object, and what is wrong with it.
+type Found = Vec<(String, String)>;
+
 /// Adds the problems of the volumes, hosts, mappings, exports and events in a pool's catalog to its report.
 pub fn check_catalog(report: &mut CheckReport) {
     check_volumes(report);
-    let mut found: Vec<(String, String)> = Vec::new();
+    let mut found = Found::new();
+    let hosts = check_hosts(report, &mut found);
+    check_mappings(report, &hosts, &mut found);
+    check_exports(report, &mut found);
+    check_schedules(report, &mut found);
+    check_reserves(report, &mut found);
+    check_recycle_bin(report, &mut found);
+    check_notes(report, &mut found);
+    found.into_iter().for_each(|(what, problem)| report.add(what, problem));
+}
+
+/// Returns the hosts that can be read, for the check of what refers to them.
+fn check_hosts(report: &CheckReport, found: &mut Found) -> BTreeMap<String, HostRecord> {
     let mut hosts: BTreeMap<String, HostRecord> = BTreeMap::new();
     for (key, value) in objects(report, HOST_OBJECT) {
         match decode::<HostRecord>(key, value) {
@@ -42,6 +57,10 @@ pub fn check_catalog(report: &mut CheckReport) {
             }
         }
     }
+    hosts
+}
+
+fn check_mappings(report: &CheckReport, hosts: &BTreeMap<String, HostRecord>, found: &mut Found) {
     for (key, value) in objects(report, MAPPING_OBJECT) {
         let what = || format!("mapping {key}");
         match decode::<MappingRecord>(key, value) {
@@ -59,6 +78,9 @@ pub fn check_catalog(report: &mut CheckReport) {
             }
         }
     }
+}
+
+fn check_exports(report: &CheckReport, found: &mut Found) {
     for (key, value) in objects(report, EXPORT_OBJECT) {
         let what = || format!("export {key}");
         match decode::<ExportRecord>(key, value) {
@@ -76,6 +98,9 @@ pub fn check_catalog(report: &mut CheckReport) {
             }
         }
     }
+}
+
+fn check_schedules(report: &CheckReport, found: &mut Found) {
     for (key, value) in objects(report, SCHEDULE_OBJECT) {
         let what = || format!("schedule {key}");
         match decode::<ScheduleRecord>(key, value) {
@@ -83,6 +108,10 @@ pub fn check_catalog(report: &mut CheckReport) {
             Ok(schedule) => found.extend(schedule.problem(key).map(|problem| (what(), problem))),
         }
     }
+}
+
+/// Checks the pool's snapshot reserve, and those of volumes and groups.
+fn check_reserves(report: &CheckReport, found: &mut Found) {
     for (key, value) in objects(report, RESERVE_OBJECT) {
         if let Err(error) = decode::<ReserveRecord>(key, value) {
             found.push(("the snapshot reserve".to_owned(), why(error)));
@@ -106,11 +135,18 @@ pub fn check_catalog(report: &mut CheckReport) {
             None => found.push((what(), "it is of neither a volume nor a group".to_owned())),
         }
     }
+}
+
+fn check_recycle_bin(report: &CheckReport, found: &mut Found) {
     for (key, value) in objects(report, RECYCLE_BIN_OBJECT) {
         if let Err(error) = decode::<BinRecord>(key, value) {
             found.push(("the recycle bin".to_owned(), why(error)));
         }
     }
+}
+
+/// Checks what the array notes for itself: events, the requests that it carried out, and scrubs.
+fn check_notes(report: &CheckReport, found: &mut Found) {
     for kind in [EVENT_OBJECT, EVENT_LOG_OBJECT] {
         for (key, value) in objects(report, kind) {
             found.extend(log_problem(kind, key, value).map(|problem| (format!("event {key}"), problem)));
@@ -126,7 +162,6 @@ pub fn check_catalog(report: &mut CheckReport) {
             scrub_problem(key, value).map(|problem| (format!("the object of scrubs, {key}"), problem)),
         );
     }
-    found.into_iter().for_each(|(what, problem)| report.add(what, problem));
 }
 
 fn objects(report: &CheckReport, kind: ObjectKind) -> impl Iterator<Item = (&String, &Vec<u8>)> {

@@ -4,7 +4,7 @@
 //! after the pool reopens. A copy in the catalog that this process did not start was interrupted. The array ends it,
 //! and an event asks people to start it again, since hosts may have written to its target.
 
-use crate::{Array, ArrayError, acting, current_actor, events::Told, snapshots::shortened};
+use crate::{Array, ArrayError, JobError, acting, current_actor, events::Told, snapshots::shortened};
 use parking_lot::Mutex;
 use quoin_api::{self as api, Actor, CopyState, Severity};
 use quoin_pool::Transaction;
@@ -155,6 +155,12 @@ impl Job {
 
 impl Array {
     /// Begins to copy a range of a volume into another, or into itself.
+    ///
+    /// # Errors
+    /// `NotFound` for a volume that does not exist, `InUse` while clients use the target without `force`;
+    /// `CopyUnaligned`, `CopyRange`, `CopyTooSmall`, `CopyOntoItself` or `OtherBlock` for ranges that cannot
+    /// be copied; `TooManyCopies` while as many run as may. `Offline` or `Pool` if the pool cannot commit the
+    /// change.
     pub async fn copy_volume(
         self: &Arc<Self>,
         source: &str,
@@ -195,6 +201,9 @@ impl Array {
     }
 
     /// The copies that run, and the last that ended, oldest first.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn list_copies(&self) -> Result<Vec<api::VolumeCopy>, ArrayError> {
         self.require_catalog()?;
         let jobs: Vec<_> = self.copies.lock().jobs.iter().cloned().collect();
@@ -202,16 +211,24 @@ impl Array {
     }
 
     /// One copy.
+    ///
+    /// # Errors
+    /// `NoCopy` if the number is unknown or its copy ended too long ago. `Offline` while the pool has not
+    /// been open since the array started.
     pub fn show_copy(&self, id: u32) -> Result<api::VolumeCopy, ArrayError> {
         let job = self.copy_job(id)?;
         Ok(self.copy_view(&job))
     }
 
     /// Cancels a copy, and waits until it has ended. What is copied stays.
+    ///
+    /// # Errors
+    /// `NoCopy` if the number is unknown, `CopyEnded` if the copy has ended. `Offline` if the pool goes
+    /// offline before it ends.
     pub async fn cancel_copy(&self, id: u32) -> Result<(), ArrayError> {
         let job = self.copy_job(id)?;
         if let state @ (CopyState::Done | CopyState::Failed | CopyState::Cancelled) = job.state() {
-            return Err(ArrayError::CopyEnded { id, state });
+            return Err(JobError::CopyEnded { id, state }.into());
         }
         job.course.lock().cancelled_by = current_actor();
         job.cancelled.store(true, Ordering::Release);
@@ -229,7 +246,7 @@ impl Array {
 
     fn copy_job(&self, id: u32) -> Result<Arc<Job>, ArrayError> {
         self.require_catalog()?;
-        self.copies.lock().find(id).cloned().ok_or(ArrayError::NoCopy { id })
+        self.copies.lock().find(id).cloned().ok_or(JobError::NoCopy { id }.into())
     }
 
     /// Runs a task of a copy on a data thread of its own, as far as there are such.

@@ -1,6 +1,6 @@
 //! Why a change of exports was refused, and the problem reported to clients.
 
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind as Kind};
 use quoin_target::BadRule;
 use quoin_volume::BadName;
 use thiserror::Error;
@@ -52,33 +52,27 @@ pub enum ExportError {
 }
 
 impl ExportError {
-    /// The problem as reported to clients.
+    /// Returns the problem as reported to clients.
     pub fn problem(&self) -> Problem {
-        let why = self.to_string();
-        let created = "export not created";
-        match self {
+        let (not_created, of) = ("export not created", |name: &str| format!("export {name}"));
+        let (kind, title, which, next): (_, _, _, String) = match self {
             Self::Name(bad) => {
-                let which = format!("export {:?}", bad.name);
-                Problem::new("invalid", 422, created, which, why, "choose another name")
+                (Kind::Invalid, not_created, format!("export {:?}", bad.name), "choose another name".into())
             }
             Self::NotFound { name } => {
-                let next = "list them: quoin export list";
-                Problem::new("not-found", 404, "no such export", format!("export {name}"), why, next)
+                (Kind::NotFound, "no such export", of(name), "list them: quoin export list".into())
             }
-            Self::Exists { name, .. } => {
-                Problem::new("exists", 409, created, format!("export {name}"), why, "choose another name")
-            }
+            Self::Exists { name, .. } => (Kind::Exists, not_created, of(name), "choose another name".into()),
             Self::TooMany { name, .. } => {
                 let next = "delete exports that nobody needs: quoin export list";
-                Problem::new("exports-used-up", 409, created, format!("export {name}"), why, next)
+                (Kind::ExportsUsedUp, not_created, of(name), next.into())
             }
-            Self::Rule { name, why: bad } => {
-                Problem::new("invalid", 422, created, format!("export {name}"), why, bad.next())
-            }
+            Self::Rule { name, why } => (Kind::Invalid, not_created, of(name), why.next()),
             Self::VolumeExported { volume, .. } => {
                 let next = format!("delete the export first, or use: quoin volume delete {volume} --unmap");
-                Problem::new("in-use", 409, "volume not deleted", format!("volume {volume}"), why, next)
+                (Kind::InUse, "volume not deleted", format!("volume {volume}"), next)
             }
-        }
+        };
+        Problem::new(kind, title, which, self.to_string(), next)
     }
 }

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 impl Array {
     /// The folders there are, each behind the one it lies in; the top first.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn list_folders(&self) -> Result<Vec<api::Folder>, ArrayError> {
         self.require_catalog()?;
         let of_volume = |volume: &Volume| (volume.folder(), volume.size_bytes(), volume.mapped_bytes());

@@ -1,6 +1,6 @@
 //! Why snapshots, clones, restores and groups were refused, and the problem reported to clients.
 
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind as Kind};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -86,91 +86,70 @@ pub enum ForkError {
 }
 
 impl ForkError {
-    /// The problem as reported to clients.
+    /// Returns the problem as reported to clients.
     pub fn problem(&self) -> Problem {
-        let why = self.to_string();
-        let conflict = |kind: &str, title: &str, which: String, next: String| {
-            Problem::new(kind, 409, title, which, why.clone(), next)
-        };
-        match self {
-            Self::NotForked { name } => Problem::new(
-                "not-found",
-                404,
-                "no such snapshot",
-                format!("volume {name}"),
-                why,
-                "list them: quoin snapshot list",
-            ),
-            Self::SourceDeleted { name, source_name, refresh, in_bin: Some(uuid) } => conflict(
-                "no-source",
-                if *refresh { "not refreshed" } else { "not restored" },
-                format!("{} {name}", if *refresh { "volume" } else { "snapshot" }),
-                format!("restore {source_name} from the recycle bin first: quoin recycle-bin restore {uuid}"),
-            ),
-            Self::SourceDeleted { name, refresh: true, .. } => conflict(
-                "no-source",
-                "not refreshed",
-                format!("volume {name}"),
-                format!("refresh it from another volume: quoin snapshot refresh {name} --from VOLUME"),
-            ),
-            Self::SourceDeleted { name, source_name, .. } => conflict(
-                "no-source",
-                "not restored",
-                format!("snapshot {name}"),
-                format!(
-                    "restore another volume from it: quoin snapshot restore {name} --to VOLUME; or clone \
-                     it: quoin volume clone {name} {source_name}"
-                ),
-            ),
-            Self::Modified { modified } => conflict(
-                "modified",
-                "content not replaced",
-                modified.join(", "),
-                "choose another snapshot; or add --force to take it with what was written to it".to_owned(),
-            ),
-            Self::OneOfSet { name, group, set } => conflict(
-                "in-set",
-                "not refreshed",
-                format!("snapshot {name}"),
-                format!(
+        let set_of = |set: &str, group: &str| format!("set {set} of group {group}");
+        let (kind, title, which, next): (_, _, _, String) = match self {
+            Self::NotForked { name } => {
+                let next = "list them: quoin snapshot list";
+                (Kind::NotFound, "no such snapshot", format!("volume {name}"), next.into())
+            }
+            Self::SourceDeleted { name, source_name, refresh, in_bin } => {
+                let next = without_source(name, source_name, *refresh, *in_bin);
+                match refresh {
+                    true => (Kind::NoSource, "not refreshed", format!("volume {name}"), next),
+                    false => (Kind::NoSource, "not restored", format!("snapshot {name}"), next),
+                }
+            }
+            Self::Modified { modified } => {
+                let next = "choose another snapshot; or add --force to take it with what was written to it";
+                (Kind::Modified, "content not replaced", modified.join(", "), next.into())
+            }
+            Self::OneOfSet { name, group, set } => {
+                let next = format!(
                     "refresh the whole set: quoin group refresh {group} {set}; or detach the snapshot from the set: \
                      quoin snapshot promote {name}"
-                ),
-            ),
-            Self::NoSet { group, set } => Problem::new(
-                "not-found",
-                404,
-                "no such set",
-                format!("set {set} of group {group}"),
-                why,
-                format!("list them: quoin group show {group}"),
-            ),
-            Self::SetExists { group, set } => conflict(
-                "exists",
-                "snapshots not taken",
-                format!("set {set} of group {group}"),
-                "choose another name".to_owned(),
-            ),
-            Self::NotWhole { group, set, .. } => conflict(
-                "not-whole",
-                "nothing was changed",
-                format!("set {set} of group {group}"),
-                "add or remove volumes until the group matches the set, or restore single volumes: quoin snapshot \
-                 restore NAME"
-                    .to_owned(),
-            ),
-            Self::EmptyGroup { group } => conflict(
-                "empty",
-                "snapshots not taken",
-                format!("group {group}"),
-                format!("add volumes first: quoin group add {group} VOLUME"),
-            ),
-            Self::SetMapped { group, set, .. } => conflict(
-                "in-use",
-                "snapshots not deleted",
-                format!("set {set} of group {group}"),
-                format!("unmap them first, or use: quoin group delete-snapshot {group} {set} --unmap"),
-            ),
+                );
+                (Kind::InSet, "not refreshed", format!("snapshot {name}"), next)
+            }
+            Self::NoSet { group, set } => {
+                let next = format!("list them: quoin group show {group}");
+                (Kind::NotFound, "no such set", set_of(set, group), next)
+            }
+            Self::SetExists { group, set } => {
+                (Kind::Exists, "snapshots not taken", set_of(set, group), "choose another name".into())
+            }
+            Self::NotWhole { group, set, .. } => {
+                let next = "add or remove volumes until the group matches the set, or restore single volumes: quoin \
+                            snapshot restore NAME";
+                (Kind::NotWhole, "nothing was changed", set_of(set, group), next.into())
+            }
+            Self::EmptyGroup { group } => {
+                let next = format!("add volumes first: quoin group add {group} VOLUME");
+                (Kind::Empty, "snapshots not taken", format!("group {group}"), next)
+            }
+            Self::SetMapped { group, set, .. } => {
+                let next =
+                    format!("unmap them first, or use: quoin group delete-snapshot {group} {set} --unmap");
+                (Kind::InUse, "snapshots not deleted", set_of(set, group), next)
+            }
+        };
+        Problem::new(kind, title, which, self.to_string(), next)
+    }
+}
+
+/// Returns what to do with a snapshot or clone whose source was deleted.
+fn without_source(name: &str, source_name: &str, refresh: bool, in_bin: Option<Uuid>) -> String {
+    match (in_bin, refresh) {
+        (Some(uuid), _) => {
+            format!("restore {source_name} from the recycle bin first: quoin recycle-bin restore {uuid}")
         }
+        (None, true) => {
+            format!("refresh it from another volume: quoin snapshot refresh {name} --from VOLUME")
+        }
+        (None, false) => format!(
+            "restore another volume from it: quoin snapshot restore {name} --to VOLUME; or clone it: quoin volume clone \
+             {name} {source_name}"
+        ),
     }
 }

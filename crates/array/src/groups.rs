@@ -24,6 +24,10 @@ struct Set {
 
 impl Array {
     /// Creates a group.
+    ///
+    /// # Errors
+    /// `GroupName` or `GroupExists` for the name; `NotFound`, `NamedTwice`, `InGroup` or `GroupFull` for a
+    /// volume that cannot join. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn create_group(&self, request: api::GroupCreate) -> Result<api::Group, ArrayError> {
         let api::GroupCreate { name, volumes } = request;
         let _turn = self.changes.lock().await;
@@ -37,17 +41,28 @@ impl Array {
     }
 
     /// All groups, by name.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn list_groups(&self) -> Result<Vec<api::Group>, ArrayError> {
         self.require_catalog()?;
         Ok(self.volumes.groups().iter().map(|group| self.group_view(group)).collect())
     }
 
     /// One group.
+    ///
+    /// # Errors
+    /// `NoGroup` if no group has the name. `Offline` while the pool has not been open since the array
+    /// started.
     pub fn show_group(&self, name: &str) -> Result<api::Group, ArrayError> {
         Ok(self.group_view(&self.group(name)?))
     }
 
     /// Changes a group.
+    ///
+    /// # Errors
+    /// `NoGroup` if no group has the name, `GroupName` or `GroupExists` for the new name. `Offline` or `Pool`
+    /// if the pool cannot commit the change.
     pub async fn change_group(&self, name: &str, change: api::GroupChange) -> Result<api::Group, ArrayError> {
         let Some(new_name) = change.name else { return self.show_group(name) };
         let _turn = self.changes.lock().await;
@@ -64,6 +79,10 @@ impl Array {
     }
 
     /// Puts a volume into a group.
+    ///
+    /// # Errors
+    /// `NoGroup` or `NotFound` if one of the two does not exist; `InGroup` or `GroupFull` if the volume
+    /// cannot join. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn add_to_group(&self, name: &str, volume: &str) -> Result<api::Group, ArrayError> {
         let _turn = self.changes.lock().await;
         let before = self.member_names(&self.group(name)?);
@@ -77,6 +96,10 @@ impl Array {
     }
 
     /// Takes a volume out of a group.
+    ///
+    /// # Errors
+    /// `NoGroup` or `NotFound` if one of the two does not exist, `NotInGroup` if the volume is not in the
+    /// group. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn remove_from_group(&self, name: &str, volume: &str) -> Result<api::Group, ArrayError> {
         let _turn = self.changes.lock().await;
         let before = self.member_names(&self.group(name)?);
@@ -90,6 +113,9 @@ impl Array {
     }
 
     /// Deletes a group; its volumes and their snapshots stay.
+    ///
+    /// # Errors
+    /// `NoGroup` if no group has the name. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn delete_group(&self, name: &str) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
         let group = self.group(name)?;
@@ -105,6 +131,11 @@ impl Array {
     }
 
     /// Takes snapshots of all volumes of a group, as of one moment.
+    ///
+    /// # Errors
+    /// `NoGroup` if no group has the name, `EmptyGroup` if it has no volumes, `SetExists` if the set's name
+    /// is taken; `Exists` if a snapshot's name is taken. `Offline` or `Pool` if the pool cannot commit the
+    /// change.
     pub async fn snapshot_group(
         self: &Arc<Self>,
         name: &str,
@@ -133,6 +164,10 @@ impl Array {
     }
 
     /// Restores all volumes of a group to a set of their snapshots.
+    ///
+    /// # Errors
+    /// `NoGroup` or `NoSet` if one of the two does not exist, `NotWhole` if the set does not match the group;
+    /// `Modified` or `InUse` without `force`. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn restore_group(
         self: &Arc<Self>,
         name: &str,
@@ -152,6 +187,11 @@ impl Array {
     }
 
     /// Replaces the content of a set of snapshots by that of the volumes of the group now, as of one moment.
+    ///
+    /// # Errors
+    /// `NoGroup` or `NoSet` if one of the two does not exist, `NotWhole` if the set does not match the group;
+    /// `Immutable` for an immutable snapshot; `InUse` without `force`. `Offline` or `Pool` if the pool cannot
+    /// commit the change.
     pub async fn refresh_group(
         self: &Arc<Self>,
         name: &str,
@@ -171,6 +211,11 @@ impl Array {
     }
 
     /// Makes all snapshots of a set immutable, or for longer than they are; all or none.
+    ///
+    /// # Errors
+    /// `NoGroup` or `NoSet` if one of the two does not exist; `RetentionTime` or `RetainedLonger` for the
+    /// time; `InUse` while clients may write to a snapshot, without `force`. `Offline` or `Pool` if the pool
+    /// cannot commit the change.
     pub async fn retain_group_snapshot(
         &self,
         name: &str,
@@ -192,6 +237,11 @@ impl Array {
 
     /// Deletes a set of snapshots; if hosts see any, only when `unmap` says that they shall lose it, and if any of them is
     /// logged in, only by force.
+    ///
+    /// # Errors
+    /// `NoGroup` or `NoSet` if one of the two does not exist, `Immutable` for an immutable snapshot;
+    /// `SetMapped` without `unmap`, `InUse` without `force`. `Offline` or `Pool` if the pool cannot commit
+    /// the change.
     pub async fn delete_group_snapshot(
         &self,
         name: &str,

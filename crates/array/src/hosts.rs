@@ -1,7 +1,7 @@
 //! Hosts, as management sees them.
 
 use crate::{
-    Array, ArrayError,
+    Array, ArrayError, HostError,
     chap::ChapRecord,
     events::Told,
     guard::require_unused,
@@ -17,6 +17,10 @@ const RENAMED_BYTES_MAX: usize = 44 << 10;
 
 impl Array {
     /// Creates a host.
+    ///
+    /// # Errors
+    /// [`HostError`] for a name, initiator or secret that breaks the rules or is taken. `Offline` or `Pool`
+    /// if the pool cannot commit the change.
     pub async fn create_host(&self, request: api::HostCreate) -> Result<api::Host, ArrayError> {
         let _turn = self.changes.lock().await;
         let now_ms = self.world.wall_clock_ms();
@@ -39,13 +43,18 @@ impl Array {
     }
 
     /// Changes a host. Initiators that are logged in and see volumes are taken away only by force.
+    ///
+    /// # Errors
+    /// [`ArrayError::HostChange`] if the host does not exist, or for a name, initiator or secret that breaks
+    /// the rules or is taken; `InUse` while initiators that leave are logged in, without `force`. `Offline`
+    /// or `Pool` if the pool cannot commit the change.
     pub async fn change_host(&self, name: &str, change: api::HostChange) -> Result<api::Host, ArrayError> {
         let _turn = self.changes.lock().await;
         self.require_catalog()?;
         let (before, host, mappings) = {
             let access = self.access.lock();
             let changed = access.plan_change(name, &change);
-            let host = changed.map_err(|error| ArrayError::HostChange(Box::new(error)))?;
+            let host = changed.map_err(ArrayError::HostChange)?;
             (access.host(name)?.clone(), host, access.mappings_of_host(name))
         };
         let renews_chap = change.chap.is_some();
@@ -57,40 +66,22 @@ impl Array {
         let users = self.users_as(&leaving, &mappings);
         let forced = require_unused("host not changed", format!("host {name}"), users, change.force)?;
         let renamed = host.name != name;
-        let moved =
-            || mappings.iter().map(|mapping| MappingRecord { host: host.name.clone(), ..mapping.clone() });
         let mut tx = Transaction::new();
+        let mut records = Vec::new();
         if renamed {
-            let records: Vec<_> = moved().collect();
-            let bytes: usize = records.iter().map(|record| 4 * name.len() + encode(record).len()).sum();
-            if bytes > RENAMED_BYTES_MAX {
-                let (host, mappings) = (name.to_owned(), mappings.len());
-                return Err(ArrayError::TooManyToRename { host, mappings });
-            }
+            records = renamed_mappings(name, &host.name, &mappings)?;
             tx = without(&mappings).delete(HOST_OBJECT, name);
-            for record in records {
-                tx = tx.put(MAPPING_OBJECT, &mapping_key(&record.host, record.lun), encode(&record));
+            for record in &records {
+                tx = tx.put(MAPPING_OBJECT, &mapping_key(&record.host, record.lun), encode(record));
             }
         }
         let tx = tx.put(HOST_OBJECT, &host.name, encode(&host));
-        let mut said = Vec::new();
-        said.extend(renamed.then(|| format!("renamed to {}", host.name)));
-        let listed = || format!("initiators changed to {}", host.initiators.join(", "));
-        said.extend((host.initiators != before.initiators).then(listed));
-        said.extend(renews_chap.then(|| "CHAP credentials set".to_owned()));
-        said.extend((host.chap.is_none() && before.chap.is_some()).then(|| "CHAP removed".to_owned()));
-        let text = said.join(", ");
-        let chap = |host: &HostRecord| host.chap.as_ref().map(ChapRecord::view);
-        let own = Told::new(format!("host {name}"), shortened(&format!("{text}{forced}")))
-            .change("name", before.name.clone(), host.name.clone())
-            .change("initiators", before.initiators.clone(), host.initiators.clone())
-            .change("chap", chap(&before), chap(&host));
+        let own = told_of_change(&before, &host, renews_chap, forced);
         self.commit_told(tx, own).await?;
         if renamed && let Err(error) = self.target.rename_host(name, &host.name) {
             // The host is not shown, as one whose secret cannot be used: the new name is shown as the old one was.
             tracing::warn!(%error, "host renamed that the target does not show");
         }
-        let records: Vec<_> = moved().collect();
         self.change_access(|access| {
             if renamed {
                 mappings.iter().for_each(|mapping| access.remove_mapping(mapping));
@@ -103,6 +94,9 @@ impl Array {
     }
 
     /// All hosts, by name.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn list_hosts(&self) -> Result<Vec<api::Host>, ArrayError> {
         self.require_catalog()?;
         let hosts: Vec<_> = self.access.lock().hosts().cloned().collect();
@@ -110,6 +104,10 @@ impl Array {
     }
 
     /// One host.
+    ///
+    /// # Errors
+    /// [`HostError::NotFound`] if no host has the name. `Offline` while the pool has not been open since the
+    /// array started.
     pub fn show_host(&self, name: &str) -> Result<api::Host, ArrayError> {
         self.require_catalog()?;
         let host = self.access.lock().host(name)?.clone();
@@ -118,6 +116,11 @@ impl Array {
 
     /// Deletes a host; if it sees volumes, only when `unmap` says that it shall lose them, and if it is logged in too, only
     /// by force.
+    ///
+    /// # Errors
+    /// [`HostError::NotFound`] if no host has the name, [`HostError::Mapped`] while it sees volumes, without
+    /// `unmap`; `InUse` while it is logged in, without `force`. `Offline` or `Pool` if the pool cannot commit
+    /// the change.
     pub async fn delete_host(&self, name: &str, unmap: bool, force: bool) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
         self.require_catalog()?;
@@ -129,7 +132,7 @@ impl Array {
         let forced = require_unused("host not deleted", format!("host {name}"), users, force)?;
         if !mappings.is_empty() && !unmap && !force {
             let volumes = mappings.iter().map(|mapping| self.volume_name(mapping.volume)).collect();
-            return Err(ArrayError::HostMapped { host: name.to_owned(), volumes });
+            return Err(HostError::Mapped { host: name.to_owned(), volumes }.into());
         }
         let tx = without(&mappings).delete(HOST_OBJECT, name);
         let volumes: Vec<_> = mappings
@@ -166,4 +169,39 @@ impl Array {
                 .collect(),
         }
     }
+}
+
+/// Returns the mappings of a host under its new name.
+///
+/// # Errors
+/// [`HostError::TooManyToRename`] if they do not fit the transaction that renames the host.
+fn renamed_mappings(
+    name: &str,
+    new_name: &str,
+    mappings: &[MappingRecord],
+) -> Result<Vec<MappingRecord>, HostError> {
+    let renamed = |mapping: &MappingRecord| MappingRecord { host: new_name.to_owned(), ..mapping.clone() };
+    let records: Vec<_> = mappings.iter().map(renamed).collect();
+    let bytes: usize = records.iter().map(|record| 4 * name.len() + encode(record).len()).sum();
+    if bytes > RENAMED_BYTES_MAX {
+        let (host, mappings) = (name.to_owned(), mappings.len());
+        return Err(HostError::TooManyToRename { host, mappings });
+    }
+    Ok(records)
+}
+
+/// Returns the event about the change of a host; `forced` says whom it was made against.
+fn told_of_change(before: &HostRecord, host: &HostRecord, renews_chap: bool, forced: String) -> Told {
+    let mut said = Vec::new();
+    said.extend((host.name != before.name).then(|| format!("renamed to {}", host.name)));
+    let listed = || format!("initiators changed to {}", host.initiators.join(", "));
+    said.extend((host.initiators != before.initiators).then(listed));
+    said.extend(renews_chap.then(|| "CHAP credentials set".to_owned()));
+    said.extend((host.chap.is_none() && before.chap.is_some()).then(|| "CHAP removed".to_owned()));
+    let text = said.join(", ");
+    let chap = |host: &HostRecord| host.chap.as_ref().map(ChapRecord::view);
+    Told::new(format!("host {}", before.name), shortened(&format!("{text}{forced}")))
+        .change("name", before.name.clone(), host.name.clone())
+        .change("initiators", before.initiators.clone(), host.initiators.clone())
+        .change("chap", chap(before), chap(host))
 }

@@ -1,11 +1,11 @@
 //! iSCSI names (RFC 7143 §4.2.7) as people type them.
 
-use crate::ArrayError;
+use crate::HostError;
 
 const NAME_BYTES_MAX: usize = 223;
 
 /// Checks an initiator's name and brings it into the one form in which names are compared: lower case.
-pub(crate) fn normalise(given: &str) -> Result<String, ArrayError> {
+pub(crate) fn normalise(given: &str) -> Result<String, HostError> {
     let name = given.trim().to_ascii_lowercase();
     let fault = if name.len() > NAME_BYTES_MAX {
         Some("it is longer than 223 bytes")
@@ -22,7 +22,7 @@ pub(crate) fn normalise(given: &str) -> Result<String, ArrayError> {
     };
     match fault {
         None => Ok(name),
-        Some(why) => Err(ArrayError::Initiator { initiator: given.to_owned(), why }),
+        Some(why) => Err(HostError::Initiator { initiator: given.to_owned(), why }),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A job is only a view of the task that does the work. The task itself keeps the state that has to survive a restart,
 //! so no second state here can contradict it.
 
-use crate::{Array, ArrayError};
+use crate::{Array, ArrayError, JobError};
 use quoin_api::{self as api, CopyState, Job, JobKind, JobState, ScrubOutcome};
 use std::sync::Arc;
 
@@ -89,6 +89,9 @@ fn of_scrubs(status: &api::ScrubStatus) -> Vec<Job> {
 
 impl Array {
     /// All jobs that run, and the last that ended.
+    ///
+    /// # Errors
+    /// `Offline` while the pool is not open.
     pub async fn list_jobs(&self) -> Result<Vec<Job>, ArrayError> {
         let mut jobs: Vec<_> = self.list_copies()?.into_iter().map(of_copy).collect();
         jobs.extend(of_scrubs(&self.scrub_view()?));
@@ -106,12 +109,19 @@ impl Array {
     }
 
     /// One job.
+    ///
+    /// # Errors
+    /// [`JobError::NotFound`] if no job has the identifier. `Offline` while the pool is not open.
     pub async fn show_job(&self, id: &str) -> Result<Job, ArrayError> {
         let found = self.list_jobs().await?.into_iter().find(|job| job.id == id);
-        found.ok_or_else(|| ArrayError::NoJob { id: id.to_owned() })
+        found.ok_or_else(|| JobError::NotFound { id: id.to_owned() }.into())
     }
 
     /// Cancels a job, and returns its new state.
+    ///
+    /// # Errors
+    /// [`JobError::NotFound`] if no job has the identifier, [`JobError::Ended`] if it has ended,
+    /// [`JobError::GoesOn`] if its kind cannot be cancelled. `Offline` while the pool is not open.
     pub async fn cancel_job(self: &Arc<Self>, id: &str) -> Result<Job, ArrayError> {
         let job = self.show_job(id).await?;
         let copy = id.strip_prefix("copy-").and_then(|id| id.parse().ok());
@@ -119,9 +129,9 @@ impl Array {
             (JobKind::Copy, Some(copy)) => self.cancel_copy(copy).await?,
             (JobKind::Scrub, _) if job.cancellable => drop(self.stop_scrub().await?),
             (_, _) if job.state.is_ended() => {
-                return Err(ArrayError::JobEnded { id: id.to_owned(), state: job.state });
+                return Err(JobError::Ended { id: id.to_owned(), state: job.state }.into());
             }
-            _ => return Err(ArrayError::JobGoesOn { id: id.to_owned(), kind: job.kind }),
+            _ => return Err(JobError::GoesOn { id: id.to_owned(), kind: job.kind }.into()),
         }
         self.show_job(id).await
     }

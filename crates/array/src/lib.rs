@@ -25,9 +25,12 @@ mod fork_error;
 mod giving_back;
 mod groups;
 mod guard;
+mod host_error;
 mod hosts;
 mod initiator;
+mod job_error;
 mod jobs;
+mod mapping_error;
 mod mappings;
 mod nbd;
 mod permit;
@@ -35,6 +38,7 @@ mod record;
 mod recycle_bin;
 mod requests;
 mod reserve_choice;
+mod reserve_error;
 mod reserve_watch;
 mod retention;
 mod schedule_error;
@@ -66,13 +70,17 @@ pub use events::{
 pub use export_error::ExportError;
 pub use figures::{DriveFigures, DriveLatencies, Figures, ReserveFigures, VolumeFigures};
 pub use fork_error::ForkError;
+pub use host_error::HostError;
 pub use initiator::is_target_name;
+pub use job_error::JobError;
+pub use mapping_error::MappingError;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
     EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, OWN_RESERVE_OBJECT,
     RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
 };
 pub use requests::{CarriedOut, RequestKey};
+pub use reserve_error::ReserveError;
 pub use retention::utc_text;
 pub use schedule_error::ScheduleError;
 pub use selection::{VolumeSelection, matches};

@@ -1,7 +1,7 @@
 //! Mappings: which host sees which volume, and as which LUN.
 
 use crate::{
-    Array, ArrayError,
+    Array, ArrayError, MappingError,
     events::Told,
     guard::require_unused,
     permit::told,
@@ -15,6 +15,11 @@ use quoin_volume::BlockDevice;
 
 impl Array {
     /// Shows a volume to a host.
+    ///
+    /// # Errors
+    /// `NotFound` if the volume or the host does not exist; [`MappingError`] if the host has the volume
+    /// already or the LUN is taken; `ReadOnlyAndWritable` for both flags. `Offline` or `Pool` if the pool
+    /// cannot commit the change.
     pub async fn map(&self, request: api::MappingCreate) -> Result<api::Mapping, ArrayError> {
         let _turn = self.changes.lock().await;
         let volume = self.volume(&request.volume)?;
@@ -42,6 +47,10 @@ impl Array {
     }
 
     /// Changes what a host may do with a volume that it sees. Its sessions continue, and are notified.
+    ///
+    /// # Errors
+    /// `NotFound` if the volume, the host or the mapping does not exist; `InUse` while clients may write that
+    /// could not any more, without `force`. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn set_mapping(
         &self,
         host: &str,
@@ -78,6 +87,10 @@ impl Array {
     }
 
     /// Takes a volume away from a host; if the host is logged in, only by force.
+    ///
+    /// # Errors
+    /// `NotFound` if the volume, the host or the mapping does not exist; `InUse` while the host is logged in,
+    /// without `force`. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn unmap(&self, host: &str, volume: &str, force: bool) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
         let mapping = self.mapping(host, volume)?;
@@ -95,6 +108,9 @@ impl Array {
     }
 
     /// All mappings, by host and LUN.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn list_mappings(&self) -> Result<Vec<api::Mapping>, ArrayError> {
         self.require_catalog()?;
         let mappings: Vec<_> = self.access.lock().mappings().collect();
@@ -107,7 +123,7 @@ impl Array {
         let access = self.access.lock();
         let host = access.host(host)?.name.clone();
         let found = access.mappings_of_host(&host).into_iter().find(|mapping| mapping.volume == id);
-        found.ok_or_else(|| ArrayError::NotMapped { volume: volume.to_owned(), host })
+        found.ok_or_else(|| MappingError::NotFound { volume: volume.to_owned(), host }.into())
     }
 
     pub(crate) fn volume_name(&self, id: VolumeId) -> String {

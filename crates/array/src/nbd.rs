@@ -51,6 +51,11 @@ impl Array {
     }
 
     /// Shows a volume to NBD clients.
+    ///
+    /// # Errors
+    /// `NotFound` if the volume does not exist; [`ExportError`] for a name or rule that is wrong, a name that
+    /// is taken, or too many exports; `ReadOnlyAndWritable` for both flags. `Offline` or `Pool` if the pool
+    /// cannot commit the change.
     pub async fn create_export(&self, request: api::ExportCreate) -> Result<api::Export, ArrayError> {
         let _turn = self.changes.lock().await;
         let volume = self.volume(&request.volume)?;
@@ -95,6 +100,9 @@ impl Array {
     }
 
     /// All exports, by name.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn list_exports(&self) -> Result<Vec<api::Export>, ArrayError> {
         self.require_catalog()?;
         let records: Vec<_> = self.exported.lock().values().cloned().collect();
@@ -102,6 +110,10 @@ impl Array {
     }
 
     /// One export.
+    ///
+    /// # Errors
+    /// [`ExportError::NotFound`] if no export has the name. `Offline` while the pool has not been open since
+    /// the array started.
     pub fn show_export(&self, name: &str) -> Result<api::Export, ArrayError> {
         self.require_catalog()?;
         let record = self.exported.lock().get(name).cloned();
@@ -111,6 +123,10 @@ impl Array {
 
     /// Changes what clients of an export may do. Connected clients stay connected. They are not notified, since NBD has
     /// no way to do that.
+    ///
+    /// # Errors
+    /// [`ExportError::NotFound`] if no export has the name; `InUse` while clients may write that could not
+    /// any more, without `force`. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn set_export(&self, name: &str, update: api::AccessUpdate) -> Result<api::Export, ArrayError> {
         let _turn = self.changes.lock().await;
         self.show_export(name)?;
@@ -148,6 +164,10 @@ impl Array {
     }
 
     /// Takes an export away; if clients are connected, only by force, and they are disconnected.
+    ///
+    /// # Errors
+    /// [`ExportError::NotFound`] if no export has the name, `InUse` while clients are connected, without
+    /// `force`. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn delete_export(&self, name: &str, force: bool) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
         let view = self.show_export(name)?;

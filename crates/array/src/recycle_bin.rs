@@ -52,6 +52,9 @@ pub(crate) fn read_bin_setting(pool: &Pool) -> Result<BinSetting, ArrayError> {
 
 impl Array {
     /// How long deleted volumes are kept, and what the recycle bin holds.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn show_recycle_bin(&self) -> Result<api::RecycleBin, ArrayError> {
         self.require_catalog()?;
         Ok(self.bin_view())
@@ -68,6 +71,9 @@ impl Array {
     }
 
     /// Sets for how long volumes are kept that are deleted from now on; 0 seconds: not at all.
+    ///
+    /// # Errors
+    /// [`BinError::Keep`] for more than 100 years. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn set_recycle_bin(&self, request: api::RecycleBinSet) -> Result<api::RecycleBin, ArrayError> {
         let keep = Duration::from_secs(request.keep_s);
         if keep > RETAIN_MAX {
@@ -91,17 +97,29 @@ impl Array {
     }
 
     /// The deleted volumes that can be restored, oldest deletion first.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn list_deleted(&self) -> Result<Vec<api::DeletedVolume>, ArrayError> {
         self.require_catalog()?;
         Ok(self.volumes.binned().iter().map(|volume| self.deleted_view(volume)).collect())
     }
 
     /// One deleted volume, by its name or identity.
+    ///
+    /// # Errors
+    /// [`BinError::NotFound`] if no deleted volume has the name or identity, [`BinError::Ambiguous`] if
+    /// several have the name. `Offline` while the pool has not been open since the array started.
     pub fn show_deleted(&self, which: &str) -> Result<api::DeletedVolume, ArrayError> {
         Ok(self.deleted_view(&*self.deleted(which)?))
     }
 
     /// Restores a deleted volume: it is mapped to no host and in no group.
+    ///
+    /// # Errors
+    /// [`BinError::NotFound`] or [`BinError::Ambiguous`] as in [`Array::show_deleted`];
+    /// [`BinError::NameTaken`] if another volume has the name by now, [`BinError::CannotReserve`] if the pool
+    /// cannot keep a thick volume's space. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn restore_deleted(
         self: &Arc<Self>,
         which: &str,
@@ -135,6 +153,10 @@ impl Array {
     }
 
     /// Deletes for good a volume that is in the recycle bin.
+    ///
+    /// # Errors
+    /// [`BinError::NotFound`] or [`BinError::Ambiguous`] as in [`Array::show_deleted`]. `Offline` or `Pool`
+    /// if the pool cannot commit the change.
     pub async fn purge_deleted(&self, which: &str) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
         let volume = self.deleted(which)?;

@@ -140,8 +140,11 @@ impl Notes {
 impl Array {
     /// The outcome of the request with this key; `None` if it was not carried out within the last day.
     ///
-    /// Fails unless the pool is open and works. The answer is final: if the outcome of an earlier attempt was unknown,
+    /// The answer is final: if the outcome of an earlier attempt was unknown,
     /// the pool has been opened since, and its catalog contains the outcome.
+    ///
+    /// # Errors
+    /// `Offline` unless the pool is open and works.
     pub fn carried_out(&self, request: &RequestKey) -> Result<Option<CarriedOut>, ArrayError> {
         if let PoolState::Offline { reason } = self.pool()?.state() {
             return Err(VolumeError::Offline { reason }.into());

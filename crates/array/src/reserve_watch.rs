@@ -1,7 +1,7 @@
 //! Snapshot reserves as the catalog keeps them, and how much of each was in use when it was looked at last.
 
 use crate::{
-    ArrayError,
+    ArrayError, ReserveError,
     record::{OWN_RESERVE_OBJECT, RESERVE_OBJECT, decode},
 };
 use quoin_api::{self as api, ReservePolicy};
@@ -58,14 +58,14 @@ pub(crate) struct ReserveRecord {
 }
 
 impl ReserveRecord {
-    pub(crate) fn of(request: &api::ReserveSet) -> Result<Self, ArrayError> {
+    pub(crate) fn of(request: &api::ReserveSet) -> Result<Self, ReserveError> {
         let api::ReserveSet { percent, bytes, policy, .. } = *request;
         let fits = match (percent, bytes) {
             (Some(percent), None) => (1..=100).contains(&percent),
             (None, Some(bytes)) => bytes > 0,
             _ => false,
         };
-        if fits { Ok(Self { percent, bytes, policy }) } else { Err(ArrayError::Reserve) }
+        if fits { Ok(Self { percent, bytes, policy }) } else { Err(ReserveError::Invalid) }
     }
 }
 

@@ -14,6 +14,11 @@ const WHAT: &str = "retention clock";
 
 impl Array {
     /// Makes a snapshot immutable, or for longer than it is.
+    ///
+    /// # Errors
+    /// `NotFound` if the volume does not exist, `NoSnapshot` if it is not a snapshot; `RetentionTime` or
+    /// `RetainedLonger` for the time; `InUse` while clients may write to it, without `force`. `Offline` or
+    /// `Pool` if the pool cannot commit the change.
     pub async fn retain_snapshot(
         &self,
         name: &str,

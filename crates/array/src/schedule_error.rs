@@ -1,6 +1,6 @@
 //! Why requests about schedules were refused, and the problem reported to clients.
 
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind as Kind};
 use quoin_volume::BadName;
 use thiserror::Error;
 
@@ -39,42 +39,26 @@ pub enum ScheduleError {
 }
 
 impl ScheduleError {
-    /// The problem as reported to clients.
+    /// Returns the problem as reported to clients.
     pub fn problem(&self) -> Problem {
-        let why = self.to_string();
-        let which = |name: &str| format!("schedule {name}");
-        match self {
+        let (not_created, of) = ("schedule not created", |name: &str| format!("schedule {name}"));
+        let (kind, title, which, next): (_, _, _, String) = match self {
             Self::Name(bad) => {
-                let which = format!("schedule {:?}", bad.name);
-                Problem::new("invalid", 422, "schedule not created", which, why, "choose another name")
+                (Kind::Invalid, not_created, format!("schedule {:?}", bad.name), "choose another name".into())
             }
-            Self::Invalid { name, .. } => Problem::new(
-                "invalid",
-                422,
-                "schedule not created",
-                which(name),
-                why,
-                "give it as in: quoin schedule create nightly --volume v1 --every hourly:24,daily:7 --at 02:30",
-            ),
-            Self::Exists { name } => {
-                Problem::new("exists", 409, "schedule not created", which(name), why, "choose another name")
+            Self::Invalid { name, .. } => {
+                let next = "give it as in: quoin schedule create nightly --volume v1 --every hourly:24,daily:7 --at 02:30";
+                (Kind::Invalid, not_created, of(name), next.into())
             }
-            Self::NotFound { name } => Problem::new(
-                "not-found",
-                404,
-                "no such schedule",
-                which(name),
-                why,
-                "list them: quoin schedule list",
-            ),
-            Self::SourceDeleted { name } => Problem::new(
-                "gone",
-                409,
-                "snapshot not taken",
-                which(name),
-                why,
-                format!("delete the schedule: quoin schedule delete {name}"),
-            ),
-        }
+            Self::Exists { name } => (Kind::Exists, not_created, of(name), "choose another name".into()),
+            Self::NotFound { name } => {
+                (Kind::NotFound, "no such schedule", of(name), "list them: quoin schedule list".into())
+            }
+            Self::SourceDeleted { name } => {
+                let next = format!("delete the schedule: quoin schedule delete {name}");
+                (Kind::Gone, "snapshot not taken", of(name), next)
+            }
+        };
+        Problem::new(kind, title, which, self.to_string(), next)
     }
 }

@@ -98,6 +98,11 @@ impl ScheduleRecord {
 
 impl Array {
     /// Creates a schedule. Its first snapshot is taken at the next moment it names.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] for a name that breaks the rules or is taken, and for rules, times or sources that
+    /// cannot be; `NotFound` or `NoGroup` if the source does not exist. `Offline` or `Pool` if the pool
+    /// cannot commit the change.
     pub async fn create_schedule(&self, request: api::ScheduleCreate) -> Result<api::Schedule, ArrayError> {
         let api::ScheduleCreate { name, volume, group, rules, at, retain_s } = request;
         let _turn = self.changes.lock().await;
@@ -144,6 +149,9 @@ impl Array {
     }
 
     /// All schedules, by name.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn list_schedules(&self) -> Result<Vec<api::Schedule>, ArrayError> {
         self.require_catalog()?;
         let records: Vec<_> = self.schedules.lock().values().cloned().collect();
@@ -151,11 +159,19 @@ impl Array {
     }
 
     /// One schedule.
+    ///
+    /// # Errors
+    /// [`ScheduleError::NotFound`] if no schedule has the name. `Offline` while the pool has not been open
+    /// since the array started.
     pub fn show_schedule(&self, name: &str) -> Result<api::Schedule, ArrayError> {
         Ok(self.schedule_view(&self.schedule(name)?))
     }
 
     /// Pauses or resumes a schedule. Runs missed during a pause are not made up for.
+    ///
+    /// # Errors
+    /// [`ScheduleError::NotFound`] if no schedule has the name. `Offline` or `Pool` if the pool cannot commit
+    /// the change.
     pub async fn update_schedule(
         &self,
         name: &str,
@@ -173,6 +189,11 @@ impl Array {
     }
 
     /// Takes the snapshots of a schedule's first rule now, whatever the clock says.
+    ///
+    /// # Errors
+    /// [`ScheduleError::NotFound`] if no schedule has the name, [`ScheduleError::SourceDeleted`] if its
+    /// source is gone; what refuses the snapshots, such as `NoSpace`. `Offline` or `Pool` if the pool cannot
+    /// commit the change.
     pub async fn run_schedule(self: &Arc<Self>, name: &str) -> Result<api::Schedule, ArrayError> {
         let _turn = self.changes.lock().await;
         let record = self.schedule(name)?;
@@ -183,6 +204,10 @@ impl Array {
     }
 
     /// Deletes a schedule; its snapshots stay.
+    ///
+    /// # Errors
+    /// [`ScheduleError::NotFound`] if no schedule has the name. `Offline` or `Pool` if the pool cannot commit
+    /// the change.
     pub async fn delete_schedule(&self, name: &str) -> Result<(), ArrayError> {
         let _turn = self.changes.lock().await;
         let record = self.schedule(name)?;

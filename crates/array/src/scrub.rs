@@ -9,7 +9,7 @@ mod due;
 mod record;
 
 use crate::{
-    Array, ArrayError, current_actor,
+    Array, ArrayError, JobError, current_actor,
     events::Told,
     record::{SCRUB_OBJECT, decode, encode},
 };
@@ -102,6 +102,9 @@ fn counts(bytes: u64, found: &ScrubFindings) -> ScrubCounts {
 
 impl Array {
     /// Begins a scrub.
+    ///
+    /// # Errors
+    /// [`JobError::ScrubRunning`] while one runs. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn start_scrub(&self) -> Result<ScrubStatus, ArrayError> {
         {
             let _turn = self.changes.lock().await;
@@ -111,7 +114,7 @@ impl Array {
             let record = {
                 let scrubs = self.scrubs.lock();
                 if scrubs.running.is_some() {
-                    return Err(ArrayError::ScrubRunning);
+                    return Err(JobError::ScrubRunning.into());
                 }
                 let record = scrubs.record.clone().unwrap_or_else(|| Record::new(now_ms));
                 Record { begun: Some(begun), ..record }
@@ -127,6 +130,9 @@ impl Array {
     }
 
     /// Ends the scrub that runs.
+    ///
+    /// # Errors
+    /// [`JobError::NoScrub`] while none runs. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn stop_scrub(&self) -> Result<ScrubStatus, ArrayError> {
         let pool = self.pool()?;
         match &mut self.scrubs.lock().running {
@@ -134,7 +140,7 @@ impl Array {
                 running.stopped_by = current_actor();
                 running.scrub.stop();
             }
-            None => return Err(ArrayError::NoScrub),
+            None => return Err(JobError::NoScrub.into()),
         }
         while self.is_scrubbing() {
             self.end_scrub();
@@ -145,6 +151,9 @@ impl Array {
     }
 
     /// Changes when scrubs begin and how fast they read.
+    ///
+    /// # Errors
+    /// `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn change_scrubs(&self, update: ScrubUpdate) -> Result<ScrubStatus, ArrayError> {
         {
             let _turn = self.changes.lock().await;
@@ -178,6 +187,9 @@ impl Array {
     }
 
     /// The settings of scrubs, the state of a running one, and what is damaged now.
+    ///
+    /// # Errors
+    /// `Offline` while the pool is not open, `Pool` if the listed damage cannot be read again.
     pub async fn scrub_status(&self) -> Result<ScrubStatus, ArrayError> {
         let pool = self.pool()?;
         self.note_damage(&pool);

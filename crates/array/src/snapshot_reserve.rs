@@ -8,7 +8,7 @@
 //! 3. What setting a reserve deletes or takes offline at once is confirmed first.
 
 use crate::{
-    Array, ArrayError,
+    Array, ArrayError, ReserveError,
     events::Told,
     record::encode,
     reserve_choice::Victim,
@@ -51,6 +51,9 @@ fn some_of(names: &[String]) -> String {
 
 impl Array {
     /// All snapshot reserves: the pool's, whether it has one or not, those of volumes, those of groups.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn list_reserves(&self) -> Result<Vec<api::Reserve>, ArrayError> {
         self.require_catalog()?;
         let own: Vec<_> =
@@ -61,11 +64,19 @@ impl Array {
     }
 
     /// The snapshot reserve of the pool, of a volume or of a group, whether it has one or not.
+    ///
+    /// # Errors
+    /// `NotFound` or `NoGroup` if the volume or group does not exist. `Offline` while the pool has not been
+    /// open since the array started.
     pub fn show_reserve(&self, of: &ReserveOf) -> Result<api::Reserve, ArrayError> {
         self.view_of(self.scope_of(of)?)
     }
 
     /// What setting a snapshot reserve would delete or take offline at once. Changes nothing.
+    ///
+    /// # Errors
+    /// `NotFound` or `NoGroup` if the volume or group does not exist, [`ReserveError::Invalid`] for a reserve
+    /// that cannot be. `Offline` while the pool is not open.
     pub async fn preview_reserve(
         &self,
         of: &ReserveOf,
@@ -77,6 +88,11 @@ impl Array {
     }
 
     /// Sets a snapshot reserve, or with `None` removes it.
+    ///
+    /// # Errors
+    /// `NotFound` or `NoGroup` if the volume or group does not exist; [`ReserveError`] for a reserve that
+    /// cannot be, is one too many, or has effects that were not confirmed. `Offline` or `Pool` if the pool
+    /// cannot commit the change.
     pub async fn set_reserve(
         &self,
         of: &ReserveOf,
@@ -349,7 +365,7 @@ impl Array {
             ),
         };
         let which = self.reserve_object(scope).unwrap_or_default();
-        Err(ArrayError::ReserveUnconfirmed { which, effect })
+        Err(ReserveError::Unconfirmed { which, effect }.into())
     }
 
     fn require_room_for_reserve(&self, scope: Scope) -> Result<(), ArrayError> {
@@ -361,7 +377,7 @@ impl Array {
             return Ok(());
         }
         let which = self.reserve_object(scope).unwrap_or_default();
-        Err(ArrayError::TooManyReserves { which, most: OWN_RESERVES_MAX })
+        Err(ReserveError::TooMany { which, most: OWN_RESERVES_MAX }.into())
     }
 
     fn scope_of(&self, of: &ReserveOf) -> Result<Scope, ArrayError> {
@@ -391,7 +407,7 @@ impl Array {
     fn view_of(&self, scope: Scope) -> Result<api::Reserve, ArrayError> {
         self.require_catalog()?;
         // The caller has just found the volume or group by its name.
-        self.reserve_view(scope).ok_or(ArrayError::Reserve)
+        self.reserve_view(scope).ok_or_else(|| ReserveError::Invalid.into())
     }
 
     fn reserve_view(&self, scope: Scope) -> Option<api::Reserve> {

@@ -19,6 +19,11 @@ pub struct SnapshotSelection {
 
 impl Array {
     /// Takes a snapshot of a volume.
+    ///
+    /// # Errors
+    /// `NotFound` if the volume does not exist; `Name`, `Exists`, `Tag` or `RetentionTime` for what is asked;
+    /// `CannotReserve` or `HoldsSpace` if the pool has too little space. `Offline` or `Pool` if the pool
+    /// cannot commit the change.
     pub async fn create_snapshot(
         self: &Arc<Self>,
         request: api::SnapshotCreate,
@@ -33,6 +38,11 @@ impl Array {
     }
 
     /// Makes a clone of a volume, snapshot or clone.
+    ///
+    /// # Errors
+    /// `NotFound` if the source does not exist; `Name`, `Exists`, `Tag` or `Folder` for what is asked;
+    /// `CannotReserve` or `HoldsSpace` if the pool cannot keep a thick clone's space. `Offline` or `Pool` if
+    /// the pool cannot commit the change.
     pub async fn clone_volume(
         self: &Arc<Self>,
         source: &str,
@@ -78,6 +88,10 @@ impl Array {
     }
 
     /// The snapshots that are selected, oldest first.
+    ///
+    /// # Errors
+    /// `NotFound` or `NoGroup` if the selected volume or group does not exist. `Offline` while the pool has
+    /// not been open since the array started.
     pub fn list_snapshots(&self, selection: &SnapshotSelection) -> Result<Vec<api::Volume>, ArrayError> {
         let of = selection.of.as_ref().map(|name| self.volume(name)).transpose()?.map(|volume| volume.id());
         self.require_catalog()?;
@@ -93,11 +107,20 @@ impl Array {
     }
 
     /// One snapshot or clone.
+    ///
+    /// # Errors
+    /// `NotFound` if the volume does not exist, [`ForkError::NotForked`] if it is neither a snapshot nor a
+    /// clone. `Offline` while the pool has not been open since the array started.
     pub fn show_snapshot(&self, name: &str) -> Result<api::Volume, ArrayError> {
         Ok(self.volume_view(&self.forked(name)?.0))
     }
 
     /// Restores a volume to the content of a snapshot or clone.
+    ///
+    /// # Errors
+    /// `NotFound` if a volume does not exist, [`ForkError::SourceDeleted`] if the source is gone and no other
+    /// is named; [`ForkError::Modified`] or `InUse` without `force`; `IsTemplate` or `Immutable` for the
+    /// target. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn restore_snapshot(
         self: &Arc<Self>,
         name: &str,
@@ -118,6 +141,11 @@ impl Array {
     }
 
     /// Replaces the content of a snapshot or clone by the current content of its source or of another volume.
+    ///
+    /// # Errors
+    /// [`ForkError::NotForked`], [`ForkError::OneOfSet`] or [`ForkError::SourceDeleted`] if it cannot be
+    /// refreshed by itself; `InUse` without `force`; `Immutable` for the target. `Offline` or `Pool` if the
+    /// pool cannot commit the change.
     pub async fn refresh_snapshot(
         self: &Arc<Self>,
         name: &str,
@@ -145,6 +173,10 @@ impl Array {
     }
 
     /// Makes a snapshot or clone a volume in its own right.
+    ///
+    /// # Errors
+    /// `NotFound` if the volume does not exist, [`ForkError::NotForked`] if it is neither a snapshot nor a
+    /// clone; `Immutable` if it is immutable. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn promote_snapshot(&self, name: &str) -> Result<api::Volume, ArrayError> {
         let _turn = self.changes.lock().await;
         let (volume, origin) = self.forked(name)?;
@@ -166,6 +198,9 @@ impl Array {
     }
 
     /// Deletes a snapshot or clone; see [`Array::delete_volume`].
+    ///
+    /// # Errors
+    /// [`ForkError::NotForked`] if it is neither a snapshot nor a clone; else as [`Array::delete_volume`].
     pub async fn delete_snapshot(&self, name: &str, deletion: api::Deletion) -> Result<(), ArrayError> {
         self.forked(name)?;
         self.delete_volume(name, deletion).await

@@ -9,6 +9,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 impl Array {
     /// The use of the pool's space.
+    ///
+    /// # Errors
+    /// `Offline` while the pool is not open.
     pub fn pool_space(&self) -> Result<api::PoolSpace, ArrayError> {
         let pool = self.pool()?;
         let (stats, space) = (pool.stats(), pool.space());
@@ -49,11 +52,17 @@ impl Array {
     }
 
     /// A volume's part of the pool's space.
+    ///
+    /// # Errors
+    /// `NotFound` if the volume does not exist. `Offline` while the pool is not open.
     pub fn volume_space(&self, name: &str) -> Result<api::VolumeSpace, ArrayError> {
         self.space_of(&[self.volume(name)?])
     }
 
     /// The part of the pool's space that the volumes of a group have together.
+    ///
+    /// # Errors
+    /// `NoGroup` if the group does not exist. `Offline` while the pool is not open.
     pub fn group_space(&self, name: &str) -> Result<api::VolumeSpace, ArrayError> {
         self.require_catalog()?;
         let group = self.volumes.group(name)?;

@@ -12,6 +12,11 @@ use std::{sync::Arc, time::Duration};
 
 impl Array {
     /// Creates a volume.
+    ///
+    /// # Errors
+    /// `Name`, `Size`, `BlockSize`, `Tag` or `Folder` for what cannot be, `Exists` if the name is taken;
+    /// `NotFound` if the volume to be near to does not exist; `CannotReserve` or `HoldsSpace` if the pool has
+    /// too little space. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn create_volume(&self, request: api::VolumeCreate) -> Result<api::Volume, ArrayError> {
         let _turn = self.changes.lock().await;
         let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near } = request;
@@ -37,12 +42,19 @@ impl Array {
     }
 
     /// All volumes, oldest first.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
     pub fn list_volumes(&self) -> Result<Vec<api::Volume>, ArrayError> {
         self.require_catalog()?;
         Ok(self.volumes.list().iter().map(|volume| self.volume_view(volume)).collect())
     }
 
     /// The volume of this name, to serve.
+    ///
+    /// # Errors
+    /// `NotFound` if no volume has the name, [`BinError::Deleted`] if the recycle bin has one of this name.
+    /// `Offline` while the pool has not been open since the array started.
     pub fn volume(&self, name: &str) -> Result<Arc<Volume>, ArrayError> {
         self.require_catalog()?;
         self.volumes.get(name).map_err(|error| match self.volumes.binned().iter().any(|v| v.name() == name) {
@@ -52,11 +64,20 @@ impl Array {
     }
 
     /// One volume.
+    ///
+    /// # Errors
+    /// As [`Array::volume`].
     pub fn show_volume(&self, name: &str) -> Result<api::Volume, ArrayError> {
         Ok(self.volume_view(&*self.volume(name)?))
     }
 
     /// Changes a volume: name, size, tags, folder, whether the pool keeps space for it, and whether it is a template.
+    ///
+    /// # Errors
+    /// As [`Array::volume`] if it does not exist; `Name`, `Exists`, `Size`, `Tag` or `Folder` for what cannot
+    /// be; `IsTemplate`, `Immutable` or `TailMapped` for what is in the way; `InUse` without `force`;
+    /// `CannotReserve` or `HoldsSpace` for want of space. `Offline` or `Pool` if the pool cannot commit the
+    /// change.
     pub async fn change_volume(
         self: &Arc<Self>,
         name: &str,
@@ -121,6 +142,11 @@ impl Array {
 
     /// Deletes a volume; if hosts see it, only when `unmap` says that they shall lose it, and if any of them is logged in, or
     /// it is one of a consistency group, only by force.
+    ///
+    /// # Errors
+    /// As [`Array::volume`] if it does not exist; `VolumeMapped` or `VolumeExported` without `unmap`; `InUse`
+    /// or `GroupMember` without `force`; `Immutable` or `HasImmutable` while retention lasts. `Offline` or
+    /// `Pool` if the pool cannot commit the change.
     pub async fn delete_volume(&self, name: &str, deletion: api::Deletion) -> Result<(), ArrayError> {
         let api::Deletion { unmap, force, now } = deletion;
         let _turn = self.changes.lock().await;

@@ -4,7 +4,7 @@ mod lab;
 
 use lab::{Lab, create};
 use quoin_api::{Actor, CopyState, Event, EventKind, FieldChange, VolumeCreate};
-use quoin_array::{Array, ArrayError, EventSelection, ReserveOf, acting};
+use quoin_array::{Array, ArrayError, EventSelection, JobError, ReserveOf, acting};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::{
@@ -224,7 +224,7 @@ async fn work(audit: &Audit<'_>) {
             array.cancel_copy(copy).await?;
             match array.show_copy(copy)?.state {
                 CopyState::Cancelled => Ok(()),
-                state => Err(ArrayError::CopyEnded { id: copy, state }),
+                state => Err(ArrayError::Job(JobError::CopyEnded { id: copy, state })),
             }
         };
         match audit.try_change("cancel_copy", cancel).await {
@@ -232,7 +232,7 @@ async fn work(audit: &Audit<'_>) {
                 assert_eq!(field(&event, "state"), (json!("running"), json!("cancelled")));
                 return;
             }
-            Err(ArrayError::CopyEnded { .. }) => {}
+            Err(ArrayError::Job(JobError::CopyEnded { .. })) => {}
             Err(error) => panic!("{error}"),
         }
     }

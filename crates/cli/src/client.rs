@@ -26,6 +26,10 @@ pub struct Client {
 
 impl Client {
     /// Finds the array: by `QUOIN_API` and `QUOIN_TOKEN_FILE`, or through the data directory.
+    ///
+    /// # Errors
+    /// A usage failure if neither `--data` nor the environment names an array; a failure if the file with the
+    /// address or the token cannot be read.
     pub fn new(global: &Global) -> Result<Self, Failure> {
         Self::with_timeout(global, TIMEOUT)
     }
@@ -74,30 +78,46 @@ impl Client {
     }
 
     /// Reads a resource.
+    ///
+    /// # Errors
+    /// The problem that the array answered; a failure of its own if the array cannot be reached or its answer
+    /// makes no sense.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let request = self.signed(self.agent.get(format!("{}{path}", self.base)));
         self.decode(self.checked(request.call())?)
     }
 
     /// Creates something.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
     pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
         let request = self.signed(self.agent.post(format!("{}{path}", self.base)));
         self.decode(self.checked(request.send_json(body))?)
     }
 
     /// Sets something.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
     pub fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
         let request = self.signed(self.agent.put(format!("{}{path}", self.base)));
         self.decode(self.checked(request.send_json(body))?)
     }
 
     /// Changes something.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
     pub fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
         let request = self.signed(self.agent.patch(format!("{}{path}", self.base)));
         self.decode(self.checked(request.send_json(body))?)
     }
 
     /// Deletes something.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
     pub fn delete(&self, path: &str) -> Result<(), Failure> {
         let request = self.signed(self.agent.delete(format!("{}{path}", self.base)));
         self.checked(request.call()).map(drop)

@@ -220,6 +220,10 @@ pub enum SessionCommand {
 }
 
 /// Runs a command against the running array.
+///
+/// # Errors
+/// The failure to report: of finding or reaching the array, what the array refused, or a wrong command line. For a
+/// command about several objects the last of their failures; the earlier ones are printed already.
 pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
     let client = Client::new(global)?;
     let output = Output { format: global.output, headers: !global.no_headers };

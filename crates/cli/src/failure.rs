@@ -1,6 +1,6 @@
 //! How a command fails.
 
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind};
 use std::fmt;
 
 /// A command that failed: its problem, and its exit code.
@@ -20,12 +20,12 @@ impl Failure {
         why: impl Into<String>,
         next: impl Into<String>,
     ) -> Self {
-        Problem::new("local", 500, title, which, why, next).into()
+        Problem::new(ProblemKind::Local, title, which, why, next).into()
     }
 
     /// The command line is wrong: exit code 2.
     pub fn usage(title: impl Into<String>, why: impl Into<String>, next: impl Into<String>) -> Self {
-        let problem = Problem::new("usage", 400, title, "the command line", why, next);
+        let problem = Problem::new(ProblemKind::Usage, title, "the command line", why, next);
         Self { problem: Box::new(problem), exit_code: 2 }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     time::{duration_text, utc_text},
 };
 use clap::Subcommand;
-use quoin_api::{Job, JobState};
+use quoin_api::{Job, JobState, ProblemKind};
 use std::{thread, time::Duration};
 
 /// How often a job that is watched is looked at.
@@ -100,7 +100,7 @@ fn watch(client: &Client, output: &Output, id: &str) -> Result<(), Failure> {
         thread::sleep(WATCH_EVERY);
         job = match client.get(&path(id)) {
             Ok(job) => job,
-            Err(failure) if failure.problem.status == 404 => {
+            Err(failure) if failure.problem.status == ProblemKind::NotFound.status() => {
                 output.say(&format!("{id}: done"));
                 return Ok(());
             }

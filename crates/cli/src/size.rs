@@ -10,6 +10,10 @@ pub struct Size(pub u64);
 
 /// Reads a size: a number, alone for bytes or followed by K, M, G or T (also KiB and so on), which are powers of 1024, or
 /// by KB, MB, GB or TB, which are powers of 1000. Upper or lower case. A fraction, as in 1.5G, must come to whole bytes.
+///
+/// # Errors
+/// A sentence for the user if the text has no number or an unknown unit, is not a whole number of bytes, or
+/// exceeds 64 bits.
 pub fn parse_size(text: &str) -> Result<Size, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

@@ -6,8 +6,8 @@ use crate::{
     time::{duration_text, utc_text},
 };
 use quoin_api::{
-    Chap, Drive, DriveAnswers, Engine, GivingBack, Host, Integrity, Mapping, Retention, Session, SpaceLevel,
-    Status, Volume, VolumeKind,
+    Capacity, Chap, Drive, DriveAnswers, Engine, GivingBack, Host, Integrity, Mapping, Retention, Session,
+    SpaceLevel, Status, Volume, VolumeKind,
 };
 
 pub(crate) fn optional_size(bytes: Option<u64>) -> String {
@@ -189,7 +189,26 @@ fn retention(retention: &Retention) -> String {
     format!("{count} snapshot{plural}; the retention clock shows {shows}{off}")
 }
 
+/// A name and what it is, as a line of the status shows them.
+type Rows = Vec<(&'static str, String)>;
+
 pub(crate) fn status(status: &Status) -> String {
+    let mut rows = identity_rows(status);
+    rows.extend(object_rows(status));
+    rows.extend(status.capacity.iter().flat_map(space_rows));
+    rows.extend(upkeep_rows(status));
+    let mut parts = vec![pairs(rows)];
+    if let Some(recovery) = &status.recovery {
+        parts.push(format!("recovery\n{}", figures(recovery)));
+    }
+    if let Some(engine) = &status.engine {
+        parts.push(format!("engine\n{}", figures(engine)));
+    }
+    parts.push(drives(&status.drives));
+    parts.join("\n\n")
+}
+
+fn identity_rows(status: &Status) -> Rows {
     let mut rows = vec![
         ("array", status.name.clone()),
         ("ready", if status.ready { "yes" } else { "no" }.to_owned()),
@@ -211,11 +230,15 @@ pub(crate) fn status(status: &Status) -> String {
         ("version", status.version.clone()),
         ("up", duration_text(status.uptime_s)),
     ]);
+    rows
+}
+
+fn object_rows(status: &Status) -> Rows {
     match &status.objects {
         None => {
-            rows.push(("objects", "not known: the pool has not been open since the array started".to_owned()))
+            vec![("objects", "not known: the pool has not been open since the array started".to_owned())]
         }
-        Some(objects) => rows.extend([
+        Some(objects) => vec![
             ("volumes", objects.volumes.to_string()),
             ("snapshots", objects.snapshots.to_string()),
             ("groups", objects.groups.to_string()),
@@ -223,38 +246,45 @@ pub(crate) fn status(status: &Status) -> String {
             ("mappings", objects.mappings.to_string()),
             ("exports", objects.exports.to_string()),
             ("sessions", objects.sessions.to_string()),
-        ]),
+        ],
     }
-    if let Some(capacity) = &status.capacity {
-        let level = match capacity.level {
-            SpaceLevel::Normal => "",
-            SpaceLevel::Notice => ", above the first threshold",
-            SpaceLevel::Warning => ", above the warning threshold",
-            SpaceLevel::Full => ", FULL: writes that need space fail; delete volumes or unmap data",
-        };
-        rows.push((
-            "space",
-            format!("{:.0} % of {}{level}", capacity.used_percent, size_text(capacity.usable_bytes)),
-        ));
-        rows.push(("  used", size_text(capacity.used_bytes)));
-        rows.push(("  allocated", size_text(capacity.mapped_bytes)));
-        let unused = size_text(capacity.reserved_unused_bytes);
-        rows.push((
-            "  reserved",
-            format!("{} for thick volumes, {unused} of it unused", size_text(capacity.reserved_bytes)),
-        ));
-        rows.push(("  free", size_text(capacity.free_bytes)));
-        for (number, slice) in capacity.slices.iter().enumerate().filter(|_| capacity.slices.len() > 1) {
-            let (free, held) = (size_text(slice.free_bytes), size_text(slice.usable_bytes));
-            let plural = if slice.volumes == 1 { "" } else { "s" };
-            let holds =
-                format!("{number} with {} volume{plural} holds {held}, {free} of it free", slice.volumes);
-            rows.push(("  slice", holds));
-        }
-        rows.push(("provisioned", size_text(capacity.provisioned_bytes)));
-        let (metadata, reserve) = (size_text(capacity.metadata_bytes), size_text(capacity.reserve_bytes));
-        rows.push(("overhead", format!("{metadata} of metadata, {reserve} in reserve")));
+}
+
+fn space_rows(capacity: &Capacity) -> Rows {
+    let mut rows = Rows::new();
+    let level = match capacity.level {
+        SpaceLevel::Normal => "",
+        SpaceLevel::Notice => ", above the first threshold",
+        SpaceLevel::Warning => ", above the warning threshold",
+        SpaceLevel::Full => ", FULL: writes that need space fail; delete volumes or unmap data",
+    };
+    rows.push((
+        "space",
+        format!("{:.0} % of {}{level}", capacity.used_percent, size_text(capacity.usable_bytes)),
+    ));
+    rows.push(("  used", size_text(capacity.used_bytes)));
+    rows.push(("  allocated", size_text(capacity.mapped_bytes)));
+    let unused = size_text(capacity.reserved_unused_bytes);
+    rows.push((
+        "  reserved",
+        format!("{} for thick volumes, {unused} of it unused", size_text(capacity.reserved_bytes)),
+    ));
+    rows.push(("  free", size_text(capacity.free_bytes)));
+    for (number, slice) in capacity.slices.iter().enumerate().filter(|_| capacity.slices.len() > 1) {
+        let (free, held) = (size_text(slice.free_bytes), size_text(slice.usable_bytes));
+        let plural = if slice.volumes == 1 { "" } else { "s" };
+        let holds = format!("{number} with {} volume{plural} holds {held}, {free} of it free", slice.volumes);
+        rows.push(("  slice", holds));
     }
+    rows.push(("provisioned", size_text(capacity.provisioned_bytes)));
+    let (metadata, reserve) = (size_text(capacity.metadata_bytes), size_text(capacity.reserve_bytes));
+    rows.push(("overhead", format!("{metadata} of metadata, {reserve} in reserve")));
+    rows
+}
+
+/// Returns the lines about what the array does with its contents: frees, keeps, checks and caches.
+fn upkeep_rows(status: &Status) -> Rows {
+    let mut rows = Rows::new();
     if let Some(giving_back) = &status.giving_back {
         rows.push(("being freed", left(giving_back)));
     }
@@ -270,15 +300,7 @@ pub(crate) fn status(status: &Status) -> String {
     if let Some(engine) = &status.engine {
         rows.push(("read cache", read_cache(engine)));
     }
-    let mut parts = vec![pairs(rows)];
-    if let Some(recovery) = &status.recovery {
-        parts.push(format!("recovery\n{}", figures(recovery)));
-    }
-    if let Some(engine) = &status.engine {
-        parts.push(format!("engine\n{}", figures(engine)));
-    }
-    parts.push(drives(&status.drives));
-    parts.join("\n\n")
+    rows
 }
 
 fn integrity(integrity: &Integrity) -> String {

@@ -10,7 +10,7 @@ use crate::{
     recycle_bin::deleted_text,
     size_text, view,
 };
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use quoin_api::{CloneCreate, Volume, VolumeCreate, VolumeUpdate};
 use std::collections::BTreeMap;
 
@@ -160,40 +160,7 @@ pub enum VolumeCommand {
                       quoin --data /srv/a volume set v1 --folder /      # removes it from its folder\n  \
                       quoin --data /srv/a volume set gold --template"
     )]
-    Set {
-        /// The volume
-        name: String,
-        /// Reserve space for the whole volume in the pool
-        #[arg(long, conflicts_with = "thin")]
-        thick: bool,
-        /// Release the reservation: the volume takes only the space that it uses
-        #[arg(long)]
-        thin: bool,
-        /// Add a tag; repeatable
-        #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
-        tags: Vec<(String, String)>,
-        /// Remove a tag; repeatable
-        #[arg(long, value_name = "KEY")]
-        untag: Vec<String>,
-        /// Move the volume to this folder; / removes it from its folder
-        #[arg(long, value_name = "PATH")]
-        folder: Option<String>,
-        /// Make the volume a template, which is write-protected
-        #[arg(long, conflicts_with = "no_template")]
-        template: bool,
-        /// Make a template an ordinary volume again
-        #[arg(long)]
-        no_template: bool,
-        /// Hosts may only read it, except through a mapping or export that is writable
-        #[arg(long, conflicts_with = "writable")]
-        read_only: bool,
-        /// Hosts may write to it, even if it is a snapshot
-        #[arg(long)]
-        writable: bool,
-        /// Make it a template or read-only although connected clients may write to it
-        #[arg(long)]
-        force: bool,
-    },
+    Set(SetArgs),
     /// Delete volumes; the recycle bin keeps them for a while
     #[command(
         after_help = "A deleted volume can be restored for a day, or for the time that quoin recycle-bin set \
@@ -218,6 +185,43 @@ pub enum VolumeCommand {
     },
 }
 
+/// Options of `quoin volume set`.
+#[derive(Args, Debug)]
+pub struct SetArgs {
+    /// The volume
+    name: String,
+    /// Reserve space for the whole volume in the pool
+    #[arg(long, conflicts_with = "thin")]
+    thick: bool,
+    /// Release the reservation: the volume takes only the space that it uses
+    #[arg(long)]
+    thin: bool,
+    /// Add a tag; repeatable
+    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
+    tags: Vec<(String, String)>,
+    /// Remove a tag; repeatable
+    #[arg(long, value_name = "KEY")]
+    untag: Vec<String>,
+    /// Move the volume to this folder; / removes it from its folder
+    #[arg(long, value_name = "PATH")]
+    folder: Option<String>,
+    /// Make the volume a template, which is write-protected
+    #[arg(long, conflicts_with = "no_template")]
+    template: bool,
+    /// Make a template an ordinary volume again
+    #[arg(long)]
+    no_template: bool,
+    /// Hosts may only read it, except through a mapping or export that is writable
+    #[arg(long, conflicts_with = "writable")]
+    read_only: bool,
+    /// Hosts may write to it, even if it is a snapshot
+    #[arg(long)]
+    writable: bool,
+    /// Make it a template or read-only although connected clients may write to it
+    #[arg(long)]
+    force: bool,
+}
+
 pub(crate) fn parse_tag(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -230,10 +234,10 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
     match command {
         VolumeCommand::Create { names, size, block_size, thick, tags, folder, near } => {
             let tags: BTreeMap<_, _> = tags.into_iter().collect();
+            let (size_bytes, block_bytes) = (size.0, block_size);
             let create = |name: &str| {
-                let (name, tags, folder, near) =
-                    (name.to_owned(), tags.clone(), folder.clone(), near.clone());
-                let (size_bytes, block_bytes) = (size.0, block_size);
+                let name = name.to_owned();
+                let (tags, folder, near) = (tags.clone(), folder.clone(), near.clone());
                 let request = VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near };
                 client.post("/volumes", &request)
             };
@@ -250,23 +254,7 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
         VolumeCommand::Copy(args) => copy::copy(client, output, args),
         VolumeCommand::Copies { id } => copy::copies(client, output, id),
         VolumeCommand::CopyCancel { id } => copy::cancel(client, output, id),
-        VolumeCommand::Grow { name, size } => {
-            let before: Volume = client.get(&path(&name))?;
-            if size.0 < before.size_bytes {
-                let why = format!(
-                    "volume {name} is {} already, which is more than the new size",
-                    size_text(before.size_bytes)
-                );
-                let next = format!("to shrink it: quoin volume resize {name} --size SIZE");
-                return Err(Failure::usage("volume not grown", why, next));
-            }
-            change(
-                client,
-                output,
-                &name,
-                VolumeUpdate { size_bytes: Some(size.0), ..VolumeUpdate::default() },
-            )
-        }
+        VolumeCommand::Grow { name, size } => grow(client, output, &name, size),
         VolumeCommand::Resize { name, size, force } => {
             let update = VolumeUpdate { size_bytes: Some(size.0), force, ..VolumeUpdate::default() };
             change(client, output, &name, update)
@@ -274,38 +262,43 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
         VolumeCommand::Rename { name, new_name } => {
             change(client, output, &name, VolumeUpdate { name: Some(new_name), ..VolumeUpdate::default() })
         }
-        VolumeCommand::Set {
-            name,
-            thick,
-            thin,
-            tags,
-            untag,
-            folder,
-            template,
-            no_template,
-            read_only,
-            writable,
-            force,
-        } => {
-            let set = tags.into_iter().map(|(key, value)| (key, Some(value)));
-            let tags: BTreeMap<_, _> = untag.into_iter().map(|key| (key, None)).chain(set).collect();
-            let update = VolumeUpdate {
-                thick: (thick || thin).then_some(thick),
-                tags: (!tags.is_empty()).then_some(tags),
-                folder,
-                template: (template || no_template).then_some(template),
-                writable: (read_only || writable).then_some(writable),
-                force,
-                ..VolumeUpdate::default()
-            };
-            change(client, output, &name, update)
-        }
+        VolumeCommand::Set(args) => set(client, output, args),
         VolumeCommand::Delete { names, unmap, force, now } => each(output, &names, |name| {
             client.delete(&format!("{}?unmap={unmap}&force={force}&now={now}", path(name)))?;
             output.say(&deleted_text(client, &format!("volume {name}"), now, name));
             Ok(())
         }),
     }
+}
+
+/// Grows a volume, and refuses to shrink it: whoever says "grow" does not expect to lose data.
+fn grow(client: &Client, output: &Output, name: &str, size: Size) -> Result<(), Failure> {
+    let before: Volume = client.get(&path(name))?;
+    if size.0 < before.size_bytes {
+        let why = format!(
+            "volume {name} is {} already, which is more than the new size",
+            size_text(before.size_bytes)
+        );
+        let next = format!("to shrink it: quoin volume resize {name} --size SIZE");
+        return Err(Failure::usage("volume not grown", why, next));
+    }
+    change(client, output, name, VolumeUpdate { size_bytes: Some(size.0), ..VolumeUpdate::default() })
+}
+
+/// Changes the settings that are given; an option and its opposite are one setting.
+fn set(client: &Client, output: &Output, args: SetArgs) -> Result<(), Failure> {
+    let added = args.tags.into_iter().map(|(key, value)| (key, Some(value)));
+    let tags: BTreeMap<_, _> = args.untag.into_iter().map(|key| (key, None)).chain(added).collect();
+    let update = VolumeUpdate {
+        thick: (args.thick || args.thin).then_some(args.thick),
+        tags: (!tags.is_empty()).then_some(tags),
+        folder: args.folder,
+        template: (args.template || args.no_template).then_some(args.template),
+        writable: (args.read_only || args.writable).then_some(args.writable),
+        force: args.force,
+        ..VolumeUpdate::default()
+    };
+    change(client, output, &args.name, update)
 }
 
 fn path(name: &str) -> String {

@@ -18,6 +18,10 @@ pub struct ReadConfig {
 }
 
 /// Reads and checks a file. The first fault, if there is one.
+///
+/// # Errors
+/// The first [`Fault`]: bytes that are not UTF-8, an unknown or missing key, a value of the wrong kind or out
+/// of range, or a notice above its warning.
 pub fn read(bytes: &[u8]) -> Result<ReadConfig, Fault> {
     let text = str::from_utf8(bytes).map_err(|error| Fault {
         line: 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count(),

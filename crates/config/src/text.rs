@@ -7,6 +7,9 @@ use crate::{
 use toml::{Table, Value};
 
 /// The file of a configuration, with every key explained; those that are not set are there as comments.
+///
+/// # Errors
+/// `toml`'s error if a value cannot be written as TOML, such as a number above 63 bits.
 pub fn write(config: &Config) -> Result<String, toml::ser::Error> {
     Table::try_from(config).map(|values| commented(&values))
 }

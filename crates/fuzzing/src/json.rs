@@ -1,7 +1,7 @@
 //! Bodies of management requests.
 
 use crate::Target;
-use quoin_api::{HostCreate, MappingCreate, Problem, VolumeCreate};
+use quoin_api::{HostCreate, MappingCreate, Problem, ProblemKind, VolumeCreate};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Debug;
 
@@ -49,8 +49,13 @@ fn body<T: DeserializeOwned + Serialize + PartialEq + Debug>(bytes: &[u8]) {
 
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let with = |kind: u8, json: &str| [&[kind], json.as_bytes()].concat();
-    let problem =
-        Problem::new("exists", 409, "volume not created", "volume v1", "v1 exists", "take another name");
+    let problem = Problem::new(
+        ProblemKind::Exists,
+        "volume not created",
+        "volume v1",
+        "v1 exists",
+        "take another name",
+    );
     let problem = serde_json::to_string(&problem).unwrap_or_default();
     vec![
         ("volume", with(0, r#"{"name":"db-1","size_bytes":1073741824,"block_bytes":512}"#)),

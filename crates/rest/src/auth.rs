@@ -7,7 +7,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use quoin_api::{Actor, COMMAND_HEADER, Problem, USER_HEADER};
+use quoin_api::{Actor, COMMAND_HEADER, Problem, ProblemKind, USER_HEADER};
 use quoin_array::{Refusal, acting};
 use sha2::{Digest, Sha256};
 use std::{fmt, hint::black_box, net::SocketAddr, sync::Arc};
@@ -132,8 +132,14 @@ fn refuse(why: &str) -> Response {
 }
 
 fn unauthorized(why: &str, next: &str) -> Response {
-    Failure::new(Problem::new("unauthorized", 401, "not allowed", "the Authorization header", why, next))
-        .into_response()
+    Failure::new(Problem::new(
+        ProblemKind::Unauthorized,
+        "not allowed",
+        "the Authorization header",
+        why,
+        next,
+    ))
+    .into_response()
 }
 
 #[cfg(test)]

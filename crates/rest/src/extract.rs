@@ -8,7 +8,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Request},
     http::{header::CONTENT_TYPE, request::Parts},
 };
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind};
 use serde::de::DeserializeOwned;
 
 /// A JSON body: an object, in which every field is known and given once.
@@ -25,24 +25,30 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
                 "" => "the request does not say of what type it is".to_owned(),
                 other => format!("it is {other}"),
             };
-            return Err(refused(415, "not-json", &why, "send Content-Type: application/json"));
+            return Err(refused(
+                ProblemKind::UnsupportedMediaType,
+                &why,
+                "send Content-Type: application/json",
+            ));
         }
-        let bytes = Bytes::from_request(request, state)
-            .await
-            .map_err(|rejection| refused(400, "unreadable", &rejection.body_text(), "send all of it"))?;
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            refused(ProblemKind::UnreadableBody, &rejection.body_text(), "send all of it")
+        })?;
         match strict::from_slice(&bytes) {
             Ok(body) => Ok(Self(body)),
-            Err(strict::Error::Syntax(why)) => Err(refused(400, "not-json", &why, "send one JSON object")),
+            Err(strict::Error::Syntax(why)) => {
+                Err(refused(ProblemKind::NotJson, &why, "send one JSON object"))
+            }
             Err(strict::Error::Data(why)) => {
                 let next = "correct the field; /api/v1/openapi.json lists them all";
-                Err(refused(422, "invalid", &why, next))
+                Err(refused(ProblemKind::Invalid, &why, next))
             }
         }
     }
 }
 
-fn refused(status: u16, kind: &str, why: &str, next: &str) -> Failure {
-    Failure::new(Problem::new(kind, status, "request refused", "the body", why, next))
+fn refused(kind: ProblemKind, why: &str, next: &str) -> Failure {
+    Failure::new(Problem::new(kind, "request refused", "the body", why, next))
 }
 
 /// The names in a path.
@@ -56,7 +62,13 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
             Ok(axum::extract::Path(names)) => Ok(Self(names)),
             Err(rejection) => {
                 let (why, next) = (rejection.body_text(), "write names as they are listed, percent-encoded");
-                Err(Failure::new(Problem::new("invalid", 400, "request refused", "the path", why, next)))
+                Err(Failure::new(Problem::new(
+                    ProblemKind::InvalidPath,
+                    "request refused",
+                    "the path",
+                    why,
+                    next,
+                )))
             }
         }
     }

@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Json, Response},
 };
-use quoin_api::{PROBLEM_MEDIA_TYPE, Problem};
+use quoin_api::{PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 use quoin_array::ArrayError;
 use std::collections::BTreeMap;
 use utoipa::{
@@ -24,7 +24,7 @@ impl Failure {
     /// The query string is wrong.
     pub(crate) fn query(why: &str) -> Self {
         let next = "correct the parameter; /api/v1/openapi.json lists them all";
-        Self::new(Problem::new("invalid", 422, "request refused", "the query", why, next))
+        Self::new(Problem::new(ProblemKind::Invalid, "request refused", "the query", why, next))
     }
 }
 

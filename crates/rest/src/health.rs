@@ -6,7 +6,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind};
 
 /// The process answers.
 pub(crate) async fn alive() -> &'static str {
@@ -18,8 +18,7 @@ pub(crate) async fn ready(State(server): State<Server>) -> Response {
     match server.array.status().ready {
         true => "ready\n".into_response(),
         false => Failure::new(Problem::new(
-            "not-ready",
-            503,
+            ProblemKind::NotReady,
             "not ready",
             "the array",
             "the pool is not open",

@@ -10,7 +10,7 @@ use axum::{
     http::{HeaderValue, header::LINK, request::Parts},
     response::{AppendHeaders, IntoResponse, Json, Response},
 };
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Write;
 use utoipa::IntoParams;
@@ -138,8 +138,7 @@ impl Page {
 
 fn gone() -> Failure {
     Failure::new(Problem::new(
-        "cursor-gone",
-        409,
+        ProblemKind::CursorGone,
         "page not shown",
         "the cursor",
         "the item that the page before ended with is no longer in the list",

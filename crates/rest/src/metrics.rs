@@ -18,7 +18,7 @@ use axum::{
     http::header::CONTENT_TYPE,
     response::{IntoResponse, Response},
 };
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind};
 
 pub use catalogue::{CutOff, FrontEnd, Memory};
 
@@ -31,8 +31,7 @@ pub(crate) async fn metrics(State(server): State<Server>) -> Response {
     match text_of(&server) {
         Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
         Err(error) => Failure::new(Problem::new(
-            "internal",
-            500,
+            ProblemKind::Internal,
             "no metrics",
             "/metrics",
             error.to_string(),

@@ -21,7 +21,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind};
 use quoin_array::{ArrayError, Caller, CarriedOut, RequestKey, acting, current_caller};
 use quoin_world::World;
 use replay::Replays;
@@ -73,7 +73,7 @@ impl Pipeline {
             let (which, why) =
                 ("the header If-Match", "it is neither '*' nor a list of entity tags in quotes");
             let next = "send the ETag of the answer that the change is based on, as it is";
-            return Failure::new(Problem::new("invalid", 422, "request refused", which, why, next))
+            return Failure::new(Problem::new(ProblemKind::Invalid, "request refused", which, why, next))
                 .into_response();
         }
         let _alone = self.turns.write().await;
@@ -131,7 +131,7 @@ fn unmet(path: &str, current: Option<&str>) -> Failure {
         None => "it has no entity tag".to_owned(),
     };
     let next = "read it again, and send the change with the ETag of that answer if it is still wanted";
-    Failure::new(Problem::new("changed", 412, "nothing changed", path, why, next))
+    Failure::new(Problem::new(ProblemKind::Changed, "nothing changed", path, why, next))
 }
 
 /// The answer of the resource, with an entity tag if it shows an object that has one.

@@ -19,7 +19,7 @@ use axum::{
     response::{IntoResponse, Json, Response},
     routing::get,
 };
-use quoin_api::{BASE_PATH, Problem};
+use quoin_api::{BASE_PATH, Problem, ProblemKind};
 use quoin_array::{Array, ArrayError, RequestKey, acting, current_caller};
 use quoin_world::{Thread, World, one_shot};
 use std::{future::Future, sync::Arc, time::Duration};
@@ -62,8 +62,7 @@ impl Server {
         match receiver.await {
             Some(outcome) => Ok(outcome?),
             None => Err(Failure::new(Problem::new(
-                "stopping",
-                503,
+                ProblemKind::Stopping,
                 "outcome unknown",
                 "the array",
                 "the array stopped before the change was done",
@@ -101,13 +100,13 @@ pub(crate) fn router(server: Server, body_within: Duration) -> Router {
 async fn unknown_path(request: Request) -> Response {
     let path = request.uri().path();
     let why = format!("nothing is at {path}");
-    Failure::new(Problem::new("not-found", 404, "no such path", path, why, "see /api/v1/openapi.json"))
+    Failure::new(Problem::new(ProblemKind::NotFound, "no such path", path, why, "see /api/v1/openapi.json"))
         .into_response()
 }
 
 async fn wrong_method(method: Method, request: Request) -> Response {
     let path = request.uri().path();
     let why = format!("{path} does not answer to {method}");
-    Failure::new(Problem::new("method", 405, "no such method", path, why, "see /api/v1/openapi.json"))
+    Failure::new(Problem::new(ProblemKind::Method, "no such method", path, why, "see /api/v1/openapi.json"))
         .into_response()
 }

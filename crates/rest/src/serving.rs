@@ -22,7 +22,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use quoin_api::Problem;
+use quoin_api::{Problem, ProblemKind};
 use rustix::net::sockopt::set_tcp_user_timeout;
 use std::{
     future::Future,
@@ -47,6 +47,10 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 const REST: Duration = Duration::from_millis(50);
 
 /// Serves the interface on `listener` until `stop` resolves and the requests that began are answered.
+///
+/// # Errors
+/// The system's error if the listener cannot be set up for the runtime. Failures of single connections are
+/// only logged.
 pub async fn serve(
     listener: TcpListener,
     server: Server,
@@ -153,8 +157,7 @@ fn turn_away(stream: TcpStream) {
 
 fn busy() -> Problem {
     Problem::new(
-        "busy",
-        503,
+        ProblemKind::Busy,
         "request not taken",
         "the management interface",
         "as many requests are being worked on as the array takes at once",
@@ -212,12 +215,12 @@ impl HttpBody for Answer {
 }
 
 async fn read(body: Body) -> Result<Bytes, Failure> {
-    let refused = |status, kind: &str, why: String, next: &str| {
-        Failure::new(Problem::new(kind, status, "request refused", "the body", why, next))
+    let refused = |kind, why: String, next: &str| {
+        Failure::new(Problem::new(kind, "request refused", "the body", why, next))
     };
     let too_large = || {
         let why = format!("the body is larger than {BODY_BYTES_MAX} bytes");
-        refused(413, "too-large", why, "send a smaller request")
+        refused(ProblemKind::TooLarge, why, "send a smaller request")
     };
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
@@ -230,7 +233,7 @@ async fn read(body: Body) -> Result<Bytes, Failure> {
             None => return Ok(bytes.into()),
             Some(Err(error)) => {
                 let why = format!("the body cannot be read: {error}");
-                return Err(refused(400, "unreadable", why, "send all of the request"));
+                return Err(refused(ProblemKind::UnreadableBody, why, "send all of the request"));
             }
             Some(Ok(frame)) => {
                 bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
@@ -244,6 +247,6 @@ async fn read(body: Body) -> Result<Bytes, Failure> {
 
 fn too_slow(body_within: Duration) -> Failure {
     let why = format!("the body did not arrive within {} s", body_within.as_secs_f64());
-    let problem = Problem::new("timeout", 408, "request refused", "the body", why, "send it at once");
+    let problem = Problem::new(ProblemKind::Timeout, "request refused", "the body", why, "send it at once");
     Failure::new(problem)
 }

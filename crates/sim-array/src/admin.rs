@@ -10,7 +10,7 @@ use crate::{
 use quoin_api::{
     Deletion, MappingCreate, OriginKind, RecycleBinRestore, SnapshotRetain, VolumeCreate, VolumeUpdate,
 };
-use quoin_array::ArrayError;
+use quoin_array::{ArrayError, JobError};
 use quoin_base::SECTOR_BYTES;
 use quoin_world::World;
 use rand::RngExt;
@@ -367,7 +367,7 @@ impl Admin {
         let array = self.shared.array.clone();
         match array.start_scrub().await {
             Ok(_) => self.shared.totals.lock().scrubs += 1,
-            Err(ArrayError::ScrubRunning) => {}
+            Err(ArrayError::Job(JobError::ScrubRunning)) => {}
             Err(error) => return Err(format!("a scrub was refused: {error}")),
         }
         for _ in 0..SCRUB_LOOKS {

@@ -30,15 +30,38 @@ pub(super) fn complete(document: &mut Value) {
     }
 }
 
+/// What the rules need to know about an operation.
+struct Operation<'a> {
+    path: &'a str,
+    method: &'a str,
+    /// Whether its path leads to or below a resource that has an entity tag.
+    tagged: Option<Place>,
+    has_body: bool,
+    /// Whether it lists by pages.
+    is_list: bool,
+}
+
 fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     let Some(operation) = operation.as_object_mut() else { return };
     let has_body = operation.contains_key("requestBody");
-    let tagged = tagged(path);
     let parameters = operation.entry("parameters").or_insert_with(|| json!([]));
     let parameters = parameters.as_array_mut().expect("parameters are a list");
     let is_list = parameters.iter().any(|parameter| parameter["name"] == "cursor");
-    parameters.iter_mut().for_each(|parameter| complete_parameter(path, parameter));
-    if method != "get" && tagged.is_some() {
+    let known = Operation { path, method, tagged: tagged(path), has_body, is_list };
+    complete_parameters(&known, parameters);
+    if parameters.is_empty() {
+        operation.remove("parameters");
+    }
+    let responses = operation.entry("responses").or_insert_with(|| json!({}));
+    let Some(responses) = responses.as_object_mut() else { return };
+    complete_problems(&known, responses);
+    complete_headers(&known, responses);
+}
+
+/// Adds the rules of the parameters, and the headers that requests of this method may carry.
+fn complete_parameters(operation: &Operation, parameters: &mut Vec<Value>) {
+    parameters.iter_mut().for_each(|parameter| complete_parameter(operation.path, parameter));
+    if operation.method != "get" && operation.tagged.is_some() {
         parameters.push(json!({
             "name": "If-Match", "in": "header", "required": false,
             "description": "Entity tags (`ETag`). Unless the object has one of them, nothing is changed",
@@ -46,7 +69,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
             "example": "*",
         }));
     }
-    if method == "post" {
+    if operation.method == "post" {
         parameters.push(json!({
             "name": "Idempotency-Key", "in": "header", "required": false,
             "description": "A random key. The same request with the same key within 24 hours is not carried out again and \
@@ -55,51 +78,46 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
             "schema": { "type": "string", "pattern": "^[!-~]{1,255}$" },
         }));
     }
-    if parameters.is_empty() {
-        operation.remove("parameters");
-    }
-    let responses = operation.entry("responses").or_insert_with(|| json!({}));
-    let Some(responses) = responses.as_object_mut() else { return };
+}
+
+/// Adds the problems that every request of this kind can meet.
+fn complete_problems(operation: &Operation, responses: &mut Map<String, Value>) {
     problem(responses, 400, "The request is not well-formed");
-    if has_body {
+    if operation.has_body {
         problem(responses, 408, "The body did not arrive in time");
     } else {
         responses.remove("415");
     }
-    if is_list {
-        problem(
-            responses,
-            409,
-            "The last item of the previous page is gone: read the list from its beginning",
-        );
+    // NOTE: The first description of a status stays, so what is special to lists comes before what all have.
+    if operation.is_list {
+        let description = "The last item of the previous page is gone: read the list from its beginning";
+        problem(responses, 409, description);
     }
-    if method == "post" {
+    if operation.method == "post" {
         problem(responses, 409, "Something is in the way");
         problem(responses, 422, "The request asks for something that cannot be");
     }
-    if method != "get" && tagged.is_some() {
+    if operation.method != "get" && operation.tagged.is_some() {
         problem(responses, 412, "If-Match does not hold");
     }
     problem(responses, 503, "The pool is offline, or too much is asked at once");
+}
+
+/// Adds the headers of the responses that are documented by now.
+fn complete_headers(operation: &Operation, responses: &mut Map<String, Value>) {
     let mut header = |status: &str, name: &str, description: &str| {
         if let Some(response) = responses.get_mut(status).and_then(Value::as_object_mut) {
             let headers = response.entry("headers").or_insert_with(|| json!({}));
             headers[name] = json!({ "description": description, "schema": { "type": "string" } });
         }
     };
-    if is_list {
-        header(
-            "200",
-            "Link",
-            "Leads to the next page, as `<…>; rel=\"next\"`; missing on the last (RFC 8288)",
-        );
+    if operation.is_list {
+        let description = "Leads to the next page, as `<…>; rel=\"next\"`; missing on the last (RFC 8288)";
+        header("200", "Link", description);
     }
-    if tagged == Some(Place::Object) && ["get", "patch", "put"].contains(&method) {
-        header(
-            "200",
-            "ETag",
-            "Changes when somebody changes the object, not with figures such as its used space",
-        );
+    if operation.tagged == Some(Place::Object) && ["get", "patch", "put"].contains(&operation.method) {
+        let description = "Changes when somebody changes the object, not with figures such as its used space";
+        header("200", "ETag", description);
     }
     header("201", "Location", "The path of the new object");
     header("202", "Location", "The job to follow");
@@ -166,50 +184,57 @@ fn complete_schema(schema: &str, body: &mut Value) {
         return;
     }
     for (field, rule) in body["properties"].as_object_mut().into_iter().flatten() {
-        match field.as_str() {
-            "volume" | "host" | "group" | "target" | "to" | "from" => restrict(rule, name()),
-            "volumes" => rule["items"] = name(),
-            "initiators" => {
-                rule["items"] = json!({ "type": "string", "maxLength": 223, "pattern": INITIATOR })
-            }
-            "allow" => rule["items"] = json!({ "type": "string", "pattern": NETWORK }),
-            "tls_clients" => {
-                rule["items"] =
-                    json!({ "type": "string", "pattern": "^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$" });
-            }
-            "folder" => restrict(rule, json!({ "type": "string", "pattern": FOLDER, "maxLength": 127 })),
-            "tags" => {
-                rule["propertyNames"] = json!({ "pattern": TAG_KEY });
-                rule["maxProperties"] = 32.into();
-                let kind = rule["additionalProperties"]["type"].clone();
-                rule["additionalProperties"] = json!({ "type": kind, "pattern": TEXT, "maxLength": 255 });
-            }
-            "block_bytes" => {
-                *rule = json!({
-                    "description": rule["description"], "type": "integer", "enum": [512, 4096], "default": 512,
-                });
-            }
-            "user" => rule["pattern"] = "^[\\u0021-\\u007e]+$".into(),
-            "rules" => {
-                rule["maxItems"] = 3.into();
-                let once = |every: &str| {
-                    let same = json!({ "properties": { "every": { "const": every } } });
-                    json!({ "contains": same, "minContains": 0, "maxContains": 1 })
-                };
-                rule["allOf"] = ["hourly", "daily", "weekly"].map(once).to_vec().into();
-            }
-            "from_bytes" | "to_bytes" => {
-                rule["multipleOf"] = 512.into();
-                rule["maximum"] = (64u64 << 40).into();
-            }
-            "length_bytes" => {
-                rule["multipleOf"] = 512.into();
-                (rule["minimum"], rule["maximum"]) = (512.into(), (64u64 << 40).into());
-            }
-            "rate_bytes_s" | "bytes" => rule["maximum"] = MAX_INTEGER.into(),
-            _ => {}
-        }
+        complete_field(field, rule);
     }
+    complete_whole(schema, body);
+}
+
+/// Adds the rules of one field, by its name: a name means the same in all requests.
+fn complete_field(field: &str, rule: &mut Value) {
+    match field {
+        "volume" | "host" | "group" | "target" | "to" | "from" => restrict(rule, name()),
+        "volumes" => rule["items"] = name(),
+        "initiators" => rule["items"] = json!({ "type": "string", "maxLength": 223, "pattern": INITIATOR }),
+        "allow" => rule["items"] = json!({ "type": "string", "pattern": NETWORK }),
+        "tls_clients" => {
+            rule["items"] = json!({ "type": "string", "pattern": "^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$" });
+        }
+        "folder" => restrict(rule, json!({ "type": "string", "pattern": FOLDER, "maxLength": 127 })),
+        "tags" => {
+            rule["propertyNames"] = json!({ "pattern": TAG_KEY });
+            rule["maxProperties"] = 32.into();
+            let kind = rule["additionalProperties"]["type"].clone();
+            rule["additionalProperties"] = json!({ "type": kind, "pattern": TEXT, "maxLength": 255 });
+        }
+        "block_bytes" => {
+            *rule = json!({
+                "description": rule["description"], "type": "integer", "enum": [512, 4096], "default": 512,
+            });
+        }
+        "user" => rule["pattern"] = "^[\\u0021-\\u007e]+$".into(),
+        "rules" => {
+            rule["maxItems"] = 3.into();
+            let once = |every: &str| {
+                let same = json!({ "properties": { "every": { "const": every } } });
+                json!({ "contains": same, "minContains": 0, "maxContains": 1 })
+            };
+            rule["allOf"] = ["hourly", "daily", "weekly"].map(once).to_vec().into();
+        }
+        "from_bytes" | "to_bytes" => {
+            rule["multipleOf"] = 512.into();
+            rule["maximum"] = (64u64 << 40).into();
+        }
+        "length_bytes" => {
+            rule["multipleOf"] = 512.into();
+            (rule["minimum"], rule["maximum"]) = (512.into(), (64u64 << 40).into());
+        }
+        "rate_bytes_s" | "bytes" => rule["maximum"] = MAX_INTEGER.into(),
+        _ => {}
+    }
+}
+
+/// Adds the rules that join several fields of a schema.
+fn complete_whole(schema: &str, body: &mut Value) {
     let one_of = |one: &str, other: &str| {
         let alone = |field: &str, not: &str| json!({ "required": [field], "properties": { field: { "not": { "type": "null" } }, not: { "type": "null" } } });
         json!([alone(one, other), alone(other, one)])

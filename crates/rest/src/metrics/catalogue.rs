@@ -344,9 +344,20 @@ static DRIVE_LATENCY: Table<LatencySnapshot> = Table {
     )],
 };
 
-/// All metrics with their values.
+/// Returns all metrics with their values.
 pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory) -> Exposition {
     let mut out = Exposition::default();
+    add_array(&mut out, figures);
+    add_process(&mut out, figures, memory);
+    add_front_ends(&mut out, front_ends);
+    add_initiators(&mut out, &figures.initiators);
+    add_volumes(&mut out, &figures.volumes);
+    add_drives(&mut out, &figures.drives);
+    add_pool(&mut out, figures);
+    out
+}
+
+fn add_array(out: &mut Exposition, figures: &Figures) {
     out.add(&ARRAY, figures, &[]);
     out.add(&WATCH, figures, &[]);
     if let Some(objects) = &figures.objects {
@@ -363,6 +374,9 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
     for reserve in &figures.own_reserves {
         out.add(&RESERVE, reserve, &[&reserve.scope.to_string(), &reserve.name]);
     }
+}
+
+fn add_process(out: &mut Exposition, figures: &Figures, memory: &Memory) {
     out.add(&INFO, &(), &[&figures.version]);
     out.add(&PROCESS, &Process::now(), &[]);
     out.add(&LIMIT, &memory.limit_bytes, &[]);
@@ -377,6 +391,9 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
     ] {
         out.add(&BUDGET, &(bytes as f64), &[purpose]);
     }
+}
+
+fn add_front_ends(out: &mut Exposition, front_ends: &[FrontEnd]) {
     for front_end in front_ends {
         out.add(&FRONT_END, front_end, &[front_end.protocol]);
         if let Some(CutOff { silent, stalled }) = front_end.cut_off {
@@ -384,15 +401,19 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
             out.add(&CUT_OFF, &stalled, &[front_end.protocol, "stalled"]);
         }
     }
-    for traffic in &figures.initiators {
+}
+
+fn add_initiators(out: &mut Exposition, initiators: &[TrafficView]) {
+    for traffic in initiators {
         let (host, initiator) = traffic.initiator.as_ref().map_or(("", ""), |(host, name)| (host, name));
         out.add(&INITIATOR, traffic, &[host, initiator]);
     }
+}
+
+fn add_volumes(out: &mut Exposition, volumes: &[VolumeFigures]) {
     // Snapshots that are neither mapped nor exported have no I/O: a thousand of them would be thousands of useless
     // series.
-    for volume in
-        figures.volumes.iter().filter(|volume| volume.is_shown || volume.kind != VolumeKind::Snapshot)
-    {
+    for volume in volumes.iter().filter(|volume| volume.is_shown || volume.kind != VolumeKind::Snapshot) {
         out.add(&VOLUME, volume, &[&volume.name]);
         out.add(&VOLUME_INFO, &(), &[&volume.name, &volume.folder, volume.kind.name()]);
         let asked = &volume.asked;
@@ -401,7 +422,10 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
         }
         out.add(&UNMAPPED, &asked.unmap, &[&volume.name]);
     }
-    for drive in &figures.drives {
+}
+
+fn add_drives(out: &mut Exposition, drives: &[DriveFigures]) {
+    for drive in drives {
         out.add(&DRIVE, drive, &[&drive.path]);
         if let Some(latencies) = &drive.latencies {
             for (name, latency) in [
@@ -414,6 +438,9 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
             }
         }
     }
+}
+
+fn add_pool(out: &mut Exposition, figures: &Figures) {
     if let Some(pool) = &figures.pool {
         out.add(&POOL, pool, &[]);
         for (cause, count) in [
@@ -438,7 +465,6 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
     if let Some(integrity) = &figures.integrity {
         out.add(&INTEGRITY, integrity, &[]);
     }
-    out
 }
 
 /// A metric and its labels.

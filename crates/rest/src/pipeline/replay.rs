@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use parking_lot::Mutex;
-use quoin_api::{BASE_PATH, Problem};
+use quoin_api::{BASE_PATH, Problem, ProblemKind};
 use quoin_array::{CarriedOut, RequestKey, utc_text};
 use quoin_world::Nanos;
 use sha2::{Digest, Sha256};
@@ -50,7 +50,7 @@ pub(super) struct Running {
 pub(super) async fn keyed(key: &HeaderValue, request: Request) -> Result<(Request, RequestKey), Response> {
     let Some(key) = key.to_str().ok().filter(|key| is_key(key)) else {
         let why = "it is not 1 to 255 visible ASCII characters";
-        return Err(refused(422, "invalid", why, "send a random key, such as a UUID"));
+        return Err(refused(ProblemKind::Invalid, why, "send a random key, such as a UUID"));
     };
     let (parts, body) = request.into_parts();
     // The body is in memory already, within its limit.
@@ -126,7 +126,7 @@ fn replayed(response: &mut Response) {
 /// The key was sent with another request.
 pub(super) fn reused() -> Response {
     let why = "the key was sent with another request before";
-    refused(422, "key-reused", why, "send each request with a key of its own")
+    refused(ProblemKind::KeyReused, why, "send each request with a key of its own")
 }
 
 /// The object that the request made no longer exists.
@@ -136,11 +136,15 @@ pub(super) fn gone(done: &CarriedOut) -> Response {
         utc_text(done.at_ms),
         done.object
     );
-    refused(409, "carried-out", &why, "send the request with a new key if it is to be carried out once more")
+    refused(
+        ProblemKind::CarriedOut,
+        &why,
+        "send the request with a new key if it is to be carried out once more",
+    )
 }
 
-fn refused(status: u16, kind: &str, why: &str, next: &str) -> Response {
-    let problem = Problem::new(kind, status, "request refused", "the header Idempotency-Key", why, next);
+fn refused(kind: ProblemKind, why: &str, next: &str) -> Response {
+    let problem = Problem::new(kind, "request refused", "the header Idempotency-Key", why, next);
     Failure::new(problem).into_response()
 }
 
@@ -159,8 +163,7 @@ impl Replays {
         match entries.get(key) {
             Some(entry) if entry.fingerprint != *fingerprint => Err(reused()),
             Some(Entry { answer: None, .. }) => Err(refused(
-                409,
-                "in-progress",
+                ProblemKind::InProgress,
                 "the request with this key is being carried out",
                 "wait a moment, and send it again to get its answer",
             )),

@@ -14,7 +14,7 @@ use axum::{
 };
 use quoin_api::{
     Deletion, Group, GroupChange, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet,
-    GroupSnapshotCreate, Problem, SnapshotRetain,
+    GroupSnapshotCreate, Problem, ProblemKind, SnapshotRetain,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -76,7 +76,7 @@ pub(crate) async fn show_set(
     found.map(Json).ok_or_else(|| {
         let (which, why) = (format!("set {set} of group {name}"), format!("group {name} has no set {set}"));
         let next = format!("list them: quoin group show {name}");
-        Failure::new(Problem::new("not-found", 404, "no such set", which, why, next))
+        Failure::new(Problem::new(ProblemKind::NotFound, "no such set", which, why, next))
     })
 }
 

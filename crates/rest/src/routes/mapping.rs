@@ -13,7 +13,7 @@ use axum::{
     response::{Json, Response},
 };
 use quoin_api::{AccessUpdate, Mapping, MappingCreate};
-use quoin_array::ArrayError;
+use quoin_array::{ArrayError, MappingError};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -63,7 +63,7 @@ pub(crate) async fn show(
 ) -> Result<Json<Mapping>, Failure> {
     let mut mappings = server.array.list_mappings()?.into_iter();
     let found = mappings.find(|mapping| mapping.host == host && mapping.volume == volume);
-    found.map(Json).ok_or_else(|| ArrayError::NotMapped { volume, host }.into())
+    found.map(Json).ok_or_else(|| ArrayError::from(MappingError::NotFound { volume, host }).into())
 }
 
 /// Map a volume to a host

@@ -1,0 +1,89 @@
+//! Why requests about jobs, scrubs and copies were refused, and the problem reported to clients.
+
+use quoin_api::{CopyState, JobKind, JobState, Problem, ProblemKind as Kind};
+use thiserror::Error;
+
+/// Why a request about work in the background was refused. [`ArrayError::problem`](crate::ArrayError::problem) adds what to do next.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum JobError {
+    /// A scrub runs already.
+    #[error("a scrub is already running")]
+    ScrubRunning,
+    /// No scrub runs.
+    #[error("no scrub is running")]
+    NoScrub,
+    /// No job has the identifier.
+    #[error("there is no job {id}, or it ended a while ago")]
+    NotFound {
+        /// The identifier asked for.
+        id: String,
+    },
+    /// The job has ended.
+    #[error("job {id} has ended: it is {state}")]
+    Ended {
+        /// The job.
+        id: String,
+        /// How it ended.
+        state: JobState,
+    },
+    /// The job does what cannot be left half done.
+    #[error("a {kind} job cannot be cancelled")]
+    GoesOn {
+        /// The job.
+        id: String,
+        /// What it does.
+        kind: JobKind,
+    },
+    /// No copy has the number, or it ended too long ago.
+    #[error("there is no copy {id}; the array lists running copies and the last 32 that ended")]
+    NoCopy {
+        /// The number asked for.
+        id: u32,
+    },
+    /// The copy has ended.
+    #[error("copy {id} has already ended: {state}")]
+    CopyEnded {
+        /// The copy.
+        id: u32,
+        /// How it ended.
+        state: CopyState,
+    },
+}
+
+impl JobError {
+    /// Returns the problem as reported to clients.
+    pub(crate) fn problem(&self) -> Problem {
+        let (kind, title, which, next): (_, _, _, String) = match self {
+            Self::ScrubRunning => {
+                let next = "show its progress: quoin scrub status; or stop it: quoin scrub stop";
+                (Kind::Running, "scrub not started", "the pool".to_owned(), next.into())
+            }
+            Self::NoScrub => {
+                let next = "show the result of the last scrub: quoin scrub status";
+                (Kind::NotRunning, "scrub not stopped", "the pool".to_owned(), next.into())
+            }
+            Self::NotFound { id } => {
+                (Kind::NotFound, "no such job", format!("job {id}"), "list the jobs: quoin job list".into())
+            }
+            Self::Ended { id, .. } => {
+                let next = format!("see its outcome: quoin job show {id}");
+                (Kind::NotRunning, "job not cancelled", format!("job {id}"), next)
+            }
+            Self::GoesOn { id, .. } => {
+                let next = format!("follow it to its end: quoin job watch {id}");
+                (Kind::NotCancellable, "job not cancelled", format!("job {id}"), next)
+            }
+            Self::NoCopy { id } => (
+                Kind::NotFound,
+                "no such copy",
+                format!("copy {id}"),
+                "list them: quoin volume copies".into(),
+            ),
+            Self::CopyEnded { id, .. } => {
+                let next = format!("show its result: quoin volume copies {id}");
+                (Kind::NotRunning, "copy not cancelled", format!("copy {id}"), next)
+            }
+        };
+        Problem::new(kind, title, which, self.to_string(), next)
+    }
+}
