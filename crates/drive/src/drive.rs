@@ -108,6 +108,11 @@ impl Drive {
     /// labels last. `label.len_bytes`, `label.generation` and `label.slabs_start_bytes` are set here.
     ///
     /// Returns the drive as `session` sees it, which has begun on the other drives of the pool, or makes it.
+    ///
+    /// # Errors
+    /// [`DriveError::TooSmall`] if the disk has no room for a slab, [`DriveError::BadLabel`] if the label
+    /// makes no sense: nothing was written then. [`DriveError::Disk`] if a write or flush fails: the disk is
+    /// neither what it was nor a drive.
     pub async fn format(
         disk: Arc<dyn Disk>,
         mut label: Label,
@@ -139,6 +144,11 @@ impl Drive {
     /// a disk that is blank, foreign, of another format version or not of the size it was initialised with.
     ///
     /// Its writes are refused until it takes the drive over or joins, as with [`Drive::attach`].
+    ///
+    /// # Errors
+    /// [`DriveError::Blank`], [`DriveError::Foreign`], [`DriveError::FormatVersion`] or
+    /// [`DriveError::LabelDamaged`] for what is on the disk, [`DriveError::Resized`] if it had another size.
+    /// [`DriveError::Disk`] if no label can be read, or the other copy cannot be written.
     pub async fn open(disk: Arc<dyn Disk>) -> Result<Arc<Drive>, DriveError> {
         let mut drive = Self::inspect(disk).await?;
         let copies = read_copies(&drive.disk).await;
@@ -173,6 +183,9 @@ impl Drive {
     }
 
     /// Opens a drive as [`Drive::open`] does, but changes nothing: to look at it.
+    ///
+    /// # Errors
+    /// The errors of [`Drive::open`], but for those of writing.
     pub async fn inspect(disk: Arc<dyn Disk>) -> Result<Arc<Drive>, DriveError> {
         let drive = || disk.name().to_owned();
         match probe(&disk).await? {
@@ -274,6 +287,9 @@ impl Drive {
     }
 
     /// Both root slots of a slice, whatever is in them, or why one cannot be read.
+    ///
+    /// # Errors
+    /// Of each slot its own: [`DriveError::Disk`] if the disk fails to read it.
     pub async fn read_roots(&self, slice: SliceId) -> [Result<Box<[u8; ROOT_BYTES]>, DriveError>; 2] {
         let [first, second] = [0, 1].map(|slot| self.read_at(root_offset(slice, slot), ROOT_BYTES));
         let boxed = |buf: Buf| {
@@ -285,6 +301,11 @@ impl Drive {
     }
 
     /// Writes root slot `slot`, 0 or 1, of a slice durably. `bytes` must be [`ROOT_BYTES`] long.
+    ///
+    /// # Errors
+    /// [`DriveError::Expelled`] or [`DriveError::NoSession`] if the drive refuses this session's writes,
+    /// [`DriveError::Failed`] if it failed before. [`DriveError::NoRoom`] or [`DriveError::Disk`] if this
+    /// write fails: what the slot holds is then unknown.
     pub async fn write_root(&self, slice: SliceId, slot: usize, bytes: Buf) -> Result<(), DriveError> {
         assert_eq!(bytes.len(), ROOT_BYTES, "a root fills its slot");
         self.write_at(root_offset(slice, slot), vec![bytes.into_slice()], true).await
@@ -320,6 +341,9 @@ impl Drive {
 
     /// Writes both copies of the table of members, the second when the first is durable.
     ///
+    /// # Errors
+    /// Those of [`Drive::write_root`]. An error of the first copy leaves the second as it was.
+    ///
     /// # Panics
     /// No pool can have this table.
     pub async fn write_members(&self, members: &Members) -> Result<(), DriveError> {
@@ -335,6 +359,9 @@ impl Drive {
     }
 
     /// Both copies of a grant page, whatever is in them, or why one cannot be read.
+    ///
+    /// # Errors
+    /// Of each copy its own: [`DriveError::Disk`] if the disk fails to read it.
     pub async fn read_grant_page(&self, page: u32) -> [Result<Buf, DriveError>; 2] {
         let label = self.label();
         assert!(page < label.grant_pages(), "a drive has its grant pages and no others");
@@ -344,6 +371,9 @@ impl Drive {
     }
 
     /// Writes one copy, 0 or 1, of a grant page durably. `bytes` must be [`GRANT_PAGE_BYTES`] long.
+    ///
+    /// # Errors
+    /// Those of [`Drive::write_root`].
     pub async fn write_grant_page(&self, page: u32, copy: usize, bytes: Buf) -> Result<(), DriveError> {
         let label = self.label();
         assert!(page < label.grant_pages() && copy < 2, "a drive has its grant pages and no others");
@@ -352,6 +382,10 @@ impl Drive {
     }
 
     /// Reads `len` bytes from byte `offset` of slab `slab`.
+    ///
+    /// # Errors
+    /// [`DriveError::OutOfRange`] if the range is not within the slab or not aligned to the disk's blocks,
+    /// [`DriveError::Disk`] if the disk fails to read it.
     pub fn read_slab(
         &self,
         slab: u32,
@@ -364,6 +398,10 @@ impl Drive {
 
     /// Writes `data` one slice after the other from byte `offset` of slab `slab`. `durable`: survives a
     /// power failure when done; otherwise after the next [`Drive::flush`] begun after that.
+    ///
+    /// # Errors
+    /// [`DriveError::OutOfRange`] if the range is not within the slab or not aligned to the disk's blocks.
+    /// Otherwise those of [`Drive::write_root`]; after one, the range holds old data, new data or a mixture.
     pub fn write_slab(
         &self,
         slab: u32,
@@ -377,6 +415,11 @@ impl Drive {
     }
 
     /// Returns when every write that ended before the call would survive a power failure.
+    ///
+    /// # Errors
+    /// [`DriveError::Disk`] if the flush fails: no write since the last flush counts as durable then, and the
+    /// drive has failed. [`DriveError::Failed`], [`DriveError::Expelled`] or [`DriveError::NoSession`] if it
+    /// takes no flushes of this session.
     pub async fn flush(&self) -> Result<(), DriveError> {
         // NOTE: one at a time. A flush that fails may have lost what others wrote, and a later one may succeed all the same:
         // that one must not be taken for theirs before the failure is known.

@@ -21,6 +21,11 @@ pub enum Probe {
 
 /// Says what is on `disk`. A drive of another format version and one whose labels are both damaged are
 /// errors.
+///
+/// # Errors
+/// [`DriveError::TooSmall`] for a disk without room for the head of a drive, [`DriveError::FormatVersion`]
+/// and [`DriveError::LabelDamaged`] as said above. [`DriveError::Disk`] if no label is intact and one cannot
+/// be read, or the disk fails to read where others leave their traces.
 pub async fn probe(disk: &Arc<dyn Disk>) -> Result<Probe, DriveError> {
     require_len(disk, HEAD_BYTES + TAIL_BYTES)?;
     let copies = read_copies(disk).await;

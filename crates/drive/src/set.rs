@@ -27,11 +27,17 @@ pub struct DriveSet {
 
 /// Opens the drives of one pool that it needs, in the order of their numbers. What else is among `disks`, such as a drive
 /// that failed, is left out, whether it can be opened or not: [`DriveSet::open`] tells.
+///
+/// # Errors
+/// Those of [`DriveSet::open`].
 pub async fn open_set(disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Arc<Drive>>, DriveError> {
     Ok(DriveSet::open(disks).await?.drives)
 }
 
 /// The same with [`Drive::inspect`]: changes nothing on any drive.
+///
+/// # Errors
+/// Those of [`DriveSet::open`], but for errors of writing.
 pub async fn inspect_set(disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Arc<Drive>>, DriveError> {
     Ok(DriveSet::of_disks(disks, Drive::inspect).await?.drives)
 }
@@ -41,6 +47,10 @@ impl DriveSet {
     /// it may be one that failed, and only the table of members on the others tells. A drive more than one epoch behind
     /// the newest was away while the pool went on and is refused; one epoch behind is what [`raise_set`] leaves when it
     /// is interrupted.
+    ///
+    /// # Errors
+    /// The first drive's own error if none can be opened, [`DriveError::NotOpened`] if the pool needs drives
+    /// that may be among those that cannot; otherwise the errors of [`DriveSet::of`].
     pub async fn open(disks: Vec<Arc<dyn Disk>>) -> Result<Self, DriveError> {
         Self::of_disks(disks, Drive::open).await
     }
@@ -81,6 +91,12 @@ impl DriveSet {
     }
 
     /// Finds the set among drives that are open.
+    ///
+    /// # Errors
+    /// [`DriveError::NoDrives`], [`DriveError::OtherPool`] or [`DriveError::Duplicate`] if the drives are not
+    /// those of one pool. [`DriveError::NoMembers`], [`DriveError::MembersLost`] or [`DriveError::Missing`]
+    /// if a table of members, or a drive that it needs, is not there. [`DriveError::Differs`] or
+    /// [`DriveError::Stale`] if a drive does not fit the table or was away.
     pub async fn of(mut drives: Vec<Arc<Drive>>) -> Result<Self, DriveError> {
         let Some(first) = drives.first() else { return Err(DriveError::NoDrives) };
         let pool = first.label().pool;
@@ -232,6 +248,10 @@ fn listed(drives: &[Arc<Drive>]) -> String {
 ///
 /// Laggards are first brought to the newest: at every moment the drives' epochs differ by one at most, so
 /// however often this is interrupted, [`open_set`] still takes the set.
+///
+/// # Errors
+/// [`DriveError::Fenced`] if another owner raised a drive meanwhile, and the other errors of
+/// [`Drive::raise_epoch`]. Drives before the one that failed keep their new epoch.
 pub async fn raise_set(drives: &[Arc<Drive>]) -> Result<Epoch, DriveError> {
     let newest = newest_epoch(drives);
     let next = Epoch(newest.0 + 1);

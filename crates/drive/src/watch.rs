@@ -132,6 +132,10 @@ impl DriveWatch {
     }
 
     /// Begins an opening: the disk to use. Refused while operations of an earlier opening are under way.
+    ///
+    /// # Errors
+    /// [`DriveError::Owes`] while operations of an earlier opening are under way, those that were given up
+    /// included.
     pub fn admit(self: &Arc<Self>, disk: Arc<dyn Disk>) -> Result<Arc<dyn Disk>, DriveError> {
         let failed = Arc::new(AtomicBool::new(false));
         let mut inner = self.inner.lock();

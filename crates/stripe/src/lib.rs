@@ -113,12 +113,19 @@ impl Columns {
     }
 
     /// The drive of this index.
+    ///
+    /// # Errors
+    /// [`StripeError::NoSuchDrive`] if the pool has no drive with this number.
     pub fn drive(&self, index: DriveIndex) -> Result<&Arc<Drive>, StripeError> {
         let place = self.0.all.get(usize::from(index.0));
         place.and_then(OnceLock::get).ok_or(StripeError::NoSuchDrive(index))
     }
 
     /// Reads a range of a segment's data. Both ends are multiples of 4096.
+    ///
+    /// # Errors
+    /// [`StripeError::Unsupported`] for a geometry of several columns, [`StripeError::NoSuchDrive`] for a
+    /// column on no drive of the pool, and [`StripeError::Drive`] if the drive refuses or fails the read.
     pub async fn read(
         &self,
         geometry: Geometry,
@@ -131,6 +138,10 @@ impl Columns {
 
     /// Writes one row, or with a single column a part of one, from byte `offset` of the segment's data on. `durable`: it is
     /// hardened on return.
+    ///
+    /// # Errors
+    /// Those of [`Columns::read`]. After [`StripeError::Drive`] the range may hold old data, new data or a
+    /// mixture.
     pub async fn write_row(
         &self,
         geometry: Geometry,
@@ -145,12 +156,18 @@ impl Columns {
 
     /// The largest block of the drives that hold these columns: what is written to them begins in memory, and
     /// is long, a multiple of it.
+    ///
+    /// # Errors
+    /// [`StripeError::NoSuchDrive`] if a column is on no drive of the pool.
     pub fn block_bytes(&self, columns: &[Column]) -> Result<u32, StripeError> {
         let blocks = columns.iter().map(|column| Ok(self.drive(column.drive)?.block_bytes()));
         blocks.collect::<Result<Vec<_>, StripeError>>().map(|blocks| blocks.into_iter().max().unwrap_or(512))
     }
 
     /// Hardens every row written before.
+    ///
+    /// # Errors
+    /// [`StripeError::Drive`] with the first error of a drive's flush; the others are flushed all the same.
     pub async fn flush(&self) -> Result<(), StripeError> {
         let flushes = self.drives().filter(|d| d.label().roles.data).map(|d| d.flush());
         join_all(flushes).await.into_iter().collect::<Result<(), _>>().map_err(StripeError::from)

@@ -82,6 +82,12 @@ impl Volumes {
     }
 
     /// Changes a volume; commits `with` in the same transaction. Call [`Volumes::trim`] after it has shrunk.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotFound`]; the error of the first change that the volume or its state does not allow,
+    /// [`VolumeError::TailMapped`] if it would lose data by shrinking without force,
+    /// [`VolumeError::CannotReserve`]. [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if
+    /// it refuses or fails the transaction.
     pub async fn change(
         &self,
         name: &str,
@@ -156,6 +162,9 @@ impl Volumes {
 
     /// Empties the former tails of volumes that were shrunk. Returns early if the pool goes offline; call it again when
     /// the pool is back.
+    ///
+    /// # Errors
+    /// [`VolumeError::Offline`] or [`VolumeError::Pool`] if the pool goes offline before all tails are empty.
     pub async fn trim(&self) -> Result<(), VolumeError> {
         let trimming: Vec<_> = self.known.lock().trimming().cloned().collect();
         for volume in trimming {

@@ -108,6 +108,10 @@ impl RangeCopy {
     }
 
     /// Waits until there can be a first step.
+    ///
+    /// # Errors
+    /// [`DeviceError::Offline`] if the pool is offline or was opened anew since the copy began, and
+    /// [`DeviceError`]s of a target that was deleted or takes no writes.
     pub async fn settle(&self) -> Result<(), DeviceError> {
         let range = self.rest(0);
         self.pool_for(range)?.settle_fork(self.record.id).await.map_err(|e| self.told(range, e))
@@ -115,6 +119,10 @@ impl RangeCopy {
 
     /// Copies a part of the range from `done` bytes on, and returns its length in bytes. The part is hardened on
     /// return.
+    ///
+    /// # Errors
+    /// [`DeviceError::Medium`], of the source, if it cannot be read. The errors of a write to the target, and
+    /// [`DeviceError::Offline`] if the pool was opened anew since the copy began.
     pub async fn step(&self, done: u64) -> Result<u64, DeviceError> {
         let range = self.rest(done);
         let _pass = self.target.enter(range).await?;
@@ -155,6 +163,12 @@ pub struct Settled(Weak<Pool>);
 
 impl Volumes {
     /// Begins a copy; commits what `with` makes of it in the same transaction.
+    ///
+    /// # Errors
+    /// The errors of a range that is empty, not aligned, outside one of the volumes, or onto itself. Those of
+    /// a target that may not be written to; [`VolumeError::NotFound`] if it is gone;
+    /// [`VolumeError::TooManyCopies`]. [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if
+    /// it refuses or fails the transaction.
     pub async fn begin_copy(
         &self,
         spec: CopySpec,
@@ -203,6 +217,9 @@ impl Volumes {
     }
 
     /// Waits until copies that have stopped can be ended.
+    ///
+    /// # Errors
+    /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it goes offline meanwhile.
     pub async fn settle_copies(&self) -> Result<Settled, VolumeError> {
         let pool = self.pool()?;
         pool.settle_copies().await?;
@@ -211,6 +228,10 @@ impl Volumes {
 
     /// Ends a copy and deletes its hidden volume; commits `with` in the same transaction. The copy must have stopped
     /// before `settled` was obtained. Fails if the pool was reopened since.
+    ///
+    /// # Errors
+    /// [`VolumeError::Offline`] if no pool is open or it was opened anew since `settled` was obtained,
+    /// [`VolumeError::Pool`] if it refuses or fails the transaction.
     pub async fn end_copy(
         &self,
         id: VolumeId,

@@ -18,6 +18,10 @@ pub struct Folder(String);
 impl Folder {
     /// The folder of this path: names as volumes have them, together at most [`FOLDER_LEN_MAX`] bytes. A '/' before or behind means
     /// nothing; "" and "/" are the top.
+    ///
+    /// # Errors
+    /// [`VolumeError::Folder`] if the path is too long, or one of its names breaks the rules of
+    /// [`check_name`].
     pub fn parse(path: &str) -> Result<Self, VolumeError> {
         let bad = |why: String| VolumeError::Folder { path: path.to_owned(), why };
         let inner = path.strip_prefix('/').unwrap_or(path);

@@ -57,6 +57,12 @@ pub struct Held {
 
 impl Volumes {
     /// Makes snapshots or clones, all of one moment; commits `with` in the same transaction.
+    ///
+    /// # Errors
+    /// [`VolumeError::Name`], [`VolumeError::Tag`], [`VolumeError::Exists`], [`VolumeError::NamedTwice`] or
+    /// [`VolumeError::RetentionTime`] for what is asked for; [`VolumeError::CannotReserve`].
+    /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails the
+    /// transaction. None of the forks is made then.
     pub async fn fork(
         &self,
         specs: Vec<ForkSpec>,
@@ -113,6 +119,10 @@ impl Volumes {
 
     /// Keeps writers out of volumes that are to be replaced. When it returns, no writer is inside; later ones wait
     /// until the returned value is dropped. Refuses impossible replacements.
+    ///
+    /// # Errors
+    /// [`VolumeError::Itself`] or [`VolumeError::OtherBlock`] if the volumes do not go together, and the
+    /// error of a target whose content may not change: a template, immutable, protected or copied into.
     pub async fn hold(&self, replacements: Vec<Replacement>) -> Result<Held, VolumeError> {
         replacements.iter().try_for_each(|replacement| self.check_replacement(replacement))?;
         let targets = replacements.iter().map(|replacement| replacement.target.clone()).collect();
@@ -121,6 +131,11 @@ impl Volumes {
 
     /// Replaces the content of volumes that are held, all as of one moment; commits `with` in the same transaction.
     /// Writes that waited for them are refused.
+    ///
+    /// # Errors
+    /// Those of [`Volumes::hold`], since a volume may have changed meanwhile; [`VolumeError::CannotReserve`].
+    /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails the
+    /// transaction. After an error other than a refusal the content may be replaced or not.
     pub async fn replace(&self, held: &Held, with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         let pool = self.pool()?;
@@ -168,6 +183,10 @@ impl Volumes {
     }
 
     /// Makes a snapshot or clone a volume in its own right; commits `with` in the same transaction.
+    ///
+    /// # Errors
+    /// The error of a volume that may not change. [`VolumeError::Offline`] if no pool is open,
+    /// [`VolumeError::Pool`] if it refuses or fails the transaction.
     pub async fn promote(&self, volume: &Volume, with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         self.require_changeable(volume)?;

@@ -105,6 +105,9 @@ impl Volumes {
     }
 
     /// The group of this name.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoGroup`].
     pub fn group(&self, name: &str) -> Result<Group, VolumeError> {
         self.groups.lock().named(name).cloned()
     }
@@ -125,6 +128,12 @@ impl Volumes {
     }
 
     /// Creates a group; commits `with` in the same transaction.
+    ///
+    /// # Errors
+    /// [`VolumeError::GroupName`] or [`VolumeError::GroupExists`] for its name; [`VolumeError::NotFound`],
+    /// [`VolumeError::InGroup`] or [`VolumeError::GroupFull`] for its first member that cannot be one.
+    /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails the
+    /// transaction.
     pub async fn create_group(
         &self,
         name: &str,
@@ -149,6 +158,11 @@ impl Volumes {
     }
 
     /// Gives a group another name; commits `with` in the same transaction.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoGroup`]; [`VolumeError::GroupName`] or [`VolumeError::GroupExists`] for the new name.
+    /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails the
+    /// transaction.
     pub async fn rename_group(
         &self,
         name: &str,
@@ -174,6 +188,11 @@ impl Volumes {
     }
 
     /// Puts a volume into a group; commits `with` in the same transaction.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoGroup`] or [`VolumeError::NotFound`]; [`VolumeError::InGroup`] if the volume is in a
+    /// group already; [`VolumeError::GroupFull`]. [`VolumeError::Offline`] if no pool is open,
+    /// [`VolumeError::Pool`] if it refuses or fails the transaction.
     pub async fn join_group(
         &self,
         name: &str,
@@ -189,6 +208,11 @@ impl Volumes {
     }
 
     /// Takes a volume out of a group; commits `with` in the same transaction.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoGroup`] or [`VolumeError::NotFound`]; [`VolumeError::NotInGroup`].
+    /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails the
+    /// transaction.
     pub async fn leave_group(
         &self,
         name: &str,
@@ -208,6 +232,10 @@ impl Volumes {
     }
 
     /// Deletes a group; its volumes and their snapshots stay. Commits `with` in the same transaction.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoGroup`]. [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it
+    /// refuses or fails the transaction.
     pub async fn delete_group(&self, name: &str, with: Transaction) -> Result<Group, VolumeError> {
         self.change_groups(with, |groups| {
             let id = groups.named(name)?.id;

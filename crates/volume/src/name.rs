@@ -20,6 +20,9 @@ pub struct BadName {
 
 /// Checks that `name` is `[a-z0-9][a-z0-9._-]*` and 1 to 63 characters long, so that it is safe in URLs, file
 /// names and iSCSI text.
+///
+/// # Errors
+/// [`BadName`] with the first rule that the name breaks.
 pub fn check_name(name: &str) -> Result<(), BadName> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let count = name.chars().count();

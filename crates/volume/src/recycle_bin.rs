@@ -92,6 +92,12 @@ impl Volumes {
 
     /// Puts volumes into the recycle bin for this time; commits `with` in the same transaction. Waits for writers that
     /// are inside; later ones are refused.
+    ///
+    /// # Errors
+    /// The error of the first volume that may not be deleted: it is immutable, has immutable snapshots, or is
+    /// copied into. [`VolumeError::RetentionTime`] if no clock goes as far as `keep`.
+    /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails the
+    /// transaction.
     pub async fn discard(
         &self,
         volumes: &[Arc<Volume>],
@@ -136,6 +142,12 @@ impl Volumes {
 
     /// Brings a volume back from the recycle bin; commits `with` in the same transaction. Handles from before its
     /// deletion stay those of a deleted volume.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotFound`] if the volume is not in the bin; [`VolumeError::Name`] or
+    /// [`VolumeError::Exists`] for its name; [`VolumeError::CannotReserve`] if it is thick.
+    /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails the
+    /// transaction.
     pub async fn recover(
         &self,
         volume: &Volume,
@@ -165,6 +177,11 @@ impl Volumes {
 
     /// Deletes volumes in the recycle bin for good; their space is reclaimed in the background. Commits `with` in the
     /// same transaction. Refuses volumes that have immutable snapshots.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotFound`] if one is not in the bin; the error of the first that has immutable
+    /// snapshots. [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails
+    /// the transaction.
     pub async fn purge(&self, volumes: &[Arc<Volume>], with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         volumes.iter().try_for_each(|volume| self.require_binned(volume))?;

@@ -46,6 +46,9 @@ pub struct ClockMark {
 
 impl ClockMark {
     /// The mark in a catalog; `None` if nothing is immutable or in the recycle bin.
+    ///
+    /// # Errors
+    /// [`VolumeError::Record`] if the mark is not one, or is of another version.
     pub fn read(bytes: Option<&[u8]>) -> Result<Option<Self>, VolumeError> {
         let bad = |why: String| VolumeError::Record { key: KEY.to_owned(), why };
         let Some(bytes) = bytes else { return Ok(None) };
@@ -132,6 +135,11 @@ impl Volumes {
 
     /// Makes snapshots immutable for this time from now, or extends their retention to that; commits `with` in the same
     /// transaction. Waits for writers that are inside; later ones wait, and are refused.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoSnapshot`], [`VolumeError::RetainedLonger`] or [`VolumeError::CopiedInto`] for the
+    /// first that cannot be; [`VolumeError::RetentionTime`] for the time. [`VolumeError::Offline`] if no pool
+    /// is open, [`VolumeError::Pool`] if it refuses or fails the transaction.
     pub async fn retain(
         &self,
         snapshots: &[Arc<Volume>],
@@ -194,6 +202,10 @@ impl Volumes {
 
     /// Makes those whose time is over volumes that can be written to and deleted again; commits what `with` makes of them
     /// in the same transaction, and returns them.
+    ///
+    /// # Errors
+    /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails the
+    /// transaction. If that fails, nothing is released.
     pub async fn release(
         &self,
         with: impl FnOnce(&[Arc<Volume>]) -> Transaction,
@@ -242,6 +254,10 @@ impl Volumes {
     }
 
     /// Writes the mark if it is old, or if it `must` be.
+    ///
+    /// # Errors
+    /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails the
+    /// transaction. The mark before stays.
     pub async fn mark_retention(&self, must: bool) -> Result<(), VolumeError> {
         let is_due = |clock: &RetentionClock| must || self.world.now().since(clock.since) >= MARK_EVERY;
         if !self.retention.lock().as_ref().is_some_and(is_due) {

@@ -20,6 +20,9 @@ impl PoolSlot {
     }
 
     /// The open pool, or the reason why there is none.
+    ///
+    /// # Errors
+    /// The reason why no pool is open, in words.
     pub fn get(&self) -> Result<Arc<Pool>, String> {
         self.pool.read().clone()
     }

@@ -13,6 +13,9 @@ const VALUE_LEN_MAX: usize = 255;
 
 /// Checks that there are at most [`TAGS_MAX`], that keys are 1 to 63 characters of `a-z A-Z 0-9 . _ - /`, and that values
 /// are at most 255 bytes without control characters.
+///
+/// # Errors
+/// [`VolumeError::Tag`] with the first tag that breaks one of these rules.
 pub fn check_tags(tags: &Tags) -> Result<(), VolumeError> {
     let bad = |tag: String, why| Err(VolumeError::Tag { tag, why });
     if let Some((key, _)) = tags.iter().nth(TAGS_MAX) {

@@ -39,6 +39,10 @@ pub struct VolumeSpec {
 
 impl VolumeSpec {
     /// Checks everything that can be said without knowing the other volumes.
+    ///
+    /// # Errors
+    /// [`VolumeError::Name`], [`VolumeError::BlockSize`], [`VolumeError::Tag`] or [`VolumeError::Size`]: the
+    /// first that is wrong.
     pub fn check(&self) -> Result<(), VolumeError> {
         check_name(&self.name)?;
         if ![512, 4096].contains(&self.block_bytes) {
@@ -94,6 +98,10 @@ impl Volumes {
     }
 
     /// Reads the volumes from the catalog of a newly opened pool. Volumes known before keep their objects.
+    ///
+    /// # Errors
+    /// [`VolumeError::Record`] for an object of the catalog that this version cannot read. Which volumes are
+    /// known stays as it was.
     pub fn restore(&self, pool: &Pool) -> Result<Restored, VolumeError> {
         let tags: BTreeMap<_, _> = pool.list(TAGS_OBJECT).into_iter().collect();
         let records = pool
@@ -158,6 +166,9 @@ impl Volumes {
     }
 
     /// The volume of this name.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotFound`].
     pub fn get(&self, name: &str) -> Result<Arc<Volume>, VolumeError> {
         self.find(name).ok_or_else(|| VolumeError::NotFound { name: name.to_owned() })
     }
@@ -168,11 +179,19 @@ impl Volumes {
     }
 
     /// Creates a volume; commits `with` in the same transaction.
+    ///
+    /// # Errors
+    /// The errors of [`VolumeSpec::check`]; [`VolumeError::Exists`]; [`VolumeError::CannotReserve`] if it is
+    /// thick. [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails the
+    /// transaction.
     pub async fn create(&self, spec: VolumeSpec, with: Transaction) -> Result<Arc<Volume>, VolumeError> {
         self.create_where(spec, None, with).await
     }
 
     /// Creates a volume in the slice of another one; commits `with` in the same transaction.
+    ///
+    /// # Errors
+    /// Those of [`Volumes::create`].
     pub async fn create_near(
         &self,
         spec: VolumeSpec,
@@ -203,6 +222,11 @@ impl Volumes {
     }
 
     /// Deletes volumes for good; their space is reclaimed in the background. Commits `with` in the same transaction.
+    ///
+    /// # Errors
+    /// The error of the first volume that may not be deleted: it is immutable, has immutable snapshots, or is
+    /// copied into. [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails
+    /// the transaction.
     pub async fn delete(&self, volumes: &[Arc<Volume>], with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         self.require_deletable(volumes)?;

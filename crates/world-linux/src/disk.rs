@@ -41,6 +41,12 @@ struct LinuxDisk {
 
 /// Opens a file or block device for direct I/O and locks it against every other opener, by the very file
 /// description that does the I/O. The lock goes when the disk and the last operation on it are gone.
+///
+/// # Errors
+/// [`OpenError::NotADrive`] if it is neither a file nor a block device, [`OpenError::InUse`] if somebody else
+/// has it open, [`OpenError::OtherLen`] if it exists with another size than is to be made,
+/// [`OpenError::NoDirectIo`] or [`OpenError::CoarseBlocks`] if it cannot be read and written as the engine
+/// does. [`OpenError::Io`] if the system refuses to open, lock, make or measure it.
 pub fn open_disk(path: &Path, options: OpenOptions) -> Result<Arc<dyn Disk>, OpenError> {
     let failed = |operation| move |source| OpenError::Io { path: path.into(), operation, source };
     let (file, is_device) = open_direct(path, options.create_len.is_some())?;

@@ -61,6 +61,10 @@ enum Message {
 
 impl LinuxWorld {
     /// Starts `data_threads` data threads, at least one, and the background thread.
+    ///
+    /// # Errors
+    /// [`StartError::Ring`] if the system sets up no io_uring, [`StartError::Thread`] if it starts no thread
+    /// or event loop.
     pub fn start(data_threads: usize) -> Result<Arc<LinuxWorld>, StartError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -44,6 +44,11 @@ impl Drive {
 
     /// Takes the drive over: when this returns, `to` is durable in both labels, this session is of `to`, and no write of a
     /// lower epoch is in flight or begins. Refuses an epoch that is not higher than the drive's.
+    ///
+    /// # Errors
+    /// [`DriveError::Fenced`] if `to` is not higher than the drive's epoch; [`DriveError::BadFence`] if no
+    /// label can hold it. [`DriveError::Failed`], [`DriveError::NoRoom`] or [`DriveError::Disk`] if a label
+    /// cannot be written: the drive may have the epoch or not.
     pub async fn raise_epoch(&self, to: Epoch) -> Result<(), DriveError> {
         let _one_at_a_time = self.state.relabelling.lock().await;
         let current = self.epoch();
@@ -56,6 +61,12 @@ impl Drive {
 
     /// Fences the sessions of one holder below `lowest` in the drive's epoch, in the same way; all others go on. If the
     /// holder is this one, its session is `lowest` of the drive's epoch from now on.
+    ///
+    /// # Errors
+    /// [`DriveError::SessionFenced`] if the drive refuses sessions below `lowest` already,
+    /// [`DriveError::TooManyFences`] if its label has no room for one more holder, [`DriveError::NoSession`]
+    /// if this handle never began a session. Errors of writing the labels are those of
+    /// [`Drive::raise_epoch`].
     pub async fn fence(&self, holder: HolderId, lowest: u64) -> Result<(), DriveError> {
         let _one_at_a_time = self.state.relabelling.lock().await;
         let mut fences = self.fences();

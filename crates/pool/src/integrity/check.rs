@@ -193,6 +193,10 @@ impl CheckReport {
 }
 
 /// Checks a pool that is not open. Fails only if there is no pool to check.
+///
+/// # Errors
+/// [`PoolError::Drive`] if the drives given are not all that the pool needs, or one fails while it is read.
+/// Damage is no error: the report has it.
 pub fn check(drives: Vec<Arc<Drive>>) -> Compiled<'static, Result<CheckReport, PoolError>> {
     Box::pin(check_all(drives))
 }
@@ -282,6 +286,10 @@ type Objects = BTreeMap<(ObjectKind, String), Vec<u8>>;
 
 /// The objects in the catalog of a pool that is not open, as they would be after recovery. Nothing but catalog and journal
 /// is looked at.
+///
+/// # Errors
+/// [`PoolError::Drive`] if drives are missing or fail, [`PoolError::Unopenable`] or [`PoolError::Corrupt`] if
+/// a slice's root, catalog or journal cannot be made out.
 pub fn read_catalog(drives: Vec<Arc<Drive>>) -> Compiled<'static, Result<Objects, PoolError>> {
     Box::pin(recovered_catalog(drives))
 }

@@ -148,6 +148,10 @@ impl Scrub {
 
     /// Goes through everything, or until it is stopped: true if it came to the end. What hosts cannot read any more is
     /// then told by [`Pool::take_damage`]. Runs on a thread of the array.
+    ///
+    /// # Errors
+    /// [`PoolError::Offline`] if the pool goes offline meanwhile. Damage is no error: it is noted, and the
+    /// scrub goes on.
     pub fn run(&self) -> Compiled<'_, Result<bool, PoolError>> {
         Box::pin(self.go_through())
     }

@@ -20,6 +20,10 @@ const MIN_DATA_SLABS: u64 = 24;
 
 /// Makes a pool of these disks, which may hold anything: it is overwritten. The caller has made sure that
 /// nobody needs it.
+///
+/// # Errors
+/// [`PoolError::Refused`] if the disks are too few, too small or too large for these options: nothing was
+/// written then. [`PoolError::Drive`] if a disk fails: what was on the disks may be lost.
 pub fn format(
     world: &dyn World,
     disks: Vec<(Arc<dyn Disk>, Roles)>,

@@ -44,6 +44,10 @@ pub struct Pool {
 
 impl Pool {
     /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves.
+    ///
+    /// # Errors
+    /// [`PoolError::Drive`] if drives are missing, fail, or were taken over by another owner;
+    /// [`PoolError::Unopenable`] or [`PoolError::Corrupt`] if what they hold cannot be recovered.
     pub fn open(
         world: Arc<dyn World>,
         drives: Vec<Arc<Drive>>,
@@ -78,6 +82,10 @@ impl Pool {
 
     /// Stops the pool cleanly: everything is destaged and checkpointed, so that the next opening replays
     /// nothing. Requests made meanwhile or later fail.
+    ///
+    /// # Errors
+    /// [`PoolError::Offline`] if the pool is or goes offline before all is destaged. It is closed
+    /// nevertheless: the next opening replays the journal.
     pub fn close(&self) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
             self.store.stop_waiting_for_room();
@@ -246,6 +254,11 @@ impl Pool {
     /// If it fails and the pool is offline then, or if its future is dropped, the pool may have the drive or not. Keep it
     /// attached and open the pool with it: an opening leaves the drive out if it is no member, and says so. Where the pool is
     /// online, a disk that could not be added may be given again once all operations that it was asked for have ended.
+    ///
+    /// # Errors
+    /// [`PoolError::Refused`] if the pool has the disk already, has had too many drives, or the size does not
+    /// fit: the disk is unchanged then. [`PoolError::Drive`] if the disk fails, [`PoolError::Offline`] if the
+    /// pool does.
     pub fn add_drive<'a>(
         &'a self,
         world: &'a dyn World,
@@ -283,6 +296,11 @@ impl Pool {
     /// Makes the changes of a transaction, all or none, hardened on return. Transactions take effect in the
     /// order in which they return. Forks of volumes hold every write acknowledged before the call, none that began after
     /// its return, and no write without those that it could have depended on.
+    ///
+    /// # Errors
+    /// [`PoolError::Refused`], [`PoolError::NoSuchVolume`] or [`PoolError::CannotReserve`] if a change is
+    /// impossible: nothing changed then. After [`PoolError::Offline`] only the next opening tells whether the
+    /// transaction counts.
     pub fn commit(&self, transaction: Transaction) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
             for _ in 0..RESERVE_TRIES {
@@ -305,6 +323,9 @@ impl Pool {
     }
 
     /// Makes a checkpoint of what has been destaged so far, of all slices at the same time.
+    ///
+    /// # Errors
+    /// [`PoolError::Offline`] if the pool is or goes offline. The checkpoint before stays in force then.
     pub fn checkpoint(&self) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
             let checkpoints = self.slices.iter().map(|slice| slice.checkpoint());
@@ -313,6 +334,9 @@ impl Pool {
     }
 
     /// Destages everything acknowledged before the call, then makes a checkpoint, of all slices at the same time.
+    ///
+    /// # Errors
+    /// [`PoolError::Offline`] if the pool is or goes offline; what was acknowledged is in the journal then.
     pub fn drain(&self) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
             join_all(self.slices.iter().map(|slice| slice.drain())).await.into_iter().collect()
@@ -338,18 +362,34 @@ impl Pool {
     }
 
     /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchVolume`]; [`PoolError::Refused`] for a range that is no multiple of 512 or that no
+    /// volume can hold; [`PoolError::Medium`] with the first block that cannot be read back correctly;
+    /// [`PoolError::Offline`].
     pub async fn read(&self, volume: VolumeId, range: ByteRange) -> Result<Vec<Bytes>, PoolError> {
         self.slice_of(volume)?.read_for_host(volume, range).await
     }
 
     /// Writes the slices one after the other from byte `offset` on, hardened on return. Offset and lengths are
     /// multiples of 512, and each slice begins at a multiple of 512 in memory.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchVolume`]; [`PoolError::Refused`] for a range that is no multiple of 512 or that no
+    /// volume can hold; [`PoolError::BeyondEnd`] and [`PoolError::NoSpace`], after which a part that lies
+    /// before may be written. After [`PoolError::Offline`] the range may hold old data, new data or a
+    /// mixture.
     pub async fn write(&self, volume: VolumeId, offset: u64, data: Vec<Bytes>) -> Result<(), PoolError> {
         self.slice_of(volume)?.write(volume, offset, data).await
     }
 
     /// Makes a range read as zeroes and gives its space back, hardened on return. Where a volume shares its map with
     /// others that takes copies of nodes: a pool that has no room for more of them says so.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchVolume`]; [`PoolError::Refused`] for a range that is no multiple of 512 or that no
+    /// volume can hold; [`PoolError::NoSpace`] if there is no room for copies of nodes;
+    /// [`PoolError::Offline`], after which a part may be unmapped.
     pub fn unmap(&self, volume: VolumeId, range: ByteRange) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move { self.slice_of(volume)?.unmap(volume, range).await })
     }
@@ -357,6 +397,10 @@ impl Pool {
     /// Which parts of a range, a multiple of 512 at both ends, are mapped: at most `limit` extents, the first
     /// from the range's beginning on, each next one behind its predecessor and of the other kind. A call looks
     /// at no more than 16 GiB; the extents then end before the range does.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchVolume`]; [`PoolError::Refused`] for a range that is no multiple of 512;
+    /// [`PoolError::Offline`]. Parts whose map is damaged are no error: they count as mapped.
     pub fn allocation(
         &self,
         volume: VolumeId,
@@ -368,23 +412,38 @@ impl Pool {
 
     /// Gives a volume an end: when this returns, no record of a write, unmap or copy that reaches beyond `end` bytes is
     /// appended any more, whenever the request began. Not kept when the pool is closed.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchVolume`].
     pub fn end_volume(&self, volume: VolumeId, end: u64) -> Result<(), PoolError> {
         self.slice_of(volume)?.end_volume(volume, end)
     }
 
     /// Whether anything but zeroes may be read from byte `from` on. `from` is a multiple of 512. Exact to a block,
     /// while nobody writes there.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchVolume`]; [`PoolError::Medium`] if what may be data cannot be read;
+    /// [`PoolError::Offline`].
     pub fn is_mapped_from(&self, volume: VolumeId, from: u64) -> Compiled<'_, Result<bool, PoolError>> {
         Box::pin(async move { self.slice_of(volume)?.is_mapped_from(volume, from).await })
     }
 
     /// Makes all from byte `from` on read as zeroes and gives its space back, hardened on return. `from` is a multiple
     /// of 512. Nobody may write there meanwhile: see [`Pool::end_volume`].
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchVolume`]; [`PoolError::NoSpace`] if there is no room for copies of nodes;
+    /// [`PoolError::Offline`], after which a part may be unmapped.
     pub fn unmap_from(&self, volume: VolumeId, from: u64) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move { self.slice_of(volume)?.unmap_from(volume, from).await })
     }
 
     /// Those parts of a range, whole pool blocks, that still cannot be read from drives.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchVolume`] if no slice could have the volume; [`PoolError::Offline`] if the pool goes
+    /// offline meanwhile.
     pub fn still_damaged(
         &self,
         volume: VolumeId,
@@ -394,11 +453,17 @@ impl Pool {
     }
 
     /// Waits until a volume that was just forked from another can be copied from: its map is its own, and durable.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchVolume`] if the fork is deleted meanwhile; [`PoolError::Offline`].
     pub fn settle_fork(&self, volume: VolumeId) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move { self.slice_of(volume)?.settle_fork(volume).await })
     }
 
     /// Waits until nothing that was copied so far needs the volume it was copied from: from then on that may be deleted.
+    ///
+    /// # Errors
+    /// [`PoolError::Offline`] if the pool is or goes offline.
     pub fn settle_copies(&self) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
             for slice in &self.slices {
@@ -412,6 +477,11 @@ impl Pool {
     /// what is mapped, or a hole. Hardened on return; returns how many bytes of the range are done. `source` is a volume
     /// that was forked for the purpose, is settled, and that nobody writes to. Whole blocks are shared where the two
     /// ranges lie alike within blocks; everything else is copied as data.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchVolume`]; [`PoolError::Refused`] if the ranges are no multiples of 512 or `source`
+    /// has not settled; [`PoolError::Medium`], of the source, if it cannot be read; otherwise the errors of
+    /// [`Pool::write`] to the target.
     pub fn copy_some(
         &self,
         source: VolumeId,
