@@ -271,7 +271,7 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
     }
 }
 
-/// Grows a volume, and refuses to shrink it: whoever says "grow" does not expect to lose data.
+/// Grows a volume, and refuses to shrink it: a user of "grow" does not expect to lose data.
 fn grow(client: &Client, output: &Output, name: &str, size: Size) -> Result<(), Failure> {
     let before: Volume = client.get(&path(name))?;
     if size.0 < before.size_bytes {

@@ -58,7 +58,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
             _ = shutdown.wait_for(|stop| *stop) => return Err(IscsiError::ShutDown),
             login = within(clock, limit, self.login()) => login.unwrap_or(Err(IscsiError::LoginTimeout(limit))),
         };
-        // Login: bounded in time, so that whoever does not get through it holds no place.
+        // Login is bounded in time, so that a peer that does not complete it gives up its place.
         let mut session = match login {
             Ok(session) => session,
             Err(error) => {

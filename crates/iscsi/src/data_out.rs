@@ -1,7 +1,7 @@
 //! A command's data on its way here: immediate data, unsolicited Data-Out PDUs, and those solicited by R2Ts.
 //!
 //! Invariants: data arrives in order, so the next byte is always at offset `received`; nothing is ever
-//! solicited twice (`received <= solicited <= wanted`); a command whose data went wrong is answered when all
+//! solicited twice (`solicited <= wanted`); a command whose data went wrong is answered when all
 //! that was announced or solicited has come (RFC 7143 §7.8, §11.17.1), and nothing more is solicited.
 
 use crate::{

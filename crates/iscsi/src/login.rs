@@ -373,7 +373,7 @@ impl<'a> Login<'a> {
             }
             (None, _) => return fail("it does not authenticate itself, as its host must"),
         }
-        // Bytes that nobody can foresee are drawn for each challenge, and only when there is one.
+        // Each challenge draws random bytes of its own, and none are drawn without one.
         let fresh = || {
             let mut challenge = Challenge { identifier: 0, value: [0; crate::chap::CHALLENGE_BYTES] };
             let mut identifier = [0];

@@ -4,8 +4,8 @@
 //! Each session is a task set of its own (TST = 001b in the control mode page), and order is kept by unit
 //! within it. A HEAD OF QUEUE task runs at once. An ORDERED task waits for the older ones and for those HEAD
 //! OF QUEUE; a SIMPLE task for older ORDERED ones and for those HEAD OF QUEUE. A task that still waits for
-//! memory does not hold others up as a HEAD OF QUEUE task. As memory is given in the order of arrival,
-//! whoever waits here waits for tasks that have theirs, and of those one always waits for none.
+//! memory does not hold others up as a HEAD OF QUEUE task. Memory is given in the order of arrival. So a task
+//! waits only for tasks that have their memory, and at least one of those waits for no other task.
 //!
 //! Example, all of one unit: SIMPLE 1 runs, ORDERED 2 waits for 1, SIMPLE 3 waits for 2. Now HEAD OF QUEUE 4
 //! comes and runs at once; when 1 has ended, 2 still waits for 4.

@@ -43,7 +43,7 @@ struct LinuxDisk {
 /// description that does the I/O. The lock goes when the disk and the last operation on it are gone.
 ///
 /// # Errors
-/// [`OpenError::NotADrive`] if it is neither a file nor a block device, [`OpenError::InUse`] if somebody else
+/// [`OpenError::NotADrive`] if it is neither a file nor a block device, [`OpenError::InUse`] if another process
 /// has it open, [`OpenError::OtherLen`] if it exists with another size than is to be made,
 /// [`OpenError::NoDirectIo`] or [`OpenError::CoarseBlocks`] if it cannot be read and written as the engine
 /// does. [`OpenError::Io`] if the system refuses to open, lock, make or measure it.

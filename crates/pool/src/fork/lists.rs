@@ -16,11 +16,11 @@ pub(crate) struct DeadList {
 pub(crate) struct Lists {
     /// What its ancestors own, was there at the fork, and is not in its map any more.
     pub dead: DeadList,
-    /// How many blocks of it each ancestor owns.
+    /// How many blocks of the list `dead` each ancestor owns.
     pub dead_blocks: BTreeMap<LayerId, u64>,
     /// What was listed as dead before its parent became a part of it, and has yet to be looked through.
     pub sifting: DeadList,
-    /// How many blocks of that each layer owns, itself included: those that it owns itself nobody reaches any more.
+    /// How many of these blocks each layer owns. No map leads to those that this layer owns itself.
     pub sifting_blocks: BTreeMap<LayerId, u64>,
 }
 

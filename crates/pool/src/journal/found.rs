@@ -29,7 +29,8 @@ pub(super) struct ExtentContent {
     pub last: Sequence,
     /// The batch that was torn, if one was.
     pub torn: Option<TornBatch>,
-    /// Batches of which nothing tells whether they were hardened, from the first on whose payload cannot be read.
+    /// Batches in doubt, from the first one whose payload cannot be read: no later batch tells whether they were
+    /// hardened.
     pub doubtful: Vec<Vec<ReplayedRecord>>,
 }
 

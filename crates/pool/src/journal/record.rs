@@ -26,7 +26,8 @@ impl ReplayedRecord {
         self.place.read(store, self.header.payload_bytes.get().into(), is_good).await
     }
 
-    /// Why nobody wrote this record of a write or unmap, if so, whatever its checksums say.
+    /// Returns why the pool cannot have written this record of a write or unmap, though its checksums match; `None`
+    /// if it can.
     pub(crate) fn problem(&self, block_bytes: u64) -> Option<&'static str> {
         let (first, sectors) = (self.header.sector.get(), u64::from(self.header.sectors.get()));
         let end = first.saturating_add(sectors);

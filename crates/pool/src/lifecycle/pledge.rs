@@ -1,4 +1,4 @@
-//! Reservations: space promised to a volume, which nobody else can take.
+//! Reservations: space that is promised to one volume, so that no other can take it.
 //!
 //! A promise that grows is first *pledged*: writers see it before it is checked, so that nothing slips in between
 //! the check and the moment it takes effect. The pledge is given back once the transaction has taken effect or
@@ -105,13 +105,13 @@ impl Slice {
         }
     }
 
-    /// When it returns, whoever looked at what a shard's lock protects before the call has made its insertion, and
-    /// whoever comes later sees what was changed before the call.
+    /// Takes and releases the lock of each shard. Writers that held one before the call have inserted their data on
+    /// return. Writers that take one later see what was changed before the call.
     pub(crate) fn pass_shards(&self) {
         (0..SHARDS).for_each(|shard| self.buffer.pass(shard));
     }
 
-    /// Counts anew what is promised, and what of it is not mapped.
+    /// Counts anew how much is promised, and how much of the promised space is not mapped.
     pub(crate) fn count_reserved(&self) {
         let pledged = self.pledged.lock();
         let counted = self.promises(&pledged);

@@ -1,3 +1,5 @@
+//! What the figures count, and what they leave out.
+
 use super::*;
 use std::path::Path;
 
