@@ -3,6 +3,8 @@
 use quoin_base::GIB;
 use quoin_cli::{Failure, parse_size, size_text};
 use quoin_pool::{MemoryShares, PoolOptions};
+use quoin_world::HUGE_PAGE_BYTES;
+use quoin_world_linux::{HugePages, limit_huge_pages, reserve_huge_pages};
 use std::fs;
 
 /// The environment variable that stands for `--memory-limit`.
@@ -20,11 +22,8 @@ pub(crate) fn shares(limit: Option<&str>) -> Result<MemoryShares, Failure> {
         None => default_limit_bytes(),
     };
     let shares = MemoryShares::of_limit(limit_bytes);
-    // A huge page is zeroed whole when it is first touched, which holds up a data thread for milliseconds.
-    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        tracing::warn!(%error, "huge pages stay enabled; expect pauses of some milliseconds");
-    }
-    quoin_world::limit_spare_bytes(shares.spare_bytes as usize);
+    let huge_bytes = reserve_buffers(shares.spare_bytes as usize);
+    quoin_world::limit_spare_bytes(shares.spare_bytes as usize - huge_bytes);
     tracing::info!(
         limit = size_text(limit_bytes),
         cache = size_text(shares.cache_bytes),
@@ -33,6 +32,30 @@ pub(crate) fn shares(limit: Option<&str>) -> Result<MemoryShares, Failure> {
         "memory"
     );
     Ok(shares)
+}
+
+/// Sets three quarters of what is kept of buffers aside as huge pages, if the system lets buffers alone have them. How many
+/// bytes that is.
+fn reserve_buffers(spare_bytes: usize) -> usize {
+    match limit_huge_pages() {
+        Ok(HugePages::Advised) => {}
+        Ok(HugePages::Disabled) => {
+            tracing::info!("no huge pages: this kernel cannot keep them to buffers; Linux 6.18 can");
+            return 0;
+        }
+        Err(error) => {
+            tracing::warn!(%error, "huge pages stay enabled; expect pauses of some milliseconds");
+            return 0;
+        }
+    }
+    let huge_bytes = spare_bytes * 3 / 4 / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    match reserve_huge_pages(huge_bytes) {
+        Ok(()) => huge_bytes,
+        Err(error) => {
+            tracing::warn!(%error, "no huge pages for buffers: large transfers are slower");
+            0
+        }
+    }
 }
 
 fn parse_limit(text: &str) -> Result<u64, Failure> {

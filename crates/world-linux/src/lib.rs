@@ -17,6 +17,7 @@
 
 mod disk;
 mod error;
+mod huge_pages;
 mod poll;
 mod ring;
 mod workers;
@@ -24,4 +25,5 @@ mod world;
 
 pub use disk::{OpenOptions, open_disk};
 pub use error::{OpenError, StartError};
+pub use huge_pages::{HugePages, limit_huge_pages, reserve_huge_pages};
 pub use world::{LinuxWorld, block_on};

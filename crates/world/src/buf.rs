@@ -1,5 +1,7 @@
 //! Buffers that drives can read into and write from directly, and cheap slices of them.
 
+use crate::huge_pages;
+use bytes::BytesMut;
 use parking_lot::Mutex;
 use std::{
     fmt,
@@ -52,6 +54,55 @@ fn spare_size(pages: usize) -> Option<usize> {
     (pages > 0 && size < SPARE_SIZES).then_some(size)
 }
 
+/// Where the bytes of a buffer are.
+enum Memory {
+    /// In pages of its own.
+    Pages(Vec<Page>),
+    /// In a part of a huge page.
+    Part(BytesMut),
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::Pages(Vec::new())
+    }
+}
+
+impl Memory {
+    /// Memory for so many bytes, and whether all of it is zero.
+    fn for_bytes(len_bytes: usize) -> (Self, bool) {
+        match huge_pages::take(len_bytes) {
+            Some(part) => (Self::Part(part), false),
+            None => {
+                let (pages, is_zero) = pages_for(len_bytes);
+                (Self::Pages(pages), is_zero)
+            }
+        }
+    }
+
+    fn ram_bytes(&self) -> usize {
+        match self {
+            Self::Pages(pages) => pages.len() * BUF_ALIGN_BYTES,
+            Self::Part(part) => part.len(),
+        }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Pages(pages) => pages.as_slice().as_bytes(),
+            Self::Part(part) => part,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        match self {
+            Self::Pages(pages) => pages.as_mut_slice().as_mut_bytes(),
+            Self::Part(part) => part,
+        }
+    }
+}
+
+/// Ordinary pages for so many bytes, and whether all of them are zero.
 fn pages_for(len_bytes: usize) -> (Vec<Page>, bool) {
     let needed = len_bytes.div_ceil(BUF_ALIGN_BYTES);
     let zeroed =
@@ -68,7 +119,8 @@ fn pages_for(len_bytes: usize) -> (Vec<Page>, bool) {
     }
 }
 
-/// RAM that a buffer of `len_bytes` takes: whole pages, a power of two of them up to 1 MiB.
+/// RAM that a buffer of `len_bytes` takes: whole pages, a power of two of them up to 1 MiB. One in a part of a huge page takes
+/// up to four times as much, which was set aside for such parts before.
 pub fn buffer_ram_bytes(len_bytes: usize) -> usize {
     let pages = len_bytes.div_ceil(BUF_ALIGN_BYTES);
     BUF_ALIGN_BYTES * spare_size(pages).map_or(pages, |size| 1 << size)
@@ -77,7 +129,7 @@ pub fn buffer_ram_bytes(len_bytes: usize) -> usize {
 /// An owned buffer, aligned for direct I/O.
 #[derive(Default)]
 pub struct Buf {
-    pages: Vec<Page>,
+    memory: Memory,
     len_bytes: usize,
     /// How many answer for its RAM: see [`Slice::hold`].
     holders: AtomicU32,
@@ -86,9 +138,9 @@ pub struct Buf {
 impl Buf {
     /// `len_bytes` zeroes.
     pub fn zeroed(len_bytes: usize) -> Self {
-        let (pages, clean) = pages_for(len_bytes);
-        let mut buf = Self { pages, len_bytes, holders: AtomicU32::new(0) };
-        if !clean {
+        let (memory, is_zero) = Memory::for_bytes(len_bytes);
+        let mut buf = Self { memory, len_bytes, holders: AtomicU32::new(0) };
+        if !is_zero {
             buf.as_mut_slice().fill(0);
         }
         buf
@@ -96,7 +148,7 @@ impl Buf {
 
     /// `len_bytes` of anything, for who fills all of them.
     pub fn unfilled(len_bytes: usize) -> Self {
-        Self { pages: pages_for(len_bytes).0, len_bytes, holders: AtomicU32::new(0) }
+        Self { memory: Memory::for_bytes(len_bytes).0, len_bytes, holders: AtomicU32::new(0) }
     }
 
     /// A copy of `bytes`.
@@ -123,12 +175,12 @@ impl Buf {
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        &self.pages.as_slice().as_bytes()[..self.len_bytes]
+        &self.memory.as_slice()[..self.len_bytes]
     }
 
     /// The bytes, to change.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut self.pages.as_mut_slice().as_mut_bytes()[..self.len_bytes]
+        &mut self.memory.as_mut_slice()[..self.len_bytes]
     }
 
     /// Shares it, unchangeable from now on.
@@ -203,7 +255,11 @@ impl Filling {
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        let Some(size) = spare_size(self.pages.len()).filter(|size| self.pages.len() == 1 << size) else {
+        let pages = match std::mem::take(&mut self.memory) {
+            Memory::Part(part) => return huge_pages::give_back(part),
+            Memory::Pages(pages) => pages,
+        };
+        let Some(size) = spare_size(pages.len()).filter(|size| pages.len() == 1 << size) else {
             return;
         };
         let (buffer_bytes, limit) = (BUF_ALIGN_BYTES << size, SPARE_LIMIT.load(Ordering::Relaxed));
@@ -212,7 +268,7 @@ impl Drop for Buf {
             && SPARE_HELD.load(Ordering::Relaxed) + buffer_bytes <= limit;
         if fits {
             SPARE_HELD.fetch_add(buffer_bytes, Ordering::Relaxed);
-            spare.push(std::mem::take(&mut self.pages));
+            spare.push(pages);
         }
     }
 }
@@ -273,7 +329,7 @@ impl Slice {
 
     /// RAM that the whole buffer takes that it keeps alive.
     pub fn backing_ram_bytes(&self) -> usize {
-        self.buf.pages.len() * BUF_ALIGN_BYTES
+        self.buf.memory.ram_bytes()
     }
 
     /// Notes that one more answers for the RAM of the buffer it keeps alive. Returns that RAM to the first one, and 0 to

@@ -12,6 +12,7 @@ mod buf;
 mod completion;
 mod disk;
 mod gate;
+mod huge_pages;
 mod lock;
 mod offload;
 mod sync;
@@ -20,6 +21,7 @@ pub use buf::{BUF_ALIGN_BYTES, Buf, Filling, Slice, buffer_ram_bytes, limit_spar
 pub use completion::{Completer, Completion, Outstanding};
 pub use disk::{Disk, DiskError, DiskInstruments, DiskOp};
 pub use gate::{Gate, GatePass};
+pub use huge_pages::{HUGE_PAGE_BYTES, add_huge_pages};
 pub use lock::{Mutex, MutexGuard, RwLock, atomic};
 pub use offload::{Job, offload};
 pub use sync::{AsyncMutex, AsyncMutexGuard, Event, OneShot, OneShotSender, one_shot};

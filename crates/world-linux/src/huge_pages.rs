@@ -1,0 +1,94 @@
+//! Huge pages for the buffers of large transfers, and for nothing else.
+//!
+//! The kernel zeroes a huge page whole when it is first touched, which holds up a thread for milliseconds in a virtual machine. So
+//! a thread of its own touches all of them at the start, and the rest of the process has ordinary pages.
+
+use bytes::BytesMut;
+use quoin_world::{HUGE_PAGE_BYTES, add_huge_pages};
+use rustix::mm::{Advice, madvise};
+use std::{fs, io, thread};
+
+/// Not in `libc` yet: huge pages stay with memory for which they were asked.
+const PR_THP_DISABLE_EXCEPT_ADVISED: libc::c_ulong = 1 << 1;
+
+/// Whether and for what a process gets huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HugePages {
+    /// For what asks for them: for buffers.
+    Advised,
+    /// For nothing: this kernel (before Linux 6.18) would give them to all memory if it gave any.
+    Disabled,
+}
+
+/// Sees to it that no memory has huge pages but what asks for them.
+///
+/// # Errors
+/// The kernel would give them to all memory and refuses to be told otherwise.
+pub fn limit_huge_pages() -> io::Result<HugePages> {
+    let disable_but = |flags: libc::c_ulong| {
+        let (none, on): (libc::c_ulong, libc::c_ulong) = (0, 1);
+        // SAFETY: this operation of prctl takes numbers only, and changes nothing but which pages memory gets from now on.
+        match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, flags, none, none) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    if disable_but(PR_THP_DISABLE_EXCEPT_ADVISED).is_ok() || are_only_for_advised() {
+        return Ok(HugePages::Advised);
+    }
+    disable_but(0).map(|()| HugePages::Disabled)
+}
+
+/// Whether the system gives huge pages only to those who ask for them, or to none.
+fn are_only_for_advised() -> bool {
+    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    setting.is_ok_and(|setting| !setting.contains("[always]"))
+}
+
+/// Sets `bytes` aside for buffers of large transfers, in whole huge pages as far as the system has them. Returns before they are
+/// there: until then buffers have ordinary pages.
+///
+/// # Errors
+/// The system gives no thread to do it.
+pub fn reserve_huge_pages(bytes: usize) -> io::Result<()> {
+    let count = bytes / HUGE_PAGE_BYTES;
+    if count > 0 {
+        thread::Builder::new().name("huge-pages".into()).spawn(move || add_huge_pages(touched(count)))?;
+    }
+    Ok(())
+}
+
+/// Memory of so many huge pages, aligned and zeroed.
+fn touched(count: usize) -> BytesMut {
+    let len = count * HUGE_PAGE_BYTES;
+    let mut memory = BytesMut::with_capacity(len + HUGE_PAGE_BYTES);
+    let before = memory.spare_capacity_mut().as_ptr().align_offset(HUGE_PAGE_BYTES);
+    let aligned = memory.spare_capacity_mut()[before..][..len].as_mut_ptr();
+    // SAFETY: the range lies in memory that `memory` owns. The advice changes which pages are behind it, not what it holds.
+    // Where the system has no huge pages it refuses, and the memory is ordinary.
+    let _ = unsafe { madvise(aligned.cast(), len, Advice::LinuxHugepage) };
+    memory.resize(before + len, 0);
+    memory.split_off(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_aside_is_aligned_and_in_huge_pages_if_the_system_has_them() {
+        let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+        let limited = limit_huge_pages().unwrap();
+        let memory = touched(3);
+        assert!(memory.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES));
+        assert!(memory.len() == 3 * HUGE_PAGE_BYTES && memory.iter().all(|byte| *byte == 0));
+        let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let kib_of =
+            |line: &str| line.strip_prefix("AnonHugePages:")?.trim().strip_suffix("kB")?.trim().parse::<usize>().ok();
+        let huge_kib: usize = smaps.lines().filter_map(kib_of).sum();
+        let has_them = limited == HugePages::Advised && !setting.is_empty() && !setting.contains("[never]");
+        // The system may be short of them.
+        assert!(has_them || huge_kib == 0, "{huge_kib} KiB with {limited:?} and {setting}");
+        assert!(huge_kib <= 3 * HUGE_PAGE_BYTES / 1024, "{huge_kib} KiB: other memory has huge pages");
+    }
+}

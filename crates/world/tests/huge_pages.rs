@@ -1,0 +1,61 @@
+//! Buffers in huge pages. One test only gives some: they are the process's.
+
+use bytes::BytesMut;
+use quoin_world::{BUF_ALIGN_BYTES, Buf, HUGE_PAGE_BYTES, add_huge_pages};
+use std::ops::Range;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// Aligned memory of so many huge pages.
+fn pages(count: usize) -> BytesMut {
+    let mut memory = BytesMut::zeroed((count + 1) * HUGE_PAGE_BYTES);
+    let before = memory.as_ptr().align_offset(HUGE_PAGE_BYTES);
+    let mut memory = memory.split_off(before);
+    memory.truncate(count * HUGE_PAGE_BYTES);
+    memory
+}
+
+/// Fills memory with so many buffers of this length; how many of them lie in the huge pages.
+fn fill(given: &Range<usize>, count: usize, len: usize) -> (Vec<Buf>, usize) {
+    let mut buffers: Vec<Buf> = (0..count).map(|_| Buf::unfilled(len)).collect();
+    for (i, buf) in buffers.iter_mut().enumerate() {
+        assert!(buf.len() == len && buf.as_ptr().addr().is_multiple_of(BUF_ALIGN_BYTES));
+        buf.as_mut_slice().fill(i as u8 + 1);
+    }
+    // Each still holds what it was filled with: none shares bytes with another.
+    assert!(buffers.iter().enumerate().all(|(i, buf)| buf.iter().all(|byte| *byte == i as u8 + 1)));
+    let inside = buffers.iter().filter(|buf| given.contains(&buf.as_ptr().addr())).count();
+    (buffers, inside)
+}
+
+#[test]
+fn long_buffers_lie_in_huge_pages_as_far_as_there_are_any_and_give_their_parts_back() {
+    let memory = pages(4);
+    let start = memory.as_ptr().addr();
+    let given = start..start + memory.len();
+    add_huge_pages(memory);
+    for _ in 0..3 {
+        let (long, of_long) = fill(&given, 5, MIB);
+        let (middle, of_middle) = fill(&given, 20, 256 * KIB);
+        let (short, of_short) = fill(&given, 40, 64 * KIB);
+        assert_eq!((of_long, of_middle, of_short), (2, 16, 32), "the others have ordinary pages");
+        drop((long, middle, short));
+    }
+    let zeroes = Buf::zeroed(MIB - 4096);
+    assert!(given.contains(&zeroes.as_ptr().addr()) && zeroes.iter().all(|byte| *byte == 0));
+
+    let (_short, of_short) = fill(&given, 1, 32 * KIB);
+    let (_too_long, of_too_long) = fill(&given, 1, MIB + 1);
+    assert_eq!((of_short, of_too_long), (0, 0));
+    let between = Buf::unfilled(65 * KIB).into_slice();
+    assert_eq!(between.backing_ram_bytes(), 256 * KIB);
+}
+
+#[test]
+#[should_panic(expected = "not whole huge pages")]
+fn less_than_a_huge_page_is_refused() {
+    let mut memory = pages(1);
+    memory.truncate(4096);
+    add_huge_pages(memory);
+}
