@@ -10,10 +10,8 @@
 //! becomes one.
 
 use crate::{
-    BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
-    fence::Fence,
-    record::VolumeRecord,
-    volumes::{check_size, refused},
+    BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags, error::refused,
+    fence::Fence, record::VolumeRecord, spec::check_size,
 };
 use quoin_pool::{Pool, PoolError, Transaction};
 use quoin_world::AsyncMutexGuard;

@@ -2,8 +2,9 @@
 
 use crate::{
     VolumeSpec,
-    copy::{copy_problems, hidden_volumes},
-    group::{GROUP_OBJECT, Group, MEMBERS_MAX},
+    copy_record::{copy_problems, hidden_volumes},
+    group::{GROUP_OBJECT, Group},
+    limits::MEMBERS_MAX,
     name::check_name,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
     retention::clock_problem,

@@ -5,7 +5,7 @@
 
 use crate::{
     BlockDevice, Folder, Origin, OriginKind, SetOf, Tags, Volume, VolumeError, Volumes, check_name,
-    check_tags, fence::Fence, record::VolumeRecord, retention::until_ms, volumes::refused,
+    check_tags, error::refused, fence::Fence, record::VolumeRecord, retention_clock::until_ms,
 };
 use quoin_pool::{PoolError, Transaction};
 use std::{

@@ -8,6 +8,9 @@ use std::{
     sync::Arc,
 };
 
+/// The volumes in the bin, by id.
+pub(crate) type Bin = BTreeMap<VolumeId, Arc<Volume>>;
+
 /// Each volume is there once, under its id, its name and its origin. Only [`Known::update`] changes what they are found by.
 #[derive(Default)]
 pub(crate) struct Known {
