@@ -105,6 +105,7 @@ fn follow(client: &Client, output: &Output, filters: &str, limit: u32) -> Result
             ));
         }
     };
+    // The newest events first, as without --follow.
     let mut newest: Vec<Event> = client.get(&format!("/events?limit={limit}&{filters}"))?;
     let mut shown = Shown::default();
     if newest.len() == limit as usize {
@@ -117,6 +118,7 @@ fn follow(client: &Client, output: &Output, filters: &str, limit: u32) -> Result
                 return Ok(());
             }
         }
+        // Then what is new, again and again.
         thread::sleep(FOLLOW_EVERY);
         let path = format!("/events?limit={FOLLOW_LIMIT}&after={}&{filters}", shown.after());
         newest = match client.get(&path) {
@@ -145,6 +147,7 @@ impl Shown {
 
     /// Those that were not shown, oldest first, of a list from the newest to the oldest.
     fn new_of(&mut self, newest: Vec<Event>) -> Vec<Event> {
+        // What was shown is remembered as far back as an event may come late.
         let is_new = |event: &Event| self.numbers.insert(event.number);
         let new: Vec<_> = newest.into_iter().rev().filter(is_new).collect();
         let after = self.after();

@@ -46,6 +46,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     let has_body = operation.contains_key("requestBody");
     let parameters = operation.entry("parameters").or_insert_with(|| json!([]));
     let parameters = parameters.as_array_mut().expect("parameters are a list");
+    // A list is known by its cursor.
     let is_list = parameters.iter().any(|parameter| parameter["name"] == "cursor");
     let known = Operation { path, method, tagged: tagged(path), has_body, is_list };
     complete_parameters(&known, parameters);
