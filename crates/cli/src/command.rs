@@ -260,6 +260,7 @@ fn no_lun(volume: &str) -> Failure {
 fn status(client: &Client, output: &Output) -> Result<(), Failure> {
     let status: Status = client.get("/status")?;
     output.show(&status, view::status);
+    // The exit code says whether all volumes are served.
     if status.ready && status.offline_volumes.is_empty() {
         return Ok(());
     }

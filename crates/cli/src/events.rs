@@ -72,6 +72,7 @@ pub(crate) fn events(client: &Client, output: &Output, args: EventsArgs) -> Resu
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.saturating_sub(age.0).as_millis() as u64
     });
+    // The array applies the filters.
     let mut filters = format!("severity={severity}&since_ms={since_ms}&audit={audit}");
     for (name, value) in [("actor", &actor), ("object", &object)] {
         if let Some(value) = value {
@@ -81,6 +82,7 @@ pub(crate) fn events(client: &Client, output: &Output, args: EventsArgs) -> Resu
     if follow {
         return self::follow(client, output, &filters, limit);
     }
+    // What was asked for, for the message that there is nothing of it.
     let mut asked = Vec::new();
     asked.extend((severity != Severity::Info).then(|| format!("severity {severity} or higher")));
     asked.extend(since.map(|age| format!("the last {}", duration_text(age.seconds()))));

@@ -133,6 +133,7 @@ impl Volumes {
         if self.copies.lock().len() >= COPIES_MAX {
             return Err(VolumeError::TooManyCopies { name: target.name() });
         }
+        // One transaction forks the source, records the copy, and marks the target as changed.
         let record = CopyRecord {
             version: RECORD_VERSION,
             id: pool.next_volume_id_near(source.id()),
@@ -222,6 +223,7 @@ fn check_range(spec: &CopySpec) -> Result<u64, VolumeError> {
     let size = source.size_bytes();
     let length = length_bytes.unwrap_or_else(|| size.saturating_sub(*from));
     let block = u64::from(source.block_bytes().max(target.block_bytes()));
+    // Both ends and the length are multiples of the larger block of the two.
     let parts = [("the first byte", *from), ("the byte it goes to", *to), ("the length", length)];
     if let Some((what, bytes)) = parts.into_iter().find(|(_, bytes)| !bytes.is_multiple_of(block)) {
         return Err(VolumeError::CopyUnaligned { name: name(), what, bytes, block_bytes: block });
@@ -230,6 +232,7 @@ fn check_range(spec: &CopySpec) -> Result<u64, VolumeError> {
         let (from_bytes, length_bytes) = (*from, length);
         return Err(VolumeError::CopyRange { name: name(), from_bytes, length_bytes, size_bytes: size });
     }
+    // The copy must be within the target.
     let needed = to.saturating_add(length);
     if needed > target.size_bytes() {
         let (name, size_bytes) = (target.name(), target.size_bytes());

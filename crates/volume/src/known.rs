@@ -65,6 +65,7 @@ impl Known {
 
     /// Has a volume take over a record.
     pub(crate) fn update(&mut self, volume: &Volume, record: &VolumeRecord) {
+        // NOTE: forgotten under the old record, entered under the new one.
         let is_known = self.get(volume.id()).is_some_and(|known| std::ptr::eq(&**known, volume));
         if is_known {
             self.forget(&volume.record());

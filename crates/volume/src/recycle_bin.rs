@@ -89,6 +89,7 @@ impl Volumes {
         self.require_deletable(volumes)?;
         let pool = self.pool()?;
         let mut groups = self.groups.lock().clone();
+        // The clock by which they are kept runs from the first of them on.
         let (mut tx, clock) = self.start_clock(with);
         let deleted = Deleted::new(self.now_ms(), until_ms(clock, keep)?, by.as_deref());
         let mut records = Vec::new();
@@ -104,6 +105,7 @@ impl Volumes {
         }
         tx = groups.put(tx, &self.groups.lock());
         pool.commit(tx).await?;
+        // Committed: now the volumes are what the catalog says.
         self.set_clock(clock);
         *self.groups.lock() = groups;
         for (volume, record) in volumes.iter().zip(&records) {
@@ -142,6 +144,7 @@ impl Volumes {
         if record.reserved_bytes() > 0 {
             tx = tx.reserve(record.id, record.reserved_bytes());
         }
+        // The clock stops in the same transaction if nothing else needs it.
         let gone = BTreeSet::from([record.id]);
         let stops = self.clock_stops_without(&gone);
         let tx = if stops { self.without_clock(tx) } else { tx };

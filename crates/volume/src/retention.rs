@@ -93,11 +93,13 @@ impl Volumes {
         let _turn = self.changes.lock().await;
         let pool = self.pool()?;
         let Retention { tx, clock, changed } = self.plan_retention(snapshots, time, with)?;
+        // Writes are rejected before the transaction, so that none is acknowledged behind it.
         for (volume, ..) in &changed {
             volume.set_immutable(true);
             pool.end_volume(volume.id(), 0)?;
         }
         let outcome = pool.commit(tx).await;
+        // After a failure those that were not immutable before take writes again.
         for (volume, before, record) in changed {
             match &outcome {
                 Ok(_) => self.known.lock().update(volume, &record),
@@ -120,6 +122,7 @@ impl Volumes {
         time: Duration,
         with: Transaction,
     ) -> Result<Retention<'a>, VolumeError> {
+        // The clock starts with the first snapshot, in the same transaction.
         let (mut tx, clock) = self.start_clock(with);
         let until_ms = until_ms(clock, time)?;
         let mut changed = Vec::new();
@@ -167,6 +170,7 @@ impl Volumes {
         for volume in &over {
             tx = released(volume).put(tx, Some(&volume.record()));
         }
+        // The clock goes on as long as anything needs it.
         let needed = immutable.len() > over.len() || !self.bin.lock().is_empty();
         let clock = needed.then(|| self.marked(clock));
         tx = match clock {

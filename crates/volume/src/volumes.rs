@@ -56,6 +56,7 @@ impl Volumes {
     /// [`VolumeError::Record`] for an object of the catalog that this version cannot read. Which volumes are
     /// known stays as it was.
     pub fn restore(&self, pool: &Pool) -> Result<Restored, VolumeError> {
+        // All is read before anything is changed: a record that cannot be read leaves the volumes as they were.
         let tags: BTreeMap<_, _> = pool.list(TAGS_OBJECT).into_iter().collect();
         let records = pool
             .list(VOLUME_OBJECT)
@@ -64,6 +65,7 @@ impl Volumes {
             .collect::<Result<Vec<_>, _>>()?;
         let (groups, copies) = (Groups::read(pool)?, read_copies(pool)?);
         self.restore_clock(pool, &records)?;
+        // Those in the recycle bin apart from the others.
         let (binned, records): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| record.deleted.is_some());
         self.restore_bin(&binned);
@@ -84,6 +86,7 @@ impl Volumes {
             };
             known.insert(volume);
         }
+        // What the catalog no longer has was deleted.
         before.values().for_each(|volume| volume.mark_deleted());
         restored.removed.extend(before.into_values());
         *self.groups.lock() = groups;
@@ -165,6 +168,7 @@ impl Volumes {
         self.require_free(&spec.name)?;
         let pool = self.pool()?;
         let id = near.map_or_else(|| pool.next_volume_id(), |near| pool.next_volume_id_near(near));
+        // One transaction creates the address space, its record and its reservation.
         let record = VolumeRecord::new(id, self.random_uuid(), self.world.wall_clock_ms(), spec);
         let mut tx = record.put(with.create_volume(id), None);
         if record.thick {
@@ -184,6 +188,7 @@ impl Volumes {
         let _turn = self.changes.lock().await;
         self.require_deletable(volumes)?;
         let pool = self.pool()?;
+        // A volume leaves its group in the same transaction.
         let mut groups = self.groups.lock().clone();
         let mut tx = with;
         for volume in volumes {
