@@ -259,8 +259,8 @@ fn together(workers: &mut [Worker], act: impl Fn(&mut Worker) -> Result<()> + Sy
     })
 }
 
-/// Runs one load from login to logout.
-pub(crate) fn run(spec: &Spec) -> Result<Report> {
+/// Checks what can be said about a load without the unit.
+fn check(spec: &Spec) -> Result<()> {
     ensure!(
         spec.bs.is_multiple_of(512) && (512..=8 << 20).contains(&spec.bs),
         "--bs must be a multiple of 512 from 512 to 8M, not {}",
@@ -268,6 +268,25 @@ pub(crate) fn run(spec: &Spec) -> Result<Report> {
     );
     ensure!(spec.depth > 0 && spec.sessions > 0, "--depth and --sessions must be at least 1");
     ensure!(spec.seconds > 0.0 && spec.warmup >= 0.0, "--seconds must be above 0 and --warmup not below");
+    Ok(())
+}
+
+/// Runs the load itself, and returns what it used of the machine.
+fn measure(spec: &Spec, workers: &mut [Worker]) -> Result<Usage> {
+    let from = Instant::now() + Duration::from_secs_f64(spec.warmup);
+    let until = from + Duration::from_secs_f64(spec.seconds);
+    let (usage, outcome) = std::thread::scope(|scope| {
+        let watch = scope.spawn(|| Usage::over(spec.target_pid, from, until));
+        let outcome = together(workers, |worker| worker.measure(spec, from, until));
+        (watch.join().expect("the watch panicked"), outcome)
+    });
+    outcome.context("under load")?;
+    usage
+}
+
+/// Runs one load from login to logout.
+pub(crate) fn run(spec: &Spec) -> Result<Report> {
+    check(spec)?;
     let mut workers =
         (0..spec.sessions).map(|number| Worker::new(spec, number)).collect::<Result<Vec<_>>>()?;
     if spec.fill || spec.verify {
@@ -277,17 +296,7 @@ pub(crate) fn run(spec: &Spec) -> Result<Report> {
         // In small pieces: a cache may well leave alone what is read in large ones.
         together(&mut workers, |worker| worker.sweep(false, 0)).context("while reading ahead")?;
     }
-
-    let from = Instant::now() + Duration::from_secs_f64(spec.warmup);
-    let until = from + Duration::from_secs_f64(spec.seconds);
-    let (usage, outcome) = std::thread::scope(|scope| {
-        let watch = scope.spawn(|| Usage::over(spec.target_pid, from, until));
-        let outcome = together(&mut workers, |worker| worker.measure(spec, from, until));
-        (watch.join().expect("the watch panicked"), outcome)
-    });
-    outcome.context("under load")?;
-    let usage = usage?;
-
+    let usage = measure(spec, &mut workers)?;
     if spec.verify {
         together(&mut workers, |worker| worker.sweep(false, SWEEP_BYTES)).context("while verifying")?;
     }

@@ -144,6 +144,18 @@ impl Amplification {
             cleaner_share: work.cleaned_bytes as f64 / segments,
         }
     }
+
+    fn text(&self) -> String {
+        format!(
+            "drives {:.2} = journal {:.2} + destage {:.2} + cleaning {:.2} + metadata {:.2}; cleaner's share {:.0} %",
+            self.drives,
+            self.journal,
+            self.destage,
+            self.cleaning,
+            self.metadata,
+            100.0 * self.cleaner_share
+        )
+    }
 }
 
 /// Throughput once every byte of the volume has been overwritten once, on the average.
@@ -155,6 +167,23 @@ struct Steady {
     /// Last to first.
     ratio: f64,
     slowest_second_mb_per_second: f64,
+}
+
+impl Steady {
+    fn text(&self) -> String {
+        format!(
+            "from second {} on: first third {:.1} MB/s, last third {:.1} MB/s, ratio {:.2}; slowest second {:.1}",
+            self.from_second,
+            self.first_third_mb_per_second,
+            self.last_third_mb_per_second,
+            self.ratio,
+            self.slowest_second_mb_per_second
+        )
+    }
+
+    fn not_reached() -> String {
+        "not reached: the volume was not overwritten once".to_owned()
+    }
 }
 
 /// What a run under pressure came to.
@@ -183,35 +212,38 @@ pub(crate) struct Report {
     timeline: Vec<Line>,
 }
 
+/// What the engine did in a second, if it was sampled before and after.
+fn engine_in(samples: &[Sample], second: usize) -> Option<Sample> {
+    let from = samples.iter().rev().find(|s| s.at_seconds <= second as f64 + 0.5)?;
+    let to = samples.iter().find(|s| s.at_seconds > second as f64 + 0.5)?;
+    Some(to.since(from))
+}
+
+fn longest_ms(timeline: &Timeline, second: usize) -> f64 {
+    timeline.seconds.get(second).map_or(0.0, |s| s.longest.as_secs_f64() * 1e3)
+}
+
 impl Report {
     pub(crate) fn new(inputs: Inputs) -> Result<Report> {
         let Inputs { host, probe, samples, .. } = inputs;
         let (first, last) = (samples.first().context("no sample")?, samples.last().context("no sample")?);
         let work = last.since(first);
-        let engine_in = |second: usize| -> Option<Sample> {
-            let from = samples.iter().rev().find(|s| s.at_seconds <= second as f64 + 0.5)?;
-            let to = samples.iter().find(|s| s.at_seconds > second as f64 + 0.5)?;
-            Some(to.since(from))
-        };
-        let ms = |timeline: &Timeline, second: usize| {
-            timeline.seconds.get(second).map_or(0.0, |s| s.longest.as_secs_f64() * 1e3)
-        };
         let timeline: Vec<Line> = (0..host.seconds.len())
             .map(|second| Line {
                 second,
                 iops: host.seconds[second].ios,
                 mb_per_second: host.seconds[second].bytes as f64 / 1e6,
-                longest_ms: ms(&host, second),
-                probe_longest_ms: ms(&probe, second),
-                engine: engine_in(second),
+                longest_ms: longest_ms(&host, second),
+                probe_longest_ms: longest_ms(&probe, second),
+                engine: engine_in(&samples, second),
             })
             .collect();
         let own = host.not_shared_with(&probe);
         let own_stalls = own.iter().map(|stall| OwnStall {
             second: stall.last,
             longest_ms: stall.took.as_secs_f64() * 1e3,
-            probe_longest_ms: (stall.first..=stall.last).map(|s| ms(&probe, s)).fold(0.0, f64::max),
-            during: engine_in(stall.last).map_or_else(String::new, |e| during(&e)),
+            probe_longest_ms: (stall.first..=stall.last).map(|s| longest_ms(&probe, s)).fold(0.0, f64::max),
+            during: engine_in(&samples, stall.last).map_or_else(String::new, |e| during(&e)),
         });
         let steady = steady(&timeline, inputs.live_bytes);
         let steady_work = steady.and_then(|s| {
@@ -308,35 +340,11 @@ impl Report {
                 ),
             ),
             ("throughput".into(), format!("{:.1} MB/s, {:.0} IOPS", self.host_mb_per_second, self.iops)),
+            ("steady".into(), self.steady.map_or_else(Steady::not_reached, |steady| steady.text())),
         ];
-        match &self.steady {
-            Some(s) => rows.push((
-                "steady".into(),
-                format!(
-                    "from second {} on: first third {:.1} MB/s, last third {:.1} MB/s, ratio {:.2}; slowest second {:.1}",
-                    s.from_second,
-                    s.first_third_mb_per_second,
-                    s.last_third_mb_per_second,
-                    s.ratio,
-                    s.slowest_second_mb_per_second
-                ),
-            )),
-            None => rows.push(("steady".into(), "not reached: the volume was not overwritten once".into())),
-        }
         for (name, a) in [("all", Some(self.amplification)), ("steady", self.steady_amplification)] {
             let Some(a) = a else { continue };
-            rows.push((
-                format!("write amplification, {name}"),
-                format!(
-                    "drives {:.2} = journal {:.2} + destage {:.2} + cleaning {:.2} + metadata {:.2}; cleaner's share {:.0} %",
-                    a.drives,
-                    a.journal,
-                    a.destage,
-                    a.cleaning,
-                    a.metadata,
-                    100.0 * a.cleaner_share
-                ),
-            ));
+            rows.push((format!("write amplification, {name}"), a.text()));
         }
         let limit = STALL.as_millis();
         rows.push((

@@ -235,29 +235,35 @@ fn measure(options: &Options, bench: &Bench, objects: &[Object], access: Access)
             );
         }
     }
-    let line = |of, samples: &[Sample], plain: &[Sample]| {
-        let of_all = |value: fn(&Sample) -> f64| median(samples.iter().map(value));
-        let ratio = |value: fn(&Sample) -> f64| {
-            median(samples.iter().zip(plain).map(|(sample, plain)| value(sample) / value(plain)))
-        };
-        Line {
-            access,
-            of,
-            iops: of_all(|sample| sample.iops),
-            cpu_us: of_all(|sample| sample.cpu_us),
-            p50_us: of_all(|sample| sample.p50_us),
-            p99_us: of_all(|sample| sample.p99_us),
-            hit_ratio: (!access.writes()).then(|| of_all(|sample| sample.hit_ratio)),
-            iops_ratio: ratio(|sample| sample.iops),
-            cpu_ratio: ratio(|sample| sample.cpu_us),
-        }
-    };
     let all_plain = plain.concat();
-    let mut lines = vec![line("plain", &all_plain, &all_plain)];
+    let mut lines = vec![line(access, "plain", &all_plain, &all_plain)];
     lines.extend(
-        objects.iter().zip(&samples).zip(&plain).map(|((o, samples), plain)| line(o.of, samples, plain)),
+        objects
+            .iter()
+            .zip(&samples)
+            .zip(&plain)
+            .map(|((o, samples), plain)| line(access, o.of, samples, plain)),
     );
     Ok(lines)
+}
+
+/// The medians of one object's samples, and what they are to those of its plain volume.
+fn line(access: Access, of: &'static str, samples: &[Sample], plain: &[Sample]) -> Line {
+    let of_all = |value: fn(&Sample) -> f64| median(samples.iter().map(value));
+    let ratio = |value: fn(&Sample) -> f64| {
+        median(samples.iter().zip(plain).map(|(sample, plain)| value(sample) / value(plain)))
+    };
+    Line {
+        access,
+        of,
+        iops: of_all(|sample| sample.iops),
+        cpu_us: of_all(|sample| sample.cpu_us),
+        p50_us: of_all(|sample| sample.p50_us),
+        p99_us: of_all(|sample| sample.p99_us),
+        hit_ratio: (!access.writes()).then(|| of_all(|sample| sample.hit_ratio)),
+        iops_ratio: ratio(|sample| sample.iops),
+        cpu_ratio: ratio(|sample| sample.cpu_us),
+    }
 }
 
 /// One run.

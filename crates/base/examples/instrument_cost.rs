@@ -1,6 +1,8 @@
 //! What counting costs on this machine, in nanoseconds of one thread, alone and while another counts the same:
 //! `cargo run --release -p quoin-base --example instrument_cost`.
 
+#![allow(clippy::disallowed_methods, reason = "it measures real time")]
+
 use quoin_base::metrics::{Counter, LatencyHistogram};
 use std::{
     hint::black_box,

@@ -1,6 +1,6 @@
 //! Requests to the management interface.
 
-use crate::{Failure, command::Global, stated::Stated};
+use crate::{Failure, global::Global, stated::Stated};
 use quoin_api::{BASE_PATH, COMMAND_HEADER, Problem, USER_HEADER};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{env, fmt::Write, fs, path::PathBuf, time::Duration};
@@ -50,6 +50,7 @@ impl Client {
                 })?
             }
         };
+        // The token, which is in a file of its own.
         let path = match env::var_os("QUOIN_TOKEN_FILE") {
             Some(path) => PathBuf::from(path),
             None => in_data(global, TOKEN_FILE, "QUOIN_TOKEN_FILE")?,
@@ -62,6 +63,7 @@ impl Client {
                 "run this as the user who ran quoin init, or name the file in QUOIN_TOKEN_FILE",
             )
         })?;
+        // The file may end with a newline, and an address may have a scheme.
         let address = address.trim().trim_end_matches('/');
         let scheme = if address.contains("://") { "" } else { "http://" };
         let config = Agent::config_builder()

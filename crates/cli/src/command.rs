@@ -1,15 +1,17 @@
 //! The commands.
 
 use crate::{
-    Failure, Format, Output,
+    Failure, Output,
     client::{Client, segment},
     events::{EXAMPLES as EVENTS_EXAMPLES, EventsArgs, events},
     export::{self, ExportCommand},
     folder::{self, FolderCommand},
+    global::Global,
     group::{self, GroupCommand},
     job::{self, JobCommand},
     mapping::{self, MappingCommand},
     recycle_bin::{self, RecycleBinCommand},
+    report::{create_each, each, list, show},
     schedule::{self, ScheduleCommand},
     scrub::{ScrubCommand, scrub},
     secret::ChapOptions,
@@ -20,26 +22,8 @@ use crate::{
     view,
     volume::{VolumeCommand, volume},
 };
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use quoin_api::{Host, HostChange, HostCreate, Mapping, MappingCreate, Status};
-use std::{
-    io::{self, BufRead, IsTerminal, Write},
-    path::PathBuf,
-};
-
-/// Options of every command.
-#[derive(Args, Clone, Debug)]
-pub struct Global {
-    /// The data directory of the array, as given to quoin init
-    #[arg(long, global = true, value_name = "DIR", env = "QUOIN_DATA")]
-    pub data: Option<PathBuf>,
-    /// Output format
-    #[arg(short, long, global = true, value_enum, default_value_t)]
-    pub output: Format,
-    /// Leave out the names of columns in tables and CSV
-    #[arg(long, global = true)]
-    pub no_headers: bool,
-}
 
 /// Commands to a running array.
 #[derive(Subcommand, Debug)]
@@ -276,6 +260,7 @@ fn no_lun(volume: &str) -> Failure {
 fn status(client: &Client, output: &Output) -> Result<(), Failure> {
     let status: Status = client.get("/status")?;
     output.show(&status, view::status);
+    // The exit code says whether all volumes are served.
     if status.ready && status.offline_volumes.is_empty() {
         return Ok(());
     }
@@ -336,77 +321,4 @@ fn host(client: &Client, output: &Output, command: HostCommand) -> Result<(), Fa
             Ok(())
         }),
     }
-}
-
-pub(crate) fn show<T: serde::Serialize + serde::de::DeserializeOwned>(
-    client: &Client,
-    output: &Output,
-    path: &str,
-    text: impl FnOnce(&T) -> String,
-) -> Result<(), Failure> {
-    output.show(&client.get::<T>(path)?, text);
-    Ok(())
-}
-
-/// Shows a list, which `path` names with its filters.
-pub(crate) fn list<T: serde::Serialize + serde::de::DeserializeOwned>(
-    client: &Client,
-    output: &Output,
-    path: &str,
-    text: impl FnOnce(&[T]) -> String,
-) -> Result<(), Failure> {
-    let filters = path.split_once('?').map_or("", |(_, filters)| filters);
-    output.list(&client.get::<Vec<T>>(path)?, filters, text);
-    Ok(())
-}
-
-/// Creates something from each of these, and continues when one fails. Shows what was created: one object by itself,
-/// several as a list.
-pub(crate) fn create_each<T: serde::Serialize>(
-    output: &Output,
-    names: &[String],
-    mut create: impl FnMut(&str) -> Result<T, Failure>,
-    one: impl FnOnce(&T) -> String,
-    several: impl FnOnce(&[T]) -> String,
-) -> Result<(), Failure> {
-    let mut made = Vec::new();
-    let outcome = each(output, names, |name| {
-        made.push(create(name)?);
-        Ok(())
-    });
-    match (names, made.as_slice()) {
-        ([_], [made]) => output.show(made, one),
-        ([_], _) => {}
-        (_, []) if output.is_for_people() => {}
-        (_, made) => output.list(made, "", several),
-    }
-    outcome
-}
-
-/// Asks a question at the terminal. False if there is none.
-pub(crate) fn is_answered_yes(question: &str) -> bool {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return false;
-    }
-    let mut line = String::new();
-    let asked = write!(io::stderr(), "{question} [y/N] ");
-    let read = asked.and_then(|()| io::stdin().lock().read_line(&mut line));
-    read.is_ok() && ["y", "yes"].contains(&line.trim().to_lowercase().as_str())
-}
-
-/// Does something to each of these, and continues when one fails. Reports all failures but the last, and returns the
-/// last.
-pub(crate) fn each(
-    output: &Output,
-    names: &[String],
-    mut work: impl FnMut(&str) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut failures = names.iter().filter_map(|name| work(name).err()).peekable();
-    while let Some(failure) = failures.next() {
-        if failures.peek().is_none() {
-            return Err(failure);
-        }
-        output.complain(&failure);
-    }
-    Ok(())
 }

@@ -3,9 +3,10 @@
 use crate::{
     Failure, Output, Size,
     client::{Client, segment},
-    command::{list, show},
     output::{pairs, table},
-    parse_size, size_text,
+    parse_size,
+    report::{list, show},
+    size_text,
     time::{duration_text, utc_text},
 };
 use clap::Args;
@@ -115,6 +116,7 @@ fn wait(client: &Client, begun: VolumeCopy) -> Result<VolumeCopy, Failure> {
         }
         line.draw(&progress(&copy));
         thread::sleep(pause);
+        // A short copy is seen to end soon, a long one is not asked about all the time.
         pause = (pause * 2).min(LOOK_EVERY);
         copy = client.get(&path(copy.id))?;
     }

@@ -72,6 +72,7 @@ pub(crate) fn events(client: &Client, output: &Output, args: EventsArgs) -> Resu
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.saturating_sub(age.0).as_millis() as u64
     });
+    // The array applies the filters.
     let mut filters = format!("severity={severity}&since_ms={since_ms}&audit={audit}");
     for (name, value) in [("actor", &actor), ("object", &object)] {
         if let Some(value) = value {
@@ -81,6 +82,7 @@ pub(crate) fn events(client: &Client, output: &Output, args: EventsArgs) -> Resu
     if follow {
         return self::follow(client, output, &filters, limit);
     }
+    // What was asked for, for the message that there is nothing of it.
     let mut asked = Vec::new();
     asked.extend((severity != Severity::Info).then(|| format!("severity {severity} or higher")));
     asked.extend(since.map(|age| format!("the last {}", duration_text(age.seconds()))));
@@ -105,6 +107,7 @@ fn follow(client: &Client, output: &Output, filters: &str, limit: u32) -> Result
             ));
         }
     };
+    // The newest events first, as without --follow.
     let mut newest: Vec<Event> = client.get(&format!("/events?limit={limit}&{filters}"))?;
     let mut shown = Shown::default();
     if newest.len() == limit as usize {
@@ -117,6 +120,7 @@ fn follow(client: &Client, output: &Output, filters: &str, limit: u32) -> Result
                 return Ok(());
             }
         }
+        // Then what is new, again and again.
         thread::sleep(FOLLOW_EVERY);
         let path = format!("/events?limit={FOLLOW_LIMIT}&after={}&{filters}", shown.after());
         newest = match client.get(&path) {
@@ -145,6 +149,7 @@ impl Shown {
 
     /// Those that were not shown, oldest first, of a list from the newest to the oldest.
     fn new_of(&mut self, newest: Vec<Event>) -> Vec<Event> {
+        // What was shown is remembered as far back as an event may come late.
         let is_new = |event: &Event| self.numbers.insert(event.number);
         let new: Vec<_> = newest.into_iter().rev().filter(is_new).collect();
         let after = self.after();

@@ -3,9 +3,9 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
-    command::{each, list},
     mapping::AccessArgs,
     output::{pairs, table},
+    report::{each, list},
     time::utc_text,
 };
 use clap::Subcommand;

@@ -1,6 +1,6 @@
 //! `quoin folder`: the folders that volumes are in.
 
-use crate::{Failure, Output, client::Client, command::list, output::table, size_text, view::optional_size};
+use crate::{Failure, Output, client::Client, output::table, report::list, size_text, view::optional_size};
 use clap::Subcommand;
 use quoin_api::Folder;
 

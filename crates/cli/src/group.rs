@@ -3,9 +3,9 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
-    command::{each, list},
     output::{pairs, table},
     recycle_bin::deleted_text,
+    report::{each, list},
     time::{Age, parse_age, utc_text},
 };
 use clap::Subcommand;
@@ -205,6 +205,7 @@ pub(crate) fn run(client: &Client, output: &Output, command: GroupCommand) -> Re
             output.show(&set, |set| sets(std::slice::from_ref(set)));
         }
         GroupCommand::DeleteSnapshot { name, set, unmap, force, now } => {
+            // NOTE: before the deletion: the message names the snapshots that can be restored.
             let found: Vec<GroupSet> = client.get::<Group>(&path(&name))?.sets;
             let snapshots = found.into_iter().find(|found| found.name == set).map(|found| found.snapshots);
             client.delete(&format!("{}?unmap={unmap}&force={force}&now={now}", set_path(&name, &set)))?;

@@ -3,8 +3,8 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
-    command::{list, show},
     output::{pairs, table},
+    report::{list, show},
     size_text,
     time::{duration_text, utc_text},
 };
@@ -107,9 +107,11 @@ fn watch(client: &Client, output: &Output, id: &str) -> Result<(), Failure> {
             Err(failure) => return Err(failure),
         };
     }
+    // People have seen how it went; programs get the job itself.
     if !output.is_for_people() {
         output.show(&job, one);
     }
+    // The exit code says whether the job was completed.
     match job.state {
         JobState::Failed | JobState::Cancelled => {
             let why = job.error.unwrap_or_else(|| format!("job {id} was cancelled"));

@@ -3,7 +3,7 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
-    command::list,
+    report::list,
     view,
 };
 use clap::{Args, Subcommand};

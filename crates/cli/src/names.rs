@@ -2,7 +2,7 @@
 //!
 //! A completion never fails and keeps the shell waiting for a moment only: an array that does not answer has no names.
 
-use crate::{Format, client::Client, command::Global};
+use crate::{Format, client::Client, global::Global};
 use clap::Command;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use serde::Deserialize;

@@ -3,8 +3,9 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
-    command::{each, is_answered_yes, show},
+    confirm::is_answered_yes,
     output::{pairs, table},
+    report::{each, show},
     size_text,
     time::{duration_text, parse_age, utc_text},
     view,
@@ -117,6 +118,7 @@ pub(crate) fn run(client: &Client, output: &Output, command: RecycleBinCommand) 
 }
 
 fn empty(client: &Client, output: &Output, volumes: &[String], yes: bool) -> Result<(), Failure> {
+    // What would be deleted is looked up first, so that the question can name it.
     let found: Vec<DeletedVolume> = match volumes {
         [] => client.get(&format!("{PATH}/volumes"))?,
         volumes => volumes.iter().map(|volume| client.get(&path(volume))).collect::<Result<_, _>>()?,
@@ -135,6 +137,7 @@ fn empty(client: &Client, output: &Output, volumes: &[String], yes: bool) -> Res
             "add --yes to do so; or look first: quoin recycle-bin list",
         ));
     }
+    // By UUID: several deleted volumes may have had the same name.
     let uuids: Vec<_> = found.iter().map(|volume| volume.uuid.to_string()).collect();
     let mut names = found.iter().map(|volume| &volume.name);
     each(output, &uuids, |uuid| {

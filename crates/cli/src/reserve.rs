@@ -3,9 +3,11 @@
 use crate::{
     Failure, Output, Size,
     client::{Client, segment},
-    command::{is_answered_yes, list},
+    confirm::is_answered_yes,
     output::{pairs, table},
-    parse_size, size_text,
+    parse_size,
+    report::list,
+    size_text,
     time::utc_text,
     view::optional_size,
 };

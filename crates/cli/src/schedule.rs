@@ -3,8 +3,8 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
-    command::{each, list},
     output::{pairs, table},
+    report::{each, list},
     time::{Age, duration_text, parse_age, utc_text},
 };
 use clap::Subcommand;

@@ -3,8 +3,8 @@
 use crate::{
     Failure, Output, Size,
     client::Client,
-    command::show,
     output::{pairs, table},
+    report::show,
     size::parse_rate,
     size_text,
     time::{duration_text, utc_text},

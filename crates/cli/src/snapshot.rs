@@ -3,17 +3,17 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
-    command::each,
     output::table,
     recycle_bin::deleted_text,
+    report::each,
     reserve::{self, ReserveArgs},
     size_text,
+    tag::parse_tag,
     time::{Age, parse_age, utc_text},
     view,
-    volume::parse_tag,
 };
 use clap::Subcommand;
-use quoin_api::{Origin, SnapshotCreate, SnapshotRefresh, SnapshotRestore, SnapshotRetain, Volume};
+use quoin_api::{SnapshotCreate, SnapshotRefresh, SnapshotRestore, SnapshotRetain, Volume};
 
 /// Commands about snapshots.
 #[derive(Subcommand, Debug)]
@@ -197,17 +197,6 @@ pub(crate) fn run(client: &Client, output: &Output, command: SnapshotCommand) ->
 
 fn path(name: &str) -> String {
     format!("/snapshots/{}", segment(name))
-}
-
-/// `volume v1 (deleted)`, and the moment.
-pub(crate) fn origin(origin: &Origin) -> String {
-    let deleted = if origin.source_deleted { ", which was deleted" } else { "" };
-    let set = match (&origin.group, &origin.set) {
-        (Some(group), Some(set)) => format!(", set {set} of group {group}"),
-        _ => String::new(),
-    };
-    let (kind, source) = (origin.kind, &origin.source);
-    format!("{kind} of {source}{deleted}, as of {}{set}", utc_text(origin.taken_ms))
 }
 
 fn many(snapshots: &[Volume]) -> String {

@@ -3,8 +3,8 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
-    command::show,
     output::pairs,
+    report::show,
     size_text,
 };
 use clap::{Args, Subcommand};

@@ -118,6 +118,7 @@ impl From<io::Error> for Ended {
 fn live(client: &Client, interval: Duration, mut before: Sample) -> Result<(), Ended> {
     loop {
         let next = Instant::now() + interval;
+        // Until the next sample is due, keys are waited for.
         while let Some(left) = next.checked_duration_since(Instant::now()) {
             if poll(left)? && is_end(&read()?) {
                 return Ok(());
@@ -161,6 +162,7 @@ impl Drop for Screen {
 
 /// Overwrites the screen in place, so that nothing flickers.
 fn draw(status: &Status, top: &Top) -> io::Result<()> {
+    // What does not fit the terminal is cut off.
     let (columns, rows) = terminal::size()?;
     let head = format!("{}  {}  {}", status.name, status.state, status.reason.as_deref().unwrap_or_default());
     let lines = [vec![head, String::new()], body(top)].concat();
@@ -221,6 +223,7 @@ impl Top {
         let interval_s = since_ms.max(1) as f64 / 1e3;
         let none = OperationStats::default();
         let mut sums = [(); 3].map(|()| OperationStats::default());
+        // Each volume by itself, and all of them together.
         let volumes = now.volumes.iter().map(|volume| {
             let earlier = earlier.volumes.iter().find(|other| other.uuid == volume.uuid && !restarted);
             let differences = [

@@ -6,8 +6,8 @@ use crate::{
     time::{duration_text, utc_text},
 };
 use quoin_api::{
-    Capacity, Chap, Drive, DriveAnswers, Engine, GivingBack, Host, Integrity, Mapping, Retention, Session,
-    SpaceLevel, Status, Volume, VolumeKind,
+    Capacity, Chap, Drive, DriveAnswers, Engine, GivingBack, Host, Integrity, Mapping, Origin, Retention,
+    Session, SpaceLevel, Status, Volume, VolumeKind,
 };
 
 pub(crate) fn optional_size(bytes: Option<u64>) -> String {
@@ -95,7 +95,7 @@ pub(crate) fn volume(volume: &Volume) -> String {
     let state = volume.offline.as_ref().map_or_else(|| "online".to_owned(), |why| format!("OFFLINE: {why}"));
     rows.insert(2, ("state", state));
     if let Some(origin) = &volume.origin {
-        rows.insert(2, ("origin", crate::snapshot::origin(origin)));
+        rows.insert(2, ("origin", self::origin(origin)));
     }
     if let Some(modified_ms) = volume.modified_ms {
         rows.push(("modified", format!("since {}: it does not hold what was taken", utc_text(modified_ms))));
@@ -110,6 +110,17 @@ pub(crate) fn volume(volume: &Volume) -> String {
         rows.push(("shrinking", "the space beyond the new end is being freed".to_owned()));
     }
     pairs(rows)
+}
+
+/// `volume v1 (deleted)`, and the moment.
+fn origin(origin: &Origin) -> String {
+    let deleted = if origin.source_deleted { ", which was deleted" } else { "" };
+    let set = match (&origin.group, &origin.set) {
+        (Some(group), Some(set)) => format!(", set {set} of group {group}"),
+        _ => String::new(),
+    };
+    let (kind, source) = (origin.kind, &origin.source);
+    format!("{kind} of {source}{deleted}, as of {}{set}", utc_text(origin.taken_ms))
 }
 
 fn login(host: &Host) -> String {

@@ -3,12 +3,14 @@
 use crate::{
     Failure, Output, Size,
     client::{Client, segment},
-    command::{create_each, each, list, show},
     copy::{self, CANCEL_EXAMPLES, COPIES_EXAMPLES, COPY_EXAMPLES, CopyArgs},
     listing::ListArgs,
     parse_size,
     recycle_bin::deleted_text,
-    size_text, view,
+    report::{create_each, each, list, show},
+    size_text,
+    tag::parse_tag,
+    view,
 };
 use clap::{Args, Subcommand};
 use quoin_api::{CloneCreate, Volume, VolumeCreate, VolumeUpdate};
@@ -222,13 +224,6 @@ pub struct SetArgs {
     force: bool,
 }
 
-pub(crate) fn parse_tag(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is not a tag; use KEY=VALUE, such as app=db1")),
-    }
-}
-
 /// Runs a command about volumes.
 pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -> Result<(), Failure> {
     match command {
@@ -309,18 +304,4 @@ fn change(client: &Client, output: &Output, name: &str, update: VolumeUpdate) ->
     let volume: Volume = client.patch(&path(name), &update)?;
     output.show(&volume, view::volume);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tags_are_read() {
-        assert_eq!(parse_tag("app=db=1"), Ok(("app".into(), "db=1".into())));
-        assert_eq!(parse_tag("app="), Ok(("app".into(), String::new())));
-        for bad in ["app", "=db", ""] {
-            assert!(parse_tag(bad).unwrap_err().contains("KEY=VALUE"), "{bad}");
-        }
-    }
 }

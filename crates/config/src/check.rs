@@ -26,6 +26,7 @@ pub(crate) fn line_of(text: &str, span: Range<usize>) -> usize {
 /// The keys that a file has, by section and name, with their lines. The first fault, if there is one.
 pub(crate) fn check(text: &str) -> Result<Vec<(&'static str, &'static str, usize)>, Fault> {
     let line = |span: Range<usize>| line_of(text, span);
+    // Any TOML at first, with the places of its keys and values.
     let parsed = DeTable::parse(text).map_err(|error| Fault {
         line: error.span().map_or(1, line),
         why: format!("it is not TOML: {}", error.message().replace('\n', "; ")),
@@ -35,6 +36,7 @@ pub(crate) fn check(text: &str) -> Result<Vec<(&'static str, &'static str, usize
     let top = &SECTIONS[0];
     for (name, value) in parsed.get_ref() {
         let at = line(name.span());
+        // A name at the top is a section or one of the keys that stand outside sections.
         let section = SECTIONS[1..].iter().find(|section| section.name == name.get_ref().as_ref());
         let Some(section) = section else {
             match top.keys.iter().find(|key| key.name == name.get_ref().as_ref()) {
@@ -44,6 +46,7 @@ pub(crate) fn check(text: &str) -> Result<Vec<(&'static str, &'static str, usize
             }
             continue;
         };
+        // A section is one table, or several of the same name.
         let tables: Vec<_> = match (value.get_ref(), section.is_array) {
             (DeValue::Table(table), false) => vec![(at, table)],
             (DeValue::Array(items), true) => {
@@ -67,6 +70,7 @@ pub(crate) fn check(text: &str) -> Result<Vec<(&'static str, &'static str, usize
             }
         }
     }
+    // Keys without a default must be there, also those of sections that the file does not have.
     for section in SECTIONS {
         for key in section.keys.iter().filter(|key| key.default.is_empty()) {
             if !found.iter().any(|(of, name, _)| (*of, *name) == (section.name, key.name)) {
@@ -87,6 +91,7 @@ fn one(
         return Ok((section.name, key.name, line));
     }
     let shown = full_name(section, key.name);
+    // Text and integers are shown as the file has them, other values by their type.
     let given = match value.get_ref().as_str() {
         Some(text) => format!("{text:?}"),
         None => match value.get_ref().as_integer() {

@@ -107,6 +107,7 @@ impl ServeConfig {
     /// After how many seconds a drive that does not answer is suspect, and has failed. `suspect` and `fail` go before
     /// what the file says. `None` if the second is less than the first.
     pub fn drive_seconds(&self, suspect: Option<u32>, fail: Option<u32>) -> Option<(u32, u32)> {
+        // One that is not given follows the other, so that it is never on the wrong side of it.
         let (suspect, fail) = match (suspect.or(self.drive_suspect_s), fail.or(self.drive_fail_s)) {
             (Some(suspect), Some(fail)) => (suspect, fail),
             (Some(suspect), None) => (suspect, suspect.max(FAIL_S)),

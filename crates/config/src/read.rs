@@ -28,6 +28,7 @@ pub fn read(bytes: &[u8]) -> Result<ReadConfig, Fault> {
         why: "it is not text in UTF-8".to_owned(),
         next: "correct that line with an editor that writes UTF-8".to_owned(),
     })?;
+    // The list of keys first: its messages say more than those of the parser.
     let lines = check(text)?;
     let odd = |error: toml::de::Error| Fault {
         line: error.span().map_or(1, |span| line_of(text, span)),
@@ -35,6 +36,7 @@ pub fn read(bytes: &[u8]) -> Result<ReadConfig, Fault> {
         next: "correct that line; docs/configuration.md lists what each key may be".to_owned(),
     };
     let config: Config = toml::from_str(text).map_err(odd)?;
+    // What goes together is checked once all of it is known.
     let (notice, warning) = config.space.percents();
     if notice > warning {
         let line = lines.iter().find(|(section, key, _)| (*section, *key) == ("space", "notice_percent"));

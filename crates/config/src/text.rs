@@ -20,6 +20,7 @@ fn commented(values: &Table) -> String {
                                 # tells what is in effect. A change takes effect when the array is started again.\n",
     );
     for section in SECTIONS {
+        // The tables of the section; an empty one if the configuration has none, to show its keys.
         let tables: Vec<Table> = match values.get(section.name) {
             _ if section.name.is_empty() => vec![values.clone()],
             Some(Value::Table(table)) => vec![table.clone()],
@@ -38,6 +39,7 @@ fn commented(values: &Table) -> String {
                 (name, false) => out.push_str(&format!("[{name}]\n")),
             }
             for key in section.keys {
+                // What a key means is said once; a key without a value is shown as a comment.
                 if at == 0 {
                     comment(&mut out, &sentence(key));
                 }

@@ -140,15 +140,27 @@ fn check_transfer(
     }
 }
 
+/// A command with the length of its data-in, and its data-out.
+fn command(cdb: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut bytes = cdb.to_vec();
+    bytes.resize(16, 0);
+    bytes.extend_from_slice(&0x1000u16.to_le_bytes());
+    bytes.extend_from_slice(&(data.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(data);
+    bytes
+}
+
+/// Commands to a unit.
+fn on(unit: u8, commands: &[Vec<u8>]) -> Vec<u8> {
+    [&[unit], &commands.concat()[..]].concat()
+}
+
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let command = |cdb: &[u8], data: &[u8]| {
-        let mut bytes = cdb.to_vec();
-        bytes.resize(16, 0);
-        bytes.extend_from_slice(&0x1000u16.to_le_bytes());
-        bytes.extend_from_slice(&(data.len() as u16).to_le_bytes());
-        bytes.extend_from_slice(data);
-        bytes
-    };
+    [medium_seeds(), parameter_seeds()].concat()
+}
+
+/// Commands that read, change or describe the medium.
+fn medium_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let block = [0x3C; 512];
     let unmap = [
         &[0, 38, 0, 32][..],
@@ -157,14 +169,10 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         &[0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0],
     ]
     .concat();
-    let mode_page = [&[0, 0, 0, 0][..], &[0x08, 0x12], &[0; 18]].concat();
-    let long_page = [&[0; 8][..], &[0x0A, 0x0A], &[0; 10]].concat();
     let write = command(&[0x2A, 0, 0, 0, 0, 5, 0, 0, 1], &block);
     let read = command(&[0x28, 0, 0, 0, 0, 5, 0, 0, 1], &[]);
     let write_16 = command(&[0x8A, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1], &block);
     let status = command(&[0x9E, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0], &[]);
-    let on = |unit: u8, commands: &[Vec<u8>]| [&[unit], &commands.concat()[..]].concat();
-    let short = |cdb: &[u8]| on(0, &[command(cdb, &[])]);
     vec![
         ("write_read", on(0, &[write, read.clone(), write_16, read])),
         ("unmap", on(0, &[command(&[0x42, 0, 0, 0, 0, 0, 0, 0, 40], &unmap), status])),
@@ -172,6 +180,15 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("verify", on(0, &[command(&[0x2F, 2, 0, 0, 0, 2, 0, 0, 1], &block)])),
         ("write_verify", on(1, &[command(&[0x2E, 0, 0, 0, 0, 2, 0, 0, 1], &[7; 4096])])),
         ("compare_write", on(0, &[command(&[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1], &[0xEE; 1024])])),
+    ]
+}
+
+/// Commands about parameters of the unit.
+fn parameter_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let mode_page = [&[0, 0, 0, 0][..], &[0x08, 0x12], &[0; 18]].concat();
+    let long_page = [&[0; 8][..], &[0x0A, 0x0A], &[0; 10]].concat();
+    let short = |cdb: &[u8]| on(0, &[command(cdb, &[])]);
+    vec![
         ("mode_select_6", on(0, &[command(&[0x15, 0x10, 0, 0, 24], &mode_page)])),
         ("mode_select_10", on(0, &[command(&[0x55, 0x10, 0, 0, 0, 0, 0, 0, 20], &long_page)])),
         (

@@ -135,14 +135,7 @@ fn stream(mode: u8, script: &[u8]) -> Vec<u8> {
     if mode & LOGGED_IN != 0 {
         digests = (mode & HEADER_DIGEST != 0, mode & DATA_DIGEST != 0);
         let text = login_text(mode);
-        let request = LoginRequest {
-            opcode: opcode::LOGIN_REQUEST | IMMEDIATE,
-            flags: 0x87,
-            data_len: U24::new(text.len()),
-            isid: [0x80, 0, 0, 0, 0, 1],
-            ..LoginRequest::default()
-        };
-        push(&mut stream, request.into(), &[], text.as_bytes(), (false, false));
+        push(&mut stream, login(text.len()).into(), &[], text.as_bytes(), (false, false));
     }
     if mode & RAW != 0 {
         stream.extend_from_slice(script);
@@ -198,42 +191,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         std::iter::once(mode).chain(bytes).collect::<Vec<u8>>()
     };
     let text = login_text(UNSOLICITED);
-    let login = LoginRequest {
-        opcode: opcode::LOGIN_REQUEST | IMMEDIATE,
-        flags: 0x87,
-        data_len: U24::new(text.len()),
-        isid: [0x80, 0, 0, 0, 0, 1],
-        ..LoginRequest::default()
-    };
-    let nop = NopOut {
-        opcode: opcode::NOP_OUT,
-        flags: FINAL,
-        itt: 9.into(),
-        ttt: NO_TAG.into(),
-        data_len: U24::new(4),
-        ..NopOut::default()
-    };
-    let logout = LogoutRequest {
-        opcode: opcode::LOGOUT_REQUEST,
-        flags: FINAL,
-        itt: 99.into(),
-        ..LogoutRequest::default()
-    };
-    let discover = TextRequest {
-        opcode: opcode::TEXT_REQUEST,
-        flags: FINAL,
-        itt: 5.into(),
-        ttt: NO_TAG.into(),
-        data_len: U24::new(12),
-        ..TextRequest::default()
-    };
-    let abort = TaskRequest {
-        opcode: opcode::TASK_REQUEST | IMMEDIATE,
-        flags: FINAL | 1,
-        itt: 6.into(),
-        referenced: 2.into(),
-        ..TaskRequest::default()
-    };
+    let (login, nop, abort) = (login(text.len()), nop(), abort());
     let reset = TaskRequest { flags: FINAL | 5, itt: 7.into(), ..abort };
     let ready = command(0x80, 1, 0, &[0], 0);
     let inquiry = command(0xC0, 2, 255, &[0x12, 0, 0, 0, 255], 0);
@@ -268,7 +226,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         (abort.into(), &[]),
         (reset.into(), &[]),
         (nop.into(), b"ping"),
-        (logout.into(), &[]),
+        (logout().into(), &[]),
     ];
     let mode = LOGGED_IN | UNSOLICITED;
     vec![
@@ -278,10 +236,61 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             "unsolicited",
             with(mode, &[(unasked, &sectors[..512]), (out(6, NO_TAG, 512, 512), &sectors[..512])]),
         ),
-        ("own_login", with(0, &[(login.into(), text.as_bytes()), (discover.into(), b"SendTargets=")])),
+        ("own_login", with(0, &[(login.into(), text.as_bytes()), (discover().into(), b"SendTargets=")])),
         ("parts", with(LOGGED_IN | IN_PARTS, &pdus[..4])),
         ("raw", [&[LOGGED_IN | RAW][..], Bhs::from(nop).as_bytes(), b"ping"].concat()),
     ]
+}
+
+/// A login whose text has this length.
+fn login(text_len: usize) -> LoginRequest {
+    LoginRequest {
+        opcode: opcode::LOGIN_REQUEST | IMMEDIATE,
+        flags: 0x87,
+        data_len: U24::new(text_len),
+        isid: [0x80, 0, 0, 0, 0, 1],
+        ..LoginRequest::default()
+    }
+}
+
+/// A NOP-Out that asks for its four bytes back.
+fn nop() -> NopOut {
+    NopOut {
+        opcode: opcode::NOP_OUT,
+        flags: FINAL,
+        itt: 9.into(),
+        ttt: NO_TAG.into(),
+        data_len: U24::new(4),
+        ..NopOut::default()
+    }
+}
+
+/// Closes the session.
+fn logout() -> LogoutRequest {
+    LogoutRequest { opcode: opcode::LOGOUT_REQUEST, flags: FINAL, itt: 99.into(), ..LogoutRequest::default() }
+}
+
+/// Asks for the targets.
+fn discover() -> TextRequest {
+    TextRequest {
+        opcode: opcode::TEXT_REQUEST,
+        flags: FINAL,
+        itt: 5.into(),
+        ttt: NO_TAG.into(),
+        data_len: U24::new(12),
+        ..TextRequest::default()
+    }
+}
+
+/// Aborts one task.
+fn abort() -> TaskRequest {
+    TaskRequest {
+        opcode: opcode::TASK_REQUEST | IMMEDIATE,
+        flags: FINAL | 1,
+        itt: 6.into(),
+        referenced: 2.into(),
+        ..TaskRequest::default()
+    }
 }
 
 fn command(flags: u8, itt: u32, expected: u32, cdb: &[u8], data_len: usize) -> Bhs {

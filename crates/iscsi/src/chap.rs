@@ -161,6 +161,7 @@ impl Chap {
     ) -> Result<(), ChapError> {
         match (&*self, keys) {
             (_, keys) if keys.is_empty() => Ok(()),
+            // The initiator lists digests: one of them is chosen, and it is challenged.
             (Self::Agreed, Keys { algorithms: Some(list), name: None, response: None, .. }) => {
                 let algorithm = Algorithm::choose(list)
                     .ok_or(ChapError::Refused("it offers no digest that is known here"))?;
@@ -171,6 +172,7 @@ impl Chap {
                 *self = Self::Challenged(algorithm, challenge);
                 Ok(())
             }
+            // It answers the challenge, and may send one of its own.
             (Self::Challenged(algorithm, challenge), Keys { algorithms: None, .. }) => {
                 verify(*algorithm, challenge, keys, &credentials.host)?;
                 prove(*algorithm, challenge, keys, credentials.array.as_ref(), answer)?;
@@ -189,6 +191,7 @@ fn verify(algorithm: Algorithm, challenge: &Challenge, keys: &Keys, host: &Proof
     };
     let response = binary(response).ok_or(ChapError::Protocol("CHAP_R is not a binary value"))?;
     let expected = algorithm.response(challenge.identifier, host, &challenge.value);
+    // NOTE: both in constant time, and both always: how long it takes tells nothing of the secret.
     let is_right = name.as_bytes().ct_eq(host.user.as_bytes()) & response.ct_eq(&expected);
     if is_right.into() { Ok(()) } else { Err(ChapError::Refused("its CHAP name or response is wrong")) }
 }
@@ -206,12 +209,14 @@ fn prove(
         (Some(identifier), Some(challenge)) => (identifier, challenge),
         _ => return Err(ChapError::Protocol("CHAP_I or CHAP_C is missing")),
     };
+    // The identifier is a number, decimal or hexadecimal; the challenge any bytes.
     let identifier = match identifier.strip_prefix("0x").or_else(|| identifier.strip_prefix("0X")) {
         Some(digits) => u8::from_str_radix(digits, 16).ok(),
         None => identifier.parse().ok(),
     };
     let identifier = identifier.ok_or(ChapError::Protocol("CHAP_I is not a number below 256"))?;
     let challenge = binary(challenge).ok_or(ChapError::Protocol("CHAP_C is not a binary value"))?;
+    // NOTE: or the answer to our challenge could be had from ourselves.
     if challenge == ours.value {
         return Err(ChapError::Refused("it sends our own challenge back"));
     }

@@ -179,6 +179,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         let name = NexusName { initiator: established.initiator.clone(), isid: established.isid };
         let no_such =
             Some((LoginStatus::SESSION_DOES_NOT_EXIST, "the session it wants to join does not exist"));
+        // A login that names a session wants to join it, or to take its connection over.
         let refused = match (established.tsih, established.kind) {
             (0, _) => None,
             (_, SessionKind::Discovery) => no_such,
@@ -215,6 +216,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         self.send_login(response, text).await?;
         let (initiator, peer) = (&established.initiator, self.peer);
         tracing::info!(%initiator, %peer, kind = ?established.kind, "initiator logged in");
+        // An initiator of no host may log in, but whoever looks after the array should know.
         if established.kind == SessionKind::Normal && !server.target.knows(initiator) {
             let (why, status) =
                 ("no host has this initiator, so it sees no volume", Some(LoginStatus::SUCCESS));
@@ -282,9 +284,11 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
     /// Every [`Options::ping_after`](crate::Options::ping_after): is the peer there, and does it do its part?
     fn tick(&mut self, session: &mut Session<D>) -> Result<(), IscsiError> {
         let period = self.server.options.ping_after;
+        // A peer that is there, but does not do its part.
         if let Some(what) = session.tick() {
             return Err(IscsiError::Stalled { what, limit: period * PATIENCE_TICKS as u32 });
         }
+        // A peer of which nothing is heard is asked, and given up when it stays silent.
         self.quiet_ticks = if std::mem::take(&mut self.heard) { 0 } else { self.quiet_ticks + 1 };
         match self.quiet_ticks {
             0 => {}
@@ -304,6 +308,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), IscsiError>> {
         loop {
+            // Whole PDUs that were received are taken first, as long as the session takes any.
             let mut wants_bytes = false;
             while session.may_receive() && !wants_bytes {
                 match self.receive.next(session.framing()) {

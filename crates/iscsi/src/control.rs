@@ -47,6 +47,7 @@ impl<D: BlockDevice> Session<D> {
             max_cmd_sn: max_cmd_sn.into(),
             ..NopIn::default()
         };
+        // Ping data comes back, as much of it as the initiator takes in one PDU.
         let echo = &data[..data.len().min(self.params.max_send_data_bytes as usize)];
         self.out.push(answer, (!echo.is_empty()).then(|| Slice::copy_of(echo)));
     }
@@ -78,6 +79,7 @@ impl<D: BlockDevice> Session<D> {
         if request.ttt.get() == NO_TAG {
             self.text.clear();
         }
+        // The text may come in several PDUs; it is parsed when it is whole.
         if self.text.len() + data.len() > MAX_TEXT_BYTES {
             return self.end_with(End::Protocol("text request too long"));
         }
@@ -92,6 +94,7 @@ impl<D: BlockDevice> Session<D> {
         if answer.len() > self.params.max_send_data_bytes as usize {
             return self.reject(RejectReason::Protocol, bhs);
         }
+        // An answer that is not the last has a tag, by which the initiator continues.
         let ttt = if is_final { NO_TAG } else { self.numbers.take_ttt() };
         let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
         let response = TextResponse {
@@ -153,6 +156,7 @@ impl<D: BlockDevice> Session<D> {
             ..LogoutResponse::default()
         };
         self.out.push(pdu, []);
+        // NOTE: the session ends once the response is sent.
         if response == LogoutOutcome::Closed {
             self.end_with(End::LoggedOut);
         }

@@ -89,6 +89,7 @@ impl<D: BlockDevice> DataOutTransfer<D> {
         immediate: Payload<'_>,
         unsolicited: Option<u32>,
     ) -> Self {
+        // What the command does with its data, and how much of it.
         let (then, wanted) = match admission {
             Admission::Done(reply) => (Then::Respond(reply), 0),
             Admission::Run(request)
@@ -177,6 +178,7 @@ impl<D: BlockDevice> DataOutTransfer<D> {
         max_burst_bytes: u32,
         max_outstanding: u32,
     ) -> Option<NextR2t> {
+        // What came unsolicited needs no R2T.
         let offset = self.solicited.max(self.received);
         let bytes = self.wanted.saturating_sub(offset).min(max_burst_bytes);
         if self.unsolicited.is_some() || bytes == 0 || self.bursts.len() >= max_outstanding as usize {
@@ -203,6 +205,7 @@ impl<D: BlockDevice> DataOutTransfer<D> {
             self.pass_over(pdu);
             return Ok(());
         }
+        // It must be the one that comes next: of the right kind, at the next offset, with the next DataSN.
         let is_final = pdu.flags & FINAL != 0;
         let is_unsolicited = pdu.ttt.get() == NO_TAG;
         if is_unsolicited && self.unsolicited.is_none() {
@@ -241,10 +244,12 @@ impl<D: BlockDevice> DataOutTransfer<D> {
         let (received, len) = (self.received, data.len() as u32);
         let burst = self.bursts.front_mut().filter(|burst| burst.ttt == ttt);
         let burst = burst.ok_or(DataFault::Misplaced("its transfer tag is not the one to be served next"))?;
+        assert!(burst.end >= received, "iSCSI R2T {ttt:#010x}: more data was taken than it solicits");
         let left = burst.end - received;
         if len > left || (len == left) != is_final {
             return Err(DataFault::Misplaced("it does not end where the R2T's burst ends"));
         }
+        // A segment in a buffer of its own becomes a part as it is; others are copied into one.
         match data {
             Payload::Own(buf) => {
                 if let Some(last) = self.parts.last_mut() {
@@ -313,6 +318,7 @@ fn join(parts: Vec<Buf>) -> Vec<Slice> {
     if parts[..before_last].iter().all(|part| part.len().is_multiple_of(sector)) {
         return parts.into_iter().map(Buf::into_slice).collect();
     }
+    // A part in between ends amid a sector: the device takes slices that are cut at sectors only.
     let whole: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
     vec![Slice::copy_of(&whole)]
 }

@@ -222,6 +222,7 @@ impl<'a> Login<'a> {
     }
 
     fn try_receive(&mut self, request: &LoginRequest, data: &[u8]) -> Result<Step, Refusal> {
+        // The header must fit what was agreed so far; then the text counts.
         let current = self.check_header(request)?;
         if self.text.len() + data.len() > MAX_TEXT_BYTES {
             return Err(malformed("its text is too long"));
@@ -236,6 +237,7 @@ impl<'a> Login<'a> {
             let flags = (current as u8) << Stage::CSG_SHIFT;
             return Ok(Step::Respond(LoginResponse { flags, ..self.response(request) }, Vec::new()));
         }
+        // The stage that the initiator wants to go to, if it wants to leave this one.
         let next = match Stage::of(request.flags).filter(|next| *next > current) {
             _ if !transit => None,
             Some(next) => Some(next),
@@ -247,6 +249,7 @@ impl<'a> Login<'a> {
         response.flags = (current as u8) << Stage::CSG_SHIFT;
         let Some(next) = next.filter(|_| may_go_on) else { return Ok(Step::Respond(response, answer)) };
         response.flags |= FINAL | next as u8;
+        // The transit is agreed on.
         self.stage = Some(next);
         if next != Stage::FullFeature {
             return Ok(Step::Respond(response, answer));
@@ -256,6 +259,7 @@ impl<'a> Login<'a> {
 
     /// Checks what each request of a login must say alike. Returns the stage it is in.
     fn check_header(&mut self, request: &LoginRequest) -> Result<Stage, Refusal> {
+        // We speak version 0 only.
         if request.version_min > 0 {
             return Err((LoginStatus::UNSUPPORTED_VERSION, "it offers no version we speak"));
         }
@@ -306,6 +310,7 @@ impl<'a> Login<'a> {
     }
 
     fn take(&mut self, key: &str, value: &str, answer: &mut Text) -> Result<(), Refusal> {
+        // A key is negotiated once in a login.
         if !self.seen.insert(key.to_string()) {
             return Err((LoginStatus::INITIATOR_ERROR, "it offers a key twice"));
         }
@@ -341,6 +346,7 @@ impl<'a> Login<'a> {
     fn authenticate(&mut self, current: Stage, answer: &mut Text) -> Result<bool, Refusal> {
         let fail = |why| Err((LoginStatus::AUTHENTICATION_FAILURE, why));
         let (Some(initiator), authority) = (&self.initiator, self.authority) else { return Ok(false) };
+        // NOTE: looked up once: what must be proven does not change in the middle of a login.
         let credentials = self
             .credentials
             .get_or_insert_with(|| authority.and_then(|authority| authority.credentials(initiator)));
@@ -384,6 +390,7 @@ impl<'a> Login<'a> {
             challenge.identifier = identifier[0];
             challenge
         };
+        // The CHAP step that the keys of this text are for.
         let Some(chap) = &mut self.chap else { return Ok(false) };
         chap.step(&keys, credentials, fresh, answer).map_err(|error| match error {
             ChapError::Protocol(why) => (LoginStatus::INITIATOR_ERROR, why),

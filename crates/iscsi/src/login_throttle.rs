@@ -93,6 +93,7 @@ impl PendingLogin {
         let state = self.throttle.state.lock();
         match state.failed.get(&self.address) {
             Some(failures) if now.since(failures.last) < FORGET_AFTER && failures.count > FREE_FAILURES => {
+                // Each failure beyond the free ones doubles the wait: 250 ms, 500 ms, 1 s.
                 let doublings = (failures.count - FREE_FAILURES - 1).min(16);
                 FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT)
             }
@@ -111,6 +112,7 @@ impl PendingLogin {
             oldest.map(|address| state.failed.remove(&address));
         }
         let failures = state.failed.entry(self.address).or_insert(Failures { count: 0, last: now });
+        // After a long time without a failure the count starts over.
         if now.since(failures.last) >= FORGET_AFTER {
             failures.count = 0;
         }

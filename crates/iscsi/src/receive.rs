@@ -97,6 +97,7 @@ impl Receive {
         self.start += frame.end;
         assert!(self.start <= self.end, "iSCSI receive buffer: a PDU ends behind what was received");
         self.needed = 1;
+        // The PDU is taken off the buffer; its data is lent until the next look.
         let data = Payload::Part(frame.data(&self.buffer[from..from + frame.end]));
         Ok(Some(Pdu { bhs: frame.bhs, data, is_intact }))
     }
@@ -113,6 +114,7 @@ impl Receive {
         if !is_data || !is_plain || bytes.len() < data_start || self.needed - bytes.len() < LONG_FROM_BYTES {
             return;
         }
+        // What came with the header is copied; the rest is received in place.
         let mut data = Filling::new(len);
         data.push(&bytes[data_start..]);
         self.long = Some((bhs, data));
@@ -146,9 +148,12 @@ impl Receive {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
+        // No more than a turn, unless the PDU at hand needs more.
         let turn = if self.was_long { HEAD_TURN_BYTES } else { TURN_BYTES };
         let turn = turn.max(self.needed.saturating_sub(self.end - self.start));
         let until = (self.end + turn).min(BUFFER_BYTES);
+        // NOTE: without room the read would return 0, which is taken for the end of the stream.
+        assert!(until > self.end, "iSCSI receive buffer: there is no room for the PDU at hand");
         let mut room = ReadBuf::new(&mut self.buffer[self.end..until]);
         ready!(Pin::new(stream).poll_read(cx, &mut room))?;
         let read = room.filled().len();

@@ -11,6 +11,7 @@ use quoin_world::Slice;
 
 impl<D: BlockDevice> Session<D> {
     pub(crate) fn respond(&mut self, head: &Head, mut reply: Reply) {
+        // The residual count: what the command wanted to move against what the initiator expects.
         let expected = u64::from(head.expected_bytes());
         let wanted = reply.wanted_bytes;
         let (residual_flag, residual) = match wanted.cmp(&expected) {
@@ -40,6 +41,7 @@ impl<D: BlockDevice> Session<D> {
             residual: residual.into(),
             ..ScsiResponse::default()
         };
+        // Sense data has its length in front (RFC 7143 §11.4.7).
         let sense = reply
             .sense_data()
             .map(|sense| Slice::copy_of(&[&(sense.len() as u16).to_be_bytes()[..], &sense].concat()));
@@ -49,6 +51,7 @@ impl<D: BlockDevice> Session<D> {
     /// Sends data, cut as the initiator wants it. The last PDU carries the status if `residual` is given.
     /// Returns how many PDUs there were.
     fn data_in(&mut self, head: &Head, data: Vec<Slice>, residual: Option<(u8, u32)>) -> u32 {
+        // The initiator takes no more than it expects, whatever the command returned.
         let held = data.iter().map(Slice::len).sum::<usize>();
         let total = held.min(head.in_bytes as usize);
         if total == 0 {
@@ -58,8 +61,7 @@ impl<D: BlockDevice> Session<D> {
         let (burst, segment) =
             (self.params.max_burst_bytes as usize, self.params.max_send_data_bytes as usize);
         let (exp_cmd_sn, max_cmd_sn) = self.numbers.window();
-        let mut rest = data.into_iter();
-        let mut current: Option<Slice> = None;
+        let mut rest = Rest { slices: data.into_iter(), current: None };
         let (mut at, mut data_sn) = (0, 0u32);
         while at < total {
             // A PDU is no longer than the initiator takes, and ends where a burst ends. Example: bursts of
@@ -77,33 +79,44 @@ impl<D: BlockDevice> Session<D> {
             };
             at += len;
             data_sn += 1;
+            // A burst ends: the F bit says so.
             if at == total || at % burst == 0 {
                 pdu.flags |= FINAL;
             }
+            // The last PDU of good data carries the status, and so takes a StatSN.
             if let Some((flag, residual)) = residual.filter(|_| at == total) {
                 pdu.flags |= STATUS | flag;
                 pdu.residual = residual.into();
                 pdu.stat_sn = self.numbers.take_stat_sn().into();
             }
             let mut left = len;
-            // Slices of the device's buffers, cut where the PDU ends; what is left of one begins the next
-            // PDU.
-            let parts = std::iter::from_fn(|| {
-                let slice = current.take().filter(|slice| !slice.is_empty()).or_else(|| rest.next())?;
-                let now = left.min(slice.len());
-                if left == 0 {
-                    current = Some(slice);
-                    return None;
-                }
-                left -= now;
-                if now < slice.len() {
-                    current = Some(slice.slice(now, slice.len() - now));
-                    return Some(slice.slice(0, now));
-                }
-                Some(slice)
-            });
-            self.out.push(pdu, parts);
+            self.out.push(pdu, std::iter::from_fn(|| rest.take(&mut left)));
+            assert!(left == 0, "iSCSI task {:#010x}: a Data-In lacks {left} bytes", head.itt);
         }
         data_sn
+    }
+}
+
+/// The data of an answer that is in no PDU yet: slices of the device's buffers, cut where a PDU ends.
+struct Rest {
+    slices: std::vec::IntoIter<Slice>,
+    /// What is left of a slice that was cut: it begins the next PDU.
+    current: Option<Slice>,
+}
+
+impl Rest {
+    /// Takes the next slice, of at most `left` bytes, off the rest and off `left`; none once nothing is left.
+    fn take(&mut self, left: &mut usize) -> Option<Slice> {
+        if *left == 0 {
+            return None;
+        }
+        let slice = self.current.take().or_else(|| self.slices.next())?;
+        let now = slice.len().min(*left);
+        *left -= now;
+        if now < slice.len() {
+            self.current = Some(slice.slice(now, slice.len() - now));
+            return Some(slice.slice(0, now));
+        }
+        Some(slice)
     }
 }

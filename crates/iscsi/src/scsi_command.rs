@@ -51,6 +51,7 @@ impl<D: BlockDevice> Session<D> {
             number: self.tasks.take_number(),
             received: self.now(),
         };
+        // What may follow unsolicited: the rest of the first burst, if the final bit says that more comes.
         let sent = data.len() as u32;
         let left = self.params.unsolicited_bytes().min(head.out_bytes).saturating_sub(sent);
         let announced = (command.flags & FINAL == 0 && left > 0).then_some(left);
@@ -60,6 +61,7 @@ impl<D: BlockDevice> Session<D> {
             true => self.refusal(&command, &head, sent, announced),
             false => Some(Reply::check(DataFault::Digest.sense())),
         };
+        // Only a command that is not refused reaches its unit, which may answer it at once.
         let admission = match (refusal, &mut self.nexus) {
             (None, Some(nexus)) => nexus.admit(command.lun, &command.cdb),
             (refusal, _) => Admission::Done(refusal.unwrap_or_else(Reply::good)),
@@ -75,6 +77,7 @@ impl<D: BlockDevice> Session<D> {
         sent: u32,
         announced: Option<u32>,
     ) -> Option<Reply> {
+        // More than was agreed on, or of a kind that was not.
         let is_unexpected = sent > self.params.unsolicited_bytes().min(head.out_bytes)
             || sent > 0 && !self.params.immediate_data
             || announced.is_some() && self.params.initial_r2t;
@@ -121,6 +124,7 @@ impl<D: BlockDevice> Session<D> {
             tracing::debug!(itt, ?fault, "Data-Out refused, its command fails");
             self.tasks.fail(itt, &pdu, Reply::check(fault.sense()));
         }
+        // A task that waits for memory is moved on when it is admitted.
         if self.tasks.is_admitted(itt) {
             self.advance(itt);
         }

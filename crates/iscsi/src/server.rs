@@ -159,6 +159,7 @@ impl<D: BlockDevice> IscsiServer<D> {
 
     fn admit(self: &Arc<Self>, stream: Option<std::net::TcpStream>, peer: SocketAddr) -> Option<Accepted<D>> {
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
+        // Counted first: `Accepted`, once dropped, takes it back, refused or not.
         let open = self.open.fetch_add(1, Ordering::AcqRel);
         let pending = self.login_throttle.admit(peer.ip());
         let refused = match &pending {
@@ -243,7 +244,8 @@ fn into_runtime(stream: std::net::TcpStream) -> io::Result<(TcpStream, SocketAdd
 
 impl<D: BlockDevice> Drop for Accepted<D> {
     fn drop(&mut self) {
-        self.server.open.fetch_sub(1, Ordering::AcqRel);
+        let open = self.server.open.fetch_sub(1, Ordering::AcqRel);
+        assert!(open > 0, "iSCSI server: a connection closed that was not counted as open");
         self.server.closed.send_replace(());
     }
 }

@@ -181,9 +181,11 @@ impl<D: BlockDevice> Session<D> {
     /// Counts a tick of the connection. Returns what the peer should have done by now and has not, if
     /// anything.
     pub(crate) fn tick(&mut self) -> Option<&'static str> {
+        // Has the peer taken anything of what is queued for it?
         if self.backlog.tick(self.out.sent_total(), self.out.queued_bytes() as u64) {
             return Some("it has not taken its answers");
         }
+        // Has it sent what it announced or was asked for?
         let waited = self.tasks.tick();
         (waited > PATIENCE_TICKS).then_some("it has not sent data that it announced or was asked for")
     }
@@ -244,6 +246,7 @@ impl<D: BlockDevice> Session<D> {
     pub(crate) fn pump(&mut self) {
         self.note_memory();
         while let Some((itt, cost_bytes)) = self.tasks.next_waiting() {
+            // The first command of an idle session is let in whatever others hold (invariant 2).
             let held = self.tasks.memory_bytes() + self.out.queued_bytes() as u64;
             if held > 0 && (held + cost_bytes > MEMORY_BYTES || !self.share.has_room(cost_bytes)) {
                 return;
@@ -262,6 +265,7 @@ impl<D: BlockDevice> Session<D> {
 
     /// Moves a task that awaits data on: solicits more, or starts it when all is there.
     pub(crate) fn advance(&mut self, itt: u32) {
+        // A tag is drawn for the R2T that may follow; one that is not used is no loss.
         let ttt = self.numbers.take_ttt();
         let window = self.numbers.window();
         let limits = (self.params.max_burst_bytes, self.params.max_outstanding_r2t);
@@ -284,6 +288,7 @@ impl<D: BlockDevice> Session<D> {
             self.out.push(r2t, []);
             return self.advance(itt);
         }
+        // No R2T is due: either data is on its way, or all of it is there.
         match self.tasks.finish_transfer(itt) {
             Some(Ready::Run(work)) => self.tasks.start_in_turn(itt, work, &mut self.started),
             Some(Ready::Respond(reply)) => self.respond_in_turn(itt, reply),
@@ -308,6 +313,7 @@ impl<D: BlockDevice> Session<D> {
     /// Takes a task off the books, without answering it. Others may have waited for it.
     pub(crate) fn remove_task(&mut self, itt: u32) -> Option<Task<D>> {
         let task = self.tasks.remove(itt)?;
+        // NOTE: before the response is queued, which tells the initiator of the place.
         if !task.head.immediate {
             self.numbers.leave_window();
         }
@@ -318,6 +324,7 @@ impl<D: BlockDevice> Session<D> {
         if let Some(task) = self.remove_task(itt).filter(|task| task.aborted.is_empty()) {
             self.respond(&task.head, reply);
         }
+        // Tasks that waited for this one to end may run now.
         self.tasks.wake_dormant(&mut self.started);
     }
 

@@ -47,6 +47,7 @@ impl<D: BlockDevice> Session<D> {
     pub(crate) fn task_request(&mut self, bhs: Bhs) {
         let request = TaskRequest::from(bhs);
         self.counted.task_requests += 1;
+        // A discovery session has no tasks.
         let Some(nexus) = &mut self.nexus else { return self.reject(RejectReason::Protocol, bhs) };
         if self.aborts >= MAX_ABORTS {
             return self.reject(RejectReason::TooManyImmediate, bhs);
@@ -63,6 +64,7 @@ impl<D: BlockDevice> Session<D> {
                 }
             }
             function::ABORT_TASK_SET | function::CLEAR_TASK_SET | function::LUN_RESET => {
+                // The unit must be one that the initiator sees.
                 let Some(unit) = nexus.unit(request.lun) else {
                     return self.respond_task(itt, Response::NoSuchLun);
                 };
@@ -70,6 +72,7 @@ impl<D: BlockDevice> Session<D> {
                     let tasks = self.tasks.of_luns(Lun::from_wire(request.lun).as_slice());
                     return self.abort(itt, tasks, Vec::new(), false);
                 }
+                // A reset concerns the unit in all sessions, and in this one under all its numbers.
                 let ended = nexus.unit_reset(unit, true);
                 let luns = nexus.luns_of(unit);
                 let tasks = self.tasks.of_luns(&luns);
@@ -98,6 +101,7 @@ impl<D: BlockDevice> Session<D> {
 
     /// Sees to it that tasks are not answered; `done` is dropped when the last of them has ended.
     fn mute(&mut self, tasks: Vec<u32>, done: OneShotSender<()>) {
+        // Each task that still runs holds a part of `done`: it is dropped with the last of them.
         let done = Rc::new(done);
         for itt in tasks {
             if !self.tasks.mute(itt, &done) {
@@ -123,6 +127,7 @@ impl<D: BlockDevice> Session<D> {
         if ending.is_empty() {
             return self.finish_task(itt, reply);
         }
+        // The tasks that a reset ended still run: the answer waits for them.
         let (sender, ended) = one_shot();
         self.mute(ending, sender);
         self.started.push(Work::Respond { itt, reply, ended });

@@ -109,11 +109,13 @@ impl<D: BlockDevice> TaskSet<D> {
         self.holding += usize::from(head.attribute.holds_others());
         let (stage, aborted) = (Stage::AwaitingData(transfer), Vec::new());
         let task = Task { head, cost_bytes, stage, is_admitted: is_refused, aborted };
+        // It waits for memory behind those that came before; what it brought along counts at once.
         if !is_refused {
             self.early_bytes += task.early_bytes();
             self.waiting.push_back(itt);
         }
-        self.tasks.insert(itt, task);
+        let before = self.tasks.insert(itt, task);
+        assert!(before.is_none(), "iSCSI task {itt:#010x} is in the set twice");
         !is_refused
     }
 
@@ -176,6 +178,7 @@ impl<D: BlockDevice> TaskSet<D> {
         if self.holding == 0 || task.head.attribute == TaskAttribute::HeadOfQueue {
             return started.push(work);
         }
+        // Put by first: its turn may have come already, which is looked at for all dormant tasks alike.
         task.stage = Stage::Dormant(work);
         self.dormant += 1;
         self.wake_dormant(started);
@@ -189,6 +192,7 @@ impl<D: BlockDevice> TaskSet<D> {
         for itt in self.in_turn() {
             let Some(task) = self.tasks.get_mut(&itt) else { continue };
             if let Stage::Dormant(work) = std::mem::replace(&mut task.stage, Stage::Running) {
+                assert!(self.dormant > 0, "iSCSI task {itt:#010x} is dormant and is not counted so");
                 self.dormant -= 1;
                 started.push(work);
             }
@@ -199,6 +203,7 @@ impl<D: BlockDevice> TaskSet<D> {
     fn in_turn(&self) -> Vec<u32> {
         let is_head = |task: &&Task<D>| task.is_admitted && task.head.attribute == TaskAttribute::HeadOfQueue;
         let heads: BTreeSet<_> = self.tasks.values().filter(is_head).map(|task| task.head.unit).collect();
+        // Tasks go by the order in which their commands came, each unit by itself.
         let mut by_age: Vec<(&u32, &Task<D>)> = self.tasks.iter().collect();
         by_age.sort_unstable_by_key(|(_, task)| task.head.number);
         let mut units: BTreeMap<Option<Lun>, Older> = BTreeMap::new();
@@ -240,6 +245,7 @@ impl<D: BlockDevice> TaskSet<D> {
     /// Takes a task out, and what it counts for.
     pub(crate) fn remove(&mut self, itt: u32) -> Option<Task<D>> {
         let task = self.tasks.remove(&itt)?;
+        // Its bytes come off the sum in which they were counted.
         match task.is_admitted {
             true => {
                 assert!(
@@ -257,8 +263,14 @@ impl<D: BlockDevice> TaskSet<D> {
                 self.waiting.retain(|waiting| *waiting != itt);
             }
         }
-        self.holding -= usize::from(task.head.attribute.holds_others());
-        self.dormant -= usize::from(matches!(task.stage, Stage::Dormant(_)));
+        let (held, was_dormant) =
+            (task.head.attribute.holds_others(), matches!(task.stage, Stage::Dormant(_)));
+        assert!(
+            self.holding >= usize::from(held) && self.dormant >= usize::from(was_dormant),
+            "iSCSI task {itt:#010x} counts more than all tasks"
+        );
+        self.holding -= usize::from(held);
+        self.dormant -= usize::from(was_dormant);
         Some(task)
     }
 

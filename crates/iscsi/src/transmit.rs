@@ -88,6 +88,7 @@ impl Transmit {
             };
             self.inline(zeroes, &digest);
         }
+        // Now that the length is known, the header takes its place.
         let header = Bhs { data_len: U24::new(len), ..header.into() };
         let digest = if self.header_digest { crc32c([header.as_bytes()]).to_vec() } else { Vec::new() };
         self.parts[at] = self.count_inline(header.as_bytes(), &digest);
@@ -114,6 +115,7 @@ impl Transmit {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         while !self.parts.is_empty() {
+            // As many parts as one write takes; of the first, what is not sent yet.
             let mut slices = [IoSlice::new(&[]); MAX_PARTS];
             let mut count = 0;
             for (slice, part) in slices.iter_mut().zip(&self.parts) {
@@ -134,6 +136,7 @@ impl Transmit {
         self.queued_bytes -= written;
         self.sent_total += written as u64;
         self.sent += written;
+        // Parts that are sent whole go, and with them what keeps their buffers.
         while let Some(part) = self.parts.front() {
             let len = part.bytes().len();
             if self.sent < len {
@@ -142,5 +145,9 @@ impl Transmit {
             self.sent -= len;
             self.parts.pop_front();
         }
+        assert!(
+            !self.parts.is_empty() || self.queued_bytes == 0,
+            "iSCSI send queue: bytes are counted that are in no part"
+        );
     }
 }

@@ -60,6 +60,7 @@ impl TsihTable {
             0 => {
                 let mut next = state.last_tsih;
                 loop {
+                    // The next free one after the last: 0 is no TSIH, and one that is in use is passed over.
                     next = next.checked_add(1).unwrap_or(1);
                     if !state.held.values().any(|held| held.tsih == next) {
                         break;
@@ -80,6 +81,7 @@ impl TsihTable {
 impl Drop for TsihLease<'_> {
     fn drop(&mut self) {
         let mut state = self.table.0.lock();
+        // NOTE: by serial: a session of the same name may have replaced this one under the same TSIH.
         if state.held.get(&self.name).is_some_and(|held| held.serial == self.serial) {
             state.held.remove(&self.name);
         }

@@ -49,6 +49,7 @@ const TOLD_MAX: usize = 16;
 
 impl<D: BlockDevice> View<'_, D> {
     fn refused(&self, export: Option<&str>, why: &'static str) {
+        // Told once for each export, and of a bounded number of them.
         let mut told = self.told.borrow_mut();
         if told.len() >= TOLD_MAX || !told.insert(export.unwrap_or_default().to_owned()) {
             return;
@@ -74,6 +75,7 @@ impl<D: BlockDevice> Directory for View<'_, D> {
     }
 
     fn find(&self, name: &str) -> Found<Arc<Export<D>>> {
+        // To a client it is the same whether there is no such export or it may not see it; the event log tells.
         let Some(export) = self.exports.get(name) else {
             self.refused(Some(name), "there is no such export");
             return Found::Nothing;
@@ -116,6 +118,7 @@ impl<D: BlockDevice> Connection<'_, D> {
     /// Serves the connection until it ends, and what it started has ended.
     pub(crate) async fn run(mut self, plain: Plain, negotiated: impl FnOnce()) -> Result<(), NbdError> {
         let (limit, clock) = (self.server.options.handshake_timeout, &*self.server.options.clock);
+        // Negotiation is bounded in time, and no longer counts among those under way once it is over.
         let negotiation = within(clock, limit, self.negotiate(plain)).await;
         negotiated();
         let agreed = match negotiation.unwrap_or(Err(NbdError::HandshakeTimeout(limit))) {
@@ -185,6 +188,7 @@ impl<D: BlockDevice> Connection<'_, D> {
             let mut answer = Vec::new();
             let (exports, peer) = (&self.server.exports, self.peer);
             let view = View { exports, client: &client, server: self.server, peer, told: &told };
+            // One message at a time: looked at, answered, followed.
             let progress = negotiation.receive(self.receive.bytes(), &view, &mut answer)?;
             let Progress::Took(len, step) = progress else {
                 match self.receive.fill(&mut socket).await {
@@ -219,6 +223,7 @@ impl<D: BlockDevice> Connection<'_, D> {
             return Err(NbdError::PlainBehindStartTls);
         }
         let stream = tls.0.accept(plain).await.map_err(NbdError::Tls)?;
+        // The names by which exports know this client are those of its certificate.
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
         client.tls_names = certificates.first().map(|certificate| names(certificate)).unwrap_or_default();
         Ok(Socket::Tls(Box::new(stream)))

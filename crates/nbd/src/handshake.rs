@@ -185,6 +185,7 @@ impl Negotiation {
         directory: &D,
         out: &mut Vec<u8>,
     ) -> Result<Progress<D::Export>, HandshakeError> {
+        // The client answers the greeting with its flags.
         let Some(flags) = self.flags else {
             let Some(flags) = bytes.first_chunk::<4>() else { return Ok(Progress::Need(4)) };
             let flags = u32::from_be_bytes(*flags);
@@ -260,6 +261,7 @@ impl Negotiation {
         out: &mut Vec<u8>,
     ) -> Result<Step<D::Export>, HandshakeError> {
         let refuse = |name: &str, why| Err(HandshakeError::ExportName { name: name.to_owned(), why });
+        // NOTE: this option has no reply that refuses: what cannot be had ends the connection.
         let name = string(data).map_err(HandshakeError::BadExportName)?;
         if self.needs_tls() {
             directory.needs_tls();
@@ -317,6 +319,7 @@ impl Negotiation {
     }
 
     fn contexts<D: Directory>(&mut self, request: &ContextRequest, directory: &D, answer: &mut Answer) {
+        // A later selection takes the place of an earlier one, even if it is refused.
         let selects = answer.option == option::SET_META_CONTEXT;
         if selects {
             self.allocation_of = None;
@@ -352,6 +355,7 @@ impl Negotiation {
                 return Step::Next;
             }
         };
+        // Name and description are told if they were asked for.
         let wants = |kind| request.kinds.contains(&kind);
         if wants(info::NAME) {
             answer.reply(reply::INFO, &[&info::NAME.to_be_bytes(), request.name.as_bytes()]);
@@ -359,6 +363,7 @@ impl Negotiation {
         if wants(info::DESCRIPTION) {
             answer.reply(reply::INFO, &[&info::DESCRIPTION.to_be_bytes(), offer.description.as_bytes()]);
         }
+        // Block sizes and the export itself are told whether they were asked for or not.
         let sizes = InfoBlockSize {
             kind: info::BLOCK_SIZE.into(),
             minimum: offer.block_bytes.into(),

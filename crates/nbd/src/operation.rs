@@ -97,13 +97,7 @@ impl Operation {
         let range = ByteRange::new(request.offset.get(), request.len_bytes.get().into());
         let invalid = |message: String| Err(Failure::new(Errno::Inval, message));
         let flags = request.flags.get();
-        let allowed = flag::FUA
-            | match kind {
-                command::READ if terms.structured => flag::DF,
-                command::WRITE_ZEROES => flag::NO_HOLE | flag::FAST_ZERO,
-                command::BLOCK_STATUS => flag::REQ_ONE,
-                _ => 0,
-            };
+        let allowed = allowed_flags(kind, terms);
         if flags & !allowed != 0 {
             return invalid(format!("flags {flags:#x} are not allowed in a request of type {kind}"));
         }
@@ -124,6 +118,7 @@ impl Operation {
             }
             _ => {}
         }
+        // The range must lie within the volume, which may have changed its size since it was shown.
         let end = range.offset.checked_add(range.len);
         if end.is_none_or(|end| end > terms.size_bytes) {
             let ByteRange { offset, len } = range;
@@ -134,6 +129,7 @@ impl Operation {
             let message = format!("range {offset}+{len} is outside the {} bytes there are", terms.size_bytes);
             return Err(Failure::new(errno, message));
         }
+        // A client that agreed to the block size keeps to it; others may ask for any bytes.
         if terms.constrained && !range.is_aligned(terms.block_bytes.into()) {
             let ByteRange { offset, len } = range;
             let block = terms.block_bytes;
@@ -160,4 +156,15 @@ impl Operation {
             _ => 0,
         }
     }
+}
+
+/// Returns the flags that a request of this kind may have: FUA always, since every write is hardened.
+fn allowed_flags(kind: u16, terms: &Terms) -> u16 {
+    let own = match kind {
+        command::READ if terms.structured => flag::DF,
+        command::WRITE_ZEROES => flag::NO_HOLE | flag::FAST_ZERO,
+        command::BLOCK_STATUS => flag::REQ_ONE,
+        _ => 0,
+    };
+    flag::FUA | own
 }

@@ -34,7 +34,7 @@ impl Receive {
     /// Takes the first `len` bytes off.
     pub(crate) fn take(&mut self, len: usize) {
         self.start += len;
-        debug_assert!(self.start <= self.end);
+        assert!(self.start <= self.end, "NBD receive buffer: more was taken than was received");
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
@@ -55,7 +55,11 @@ impl Receive {
         payload: &mut [u8],
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        debug_assert!(payload.is_empty() || self.start == self.end);
+        // NOTE: bytes that were received before those of the payload must be in it already.
+        assert!(
+            payload.is_empty() || self.start == self.end,
+            "NBD receive buffer: a payload is read past bytes that came before it"
+        );
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
@@ -66,6 +70,7 @@ impl Receive {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
         self.received += read as u64;
+        // The payload was filled first; what is beyond it came here.
         let direct = read.min(wanted);
         self.end += read - direct;
         Poll::Ready(Ok(direct))

@@ -176,6 +176,7 @@ impl<D: BlockDevice> NbdServer<D> {
 
     fn admit(self: &Arc<Self>, (stream, address, peer): Stream) -> Option<Accepted<D>> {
         self.metrics.connections.increment();
+        // Counted first: `Accepted`, once dropped, takes both back, refused or not.
         let open = self.open.fetch_add(1, Ordering::AcqRel);
         let negotiating = self.negotiating.fetch_add(1, Ordering::AcqRel);
         let accepted =
@@ -256,7 +257,8 @@ impl<D: BlockDevice> Accepted<D> {
 
     fn negotiated(&mut self) {
         if std::mem::take(&mut self.negotiating) {
-            self.server.negotiating.fetch_sub(1, Ordering::AcqRel);
+            let negotiating = self.server.negotiating.fetch_sub(1, Ordering::AcqRel);
+            assert!(negotiating > 0, "NBD server: a negotiation ended that was not counted");
         }
     }
 }
@@ -264,7 +266,8 @@ impl<D: BlockDevice> Accepted<D> {
 impl<D: BlockDevice> Drop for Accepted<D> {
     fn drop(&mut self) {
         self.negotiated();
-        self.server.open.fetch_sub(1, Ordering::AcqRel);
+        let open = self.server.open.fetch_sub(1, Ordering::AcqRel);
+        assert!(open > 0, "NBD server: a connection closed that was not counted as open");
         self.server.closed.send_replace(());
     }
 }

@@ -129,8 +129,9 @@ impl<D: BlockDevice> Session<D> {
 
     /// So much of the payload arrived in [`Session::payload`].
     pub(crate) fn payload_filled(&mut self, len: usize) {
-        if let Stage::Payload { filled, .. } = &mut self.stage {
+        if let Stage::Payload { filled, buf, .. } = &mut self.stage {
             *filled += len;
+            assert!(*filled <= buf.len(), "NBD session: more of a payload arrived than there is room for");
         }
     }
 
@@ -164,6 +165,7 @@ impl<D: BlockDevice> Session<D> {
                     self.begin(&request, operation);
                 }
                 Stage::Payload { buf, filled, .. } => {
+                    // What was received with the request, as far as it belongs to its payload.
                     let rest = &mut buf.as_mut_slice()[*filled..];
                     let len = rest.len().min(receive.bytes().len());
                     rest[..len].copy_from_slice(&receive.bytes()[..len]);
@@ -222,6 +224,7 @@ impl<D: BlockDevice> Session<D> {
             allocation: self.allocation,
             constrained: self.constrained,
         };
+        // Begun at once, made to wait for memory, or refused.
         let refused = match Operation::of(&request, &terms) {
             Ok(Operation::Disconnect) => return self.disconnected = true,
             Ok(_) if self.stopping => Failure::new(Errno::Shutdown, "the array is shutting down"),
@@ -249,6 +252,13 @@ impl<D: BlockDevice> Session<D> {
     }
 
     fn start(&mut self, cookie: u64, operation: Operation, data: Buf) {
+        if let Operation::Write(range) = operation {
+            assert_eq!(
+                range.len,
+                data.len() as u64,
+                "NBD request {cookie:#018x}: its data has another length"
+            );
+        }
         self.counted.written_bytes += data.len() as u64;
         let (received, unit) = (self.received, self.unit.clone());
         self.started.push(Work { cookie, operation, data, received, unit });
@@ -257,6 +267,7 @@ impl<D: BlockDevice> Session<D> {
     /// Takes what some work came to.
     pub(crate) fn complete(&mut self, finished: Finished) {
         let Finished { cookie, operation, outcome } = finished;
+        // What it held is free for others; its reply counts once it is queued.
         let cost_bytes = operation.cost_bytes();
         assert!(
             self.outstanding > 0 && self.memory_bytes >= cost_bytes,
@@ -280,10 +291,13 @@ impl<D: BlockDevice> Session<D> {
 
     fn data(&mut self, cookie: u64, operation: Operation, slices: Vec<Slice>) {
         let Operation::Read { range, whole } = operation else { return };
+        let len = slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
+        assert_eq!(len, range.len, "NBD request {cookie:#018x}: another length was read than was asked for");
         if !self.structured {
             self.counted.read_bytes += range.len;
             return self.out.simple(cookie, None, slices);
         }
+        // Structured replies say which parts are holes and send only the data of the others.
         let mut runs = runs(range.offset, slices);
         // A client that asked for one chunk (NBD_CMD_FLAG_DF) has holes sent as zeroes.
         if whole && runs.len() > 1 {
@@ -310,6 +324,7 @@ impl<D: BlockDevice> Session<D> {
     fn extents(&mut self, cookie: u64, extents: &[Extent]) {
         let mut descriptors = Vec::with_capacity(extents.len() * BlockDescriptor::BYTES);
         for extent in extents {
+            // Blocks that take no space read as zeroes.
             let flags = if extent.mapped { 0 } else { state::HOLE | state::ZERO };
             let descriptor =
                 BlockDescriptor { len_bytes: (extent.range.len as u32).into(), flags: flags.into() };
@@ -331,6 +346,7 @@ impl<D: BlockDevice> Session<D> {
             error: (failure.errno as u32).into(),
             message_bytes: (message.len() as u16).into(),
         };
+        // The chunk: error and message, and where it was if that is known.
         let (kind, offset) = match failure.offset {
             Some(offset) => (chunk::ERROR_OFFSET, offset.to_be_bytes().to_vec()),
             None => (chunk::ERROR, Vec::new()),
@@ -351,6 +367,7 @@ fn runs(mut offset: u64, slices: Vec<Slice>) -> VecDeque<Run> {
     let mut runs: VecDeque<Run> = VecDeque::new();
     for slice in slices {
         let (len, is_zero) = (slice.len() as u64, is_zero(&slice));
+        // A slice that is like the one before it lengthens its run.
         match runs.back_mut().filter(|run| run.is_zero == is_zero) {
             Some(run) => {
                 run.range.len += len;

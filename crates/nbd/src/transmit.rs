@@ -103,6 +103,7 @@ impl Transmit {
     /// Sends what the socket takes; ready when all is sent.
     pub(crate) fn poll_flush(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.parts.is_empty() {
+            // As many parts as one write takes; of the first, what is not sent yet.
             let mut slices = [IoSlice::new(&[]); MAX_PARTS];
             let mut count = 0;
             for (slice, part) in slices.iter_mut().zip(&self.parts) {
@@ -115,13 +116,16 @@ impl Transmit {
                 written => self.advance(written),
             }
         }
+        // A TLS stream may still hold some of it.
         socket.poll_flush(cx)
     }
 
     fn advance(&mut self, written: usize) {
+        assert!(written <= self.queued_bytes, "NBD send queue: the socket took more than there was");
         self.queued_bytes -= written;
         self.sent += written as u64;
         self.part_sent += written;
+        // Parts that are sent whole go, and with them what keeps their buffers.
         while let Some(part) = self.parts.front() {
             let len = part.bytes().len();
             if self.part_sent < len {
@@ -130,5 +134,9 @@ impl Transmit {
             self.part_sent -= len;
             self.parts.pop_front();
         }
+        assert!(
+            !self.parts.is_empty() || self.queued_bytes == 0,
+            "NBD send queue: bytes are counted that are in no part"
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! What random overwrites cost in metadata when little of it fits in RAM: counted, on a drive in RAM whose time is the
 //! simulated world's.
 
+#![allow(clippy::disallowed_methods, reason = "it tells real time beside what it counts")]
+
 use futures_util::{StreamExt, stream};
 use quoin_base::{KIB, MIB, VolumeId};
 use quoin_drive::{Roles, inspect_set, open_set};

@@ -82,6 +82,7 @@ impl PathBay {
     pub(crate) fn open_all(&self, pool: PoolId) -> Result<OpenedDisks, String> {
         let (paths, fail_after) = (self.paths.clone(), self.patience.fail_after);
         let (sender, outcome) = mpsc::channel();
+        // On a thread of its own: opening a drive that hangs cannot be interrupted.
         thread::spawn(move || sender.send(Ok(open_all(&paths, pool))));
         outcome.recv_timeout(fail_after + LET_GO_WITHIN).unwrap_or_else(|_| {
             Err(format!(
@@ -141,11 +142,13 @@ fn open_all(paths: &[PathBuf], pool: PoolId) -> OpenedDisks {
             opened => return opened.map_err(|error| error.to_string()),
         }
     };
+    // First the paths that lead to drives of this pool.
     let is_right = |path: &&PathBuf| label_at(path).is_some_and(|label| label.pool == pool);
     let (taken, others): (Vec<_>, Vec<_>) = paths.iter().partition(is_right);
     let taken: Vec<PathBuf> = taken.into_iter().cloned().collect();
     let present: BTreeSet<_> =
         taken.iter().filter_map(|path| label_at(path)).map(|label| label.index).collect();
+    // Then, for those that do not, the drives of the pool that are found elsewhere.
     let missing = paths.len() - present.len();
     let mut found = if missing > 0 { search(paths, pool, &taken) } else { Vec::new() };
     found.retain(|(index, _)| !present.contains(index));
@@ -180,11 +183,13 @@ fn label_at(path: &Path) -> Option<Label> {
     if !kind.is_file() && !kind.is_block_device() {
         return None;
     }
+    // NOTE: without waiting: a path may have become a FIFO, whose opening waits for a writer.
     let file = File::options()
         .read(true)
         .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
         .open(path)
         .ok()?;
+    // A drive has several copies of its label; a write that was cut off leaves an older one.
     let copies = LABEL_OFFSETS.into_iter().filter_map(|offset| {
         let mut bytes = [0; LABEL_BYTES];
         file.read_exact_at(&mut bytes, offset).ok()?;
@@ -199,6 +204,7 @@ fn search(paths: &[PathBuf], pool: PoolId, taken: &[PathBuf]) -> Vec<(DriveIndex
     let real = |path: &PathBuf| fs::canonicalize(path).ok();
     let taken: BTreeSet<_> = taken.iter().filter_map(real).collect();
     let mut directories: Vec<PathBuf> = Vec::new();
+    // Where to look: beside the drives that are known, and where the system links to devices.
     let parents = paths.iter().filter_map(|path| path.parent().map(Path::to_owned));
     let is_device = paths.iter().any(|path| path.starts_with("/dev"));
     let links = LINKS_OF_DEVICES.iter().map(PathBuf::from).filter(|_| is_device);
@@ -207,6 +213,7 @@ fn search(paths: &[PathBuf], pool: PoolId, taken: &[PathBuf]) -> Vec<(DriveIndex
             directories.push(directory);
         }
     }
+    // What is there, a bounded number in each directory.
     let mut entries: Vec<PathBuf> = Vec::new();
     for directory in directories {
         let read = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
@@ -214,6 +221,7 @@ fn search(paths: &[PathBuf], pool: PoolId, taken: &[PathBuf]) -> Vec<(DriveIndex
         found.sort();
         entries.extend(found);
     }
+    // Several names may lead to one device: each is looked at once.
     let (mut seen, mut found) = (taken, Vec::<(DriveIndex, PathBuf)>::new());
     for path in entries {
         let Some(device) = real(&path) else { continue };

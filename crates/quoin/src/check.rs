@@ -55,6 +55,7 @@ fn walk(data: &DataDir, config: &Config) -> Result<CheckReport, Failure> {
         let watch = || DriveWatch::new(watches.clone(), Patience::default(), |_| ());
         disks.into_iter().map(|disk| watch().admit(disk)).collect()
     };
+    // Drives are watched, as they are while an array is served.
     let walked = block_on(world.run_on(Thread::Data(0), async move {
         let disks = watched(disks).map_err(|error| error.to_string())?;
         let drives = inspect_set(disks).await.map_err(|error| error.to_string())?;
@@ -119,6 +120,7 @@ impl Space {
         let PoolSpace { written_bytes, unique_bytes, copied_bytes, own_bytes, .. } = report.space;
         let PoolSpace { shared_bytes, removing_bytes, settled, .. } = report.space;
         let passed_over = passed_over(report);
+        // What hidden volumes hold is not written by anybody who is listed.
         let held: u64 = passed_over.iter().map(|id| report.volume_space[id].written_bytes).sum();
         let written_bytes = written_bytes.saturating_sub(held);
         let listed = report.volume_space.iter().filter(|(id, _)| !passed_over.contains(id));

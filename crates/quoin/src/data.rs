@@ -104,6 +104,7 @@ impl DataDir {
     pub(crate) fn write(&self, name: &str, content: &[u8], mode: u32) -> Result<(), Failure> {
         let (path, new) = (self.file(name), self.file(&format!("{name}.new")));
         let write = || -> io::Result<()> {
+            // NOTE: the content is durable before the name is: a crash leaves the old file or the new one.
             let mut file =
                 fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
             file.write_all(content)?;

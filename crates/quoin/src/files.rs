@@ -29,6 +29,7 @@ impl Shares {
     /// The shares of `limit` descriptors in an array with `drives` drives.
     fn of(limit: usize, drives: usize) -> Self {
         let left = limit.saturating_sub(own(drives));
+        // An eighth for management, and half of the rest for each front end.
         let management = (left / 8).clamp(1, MANAGEMENT_MOST);
         let front_end = left.saturating_sub(management) / 2;
         let nbd = front_end.clamp(1, NBD_MOST);

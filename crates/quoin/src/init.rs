@@ -84,6 +84,7 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
     made.map_err(|error| data.unwritable("", &error))?;
     let candidates = candidates(&data, &args);
+    // Files that are made here go again if the array cannot be made.
     let new: Vec<_> = candidates.iter().map(|c| &c.path).filter(|path| !path.exists()).cloned().collect();
     let made = make(&data, &args, &candidates);
     if made.is_err() {
@@ -99,6 +100,7 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config,
     let roles = candidates.iter().map(|candidate| candidate.roles);
     let drives: Vec<_> = disks.into_iter().zip(roles).collect();
     let options = format_options(&drives, &args.name, args.slices);
+    // From here on the drives belong to the new pool.
     let pool = format(drives, options, args)?;
     let digits = pool.0.simple().to_string();
     let config = Config {
@@ -114,6 +116,7 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config,
     if !token.exists() {
         data.write(TOKEN_FILE, data.new_token(TOKEN_FILE)?.as_bytes(), 0o600)?;
     }
+    // NOTE: last, since a directory with a configuration counts as an array.
     data.write_config(&config)?;
     Ok(config)
 }
@@ -193,9 +196,11 @@ fn format(
                 .map_err(|error| Failure::new("array not created", which, error.to_string(), "try again"))
         });
         let drives = watched.collect::<Result<Vec<_>, _>>()?;
+        // Without --force nothing may be there.
         for (disk, _) in drives.iter().filter(|_| !force) {
             refuse_what_is_there(disk.name(), probe(disk).await)?;
         }
+        // With it, pools that may hold immutable snapshots must be named.
         if force {
             let disks: Vec<_> = drives.iter().map(|(disk, _)| disk.clone()).collect();
             require_names(&kept_pools(&disks).await, &names)?;

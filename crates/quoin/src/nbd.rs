@@ -75,11 +75,13 @@ pub(crate) fn listen(args: Args, config: &ServeConfig, data: &DataDir) -> Result
     let file = |given: Option<PathBuf>, configured: &Option<PathBuf>| {
         given.or_else(|| configured.as_ref().map(|path| data.path().join(path)))
     };
+    // Options go before the configuration, whose paths are relative to the data directory.
     let certificate = file(args.nbd_tls_cert, &config.nbd_tls_cert);
     let key = file(args.nbd_tls_key, &config.nbd_tls_key);
     let authorities = file(args.nbd_tls_client_ca, &config.nbd_tls_client_ca);
     let setting = args.nbd_tls.or(config.nbd_tls);
     let tls = tls(setting, certificate.as_deref(), key.as_deref(), authorities.as_deref())?;
+    // An address that others reach needs TLS, unless the administrator says that it does not.
     let address = args.nbd.or(config.nbd);
     let encrypted = matches!(tls, Some((_, TlsMode::Required)));
     let remote = args.nbd_remote || config.nbd_remote;
@@ -101,6 +103,7 @@ fn tls(
     key: Option<&Path>,
     authorities: Option<&Path>,
 ) -> Result<Option<(Tls, TlsMode)>, Failure> {
+    // What was asked for; without a setting, files of certificates ask for TLS.
     let mode = match setting {
         Some(TlsSetting::Off) => return Ok(None),
         Some(TlsSetting::Optional) => TlsMode::Optional,
@@ -124,12 +127,14 @@ fn tls(
 /// A socket that only its owner can open. A socket left over by a process that ended is replaced.
 fn listen_unix(path: PathBuf) -> Result<(UnixListener, PathBuf), Failure> {
     let bind = || {
+        // NOTE: the mask is that of the whole process; there are no other threads yet.
         let before = umask(Mode::from_raw_mode(0o177));
         let bound = UnixListener::bind(&path);
         umask(before);
         bound
     };
     let is_socket = || fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket());
+    // Of a process that ended nothing accepts: a connection is refused.
     let is_left_over = || {
         let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
         is_socket() && UnixStream::connect(&path).err().is_some_and(refused)
@@ -186,6 +191,7 @@ impl Listening {
             }
             None => None,
         };
+        // Clients wait in the backlog until it is known which exports there are.
         let accept = |listener| {
             let (server, world, array) = (server.clone(), world.clone(), array.clone());
             tokio::spawn(async move {

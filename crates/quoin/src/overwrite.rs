@@ -31,6 +31,7 @@ pub(crate) async fn kept_pools(disks: &[Arc<dyn Disk>]) -> Vec<Kept> {
     }
     let mut kept = Vec::new();
     for (pool, (name, disks)) in pools {
+        // A pool that cannot be read may hold some, so it is kept too.
         let why = match immutable_in(disks).await {
             Ok(names) if names.is_empty() => continue,
             Ok(names) => format!("holds {} immutable snapshots: {}", names.len(), names.join(", ")),

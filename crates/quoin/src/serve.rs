@@ -17,7 +17,7 @@ use quoin_pool::MemoryShares;
 use quoin_rest::{CutOff, FrontEnd, Limits, Memory, Server, Token};
 use quoin_target::{SessionMemory, Target};
 use quoin_volume::Volume;
-use quoin_world::{Thread, World};
+use quoin_world::{OneShot, Thread, World};
 use quoin_world_linux::LinuxWorld;
 use std::{
     fs,
@@ -34,6 +34,7 @@ use tokio::{
     runtime,
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
+    task::JoinHandle,
     time::{sleep, timeout},
 };
 use tracing_subscriber::EnvFilter;
@@ -91,8 +92,10 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     log_to_stderr();
     let data = DataDir::of(global)?;
     let config = data.read_config()?;
+    // What can be refused is read and checked before anything starts.
     let token = Token::new(&data.read_token()?);
     let metrics_token = Token::new(&data.metrics_token()?);
+    // NOTE: the lock before the drives and the listeners: a second process stops here.
     let _lock = lock(&data)?;
     let iscsi = listen("iscsi", args.iscsi.or(config.serve.iscsi), DEFAULT_ISCSI)?;
     let wanted = args.api.or(config.serve.api);
@@ -123,6 +126,7 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let world = LinuxWorld::start(threads.unwrap_or(cores.min(DEFAULT_THREADS_MAX))).map_err(|error| {
         Failure::new("array not started", "this system", error.to_string(), "resolve the cause given above")
     })?;
+    // From here on the array runs, until a signal stops it.
     let listening = Listening { iscsi, nbd, api };
     let bay = PathBay::new(data.drive_paths(&config), patience);
     let outcome = block_on(serve(&data, &config, [token, metrics_token], &world, memory, (bay, listening)));
@@ -138,6 +142,56 @@ struct Listening {
     api: TcpListener,
 }
 
+/// What serves clients and hosts until it is stopped.
+struct Running {
+    array: Arc<Array>,
+    /// The array's own work.
+    ended: OneShot<()>,
+    iscsi: Arc<IscsiServer<Volume>>,
+    /// Accepts iSCSI connections.
+    accepting: JoinHandle<()>,
+    nbd: nbd::Front,
+    /// The management interface.
+    api: JoinHandle<io::Result<()>>,
+    /// Dropped to end it.
+    stop_api: oneshot::Sender<()>,
+}
+
+impl Running {
+    /// Stops all of it. The process ends without waiting any longer for drives that do not answer for `suspect_after` and
+    /// [`STALLED_STOP_WITHIN`] together.
+    async fn stop(self, suspect_after: Duration) {
+        // NOTE: the array is stopped once neither the management interface nor a session of a host can use it.
+        drop(self.stop_api);
+        self.array.hurry_drives();
+        tokio::spawn(give_up_stalled(self.array.clone(), suspect_after));
+        drop(timeout(REQUESTS_END_WITHIN, self.api).await);
+        tokio::join!(self.iscsi.shutdown(), self.nbd.shutdown());
+        self.accepting.abort();
+        drop(self.accepting.await);
+        self.array.stop();
+        self.ended.await;
+    }
+}
+
+fn array_options(
+    config: &Config,
+    portal: SocketAddr,
+    nbd: Vec<String>,
+    memory: &MemoryShares,
+) -> ArrayOptions {
+    ArrayOptions {
+        name: config.name.clone(),
+        pool: config.pool,
+        iqn: config.iqn.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        portals: vec![portal.to_string()],
+        nbd,
+        pool_options: memory.pool_options(),
+        space: config.space.percents().into(),
+    }
+}
+
 async fn serve(
     data: &DataDir,
     config: &Config,
@@ -147,44 +201,33 @@ async fn serve(
     (bay, listening): (PathBay, Listening),
 ) -> Result<(), Failure> {
     let Listening { iscsi, nbd, api } = listening;
+    // Descriptors are shared out among the interfaces.
     let shares = files::share_out(config.drives.len());
     let broken = |error: io::Error| {
         Failure::new("array not started", "the process", error.to_string(), "check the limits of the system")
     };
-    let bay_patience = bay.patience();
-    let mut signals = Signals::new().map_err(broken)?;
+    let suspect_after = bay.patience().suspect_after;
+    let signals = Signals::new().map_err(broken)?;
     let portal = iscsi.local_addr().map_err(broken)?;
     let api_address = api.local_addr().map_err(broken)?;
     let target = Target::new(&config.iqn);
-    let options = ArrayOptions {
-        name: config.name.clone(),
-        pool: config.pool,
-        iqn: config.iqn.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        portals: vec![portal.to_string()],
-        nbd: nbd.addresses(),
-        pool_options: memory.pool_options(),
-        space: config.space.percents().into(),
-    };
+    let options = array_options(config, portal, nbd.addresses(), &memory);
+    // The array, with its drives and the notes of its event log.
     let notes = Arc::new(FileNotes::new(data.file(NOTES_FILE)));
     let bay = ServingBay { drives: bay, notes };
     let sessions = SessionMemory::new(memory.sessions_bytes);
     let array = Array::new(world.clone(), Box::new(bay), target.clone(), options);
     array.set_event_retention(config.events.retention());
     let ended = world.run_on(Thread::Background, array.clone().run());
+    // Front ends: iSCSI, then NBD.
     let front = front_end(world, &array, target, sessions.clone(), shares.iscsi);
     let iscsi = into_tokio(iscsi).map_err(broken)?;
-    let accepting = tokio::spawn({
-        let (front, world, array) = (front.clone(), world.clone(), array.clone());
-        async move {
-            restored(&array).await;
-            front.accept(iscsi, spread(world)).await;
-        }
-    });
+    let accepting = tokio::spawn(accept(front.clone(), iscsi, world.clone(), array.clone()));
 
     let nbd = nbd.serve(world, &array, sessions.clone(), shares.nbd).map_err(broken)?;
     let (stop_api, api_stops) = oneshot::channel::<()>();
     let (counted, nbd_counts) = (front.clone(), nbd.counts());
+    // The management interface, whose address is written down once it is served.
     let server = Server {
         array: array.clone(),
         world: world.clone(),
@@ -195,26 +238,14 @@ async fn serve(
     };
     let of_address = shares.management.div_ceil(2);
     let limits = Limits { total: shares.management, of_address, ..Limits::default() };
-    let api_served = tokio::spawn(quoin_rest::serve(api, server, limits, async { drop(api_stops.await) }));
+    let api = tokio::spawn(quoin_rest::serve(api, server, limits, async { drop(api_stops.await) }));
+    let running = Running { array, ended, iscsi: front, accepting, nbd, api, stop_api };
     data.write(API_FILE, format!("{api_address}\n").as_bytes(), 0o644)?;
     tracing::info!(%portal, api = %api_address, iqn = config.iqn, "serving");
 
-    signals.stop().await;
+    signals.wait().await;
     tracing::info!("stopping");
-    drop(stop_api);
-    tokio::spawn(async move {
-        signals.stop().await;
-        tracing::warn!("second signal: stopped at once; the next start recovers");
-        process::exit(1);
-    });
-    array.hurry_drives();
-    tokio::spawn(give_up_stalled(array.clone(), bay_patience.suspect_after));
-    drop(timeout(REQUESTS_END_WITHIN, api_served).await);
-    tokio::join!(front.shutdown(), nbd.shutdown());
-    accepting.abort();
-    drop(accepting.await);
-    array.stop();
-    ended.await;
+    running.stop(suspect_after).await;
     tracing::info!("stopped");
     Ok(())
 }
@@ -281,6 +312,17 @@ fn iscsi_front_end(server: &IscsiServer<Volume>) -> FrontEnd {
     }
 }
 
+/// Accepts connections once mappings are known.
+async fn accept(
+    front: Arc<IscsiServer<Volume>>,
+    listener: tokio::net::TcpListener,
+    world: Arc<LinuxWorld>,
+    array: Arc<Array>,
+) {
+    restored(&array).await;
+    front.accept(listener, spread(world)).await;
+}
+
 /// Gives each connection to the next data thread, where it stays.
 fn spread(world: Arc<LinuxWorld>) -> impl FnMut(Accepted<Volume>) {
     let mut threads = (0..world.data_threads()).cycle();
@@ -309,6 +351,16 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             _hangup: signal(SignalKind::hangup())?,
         })
+    }
+
+    /// Waits for the first signal. From then on a second one ends the process.
+    async fn wait(mut self) {
+        self.stop().await;
+        tokio::spawn(async move {
+            self.stop().await;
+            tracing::warn!("second signal: stopped at once; the next start recovers");
+            process::exit(1);
+        });
     }
 
     async fn stop(&mut self) {

@@ -70,6 +70,7 @@ fn effective(read: &ReadConfig) -> Result<Vec<Effective>, Failure> {
             let mut lines =
                 read.lines.iter().filter(|(of, name, _)| (*of, *name) == (section.name, key.name));
             let values = values(&read.table, section.name, key.name);
+            // What the file says, each value with its line.
             let mut rows: Vec<_> = values
                 .into_iter()
                 .map(|value| {
@@ -78,12 +79,14 @@ fn effective(read: &ReadConfig) -> Result<Vec<Effective>, Failure> {
                     Effective { key: shown.clone(), value, source }
                 })
                 .collect();
+            // The environment goes before the file.
             if shown == "serve.memory_limit"
                 && let Some(value) = memory_limit_of_environment()?
             {
                 rows =
                     vec![Effective { key: shown.clone(), value, source: MEMORY_LIMIT_VARIABLE.to_owned() }];
             }
+            // Neither says anything: the default is in effect.
             if rows.is_empty() {
                 let value = default_of(&shown, &read.config)
                     .unwrap_or_else(|| key.default.trim_matches('"').to_owned());

@@ -85,6 +85,7 @@ impl Connections {
     /// Gives a new connection its place, if need be that of another. None if all are being worked for.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Admitted> {
         let mut table = self.table.lock();
+        // NOTE: the limit of the address first: an address that has reached it makes room among its own connections.
         let of_address = table.open.values().filter(|entry| entry.address == address).count();
         if of_address >= self.limits.of_address {
             let oldest = table.oldest_waiting(Some(address))?;

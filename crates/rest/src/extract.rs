@@ -18,6 +18,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        // The media type says that it is JSON.
         let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
         if !media_type.eq_ignore_ascii_case("application/json") && !media_type.ends_with("+json") {
@@ -34,6 +35,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
             refused(ProblemKind::UnreadableBody, &rejection.body_text(), "send all of it")
         })?;
+        // What is no JSON and what is JSON of another form have different answers.
         match strict::from_slice(&bytes) {
             Ok(body) => Ok(Self(body)),
             Err(strict::Error::Syntax(why)) => {

@@ -7,6 +7,7 @@
 //! tokio runtime that is not one of the array's threads.
 
 mod auth;
+mod body;
 mod connections;
 mod document;
 mod extract;
@@ -15,13 +16,15 @@ mod health;
 mod list;
 mod metrics;
 mod pipeline;
+mod router;
 mod routes;
 mod server;
 mod serving;
+mod token;
 
-pub use auth::Token;
 pub use connections::Limits;
 pub use document::document;
 pub use metrics::{CutOff, FrontEnd, Memory};
 pub use server::Server;
 pub use serving::serve;
+pub use token::Token;

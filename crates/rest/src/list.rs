@@ -54,6 +54,7 @@ impl<F: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for List<F> {
             Some(OriginalUri(uri)) => uri.path(),
             None => parts.uri.path(),
         };
+        // The page is taken out of the query; what is left are the filters of the list.
         let (mut limit, mut cursor, mut filters) = (None, None, Vec::new());
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (place, value) = match pair.split_once('=') {

@@ -76,6 +76,7 @@ impl Pipeline {
             return Failure::new(Problem::new(ProblemKind::Invalid, "request refused", which, why, next))
                 .into_response();
         }
+        // NOTE: no other change from the look to the change itself.
         let _alone = self.turns.write().await;
         let current = match tag::resource(request.uri().path()) {
             Some(path) => self.look(path).await,
@@ -105,10 +106,12 @@ impl Pipeline {
             Ok(keyed) => keyed,
             Err(refused) => return refused,
         };
+        // This process may know the answer, or be at it.
         let running = match self.replays.begin(&key, self.world.now()) {
             Ok(running) => running,
             Err(answered) => return answered,
         };
+        // An earlier process may have carried it out.
         match (self.carried_out)(&key) {
             Err(error) => return Failure::from(error).into_response(),
             Ok(Some(done)) if done.fingerprint != key.fingerprint => return replay::reused(),
@@ -119,6 +122,7 @@ impl Pipeline {
             }
             Ok(None) => {}
         }
+        // It is new: the array notes the key together with the change.
         let caller = Caller { request: Some(Arc::new(key)), ..caller };
         let response = acting(caller, self.change(request, next)).await;
         running.settle(response, self.world.now()).await
@@ -143,6 +147,7 @@ async fn answer(request: Request, next: Next) -> Response {
 
 /// Takes a request to its resource. Comes after the path and the method were found to be there.
 pub(crate) async fn run(State(pipeline): State<Arc<Pipeline>>, request: Request, next: Next) -> Response {
+    // Requests that only read pass at once.
     if ![Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(request.method()) {
         return answer(request, next).await;
     }

@@ -1,28 +1,10 @@
-//! The router, and the way from it to the array.
+//! What handlers work with, and their way to the array.
 
-use crate::{
-    FrontEnd, Memory, Token,
-    auth::{require_metrics_token, require_token},
-    document::document,
-    failure::Failure,
-    health,
-    metrics::metrics,
-    pipeline::{self, Pipeline},
-    routes,
-    serving::whole_request,
-};
-use axum::{
-    Router,
-    extract::Request,
-    http::Method,
-    middleware::from_fn_with_state,
-    response::{IntoResponse, Json, Response},
-    routing::get,
-};
-use quoin_api::{BASE_PATH, Problem, ProblemKind};
-use quoin_array::{Array, ArrayError, RequestKey, acting, current_caller};
+use crate::{FrontEnd, Memory, Token, failure::Failure};
+use quoin_api::{Problem, ProblemKind};
+use quoin_array::{Array, ArrayError, acting, current_caller};
 use quoin_world::{Thread, World, one_shot};
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc};
 
 /// The state that handlers use.
 #[derive(Clone)]
@@ -49,6 +31,7 @@ impl Server {
         T: Send + 'static,
         F: Future<Output = Result<T, ArrayError>> + Send + 'static,
     {
+        // The task goes on without a client that waits for it, and reports a refusal to the event log.
         let (sender, receiver) = one_shot();
         let (array, work) = (self.array.clone(), change(self.array.clone()));
         let work = acting(current_caller(), async move {
@@ -70,43 +53,4 @@ impl Server {
             ))),
         }
     }
-}
-
-/// Everything under `/api/v1`, `/metrics`, `/healthz` and `/readyz`.
-pub(crate) fn router(server: Server, body_within: Duration) -> Router {
-    let document = Json(document());
-    let whole = || from_fn_with_state(body_within, whole_request);
-    let metrics =
-        get(metrics).layer(whole()).layer(from_fn_with_state(server.clone(), require_metrics_token));
-    let resources = || {
-        let resources = Router::new().nest(BASE_PATH, routes::all().split_for_parts().0);
-        resources.with_state::<()>(server.clone())
-    };
-    let array = server.array.clone();
-    let carried_out = Box::new(move |key: &RequestKey| array.carried_out(key));
-    let pipeline = Pipeline::new(resources(), carried_out, server.world.clone());
-    resources()
-        .route_layer(from_fn_with_state(pipeline, pipeline::run))
-        .fallback(unknown_path)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(whole())
-        .layer(from_fn_with_state(server.clone(), require_token))
-        .route("/metrics", metrics.with_state(server.clone()))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready).with_state(server))
-        .route(&format!("{BASE_PATH}/openapi.json"), get(async move || document.clone()))
-}
-
-async fn unknown_path(request: Request) -> Response {
-    let path = request.uri().path();
-    let why = format!("nothing is at {path}");
-    Failure::new(Problem::new(ProblemKind::NotFound, "no such path", path, why, "see /api/v1/openapi.json"))
-        .into_response()
-}
-
-async fn wrong_method(method: Method, request: Request) -> Response {
-    let path = request.uri().path();
-    let why = format!("{path} does not answer to {method}");
-    Failure::new(Problem::new(ProblemKind::Method, "no such method", path, why, "see /api/v1/openapi.json"))
-        .into_response()
 }

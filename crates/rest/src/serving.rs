@@ -5,44 +5,30 @@
 
 use crate::{
     Server,
-    connections::{Connections, Limits, Place, Working},
-    failure::Failure,
-    server::router,
+    body::busy,
+    connections::{Connections, Limits, Place},
+    router::router,
 };
-use axum::{
-    Router,
-    body::{Body, Bytes, HttpBody},
-    extract::{ConnectInfo, Request, State},
-    middleware::Next,
-    response::{IntoResponse, Response},
-};
-use hyper::{
-    body::{Frame, SizeHint},
-    server::conn::http1,
-    service::service_fn,
-};
+use axum::{Router, body::Body, extract::ConnectInfo};
+use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use quoin_api::{Problem, ProblemKind};
 use rustix::net::sockopt::set_tcp_user_timeout;
 use std::{
     future::Future,
     io::{self, Write},
     net::{SocketAddr, TcpListener},
-    pin::{Pin, pin},
+    pin::pin,
     sync::Arc,
-    task::{Context, Poll},
     time::Duration,
 };
 use tokio::{
     net::TcpStream,
     sync::{oneshot, watch},
     task::{JoinSet, yield_now},
-    time::{sleep, timeout},
+    time::sleep,
 };
 use tower_service::Service;
 
-/// The most a request's body may hold.
-const BODY_BYTES_MAX: usize = 64 << 10;
 /// How long accepting rests after it failed: that a descriptor is free again takes a while.
 const REST: Duration = Duration::from_millis(50);
 
@@ -65,6 +51,7 @@ pub async fn serve(
     let mut open = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
+        // The next connection, the end of one, or the end of serving.
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = open.join_next(), if !open.is_empty() => continue,
@@ -92,6 +79,7 @@ pub async fn serve(
             }
         }
     }
+    // Connections whose requests are being worked on end when those are answered; the others end now.
     drop(listener);
     stopping.send_replace(true);
     connections.close_waiting();
@@ -112,6 +100,7 @@ async fn connection(
     // Fails for a socket that is closed already, which the first read reports.
     let _ = stream.set_nodelay(true);
     let _ = set_tcp_user_timeout(&stream, limits.taken_within.as_millis() as u32);
+    // Each request knows its connection, to hold its place, and where it came from.
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(place.clone());
         request.extensions_mut().insert(ConnectInfo(peer));
@@ -153,100 +142,4 @@ fn turn_away(stream: TcpStream) {
         let _ = stream.write_all((head + &body).as_bytes());
     }
     tracing::warn!("connection to the management interface refused: all that are open work on requests");
-}
-
-fn busy() -> Problem {
-    Problem::new(
-        ProblemKind::Busy,
-        "request not taken",
-        "the management interface",
-        "as many requests are being worked on as the array takes at once",
-        "try again in a second",
-    )
-}
-
-/// Reads the body, within its time and size, and carries the request out. Comes after the check of the token: the array
-/// does not wait for clients without one.
-pub(crate) async fn whole_request(
-    State(body_within): State<Duration>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let (mut parts, body) = request.into_parts();
-    // Ends with its connection when that makes room.
-    let bytes = match timeout(body_within, read(body)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(failure)) => return failure.into_response(),
-        Err(_) => return too_slow(body_within).into_response(),
-    };
-    let place = parts.extensions.remove::<Arc<Place>>();
-    let working = place.as_ref().map(Place::work);
-    if let Some(None) = working {
-        return Failure::new(busy()).into_response();
-    }
-    let response = next.run(Request::from_parts(parts, Body::from(bytes))).await;
-    response.map(|answer| Body::new(Answer { answer, _working: working.flatten() }))
-}
-
-/// An answer on its way: the connection makes no room for others before all of it is in the connection's buffer.
-struct Answer {
-    answer: Body,
-    _working: Option<Working>,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.answer).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.answer.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.answer.size_hint()
-    }
-}
-
-async fn read(body: Body) -> Result<Bytes, Failure> {
-    let refused = |kind, why: String, next: &str| {
-        Failure::new(Problem::new(kind, "request refused", "the body", why, next))
-    };
-    let too_large = || {
-        let why = format!("the body is larger than {BODY_BYTES_MAX} bytes");
-        refused(ProblemKind::TooLarge, why, "send a smaller request")
-    };
-    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
-        return Err(too_large());
-    }
-    let mut body = pin!(body);
-    let mut bytes = Vec::new();
-    loop {
-        let frame = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await;
-        match frame {
-            None => return Ok(bytes.into()),
-            Some(Err(error)) => {
-                let why = format!("the body cannot be read: {error}");
-                return Err(refused(ProblemKind::UnreadableBody, why, "send all of the request"));
-            }
-            Some(Ok(frame)) => {
-                bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
-                if bytes.len() > BODY_BYTES_MAX {
-                    return Err(too_large());
-                }
-            }
-        }
-    }
-}
-
-fn too_slow(body_within: Duration) -> Failure {
-    let why = format!("the body did not arrive within {} s", body_within.as_secs_f64());
-    let problem = Problem::new(ProblemKind::Timeout, "request refused", "the body", why, "send it at once");
-    Failure::new(problem)
 }

@@ -22,4 +22,5 @@ pub(crate) fn truncate(data: &mut Vec<Slice>, mut len: u64) {
         }
         keep > 0
     });
+    assert!(len == 0, "SCSI data-out: {len} bytes more were to be kept than there are");
 }

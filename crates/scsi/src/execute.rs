@@ -43,9 +43,29 @@ pub async fn execute<D: BlockDevice>(
         Command::GetLbaStatus { lba, allocation } => {
             provision::lba_status(device, geometry, lba, allocation).await
         }
-        _ => tell(command, device, geometry, unit),
+        // NOTE: every command is named here and in `tell`, so that a new one does not compile before it has its place.
+        Command::TestUnitReady
+        | Command::RequestSense { .. }
+        | Command::Inquiry { .. }
+        | Command::ModeSense(_)
+        | Command::ModeSelect(_)
+        | Command::LogSense(_)
+        | Command::SendDiagnostic
+        | Command::StartStopUnit
+        | Command::ReportLuns { .. }
+        | Command::ReadCapacity10
+        | Command::ReadCapacity16 { .. }
+        | Command::ReportOpcodes(_)
+        | Command::ReportTaskManagement { .. }
+        | Command::ReadDefectData { .. }
+        | Command::PreFetch(_)
+        | Command::SynchronizeCache(_) => tell(command, device, geometry, unit),
     };
     let reply = outcome.unwrap_or_else(Reply::check);
+    assert!(
+        reply.sense.is_none() || reply.data.is_empty(),
+        "SCSI {command:?}: an answer with sense has data"
+    );
     Reply { descriptor_sense: unit.modes.descriptor_sense, ..reply }
 }
 
@@ -111,6 +131,7 @@ async fn read<D: BlockDevice>(
         0 => Vec::new(),
         _ => device.read(ByteRange::new(range.offset, len)).await.map_err(geometry.sense_of())?,
     };
+    assert_eq!(total(&data), len, "SCSI READ: the device returned another length than was read");
     Ok(Reply { data, wanted_bytes: range.len, ..Reply::good() })
 }
 
@@ -140,6 +161,7 @@ async fn write_and_verify<D: BlockDevice>(
 ) -> Result<Reply, Sense> {
     // NOTE: hardened first, then read back.
     let written = write(device, geometry, extent, data.clone()).await?;
+    // Only what was written is read back: the initiator may have sent less than the command says.
     let blocks = (total(&data) / u64::from(geometry.block_bytes)).min(extent.blocks.into());
     verify(device, geometry, Extent { blocks: blocks as u32, ..extent }, against, &data).await?;
     Ok(written)
@@ -158,9 +180,11 @@ async fn verify<D: BlockDevice>(
         Bytchk::Data => range.len,
         Bytchk::OneBlock => u64::from(geometry.block_bytes).min(range.len),
     };
+    // What was sent must cover all that is to be compared.
     if total(data) < wanted_bytes {
         return Err(Sense::INCORRECT_AMOUNT_OF_DATA);
     }
+    // Compared piece by piece, so that what is read for it takes little memory.
     let data = concat(data);
     for piece in range.split(MIB) {
         let stored = device.read(piece).await.map_err(geometry.sense_of())?;

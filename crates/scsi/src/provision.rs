@@ -29,6 +29,7 @@ pub(crate) async fn write_same<D: BlockDevice>(
     if !no_data && pattern.len() < block {
         return Err(Sense::INCORRECT_AMOUNT_OF_DATA);
     }
+    // Zeroes are not stored: a range of them is unmapped.
     if pattern.iter().all(|&byte| byte == 0) {
         device.unmap(range).await.map_err(geometry.sense_of())?;
     } else {
@@ -46,6 +47,7 @@ pub(crate) async fn write_same<D: BlockDevice>(
 
 /// The ranges an UNMAP parameter list names (SBC-3 §5.28).
 fn unmap_ranges(geometry: Geometry, list: &[u8]) -> Result<Vec<ByteRange>, Sense> {
+    // The header: of its two lengths the one of the descriptors counts.
     let Some(length) = list.get(2..4) else { return Err(Sense::PARAMETER_LIST_LENGTH_ERROR) };
     if list.len() < 8 {
         return Err(Sense::PARAMETER_LIST_LENGTH_ERROR);
@@ -54,6 +56,7 @@ fn unmap_ranges(geometry: Geometry, list: &[u8]) -> Result<Vec<ByteRange>, Sense
     if descriptors > limits::UNMAP_DESCRIPTORS as usize {
         return Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST);
     }
+    // Each descriptor is an LBA of 8 bytes and a count of blocks of 4; the last 4 are reserved.
     let ranges = list[8..].chunks_exact(16).take(descriptors).map(|descriptor| {
         let lba = descriptor[..8].iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
         let blocks = descriptor[8..12].iter().fold(0, |n, &byte| n << 8 | u32::from(byte));
@@ -104,6 +107,7 @@ pub(crate) async fn lba_status<D: BlockDevice>(
         return Err(Sense::LBA_OUT_OF_RANGE);
     }
     let block = u64::from(geometry.block_bytes);
+    // As many descriptors as the allocation length takes, but at least one and not too many.
     let room = (allocation.saturating_sub(8) as usize / 16).clamp(1, MAX_LBA_STATUS_DESCRIPTORS);
     let range = ByteRange::new(lba * block, (geometry.blocks() - lba) * block);
     let extents = device.allocation(range, room).await.map_err(geometry.sense_of())?;
@@ -119,6 +123,7 @@ pub(crate) async fn lba_status<D: BlockDevice>(
         }
     }
     descriptors.truncate(room * 16);
+    // The length counts what follows it: 4 reserved bytes and the descriptors.
     let len = descriptors.len() as u32 + 4;
     let data = [&len.to_be_bytes()[..], &[0; 4], &descriptors].concat();
     Ok(Reply::parameters(data, allocation))

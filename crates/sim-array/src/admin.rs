@@ -1,11 +1,12 @@
 //! Administrators: each makes one change after the other.
 
 use crate::{
-    catalog::{Bin, Change},
+    change::{Bin, Change},
     host::read_all,
-    model::{MOST_SECTORS, Named, Vol},
+    model::MOST_SECTORS,
     scenario::log_uniform,
-    seed::Shared,
+    shared::Shared,
+    vol::{Named, Vol},
 };
 use quoin_api::{
     Deletion, MappingCreate, OriginKind, RecycleBinRestore, SnapshotRetain, VolumeCreate, VolumeUpdate,

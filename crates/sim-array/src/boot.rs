@@ -6,9 +6,8 @@ use crate::{
     reserve::clear_reserves,
     scenario::{Ending, Scenario},
     schedule::clear_schedules,
-    seed::Shared,
+    shared::Shared,
 };
-use parking_lot::Mutex;
 use quoin_api::{HostCreate, State};
 use quoin_array::{Array, ArrayOptions, Bay, SpacePercents, check_catalog};
 use quoin_base::PoolId;
@@ -227,6 +226,3 @@ fn spawn<T: Send + 'static>(
     world.spawn(thread, Box::pin(async move { sender.send(task.await) }));
     ended
 }
-
-/// Where the violation of one of many tasks is put.
-pub(crate) type Violation = Mutex<Option<String>>;

@@ -2,8 +2,9 @@
 
 use crate::{
     admin::Admin,
-    catalog::Change,
-    model::{Named, Set, Vol},
+    change::Change,
+    model::Set,
+    vol::{Named, Vol},
 };
 use quoin_api::{GroupCreate, GroupRestore, GroupSnapshotCreate, OriginKind};
 use rand::RngExt;

@@ -1,9 +1,10 @@
 //! Hosts: each reads, writes and unmaps volumes through the block device that a front end would use.
 
 use crate::{
-    model::{MOST_SECTORS, Model, Moment, Vol, hashes},
+    model::{MOST_SECTORS, Model, Moment, hashes},
     scenario::log_uniform,
-    seed::Shared,
+    shared::Shared,
+    vol::Vol,
 };
 use quoin_base::{ByteRange, SECTOR_BYTES};
 use quoin_sim::content;
@@ -138,9 +139,7 @@ impl Host {
         let Request { name, vol, begun, frozen, .. } = request;
         let mut guard = self.shared.model.lock();
         let model = &mut *guard;
-        if let Some(requests) = model.requests.get_mut(&vol.id) {
-            *requests = requests.saturating_sub(1);
-        }
+        model.request_ended(vol.id);
         let now = model.name_of(vol.id).and_then(|name| model.volumes.get(&name)).cloned();
         let is_changing = model.is_changed_since(*begun, name, vol.id);
         let mut totals = self.shared.totals.lock();

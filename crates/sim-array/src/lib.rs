@@ -19,6 +19,8 @@ mod boot;
 #[cfg(feature = "planted-bugs")]
 pub mod bugs;
 mod catalog;
+mod change;
+mod episode;
 mod groups;
 mod host;
 mod model;
@@ -27,7 +29,9 @@ mod reserve;
 mod scenario;
 mod schedule;
 mod seed;
+mod shared;
 mod totals;
+mod vol;
 
 pub use seed::run_seed;
 pub use totals::Totals;

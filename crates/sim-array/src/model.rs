@@ -1,10 +1,10 @@
 //! What the array must remember: volumes, what they hold, groups, and the changes under way.
 
 use crate::{
-    catalog::{Change, Objects},
-    reserve::Episode,
+    change::Change,
+    episode::Episode,
+    vol::{Named, Objects, Vol},
 };
-use quoin_api::OriginKind;
 use quoin_base::{ByteRange, SECTOR_BYTES};
 use quoin_sim::{History, Window};
 use rand::RngExt;
@@ -17,51 +17,6 @@ pub(crate) const MOST_SECTORS: u32 = 6144;
 pub(crate) const MOST_VOLUMES: usize = 12;
 /// Immutable snapshots cannot be deleted again: so many there are at most.
 const MOST_RETAINED: usize = 2;
-
-/// A volume, snapshot or clone.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Vol {
-    /// Its number in the history of sectors.
-    pub id: u32,
-    pub size_bytes: u64,
-    pub block_bytes: u32,
-    pub thick: bool,
-    pub template: bool,
-    pub immutable: bool,
-    /// How it was made, and of which volume.
-    pub origin: Option<(OriginKind, u32)>,
-    pub group: Option<String>,
-    /// The LUN by which the one host sees it.
-    pub lun: Option<u16>,
-}
-
-impl Vol {
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.template || self.immutable
-    }
-
-    pub(crate) fn sectors(&self) -> u32 {
-        (self.size_bytes / SECTOR_BYTES) as u32
-    }
-
-    /// What comes of forking it.
-    pub(crate) fn forked(&self, id: u32, kind: OriginKind) -> Vol {
-        let origin = Some((kind, self.id));
-        Vol {
-            id,
-            thick: false,
-            template: false,
-            immutable: false,
-            origin,
-            group: None,
-            lun: None,
-            ..self.clone()
-        }
-    }
-}
-
-/// A volume with its name.
-pub(crate) type Named = (String, Vol);
 
 /// A moment in the life of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,6 +137,13 @@ impl Model {
         if let Some(vol) = self.bin.remove(name) {
             self.history.volume_deleted(vol.id);
             self.frozen.remove(&vol.id);
+        }
+    }
+
+    /// A host's request to a volume is no longer under way.
+    pub(crate) fn request_ended(&mut self, id: u32) {
+        if let Some(requests) = self.requests.get_mut(&id) {
+            *requests = requests.saturating_sub(1);
         }
     }
 

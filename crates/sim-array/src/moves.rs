@@ -2,10 +2,11 @@
 
 use crate::{
     admin::{self, Admin, REFUSALS},
-    catalog::Change,
+    change::Change,
     host::read_all,
-    model::{Model, Named, Vol},
+    model::Model,
     scenario::log_uniform,
+    vol::{Named, Vol},
 };
 use quoin_api::{
     CloneCreate, CopyCreate, CopyState, OriginKind, SnapshotCreate, SnapshotRefresh, SnapshotRestore,
@@ -217,10 +218,7 @@ impl Admin {
         (source, from): (&str, &Vol),
         (target, to): (&str, &Vol),
     ) -> Result<(), String> {
-        // Whoever was at it is waited for.
-        while self.shared.model.lock().requests.get(&from.id).is_some_and(|requests| *requests > 0) {
-            self.shared.world.sleep(Duration::from_millis(1)).await;
-        }
+        self.no_request_to(from.id).await;
         read_all(&self.shared, source, false).await?;
         let unit = (from.block_bytes.max(to.block_bytes) / SECTOR_BYTES as u32).max(1);
         let (most, rng) = (from.sectors().min(to.sectors()) / unit, &mut self.rng);
@@ -249,19 +247,8 @@ impl Admin {
             Ok(copy) => {
                 // From here on the source may change: what is copied is a fork of it.
                 self.shared.model.lock().quiet.remove(&from.id);
-                loop {
-                    let now = self.shared.array.show_copy(copy.id).map_err(|e| e.to_string())?;
-                    match now.state {
-                        CopyState::Done => break true,
-                        CopyState::Failed if now.error.as_deref().is_some_and(is_for_space) => break false,
-                        CopyState::Failed | CopyState::Cancelled => {
-                            return Err(format!("a copy from {source} into {target} ended: {now:?}"));
-                        }
-                        CopyState::Running | CopyState::Finishing => {
-                            self.shared.world.sleep(LOOK_EVERY).await;
-                        }
-                    }
-                }
+                let ended = self.copy_ends(copy.id).await;
+                ended.map_err(|why| format!("a copy from {source} into {target} {why}"))?
             }
             Err(error) if COPY_REFUSALS.iter().chain(&REFUSALS).any(|kind| *kind == admin::kind(&error)) => {
                 false
@@ -275,6 +262,26 @@ impl Admin {
         totals.failed_copies += u64::from(!is_done);
         totals.copied_bytes += if is_done { bytes(sectors) } else { 0 };
         Ok(())
+    }
+
+    /// Waits until no host has a request to a volume under way.
+    async fn no_request_to(&self, id: u32) {
+        while self.shared.model.lock().requests.get(&id).is_some_and(|requests| *requests > 0) {
+            self.shared.world.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Waits for the end of a copy: true if all was copied, false if the pool had no room for it.
+    async fn copy_ends(&self, id: u32) -> Result<bool, String> {
+        loop {
+            let now = self.shared.array.show_copy(id).map_err(|e| format!("cannot be shown: {e}"))?;
+            match now.state {
+                CopyState::Done => return Ok(true),
+                CopyState::Failed if now.error.as_deref().is_some_and(is_for_space) => return Ok(false),
+                CopyState::Failed | CopyState::Cancelled => return Err(format!("ended: {now:?}")),
+                CopyState::Running | CopyState::Finishing => self.shared.world.sleep(LOOK_EVERY).await,
+            }
+        }
     }
 }
 

@@ -9,10 +9,12 @@
 
 use crate::{
     admin::{Admin, kind},
-    catalog::Change,
-    model::{Model, Named, Vol},
+    change::Change,
+    episode::Episode,
+    model::Model,
     scenario::log_uniform,
-    seed::Shared,
+    shared::Shared,
+    vol::{Named, Vol},
 };
 use quoin_api::{OriginKind, ReservePolicy, ReserveSet};
 use quoin_array::{Array, EventSelection, ReserveOf};
@@ -29,21 +31,6 @@ use std::{
 /// How often, and at most how many times, it is looked what a reserve does.
 const LOOK_EVERY: Duration = Duration::from_millis(700);
 const MOST_LOOKS: u32 = 12;
-
-/// A reserve from before it is set until it is removed.
-#[derive(Clone, Debug)]
-pub(crate) struct Episode {
-    of: ReserveOf,
-    policy: ReservePolicy,
-    /// The snapshots that it limits, what they were taken of, and what else may go with them.
-    claimed: Vec<Named>,
-    /// The names of snapshots that it limits, and of those that are in a set with one.
-    snapshots: BTreeSet<String>,
-    /// Sets of snapshots that go together or not at all.
-    sets: Vec<BTreeSet<String>>,
-    /// For each volume that was deleted, by number: how often it was touched, and its newest snapshots.
-    last_of: BTreeMap<u32, (u32, BTreeSet<String>)>,
-}
 
 impl Admin {
     pub(crate) async fn reserve(&mut self) -> Result<(), String> {

@@ -2,9 +2,10 @@
 
 use crate::{
     admin::{Admin, REFUSALS, kind},
-    catalog::Change,
-    model::{Model, Vol},
-    seed::Shared,
+    change::Change,
+    model::Model,
+    shared::Shared,
+    vol::Vol,
 };
 use quoin_api::{Deletion, Every, OriginKind, Rule, ScheduleCreate};
 use quoin_array::Array;

@@ -1,13 +1,13 @@
 //! Runs one seed, from an empty array through its boots to the closing check.
 
 use crate::{
-    boot::{BootRun, Violation, array},
+    boot::{BootRun, array},
     model::Model,
     scenario::{Boot, Ending, Scenario},
+    shared::{Shared, Violation},
     totals::Totals,
 };
 use parking_lot::Mutex;
-use quoin_array::Array;
 use quoin_base::PoolId;
 use quoin_pool::format;
 use quoin_sim::Outcome;
@@ -15,35 +15,10 @@ use quoin_world::Disk;
 use quoin_world_sim::{PowerCut, SimDisk, SimOptions, SimWorld, Stopped};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
 /// Steps after which a boot counts as never ending.
 const STEP_LIMIT: u64 = 6_000_000;
-
-/// What all tasks of a boot have in common.
-pub(crate) struct Shared {
-    pub world: Arc<SimWorld>,
-    pub array: Arc<Array>,
-    pub model: Arc<Mutex<Model>>,
-    pub totals: Arc<Mutex<Totals>>,
-    pub violation: Violation,
-    /// Somebody met a violation: all others stop.
-    pub stop: AtomicBool,
-    /// The array is being stopped.
-    pub stopping: AtomicBool,
-    pub boot: Boot,
-}
-
-impl Shared {
-    /// Notes a violation, if it is the first.
-    pub(crate) fn violated(&self, what: String) {
-        self.violation.lock().get_or_insert(what);
-        self.stop.store(true, Ordering::Relaxed);
-    }
-}
 
 struct Run {
     seed: u64,
@@ -142,17 +117,7 @@ impl Run {
             last,
             after_crash: std::mem::take(&mut self.cut),
         };
-        let at = match boot.ending {
-            Ending::Stop | Ending::Work | Ending::Change(..) => PowerCut::Never,
-            // The first boot gets as far as an array with a host in it.
-            Ending::Step(_) | Ending::DiskOp(_) if number == 1 => PowerCut::Never,
-            Ending::Step(n) => PowerCut::AfterSteps(n),
-            Ending::DiskOp(n) => PowerCut::AtDiskOp(n),
-        };
-        match boot.kill {
-            true => self.world.kill_process(at),
-            false => self.world.cut_power(at),
-        }
+        self.set_cut(number, boot);
         let result = self.world.run(run.run());
         let mut totals = self.totals.lock();
         totals.boots += 1;
@@ -182,5 +147,20 @@ impl Run {
         self.world.cut_power(PowerCut::Never);
         self.model.lock().crash();
         ended
+    }
+
+    /// Arranges for the power to fail, or for the process to be killed, at the moment that the boot has for it.
+    fn set_cut(&self, number: u32, boot: Boot) {
+        let at = match boot.ending {
+            Ending::Stop | Ending::Work | Ending::Change(..) => PowerCut::Never,
+            // The first boot gets as far as an array with a host in it.
+            Ending::Step(_) | Ending::DiskOp(_) if number == 1 => PowerCut::Never,
+            Ending::Step(n) => PowerCut::AfterSteps(n),
+            Ending::DiskOp(n) => PowerCut::AtDiskOp(n),
+        };
+        match boot.kill {
+            true => self.world.kill_process(at),
+            false => self.world.cut_power(at),
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! One boot: the pool is opened, compared with the model, put under load, and closed, unless it is cut off.
 
 use crate::{
+    choices::Faults,
     client::{Client, Shared, read},
     model::{Change, OBJECT_KINDS, volume_key},
-    scenario::{Ending, Faults},
+    scenario::Ending,
 };
 use parking_lot::Mutex;
 use quoin_base::VolumeId;
@@ -124,16 +125,7 @@ impl BootRun {
         if self.faults == Faults::Hang && self.shared.may_fail {
             self.let_a_drive_hang();
         }
-        let mut opened = self.open().await;
-        for _ in 0..OPENINGS {
-            if self.faults != Faults::Hang || opened.is_ok() {
-                break;
-            }
-            self.shared.world.sleep(OPENED_AGAIN_AFTER).await;
-            self.admit().await?;
-            opened = self.open().await;
-        }
-        let pool = match opened {
+        let pool = match self.open_patiently().await? {
             Ok(pool) => pool,
             Err(error) if self.shared.may_fail || self.shared.damaged => {
                 return Ok(End::NotOpened(error));
@@ -141,16 +133,7 @@ impl BootRun {
             Err(error) => return Err(format!("the pool cannot be opened: {error}")),
         };
         *self.opened.lock() = Some(pool.clone());
-        let recovery = pool.recovery();
-        {
-            let mut totals = self.shared.totals.lock();
-            totals.replayed_records += recovery.replayed_records;
-            totals.torn_batches += recovery.torn_batches;
-        }
-        // What a drive could not read below a partial write stays in the journal.
-        if self.closed_before && self.faults != Faults::Errors && recovery.replayed_records > 0 {
-            return Err(format!("the pool was closed, yet {recovery:?}"));
-        }
+        self.check_recovery(&pool)?;
         self.check_catalog(&pool)?;
         if self.faults == Faults::Death && self.shared.may_fail {
             self.let_a_drive_die();
@@ -197,6 +180,35 @@ impl BootRun {
             self.spare.as_ref().is_some_and(|(spare, _)| spare.name() == disk.name() && !has_label(spare))
         };
         self.admitted.iter().filter(|disk| !is_blank(disk)).cloned().collect()
+    }
+
+    /// Opens the pool, again and again while a drive may hang; the last failure if that does not help.
+    async fn open_patiently(&mut self) -> Result<Result<Arc<Pool>, String>, String> {
+        let mut opened = self.open().await;
+        for _ in 0..OPENINGS {
+            if self.faults != Faults::Hang || opened.is_ok() {
+                break;
+            }
+            self.shared.world.sleep(OPENED_AGAIN_AFTER).await;
+            self.admit().await?;
+            opened = self.open().await;
+        }
+        Ok(opened)
+    }
+
+    /// Counts what was replayed: nothing, if the pool was closed.
+    fn check_recovery(&self, pool: &Pool) -> Result<(), String> {
+        let recovery = pool.recovery();
+        {
+            let mut totals = self.shared.totals.lock();
+            totals.replayed_records += recovery.replayed_records;
+            totals.torn_batches += recovery.torn_batches;
+        }
+        // What a drive could not read below a partial write stays in the journal.
+        if self.closed_before && self.faults != Faults::Errors && recovery.replayed_records > 0 {
+            return Err(format!("the pool was closed, yet {recovery:?}"));
+        }
+        Ok(())
     }
 
     async fn open(&self) -> Result<Arc<Pool>, String> {

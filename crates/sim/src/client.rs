@@ -1,8 +1,9 @@
 //! A client: writes, reads, unmaps, and changes the catalog, telling the model of all it does.
 
 use crate::{
+    choices::Load,
     model::{CatalogModel, Change, History, OBJECT_KINDS, Window, volume_key},
-    scenario::{Boot, Ending, Load, VOLUME_END, log_uniform, windows},
+    scenario::{Boot, Ending, VOLUME_END, log_uniform, windows},
     stamp,
     totals::Totals,
 };
@@ -87,10 +88,7 @@ impl Shared {
         if matches!(pool.state(), PoolState::Offline { .. }) {
             self.stop.store(true, Ordering::Relaxed);
         }
-        match excused {
-            true => Ok(()),
-            false => Err(format!("{doing} failed: {error}")),
-        }
+        if excused { Ok(()) } else { Err(format!("{doing} failed: {error}")) }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Damage that drives take while they lie still: flipped bits and sectors that cannot be read any more.
 
-use crate::scenario::{Faults, Scenario, log_uniform};
+use crate::{
+    choices::Faults,
+    scenario::{Scenario, log_uniform},
+};
 use quoin_base::{ByteRange, SliceId};
 use quoin_drive::{HEAD_BYTES, MAX_SLICES, ROOT_BYTES, root_offset, slabs_start};
 use quoin_world::{Thread, World};

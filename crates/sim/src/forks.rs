@@ -1,9 +1,9 @@
 //! What a client does with forks: snapshots of one volume or of several, clones, restores, refreshes.
 
 use crate::{
+    choices::Load,
     client::{Client, Model},
     model::{Change, OBJECT_KINDS, volume_key},
-    scenario::Load,
 };
 use quoin_base::{SliceId, VolumeId};
 use quoin_pool::PoolState;

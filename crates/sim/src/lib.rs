@@ -12,6 +12,7 @@
 mod boot;
 #[cfg(feature = "planted-bugs")]
 pub mod bugs;
+mod choices;
 mod client;
 mod copies;
 mod damage;
@@ -29,11 +30,11 @@ mod totals;
 mod wire;
 
 pub use boot::problems_of;
+pub use choices::{Choices, Faults, Load};
 pub use figures::{Figures, write_figure};
 pub use model::{History, OpId, Place, Window};
 pub use runner::{Outcome, SeedArgs, Simulation, run_seeds};
-pub use scenario::{Faults, Load};
-pub use seed::{Choices, run_seed};
+pub use seed::run_seed;
 pub use stamp::{Value, content};
 pub use totals::Totals;
 pub use wire::{WireTotals, run_wire_seed};

@@ -1,6 +1,9 @@
 //! What a seed is like: its drives, options, load, faults, and how each of its boots ends.
 
-use crate::{model::Window, seed::Choices};
+use crate::{
+    choices::{Choices, Faults, Load},
+    model::Window,
+};
 use quoin_base::{GIB, KIB, MIB, SECTOR_BYTES};
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
@@ -18,122 +21,6 @@ const LEAST_EXTENTS: u64 = 16;
 /// The fewest slabs that a drive's journal takes.
 const LEAST_JOURNAL_SLABS: u64 = 4;
 const SECTORS_PER_MIB: u32 = (MIB / SECTOR_BYTES) as u32;
-
-/// What goes wrong with drives in a seed, besides power cuts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Faults {
-    /// Nothing.
-    None,
-    /// One drive is much slower than the others, and all complete out of order.
-    Slow,
-    /// Now and then a read, write or flush fails.
-    Errors,
-    /// A drive stops working at some moment and comes back for the next boot.
-    Death,
-    /// Some reads of clients take very long, while everything else goes on.
-    Late,
-    /// A drive does not answer for a while, or not any more; what it was asked takes effect late.
-    Hang,
-    /// Writes to data segments are lost, misdirected or have a bit flipped, and nobody is told.
-    Silent,
-    /// Bits of what lies in data segments flip, metadata included, while the pool is written to.
-    Rot,
-    /// Sectors anywhere cannot be read until they are written again: labels, roots, journal, data and metadata.
-    Latent,
-    /// The roots of one drive of several are damaged between two boots: the pool must open all the same.
-    Roots,
-    /// One drive of several loses writes to its journal, and what it has of the journal is damaged or set back between two
-    /// boots: the pool must open all the same, with all it had.
-    Column,
-}
-
-/// What the clients mostly do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Load {
-    /// A bit of everything.
-    Mixed,
-    /// Many small writes to few blocks.
-    Hot,
-    /// Write until the pool is full, unmap, and again.
-    Full,
-    /// Volumes and catalog objects come and go.
-    Churn,
-    /// Whole blocks, one size, so that batches of all laps of the journal begin at the same places.
-    Uniform,
-    /// The same megabyte over and over in large writes: the journal fills up, the buffer does not.
-    Rewrite,
-    /// Snapshots, restores and deletions of volumes that are written all the time.
-    Forks,
-    /// The same for volumes of which little is written in many places: maps with many nodes.
-    Sparse,
-    /// One client forks such a volume, writes to it and deletes the fork, again and again, so that nodes of maps come free
-    /// and are used again; the others read.
-    Turns,
-}
-
-impl Faults {
-    /// All of them.
-    pub const ALL: [Faults; 11] = [
-        Faults::None,
-        Faults::Slow,
-        Faults::Errors,
-        Faults::Death,
-        Faults::Late,
-        Faults::Hang,
-        Faults::Silent,
-        Faults::Rot,
-        Faults::Latent,
-        Faults::Roots,
-        Faults::Column,
-    ];
-
-    /// As the command line calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Faults::None => "none",
-            Faults::Slow => "slow",
-            Faults::Errors => "errors",
-            Faults::Death => "death",
-            Faults::Late => "late",
-            Faults::Hang => "hang",
-            Faults::Silent => "silent",
-            Faults::Rot => "rot",
-            Faults::Latent => "latent",
-            Faults::Roots => "roots",
-            Faults::Column => "column",
-        }
-    }
-}
-
-impl Load {
-    /// All of them.
-    pub const ALL: [Load; 9] = [
-        Load::Mixed,
-        Load::Hot,
-        Load::Full,
-        Load::Churn,
-        Load::Uniform,
-        Load::Rewrite,
-        Load::Forks,
-        Load::Sparse,
-        Load::Turns,
-    ];
-
-    /// As the command line calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Load::Mixed => "mixed",
-            Load::Hot => "hot",
-            Load::Full => "full",
-            Load::Churn => "churn",
-            Load::Uniform => "uniform",
-            Load::Rewrite => "rewrite",
-            Load::Forks => "forks",
-            Load::Sparse => "sparse",
-            Load::Turns => "turns",
-        }
-    }
-}
 
 /// How a boot ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -273,6 +160,108 @@ impl Rare {
     }
 }
 
+/// What most seeds draw their load from.
+const LOADS: [Load; 8] =
+    [Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform, Load::Rewrite, Load::Forks, Load::Forks];
+/// What most seeds draw their faults from.
+const FAULTS: [Faults; 9] = [
+    Faults::None,
+    Faults::None,
+    Faults::None,
+    Faults::Slow,
+    Faults::Slow,
+    Faults::Errors,
+    Faults::Death,
+    Faults::Hang,
+    Faults::Silent,
+];
+
+/// What the layout of the drives has to make room for.
+#[derive(Clone, Copy)]
+struct Journal {
+    columns: u8,
+    slices: u8,
+}
+
+/// How many drives there are, and which of them hold the journal.
+struct Layout {
+    journal: Journal,
+    count: usize,
+    /// So many drives, the first ones, hold the journal and nothing else.
+    apart: usize,
+    /// The first drive alone holds the journal.
+    one_journal: bool,
+    /// The journal's bytes on each drive that holds some of it.
+    journal_bytes: u64,
+}
+
+impl Layout {
+    fn draw(
+        rng: &mut ChaCha8Rng,
+        seed: u64,
+        rare_count: Option<usize>,
+        faults: Faults,
+        journal: Journal,
+    ) -> Self {
+        let Journal { columns, slices } = journal;
+        let drawn_count = rng.random_range(1..=3usize);
+        let count = match faults {
+            // What is lost on one drive is on another.
+            Faults::Roots => drawn_count + 1,
+            _ => rare_count.unwrap_or(drawn_count),
+        };
+        let apart = if columns > 1 && is_journal_apart(seed) { usize::from(columns) } else { 0 };
+        let count = if apart > 0 { apart + count.clamp(1, 2) } else { count.max(columns.into()) };
+        let one_journal = count > 1 && rng.random_bool(0.4) && columns == 1;
+        let journal_drives = match () {
+            () if one_journal => 1,
+            () if apart > 0 => apart as u64,
+            () => count as u64,
+        };
+        let least_slabs = LEAST_EXTENTS * u64::from(columns);
+        let journal_slabs = least_slabs.div_ceil(journal_drives) + rng.random_range(0..=2);
+        let journal_slabs = journal_slabs.max(LEAST_JOURNAL_SLABS) * u64::from(slices);
+        Self { journal, count, apart, one_journal, journal_bytes: journal_slabs * SLAB_BYTES }
+    }
+
+    /// The length and the roles of each drive.
+    fn drives(&self, rng: &mut ChaCha8Rng, load: Load) -> Vec<(u64, Roles)> {
+        let Self { count, apart, one_journal, journal_bytes, .. } = *self;
+        let slices = u64::from(self.journal.slices);
+        let data_slabs = log_uniform(rng, 28, if load == Load::Full { 48 } else { 72 });
+        let data_slabs = (data_slabs + u64::from(slices > 1)) * slices;
+        (0..count)
+            .map(|i| {
+                let journal = if apart > 0 { i < apart } else { i == 0 || !one_journal };
+                let data = if apart > 0 { i >= apart } else { !one_journal || i > 0 || rng.random_bool(0.5) };
+                let with_data = (count - apart) as u64 - u64::from(one_journal);
+                let share = data_slabs / with_data.max(1) + 1;
+                let slabs = if data { share } else { 0 };
+                let bytes = 2 * MIB + if journal { journal_bytes } else { 0 } + slabs * SLAB_BYTES;
+                (bytes + rng.random_range(0..4) * 4096, Roles { journal, data })
+            })
+            .collect()
+    }
+}
+
+fn pool_options(rng: &mut ChaCha8Rng, seed: u64, slices: u8) -> PoolOptions {
+    let slices = u64::from(slices);
+    PoolOptions {
+        buffer_bytes: log_uniform(rng, 256 * KIB, 6 * MIB) * slices,
+        metadata_bytes: log_uniform(rng, 32 * KIB, 512 * KIB) * slices,
+        dirty_bytes: log_uniform(rng, 96 * KIB, 256 * KIB) * slices,
+        cache_bytes: cache_bytes(seed),
+        ahead_bytes: ahead_bytes(seed),
+        destage_after: Duration::from_micros(log_uniform(rng, 500, 200_000)),
+        checkpoint_after: Duration::from_micros(log_uniform(rng, 2_000, 500_000)),
+        replay_bytes: if seed.is_multiple_of(3) { 4 * SLAB_BYTES * slices } else { u64::MAX },
+        idle_after: idle_after(seed),
+        place_from: place_from(seed),
+        catalog_records_per_page: [2, 3, 8, usize::MAX][seed as usize % 4],
+        layer_ids: layer_ids(seed),
+    }
+}
+
 fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[T]) -> T {
     of[rng.random_range(0..of.len())]
 }
@@ -285,92 +274,25 @@ impl Scenario {
         let columns = columns.unwrap_or_else(|| self::columns(seed));
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(77);
-        let drawn_load = pick(
-            &mut rng,
-            &[
-                Load::Mixed,
-                Load::Hot,
-                Load::Full,
-                Load::Churn,
-                Load::Uniform,
-                Load::Rewrite,
-                Load::Forks,
-                Load::Forks,
-            ],
-        );
-        let drawn_faults = pick(
-            &mut rng,
-            &[
-                Faults::None,
-                Faults::None,
-                Faults::None,
-                Faults::Slow,
-                Faults::Slow,
-                Faults::Errors,
-                Faults::Death,
-                Faults::Hang,
-                Faults::Silent,
-            ],
-        );
+        // NOTE: each draw moves on what the later ones draw. Another order makes other seeds.
+        let (drawn_load, drawn_faults) = (pick(&mut rng, &LOADS), pick(&mut rng, &FAULTS));
         let rare = Rare::of(seed);
         let load = load.or(rare.load).unwrap_or(drawn_load);
         let faults = faults.or(rare.faults).unwrap_or(drawn_faults);
         let threads = rng.random_range(1..=3);
-        let drawn_count = rng.random_range(1..=3usize);
-        let count = match faults {
-            // What is lost on one drive is on another.
-            Faults::Roots => drawn_count + 1,
-            _ => rare.drives.unwrap_or(drawn_count),
-        };
         let columns = if faults == Faults::Column { columns.max(2) } else { columns };
-        let apart = if columns > 1 && is_journal_apart(seed) { usize::from(columns) } else { 0 };
-        let count = if apart > 0 { apart + count.clamp(1, 2) } else { count.max(columns.into()) };
-        let one_journal = count > 1 && rng.random_bool(0.4) && columns == 1;
-        let journal_drives = match () {
-            () if one_journal => 1,
-            () if apart > 0 => apart as u64,
-            () => count as u64,
-        };
-        let least_slabs = LEAST_EXTENTS * u64::from(columns);
-        let journal_slabs = least_slabs.div_ceil(journal_drives) + rng.random_range(0..=2);
-        let journal_slabs = journal_slabs.max(LEAST_JOURNAL_SLABS) * u64::from(slices);
-        let journal_bytes = journal_slabs * SLAB_BYTES;
-        let data_slabs = log_uniform(&mut rng, 28, if load == Load::Full { 48 } else { 72 });
-        let data_slabs = (data_slabs + u64::from(slices > 1)) * u64::from(slices);
-        let drives = (0..count)
-            .map(|i| {
-                let journal = if apart > 0 { i < apart } else { i == 0 || !one_journal };
-                let data = if apart > 0 { i >= apart } else { !one_journal || i > 0 || rng.random_bool(0.5) };
-                let with_data = (count - apart) as u64 - u64::from(one_journal);
-                let share = data_slabs / with_data.max(1) + 1;
-                let slabs = if data { share } else { 0 };
-                let bytes = 2 * MIB + if journal { journal_bytes } else { 0 } + slabs * SLAB_BYTES;
-                (bytes + rng.random_range(0..4) * 4096, Roles { journal, data })
-            })
-            .collect();
+        let layout = Layout::draw(&mut rng, seed, rare.drives, faults, Journal { columns, slices });
+        let drives = layout.drives(&mut rng, load);
         let format = FormatOptions {
             pool_name: format!("seed {seed}"),
             slab_bytes: SLAB_BYTES as u32,
             row_bytes: pick(&mut rng, &[16 << 10, 32 << 10, 64 << 10]),
-            journal_bytes: Some(journal_bytes),
+            journal_bytes: Some(layout.journal_bytes),
             journal_columns: columns,
             slices,
         };
-        let pool = PoolOptions {
-            buffer_bytes: log_uniform(&mut rng, 256 * KIB, 6 * MIB) * u64::from(slices),
-            metadata_bytes: log_uniform(&mut rng, 32 * KIB, 512 * KIB) * u64::from(slices),
-            dirty_bytes: log_uniform(&mut rng, 96 * KIB, 256 * KIB) * u64::from(slices),
-            cache_bytes: cache_bytes(seed),
-            ahead_bytes: ahead_bytes(seed),
-            destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 200_000)),
-            checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 500_000)),
-            replay_bytes: if seed.is_multiple_of(3) { 4 * SLAB_BYTES * u64::from(slices) } else { u64::MAX },
-            idle_after: idle_after(seed),
-            place_from: place_from(seed),
-            catalog_records_per_page: [2, 3, 8, usize::MAX][seed as usize % 4],
-            layer_ids: layer_ids(seed),
-        };
-        let slow_drive = (faults == Faults::Slow).then(|| rng.random_range(0..count));
+        let pool = pool_options(&mut rng, seed, slices);
+        let slow_drive = (faults == Faults::Slow).then(|| rng.random_range(0..layout.count));
         let drawn_clients = rng.random_range(1..=5);
         let clients = if load == Load::Turns { drawn_clients.max(3) } else { drawn_clients };
         let boots = rng.random_range(3..=7);

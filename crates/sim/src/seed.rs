@@ -2,11 +2,12 @@
 
 use crate::{
     boot::{BootRun, End},
+    choices::{Choices, Faults},
     client::{Model, Shared},
     damage::{self, data_region, journal_region, root_slots},
     model::{CatalogModel, History},
     runner::Outcome,
-    scenario::{Boot, Ending, Faults, Load, Scenario},
+    scenario::{Boot, Ending, Scenario},
     totals::Totals,
 };
 use parking_lot::Mutex;
@@ -33,23 +34,6 @@ const STEP_LIMIT_LITTLE_RAM: u64 = 40_000_000;
 /// Longer than any drive that does not hang takes.
 const PATIENCE: Patience =
     Patience { suspect_after: Duration::from_millis(600), fail_after: Duration::from_millis(1200) };
-
-/// What is fixed about a seed; the seed decides the rest.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Choices {
-    /// What goes wrong with drives.
-    pub faults: Option<Faults>,
-    /// What the clients do.
-    pub load: Option<Load>,
-    /// Next to no RAM for metadata and read cache: every page is loaded again and again.
-    pub little_ram: bool,
-    /// Into how many slices the pool is divided.
-    pub slices: Option<u8>,
-    /// On how many drives each extent of the journal lies.
-    pub columns: Option<u8>,
-    /// Prints each boot.
-    pub verbose: bool,
-}
 
 struct Run {
     seed: u64,
@@ -207,17 +191,34 @@ impl Run {
         };
         self.set_cut(boot, &opened);
         let result = self.world.run(run.run());
+        let pool = opened.lock().take();
+        let ended = self.ended(boot, result, pool.as_ref(), may_fail);
+        let cut = ended.as_ref().is_ok_and(|e| *e == "killed" || *e == "power cut");
+        self.end_boot(cut, number + 1 >= self.scenario.boots);
+        if self.damaged && !last && ended.is_ok() {
+            self.spare_batches_in_doubt()?;
+        }
+        ended
+    }
+
+    /// Counts how a boot ended, and tells it; fails for a violation.
+    fn ended(
+        &mut self,
+        boot: Boot,
+        result: Result<End, Stopped>,
+        pool: Option<&Arc<Pool>>,
+        may_fail: bool,
+    ) -> Result<&'static str, String> {
         let mut totals = self.totals.lock();
         totals.boots += 1;
-        let pool = opened.lock().take();
         let failed = |pool: &Arc<Pool>| pool.members().all.iter().any(|m| m.state == MemberState::Failed);
-        totals.boots_without_drive += u64::from(pool.as_ref().is_some_and(failed));
+        totals.boots_without_drive += u64::from(pool.is_some_and(failed));
         // Counts that went below nothing panic where they are added up.
-        let figures = pool.as_ref().map(|pool| catch_unwind(AssertUnwindSafe(|| pool.stats())));
+        let figures = pool.map(|pool| catch_unwind(AssertUnwindSafe(|| pool.stats())));
         if let Some(Ok(stats)) = &figures {
             totals.add_pool(stats);
         }
-        let ended = match result {
+        match result {
             Ok(_) | Err(Stopped::PowerCut { .. }) if matches!(figures, Some(Err(_))) => {
                 Err("the pool's figures do not add up".to_owned())
             }
@@ -246,14 +247,7 @@ impl Run {
                 Ok(if boot.kill { "killed" } else { "power cut" })
             }
             Err(stopped) => Err(stopped.to_string()),
-        };
-        drop(totals);
-        let cut = ended.as_ref().is_ok_and(|e| *e == "killed" || *e == "power cut");
-        self.end_boot(cut, number + 1 >= self.scenario.boots);
-        if self.damaged && !last && ended.is_ok() {
-            self.spare_batches_in_doubt()?;
         }
-        ended
     }
 
     /// Undoes damage to rows of large writes whose batches nothing tells to be hardened. The engine cannot tell it from what a

@@ -259,7 +259,8 @@ impl<D> Export<D> {
 
 impl<D> Drop for Connected<D> {
     fn drop(&mut self) {
-        self.export.clients.lock().remove(&self.number);
+        let removed = self.export.clients.lock().remove(&self.number);
+        assert!(removed.is_some(), "export {}: a client left that was not listed", self.export.name);
     }
 }
 
@@ -294,6 +295,7 @@ impl<D: BlockDevice> Exports<D> {
         let mut exports = self.0.lock();
         for export in exports.values_mut().filter(|export| export.device.uuid() == device) {
             export.revoke();
+            // The export goes on as a new one, which shows the content that the volume has now.
             let (name, rules, access) = (export.name.clone(), export.rules.clone(), export.access());
             *export = Arc::new(Export::new(name, export.device.clone(), rules, access));
         }

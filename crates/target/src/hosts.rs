@@ -149,6 +149,7 @@ impl<D: BlockDevice> Target<D> {
             initiators.iter().map(|i| check_initiator(i)).collect::<Result<_, _>>()?;
         let mut state = self.state.lock();
         for (other, has) in state.hosts.iter().filter(|(name, _)| *name != host) {
+            // An initiator name belongs to one host: it decides what a session sees.
             if let Some(initiator) = has.initiators.intersection(&initiators).next() {
                 let (initiator, host) = (initiator.clone(), other.clone());
                 return Err(TargetError::InitiatorTaken { initiator, host });
@@ -203,6 +204,7 @@ impl<D: BlockDevice> Target<D> {
     pub fn map(&self, host: &str, lun: Lun, device: Arc<D>, access: Access) -> Result<(), TargetError> {
         {
             let mut state = self.state.lock();
+            // A volume has the same modes under all its numbers.
             let modes = state.modes_of(device.uuid());
             let entry = state.host(host)?;
             let other = entry.luns.get(&lun).map(|shown| &shown.device);
@@ -280,6 +282,7 @@ impl<D: BlockDevice> Target<D> {
     pub async fn connect(self: &Arc<Self>, name: NexusName, address: String, since_ms: u64) -> Nexus<D> {
         let name = NexusName { initiator: normal(&name.initiator), ..name };
         let id = self.sessions_opened.fetch_add(1, Ordering::Relaxed);
+        // Where the session counts is decided as it begins.
         let traffic = self.state.lock().traffic_of(&name);
         let shared = Arc::new(Shared::new(id, name, address, since_ms, traffic));
         self.session_ended
@@ -290,7 +293,8 @@ impl<D: BlockDevice> Target<D> {
                     older.notify(Notice::Reinstated);
                     return None;
                 }
-                state.sessions.insert(shared.name.clone(), shared.clone());
+                let before = state.sessions.insert(shared.name.clone(), shared.clone());
+                assert!(before.is_none(), "target: two sessions have one name");
                 Some(())
             })
             .await;
@@ -298,7 +302,11 @@ impl<D: BlockDevice> Target<D> {
     }
 
     pub(crate) fn disconnect(&self, shared: &Shared) {
-        self.state.lock().sessions.remove(&shared.name);
+        let removed = self.state.lock().sessions.remove(&shared.name);
+        assert!(
+            removed.is_some_and(|removed| removed.id == shared.id),
+            "target: a session ended whose name another one had"
+        );
         self.session_ended.notify();
     }
 

@@ -48,7 +48,10 @@ impl SessionShare {
     /// Notes what the session holds now.
     pub fn hold(&mut self, bytes: u64) {
         if bytes != self.held_bytes {
-            self.memory.held_bytes.fetch_add(bytes.wrapping_sub(self.held_bytes), Ordering::Relaxed);
+            // The difference, which wraps around where the session holds less than before.
+            let difference = bytes.wrapping_sub(self.held_bytes);
+            let all = self.memory.held_bytes.fetch_add(difference, Ordering::Relaxed);
+            assert!(all >= self.held_bytes, "session memory: one session holds more than all of them");
             self.held_bytes = bytes;
         }
     }

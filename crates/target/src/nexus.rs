@@ -171,6 +171,7 @@ impl<D: BlockDevice> Unit<D> {
             return;
         }
         let before = std::mem::replace(&mut self.seen, now);
+        // Each difference has a unit attention of its own; the host asks anew for what the attention names.
         if before.contents != now.contents {
             self.attend(Sense::MEDIUM_MAY_HAVE_CHANGED);
         }
@@ -262,6 +263,7 @@ impl<D: BlockDevice> Request<D> {
 
     fn select(&self, request: &ModeSelect, data: &[Slice]) -> Reply {
         let list: Vec<u8> = data.iter().flat_map(|slice| slice.iter().copied()).collect();
+        // The initiator may have sent less than the command says.
         if list.len() < request.parameter_bytes as usize {
             return Reply::check(Sense::PARAMETER_LIST_LENGTH_ERROR);
         }
@@ -270,6 +272,7 @@ impl<D: BlockDevice> Request<D> {
         let thresholds = thresholds.as_deref();
         match self.unit.modes.change(|modes| mode_select(request, &list, geometry, thresholds, modes)) {
             Ok(changed) => {
+                // The modes are the same for all sessions: the others learn of the change.
                 if changed {
                     let unit = self.unit.device.uuid();
                     self.target.announce(unit, Sense::MODE_PARAMETERS_CHANGED, Some(&*self.nexus));
@@ -283,6 +286,7 @@ impl<D: BlockDevice> Request<D> {
     /// Counts the command with its unit. `latency` is the time from its arrival to `reply`.
     pub fn count(&self, reply: &Reply, latency: Duration) {
         let Some(instruments) = self.unit.device.instruments() else { return };
+        // What counts as a read, a write or an unmap of the volume; commands about the unit do not count.
         let (operation, bytes) = match self.command {
             Command::Read(_) => (Operation::Read, reply.data.iter().map(|slice| slice.len() as u64).sum()),
             Command::Write(_) | Command::WriteAndVerify(..) => (Operation::Write, self.transfer.out_bytes),
@@ -338,6 +342,7 @@ impl<D: BlockDevice> Nexus<D> {
         // on.
         let unchanged = luns.len() == self.units.len()
             && luns.iter().all(|(lun, shown)| self.units.get(lun).is_some_and(|unit| same(unit, shown)));
+        // Units are matched by number and volume; those that are left in `old` are no longer seen.
         let mut old = std::mem::take(&mut self.units);
         for (lun, shown) in luns {
             let mut unit = match old.remove(&lun).filter(|unit| same(unit, &shown)) {
@@ -367,6 +372,7 @@ impl<D: BlockDevice> Nexus<D> {
             return without_unit(command?).map(Admission::Done);
         };
         let geometry = Geometry::of(&*unit.shown.device);
+        // What changed of the device since the last command becomes unit attentions first.
         unit.look();
         // Unit attentions: INQUIRY leaves them, REQUEST SENSE takes one as its data, any other command fails
         // with one, even if it would fail anyway.

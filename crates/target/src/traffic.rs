@@ -106,6 +106,7 @@ impl<D> State<D> {
 impl<D> Target<D> {
     /// What initiators did since the process started: those of hosts by name, then the others together.
     pub fn traffic(&self) -> Vec<TrafficView> {
+        // Initiators that no host has any more are left out.
         let state = self.state.lock();
         let sessions = |traffic: &Arc<Traffic>| {
             state.sessions.values().filter(|session| Arc::ptr_eq(&session.traffic, traffic)).count()

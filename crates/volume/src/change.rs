@@ -10,10 +10,8 @@
 //! becomes one.
 
 use crate::{
-    BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
-    fence::Fence,
-    record::VolumeRecord,
-    volumes::{check_size, refused},
+    BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags, error::refused,
+    fence::Fence, record::VolumeRecord, spec::check_size,
 };
 use quoin_pool::{Pool, PoolError, Transaction};
 use quoin_world::AsyncMutexGuard;
@@ -49,6 +47,7 @@ impl Volumes {
             self.require_free(name)?;
             record.name.clone_from(name);
         }
+        // Another size: not of what must stay as it is.
         if let Some(size_bytes) = change.size_bytes.filter(|size| *size != record.size_bytes) {
             if record.template && change.template != Some(false) {
                 return Err(VolumeError::IsTemplate { name: record.name, what: "another size" });
@@ -58,6 +57,7 @@ impl Volumes {
                 return Err(VolumeError::Protected { name: record.name, what: "another size" });
             }
             check_size(&volume.name(), size_bytes, record.block_bytes)?;
+            // The tail is emptied later, so where it ends is noted.
             if size_bytes < record.size_bytes {
                 self.require_no_copy_into(volume, size_bytes)?;
                 record.trim_end = record.trim_end.max(record.size_bytes);
@@ -72,6 +72,7 @@ impl Volumes {
         if let Some(folder) = &change.folder {
             record.folder.clone_from(folder);
         }
+        // A copy writes into it, which a template does not allow.
         if change.template == Some(true) && !record.template {
             self.require_no_copy_into(volume, 0)?;
         }
@@ -98,6 +99,7 @@ impl Volumes {
         let before = volume.record();
         let mut record = self.plan(&volume, &change)?;
         let pool = self.pool()?;
+        // What the change means for the end of the volume and its reservation.
         let grows = record.size_bytes > before.size_bytes;
         let shrinks = record.size_bytes < before.size_bytes;
         let thickens = record.thick && !before.thick;
@@ -113,6 +115,7 @@ impl Volumes {
         if shrinks {
             fence(&pool, &before, record.size_bytes, change.force).await?;
         }
+        // A template rejects writes before the transaction, so that none is acknowledged behind it.
         let freezes = record.template && !before.template;
         if freezes {
             volume.set_template(true);
@@ -122,6 +125,7 @@ impl Volumes {
         if record.reserved_bytes() != before.reserved_bytes() {
             tx = tx.reserve(record.id, record.reserved_bytes());
         }
+        // A failure leaves the volume as it was.
         if let Err(error) = pool.commit(tx).await {
             volume.set_template(before.template);
             if shrinks || freezes {
@@ -129,6 +133,7 @@ impl Volumes {
             }
             return Err(refused(name, error));
         }
+        // NOTE: the new end counts only once it is committed.
         if !record.template && (grows || before.template) {
             pool.end_volume(record.id, record.size_bytes)?;
         }
@@ -216,6 +221,7 @@ async fn fence(pool: &Pool, before: &VolumeRecord, end: u64, force: bool) -> Res
     if !force && pool.is_mapped_from(before.id, end).await? {
         return Err(mapped());
     }
+    // Then with one: what was written meanwhile is found, and nothing more comes.
     pool.end_volume(before.id, end)?;
     if force {
         return Ok(());

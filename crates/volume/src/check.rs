@@ -2,8 +2,9 @@
 
 use crate::{
     VolumeSpec,
-    copy::{copy_problems, hidden_volumes},
-    group::{GROUP_OBJECT, Group, MEMBERS_MAX},
+    copy_record::{copy_problems, hidden_volumes},
+    group::{GROUP_OBJECT, Group},
+    limits::MEMBERS_MAX,
     name::check_name,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
     retention::clock_problem,
@@ -24,31 +25,9 @@ pub fn check_volumes(report: &mut CheckReport) {
         match VolumeRecord::decode(key, value, tags) {
             Err(error) => found.push((format!("volume object {key}"), error.to_string())),
             Ok(record) => {
-                let what = format!("volume {}", record.name);
-                if !report.volume_ids.contains(&record.id) {
-                    found.push((
-                        what.clone(),
-                        format!("the pool has no volume {}; its data is lost", record.id),
-                    ));
-                }
-                let spec = VolumeSpec {
-                    name: record.name.clone(),
-                    size_bytes: record.size_bytes,
-                    block_bytes: record.block_bytes,
-                    thick: record.thick,
-                    tags: record.tags.clone(),
-                    folder: record.folder.clone(),
-                };
-                if let Err(error) = spec.check() {
-                    found.push((what.clone(), error.to_string()));
-                }
-                let kept = report.reservations.get(&record.id).copied().unwrap_or(0);
-                if kept != record.reserved_bytes() {
-                    let due = record.reserved_bytes();
-                    found
-                        .push((what.clone(), format!("the pool keeps {kept} bytes for it instead of {due}")));
-                }
+                check_volume(report, &record, &mut found);
                 // A volume in the recycle bin does not occupy its name.
+                let what = format!("volume {}", record.name);
                 let name = record.deleted.is_none().then_some(record.name);
                 if name.is_some() && known.values().any(|other| *other == name) {
                     found.push((what, "two volumes have this name".to_owned()));
@@ -57,6 +36,7 @@ pub fn check_volumes(report: &mut CheckReport) {
             }
         }
     }
+    // Tags are objects of their own, each of a volume.
     for ((_, key), _) in report.objects.iter().filter(|((kind, _), _)| *kind == TAGS_OBJECT) {
         if !report.objects.contains_key(&(VOLUME_OBJECT, key.clone())) {
             found.push((format!("tags object {key}"), "there is no volume of this key".to_owned()));
@@ -67,12 +47,39 @@ pub fn check_volumes(report: &mut CheckReport) {
         found.push(("the retention clock".to_owned(), problem));
     }
     found.extend(copy_problems(&report.objects, &report.volume_ids));
+    // Each volume of the pool must be described by an object of the catalog.
     let hidden = hidden_volumes(&report.objects);
     let described = |id: &VolumeId| known.contains_key(id) || hidden.contains(id);
     for id in report.volume_ids.iter().filter(|id| !described(id)) {
         found.push((format!("volume {id} of the pool"), "no object of the catalog describes it".to_owned()));
     }
     found.into_iter().for_each(|(what, problem)| report.add(what, problem));
+}
+
+/// The problems of one volume by itself: the pool must have it, and reserve what its record says.
+fn check_volume(report: &CheckReport, record: &VolumeRecord, found: &mut Vec<(String, String)>) {
+    let what = format!("volume {}", record.name);
+    if !report.volume_ids.contains(&record.id) {
+        found.push((what.clone(), format!("the pool has no volume {}; its data is lost", record.id)));
+    }
+    // The record must be one that a volume could be created with.
+    let spec = VolumeSpec {
+        name: record.name.clone(),
+        size_bytes: record.size_bytes,
+        block_bytes: record.block_bytes,
+        thick: record.thick,
+        tags: record.tags.clone(),
+        folder: record.folder.clone(),
+    };
+    if let Err(error) = spec.check() {
+        found.push((what.clone(), error.to_string()));
+    }
+    // The pool must reserve what the record says.
+    let kept = report.reservations.get(&record.id).copied().unwrap_or(0);
+    if kept != record.reserved_bytes() {
+        let due = record.reserved_bytes();
+        found.push((what, format!("the pool keeps {kept} bytes for it instead of {due}")));
+    }
 }
 
 /// The problems of groups: each object must decode and have a unique name, and its members must exist and be in no
@@ -89,6 +96,7 @@ fn check_groups(report: &CheckReport, found: &mut Vec<(String, String)>) {
         };
         let what = format!("group {}", group.name);
         let mut say = |problem: String| found.push((what.clone(), problem));
+        // What the group says of itself.
         if group.id.to_string() != *key {
             say(format!("its object's key is {key}, its identity {}", group.id));
         }
@@ -101,6 +109,7 @@ fn check_groups(report: &CheckReport, found: &mut Vec<(String, String)>) {
         if group.members.len() > MEMBERS_MAX {
             say(format!("it has {} volumes, more than {MEMBERS_MAX}", group.members.len()));
         }
+        // Its members: there, and in no other group.
         for member in group.members {
             if !report.volume_ids.contains(&member) {
                 say(format!("the pool has no volume {member}"));

@@ -1,6 +1,9 @@
 //! Why a volume operation was refused or failed.
 
-use crate::{BadName, COPIES_MAX, MAX_SIZE_BYTES, MEMBERS_MAX};
+use crate::{
+    BadName,
+    limits::{COPIES_MAX, MAX_SIZE_BYTES, MEMBERS_MAX},
+};
 use quoin_base::{GIB, VolumeId};
 use quoin_pool::PoolError;
 use thiserror::Error;
@@ -289,4 +292,14 @@ pub enum VolumeError {
     /// The pool failed or refused the change.
     #[error(transparent)]
     Pool(#[from] PoolError),
+}
+
+/// A refusal of the pool, as an error about the volume of this name.
+pub(crate) fn refused(name: &str, error: PoolError) -> VolumeError {
+    match error {
+        PoolError::CannotReserve { wanted_bytes, free_bytes } => {
+            VolumeError::CannotReserve { name: name.to_owned(), wanted_bytes, free_bytes }
+        }
+        error => error.into(),
+    }
 }

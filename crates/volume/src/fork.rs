@@ -5,7 +5,7 @@
 
 use crate::{
     BlockDevice, Folder, Origin, OriginKind, SetOf, Tags, Volume, VolumeError, Volumes, check_name,
-    check_tags, fence::Fence, record::VolumeRecord, retention::until_ms, volumes::refused,
+    check_tags, error::refused, fence::Fence, record::VolumeRecord, retention_clock::until_ms,
 };
 use quoin_pool::{PoolError, Transaction};
 use std::{
@@ -73,6 +73,7 @@ impl Volumes {
         let now_ms = self.now_ms();
         let (mut tx, mut names, mut records) = (with, BTreeSet::new(), Vec::new());
         let what = specs.first().map_or_else(String::new, |spec| spec.source.name());
+        // The retention clock runs from the first immutable snapshot on.
         let mut clock = None;
         if specs.iter().any(|spec| spec.retain.is_some()) {
             let (with_mark, started) = self.start_clock(tx);
@@ -86,6 +87,7 @@ impl Volumes {
                 return Err(VolumeError::NamedTwice { name });
             }
             let from = source.record();
+            // Each fork takes what its source holds at the commit.
             let origin =
                 Origin { kind, source: source.id(), source_name: from.name.clone(), taken_ms: now_ms, set };
             // A fork also gets the data beyond the end of a source that was shrunk.
@@ -146,6 +148,7 @@ impl Volumes {
             trimming.push(target.trimming.lock().await);
         }
         let now_ms = self.now_ms();
+        // One transaction replaces all of them.
         let (mut tx, mut changed) = (with, Vec::new());
         for Replacement { target, source, refreshes } in &held.replacements {
             let (before, from) = (target.record(), source.record());

@@ -8,6 +8,9 @@ use std::{
     sync::Arc,
 };
 
+/// The volumes in the bin, by id.
+pub(crate) type Bin = BTreeMap<VolumeId, Arc<Volume>>;
+
 /// Each volume is there once, under its id, its name and its origin. Only [`Known::update`] changes what they are found by.
 #[derive(Default)]
 pub(crate) struct Known {
@@ -62,6 +65,7 @@ impl Known {
 
     /// Has a volume take over a record.
     pub(crate) fn update(&mut self, volume: &Volume, record: &VolumeRecord) {
+        // NOTE: forgotten under the old record, entered under the new one.
         let is_known = self.get(volume.id()).is_some_and(|known| std::ptr::eq(&**known, volume));
         if is_known {
             self.forget(&volume.record());

@@ -6,24 +6,11 @@
 //! The mark is hardened before the writer enters the volume's gate. A task that closes a gate may hold the turn to
 //! change volumes, for which a marking writer waits: a writer that marked inside could never leave.
 
-use crate::{DeviceError, Volume, record::VolumeRecord};
+use crate::{DeviceError, Volume};
 use quoin_base::ByteRange;
 use quoin_pool::Transaction;
-use quoin_world::{AsyncMutex, GatePass, World};
-use std::sync::{Arc, atomic::Ordering};
-
-/// The state that a volume needs to mark itself as modified.
-#[derive(Clone)]
-pub(crate) struct Marking {
-    pub(crate) world: Arc<dyn World>,
-    /// The turn to change volumes.
-    pub(crate) changes: Arc<AsyncMutex>,
-}
-
-/// Whether the next write is the first since the snapshot was taken.
-pub(crate) fn is_pristine(record: &VolumeRecord) -> bool {
-    record.is_snapshot() && record.modified_ms.is_none()
-}
+use quoin_world::GatePass;
+use std::sync::atomic::Ordering;
 
 impl Volume {
     /// Admits a writer of this range. The first one to a snapshot marks it as modified.

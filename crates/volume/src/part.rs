@@ -24,7 +24,9 @@ impl Volume {
         let _pass = self.enter_to_write_alone(wide).await?;
         let pool = self.writable_pool_for(range)?;
         let failed = |error| self.device_error(range, error);
+        // NOTE: every byte of it is filled below: from a sector that is read, or from the data.
         let mut whole = Buf::unfilled(wide.len as usize);
+        // The sectors that the range covers in part are read; what it covers is put over them.
         for edge in edges(range) {
             let mut at = (edge.offset - wide.offset) as usize;
             for slice in pool.read(self.id(), edge).await.map_err(failed)? {

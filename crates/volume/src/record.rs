@@ -92,6 +92,11 @@ impl VolumeRecord {
         self.origin.as_ref().is_some_and(|origin| origin.kind == OriginKind::Snapshot)
     }
 
+    /// Whether the next write is the first since the snapshot was taken.
+    pub(crate) fn is_pristine(&self) -> bool {
+        self.is_snapshot() && self.modified_ms.is_none()
+    }
+
     /// Notes that it changes now, if it is a snapshot that has not changed since it was taken.
     pub(crate) fn mark_modified(&mut self, now_ms: u64) {
         if self.is_snapshot() {

@@ -10,37 +10,13 @@
 //! 4. Moving a volume into the bin, restoring it and deleting it for good is one transaction each.
 
 use crate::{
-    BlockDevice, OriginKind, Volume, VolumeError, Volumes, check_name, fence::Fence, record::VolumeRecord,
-    retention::until_ms, volumes::refused,
+    BlockDevice, Deleted, OriginKind, Volume, VolumeError, Volumes, check_name, error::refused, fence::Fence,
+    record::VolumeRecord, retention_clock::until_ms,
 };
 use quoin_base::VolumeId;
 use quoin_pool::Transaction;
-use serde::{Deserialize, Serialize};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use uuid::Uuid;
-
-/// The length limit for the name of who deleted a volume, so that the records of a set fit one transaction.
-const BY_BYTES_MAX: usize = 40;
-
-/// The record that a volume is in the recycle bin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Deleted {
-    /// When it was deleted, in milliseconds since the Unix epoch.
-    pub at_ms: u64,
-    /// The time of the retention clock at which its time is over.
-    until_ms: u64,
-    /// Who deleted it; `None` if no client did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
-}
-
-/// The volumes in the bin, by id.
-pub(crate) type Bin = BTreeMap<VolumeId, Arc<Volume>>;
 
 /// How a volume is restored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,9 +89,9 @@ impl Volumes {
         self.require_deletable(volumes)?;
         let pool = self.pool()?;
         let mut groups = self.groups.lock().clone();
+        // The clock by which they are kept runs from the first of them on.
         let (mut tx, clock) = self.start_clock(with);
-        let by = by.map(|by| shortened(&by));
-        let deleted = Deleted { at_ms: self.now_ms(), until_ms: until_ms(clock, keep)?, by };
+        let deleted = Deleted::new(self.now_ms(), until_ms(clock, keep)?, by.as_deref());
         let mut records = Vec::new();
         for volume in volumes {
             let before = volume.record();
@@ -129,6 +105,7 @@ impl Volumes {
         }
         tx = groups.put(tx, &self.groups.lock());
         pool.commit(tx).await?;
+        // Committed: now the volumes are what the catalog says.
         self.set_clock(clock);
         *self.groups.lock() = groups;
         for (volume, record) in volumes.iter().zip(&records) {
@@ -167,6 +144,7 @@ impl Volumes {
         if record.reserved_bytes() > 0 {
             tx = tx.reserve(record.id, record.reserved_bytes());
         }
+        // The clock stops in the same transaction if nothing else needs it.
         let gone = BTreeSet::from([record.id]);
         let stops = self.clock_stops_without(&gone);
         let tx = if stops { self.without_clock(tx) } else { tx };
@@ -237,41 +215,5 @@ impl Volumes {
         if self.list().iter().any(strange) {
             origin.set = None;
         }
-    }
-}
-
-/// A text, cut to the room in a record, in characters that JSON does not escape.
-fn shortened(text: &str) -> String {
-    let plain = |c: &char| !c.is_control() && !['"', '\\'].contains(c);
-    let mut short = String::new();
-    for c in text.chars().filter(plain) {
-        if short.len() + c.len_utf8() > BY_BYTES_MAX {
-            break;
-        }
-        short.push(c);
-    }
-    short
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn records_keep_their_form() {
-        let deleted = Deleted { at_ms: 1, until_ms: 2, by: Some("ann".into()) };
-        let text = r#"{"at_ms":1,"until_ms":2,"by":"ann"}"#;
-        assert_eq!(serde_json::to_string(&deleted).unwrap(), text);
-        assert_eq!(serde_json::from_str::<Deleted>(text).unwrap(), deleted);
-        let by_itself = serde_json::from_str::<Deleted>(r#"{"at_ms":1,"until_ms":2}"#).unwrap();
-        assert_eq!(by_itself, Deleted { by: None, ..deleted });
-    }
-
-    #[test]
-    fn who_deleted_a_volume_takes_a_bounded_part_of_its_record() {
-        assert_eq!(shortened("ann@db1 (admin, 127.0.0.1)"), "ann@db1 (admin, 127.0.0.1)");
-        assert_eq!(shortened("a\"b\\c\n"), "abc");
-        let long = shortened(&"ä".repeat(99));
-        assert_eq!(long, "ä".repeat(BY_BYTES_MAX / 2));
     }
 }

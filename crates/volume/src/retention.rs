@@ -15,74 +15,14 @@ use crate::{
     BlockDevice, OriginKind, Volume, VolumeError, Volumes,
     fence::Fence,
     record::{VOLUME_OBJECT, VolumeRecord, encode},
+    retention_clock::{CLOCK_OBJECT, ClockMark, KEY, RetentionClock, until_ms},
 };
 use quoin_pool::{ObjectKind, Pool, Transaction};
-use quoin_world::Nanos;
-use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The kind of catalog object that holds the mark of the retention clock.
-pub const CLOCK_OBJECT: ObjectKind = ObjectKind(10);
-/// The longest time that can be asked for: 100 years.
-pub const RETAIN_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
-
-const KEY: &str = "clock";
-const RECORD_VERSION: u32 = 1;
 const RELEASED_AT_ONCE: usize = 50;
 /// How old a mark gets while something is immutable: a crash lengthens a retention by at most this.
 const MARK_EVERY: Duration = Duration::from_secs(60);
-
-/// The mark as the catalog keeps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClockMark {
-    version: u32,
-    /// The retention clock, in milliseconds. It began with the wall clock when the first snapshot became immutable or the
-    /// first volume came into the recycle bin.
-    pub mark_ms: u64,
-    /// The wall clock when it was written.
-    pub wall_ms: u64,
-}
-
-impl ClockMark {
-    /// The mark in a catalog; `None` if nothing is immutable or in the recycle bin.
-    ///
-    /// # Errors
-    /// [`VolumeError::Record`] if the mark is not one, or is of another version.
-    pub fn read(bytes: Option<&[u8]>) -> Result<Option<Self>, VolumeError> {
-        let bad = |why: String| VolumeError::Record { key: KEY.to_owned(), why };
-        let Some(bytes) = bytes else { return Ok(None) };
-        let mark: Self = serde_json::from_slice(bytes).map_err(|e| bad(e.to_string()))?;
-        match mark.version {
-            RECORD_VERSION => Ok(Some(mark)),
-            other => Err(bad(format!("is of version {other}, not {RECORD_VERSION}"))),
-        }
-    }
-}
-
-/// The retention clock while it runs.
-#[derive(Clone, Copy, Debug)]
-pub struct RetentionClock {
-    mark: ClockMark,
-    since: Nanos,
-}
-
-impl RetentionClock {
-    /// Continues from a mark.
-    pub fn from_mark(mark: ClockMark, now: Nanos) -> Self {
-        Self { mark, since: now }
-    }
-
-    /// The time that it shows.
-    pub fn now_ms(&self, now: Nanos) -> u64 {
-        self.mark.mark_ms.saturating_add(now.since(self.since).as_millis() as u64)
-    }
-
-    /// The mark from which it continues.
-    pub fn mark(&self) -> ClockMark {
-        self.mark
-    }
-}
 
 /// How the clock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,11 +93,13 @@ impl Volumes {
         let _turn = self.changes.lock().await;
         let pool = self.pool()?;
         let Retention { tx, clock, changed } = self.plan_retention(snapshots, time, with)?;
+        // Writes are rejected before the transaction, so that none is acknowledged behind it.
         for (volume, ..) in &changed {
             volume.set_immutable(true);
             pool.end_volume(volume.id(), 0)?;
         }
         let outcome = pool.commit(tx).await;
+        // After a failure those that were not immutable before take writes again.
         for (volume, before, record) in changed {
             match &outcome {
                 Ok(_) => self.known.lock().update(volume, &record),
@@ -180,6 +122,7 @@ impl Volumes {
         time: Duration,
         with: Transaction,
     ) -> Result<Retention<'a>, VolumeError> {
+        // The clock starts with the first snapshot, in the same transaction.
         let (mut tx, clock) = self.start_clock(with);
         let until_ms = until_ms(clock, time)?;
         let mut changed = Vec::new();
@@ -227,10 +170,11 @@ impl Volumes {
         for volume in &over {
             tx = released(volume).put(tx, Some(&volume.record()));
         }
+        // The clock goes on as long as anything needs it.
         let needed = immutable.len() > over.len() || !self.bin.lock().is_empty();
         let clock = needed.then(|| self.marked(clock));
         tx = match clock {
-            Some(clock) => tx.put(CLOCK_OBJECT, KEY, encode(&clock.mark)),
+            Some(clock) => tx.put(CLOCK_OBJECT, KEY, encode(&clock.mark())),
             None => tx.delete(CLOCK_OBJECT, KEY),
         };
         pool.commit(tx).await?;
@@ -259,14 +203,14 @@ impl Volumes {
     /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it refuses or fails the
     /// transaction. The mark before stays.
     pub async fn mark_retention(&self, must: bool) -> Result<(), VolumeError> {
-        let is_due = |clock: &RetentionClock| must || self.world.now().since(clock.since) >= MARK_EVERY;
+        let is_due = |clock: &RetentionClock| must || self.world.now().since(clock.since()) >= MARK_EVERY;
         if !self.retention.lock().as_ref().is_some_and(is_due) {
             return Ok(());
         }
         let _turn = self.changes.lock().await;
         let Some(clock) = *self.retention.lock() else { return Ok(()) };
         let clock = self.marked(clock);
-        self.pool()?.commit(Transaction::new().put(CLOCK_OBJECT, KEY, encode(&clock.mark))).await?;
+        self.pool()?.commit(Transaction::new().put(CLOCK_OBJECT, KEY, encode(&clock.mark()))).await?;
         *self.retention.lock() = Some(clock);
         Ok(())
     }
@@ -320,13 +264,13 @@ impl Volumes {
             Some(clock) => self.marked(clock),
             None => RetentionClock::from_mark(self.first_mark(), self.world.now()),
         };
-        (tx.put(CLOCK_OBJECT, KEY, encode(&clock.mark)), clock)
+        (tx.put(CLOCK_OBJECT, KEY, encode(&clock.mark())), clock)
     }
 
     /// The mark of a clock that begins now.
     fn first_mark(&self) -> ClockMark {
         let wall_ms = self.now_ms();
-        ClockMark { version: RECORD_VERSION, mark_ms: wall_ms, wall_ms }
+        ClockMark::new(wall_ms, wall_ms)
     }
 
     /// The clock stops when the transaction is committed, once [`Volumes::stop_clock`] is called.
@@ -345,32 +289,19 @@ impl Volumes {
     /// The same clock, with a mark of now.
     fn marked(&self, clock: RetentionClock) -> RetentionClock {
         let now = self.world.now();
-        let mark = ClockMark { mark_ms: clock.now_ms(now), wall_ms: self.now_ms(), ..clock.mark };
-        RetentionClock::from_mark(mark, now)
+        RetentionClock::from_mark(ClockMark::new(clock.now_ms(now), self.now_ms()), now)
     }
-}
-
-/// The time that a clock with a mark of now will show after this duration.
-pub(crate) fn until_ms(clock: RetentionClock, time: Duration) -> Result<u64, VolumeError> {
-    if time.is_zero() || time > RETAIN_MAX {
-        return Err(VolumeError::RetentionTime { seconds: time.as_secs() });
-    }
-    Ok(clock.mark.mark_ms.saturating_add(time.as_millis() as u64))
 }
 
 /// The objects of a catalog.
 type Objects = BTreeMap<(ObjectKind, String), Vec<u8>>;
-
-fn mark_in(objects: &Objects) -> Result<Option<ClockMark>, VolumeError> {
-    ClockMark::read(objects.get(&(CLOCK_OBJECT, KEY.to_owned())).map(Vec::as_slice))
-}
 
 /// The snapshots in a catalog that are immutable, by name.
 ///
 /// # Errors
 /// The records cannot be read.
 pub fn immutable_snapshots(objects: &Objects) -> Result<Vec<String>, VolumeError> {
-    let clock_ms = mark_in(objects)?.map_or(0, |mark| mark.mark_ms);
+    let clock_ms = ClockMark::of(objects)?.map_or(0, |mark| mark.mark_ms);
     let mut names = Vec::new();
     for ((_, key), value) in objects.iter().filter(|((kind, _), _)| *kind == VOLUME_OBJECT) {
         let record = VolumeRecord::decode(key, value, None)?;
@@ -383,42 +314,11 @@ pub fn immutable_snapshots(objects: &Objects) -> Result<Vec<String>, VolumeError
 
 /// The problem of the retention clock of a catalog, if it has one.
 pub(crate) fn clock_problem(objects: &Objects) -> Option<String> {
-    match (mark_in(objects), immutable_snapshots(objects)) {
+    match (ClockMark::of(objects), immutable_snapshots(objects)) {
         (Err(error), _) => Some(error.to_string()),
         (Ok(None), Ok(names)) if !names.is_empty() => {
             Some(format!("it is missing, though snapshots are immutable: {}", names.join(", ")))
         }
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64) -> Nanos {
-        Nanos(seconds * 1_000_000_000)
-    }
-
-    #[test]
-    fn the_clock_goes_on_from_its_mark_as_fast_as_the_monotonic_clock_and_never_back() {
-        let mark = ClockMark { version: RECORD_VERSION, mark_ms: 5000, wall_ms: 9 };
-        let clock = RetentionClock::from_mark(mark, at(100));
-        assert_eq!([at(100), at(101), at(99)].map(|now| clock.now_ms(now)), [5000, 6000, 5000]);
-        assert_eq!(until_ms(clock, Duration::from_secs(60)).unwrap(), 65_000);
-    }
-
-    #[test]
-    fn marks_are_read_and_times_checked() {
-        let mark = ClockMark { version: RECORD_VERSION, mark_ms: 1, wall_ms: 2 };
-        assert_eq!(ClockMark::read(Some(&encode(&mark))).unwrap(), Some(mark));
-        assert_eq!(ClockMark::read(None).unwrap(), None);
-        let newer = encode(&ClockMark { version: 2, ..mark });
-        assert!(ClockMark::read(Some(&newer)).unwrap_err().to_string().contains("version 2"));
-        assert!(ClockMark::read(Some(b"{}")).is_err());
-        let clock = RetentionClock::from_mark(mark, at(0));
-        for bad in [Duration::ZERO, RETAIN_MAX + Duration::from_secs(1)] {
-            assert!(until_ms(clock, bad).is_err(), "{bad:?}");
-        }
     }
 }

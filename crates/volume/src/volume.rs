@@ -2,9 +2,7 @@
 
 use crate::{
     BlockDevice, DeviceError, Folder, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds,
-    VolumeError,
-    modified::{Marking, is_pristine},
-    record::VolumeRecord,
+    VolumeError, marking::Marking, record::VolumeRecord,
 };
 use parking_lot::RwLock;
 use quoin_base::{ByteRange, Extent, SECTOR_BYTES, VolumeId};
@@ -63,7 +61,7 @@ impl Volume {
             template: AtomicBool::new(record.template),
             immutable: AtomicBool::new(record.retain_until_ms.is_some()),
             protected: AtomicBool::new(record.protected),
-            pristine: AtomicBool::new(is_pristine(record)),
+            pristine: AtomicBool::new(record.is_pristine()),
             stopped: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
             instruments: Instruments::default(),
@@ -83,7 +81,7 @@ impl Volume {
         self.set_template(record.template);
         self.set_immutable(record.retain_until_ms.is_some());
         self.protected.store(record.protected, Ordering::Release);
-        self.pristine.store(is_pristine(record), Ordering::Release);
+        self.pristine.store(record.is_pristine(), Ordering::Release);
     }
 
     /// Refuses to replace its content.

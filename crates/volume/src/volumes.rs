@@ -1,68 +1,21 @@
 //! All volumes of a pool: created, found, deleted, and restored from the pool's catalog.
 
 use crate::{
-    BlockDevice, Folder, PoolSlot, Tags, Volume, VolumeError, check_name, check_tags,
-    copy::{Copies, read_copies},
+    BlockDevice, PoolSlot, Volume, VolumeError, VolumeSpec,
+    copy_record::{Copies, read_copies},
+    error::refused,
     group::Groups,
-    known::Known,
-    modified::Marking,
+    known::{Bin, Known},
+    marking::Marking,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
-    recycle_bin::Bin,
-    retention::RetentionClock,
+    retention_clock::RetentionClock,
 };
 use parking_lot::Mutex;
-use quoin_base::{GIB, VolumeId};
-use quoin_pool::{Pool, PoolError, Transaction};
+use quoin_base::VolumeId;
+use quoin_pool::{Pool, Transaction};
 use quoin_world::{AsyncMutex, World};
 use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
-
-/// The largest volume: 64 TiB.
-pub const MAX_SIZE_BYTES: u64 = 64 * 1024 * GIB;
-
-/// The properties of a new volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeSpec {
-    /// Its name; see [`check_name`].
-    pub name: String,
-    /// Its size in bytes: a multiple of the block, at most [`MAX_SIZE_BYTES`].
-    pub size_bytes: u64,
-    /// Its logical block: 512 or 4096 bytes.
-    pub block_bytes: u32,
-    /// The pool keeps space for all of it.
-    pub thick: bool,
-    /// Its tags.
-    pub tags: Tags,
-    /// Where people keep it.
-    pub folder: Folder,
-}
-
-impl VolumeSpec {
-    /// Checks everything that can be said without knowing the other volumes.
-    ///
-    /// # Errors
-    /// [`VolumeError::Name`], [`VolumeError::BlockSize`], [`VolumeError::Tag`] or [`VolumeError::Size`]: the
-    /// first that is wrong.
-    pub fn check(&self) -> Result<(), VolumeError> {
-        check_name(&self.name)?;
-        if ![512, 4096].contains(&self.block_bytes) {
-            return Err(VolumeError::BlockSize { name: self.name.clone(), block_bytes: self.block_bytes });
-        }
-        check_tags(&self.tags)?;
-        check_size(&self.name, self.size_bytes, self.block_bytes)
-    }
-}
-
-/// Checks the size of a volume with a block of `block_bytes`.
-pub(crate) fn check_size(name: &str, size_bytes: u64, block_bytes: u32) -> Result<(), VolumeError> {
-    let why = match size_bytes {
-        0 => "is nothing",
-        size if !size.is_multiple_of(u64::from(block_bytes)) => "is not a whole number of blocks",
-        size if size > MAX_SIZE_BYTES => "is too large",
-        _ => return Ok(()),
-    };
-    Err(VolumeError::Size { name: name.to_owned(), size_bytes, why })
-}
 
 /// What [`Volumes::restore`] changed.
 #[derive(Debug, Default)]
@@ -103,6 +56,7 @@ impl Volumes {
     /// [`VolumeError::Record`] for an object of the catalog that this version cannot read. Which volumes are
     /// known stays as it was.
     pub fn restore(&self, pool: &Pool) -> Result<Restored, VolumeError> {
+        // All is read before anything is changed: a record that cannot be read leaves the volumes as they were.
         let tags: BTreeMap<_, _> = pool.list(TAGS_OBJECT).into_iter().collect();
         let records = pool
             .list(VOLUME_OBJECT)
@@ -111,6 +65,7 @@ impl Volumes {
             .collect::<Result<Vec<_>, _>>()?;
         let (groups, copies) = (Groups::read(pool)?, read_copies(pool)?);
         self.restore_clock(pool, &records)?;
+        // Those in the recycle bin apart from the others.
         let (binned, records): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| record.deleted.is_some());
         self.restore_bin(&binned);
@@ -131,6 +86,7 @@ impl Volumes {
             };
             known.insert(volume);
         }
+        // What the catalog no longer has was deleted.
         before.values().for_each(|volume| volume.mark_deleted());
         restored.removed.extend(before.into_values());
         *self.groups.lock() = groups;
@@ -212,6 +168,7 @@ impl Volumes {
         self.require_free(&spec.name)?;
         let pool = self.pool()?;
         let id = near.map_or_else(|| pool.next_volume_id(), |near| pool.next_volume_id_near(near));
+        // One transaction creates the address space, its record and its reservation.
         let record = VolumeRecord::new(id, self.random_uuid(), self.world.wall_clock_ms(), spec);
         let mut tx = record.put(with.create_volume(id), None);
         if record.thick {
@@ -231,6 +188,7 @@ impl Volumes {
         let _turn = self.changes.lock().await;
         self.require_deletable(volumes)?;
         let pool = self.pool()?;
+        // A volume leaves its group in the same transaction.
         let mut groups = self.groups.lock().clone();
         let mut tx = with;
         for volume in volumes {
@@ -299,39 +257,5 @@ impl Volumes {
     pub(crate) fn random_uuid(&self) -> Uuid {
         let bits = u128::from(self.world.random_u64()) << 64 | u128::from(self.world.random_u64());
         uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
-    }
-}
-
-/// A refusal of the pool, as an error about the volume of this name.
-pub(crate) fn refused(name: &str, error: PoolError) -> VolumeError {
-    match error {
-        PoolError::CannotReserve { wanted_bytes, free_bytes } => {
-            VolumeError::CannotReserve { name: name.to_owned(), wanted_bytes, free_bytes }
-        }
-        error => error.into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spec_is_refused_for_what_is_wrong_with_it() {
-        let spec = |size_bytes, block_bytes| {
-            let (name, tags, folder) = ("v".into(), Tags::new(), Folder::default());
-            VolumeSpec { name, size_bytes, block_bytes, thick: false, tags, folder }.check()
-        };
-        assert!(spec(4096, 4096).is_ok());
-        assert!(spec(MAX_SIZE_BYTES, 512).is_ok());
-        for (size, block, said) in [
-            (0, 512, "is nothing"),
-            (512, 4096, "not a whole number of blocks"),
-            (MAX_SIZE_BYTES + 512, 512, "is too large; choose a multiple of the block of up to 64 TiB"),
-            (8192, 1024, "choose 512 or 4096"),
-        ] {
-            let error = spec(size, block).unwrap_err().to_string();
-            assert!(error.contains(said), "{error}");
-        }
     }
 }

@@ -50,11 +50,13 @@ struct LinuxDisk {
 pub fn open_disk(path: &Path, options: OpenOptions) -> Result<Arc<dyn Disk>, OpenError> {
     let failed = |operation| move |source| OpenError::Io { path: path.into(), operation, source };
     let (file, is_device) = open_direct(path, options.create_len.is_some())?;
+    // One process at a time: a second array on the same file would destroy it.
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
         Errno::WOULDBLOCK => OpenError::InUse { path: path.into() },
         other => failed("lock it")(other.into()),
     })?;
     let mut found = (&file).seek(SeekFrom::End(0)).map_err(failed("find its size"))?;
+    // A file is made only where nothing is; one of another length is not ours.
     if let Some(asked) = options.create_len {
         if found == 0 && !is_device {
             make(&file, path, asked).map_err(failed("make it"))?;
@@ -64,6 +66,7 @@ pub fn open_disk(path: &Path, options: OpenOptions) -> Result<Arc<dyn Disk>, Ope
             return Err(OpenError::OtherLen { path: path.into(), found, asked });
         }
     }
+    // Blocks are 512 or 4096 bytes, whichever direct I/O can address.
     let block_bytes = match unit_of_direct_io(&file, is_device).map_err(failed("find its block size"))? {
         0 => {
             let source = Errno::INVAL.into();
@@ -74,6 +77,7 @@ pub fn open_disk(path: &Path, options: OpenOptions) -> Result<Arc<dyn Disk>, Ope
         bytes => return Err(OpenError::CoarseBlocks { path: path.into(), bytes }),
     };
     let len_bytes = found / u64::from(block_bytes) * u64::from(block_bytes);
+    // A sparse file has fewer blocks than its length needs: a write may find no room.
     let is_sparse = !is_device && file.metadata().map_err(failed("find its size"))?.blocks() * 512 < found;
     let target =
         Arc::new(Target { name: path.display().to_string(), file, instruments: DiskInstruments::default() });
@@ -108,6 +112,7 @@ fn open_direct(path: &Path, create: bool) -> Result<(File, bool), OpenError> {
 /// Gives a new file its length and makes both durable.
 fn make(file: &File, path: &Path, len_bytes: u64) -> io::Result<()> {
     file.set_len(len_bytes)?;
+    // The file first, then its name in the directory.
     file.sync_all()?;
     let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()
@@ -171,6 +176,7 @@ impl Disk for LinuxDisk {
     fn submit(&self, op: DiskOp) -> Completion {
         let (operation, offset, len) = ring::describe(&op);
         let block = u64::from(self.block_bytes);
+        // Checked here: the kernel would fail it, or with a file make it longer.
         let fits = offset.checked_add(len).is_some_and(|end| end <= self.len_bytes);
         let aligned = offset.is_multiple_of(block) && len.is_multiple_of(block);
         let something = len > 0 || matches!(op, DiskOp::Flush);

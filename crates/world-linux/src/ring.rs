@@ -96,6 +96,7 @@ pub(crate) fn submit(target: &Arc<Target>, op: DiskOp) -> Completion {
     let (operation, offset, len) = describe(&op);
     LOCAL.with_borrow(|local| match local {
         Some(local) if local.running.get() => {
+            // The operation takes over the buffers, and with them the promise to complete.
             let (completer, completion) = Completion::new();
             let kind = match op {
                 DiskOp::Read { buf, .. } => Kind::Read(buf),
@@ -156,6 +157,7 @@ impl Local {
                 self.0
             }
         }
+        // The runtime tells when the ring has completions, through the descriptor of the ring.
         let descriptor = Descriptor(self.ring.borrow().uring.as_raw_fd(), self.clone());
         // SAFETY: the descriptor is the ring's, which is open as long as the `Local` that `descriptor` owns;
         // the ring in it is never replaced.
@@ -171,9 +173,11 @@ impl Local {
     fn turn<T: AsRawFd>(&self, readable: &AsyncFd<T>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let unfinished = self.exchange(0)?;
+            // Awake, but others have their turn: the runtime comes back at once.
             if self.ring.borrow().polls() {
                 return Poll::Ready(Ok(()));
             }
+            // Asleep until the ring has completions.
             match readable.poll_read_ready(cx) {
                 Poll::Ready(guard) => guard?.clear_ready(),
                 Poll::Pending if unfinished => {
@@ -192,6 +196,7 @@ impl Local {
     /// something is left that the kernel would take now.
     fn exchange(&self, wait: usize) -> io::Result<bool> {
         let mut finished = Vec::new();
+        // NOTE: completed once the ring is no longer borrowed: a waker may submit (invariant 3).
         let result = self.ring.borrow_mut().exchange(wait, &mut finished);
         for (outcome, completer) in finished {
             completer.complete(outcome);
@@ -254,13 +259,16 @@ impl Ring {
     }
 
     fn add(&mut self, operation: Operation) {
+        // A free slot, or a new one.
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
         let is_urgent = matches!(operation.kind, Kind::Write(_, true));
         let now = operation.submitted;
-        self.slots[slot as usize] = Some(operation);
+        // NOTE: the kernel may still use the buffers of an operation that is in its slot (invariant 1).
+        let before = self.slots[slot as usize].replace(operation);
+        assert!(before.is_none(), "io_uring: slot {slot} was given twice");
         let operations = self.operations();
         if let Some(poller) = &mut self.poller {
             poller.submitted(operations, now);
@@ -271,6 +279,7 @@ impl Ring {
             // Where this fails, the driver tries again and tells.
             let _ = self.uring.submit();
         }
+        // The driver sleeps: it is woken for what is not with the kernel yet.
         let is_gone = self.backlog.is_empty() && self.uring.submission().is_empty();
         if !is_gone && let Some(driver) = self.driver.take() {
             driver.wake();
@@ -281,6 +290,7 @@ impl Ring {
     fn fill(&mut self) {
         let mut queue = self.uring.submission();
         while let Some(&slot) = self.backlog.front() {
+            // NOTE: no more in flight than completions have room for (invariant 2).
             if self.in_flight == CQ_ENTRIES || queue.is_full() {
                 break;
             }
@@ -290,7 +300,7 @@ impl Ring {
             // SAFETY: all that the entry points to is owned by the operation in `slot`, which stays there
             // until its completion is taken, on the heap or behind an `Arc`, and is not touched meanwhile.
             let pushed = unsafe { queue.push(&entry) };
-            debug_assert!(pushed.is_ok(), "there was room");
+            assert!(pushed.is_ok(), "io_uring: the submission queue was full though there was room");
             self.in_flight += 1;
         }
     }
@@ -309,6 +319,7 @@ impl Ring {
                     Err(error) => return Err(error),
                 }
             }
+            // Each completion makes room for another submission, until nothing is left or nothing completes.
             let taken = self.take_completions(finished);
             let sq_left = !self.uring.submission().is_empty();
             if wait > 0 || taken == 0 || (self.backlog.is_empty() && !sq_left) {
@@ -337,9 +348,11 @@ impl Ring {
         for cqe in uring.completion() {
             taken += 1;
             let now = *now.get_or_insert_with(Instant::now);
+            assert!(*in_flight > 0, "io_uring: an operation completed that was not in flight");
             *in_flight -= 1;
             let slot = cqe.user_data() as u32;
             let entry = &mut slots[slot as usize];
+            // What is not done goes back to its slot and is queued once more.
             let Some(operation) = entry.take() else { continue };
             match operation.advance(cqe.result(), now, entry) {
                 Progress::Done(outcome, completer) => {
@@ -374,6 +387,7 @@ impl Operation {
             }
             Kind::Write(data, durable) => {
                 let flags = if *durable { libc::RWF_DSYNC } else { 0 };
+                // One slice needs no list of buffers.
                 if let [slice] = data.as_slice() {
                     let rest = &slice[done..];
                     let len = rest.len().min(MAX_IO_BYTES) as u32;
@@ -405,12 +419,14 @@ impl Operation {
             (Kind::Flush | Kind::Discard, _) => false,
             (Kind::Read(_) | Kind::Write(..), _) => {
                 self.done += result as u64;
+                assert!(self.done <= self.len, "io_uring: more was transferred than was asked for");
                 if result == 0 {
                     return self.fail(now, io::ErrorKind::UnexpectedEof.into());
                 }
                 self.done < self.len
             }
         };
+        // The rest, or the same once more: the operation stays in its slot.
         if again {
             *slot = Some(self);
             return Progress::Again;

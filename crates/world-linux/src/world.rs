@@ -86,6 +86,7 @@ impl LinuxWorld {
             workers: Workers::new(),
             threads: Mutex::new(threads),
         };
+        // Each thread reports whether it has its ring; the first failure ends them all.
         for _ in 0..=data_threads {
             reports.recv().map_err(|_| died())??;
         }
@@ -127,6 +128,7 @@ impl LinuxWorld {
     /// Drops all tasks, waits for the disk operations in flight and ends the threads. Does nothing the
     /// second time. Called on one of its own threads it does not wait for that one.
     pub fn shutdown(&self) {
+        // No thread of a committer is made from here on; all threads are told to stop, then waited for.
         let committers = {
             let mut committers = self.committers.lock();
             committers.has_ended = true;
@@ -144,6 +146,7 @@ impl LinuxWorld {
     }
 
     fn send(&self, thread: Thread, start: Start) {
+        // On the thread itself it begins at once, without a message.
         if let Some(here) = ring::local().filter(|here| here.world == self.number && here.thread == thread) {
             if here.running.get() {
                 start();
@@ -176,6 +179,7 @@ impl LinuxWorld {
             return Some(inbox.clone());
         }
         let (report, reports) = mpsc::channel();
+        // The thread is made, and reports, before anything is sent to it.
         let made = start_thread(self.number, thread, report);
         let made = made.and_then(|made| reports.recv().map_err(|_| died())?.map(|()| made));
         let inbox = match made {
@@ -232,6 +236,7 @@ fn run_thread(
         Err(error) => return drop(report.send(Err(StartError::Ring(error)))),
     };
     let _ = report.send(Ok(()));
+    // The driver of the ring runs beside the tasks that messages begin.
     let tasks = LocalSet::new();
     let driver = local.clone();
     tasks.block_on(&runtime, async move {
@@ -244,6 +249,7 @@ fn run_thread(
             start();
         }
     });
+    // NOTE: nothing is submitted from here on. Tasks are dropped, then the kernel gives the buffers back.
     local.running.set(false);
     {
         let _runtime = runtime.enter();

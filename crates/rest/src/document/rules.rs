@@ -46,6 +46,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     let has_body = operation.contains_key("requestBody");
     let parameters = operation.entry("parameters").or_insert_with(|| json!([]));
     let parameters = parameters.as_array_mut().expect("parameters are a list");
+    // A list is known by its cursor.
     let is_list = parameters.iter().any(|parameter| parameter["name"] == "cursor");
     let known = Operation { path, method, tagged: tagged(path), has_body, is_list };
     complete_parameters(&known, parameters);
@@ -150,6 +151,7 @@ fn name() -> Value {
 
 fn complete_parameter(path: &str, parameter: &mut Value) {
     let (place, of) = (parameter["in"].clone(), parameter["name"].as_str().unwrap_or_default().to_owned());
+    // Filters of lists.
     if place != "path" {
         if of == "tag" {
             parameter["schema"]["items"] = json!({ "type": "string", "pattern": "^[A-Za-z0-9._/-]+(=.*)?$" });
@@ -167,6 +169,7 @@ fn complete_parameter(path: &str, parameter: &mut Value) {
         }
         return;
     }
+    // Names in the path, and the ids of jobs and copies.
     parameter["schema"] = match of.as_str() {
         "id" if path.contains("/jobs/") => json!({ "type": "string", "pattern": "^[a-z0-9-]{1,63}$" }),
         "id" => json!({ "type": "integer", "format": "int64", "minimum": 0, "maximum": u32::MAX }),
@@ -179,6 +182,7 @@ fn complete_schema(schema: &str, body: &mut Value) {
     if schema == "Secret" {
         body["pattern"] = TEXT.into();
     }
+    // Only what clients send has rules; what the array answers keeps to them anyway.
     let makes = ["Create", "Update", "Change", "Restore", "Refresh", "Retain", "Set", "Member", "Login"];
     if !makes.iter().any(|end| schema.ends_with(end)) {
         return;

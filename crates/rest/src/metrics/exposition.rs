@@ -106,6 +106,7 @@ impl Exposition {
                 pair.set_value((*value).to_owned());
                 pair
             });
+            // One sample of each metric of the table; none where there is no value.
             let mut sample = proto::Metric::from_label(pairs.collect());
             let mut set = |value| match row.metric.kind {
                 Kind::Counter => sample.set_counter(counter(value)),

@@ -56,6 +56,7 @@ pub(super) async fn keyed(key: &HeaderValue, request: Request) -> Result<(Reques
     // The body is in memory already, within its limit.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
     let query = parts.uri.query().unwrap_or_default();
+    // The same key with another path, query or body is another request.
     let fingerprint = digest(&[parts.uri.path().as_bytes(), query.as_bytes(), &bytes]);
     let key = RequestKey { key: digest(&[key.as_bytes()]), fingerprint };
     Ok((Request::from_parts(parts, Body::from(bytes)), key))
@@ -81,6 +82,7 @@ pub(super) struct Made {
 /// Finds the object that a request to `path` made or changed, as the array calls it: `volume v1`.
 pub(super) fn made(path: &str, object: &str) -> Option<Made> {
     let (kind, name) = object.split_once(' ')?;
+    // Where the object is shown.
     let place = match kind {
         "volume" | "snapshot" | "host" | "export" | "group" | "schedule" | "mapping" => {
             format!("{kind}s/{name}")
@@ -94,6 +96,7 @@ pub(super) fn made(path: &str, object: &str) -> Option<Made> {
     };
     let shown = format!("{BASE_PATH}/{place}").parse().ok()?;
     let parts: Vec<_> = path.strip_prefix(BASE_PATH)?.split('/').skip(1).collect();
+    // What the request that made it was answered.
     let (status, location) = match parts[..] {
         [_] | [_, _, "clone"] | ["groups", _, "sets"] => (StatusCode::CREATED, Some(place)),
         [_, _, "copy"] => (StatusCode::ACCEPTED, Some(format!("jobs/copy-{name}"))),
@@ -197,6 +200,7 @@ impl Running {
         if let Some(entry) = entries.get_mut(&self.key) {
             entry.answer = Some(Answer { at: now, status, headers, body });
         }
+        // The oldest answer makes room; requests under way have none.
         if entries.len() > KEPT_MOST {
             let age = |(key, entry): (&String, &Entry)| Some((entry.answer.as_ref()?.at, key.clone()));
             if let Some((_, oldest)) = entries.iter().filter_map(age).min() {

@@ -90,6 +90,7 @@ pub(super) async fn tagged(response: Response) -> Response {
     };
     if let Ok(Value::Object(mut fields)) = serde_json::from_slice(&bytes) {
         fields.retain(|name, _| !FIGURES.contains(&name.as_str()));
+        // The tag is a hash of what is left once figures are taken out.
         let mut shown = Value::Object(fields);
         settle(&mut shown);
         let mut hasher = DefaultHasher::new();

@@ -21,10 +21,10 @@ pub use totals::WireTotals;
 
 use crate::{
     boot::check_pool,
+    choices::{Choices, Faults, Load},
     model::{History, Window},
     runner::Outcome,
-    scenario::{Faults, Load, Scenario, log_uniform},
-    seed::Choices,
+    scenario::{Scenario, log_uniform},
 };
 use initiator::Initiator;
 use nbd::NbdClient;
