@@ -346,6 +346,7 @@ impl Volumes {
     fn marked(&self, clock: RetentionClock) -> RetentionClock {
         let now = self.world.now();
         let mark = ClockMark { mark_ms: clock.now_ms(now), wall_ms: self.now_ms(), ..clock.mark };
+        assert!(mark.mark_ms >= clock.mark.mark_ms, "the retention clock does not go back");
         RetentionClock::from_mark(mark, now)
     }
 }
