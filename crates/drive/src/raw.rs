@@ -20,6 +20,7 @@ pub(crate) fn copy_problem(copy: &Copy) -> Option<String> {
 
 /// Writes a copy of the label, durably.
 pub(crate) async fn write_label(disk: &Arc<dyn Disk>, copy: usize, label: &Label) -> Result<(), DriveError> {
+    assert_eq!(label.problem(), None, "a label that is written to {} can be read back", disk.name());
     let write = DiskOp::Write { offset: LABEL_OFFSETS[copy], data: vec![label.encode()], durable: true };
     disk.submit(write).await?;
     Ok(())

@@ -12,7 +12,10 @@
 //! 1. Fences only rise: a raised epoch refuses all sessions before it, and takes the place of the fences within the one before.
 //! 2. A raise is answered when it is durable and nothing of a session that it refuses is in flight any more.
 
-use crate::label::COUNTERS_END;
+use crate::{
+    bugs::{Bug, planted},
+    label::COUNTERS_END,
+};
 use quoin_base::{Epoch, HolderId};
 use std::fmt;
 use uuid::Uuid;
@@ -87,6 +90,8 @@ impl Gate {
 
     /// Counts a write or flush of a session.
     pub(crate) fn enter(&mut self, session: Session) {
+        let is_accepted = self.fences.accept(session) || planted(Bug::AcceptExpelled);
+        assert!(is_accepted, "{session} is refused, and something of it is let in");
         match self.in_flight.iter_mut().find(|(of, _)| *of == session) {
             Some((_, count)) => *count += 1,
             None => self.in_flight.push((session, 1)),

@@ -262,6 +262,9 @@ pub async fn raise_set(drives: &[Arc<Drive>]) -> Result<Epoch, DriveError> {
     for drive in drives {
         drive.raise_epoch(next).await?;
     }
+    for drive in drives {
+        assert!(drive.epoch() >= next, "drive {} is of epoch {next} at least", drive.name());
+    }
     Ok(next)
 }
 

@@ -220,9 +220,11 @@ impl DriveWatch {
         inner.looks += 1;
         inner.sweep();
         let oldest = inner.under_way.front().map(|first| inner.looks - first.since_look);
+        assert!(oldest != Some(0), "what is under way began before this look");
         // The look at which it was submitted may have been just over.
         let waited = oldest.map_or(Duration::ZERO, |looks| self.look_every * (looks as u32 - 1));
         inner.idle_looks = if oldest.is_some() { 0 } else { inner.idle_looks + 1 };
+        // A drive that failed stays so until all that it was given is over.
         let before = inner.answers;
         let fail_after = match self.hurried.load(Ordering::Acquire) {
             true => self.patience.suspect_after,

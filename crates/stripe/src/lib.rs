@@ -19,6 +19,9 @@ use quoin_world::{
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
+/// What ranges of a segment begin and end at multiples of.
+const UNIT_BYTES: u64 = 4096;
+
 /// How a segment is spread: fixed when it is opened, recorded with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
@@ -132,6 +135,7 @@ impl Columns {
         columns: &[Column],
         range: ByteRange,
     ) -> Result<Buf, StripeError> {
+        assert!(range.is_aligned(UNIT_BYTES), "{range:?} of a segment is read, which is not whole units");
         let column = single(geometry, columns)?;
         Ok(self.drive(column.drive)?.read_slab(column.slab, range.offset, range.len as usize).await?)
     }
@@ -150,6 +154,10 @@ impl Columns {
         data: Vec<Slice>,
         durable: bool,
     ) -> Result<(), StripeError> {
+        // The drive refuses what is not within the slab or not whole blocks of its own.
+        let len = data.iter().map(|slice| slice.len() as u64).sum();
+        let range = ByteRange::new(offset, len);
+        assert!(range.is_aligned(UNIT_BYTES), "{range:?} of a segment is written, which is not whole units");
         let column = single(geometry, columns)?;
         Ok(self.drive(column.drive)?.write_slab(column.slab, offset, data, durable).await?)
     }

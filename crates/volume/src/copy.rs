@@ -74,7 +74,10 @@ impl RangeCopy {
         let _pass = self.target.enter(range).await?;
         let pool = self.pool_for(range)?;
         let from = self.record.from_bytes + done;
-        pool.copy_some(self.record.id, from, self.target.id(), range).await.map_err(|e| self.told(range, e))
+        let copied = pool.copy_some(self.record.id, from, self.target.id(), range).await;
+        let copied = copied.map_err(|error| self.told(range, error))?;
+        assert!(copied <= range.len, "{copied} bytes of a copy are done, and {} were left", range.len);
+        Ok(copied)
     }
 
     fn rest(&self, done: u64) -> ByteRange {

@@ -33,7 +33,7 @@ impl Known {
 
     pub(crate) fn named(&self, name: &str) -> Option<&Arc<Volume>> {
         let found = self.by_name.get(name).and_then(|id| self.by_id.get(id));
-        debug_assert!(found.is_none_or(|volume| volume.name() == name), "a volume has another name");
+        assert!(found.is_none_or(|volume| volume.name() == name), "a volume has another name");
         found
     }
 
@@ -65,6 +65,7 @@ impl Known {
 
     /// Has a volume take over a record.
     pub(crate) fn update(&mut self, volume: &Volume, record: &VolumeRecord) {
+        assert_eq!(volume.id(), record.id, "a volume takes over its own record");
         // NOTE: forgotten under the old record, entered under the new one.
         let is_known = self.get(volume.id()).is_some_and(|known| std::ptr::eq(&**known, volume));
         if is_known {

@@ -192,6 +192,7 @@ impl Volumes {
         let mut groups = self.groups.lock().clone();
         let mut tx = with;
         for volume in volumes {
+            assert!(!volume.is_immutable(), "volume {} is deleted while it is immutable", volume.id());
             tx = volume.record().delete(tx).delete_volume(volume.id());
             groups.forget(volume.id());
         }

@@ -93,6 +93,8 @@ impl Drive {
     async fn raise(&self, fences: Fences, session: Session) -> Result<(), DriveError> {
         let state = &self.state;
         let mut label = self.label();
+        let epoch = label.epoch();
+        assert!(fences.epoch >= epoch, "drive {} goes back to {} from {epoch}", self.name(), fences.epoch);
         label.fences = fences;
         label.generation += 1;
         // NOTE: a drive with such a label could not be opened any more.
@@ -100,6 +102,7 @@ impl Drive {
             return Err(DriveError::BadFence { drive: self.name().to_owned(), why });
         }
         // Durable first, as writes of the new session: the fence that is raised does not refuse them.
+        // NOTE: one copy after the other. A power failure tears one at most, and the other is intact.
         let first = (label.generation % 2) as usize;
         for copy in [first, 1 - first] {
             let op = DiskOp::Write { offset: LABEL_OFFSETS[copy], data: vec![label.encode()], durable: true };
@@ -116,7 +119,12 @@ impl Drive {
             gate.fences = label.fences.clone();
             *self.own.lock() = Own { session, has_begun: true };
         }
-        *state.label.lock() = label;
+        {
+            let mut current = state.label.lock();
+            let (from, to) = (current.generation, label.generation);
+            assert!(from < to, "the label of drive {} goes from generation {from} to {to}", self.name());
+            *current = label;
+        }
         if !planted(Bug::FenceWithoutDrain) {
             state.drained.until(|| state.gate.lock().is_drained().then_some(())).await;
         }

@@ -129,6 +129,8 @@ pub(crate) struct Shard {
     /// No extent keeps the journal's tail below this. It may be too low: it was right when last looked at, and insertions
     /// lower it. `None` if nothing is here.
     lowest: Option<Sequence>,
+    /// Of the record that was inserted last.
+    newest: Sequence,
 }
 
 /// What is buffered and not yet destaged, in figures.
@@ -259,7 +261,11 @@ impl Buffer {
         batch: &Arc<Batch>,
         pieces: impl IntoIterator<Item = Piece>,
     ) {
+        assert!(sequence >= shard.newest, "{sequence} comes into a shard after {}", shard.newest);
+        shard.newest = sequence;
         for piece in pieces {
+            let is_within = piece.sectors > 0 && piece.start + piece.sectors <= self.sectors_per_block();
+            assert!(is_within, "{}+{} is no part of {:?}", piece.start, piece.sectors, piece.key);
             let data = !matches!(piece.content, Content::Zero);
             let mut bytes = hold(&piece.content) as i64;
             let block = shard.blocks.entry(piece.key).or_insert_with(|| {
@@ -279,6 +285,7 @@ impl Buffer {
                 batch: batch.clone(),
                 content: piece.content,
             };
+            // What the new extent covers of older ones goes; what sticks out on either side stays.
             let (start, end) = (new.start, new.end());
             let full = self.sectors_per_block();
             let mut kept = Vec::with_capacity(block.extents.len() + 1);
@@ -287,6 +294,7 @@ impl Buffer {
                     kept.push(old);
                     continue;
                 }
+                // Until the new one is hardened a crash brings the old one back: replay must find it.
                 if !planted(Bug::TailPastDisplaced) {
                     new.pin = new.pin.min(old.pinned());
                 }
@@ -396,11 +404,13 @@ impl Buffer {
         block.extents.retain(|e| {
             let keep = !taken.extents.iter().any(|t| t.sequence == e.sequence) && !planted(Bug::EvictNewer);
             if !keep {
+                assert!(e.batch.is_hardened(), "{} leaves the buffer before it is hardened", e.sequence);
                 bytes += release(&e.content);
             }
             keep
         });
-        self.usage.ram_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.usage.ram_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "{bytes} bytes leave the buffer, which holds {before}");
         shard.evictions += 1;
         match block.extents.iter().map(|e| e.sequence).min() {
             Some(oldest) => {
@@ -413,7 +423,8 @@ impl Buffer {
             }
             None => {
                 if block.charge == Charge::Block {
-                    self.usage.charged_blocks.fetch_sub(1, Ordering::Release);
+                    let before = self.usage.charged_blocks.fetch_sub(1, Ordering::Release);
+                    assert!(before > 0, "{:?} was charged", taken.key);
                 }
                 shard.blocks.remove(&taken.key);
                 if let hashbrown::hash_map::Entry::Occupied(mut held) = shard.held.entry(taken.key.layer) {

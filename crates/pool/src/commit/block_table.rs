@@ -114,6 +114,7 @@ impl Committer {
             self.blocks_end = self.blocks_end.next_multiple_of(BLOCKS_PER_PAGE);
         }
         let number = self.blocks_end;
+        assert!(number > 0, "0 is the number of no block");
         self.blocks_end += 1;
         Ok(number)
     }

@@ -134,6 +134,8 @@ impl Committer {
         let mut moves = Vec::with_capacity(blocks.len());
         for LiveBlock { number, place, address, stored } in blocks {
             let Some(stored) = stored else { continue };
+            let len = stored.len() as u64;
+            assert_eq!(len, place.location.len_bytes(), "block {number} is moved as long as it is");
             let location = self
                 .cleaned_rows
                 .place(

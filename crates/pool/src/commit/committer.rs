@@ -209,6 +209,7 @@ impl Committer {
     }
 
     async fn decide(&mut self) -> Result<Step, PoolError> {
+        // First what has ended since: the figures are taken when slabs and numbers have come free.
         self.land()?;
         self.settle();
         self.let_readers_leave().await;
@@ -284,6 +285,7 @@ impl Committer {
                 self.turn = Turn::Clean;
             }
             Step::Clean => {
+                // What is dead in open segments cannot be cleaned.
                 self.slice.placer.seal_idle();
                 let did = self.clean().await?;
                 let yields = did && self.destage_yields();
@@ -332,6 +334,7 @@ impl Committer {
 
     /// Destages all that is acknowledged now, and makes a checkpoint.
     async fn drain(&mut self) -> Result<(), PoolError> {
+        // From the first step of a round on, until a whole round does nothing.
         self.draining = Some(self.slice.journal.peek_sequence());
         (self.turn, self.did) = (Turn::Lend, false);
         loop {
@@ -341,6 +344,7 @@ impl Committer {
             }
             self.slice.world.yield_now().await;
         }
+        // NOTE: sealed before the checkpoint, which then holds these segments as ones that nothing is added to.
         self.draining = None;
         let generation = self.first_without();
         self.data_rows.seal(&self.slice.segments, generation, &self.slice.readers);
@@ -360,12 +364,19 @@ impl Committer {
     pub(crate) fn settle(&mut self) {
         let slice = &self.slice;
         while let Some(&(generation, epoch)) = self.settling.front() {
+            // Readers that enter from here on are of a new epoch: those of the old one only become fewer.
             if epoch == slice.readers.current() {
                 slice.readers.advance();
             }
             if !slice.readers.passed(epoch) {
                 break;
             }
+            assert!(
+                self.reusable < generation && generation <= self.generation,
+                "checkpoint {generation} settles after {}, with {} durable",
+                self.reusable,
+                self.generation
+            );
             self.reusable = generation;
             self.settling.pop_front();
             // NOTE: shards are locked before layers, so layers are not locked here. No new layer gets these ids

@@ -54,6 +54,7 @@ const WAITED_FOR: Duration = Duration::from_secs(10);
 const GIVE_UP_FROM: f64 = 0.7;
 
 /// A batch on its way: workers may still compose a part of it.
+#[derive(Default)]
 pub(super) struct Prepared {
     /// In the order of the batch. `None`: a worker has it.
     blocks: Vec<Option<Composed>>,
@@ -117,18 +118,16 @@ impl Committer {
     /// Takes a batch, composes what needs more than the processor, and gives the rest to workers.
     async fn prepare(&self, before: Sequence) -> Result<Prepared, PoolError> {
         let slice = &self.slice;
+        // The oldest blocks, none of a layer that has no map yet: there is nothing that could lead to them.
         let batch = slice.space.step_blocks().min(BATCH_BLOCKS);
         let pending = slice.layers.read().pending.clone();
         let mut taken = slice.buffer.take_oldest(batch as usize, before, &pending);
         slice.flip_bits_of(&mut taken);
         if taken.is_empty() {
-            return Ok(Prepared {
-                blocks: Vec::new(),
-                chunks: Vec::new(),
-                keys: Vec::new(),
-                is_hurried: false,
-            });
+            return Ok(Prepared::default());
         }
+
+        // What each block needs. Neighbours in the batch share what is looked up for that.
         let is_hurried = slice.requests.not_in_a_hurry();
         let keys = taken.iter().map(|block| block.key).collect();
         let mut at_once = AtOnce::default();
@@ -149,25 +148,45 @@ impl Committer {
             blocks.push(composed);
         }
 
-        // What few there are in RAM is composed here. Rows that are being written go on meanwhile.
-        let sectors = slice.buffer.sectors_per_block();
-        let chunks = match chunk::send(&*slice.world, in_ram, sectors) {
+        // Workers compose what is in RAM. What few blocks there are is composed here.
+        let chunks = match chunk::send(&*slice.world, in_ram, slice.buffer.sectors_per_block()) {
             Ok(chunks) => chunks,
             Err(few) => {
-                for (done, block) in few.into_iter().enumerate() {
-                    let at = block.at;
-                    match compose_one(block, sectors) {
-                        Ok(block) => blocks[at] = Some(block),
-                        Err(taken) => to_read.push((at, taken)),
-                    }
-                    if (done + 1).is_multiple_of(PARALLEL) {
-                        slice.world.yield_now().await;
-                    }
-                }
+                to_read.extend(self.compose_few(few, &mut blocks).await);
                 Vec::new()
             }
         };
+        self.compose_by_reading(to_read, &mut blocks).await?;
+        Ok(Prepared { blocks, chunks, keys, is_hurried })
+    }
 
+    /// Composes blocks that are in RAM. Returns those that are not any more what was received: they have to be read.
+    async fn compose_few(
+        &self,
+        few: Vec<RamBlock>,
+        blocks: &mut [Option<Composed>],
+    ) -> Vec<(usize, TakenBlock)> {
+        let (slice, mut to_read) = (&self.slice, Vec::new());
+        for (done, block) in few.into_iter().enumerate() {
+            let at = block.at;
+            match compose_one(block, slice.buffer.sectors_per_block()) {
+                Ok(block) => blocks[at] = Some(block),
+                Err(taken) => to_read.push((at, taken)),
+            }
+            // Rows that are being written go on meanwhile.
+            if (done + 1).is_multiple_of(PARALLEL) {
+                slice.world.yield_now().await;
+            }
+        }
+        to_read
+    }
+
+    /// Composes blocks that may need a drive, many at a time, each for its place in the batch.
+    async fn compose_by_reading(
+        &self,
+        to_read: Vec<(usize, TakenBlock)>,
+        blocks: &mut [Option<Composed>],
+    ) -> Result<(), PoolError> {
         let reads: Vec<_> =
             to_read.into_iter().map(|(at, block)| async move { (at, self.compose(block).await) }).collect();
         let mut composing = stream::iter(reads).buffer_unordered(PARALLEL);
@@ -176,11 +195,10 @@ impl Committer {
             blocks[at] = Some(block?);
             since += 1;
             if since.is_multiple_of(PARALLEL) {
-                slice.world.yield_now().await;
+                self.slice.world.yield_now().await;
             }
         }
-        drop(composing);
-        Ok(Prepared { blocks, chunks, keys, is_hurried })
+        Ok(())
     }
 
     /// Composes a placed block, and finds out what any other one needs.
@@ -229,6 +247,7 @@ impl Committer {
                 Err(taken) => self.compose(taken).await?,
             });
         }
+        assert!(blocks.iter().all(Option::is_some), "every block of a batch is composed");
         let mut batch: Vec<_> = blocks.into_iter().flatten().collect();
         if batch.is_empty() {
             return Ok(None);
@@ -253,6 +272,7 @@ impl Committer {
     /// Writes and publishes a batch. Returns the next one, if that was prepared meanwhile.
     async fn destage_batch(&mut self, batch: &[Composed]) -> Result<Option<Prepared>, PoolError> {
         let slice = self.slice.clone();
+        // Rows are planned for the whole batch, then written while the next batch is prepared.
         let places = self.place(batch).await?;
         let rows = self.data_rows.finish(&slice.segments);
         let next = self.next_before(batch.len() as u64)?;
@@ -263,10 +283,7 @@ impl Committer {
         })
         .await?;
         slice.counters.destaged_bytes.fetch_add(written, Ordering::Relaxed);
-        debug_assert!(
-            next.as_ref().is_none_or(|next| are_apart(batch, &next.keys)),
-            "a block is in two batches"
-        );
+        assert!(next.as_ref().is_none_or(|next| are_apart(batch, &next.keys)), "a block is in two batches");
         if planted(Bug::EvictBeforePublish) {
             slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
             slice.world.yield_now().await;

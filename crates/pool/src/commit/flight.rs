@@ -80,10 +80,12 @@ impl Checkpoint {
 
     async fn carry_out(self) -> Result<(), PoolError> {
         let Self { slice, mut root, rows, kept_twice, since } = self;
+        // Checksums first, from the leaves of the map up: a page is written with those of the pages below it.
         for pages in slice.pages.cut_pages().chunks(SEALED_AT_ONCE) {
             pages.iter().try_for_each(|page| slice.pages.seal(*page))?;
             slice.world.yield_now().await;
         }
+        // NOTE: rows, flush, root, in this order: a root must not lead to what a power failure can take back.
         let (rows, table) = try_join(slice.write_rows(rows), slice.write_table_pages(kept_twice)).await?;
         let written = rows + table;
         if !planted(Bug::SkipRowFlush) && !planted(Bug::RootBeforeRows) {
@@ -93,15 +95,21 @@ impl Checkpoint {
             root.tail = slice.tail().0.into();
         }
         let tail = Sequence(root.tail.get());
+        // The pages are written, so their checksums are known. Numbers that only grow are taken as they are now.
         root.set_page_maps(slice.pages.root_entries());
         root.next_sequence = slice.journal.peek_sequence().0.into();
         let (first_extent, next_extent) = slice.journal.needed_from(tail);
         (root.first_extent, root.next_extent) = (first_extent.into(), next_extent.into());
         root.next_volume = slice.transactions.next_volume().into();
+        assert!(tail.0 <= root.next_sequence.get(), "a tail of {tail} is before what is to come");
+        assert!(first_extent <= next_extent, "extents {first_extent} to {next_extent} hold the tail");
         root.seal();
+
+        // From here on this checkpoint is what an opening finds.
         slice.store.harden_root(slice.id, &root).await?;
         *slice.root.lock() = root;
-        slice.durable_tail.store(tail.0, Ordering::Release);
+        let before = slice.durable_tail.swap(tail.0, Ordering::AcqRel);
+        assert!(before <= tail.0, "the tail goes from {before} to {tail}, and only forward");
         slice.placer.passed(tail);
         if planted(Bug::RootBeforeRows) {
             slice.store.flush_rows().await?;

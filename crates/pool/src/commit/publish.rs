@@ -64,6 +64,7 @@ impl Committer {
         batch: &[Composed],
         places: &[Option<Placed>],
     ) -> Result<(), PoolError> {
+        assert_eq!(batch.len(), places.len(), "every block of a batch has its place, or needs none");
         let mut leaf = LastLeaf::default();
         for (i, (composed, place)) in batch.iter().zip(places).enumerate() {
             if let Some(layer) = &composed.layer {

@@ -25,6 +25,7 @@ impl Slice {
         let unit = store.alignment(row.columns())?;
         let ComposedRow { layout, stream, mut offset, len_bytes, data, pages } =
             row.compose(store.pool(), unit, &self.pages)?;
+        let end = offset + len_bytes;
         let is_background = stream != Stream::Placed;
         let is_durable = !is_background && !planted(Bug::PlaceVolatile);
         let piece_bytes = if is_background { PIECE_BYTES as usize } else { usize::MAX };
@@ -43,6 +44,7 @@ impl Slice {
             }
             offset += piece_bytes as u64;
         }
+        assert_eq!(offset, end, "the pieces of a row are all of it");
         self.pages.written(pages);
         Ok(len_bytes)
     }

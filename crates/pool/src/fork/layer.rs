@@ -225,6 +225,8 @@ impl Layer {
     }
 
     pub(crate) fn freeze(&self, at: Sequence) {
+        assert!(self.is_live(), "layer {} is frozen once, while its volume writes to it", self.id);
+        // NOTE: in this order. A layer that is seen to be frozen tells up to which record it was live.
         self.frozen_at.store(at.0, Ordering::Release);
         self.state.store(FROZEN, Ordering::Release);
         self.note_change();
@@ -260,6 +262,13 @@ impl Layer {
 
     /// Gives a pending layer its map: its parent's, which will not change any more.
     pub(crate) fn take_map(&self, parent: &Layer) {
+        assert!(
+            self.is_pending() && !parent.is_pending(),
+            "layer {} takes the map of {}, which has one",
+            self.id,
+            parent.id
+        );
+        // NOTE: the map first. A reader that sees that the layer is not pending looks at its own map.
         self.root.store(parent.root.load(Ordering::Acquire));
         self.mapped_blocks.store(parent.mapped_blocks.load(Ordering::Relaxed));
         self.pending.store(false, Ordering::Release);

@@ -210,6 +210,7 @@ impl Layers {
 
     /// Notes that nothing of a layer that is gone is left.
     pub(crate) fn removed(&mut self, layer: &Layer) {
+        assert!(layer.is_gone(), "layer {} is removed after it was given up", layer.id);
         // It is the one that is given back first, as a rule.
         match self.removing.front().is_some_and(|first| first.id == layer.id) {
             true => drop(self.removing.pop_front()),
@@ -242,6 +243,7 @@ impl Layers {
                 && parent.lists.lock().sifting.head == 0;
             is_ready.then(|| (parent.clone(), child.clone()))
         })?;
+        // The child takes the parent's place in the tree.
         self.lonely.remove(&parent.id);
         self.children.remove(&parent.id);
         self.all.remove(&parent.id);

@@ -14,7 +14,10 @@ pub(crate) struct Location(pub u64);
 impl Location {
     pub(crate) fn new(segment: SegmentId, offset_bytes: u64, len_bytes: usize) -> Self {
         let (sector, sectors) = (offset_bytes / SECTOR_BYTES, len_bytes as u64 / SECTOR_BYTES);
-        debug_assert!(sector < 1 << 24 && (1..=256).contains(&sectors) && segment.0 > 0);
+        assert!(
+            sector < 1 << 24 && (1..=256).contains(&sectors) && segment.0 > 0,
+            "no location has {sectors} sectors from {sector} of segment {segment} on"
+        );
         Self(u64::from(segment.0) << 32 | sector << 8 | (sectors - 1))
     }
 
@@ -70,7 +73,10 @@ pub(crate) struct ThinEntry(pub u64);
 
 impl ThinEntry {
     pub(crate) fn new(number: u64, birth: LayerId) -> Self {
-        debug_assert!(number > 0 && number < 1 << 39 && birth.0 > 0 && birth.0 < LAYERS_END);
+        assert!(
+            number > 0 && number < 1 << 39 && birth.0 > 0 && birth.0 < LAYERS_END,
+            "no entry of a map has number {number} and birth {birth}"
+        );
         Self(number | u64::from(birth.0) << 40)
     }
 
@@ -95,7 +101,10 @@ impl BlockInfo {
     pub(crate) const MOST: u32 = (1 << 28) - 1;
 
     pub(crate) fn new(crc: u32, count: u32, algorithm: u8) -> Self {
-        debug_assert!(count <= Self::MOST && algorithm < 16);
+        assert!(
+            count <= Self::MOST && algorithm < 16,
+            "no block has {count} references, or is of {algorithm}"
+        );
         Self(u64::from(crc) | u64::from(count) << 32 | u64::from(algorithm) << 60)
     }
 

@@ -116,7 +116,8 @@ impl Placer {
     pub(crate) fn passed(&self, tail: Sequence) {
         let mut named = self.named.lock();
         while let Some((_, bytes)) = named.pop_front_if(|(last, _)| *last < tail) {
-            self.named_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            let before = self.named_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            assert!(before >= bytes, "records below {tail} name {bytes} bytes, and all name {before}");
         }
     }
 

@@ -57,6 +57,9 @@ struct Found {
     place: BlockPlace,
 }
 
+/// What lies below parts: on drives, and with what was read ahead.
+type Bases = (Vec<Found>, Vec<(usize, Ahead)>);
+
 /// What was read for a part.
 enum Read {
     /// What the map leads to; `None`: nothing.
@@ -256,6 +259,17 @@ impl Slice {
     /// Finds what lies below for the parts that need it: read ahead or in the cache, else on drives, neighbours in one
     /// operation.
     async fn fill_bases(&self, layer: &Layer, parts: &mut [Part], pattern: Pattern) -> Result<(), PoolError> {
+        let (found, ahead) = self.find_bases(layer, parts, pattern).await?;
+        self.read_bases(layer, parts, (found, ahead), pattern).await
+    }
+
+    /// Takes from the cache what lies below, and finds where the rest lies: on drives, or with what was read ahead.
+    async fn find_bases(
+        &self,
+        layer: &Layer,
+        parts: &mut [Part],
+        pattern: Pattern,
+    ) -> Result<Bases, PoolError> {
         let mut found: Vec<Found> = Vec::new();
         let mut ahead: Vec<(usize, Ahead)> = Vec::new();
         let mut leaf: Option<(u64, Option<Arc<Page>>)> = None;
@@ -293,6 +307,17 @@ impl Slice {
                 found.push(Found { part: i, number: Some(number), place });
             }
         }
+        Ok((found, ahead))
+    }
+
+    /// Reads what was found on drives, and waits for what is being read ahead.
+    async fn read_bases(
+        &self,
+        layer: &Layer,
+        parts: &mut [Part],
+        (mut found, ahead): Bases,
+        pattern: Pattern,
+    ) -> Result<(), PoolError> {
         // Where blocks lie sorted, those of one read are neighbours even if what is between them by address lies elsewhere.
         found.sort_unstable_by_key(|found| found.place.location.0);
         let mut runs = runs(&found, HOST_GAP_BYTES, LONGEST_BYTES, |found| found.place.location);

@@ -340,8 +340,10 @@ impl Slice {
         crcs: &[u32],
         below: Option<&Below>,
     ) -> Result<Arc<Batch>, Refusal> {
+        assert_eq!(pieces.len(), crcs.len(), "a write has a checksum for each of its blocks");
         let lane = self.journal.lane(&*self.world);
         lane.append(range.len as usize, slices.len(), |batch, payload_offset| {
+            // NOTE: the sequence is taken with the shard locked: order in the buffer is order of sequences.
             let early = planted(Bug::SequenceBeforeShard).then(|| self.journal.take_sequence());
             let keys = pieces.iter().map(|piece| layer.block(piece.index));
             let mut shard = self.buffer.shard(layer.block(pieces[0].index));

@@ -67,7 +67,11 @@ impl Batch {
             self.done.notify();
             return self.state.store(state, Ordering::Release);
         }
-        self.state.store(state, Ordering::Release);
+        let before = self.state.swap(state, Ordering::AcqRel);
+        assert!(
+            before == OPEN || before == state || planted(Bug::EarlyAcknowledge),
+            "a batch that ended as {before} ends as {state}"
+        );
         self.done.notify();
     }
 }

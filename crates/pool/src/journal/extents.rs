@@ -121,7 +121,9 @@ impl Extents {
             columns.extend(slabs.pop_front().map(|slab| Column { drive: *drive, slab }));
         }
         assert_eq!(columns.len(), self.columns, "an extent that counts as free has all its slabs");
-        let slabs = Slabs::new(&columns)?;
+        let slabs = Slabs::new(&columns);
+        assert!(slabs.is_some(), "extent {} has slabs of different drives: {columns:?}", self.next_number);
+        let slabs = slabs?;
         self.count_free();
         let held = HeldExtent { number: self.next_number, last: Sequence(0), slabs };
         self.next_number += 1;
@@ -140,13 +142,17 @@ impl Extents {
 
     /// Notes that records up to `last` are about to be written to the extent.
     pub(crate) fn wrote(&mut self, index: usize, last: Sequence) {
-        if let Some(extent) = &mut self.held[index] {
+        let extent = self.held[index].as_mut().filter(|extent| extent.open);
+        assert!(extent.is_some(), "record {last} goes to the extent at {index}, which no lane has open");
+        if let Some(extent) = extent {
             extent.held.last = extent.held.last.max(last);
         }
     }
 
     pub(crate) fn close(&mut self, index: usize) {
-        if let Some(extent) = &mut self.held[index] {
+        let extent = self.held[index].as_mut().filter(|extent| extent.open);
+        assert!(extent.is_some(), "the extent at {index} is closed once, by the lane that has it");
+        if let Some(extent) = extent {
             extent.open = false;
         }
     }
@@ -174,6 +180,7 @@ impl Extents {
     /// Takes a drive out of the set: nothing is written to its slabs any more.
     fn leave(&mut self, drive: DriveIndex) {
         let Some(free) = self.free.remove(&drive) else { return };
+        // What the journal can hold is counted anew: over the slabs of the other drives, free or not.
         let on_others = self.free.iter().map(|(drive, free)| {
             let of_drive = |extent: &&Extent| extent.held.slabs.iter().any(|c| c.drive == *drive);
             free.len() + self.held.iter().flatten().filter(of_drive).count()
@@ -202,6 +209,7 @@ impl Extents {
     pub(crate) fn free_below(&mut self, tail: Sequence) {
         for place in &mut self.held {
             let Some(extent) = place.take_if(|extent| Self::is_obsolete(extent, tail)) else { continue };
+            // A drive that left the journal's set is not in `free`: its slabs are not given out again.
             for column in extent.held.slabs.iter() {
                 if let Some(free) = self.free.get_mut(&column.drive) {
                     free.push_back(column.slab);

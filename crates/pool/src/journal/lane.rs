@@ -3,7 +3,7 @@
 use super::{
     Batch, Journal, JournalPlace,
     batch::{FAILED, HARDENED},
-    entry::{Entry, is_mark, queued_bytes, sizes},
+    entry::{Entry, encode, is_mark, queued_bytes, sizes},
     extents::TakenExtent,
     footer::Index,
     slabs::{Slabs, write_columns},
@@ -20,7 +20,7 @@ use futures_util::{
     future::{BoxFuture, Either, join, select},
     stream::FuturesOrdered,
 };
-use quoin_base::{Sequence, crc32c};
+use quoin_base::Sequence;
 use quoin_drive::FORMAT_VERSION;
 use quoin_stripe::Column;
 use quoin_world::{
@@ -30,7 +30,7 @@ use quoin_world::{
 use std::{collections::VecDeque, pin::pin, sync::Arc};
 use zerocopy::{
     IntoBytes,
-    little_endian::{U16, U32, U64},
+    little_endian::{U32, U64},
 };
 
 #[cfg(test)]
@@ -241,6 +241,7 @@ impl Journal {
             let Some(at) = position.as_mut() else { unreachable!("an extent was just made sure of") };
             flights.push_back(self.send(lane, at, open));
         }
+        // The lane ends: what is on its way lands, and what waits in the queue is never written.
         while let Some(flight) = flights.next().await {
             self.landed(lane, &mut position, flight);
         }
@@ -336,6 +337,7 @@ impl Journal {
         if position.as_ref().is_some_and(fits) {
             return Ok(());
         }
+        // The extent cannot take the batch. The lane leaves it once all that was sent to it is hardened.
         while let Some(flight) = flights.next().await {
             self.landed(lane, position, flight);
         }
@@ -354,10 +356,15 @@ impl Journal {
         let entries = &open.entries;
         let (meta_bytes, total_bytes) = sizes(entries);
         let last = entries.iter().map(|e| Sequence(e.header.sequence.get())).max().unwrap_or_default();
-        // Before the write: a record that may be on the drive must keep its extent.
+        let number = at.extent.number;
+        assert!(last > at.last || is_mark(entries), "{last} follows {} in extent {number}", at.last);
+        let end = at.offset + total_bytes as u64;
+        assert!(end <= self.slab_bytes(), "a batch ends at byte {end} of extent {number}, which is shorter");
+        // NOTE: before the write. A record that may be on the drive must keep its extent.
         self.extents.lock().wrote(at.extent.index, last);
 
-        let (meta, meta_crc) = self.encode(lane, at, entries, meta_bytes, total_bytes);
+        // What goes to the drive: with the first batch the extent's header, then headers, payloads, zeroes.
+        let (meta, meta_crc) = encode(entries, self.batch_header(lane, at, entries));
         let mut data = Vec::with_capacity(entries.len() + 3);
         let offset = if at.is_begun { at.offset } else { 0 };
         let payload = JournalPlace { slabs: at.extent.slabs.clone(), offset: at.offset + meta.len() as u64 };
@@ -375,7 +382,9 @@ impl Journal {
         let padding = total_bytes - meta_bytes.next_multiple_of(PAGE_BYTES) - payload_bytes;
         let zeroes = (padding > 0).then(|| Buf::zeroed(padding).into_slice());
         let payload: Vec<Bytes> = payload.chain(zeroes).collect();
-        at.offset += total_bytes as u64;
+
+        // The lane's next batch follows this one, whether or not this one has landed by then.
+        at.offset = end;
         at.batches += 1;
         at.is_told = is_mark(entries);
         at.last = at.last.max(last);
@@ -449,6 +458,7 @@ impl Journal {
         match outcome {
             Ok(()) if !at.broken => {
                 at.hardened += 1;
+                assert!(at.hardened <= at.batches, "extent {} hardens what was sent", at.extent.number);
                 self.batches.fetch_add(1, Ordering::Relaxed);
                 self.records.fetch_add(open.entries.len() as u64, Ordering::Relaxed);
                 self.bytes.fetch_add(total_bytes, Ordering::Relaxed);
@@ -471,13 +481,16 @@ impl Journal {
     /// Its records no longer wait to be written.
     fn written(&self, open: &OpenBatch) {
         let bytes = open.entries.iter().map(queued_bytes).sum();
-        self.queued.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.queued.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "{bytes} bytes were written of {before} that were queued");
         self.progress.notify();
     }
 
     /// Writes the footer of an extent whose batches are all hardened, and closes the extent.
     async fn leave(&self, full: Option<&Position>) -> Result<(), PoolError> {
         let Some(full) = full else { return Ok(()) };
+        let number = full.extent.number;
+        assert_eq!(full.hardened, full.batches, "the footer of extent {number} says that all are hardened");
         let (offset, footer) = full.index.footer(&full.header, full.batches, full.last, self.slab_bytes());
         self.write_columns(&full.extent.slabs, offset, footer, false).await?;
         // NOTE: not before: a late footer would lie over what the extent's next life wrote there.
@@ -517,6 +530,7 @@ impl Journal {
             header.previous_last = U64::new(full.last.0);
         }
         header.seal();
+        // The header goes to the drives with the first batch. Until then the extent holds nothing.
         Ok(Position {
             extent,
             offset: PAGE_BYTES as u64,
@@ -532,17 +546,9 @@ impl Journal {
         })
     }
 
-    fn encode(
-        &self,
-        lane: &Lane,
-        at: &Position,
-        entries: &[Entry],
-        meta_bytes: usize,
-        total_bytes: usize,
-    ) -> (Buf, u32) {
-        let mut meta = Buf::zeroed(meta_bytes.next_multiple_of(PAGE_BYTES));
-        let mut payload_offset = meta.len() as u32;
-        let bytes = meta.as_mut_slice();
+    /// The header of a batch that goes to where the lane writes next, without its checksum.
+    fn batch_header(&self, lane: &Lane, at: &Position, entries: &[Entry]) -> BatchHeader {
+        let (meta_bytes, total_bytes) = sizes(entries);
         let mut header: BatchHeader = zeroed();
         header.magic = U64::new(BATCH_MAGIC);
         header.extent = U64::new(at.extent.number);
@@ -555,23 +561,6 @@ impl Journal {
         header.lane = U32::new(lane.index);
         header.tag = at.header.crc;
         header.hardened = U32::new(if planted(Bug::HardenedTooSoon) { at.batches } else { at.hardened });
-        bytes[..64].copy_from_slice(header.as_bytes());
-        let mut crcs_at = 64 + 64 * entries.len();
-        for (i, entry) in entries.iter().enumerate() {
-            let mut record = entry.header;
-            record.crcs = U16::new(entry.crcs.len() as u16);
-            record.payload_offset = U32::new(payload_offset);
-            payload_offset += record.payload_bytes.get();
-            bytes[64 + 64 * i..][..64].copy_from_slice(record.as_bytes());
-            for crc in &entry.crcs {
-                bytes[crcs_at..crcs_at + 4].copy_from_slice(&crc.to_le_bytes());
-                crcs_at += 4;
-            }
-        }
-        debug_assert_eq!(crcs_at, meta_bytes);
-        let crc = crc32c(&bytes[..meta_bytes]).0;
-        header.meta_crc = U32::new(crc);
-        bytes[..64].copy_from_slice(header.as_bytes());
-        (meta, crc)
+        header
     }
 }

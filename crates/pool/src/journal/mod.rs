@@ -162,6 +162,7 @@ impl Journal {
     /// Starts a writer for each lane on its data thread.
     pub(crate) fn start(self: &Arc<Self>, world: &Arc<dyn World>) {
         for lane in &self.lanes {
+            // Lanes of large writes share the data threads with the others.
             let (journal, lane, lane_world) = (self.clone(), lane.clone(), world.clone());
             let thread = Thread::Data(lane.index as usize % self.threads);
             world.spawn(thread, Box::pin(async move { journal.write_lane(&*lane_world, &lane).await }));
@@ -246,6 +247,7 @@ impl Journal {
     /// Keeps room for a record of `len` bytes until it is appended, if the journal is then less full than
     /// `limit`.
     pub(crate) fn keep_room(&self, len: u64, limit: f64) -> Option<Room<'_>> {
+        // The record may take a batch of its own: a page of headers, and its payload up to a whole page.
         let bytes = len.next_multiple_of(PAGE_BYTES as u64) + PAGE_BYTES as u64;
         // One at a time, so that what two see free is not taken twice.
         let _turn = (!planted(Bug::RoomTwice)).then(|| self.admitting.lock());

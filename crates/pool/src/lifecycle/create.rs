@@ -132,25 +132,7 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
             "a journal of {columns} columns needs as many drives with the journal role, not {journal_drives}"
         ));
     }
-    let mut data_slabs = 0;
-    for (disk, roles) in disks {
-        let slabs = disk.len_bytes().saturating_sub(slabs_start(disk.len_bytes(), options.slab_bytes))
-            / u64::from(options.slab_bytes);
-        let journal = if roles.journal {
-            u64::from(options.journal_slabs(disk.len_bytes(), journal_drives))
-        } else {
-            0
-        };
-        if slabs < journal {
-            return refuse(format!(
-                "drive {} of {} bytes is too small for its journal of {journal} slabs of {} bytes",
-                disk.name(),
-                disk.len_bytes(),
-                options.slab_bytes
-            ));
-        }
-        data_slabs += if roles.data { slabs - journal } else { 0 };
-    }
+    let data_slabs = data_slabs(disks, options, journal_drives)?;
     if least_table_slabs(data_slabs, options.slab_bytes.into()) > MAX_TABLE_SLABS as u64 {
         return refuse(format!(
             "{data_slabs} data slabs of {} bytes are more than a pool can keep count of: make the slabs larger",
@@ -167,6 +149,34 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
         ));
     }
     Ok(())
+}
+
+/// The slabs of all drives that remain for data beside the journal.
+fn data_slabs(
+    disks: &[(Arc<dyn Disk>, Roles)],
+    options: &FormatOptions,
+    journal_drives: usize,
+) -> Result<u64, PoolError> {
+    let mut data_slabs = 0;
+    for (disk, roles) in disks {
+        let slabs = disk.len_bytes().saturating_sub(slabs_start(disk.len_bytes(), options.slab_bytes))
+            / u64::from(options.slab_bytes);
+        let journal = if roles.journal {
+            u64::from(options.journal_slabs(disk.len_bytes(), journal_drives))
+        } else {
+            0
+        };
+        if slabs < journal {
+            return Err(PoolError::Refused(format!(
+                "drive {} of {} bytes is too small for its journal of {journal} slabs of {} bytes",
+                disk.name(),
+                disk.len_bytes(),
+                options.slab_bytes
+            )));
+        }
+        data_slabs += if roles.data { slabs - journal } else { 0 };
+    }
+    Ok(data_slabs)
 }
 
 pub(crate) fn random_uuid(world: &dyn World) -> uuid::Uuid {

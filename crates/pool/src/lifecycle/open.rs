@@ -171,18 +171,9 @@ impl ReadSlice {
     ) -> Result<Slice, PoolError> {
         let Self { id, store, opened, replay, mended, times } = self;
         let (root, started) = (opened.root, world.now());
+        let mut recovery = with_replay(times, &replay, &root);
         let threads = world.data_threads();
-        let extents = replay.extents.usage().total;
-        // A lane needs an extent that is open, and one to go on with.
-        let most_lanes = (extents.saturating_sub(4) / 2) as usize;
-        if most_lanes < threads {
-            return Err(PoolError::Refused(format!(
-                "the journal has {extents} extents, too few for {threads} data threads: use at most {most_lanes}"
-            )));
-        }
-        // Every lane keeps an extent open: they are to leave most of a small journal to records.
-        let placed_lanes =
-            threads.min((extents as usize / 4).saturating_sub(threads).max(1)).min(most_lanes - threads);
+        let placed_lanes = placed_lanes(replay.extents.usage().total, threads)?;
 
         // In RAM it is as it was when it was left.
         let next_sequence = replay.next_sequence.max(Sequence(root.next_sequence.get()));
@@ -200,14 +191,6 @@ impl ReadSlice {
         records.limit_pieces(options.catalog_records_per_page);
         let layers = Layers::from_image(&catalog);
         layers.ids.limit(options.layer_ids);
-        let mut recovery = RecoveryStats {
-            replayed_records: replay.records.len() as u64,
-            replayed_bytes: replay.records.iter().map(|r| u64::from(r.header.payload_bytes.get())).sum(),
-            batches: replay.batches,
-            torn_batches: replay.torn.len() as u64,
-            checkpoint_generation: root.generation.get(),
-            ..times
-        };
         let mut slice = Slice::new(Parts {
             root,
             mended,
@@ -229,23 +212,55 @@ impl ReadSlice {
             records,
             recovery,
         });
+        // What the journal says happened after the checkpoint, in the order of sequences.
         slice.replay(replay.records, decided).await?;
-        // Nothing is buffered but what the journal holds of layers that are there.
-        let layers = slice.layers.read();
-        layers.ids.find(&layers, root.generation.get());
-        if let Some(found) = layers.ids.take_found(root.generation.get()) {
-            layers.ids.free(found, &BTreeSet::new());
-        }
-        drop(layers);
+        slice.find_free_layer_ids(root.generation.get());
         slice.count_reserved();
         recovery.replay = world.now().since(started);
         slice.recovery = recovery;
-
         Ok(slice)
     }
 }
 
+/// The figures of a recovery, with what its journal holds.
+fn with_replay(times: RecoveryStats, replay: &Replay, root: &Root) -> RecoveryStats {
+    RecoveryStats {
+        replayed_records: replay.records.len() as u64,
+        replayed_bytes: replay.records.iter().map(|r| u64::from(r.header.payload_bytes.get())).sum(),
+        batches: replay.batches,
+        torn_batches: replay.torn.len() as u64,
+        checkpoint_generation: root.generation.get(),
+        ..times
+    }
+}
+
+/// How many lanes large writes get beside those of the data threads.
+///
+/// # Errors
+/// The journal has too few extents for so many threads.
+fn placed_lanes(extents: u64, threads: usize) -> Result<usize, PoolError> {
+    // A lane needs an extent that is open, and one to go on with.
+    let most_lanes = (extents.saturating_sub(4) / 2) as usize;
+    if most_lanes < threads {
+        return Err(PoolError::Refused(format!(
+            "the journal has {extents} extents, too few for {threads} data threads: use at most {most_lanes}"
+        )));
+    }
+    // Every lane keeps an extent open: they are to leave most of a small journal to records.
+    let wanted = threads.min((extents as usize / 4).saturating_sub(threads).max(1));
+    Ok(wanted.min(most_lanes - threads))
+}
+
 impl Slice {
+    /// Finds ids that layers may get, if few are left. Nothing is buffered but what the journal holds of layers that are there.
+    fn find_free_layer_ids(&self, generation: u64) {
+        let layers = self.layers.read();
+        layers.ids.find(&layers, generation);
+        if let Some(found) = layers.ids.take_found(generation) {
+            layers.ids.free(found, &BTreeSet::new());
+        }
+    }
+
     /// Begins to write, and serves.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), PoolError> {
         self.mend_columns().await?;
@@ -332,13 +347,20 @@ impl Slice {
     }
 
     /// Puts records back where they were when they were acknowledged.
+    ///
+    /// # Example
+    /// The checkpoint has the catalog up to record 40, and its tail is 38.
+    /// 1. Record 38 writes to volume 1: it goes into the buffer, with its payload left in the journal.
+    /// 2. Record 40 creates volume 2. The checkpoint holds that: the record is passed over.
+    /// 3. Record 41 writes to volume 2, which is there.
+    /// 4. Record 42 forks volume 1 into volume 3. Record 38 lies below both then, as it did before the crash.
+    /// 5. Record 43 deletes volume 2. Destage drops what record 41 put into the buffer.
     async fn replay(&self, records: Vec<ReplayedRecord>, decided: &mut Decided) -> Result<(), PoolError> {
         let batch = Batch::recovered();
         for record in records {
             let header = record.header;
             let sequence = Sequence(header.sequence.get());
             let damaged = |problem: String| PoolError::corrupt(format!("journal record {sequence}"), problem);
-            let volume = VolumeId(header.volume.get());
             match RecordKind::from_byte(header.kind) {
                 Some(RecordKind::Mark) => {}
                 // What the checkpoint holds already is not done again.
@@ -359,51 +381,57 @@ impl Slice {
                         forked.iter().for_each(|layer| layer.confirm(true));
                     }
                 }
-                Some(kind) => {
-                    let placed = Location(header.source.get());
-                    if kind == RecordKind::Placed
-                        && self.segments.is_placed_in(placed, record.crcs.len() as u64)
-                    {
-                        // Also if its volume is gone: replay finds the record again, and the check reads what it names.
-                        let bytes = u64::from(header.sectors.get()) * SECTOR_BYTES;
-                        self.placer.name(placed.segment(), sequence, bytes);
-                    }
-                    let Some(layer) = self.layers.read().changed_by(volume, sequence) else { continue };
-                    let sectors = u64::from(header.sectors.get());
-                    let first = header.sector.get();
-                    if let Some(why) = record.problem(self.buffer.block_bytes) {
-                        return Err(damaged(why.into()));
-                    }
-                    let range = ByteRange::new(first * SECTOR_BYTES, sectors * SECTOR_BYTES);
-                    if kind == RecordKind::Placed {
-                        self.replay_placed(&layer, range, &record, &batch)?;
-                        continue;
-                    }
-                    if kind == RecordKind::Copy {
-                        self.replay_copy(&layer, range, &header, &batch)?;
-                        continue;
-                    }
-                    let content = match kind {
-                        RecordKind::Unmap => Content::Zero,
-                        _ => Content::Journal(JournalSource {
-                            place: record.place,
-                            record_sector: first,
-                            record_bytes: header.payload_bytes.get(),
-                            crcs: record.crcs,
-                        }),
-                    };
-                    for piece in self.zero_pieces(&layer, range) {
-                        let key: BlockKey = piece.key;
-                        let piece = Piece { content: content.clone(), ..piece };
-                        self.buffer.insert(&mut self.buffer.shard(key), sequence, &batch, [piece]);
-                    }
-                    if kind == RecordKind::Unmap && layer.parent().is_some() {
-                        let first = layer.block(range.offset / self.buffer.block_bytes);
-                        self.buffer.charge(&mut self.buffer.shard(first), first);
-                    }
-                }
+                Some(kind) => self.replay_range(kind, record, &batch)?,
                 None => return Err(damaged(format!("kind {} is unknown", header.kind))),
             }
+        }
+        Ok(())
+    }
+
+    /// Puts back a record that changed a range of a volume: a write, an unmap, a copy, or what was placed.
+    fn replay_range(
+        &self,
+        kind: RecordKind,
+        record: ReplayedRecord,
+        batch: &Arc<Batch>,
+    ) -> Result<(), PoolError> {
+        let header = record.header;
+        let sequence = Sequence(header.sequence.get());
+        let placed = Location(header.source.get());
+        if kind == RecordKind::Placed && self.segments.is_placed_in(placed, record.crcs.len() as u64) {
+            // Also if its volume is gone: replay finds the record again, and the check reads what it names.
+            let bytes = u64::from(header.sectors.get()) * SECTOR_BYTES;
+            self.placer.name(placed.segment(), sequence, bytes);
+        }
+
+        // What a layer holds that is destaged, forked away or gone is not put back.
+        let volume = VolumeId(header.volume.get());
+        let Some(layer) = self.layers.read().changed_by(volume, sequence) else { return Ok(()) };
+        if let Some(why) = record.problem(self.buffer.block_bytes) {
+            return Err(PoolError::corrupt(format!("journal record {sequence}"), why));
+        }
+        let first = header.sector.get();
+        let range = ByteRange::new(first * SECTOR_BYTES, u64::from(header.sectors.get()) * SECTOR_BYTES);
+        let content = match kind {
+            RecordKind::Placed => return self.replay_placed(&layer, range, &record, batch),
+            RecordKind::Copy => return self.replay_copy(&layer, range, &header, batch),
+            RecordKind::Unmap => Content::Zero,
+            _ => Content::Journal(JournalSource {
+                place: record.place,
+                record_sector: first,
+                record_bytes: header.payload_bytes.get(),
+                crcs: record.crcs,
+            }),
+        };
+        for piece in self.zero_pieces(&layer, range) {
+            let key: BlockKey = piece.key;
+            let piece = Piece { content: content.clone(), ..piece };
+            self.buffer.insert(&mut self.buffer.shard(key), sequence, batch, [piece]);
+        }
+        // The nodes that an unmap of a shared map copies are charged again, as when it was appended.
+        if kind == RecordKind::Unmap && layer.parent().is_some() {
+            let first = layer.block(range.offset / self.buffer.block_bytes);
+            self.buffer.charge(&mut self.buffer.shard(first), first);
         }
         Ok(())
     }

@@ -21,7 +21,6 @@ impl Slice {
         let c = &self.counters;
         let (segments, journal) = (self.segments.usage(), self.journal.usage());
         let written = self.journal.counters();
-        let stalls = self.admission.stalls();
         let reserved = self.space.reserved().now;
         let (layers, joining_layers, layer_use) = self.layer_use();
         let block_bytes = self.buffer.block_bytes;
@@ -58,6 +57,15 @@ impl Slice {
             journal_batches: written.batches,
             journal_records: written.records,
             journal_wraps: journal.taken / journal.total.max(1),
+            ..self.counted()
+        }
+    }
+
+    /// What was done since the pool was opened, for hosts and in the background.
+    fn counted(&self) -> PoolStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (c, stalls) = (&self.counters, self.admission.stalls());
+        PoolStats {
             writes: get(&c.writes),
             written_bytes: get(&c.written_bytes),
             reads: get(&c.reads),
@@ -91,6 +99,7 @@ impl Slice {
             lost_blocks: get(&c.lost_blocks),
             ram_faults: get(&c.ram_faults),
             uncleanable_segments: get(&c.uncleanable),
+            ..PoolStats::default()
         }
     }
 

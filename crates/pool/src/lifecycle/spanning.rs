@@ -125,6 +125,7 @@ impl Pool {
     }
 
     async fn commit_parts(&self, parts: BTreeMap<SliceId, Transaction>) -> Result<(), PoolError> {
+        assert!(parts.len() > 1, "a transaction that spans slices has a part in several");
         // Every slice agrees, and has room for what will be appended, before anything is.
         let number = self.spanning().next.fetch_add(1, Ordering::Relaxed);
         let id = TransactionId { epoch: self.store().epoch().0, number };
@@ -163,6 +164,7 @@ impl Pool {
         append_together(parts, &mut appended)?;
         // The innermost was appended first.
         appended.reverse();
+        assert_eq!(appended.len(), parts.len(), "transaction {id} has a record in each of its slices");
         let places = parts.iter().zip(&appended).map(|(part, a)| (part.slice.id, a.sequence)).collect();
         if planted(Bug::DecideEarly) {
             self.decide(id, parts[0].slice, places).await?;

@@ -261,6 +261,12 @@ impl PoolStats {
         self.journal_batches += other.journal_batches;
         self.journal_records += other.journal_records;
         self.journal_wraps += other.journal_wraps;
+        self.ahead_ram_bytes += other.ahead_ram_bytes;
+        self.add_counted(other);
+    }
+
+    /// The same of what was done since the pool was opened.
+    fn add_counted(&mut self, other: &Self) {
         self.writes += other.writes;
         self.written_bytes += other.written_bytes;
         self.reads += other.reads;
@@ -291,7 +297,6 @@ impl PoolStats {
         self.lost_blocks += other.lost_blocks;
         self.ram_faults += other.ram_faults;
         self.uncleanable_segments += other.uncleanable_segments;
-        self.ahead_ram_bytes += other.ahead_ram_bytes;
         self.ahead_bytes += other.ahead_bytes;
         self.ahead_unused_bytes += other.ahead_unused_bytes;
         self.overlapped_blocks += other.overlapped_blocks;

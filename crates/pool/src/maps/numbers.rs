@@ -47,12 +47,15 @@ impl Numbers {
 
     /// The number may be taken by another write: its block was overwritten or given up before it was published.
     pub(crate) fn give_back(&self, number: u64) {
-        self.lent.lock().ready.push_back(number);
+        let mut lent = self.lent.lock();
+        assert!(lent.all.contains(&number), "number {number} comes back, and was not lent");
+        lent.ready.push_back(number);
     }
 
     /// The number is in the block table from now on.
     pub(crate) fn published(&self, number: u64) {
-        self.lent.lock().all.remove(&number);
+        let was_lent = self.lent.lock().all.remove(&number);
+        assert!(was_lent, "number {number} is published, and was not lent");
     }
 
     pub(crate) fn is_lent(&self, number: u64) -> bool {

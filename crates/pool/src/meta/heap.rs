@@ -178,6 +178,7 @@ impl RecordHeap {
         &mut self,
         encode: impl Fn(&RecordKey) -> Option<Vec<u8>>,
     ) -> Vec<(u64, Option<PageWords>)> {
+        // First what is gone or became another length: that makes room.
         let (mut encoded, mut homeless) = (BTreeMap::new(), Vec::new());
         for key in mem::take(&mut self.changed) {
             let number = self.numbers.get(&key).copied();
@@ -200,6 +201,7 @@ impl RecordHeap {
             }
         }
         self.changed_bytes = 0;
+        // Then what is new or does not fit any more where it lay, into pages that are written anyway if they have room.
         for number in homeless {
             let len_bytes = encoded.get(&number).map_or(0, Vec::len);
             self.place(number, len_bytes);
@@ -274,7 +276,7 @@ impl RecordHeap {
     /// Finds places for a record that has none.
     fn place(&mut self, number: u32, len_bytes: usize) {
         let Some(record) = self.records.get_mut(&number) else { return };
-        debug_assert!(record.pages.is_empty(), "a record lies somewhere already");
+        assert!(record.pages.is_empty(), "record {number} of the catalog lies somewhere already");
         record.len_bytes = len_bytes;
         let pieces: Vec<_> =
             (0..pieces_of(len_bytes) as u16).map(|piece| (piece, record.piece_bytes(piece))).collect();
@@ -353,9 +355,12 @@ impl RecordHeap {
 
     /// Changes what is known of a page, which is due then.
     fn change_page(&mut self, page: u32, change: impl FnOnce(&mut PageUse)) {
+        // Pages are listed by what is free in them, so a page is taken off the list before that changes.
         self.make_due(page);
         self.due.remove(&(self.free_bytes(page), page));
         change(&mut self.pages[page as usize]);
+        let used_bytes = self.pages[page as usize].used_bytes;
+        assert!(used_bytes <= PAGE_ROOM, "the pieces in page {page} of the catalog take {used_bytes} bytes");
         self.due.insert((self.free_bytes(page), page));
     }
 

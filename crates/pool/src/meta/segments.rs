@@ -26,11 +26,13 @@ use std::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+mod granted;
 mod held;
 mod index;
 mod placed;
 mod table_slabs;
 
+use granted::Granted;
 use index::Index;
 use table_slabs::most_data_slabs;
 pub(crate) use table_slabs::{TABLE_COPIES, TableSlabs, least_table_slabs, table_slabs_for};
@@ -174,32 +176,16 @@ impl SegmentTable {
         entries: impl Iterator<Item = (usize, &'a [u8])>,
     ) -> Result<Self, PoolError> {
         let (slab_bytes, row_bytes) = (store.slab_bytes(), store.row_bytes());
-        let granted: BTreeMap<DriveIndex, BTreeSet<u32>> = store.granted_to(slice).into_iter().collect();
-        let mut free_slabs = granted.clone();
-        let held_slabs = granted.values().map(|slabs| slabs.len() as u64).sum();
-        let mut take = |what: String, columns: &[Column]| {
-            for Column { drive, slab } in columns {
-                let is_granted = granted.get(drive).is_some_and(|slabs| slabs.contains(slab));
-                let problem = match () {
-                    () if !is_granted => "is not granted to the slice",
-                    () if !free_slabs.get_mut(drive).is_some_and(|free| free.remove(slab)) => {
-                        "is taken twice"
-                    }
-                    () => continue,
-                };
-                return Err(PoolError::corrupt(what, format!("slab {slab} of drive {drive} {problem}")));
-            }
-            Ok(())
-        };
+        let mut granted = Granted::to(store, slice);
         for (number, columns) in (1..).zip(table_slabs.named()) {
-            take(format!("table slab {number}"), &columns)?;
+            granted.take(format!("table slab {number}"), &columns)?;
         }
         let mut segments = Vec::new();
         let (mut live_data_sectors, mut live_meta_sectors) = (0, 0);
         segments.push(free_segment());
         for (id, bytes) in entries {
             let segment = decode(bytes, id)?;
-            take(format!("segment {id}"), &segment.columns)?;
+            granted.take(format!("segment {id}"), &segment.columns)?;
             match segment.stream.is_metadata() {
                 true => live_meta_sectors += u64::from(segment.live_sectors),
                 false => live_data_sectors += u64::from(segment.live_sectors),
@@ -214,8 +200,8 @@ impl SegmentTable {
         let inner = Inner {
             segments,
             free_ids,
-            held_slabs,
-            free_slabs,
+            held_slabs: granted.count(),
+            free_slabs: granted.free,
             quarantine: VecDeque::new(),
             placed: BTreeSet::new(),
             index: Index::default(),
@@ -319,6 +305,10 @@ impl SegmentTable {
                 inner.segments.len() as u32 - 1
             }
         };
+        assert!(
+            inner.segments[id as usize].state == SegmentState::Free,
+            "segment {id} is opened while in use"
+        );
         let segment = Segment {
             state: SegmentState::Open,
             stream,
@@ -339,12 +329,19 @@ impl SegmentTable {
     /// Notes that rows up to `written_bytes` exist.
     pub(crate) fn wrote(&self, id: SegmentId, written_bytes: u64) {
         let mut inner = self.inner.write();
-        inner.segments[id.0 as usize].written_bytes = written_bytes;
+        let segment = &mut inner.segments[id.0 as usize];
+        let before = segment.written_bytes;
+        assert!(
+            segment.state != SegmentState::Free && (before..=self.segment_bytes()).contains(&written_bytes),
+            "segment {id} is written up to {written_bytes}, after {before}"
+        );
+        segment.written_bytes = written_bytes;
         inner.dirty(id.0);
     }
 
     pub(crate) fn seal(&self, id: SegmentId, generation: u64, readers: &ReaderEpochs) {
         let mut inner = self.inner.write();
+        assert!(inner.segments[id.0 as usize].state == SegmentState::Open, "segment {id} is sealed once");
         inner.segments[id.0 as usize].state = SegmentState::Sealed;
         inner.dirty(id.0);
         inner.list(id.0);
@@ -362,6 +359,13 @@ impl SegmentTable {
             }
             Stream::Data | Stream::Meta | Stream::Cleaned => inner.count(location, true),
         }
+        let segment = &inner.segments[location.segment().0 as usize];
+        let counted = u64::from(segment.live_sectors) + u64::from(segment.placed_sectors);
+        assert!(
+            segment.state != SegmentState::Open || counted * SECTOR_BYTES <= self.segment_bytes(),
+            "{counted} sectors are live in segment {}, more than it has",
+            location.segment()
+        );
     }
 
     /// Counts what lies at `location` as dead. `generation` is that of the next checkpoint.
@@ -472,11 +476,7 @@ impl Inner {
 
     fn count(&mut self, location: Location, up: bool) {
         let segment = &mut self.segments[location.segment().0 as usize];
-        debug_assert!(
-            segment.state != SegmentState::Free,
-            "live data in free segment {}",
-            location.segment()
-        );
+        assert!(segment.state != SegmentState::Free, "live data in free segment {}", location.segment());
         let total = match segment.stream.is_metadata() {
             true => &mut self.live_meta_sectors,
             false => &mut self.live_data_sectors,
@@ -510,11 +510,15 @@ impl Inner {
                 continue;
             }
             let id = quarantined.id.0;
-            let generation = self.segments[id as usize].generation;
             let old = std::mem::replace(&mut self.segments[id as usize], free_segment());
-            self.segments[id as usize].generation = generation;
-            for column in old.columns.iter() {
-                self.free_slabs.entry(column.drive).or_default().insert(column.slab);
+            assert!(
+                old.state == SegmentState::Quarantined && old.live_sectors == 0 && old.placed_sectors == 0,
+                "segment {id} comes free with something in it"
+            );
+            self.segments[id as usize].generation = old.generation;
+            for Column { drive, slab } in old.columns.iter() {
+                let is_new = self.free_slabs.entry(*drive).or_default().insert(*slab);
+                assert!(is_new, "slab {slab} of drive {drive} comes free, and segment {id} did not have it");
             }
             self.free_ids.insert(id);
             self.dirty(id);

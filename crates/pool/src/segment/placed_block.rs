@@ -49,7 +49,8 @@ impl PlacedBlock {
 
     /// Counts it as live: the block table is about to lead to it.
     pub(crate) fn publish(&self) {
-        self.is_published.store(true, Ordering::Relaxed);
+        let was_published = self.is_published.swap(true, Ordering::Relaxed);
+        assert!(!was_published, "the block at {:?} is published once", self.location);
         self.owner.segments.publish(self.location);
         if let Some(number) = self.number {
             self.owner.numbers.published(number);

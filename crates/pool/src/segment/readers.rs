@@ -93,7 +93,8 @@ impl ReaderEpochs {
 
 impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
-        self.slot.fetch_sub(1, Ordering::SeqCst);
+        let before = self.slot.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a reader leaves the epoch that it entered, once");
     }
 }
 

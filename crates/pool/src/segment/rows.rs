@@ -79,6 +79,8 @@ impl RowWriter {
             self.row_ended = false;
         }
         let location = self.rows.last_mut()?.push(content, len_bytes);
+        let (segment, end) = (location.segment(), location.offset_bytes() + location.len_bytes());
+        assert!(end <= segments.segment_bytes(), "what is placed ends at {end}, beyond segment {segment}");
         // Live from here on: a segment that is sealed before its rows are published must not look empty.
         segments.add(location);
         Some(location)
@@ -255,7 +257,7 @@ impl Row {
         if padding > 0 {
             data.push(Buf::zeroed(padding as usize).into_slice());
         }
-        debug_assert!(padding.is_multiple_of(SECTOR_BYTES));
+        assert!(padding.is_multiple_of(SECTOR_BYTES), "a row in segment {} is whole sectors", self.segment);
         if data.iter().any(|s| !s.len().is_multiple_of(unit) || !(s.as_ptr() as usize).is_multiple_of(unit)) {
             // A host's block may begin at any sector of the buffer it came in.
             data = vec![Bytes::joined(&data)];

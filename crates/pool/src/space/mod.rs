@@ -218,6 +218,7 @@ impl Space {
         filled_bytes: u64,
         options: &PoolOptions,
     ) -> Self {
+        assert!(filled_bytes <= slab_bytes, "a slab of {slab_bytes} bytes is filled with {filled_bytes}");
         let step_bytes = options.dirty_bytes / 4;
         let least = LEAST_STEP_BLOCKS * SHARED_BLOCK_PAGES * PAGE_BYTES as u64;
         let checkpoint_bytes = options.dirty_bytes + step_bytes.max(least) + CHECKPOINT_MORE_BYTES;

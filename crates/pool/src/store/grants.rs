@@ -234,6 +234,7 @@ impl Grants {
         if to == NOBODY || !planted(Bug::UseUngranted) {
             self.harden(of_pages, to).await?;
         }
+        // NOTE: in RAM only now. A slab that is used before its grant is durable may be another slice's after a crash.
         let mut drives = self.drives.lock();
         let mut count = 0;
         for ((drive, _), slabs) in of_pages {
@@ -241,10 +242,11 @@ impl Grants {
             count += slabs.len() as u64;
         }
         // Drives without the data role have none.
-        match to {
+        let before = match to {
             NOBODY => self.nobodys.fetch_add(count, Ordering::AcqRel),
             _ => self.nobodys.fetch_sub(count, Ordering::AcqRel),
         };
+        assert!(to == NOBODY || before >= count, "{count} slabs are granted of {before} ungranted ones");
         Ok(())
     }
 

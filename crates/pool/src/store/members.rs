@@ -251,6 +251,12 @@ impl Store {
 
     fn put_in_force(&self, members: &Members) {
         let before = self.membership.current();
+        assert!(
+            members.age() >= before.age() && members.journal_set >= before.journal_set,
+            "table {:?} of members follows {:?}",
+            members.age(),
+            before.age()
+        );
         for member in &members.all {
             // `add_drive` logs a new drive: the store has no name for it yet.
             if before.get(member.index).is_some_and(|before| before.state != member.state) {

@@ -174,7 +174,8 @@ impl Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.drive.background_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        let before = self.drive.background_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        assert!(before >= self.bytes, "{} bytes land of {before} in flight", self.bytes);
         self.drive.ended.notify();
     }
 }

@@ -132,6 +132,35 @@ impl Slice {
         taken: Vec<Taken>,
         flights: &mut Flights<'a>,
     ) {
+        let mut parts = self.find_places(rows, taken);
+        for row in rows.finish(&self.segments) {
+            let (segment, end) = (row.segment(), row.end());
+            if row.is_first() {
+                self.record_opening(thread, &row.opened());
+            }
+            let on_its_way = Arc::new(Batch::default());
+            let (mut held, mut untold) = (Vec::new(), Vec::new());
+            while let Some(part) = parts.pop_front_if(|part| row.holds(part.blocks[0].location)) {
+                // Its blocks keep the segment until the row has landed, also if they are overwritten before that.
+                held.extend(part.blocks.iter().cloned());
+                // A row that waits for room holds up whatever waits for its record: there is none before the row landed.
+                match self.store.may_lack_room() {
+                    true => untold.push(part),
+                    false => part.tell(on_its_way.clone(), thread),
+                }
+            }
+            flights.push_back(Box::pin(async move {
+                let outcome = self.write_row(row).await.map(|bytes| {
+                    self.counters.placed_bytes.fetch_add(bytes, Ordering::Relaxed);
+                });
+                Landed { _blocks: held, untold, row: on_its_way, thread, segment, end, outcome }
+            }));
+        }
+        assert!(parts.is_empty(), "every block that has a place is in a row that is sent");
+    }
+
+    /// Finds places for blocks, in the order in which they came. Returns the parts of their writes in the order of the rows.
+    fn find_places(&self, rows: &mut RowWriter, taken: Vec<Taken>) -> VecDeque<Part> {
         let mut parts: VecDeque<Part> = VecDeque::new();
         for Taken { answer, blocks, is_last } in taken {
             let mut left = blocks.len();
@@ -163,28 +192,7 @@ impl Slice {
                 }
             }
         }
-        for row in rows.finish(&self.segments) {
-            let (segment, end) = (row.segment(), row.end());
-            if row.is_first() {
-                self.record_opening(thread, &row.opened());
-            }
-            let on_its_way = Arc::new(Batch::default());
-            let (mut held, mut untold) = (Vec::new(), Vec::new());
-            while let Some(part) = parts.pop_front_if(|part| row.holds(part.blocks[0].location)) {
-                held.extend(part.blocks.iter().cloned());
-                // A row that waits for room holds up whatever waits for its record: there is none before the row landed.
-                match self.store.may_lack_room() {
-                    true => untold.push(part),
-                    false => part.tell(on_its_way.clone(), thread),
-                }
-            }
-            flights.push_back(Box::pin(async move {
-                let outcome = self.write_row(row).await.map(|bytes| {
-                    self.counters.placed_bytes.fetch_add(bytes, Ordering::Relaxed);
-                });
-                Landed { _blocks: held, untold, row: on_its_way, thread, segment, end, outcome }
-            }));
-        }
+        parts
     }
 
     /// Tells the journal that a segment was opened, before any record names it.

@@ -248,6 +248,24 @@ impl Walk<'_> {
         *walk.owners.entry((block, subject.layer.id)).or_default() += 1;
     }
 
+    /// An entry of a list that is still to be sifted, of what the layer owns itself: no map leads there any more.
+    fn listed_own(
+        &mut self,
+        subject: &Subject<'_>,
+        walk: &mut LayerWalk,
+        found: &mut Found,
+        entry: ThinEntry,
+    ) {
+        let number = entry.block().unwrap_or(0);
+        if number & DEAD_PAGE != 0 {
+            self.tree_pages.insert(number & !DEAD_PAGE);
+            *walk.births.entry(entry.birth()).or_default() += 1;
+        } else {
+            found.listed += 1;
+            self.own_block(subject, walk, entry, number);
+        }
+    }
+
     /// A list of a layer: of what is dead, or of what is still to be sifted.
     async fn list(
         &mut self,
@@ -277,26 +295,14 @@ impl Walk<'_> {
                     *blocks.entry(subject.owner(entry)).or_default() += 1;
                 }
                 if sifting && subject.is_own(entry) {
-                    if is_page {
-                        self.tree_pages.insert(number & !DEAD_PAGE);
-                        *walk.births.entry(entry.birth()).or_default() += 1;
-                    } else {
-                        found.listed += 1;
-                        self.own_block(subject, walk, entry, number);
-                    }
+                    self.listed_own(subject, walk, found, entry);
                     continue;
                 }
+                // The same block may be listed once for each of its references that the owner has.
                 let owner = subject.owner(entry);
                 let times = listed.entry((number, owner)).or_default();
                 *times += 1;
-                let is_there = match is_page {
-                    true => {
-                        let page = number & !DEAD_PAGE;
-                        (walk.nodes.contains_key(&page) || walk.unread.contains(&page)) && *times == 1
-                    }
-                    false => walk.owners.get(&(number, owner)).is_some_and(|owned| owned >= times),
-                };
-                if !is_there || !subject.ancestors.contains(&owner) {
+                if !walk.is_there(number, owner, *times) || !subject.ancestors.contains(&owner) {
                     let why =
                         format!("it lists {number}, which no layer that this one comes from owns so often");
                     self.report.add_unless_leaked(what.clone(), why);
@@ -318,6 +324,17 @@ impl Walk<'_> {
             let problem = format!("the blocks in it are counted as {counted:?} and are {blocks:?}");
             self.report.add_unless_leaked(what, problem);
         }
+    }
+}
+
+impl LayerWalk {
+    /// Whether the walk met what a list names, for the `times`th time: a block of this owner, or a page, which is there once.
+    fn is_there(&self, number: u64, owner: LayerId, times: u32) -> bool {
+        if number & DEAD_PAGE != 0 {
+            let page = number & !DEAD_PAGE;
+            return (self.nodes.contains_key(&page) || self.unread.contains(&page)) && times == 1;
+        }
+        self.owners.get(&(number, owner)).is_some_and(|owned| *owned >= times)
     }
 }
 

@@ -57,6 +57,12 @@ impl Walk<'_> {
             }
             self.blocks(used).await;
         }
+        self.compare_counts(free, found);
+    }
+
+    /// What the root counts against what is in the table: free entries and, unless some cannot be read, dropped numbers.
+    /// References that are left over lead beyond the table's end.
+    fn compare_counts(&mut self, free: u64, found: Option<u64>) {
         for (number, references) in std::mem::take(&mut self.references) {
             self.report.add(
                 format!("block {number}"),

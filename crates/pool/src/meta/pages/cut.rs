@@ -79,6 +79,7 @@ impl PageStore {
             let Some(page) = self.shard(id).lock().pages.get(&id).cloned() else {
                 return Err(PoolError::page(id.space, id.index, "it is gone"));
             };
+            assert!(page.is_dirty(), "{id} is cut, and nothing changed it");
             // NOTE: in this order: at no moment may it be dropped.
             page.in_cut.store(true, Ordering::Relaxed);
             page.dirty.store(false, Ordering::Relaxed);
@@ -113,6 +114,7 @@ impl PageStore {
     /// [`PageStore::cut_pages`].
     pub(crate) fn seal(&self, id: PageId) -> Result<(), PoolError> {
         let missing = |id: PageId| PoolError::page(id.space, id.index, "it is not in its checkpoint");
+        // The checksum is that of the page as it will be written.
         let mut bytes = [0; PAGE_BYTES];
         let mut cut = self.cut.lock();
         let page = cut.pages.get_mut(&id).ok_or_else(|| missing(id))?;
@@ -129,6 +131,7 @@ impl PageStore {
             root[1].store(crc, Ordering::Release);
             return Ok(());
         };
+        // It goes into the page above as of the cut: into its kept words if it changed since, else into the page.
         let above = cut.pages.get_mut(&parent).ok_or_else(|| missing(parent))?;
         assert!(!above.is_sealed, "a page is sealed after those below it");
         let (location, checksum) = (id.slot(), id.slot() + 1);
@@ -168,7 +171,8 @@ impl PageStore {
     pub(crate) fn written(&self, ids: impl IntoIterator<Item = PageId>) {
         let mut cut = self.cut.lock();
         for id in ids {
-            if let Some(CutPage { page, .. }) = cut.pages.remove(&id) {
+            if let Some(CutPage { page, is_taken, .. }) = cut.pages.remove(&id) {
+                assert!(is_taken, "{id} counts as written, and its words were not taken");
                 page.in_cut.store(false, Ordering::Relaxed);
                 // NOTE: after `in_cut` is cleared. Until then `drop_one` may take the page out of the queue, and this enters
                 // it again.

@@ -39,6 +39,7 @@ impl SegmentTable {
             let Some(slab) = inner.free_slabs.get_mut(&drive).and_then(|free| free.pop_last()) else { break };
             slabs.push(Column { drive, slab });
         }
+        assert!(inner.held_slabs >= slabs.len() as u64, "a slice gives back slabs that it holds");
         inner.held_slabs -= slabs.len() as u64;
         slabs
     }

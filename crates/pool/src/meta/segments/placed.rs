@@ -1,6 +1,6 @@
 //! Segments with placed rows: what lies there before any map leads to it, and which records name them.
 
-use super::{Segment, SegmentState, SegmentTable, Stream, free_segment};
+use super::{Inner, Segment, SegmentState, SegmentTable, Stream, free_segment};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
@@ -13,14 +13,14 @@ impl SegmentTable {
     /// Counts what was placed at `location` as live: the map is about to lead there.
     pub(crate) fn publish(&self, location: Location) {
         let mut inner = self.inner.write();
-        inner.segments[location.segment().0 as usize].placed_sectors -= location.sectors();
+        inner.take_placed(location);
         inner.count(location, true);
     }
 
     /// Counts what was placed at `location` as dead: it was overwritten before it was published.
     pub(crate) fn withdraw(&self, location: Location) {
         let mut inner = self.inner.write();
-        inner.segments[location.segment().0 as usize].placed_sectors -= location.sectors();
+        inner.take_placed(location);
         inner.list(location.segment().0);
     }
 
@@ -77,6 +77,7 @@ impl SegmentTable {
             }
             inner.segments.resize_with(id + 1, free_segment);
         }
+        // Either the checkpoint does not know the segment yet, or it knows it as it was opened.
         let known = &inner.segments[id];
         if known.state == SegmentState::Free {
             for column in &opened.columns {
@@ -102,5 +103,19 @@ impl SegmentTable {
         inner.placed.insert(opened.id.0);
         inner.list(opened.id.0);
         Ok(())
+    }
+}
+
+impl Inner {
+    /// Counts what was placed at `location` as placed no more: it becomes live, or is dead.
+    fn take_placed(&mut self, location: Location) {
+        let segment = &mut self.segments[location.segment().0 as usize];
+        assert!(
+            segment.state != SegmentState::Free && segment.placed_sectors >= location.sectors(),
+            "segment {} has {} sectors placed, and {location:?} is none of them",
+            location.segment(),
+            segment.placed_sectors
+        );
+        segment.placed_sectors -= location.sectors();
     }
 }
