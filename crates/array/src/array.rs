@@ -4,19 +4,18 @@ use crate::space::{SpacePercents, SpaceWatch};
 use crate::{
     ArrayError, Bay,
     access::Access,
+    bin_setting::BinSetting,
     clock::ClockWatch,
-    copy::Copies,
+    copies::Copies,
     drives::Drives,
-    events::{EventSelection, Events, Retention, Told},
+    events::{Events, Told},
+    export_list::Exported,
     giving_back::GivingBack,
-    nbd::Exported,
-    recycle_bin::BinSetting,
     reserve_watch::Reserves,
-    schedules::Schedules,
+    schedule_record::Schedules,
     scrub::Scrubs,
 };
 use parking_lot::Mutex;
-use quoin_api::Event;
 use quoin_base::{DriveIndex, PoolId};
 use quoin_pool::{Pool, PoolOptions, Transaction};
 use quoin_target::{Exports, Target};
@@ -25,7 +24,7 @@ use quoin_world::{AsyncMutex, Event as Wake, Nanos, World};
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -99,7 +98,7 @@ impl Array {
         options: ArrayOptions,
     ) -> Arc<Self> {
         let slot = Arc::new(PoolSlot::empty("the pool is being opened"));
-        Arc::new_cyclic(|array| Self {
+        Arc::new_cyclic(|array: &Weak<Self>| Self {
             volumes: Volumes::new(world.clone(), slot.clone()),
             access: Mutex::default(),
             exported: Mutex::default(),
@@ -113,7 +112,14 @@ impl Array {
             bin: Mutex::default(),
             scrubs: Mutex::default(),
             copies: Mutex::default(),
-            drives: Mutex::new(Drives::new(&*bay, &world, array)),
+            drives: Mutex::new(Drives::new(&*bay, &world, {
+                let array = array.clone();
+                move |drive, answers| {
+                    if let Some(array) = array.upgrade() {
+                        array.drive_answers(drive, answers);
+                    }
+                }
+            })),
             given_up: Mutex::default(),
             changes: AsyncMutex::new(),
             started: world.now(),
@@ -130,16 +136,6 @@ impl Array {
             slot,
             target,
         })
-    }
-
-    /// The newest events of those that `selection` asks for, newest first.
-    pub fn events(&self, selection: EventSelection) -> Vec<Event> {
-        self.events.newest(&selection)
-    }
-
-    /// Sets how many events are kept. Must be called before the array runs.
-    pub fn set_event_retention(&self, retention: Retention) {
-        self.events.set_retention(retention);
     }
 
     /// The target that serves its volumes.

@@ -4,154 +4,25 @@
 //! after the pool reopens. A copy in the catalog that this process did not start was interrupted. The array ends it,
 //! and an event asks people to start it again, since hosts may have written to its target.
 
-use crate::{Array, ArrayError, JobError, acting, current_actor, events::Told, snapshots::shortened};
-use parking_lot::Mutex;
-use quoin_api::{self as api, Actor, CopyState, Severity};
+use crate::{
+    Array, ArrayError, CopyFigures, JobError, acting,
+    copies::{Course, Job, Outcome, told},
+    current_actor,
+    events::Told,
+    words::shortened,
+};
+use quoin_api::{self as api, CopyState, Severity};
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, CopyRecord, CopySpec, RangeCopy};
-use quoin_world::{Nanos, Thread};
+use quoin_world::Thread;
 use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 use uuid::Uuid;
 
-/// The number of ended copies that are still listed.
-const ENDED_KEPT: usize = 32;
 /// How often a request that cancels a copy checks whether the copy has ended.
 const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(5);
-
-/// The outcome of a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Outcome {
-    Done,
-    Failed(String),
-    Cancelled,
-}
-
-/// The state of a copy besides its progress.
-#[derive(Default)]
-struct Course {
-    /// Known once it has stopped copying.
-    outcome: Option<Outcome>,
-    /// When it stopped copying.
-    stopped: Option<Nanos>,
-    /// When it ended, in milliseconds since the Unix epoch.
-    ended_ms: Option<u64>,
-    /// Its task runs.
-    busy: bool,
-    /// The client that cancelled it.
-    cancelled_by: Option<Arc<Actor>>,
-}
-
-/// A copy that began, or was found in the catalog.
-struct Job {
-    record: CopyRecord,
-    began: Nanos,
-    done_bytes: AtomicU64,
-    cancelled: AtomicBool,
-    course: Mutex<Course>,
-}
-
-/// The copies that are listed, oldest first.
-#[derive(Default)]
-pub(crate) struct Copies {
-    jobs: VecDeque<Arc<Job>>,
-    copied_bytes: u64,
-}
-
-/// Copies in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CopyFigures {
-    /// Copies that have not ended.
-    pub running: usize,
-    /// Bytes copied since the process started.
-    pub copied_bytes: u64,
-}
-
-impl Copies {
-    fn find(&self, id: u32) -> Option<&Arc<Job>> {
-        self.jobs.iter().find(|job| job.record.id.0 == id)
-    }
-
-    fn add(&mut self, job: Job) -> Arc<Job> {
-        let job = Arc::new(job);
-        self.jobs.push_back(job.clone());
-        job
-    }
-
-    fn figures(&self) -> CopyFigures {
-        let running = self.jobs.iter().filter(|job| !job.state().is_ended()).count();
-        CopyFigures { running, copied_bytes: self.copied_bytes }
-    }
-
-    /// Forgets the oldest of those that ended, if they are too many.
-    fn forget_some(&mut self) {
-        let ended = self.jobs.iter().filter(|job| job.state().is_ended()).count();
-        let mut surplus = ended.saturating_sub(ENDED_KEPT);
-        self.jobs.retain(|job| {
-            let goes = surplus > 0 && job.state().is_ended();
-            surplus -= usize::from(goes);
-            !goes
-        });
-    }
-}
-
-impl Job {
-    fn new(record: CopyRecord, began: Nanos) -> Self {
-        let course = Mutex::new(Course { busy: true, ..Course::default() });
-        Self { record, began, done_bytes: AtomicU64::new(0), cancelled: AtomicBool::new(false), course }
-    }
-
-    fn done_bytes(&self) -> u64 {
-        self.done_bytes.load(Ordering::Acquire)
-    }
-
-    fn state(&self) -> CopyState {
-        let course = self.course.lock();
-        match &course.outcome {
-            None => CopyState::Running,
-            Some(_) if course.ended_ms.is_none() => CopyState::Finishing,
-            Some(Outcome::Done) => CopyState::Done,
-            Some(Outcome::Failed(_)) => CopyState::Failed,
-            Some(Outcome::Cancelled) => CopyState::Cancelled,
-        }
-    }
-
-    /// The state it will be in once its end is recorded.
-    fn state_at_end(&self) -> CopyState {
-        match &self.course.lock().outcome {
-            Some(Outcome::Done) => CopyState::Done,
-            Some(Outcome::Cancelled) => CopyState::Cancelled,
-            Some(Outcome::Failed(_)) | None => CopyState::Failed,
-        }
-    }
-
-    /// The text of the event at its end. `None` for a failure, which has its event at once.
-    fn end_told(&self) -> Option<String> {
-        let course = self.course.lock();
-        match &course.outcome {
-            Some(Outcome::Done) => {
-                let seconds = course.stopped.map_or(0.0, |stopped| stopped.since(self.began).as_secs_f64());
-                Some(format!("{}, in {seconds:.1} s", told(self, "is done")))
-            }
-            Some(Outcome::Cancelled) => Some(format!("{} and stay", told(self, "was cancelled"))),
-            _ => None,
-        }
-    }
-
-    /// Claims the end of a copy that no task is working on; false if there is nothing to do.
-    fn take_up(&self) -> bool {
-        let mut course = self.course.lock();
-        let due = course.outcome.is_some() && course.ended_ms.is_none() && !course.busy;
-        course.busy |= due;
-        due
-    }
-}
 
 impl Array {
     /// Begins to copy a range of a volume into another, or into itself.
@@ -405,10 +276,4 @@ impl Array {
 /// The object of events of a copy.
 fn object(record: &CopyRecord) -> String {
     format!("volume {}", record.target)
-}
-
-/// The outcome of a copy, and how far it got.
-fn told(job: &Job, what: &str) -> String {
-    let CopyRecord { id, source, length_bytes, .. } = &job.record;
-    format!("copy {id} of volume {source} {what}: {} of {length_bytes} bytes are copied", job.done_bytes())
 }

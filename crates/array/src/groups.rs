@@ -3,8 +3,9 @@
 use crate::{
     Array, ArrayError, ForkError,
     events::{Staged, Told},
+    origin::{snapshot_spec, suffixed},
     reserve_watch::Scope,
-    snapshots::{shortened, snapshot_spec, suffixed},
+    words::shortened,
 };
 use quoin_api::{self as api, Utc};
 use quoin_pool::Transaction;

@@ -5,9 +5,8 @@ use crate::{
     chap::ChapRecord,
     events::Told,
     guard::require_unused,
-    mappings::without,
-    record::{HOST_OBJECT, HostRecord, MAPPING_OBJECT, MappingRecord, encode, mapping_key},
-    snapshots::shortened,
+    record::{HOST_OBJECT, HostRecord, MAPPING_OBJECT, MappingRecord, encode, mapping_key, without_mappings},
+    words::shortened,
 };
 use quoin_api as api;
 use quoin_pool::Transaction;
@@ -70,7 +69,7 @@ impl Array {
         let mut records = Vec::new();
         if renamed {
             records = renamed_mappings(name, &host.name, &mappings)?;
-            tx = without(&mappings).delete(HOST_OBJECT, name);
+            tx = without_mappings(&mappings).delete(HOST_OBJECT, name);
             for record in &records {
                 tx = tx.put(MAPPING_OBJECT, &mapping_key(&record.host, record.lun), encode(record));
             }
@@ -134,7 +133,7 @@ impl Array {
             let volumes = mappings.iter().map(|mapping| self.volume_name(mapping.volume)).collect();
             return Err(HostError::Mapped { host: name.to_owned(), volumes }.into());
         }
-        let tx = without(&mappings).delete(HOST_OBJECT, name);
+        let tx = without_mappings(&mappings).delete(HOST_OBJECT, name);
         let volumes: Vec<_> = mappings
             .iter()
             .map(|mapping| format!("{} as LUN {}", self.volume_name(mapping.volume), mapping.lun))

@@ -8,16 +8,21 @@
 
 mod access;
 mod array;
+mod audit;
 mod bay;
 mod bin_error;
+mod bin_setting;
 mod chap;
 mod check;
 mod clock;
+mod copies;
 mod copy;
+mod drive_opening;
 mod drives;
 mod error;
 mod events;
 mod export_error;
+mod export_list;
 mod exports;
 mod figures;
 mod folders;
@@ -32,16 +37,22 @@ mod job_error;
 mod jobs;
 mod mapping_error;
 mod mappings;
+mod monitoring;
 mod nbd;
+mod not_opened;
+mod origin;
 mod permit;
+mod pool_problem;
 mod record;
 mod recycle_bin;
+mod request_key;
 mod requests;
 mod reserve_choice;
 mod reserve_error;
 mod reserve_watch;
 mod retention;
 mod schedule_error;
+mod schedule_record;
 mod schedules;
 mod scrub;
 mod selection;
@@ -53,14 +64,16 @@ mod status;
 mod stopped_volumes;
 mod supervise;
 mod timetable;
+mod users;
 mod volume_problem;
 mod volumes;
+mod words;
 
 pub use array::{Array, ArrayOptions};
 pub use bay::{Bay, Finding, Opening};
 pub use bin_error::BinError;
 pub use check::check_catalog;
-pub use copy::CopyFigures;
+pub use copies::CopyFigures;
 pub use error::ArrayError;
 pub(crate) use events::current_request;
 pub use events::{
@@ -79,11 +92,12 @@ pub use record::{
     EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, OWN_RESERVE_OBJECT,
     RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
 };
-pub use requests::{CarriedOut, RequestKey};
+pub use request_key::RequestKey;
+pub use requests::CarriedOut;
 pub use reserve_error::ReserveError;
-pub use retention::utc_text;
+pub use reserve_watch::ReserveOf;
 pub use schedule_error::ScheduleError;
 pub use selection::{VolumeSelection, matches};
-pub use snapshot_reserve::ReserveOf;
 pub use snapshots::SnapshotSelection;
 pub use space::SpacePercents;
+pub use words::utc_text;

@@ -4,9 +4,9 @@ use crate::{
     Array, ArrayError, MappingError,
     events::Told,
     guard::require_unused,
-    permit::told,
-    record::{MAPPING_OBJECT, MappingRecord, encode, mapping_key},
-    snapshots::shortened,
+    permit::{chosen_access, told},
+    record::{MAPPING_OBJECT, MappingRecord, encode, mapping_key, without_mappings},
+    words::shortened,
 };
 use quoin_api as api;
 use quoin_base::VolumeId;
@@ -96,7 +96,7 @@ impl Array {
         let mapping = self.mapping(host, volume)?;
         let users = self.users_through(&mapping);
         let forced = require_unused("volume not unmapped", format!("volume {volume}"), users, force)?;
-        let tx = without(std::slice::from_ref(&mapping));
+        let tx = without_mappings(std::slice::from_ref(&mapping));
         let text = format!("unmapped from host {}, where it was LUN {}{forced}", mapping.host, mapping.lun);
         let own = Told::new(format!("volume {volume}"), shortened(&text))
             .without("host", &mapping.host)
@@ -136,26 +136,4 @@ impl Array {
         let read_only = device.is_some_and(|device| self.is_read_only_with(&device, access));
         api::Mapping { volume, host: mapping.host.clone(), lun: mapping.lun, read_only, access }
     }
-}
-
-/// The access that two flags of a request ask for.
-pub(crate) fn chosen_access(
-    title: &'static str,
-    which: String,
-    read_only: bool,
-    writable: bool,
-) -> Result<api::Access, ArrayError> {
-    match (read_only, writable) {
-        (true, true) => Err(ArrayError::ReadOnlyAndWritable { title, which }),
-        (true, false) => Ok(api::Access::ReadOnly),
-        (false, true) => Ok(api::Access::ReadWrite),
-        (false, false) => Ok(api::Access::Default),
-    }
-}
-
-/// The transaction that removes these mappings.
-pub(crate) fn without(mappings: &[MappingRecord]) -> Transaction {
-    mappings.iter().fold(Transaction::new(), |tx, mapping| {
-        tx.delete(MAPPING_OBJECT, &mapping_key(&mapping.host, mapping.lun))
-    })
 }

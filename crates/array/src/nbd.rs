@@ -3,46 +3,21 @@
 use crate::{
     Array, ArrayError, ExportError,
     events::Told,
+    export_list::Exported,
     guard::require_unused,
-    mappings::chosen_access,
-    permit,
-    record::{EXPORT_OBJECT, ExportRecord, decode, encode},
-    snapshots::shortened,
+    permit::{self, chosen_access},
+    record::{EXPORT_OBJECT, ExportRecord, encode, without_exports},
+    words::shortened,
 };
 use quoin_api as api;
 use quoin_base::VolumeId;
-use quoin_pool::{Pool, Transaction};
-use quoin_target::{ExportClient, ExportRules, Exports};
+use quoin_pool::Transaction;
+use quoin_target::{ExportClient, Exports};
 use quoin_volume::{Volume, check_name};
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// How many exports there may be.
 const EXPORTS_MAX: usize = 1000;
-
-/// Exports by name, as the catalog has them.
-pub(crate) type Exported = BTreeMap<String, ExportRecord>;
-
-impl ExportRecord {
-    fn rules(&self) -> Result<ExportRules, ExportError> {
-        ExportRules::new(&self.networks, &self.tls_clients)
-            .map_err(|why| ExportError::Rule { name: self.name.clone(), why })
-    }
-}
-
-pub(crate) fn read_exports(pool: &Pool) -> Result<Exported, ArrayError> {
-    let mut exported = Exported::new();
-    for (key, value) in pool.list(EXPORT_OBJECT) {
-        let record: ExportRecord = decode(&key, &value)?;
-        record.rules().map_err(|error| ArrayError::Record { key: key.clone(), why: error.to_string() })?;
-        exported.insert(key, record);
-    }
-    Ok(exported)
-}
-
-/// `tx`, removing these exports too.
-pub(crate) fn without_exports(tx: Transaction, names: &[String]) -> Transaction {
-    names.iter().fold(tx, |tx, name| tx.delete(EXPORT_OBJECT, name))
-}
 
 impl Array {
     /// The exports, to serve.

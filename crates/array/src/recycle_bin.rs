@@ -6,49 +6,23 @@
 
 use crate::{
     Array, ArrayError, BinError,
-    events::{Told, current_actor},
-    record::{RECYCLE_BIN_OBJECT, decode, encode},
-    retention::utc_text,
-    snapshots::shortened,
-    volumes::kind,
+    bin_setting::{BinRecord, BinSetting},
+    events::Told,
+    origin::kind,
+    record::{RECYCLE_BIN_OBJECT, encode},
+    space::{freed_bytes, used_percent},
+    words::{shortened, utc_text},
 };
 use quoin_api as api;
 use quoin_pool::{Pool, PoolStats, Transaction};
 use quoin_volume::{BlockDevice, RETAIN_MAX, Recovery, Volume, VolumeError};
-use serde::{Deserialize, Serialize};
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 const KEY: &str = "recycle-bin";
 const WHAT: &str = "recycle bin";
-/// How long deleted volumes are kept by default.
-const KEEP_DEFAULT: Duration = Duration::from_secs(86_400);
 /// The most volumes that one transaction deletes for good.
 const PURGED_AT_ONCE: usize = 50;
-
-/// The setting as the catalog keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BinRecord {
-    /// 0: nothing is kept.
-    keep_s: u64,
-}
-
-/// How long deleted volumes are kept.
-pub(crate) struct BinSetting(Duration);
-
-impl Default for BinSetting {
-    fn default() -> Self {
-        Self(KEEP_DEFAULT)
-    }
-}
-
-pub(crate) fn read_bin_setting(pool: &Pool) -> Result<BinSetting, ArrayError> {
-    let Some((key, value)) = pool.list(RECYCLE_BIN_OBJECT).into_iter().next() else {
-        return Ok(BinSetting::default());
-    };
-    let BinRecord { keep_s } = decode(&key, &value)?;
-    Ok(BinSetting(Duration::from_secs(keep_s)))
-}
 
 impl Array {
     /// How long deleted volumes are kept, and what the recycle bin holds.
@@ -220,7 +194,7 @@ impl Array {
     async fn empty_some(&self, pool: &Pool, stats: &PoolStats) {
         let may_go = |volume: &Arc<Volume>| self.volumes.is_purgeable(volume);
         let binned: Vec<_> = self.volumes.binned().into_iter().filter(may_go).collect();
-        let used = crate::space::used_percent(stats);
+        let used = used_percent(stats);
         for volume in fewest_that_free(&binned, |volumes| freed_bytes(pool, volumes)) {
             let text = format!("deleted for good early: the pool is {used:.0} % full and needs the space");
             let own = self.purged(&volume, &text).warning();
@@ -293,16 +267,6 @@ impl Array {
             freed_by_delete_bytes: stats.map(|stats| stats.freed_by_delete_bytes),
         }
     }
-}
-
-/// Who deletes, for the record of the volume.
-pub(crate) fn deleted_by() -> Option<String> {
-    current_actor().map(|actor| actor.to_string())
-}
-
-/// How much space deleting all of these frees.
-pub(crate) fn freed_bytes(pool: &Pool, volumes: &[Arc<Volume>]) -> u64 {
-    pool.space_of(&volumes.iter().map(|volume| volume.id()).collect::<BTreeSet<_>>()).freed_bytes
 }
 
 /// Of items, oldest first, the fewest that free anything, from the shortest prefix of the list that does; none if all

@@ -21,6 +21,17 @@ const HYSTERESIS_PERCENT: u64 = 2;
 /// The number of reserves of volumes and groups that are checked each second.
 const LOOKED_AT_ONCE: usize = 10;
 
+/// Whose reserve it is, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReserveOf {
+    /// The pool's.
+    Pool,
+    /// A volume's.
+    Volume(String),
+    /// A consistency group's.
+    Group(String),
+}
+
 /// Whose snapshots a reserve limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {

@@ -5,7 +5,7 @@ use crate::{
     clock::{after_a_pause, set_back_ms},
     events::Told,
 };
-use quoin_api::{self as api, Severity, Utc};
+use quoin_api::{self as api, Severity};
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, RetentionState, Volume};
 use std::{sync::Arc, time::Duration};
@@ -128,10 +128,4 @@ impl Array {
             );
         }
     }
-}
-
-/// A moment for people, in UTC: `2026-11-20 13:38:01 UTC`.
-pub fn utc_text(ms: u64) -> String {
-    let Utc { year, month, day, hour, minute, second } = Utc::of_ms(ms);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }

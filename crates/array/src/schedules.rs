@@ -7,94 +7,22 @@
 use crate::{
     Array, ArrayError, ScheduleError,
     events::Told,
-    record::{SCHEDULE_OBJECT, decode, encode},
-    snapshots::{snapshot_spec, suffixed},
-    timetable::{at_text, last_due_ms, next_due_ms, parse_at, rules_problem},
+    origin::{Moment, moment_of, snapshot_spec, suffixed},
+    record::SCHEDULE_OBJECT,
+    schedule_record::{ScheduleRecord, Source, TAGS},
+    timetable::{at_text, next_due_ms, parse_at, rules_problem},
 };
-use quoin_api::{self as api, Every, Rule, Severity, Utc};
-use quoin_base::VolumeId;
-use quoin_pool::{Pool, Transaction};
+use quoin_api::{self as api, Rule, Severity, Utc};
+use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, ForkSpec, RETAIN_MAX, Tags, Volume, check_name};
-use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-use uuid::Uuid;
 
-/// The tag that names the schedule, and the one that says which of its rules.
-const TAGS: [&str; 2] = ["schedule", "every"];
 /// How many there may be.
 const SCHEDULES_MAX: usize = 1000;
-
-/// The source of a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Source {
-    Volume(VolumeId),
-    Group(Uuid),
-}
-
-/// A schedule as the catalog keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ScheduleRecord {
-    pub(crate) name: String,
-    pub(crate) source: Source,
-    pub(crate) rules: Vec<Rule>,
-    pub(crate) at_minute: u16,
-    pub(crate) retain_s: Option<u64>,
-    pub(crate) paused: bool,
-    pub(crate) created_ms: u64,
-    /// The moment that was served last, of each rule.
-    pub(crate) served_ms: BTreeMap<Every, u64>,
-    pub(crate) last_run_ms: Option<u64>,
-}
-
-/// Schedules by name, as the catalog has them.
-pub(crate) type Schedules = BTreeMap<String, ScheduleRecord>;
-
-pub(crate) fn read_schedules(pool: &Pool) -> Result<Schedules, ArrayError> {
-    pool.list(SCHEDULE_OBJECT)
-        .into_iter()
-        .map(|(key, value)| Ok((key.clone(), decode(&key, &value)?)))
-        .collect()
-}
-
-impl ScheduleRecord {
-    fn put(&self, tx: Transaction) -> Transaction {
-        tx.put(SCHEDULE_OBJECT, &self.name, encode(self))
-    }
-
-    /// Its problem in a catalog, under this key, if it has one.
-    pub(crate) fn problem(&self, key: &str) -> Option<String> {
-        match self.name == key {
-            true => rules_problem(&self.rules),
-            false => Some(format!("it calls itself {}", self.name)),
-        }
-    }
-
-    /// The rules that are due.
-    fn due(&self, now_ms: u64) -> Vec<Rule> {
-        let is_due = |rule: &&Rule| {
-            let served_ms = self.served_ms.get(&rule.every).copied().unwrap_or(self.created_ms);
-            last_due_ms(rule.every, self.at_minute, now_ms) > served_ms
-        };
-        self.rules.iter().filter(is_due).copied().collect()
-    }
-
-    /// After the clock was set back: runs that now lie in the future count as served now.
-    fn forget_the_future(&mut self, now_ms: u64) {
-        self.created_ms = self.created_ms.min(now_ms);
-        self.served_ms.values_mut().for_each(|served_ms| *served_ms = (*served_ms).min(now_ms));
-    }
-
-    fn took(&self, snapshot: &Volume, every: Option<Every>) -> bool {
-        let tags = snapshot.tags();
-        tags.get(TAGS[0]).is_some_and(|name| *name == self.name)
-            && every.is_none_or(|every| tags.get(TAGS[1]).is_some_and(|own| own == every.name()))
-    }
-}
 
 impl Array {
     /// Creates a schedule. Its first snapshot is taken at the next moment it names.
@@ -434,16 +362,6 @@ impl Array {
             snapshots: moments.len() as u64,
         }
     }
-}
-
-/// When a snapshot was taken, and the name that it shares with those of its set.
-pub(crate) type Moment = (u64, String);
-
-/// What only the snapshots or clones of one set have in common.
-pub(crate) fn moment_of(volume: &Volume) -> Option<Moment> {
-    let origin = volume.origin()?;
-    let name = origin.set.map_or_else(|| volume.name(), |set| format!("{}/{}", set.group, set.name));
-    Some((origin.taken_ms, name))
 }
 
 /// The most snapshots that one transaction deletes.

@@ -7,6 +7,9 @@
 
 mod due;
 mod record;
+mod state;
+
+pub(crate) use {record::scrub_problem, state::Scrubs};
 
 use crate::{
     Array, ArrayError, JobError, current_actor,
@@ -15,90 +18,20 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_api::{
-    Actor, DamagedRange, Integrity, ScrubFindings, ScrubOutcome, ScrubProgress, ScrubResult, ScrubStatus,
+    DamagedRange, Integrity, ScrubFindings, ScrubOutcome, ScrubProgress, ScrubResult, ScrubStatus,
     ScrubUpdate, Severity,
 };
 use quoin_base::ByteRange;
 use quoin_pool::{Damage, Pool, Scrub, ScrubCounts, ScrubPosition, Transaction};
 use quoin_volume::BlockDevice;
-use quoin_world::{Nanos, Thread};
-use record::{Begun, DEFAULT_RATE_BYTES_S, Damaged, Record};
+use quoin_world::Thread;
+use record::{Begun, DEFAULT_RATE_BYTES_S, Damaged, KEY, Record};
+use state::{Running, counts, findings};
 use std::{sync::Arc, time::Duration};
-
-const KEY: &str = "scrub";
 /// The most events of single ranges recorded for the findings of one look.
 const MOST_EVENTS: usize = 20;
 /// How often the place of a scrub is saved, and damage is looked at again.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
-
-/// How a scrub ended: complete or not, or why it could not continue.
-type Outcome = Result<bool, String>;
-
-struct Running {
-    scrub: Arc<Scrub>,
-    started_ms: u64,
-    /// For the pace: since when, and what had been read by then.
-    since: Nanos,
-    bytes_then: u64,
-    outcome: Arc<Mutex<Option<Outcome>>>,
-    /// Who asked for it to stop.
-    stopped_by: Option<Arc<Actor>>,
-}
-
-/// The scrubs of an array.
-#[derive(Default)]
-pub(crate) struct Scrubs {
-    /// As it is to be kept; `None` until the catalog was read.
-    record: Option<Record>,
-    running: Option<Running>,
-    /// The record is not saved as it is.
-    changed: bool,
-    looked: Option<Nanos>,
-}
-
-impl Scrubs {
-    /// Notes where the scrub is that runs.
-    fn note_progress(&mut self) {
-        let (Some(running), Some(record)) = (&self.running, &mut self.record) else { return };
-        let (position, counts) = running.scrub.progress();
-        record.begun = Some(Begun {
-            started_ms: running.started_ms,
-            slice: position.slice,
-            space: position.space,
-            page: position.page,
-            bytes: counts.bytes,
-            found: findings(&counts),
-        });
-        self.changed = true;
-    }
-}
-
-fn findings(counts: &ScrubCounts) -> ScrubFindings {
-    ScrubFindings {
-        blocks: counts.blocks,
-        pages: counts.pages,
-        rows: counts.rows,
-        damaged_blocks: counts.damaged_blocks,
-        damaged_pages: counts.damaged_pages,
-        damaged_rows: counts.damaged_rows,
-        repaired_pages: counts.repaired_pages,
-        failed_reads: counts.failed_reads,
-    }
-}
-
-fn counts(bytes: u64, found: &ScrubFindings) -> ScrubCounts {
-    ScrubCounts {
-        bytes,
-        blocks: found.blocks,
-        pages: found.pages,
-        rows: found.rows,
-        damaged_blocks: found.damaged_blocks,
-        damaged_pages: found.damaged_pages,
-        damaged_rows: found.damaged_rows,
-        repaired_pages: found.repaired_pages,
-        failed_reads: found.failed_reads,
-    }
-}
 
 impl Array {
     /// Begins a scrub.
@@ -499,13 +432,4 @@ fn told(result: &ScrubResult, damage: u64) -> (Severity, String) {
         ScrubOutcome::Completed | ScrubOutcome::Stopped => Severity::Info,
     };
     (severity, text)
-}
-
-/// The problem of the object of scrubs in a catalog, if it has one.
-pub(crate) fn scrub_problem(key: &str, bytes: &[u8]) -> Option<String> {
-    match decode::<Record>(key, bytes) {
-        Ok(_) if key == KEY => None,
-        Ok(_) => Some(format!("it should be called {KEY}")),
-        Err(error) => Some(error.to_string()),
-    }
 }

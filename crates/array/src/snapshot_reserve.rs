@@ -8,13 +8,12 @@
 //! 3. What setting a reserve deletes or takes offline at once is confirmed first.
 
 use crate::{
-    Array, ArrayError, ReserveError,
+    Array, ArrayError, ReserveError, ReserveOf,
     events::Told,
     record::encode,
-    reserve_choice::Victim,
+    reserve_choice::{Choice, Victim},
     reserve_watch::{Level, ReserveRecord, Scope, Watch},
-    retention::utc_text,
-    snapshots::shortened,
+    words::{shortened, utc_text},
 };
 use quoin_api::{self as api, ReservePolicy, ReserveScope, Severity};
 use quoin_base::VolumeId;
@@ -30,17 +29,6 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 const DELETED_AT_ONCE: usize = quoin_volume::MEMBERS_MAX;
 /// The most snapshots or volumes that a refusal names.
 const NAMED_MAX: usize = 10;
-
-/// Whose reserve it is, by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReserveOf {
-    /// The pool's.
-    Pool,
-    /// A volume's.
-    Volume(String),
-    /// A consistency group's.
-    Group(String),
-}
 
 /// As many of these as a message names.
 fn some_of(names: &[String]) -> String {
@@ -314,6 +302,12 @@ impl Array {
             self.delete_all(&batch, own).await?;
         }
         Ok(())
+    }
+
+    /// The choice for a reserve, as things are now.
+    fn choice<'a>(&self, pool: &'a Pool, scope: Scope) -> Choice<'a> {
+        let own = self.snapshots_in(scope).iter().map(|volume| volume.id()).collect();
+        Choice::new(pool, own, self.volumes.list(), |volume| self.why_it_stays(volume).is_none())
     }
 
     /// The effects that a reserve would have at once. Called with `changes` held.

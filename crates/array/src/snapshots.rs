@@ -1,11 +1,14 @@
 //! Snapshots and clones, as management sees them: taken, restored from, refreshed, promoted, deleted.
 
-use crate::{Array, ArrayError, ForkError, events::Told, retention::utc_text};
+use crate::{
+    Array, ArrayError, ForkError,
+    events::Told,
+    origin::{snapshot_spec, suffixed},
+    words::{shortened, utc_text},
+};
 use quoin_api::{self as api, Utc};
 use quoin_pool::Transaction;
-use quoin_volume::{
-    BlockDevice, Folder, ForkSpec, NAME_LEN_MAX, Origin, OriginKind, Replacement, Tags, Volume, VolumeError,
-};
+use quoin_volume::{BlockDevice, Folder, ForkSpec, Origin, OriginKind, Replacement, Volume};
 use std::{sync::Arc, time::Duration};
 
 /// Which snapshots are listed.
@@ -347,35 +350,4 @@ fn told_of_content(own: Told, replacements: &[Replacement], keep: &[ForkSpec]) -
 fn told_modified(snapshot: &Volume) -> Option<String> {
     let at_ms = snapshot.modified_ms()?;
     Some(format!("snapshot {} was modified on {}", snapshot.name(), utc_text(at_ms)))
-}
-
-/// A text, shortened to what an event needs.
-pub(crate) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(500) {
-        Some((end, _)) => format!("{} …", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-/// A snapshot, thin, read-only and without tags.
-pub(crate) fn snapshot_spec(source: Arc<Volume>, name: String) -> ForkSpec {
-    let (kind, tags) = (OriginKind::Snapshot, Tags::new());
-    let (folder, set, protected, retain) = (None, None, true, None);
-    ForkSpec { source, name, kind, thick: false, tags, folder, set, protected, retain }
-}
-
-/// `VOLUME.SUFFIX`, of a volume's name as much as fits.
-pub(crate) fn suffixed(volume: &str, suffix: &str) -> String {
-    let room = NAME_LEN_MAX.saturating_sub(suffix.len() + 1);
-    format!("{}.{suffix}", &volume[..volume.len().min(room)])
-}
-
-impl ArrayError {
-    /// Refusals of the layer below, reported under this title.
-    pub(crate) fn not(title: &'static str) -> impl Fn(VolumeError) -> Self {
-        move |error| match error {
-            VolumeError::Pool(error) => Self::Pool(error),
-            error => Self::Not { title, error },
-        }
-    }
 }

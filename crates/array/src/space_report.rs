@@ -1,6 +1,6 @@
 //! The reports of the space of the pool and of volumes.
 
-use crate::{Array, ArrayError, recycle_bin::freed_bytes};
+use crate::{Array, ArrayError, space::freed_bytes};
 use quoin_api as api;
 use quoin_base::VolumeId;
 use quoin_pool::Pool;

@@ -1,10 +1,10 @@
 //! How the array is, in figures.
 
-use crate::{Array, drives::DriveSlot, space::used_percent};
+use crate::{Array, drives::DriveSlot, origin::is_snapshot, space::used_percent};
 use quoin_api as api;
 use quoin_drive::Answers;
 use quoin_pool::{Pool, PoolState, PoolStats, SliceSpace};
-use quoin_volume::{BlockDevice, OriginKind, Volume};
+use quoin_volume::{BlockDevice, Volume};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -78,10 +78,6 @@ impl Array {
             sessions: self.target.sessions().len(),
         }
     }
-}
-
-fn is_snapshot(volume: &Volume) -> bool {
-    volume.origin().is_some_and(|origin| origin.kind == OriginKind::Snapshot)
 }
 
 fn drive(slot: &DriveSlot) -> api::Drive {

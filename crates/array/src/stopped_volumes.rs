@@ -1,6 +1,6 @@
 //! Volumes that snapshot reserves keep offline: which, why, and the events about them.
 
-use crate::{Array, reserve_watch::Scope, snapshots::shortened};
+use crate::{Array, reserve_watch::Scope, words::shortened};
 use quoin_api::{ReservePolicy, Severity};
 use quoin_base::VolumeId;
 use quoin_pool::PoolState;

@@ -1,12 +1,18 @@
 //! Opens the pool, notices when it goes offline, opens it again when its drives are back.
 
 use crate::{
-    Array, access::Access, nbd::read_exports, recycle_bin::read_bin_setting, reserve_watch::read_reserves,
-    schedules::read_schedules,
+    Array,
+    access::Access,
+    bin_setting::read_bin_setting,
+    export_list::read_exports,
+    not_opened::{NOT_REOPENED, NotOpened},
+    reserve_watch::read_reserves,
+    schedule_record::read_schedules,
+    space::Found,
 };
 use futures_util::future::select;
 use quoin_api::Severity;
-use quoin_pool::{Pool, PoolError, PoolState, Transaction};
+use quoin_pool::{Pool, PoolError, PoolState, PoolStats, Transaction};
 use std::{
     pin::pin,
     sync::{Arc, atomic::Ordering},
@@ -24,35 +30,6 @@ const RETRY_EVERY: Duration = Duration::from_secs(3);
 /// How long a drive in use by another process is not reported: a process that was killed releases its drives a moment
 /// after it has ended.
 const IN_USE_FOR: Duration = Duration::from_secs(5);
-
-/// Why the pool was not opened.
-pub(crate) struct NotOpened {
-    pub(crate) reason: String,
-    /// The only reason is that another process uses drives.
-    pub(crate) in_use: bool,
-    /// Another owner took the pool over meanwhile.
-    pub(crate) taken_over: bool,
-}
-
-impl From<String> for NotOpened {
-    fn from(reason: String) -> Self {
-        Self { reason, in_use: false, taken_over: false }
-    }
-}
-
-impl From<PoolError> for NotOpened {
-    fn from(error: PoolError) -> Self {
-        let (reason, taken_over) = (error.to_string(), error.is_expulsion());
-        match taken_over {
-            true => Self { reason: format!("{reason}. {NOT_REOPENED}"), in_use: false, taken_over },
-            false => reason.into(),
-        }
-    }
-}
-
-/// What becomes of a pool that another owner has. Two arrays that reopen it would take it from each other for ever.
-const NOT_REOPENED: &str = "The array does not open the pool again by itself. Make sure that no other array uses its \
-                            drives, then restart this one";
 
 /// How many places that were damaged without loss get an event of their own when a pool is opened.
 const MOST_MENDED_EVENTS: usize = 8;
@@ -141,6 +118,20 @@ impl Array {
                     tracing::debug!(%error, "the pool that failed did not close cleanly");
                 }
                 taken_over
+            }
+        }
+    }
+
+    /// Looks how full the pool is, and notifies administrators and hosts.
+    fn watch_space(&self, stats: &PoolStats) {
+        let mut watch = self.space.lock();
+        let found = watch.look(stats);
+        self.slot.thresholds.set(watch.thresholds_bytes(stats));
+        drop(watch);
+        if let Some(Found { severity, text, is_rise }) = found {
+            self.events.record(severity, self.pool_name(), text);
+            if is_rise {
+                self.slot.thresholds.reach();
             }
         }
     }

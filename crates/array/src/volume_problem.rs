@@ -1,7 +1,9 @@
 //! The problems reported to clients for refusals about volumes: what each is about, and what to do next.
 
-use crate::error::{offline, pool_problem, unreadable};
-use crate::retention::utc_text;
+use crate::{
+    pool_problem::{offline, pool_problem, unreadable},
+    words::utc_text,
+};
 use quoin_api::{Problem, ProblemKind as Kind};
 use quoin_volume::VolumeError as V;
 

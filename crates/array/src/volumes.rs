@@ -1,12 +1,16 @@
 //! Volumes, as management sees them.
 
 use crate::{
-    Array, ArrayError, BinError, ExportError, events::Told, guard::require_unused, mappings::without,
-    nbd::without_exports, recycle_bin::deleted_by,
+    Array, ArrayError, BinError, ExportError,
+    bin_setting::deleted_by,
+    events::Told,
+    guard::require_unused,
+    origin::kind,
+    record::{without_exports, without_mappings},
 };
 use quoin_api as api;
 use quoin_pool::Transaction;
-use quoin_volume::{BlockDevice, Folder, OriginKind, Volume, VolumeChange, VolumeSpec};
+use quoin_volume::{BlockDevice, Folder, Volume, VolumeChange, VolumeSpec};
 use quoin_world::Thread;
 use std::{sync::Arc, time::Duration};
 
@@ -199,7 +203,7 @@ impl Array {
             volumes.iter().flat_map(|volume| access.mappings_of_volume(volume.id())).collect()
         };
         let exports: Vec<_> = volumes.iter().flat_map(|volume| self.exports_of(volume.id())).collect();
-        let tx = self.without_reserves(without_exports(without(&mappings), &exports), volumes);
+        let tx = self.without_reserves(without_exports(without_mappings(&mappings), &exports), volumes);
         let (tx, staged) = self.events.stage_told(tx, own);
         let outcome = match keep {
             Some(keep) => self.volumes.discard(volumes, keep, deleted_by(), tx).await,
@@ -241,16 +245,6 @@ impl Array {
                 .map(|mapping| api::VolumeMapping { host: mapping.host, lun: mapping.lun })
                 .collect(),
         }
-    }
-}
-
-/// The kind of a volume.
-pub(crate) fn kind(volume: &Volume) -> api::VolumeKind {
-    match volume.origin().map(|origin| origin.kind) {
-        _ if volume.is_template() => api::VolumeKind::Template,
-        Some(OriginKind::Snapshot) => api::VolumeKind::Snapshot,
-        Some(OriginKind::Clone) => api::VolumeKind::Clone,
-        None => api::VolumeKind::Volume,
     }
 }
 
