@@ -8,17 +8,17 @@ use quoin_volume::VolumeError;
 impl Array {
     /// The newest events of those that `selection` asks for, newest first.
     pub fn events(&self, selection: EventSelection) -> Vec<Event> {
-        self.events.newest(&selection)
+        self.log().newest(&selection)
     }
 
     /// Sets how many events are kept. Must be called before the array runs.
     pub fn set_event_retention(&self, retention: Retention) {
-        self.events.set_retention(retention);
+        self.log().set_retention(retention);
     }
 
     /// Records that a client was refused. A flood of refusals becomes a few events that say how many there were.
     pub fn refused(&self, refusal: Refusal) {
-        self.events.refused(refusal);
+        self.log().refused(refusal);
     }
 
     /// Records that a login from `address` was refused, or that its initiator sees nothing since no host has it.
@@ -30,7 +30,7 @@ impl Array {
         address: &str,
         why: &str,
     ) {
-        let host = initiator.and_then(|name| self.access.lock().host_of(name).map(|host| host.name.clone()));
+        let host = initiator.and_then(|name| self.hosts().read().host_of(name).map(|host| host.name.clone()));
         let object = match (host, initiator) {
             (Some(host), _) => format!("host {host}"),
             (None, Some(initiator)) => format!("initiator {initiator}"),
@@ -63,6 +63,6 @@ impl Array {
         if let PoolState::Offline { reason } = self.pool()?.state() {
             return Err(VolumeError::Offline { reason }.into());
         }
-        Ok(self.events.requests.find(&request.key, self.world.wall_clock_ms()))
+        Ok(self.log().requests.find(&request.key, self.world().wall_clock_ms()))
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::{
     Array,
-    drives::{DriveSlot, not_finished},
+    drives::{Answering, GivenUp, Opened},
     not_opened::NotOpened,
 };
 use futures_util::future::{Either, select};
@@ -15,13 +15,6 @@ use quoin_drive::{Answers, Drive, DriveError, DriveSet, MemberState, Probe, prob
 use quoin_pool::Pool;
 use quoin_world::{Disk, OneShot};
 use std::{collections::BTreeSet, pin::pin, sync::Arc};
-
-/// A drive of a slot that could be opened, and the path it was opened by.
-struct Opened {
-    slot: usize,
-    path: String,
-    disk: Arc<dyn Disk>,
-}
 
 /// Why the set was refused, behind what is wrong with each drive that it lacks.
 fn with_faults(mut faults: Vec<String>, refusal: String) -> String {
@@ -35,15 +28,15 @@ impl Array {
     /// goes on without; what is on the others tells.
     pub(crate) async fn open_drives(&self) -> Result<Vec<Arc<Drive>>, NotOpened> {
         let (mut opened, mut faults, mut in_use) = (Vec::new(), Vec::new(), true);
-        for (slot, path) in self.bay.paths().into_iter().enumerate() {
+        for (slot, path) in self.drives().bay().paths().into_iter().enumerate() {
             match self.open_disk(slot, &path).await {
                 Ok(disk) => {
-                    self.set_fault(slot, None);
+                    self.drives().set_fault(slot, None);
                     opened.push(Opened { slot, path, disk });
                 }
                 Err(fault) => {
                     in_use &= fault.in_use;
-                    self.set_fault(slot, Some(fault.reason.clone()));
+                    self.drives().set_fault(slot, Some(fault.reason.clone()));
                     faults.push(fault.reason);
                 }
             }
@@ -56,7 +49,7 @@ impl Array {
         // A drive that does not answer is not looked for elsewhere.
         if outcome.is_err()
             && !in_use
-            && self.drives.lock().stalled().is_none()
+            && self.drives().stalled().is_none()
             && self.find_missing(&mut opened, &mut faults).await
         {
             outcome = self.open_all(&opened).await;
@@ -73,27 +66,20 @@ impl Array {
     async fn open_all(&self, opened: &[Opened]) -> Result<DriveSet, String> {
         let disks = opened.iter().map(|opened| opened.disk.clone()).collect();
         let set = DriveSet::open(disks).await.map_err(|error| error.to_string())?;
-        match set.drives.iter().find(|drive| drive.label().pool != self.options.pool) {
+        match set.drives.iter().find(|drive| drive.label().pool != self.options().pool) {
             Some(drive) => Err(self.of_another_pool(drive.name(), drive.label().pool)),
             None => Ok(set),
         }
     }
 
     fn of_another_pool(&self, name: &str, pool: PoolId) -> String {
-        let own = self.options.pool;
+        let own = self.options().pool;
         format!("drive {name} belongs to pool {pool}, not to this array's, {own}")
     }
 
     async fn open_disk(&self, slot: usize, path: &str) -> Result<Arc<dyn Disk>, NotOpened> {
-        let watch = {
-            let drives = self.drives.lock();
-            let slot = &drives.0[slot];
-            if slot.watch.under_way() > 0 {
-                return Err(not_finished(&slot.path).into());
-            }
-            slot.watch.clone()
-        };
-        let disk = match self.in_time(self.bay.begin_open(path)).await {
+        let watch = self.drives().watch_to_open(slot)?;
+        let disk = match self.in_time(self.drives().bay().begin_open(path)).await {
             Some(outcome) => outcome?.ok_or_else(|| NotOpened {
                 reason: format!("{path}: another process uses it, or it is mounted"),
                 in_use: true,
@@ -108,8 +94,8 @@ impl Array {
 
     /// What another thread does for the array; `None` if that takes longer than a drive may.
     async fn in_time<T>(&self, outcome: OneShot<T>) -> Option<T> {
-        let patience = self.bay.patience().fail_after;
-        match select(pin!(outcome), self.world.sleep(patience)).await {
+        let patience = self.drives().bay().patience().fail_after;
+        match select(pin!(outcome), self.world().sleep(patience)).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(_) => None,
         }
@@ -118,7 +104,7 @@ impl Array {
     /// Puts drives that are found elsewhere in the place of those that are missing, and adds what is wrong with those that
     /// are there. True if any was found.
     async fn find_missing(&self, opened: &mut Vec<Opened>, faults: &mut Vec<String>) -> bool {
-        let own = self.options.pool;
+        let own = self.options().pool;
         let (mut present, mut strangers, mut is_copied) = (BTreeSet::new(), Vec::new(), false);
         for at in (0..opened.len()).rev() {
             let stranger = match probe(&opened[at].disk).await {
@@ -140,17 +126,16 @@ impl Array {
             strangers.push((at, stranger));
         }
         let taken: Vec<_> = opened.iter().map(|opened| opened.path.clone()).collect();
-        let mut found = self.in_time(self.bay.begin_search(own, &taken)).await.unwrap_or_default();
+        let mut found = self.in_time(self.drives().bay().begin_search(own, &taken)).await.unwrap_or_default();
         found.sort();
         found.dedup_by_key(|(index, _)| *index);
         found.retain(|(index, _)| !present.contains(index));
         for (at, why) in strangers {
             let stranger = opened.remove(at);
-            self.set_fault(stranger.slot, Some(why.clone()));
+            self.drives().set_fault(stranger.slot, Some(why.clone()));
             faults.push(why);
         }
-        let slots = self.drives.lock().0.len();
-        let free = (0..slots).filter(|slot| opened.iter().all(|opened| opened.slot != *slot));
+        let free = (0..self.drives().len()).filter(|slot| opened.iter().all(|opened| opened.slot != *slot));
         let mut free: Vec<_> = free.collect();
         // NOTE: which of two copies is the current one is not known. With a drive missing besides, neither is taken.
         if is_copied && found.len() < free.len() {
@@ -172,45 +157,20 @@ impl Array {
         opened.len() > before
     }
 
-    fn set_fault(&self, slot: usize, fault: Option<String>) {
-        let mut drives = self.drives.lock();
-        (drives.0[slot].drive, drives.0[slot].fault) = (None, fault);
-    }
-
-    /// Notes which drive is where, and reports those that are not where the configuration says.
+    /// Holds the drives that were opened, and reports those that are not where the configuration says.
     fn note_opened(&self, opened: &[Opened], set: &DriveSet) {
-        let mut slots = self.drives.lock();
-        slots.0.iter_mut().for_each(|slot| slot.is_left_out = true);
-        for Opened { slot, path, disk } in opened {
-            let slot = &mut slots.0[*slot];
-            let found_at = (*path != slot.path).then(|| path.clone());
-            if found_at.is_some() && found_at != slot.found_at {
-                let text = format!(
-                    "its path no longer leads to it; the array found it at {path} by its label. Correct the path in \
-                     quoin.toml"
-                );
-                self.events.record(Severity::Warning, format!("drive {}", slot.path), text);
-            }
-            slot.found_at = found_at;
-            slot.device = self.bay.device(path);
-            let left_out = set.left_out.iter().find(|(name, _)| name == disk.name());
-            slot.fault = left_out.map(|(_, why)| why.to_string());
-            slot.drive = set.drives.iter().find(|drive| drive.name() == disk.name()).cloned();
-            slot.is_left_out = slot.drive.is_none();
+        for (path, found_at) in self.drives().hold(opened, set) {
+            let text = format!(
+                "its path no longer leads to it; the array found it at {found_at} by its label. Correct the path in \
+                 quoin.toml"
+            );
+            self.log().record(Severity::Warning, format!("drive {path}"), text);
         }
     }
 
     /// A drive began or ceased to answer in time.
     pub(crate) fn drive_answers(&self, slot: usize, answers: Answers) {
-        let (path, name, before) = {
-            let mut drives = self.drives.lock();
-            let slot = &mut drives.0[slot];
-            let before = slot.fault.is_some();
-            if let Answers::Failed(waited) = answers {
-                slot.fault = Some(format!("it has not answered for {} s", waited.as_secs()));
-            }
-            (slot.path.clone(), slot.name().to_owned(), before)
-        };
+        let Answering { path, name, had_fault } = self.drives().note_answers(slot, answers);
         let (severity, text) = match answers {
             Answers::Suspect(waited) => (
                 Severity::Warning,
@@ -224,13 +184,13 @@ impl Array {
                     waited.as_secs()
                 ),
             ),
-            Answers::InTime if before => {
+            Answers::InTime if had_fault => {
                 (Severity::Info, "has completed its outstanding operations and is reopened".to_owned())
             }
             Answers::InTime => (Severity::Info, "answers again".to_owned()),
         };
-        self.events.record(severity, format!("drive {path}"), text);
-        if let (Answers::Failed(waited), Ok(pool)) = (answers, self.slot.get()) {
+        self.log().record(severity, format!("drive {path}"), text);
+        if let (Answers::Failed(waited), Ok(pool)) = (answers, self.catalog().open_pool()) {
             pool.drive_is_lost(&name, format!("drive {path} has not answered for {} s", waited.as_secs()));
         }
     }
@@ -239,56 +199,41 @@ impl Array {
     pub(crate) fn look_at_members(&self, pool: &Pool) {
         let members = pool.members();
         let failed = members.all.iter().filter(|member| member.state == MemberState::Failed);
-        let failed: BTreeSet<_> = failed.map(|member| member.index).collect();
-        let before = self.given_up.lock().replace(failed.clone());
-        let is_failed = |drive: &Arc<Drive>| failed.contains(&drive.index());
-        for slot in &mut self.drives.lock().0 {
-            slot.is_left_out |= slot.drive.as_ref().is_some_and(is_failed);
-        }
+        let GivenUp { was_open, drives } = self.drives().give_up(failed.map(|member| member.index).collect());
         // What failed before the process started is told again, less loudly.
-        let severity = if before.is_some() { Severity::Critical } else { Severity::Warning };
-        for index in failed.difference(&before.unwrap_or_default()) {
-            let drives = self.drives.lock();
-            let is_it = |slot: &&DriveSlot| slot.drive.as_ref().is_some_and(|drive| drive.index() == *index);
-            let object = match drives.0.iter().find(is_it) {
-                Some(slot) => format!("drive {}", slot.path),
+        let severity = if was_open { Severity::Critical } else { Severity::Warning };
+        for (index, path) in drives {
+            let object = match path {
+                Some(path) => format!("drive {path}"),
                 None => format!("drive number {index} of {}", self.pool_name()),
             };
-            drop(drives);
             let text = "has failed, and the pool goes on without it: the journal is on one drive less. Take the drive out \
                         of quoin.toml before the array starts again";
-            self.events.record(severity, object, text);
+            self.log().record(severity, object, text);
         }
     }
 
     /// Reports drives whose file systems became full, or have room again.
     pub(crate) fn look_at_room(&self, without_room: &[String]) {
-        let mut drives = self.drives.lock();
-        for slot in &mut drives.0 {
-            let name = slot.drive.as_ref().map(|drive| drive.name());
-            let no_room = name.is_some_and(|name| without_room.iter().any(|drive| drive == name));
-            if std::mem::replace(&mut slot.no_room, no_room) == no_room {
-                continue;
-            }
-            let object = format!("drive {}", slot.path);
-            match no_room {
-                true => self.events.record(
+        for (path, no_room) in self.drives().note_room(without_room) {
+            let (severity, text) = match no_room {
+                true => (
                     Severity::Critical,
-                    object,
                     "the file system under it is full: host writes fail until there is room; reads are not affected",
                 ),
-                false => self.events.record(Severity::Info, object, "has room again; host writes succeed"),
-            }
+                false => (Severity::Info, "has room again; host writes succeed"),
+            };
+            self.log().record(severity, format!("drive {path}"), text);
         }
     }
 
     /// From now on drives are not waited for that do not answer: a stop is asked for.
     pub fn hurry_drives(&self) {
-        self.drives.lock().0.iter().for_each(|slot| slot.watch.hurry());
+        self.drives().hurry();
     }
 
     /// A description of the drives that do not answer in time; `None` if all do.
     pub fn stalled_drives(&self) -> Option<String> {
-        self.drives.lock().stalled()
+        self.drives().stalled()
     }
 }

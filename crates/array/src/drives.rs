@@ -1,34 +1,99 @@
-//! The drives of the configuration, and how each is.
+//! The keeper of the drives of the configuration: how each is, and where it was found.
+//!
+//! Invariants:
+//! 1. A drive is held only while its pool is open or being opened, because holding it holds its lock.
+//! 2. A drive whose operations have not ended is not opened again.
+//! 3. Each slot has one watch, over all openings of its drive.
 
 use crate::Bay;
-use quoin_drive::{Answers, Drive, DriveWatch};
-use quoin_world::World;
-use std::sync::Arc;
+use parking_lot::Mutex;
+use quoin_base::DriveIndex;
+use quoin_drive::{Answers, Drive, DriveSet, DriveWatch};
+use quoin_world::{Disk, World};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
-/// The drives of the configuration, and how each was when it was last opened.
-pub(crate) struct Drives(pub(crate) Vec<DriveSlot>);
+/// The drives of the configuration, in its order.
+pub(crate) struct Drives {
+    bay: Box<dyn Bay>,
+    slots: Mutex<Vec<DriveSlot>>,
+    /// Drives that the pool went on without, as far as it was reported; `None`: the pool was not open yet.
+    given_up: Mutex<Option<BTreeSet<DriveIndex>>>,
+}
 
+/// A drive, and how it was when it was last opened.
 pub(crate) struct DriveSlot {
+    path: String,
+    found_at: Option<String>,
+    device: Option<String>,
+    drive: Option<Arc<Drive>>,
+    fault: Option<String>,
+    is_left_out: bool,
+    no_room: bool,
+    watch: Arc<DriveWatch>,
+}
+
+/// A drive of a slot that could be opened, and the path it was opened by.
+pub(crate) struct Opened {
+    pub(crate) slot: usize,
     pub(crate) path: String,
-    /// Where it was found, if that is not its path.
-    pub(crate) found_at: Option<String>,
-    /// What its path leads to.
-    pub(crate) device: Option<String>,
-    /// The drive, held only while its pool is open, because holding it holds its lock.
-    pub(crate) drive: Option<Arc<Drive>>,
-    /// Why it could not be opened, or how it failed.
-    pub(crate) fault: Option<String>,
-    /// The pool goes on without it.
-    pub(crate) is_left_out: bool,
-    /// The file system under it is full.
-    pub(crate) no_room: bool,
-    /// Sees to it that its operations end in time, over all openings.
-    pub(crate) watch: Arc<DriveWatch>,
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
+/// A drive that began or ceased to answer in time.
+pub(crate) struct Answering {
+    pub(crate) path: String,
+    /// What the pool calls it.
+    pub(crate) name: String,
+    /// It had a fault before.
+    pub(crate) had_fault: bool,
+}
+
+/// Drives that the pool goes on without and that were not reported yet.
+pub(crate) struct GivenUp {
+    /// The pool was open before.
+    pub(crate) was_open: bool,
+    /// Each with its path, if it is one of the configuration.
+    pub(crate) drives: Vec<(DriveIndex, Option<String>)>,
 }
 
 impl DriveSlot {
+    /// Its path in the configuration.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Where it was found, if that is not its path.
+    pub(crate) fn found_at(&self) -> Option<&str> {
+        self.found_at.as_deref()
+    }
+
+    /// What its path leads to.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
+    /// The drive, while its pool is open.
+    pub(crate) fn drive(&self) -> Option<&Arc<Drive>> {
+        self.drive.as_ref()
+    }
+
+    /// Why it could not be opened, or how it failed.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
+    /// Whether the file system under it is full.
+    pub(crate) fn no_room(&self) -> bool {
+        self.no_room
+    }
+
+    /// Sees to it that its operations end in time.
+    pub(crate) fn watch(&self) -> &DriveWatch {
+        &self.watch
+    }
+
     /// What the pool calls the drive: the path by which it was opened.
-    pub(crate) fn name(&self) -> &str {
+    fn name(&self) -> &str {
         let elsewhere = self.found_at.as_ref().unwrap_or(&self.path);
         self.drive.as_ref().map_or(elsewhere, |drive| drive.name())
     }
@@ -37,7 +102,7 @@ impl DriveSlot {
 impl Drives {
     /// The drives of a bay. `told` is called with a drive's position when the drive begins or ceases to answer in time.
     pub(crate) fn new(
-        bay: &dyn Bay,
+        bay: Box<dyn Bay>,
         world: &Arc<dyn World>,
         told: impl Fn(usize, Answers) + Clone + Send + Sync + 'static,
     ) -> Self {
@@ -47,17 +112,117 @@ impl Drives {
             let (found_at, device, drive, fault) = (None, None, None, None);
             DriveSlot { path, found_at, device, drive, fault, is_left_out: false, no_room: false, watch }
         };
-        Self(bay.paths().into_iter().enumerate().map(slot).collect())
+        let slots = Mutex::new(bay.paths().into_iter().enumerate().map(slot).collect());
+        Self { bay, slots, given_up: Mutex::default() }
+    }
+
+    /// Where they come from.
+    pub(crate) fn bay(&self) -> &dyn Bay {
+        &*self.bay
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.lock().len()
+    }
+
+    /// Something of each of them.
+    pub(crate) fn each<T>(&self, of: impl Fn(&DriveSlot) -> T) -> Vec<T> {
+        self.slots.lock().iter().map(of).collect()
+    }
+
+    /// The watch through which a drive may be opened now, or why it may not.
+    pub(crate) fn watch_to_open(&self, slot: usize) -> Result<Arc<DriveWatch>, String> {
+        let slots = self.slots.lock();
+        let slot = &slots[slot];
+        if slot.watch.under_way() > 0 { Err(not_finished(&slot.path)) } else { Ok(slot.watch.clone()) }
+    }
+
+    /// Notes that a drive is not held, and why it could not be opened, if it could not.
+    pub(crate) fn set_fault(&self, slot: usize, fault: Option<String>) {
+        let mut slots = self.slots.lock();
+        (slots[slot].drive, slots[slot].fault) = (None, fault);
+    }
+
+    /// Holds the drives of a set that was opened. Returns the paths of those that were found elsewhere and not there
+    /// before, each with the path where it is.
+    pub(crate) fn hold(&self, opened: &[Opened], set: &DriveSet) -> Vec<(String, String)> {
+        let mut elsewhere = Vec::new();
+        let mut slots = self.slots.lock();
+        slots.iter_mut().for_each(|slot| slot.is_left_out = true);
+        for Opened { slot, path, disk } in opened {
+            let slot = &mut slots[*slot];
+            let found_at = (*path != slot.path).then(|| path.clone());
+            if found_at.is_some() && found_at != slot.found_at {
+                elsewhere.push((slot.path.clone(), path.clone()));
+            }
+            slot.found_at = found_at;
+            slot.device = self.bay.device(path);
+            let left_out = set.left_out.iter().find(|(name, _)| name == disk.name());
+            slot.fault = left_out.map(|(_, why)| why.to_string());
+            slot.drive = set.drives.iter().find(|drive| drive.name() == disk.name()).cloned();
+            slot.is_left_out = slot.drive.is_none();
+        }
+        elsewhere
+    }
+
+    /// Notes that a drive began or ceased to answer in time.
+    pub(crate) fn note_answers(&self, slot: usize, answers: Answers) -> Answering {
+        let mut slots = self.slots.lock();
+        let slot = &mut slots[slot];
+        let had_fault = slot.fault.is_some();
+        if let Answers::Failed(waited) = answers {
+            slot.fault = Some(format!("it has not answered for {} s", waited.as_secs()));
+        }
+        Answering { path: slot.path.clone(), name: slot.name().to_owned(), had_fault }
+    }
+
+    /// Notes which drives the pool goes on without.
+    pub(crate) fn give_up(&self, failed: BTreeSet<DriveIndex>) -> GivenUp {
+        let before = self.given_up.lock().replace(failed.clone());
+        let was_open = before.is_some();
+        let mut slots = self.slots.lock();
+        let index_of = |slot: &DriveSlot| slot.drive.as_ref().map(|drive| drive.index());
+        for slot in &mut *slots {
+            slot.is_left_out |= index_of(slot).is_some_and(|index| failed.contains(&index));
+        }
+        let path_of = |index: DriveIndex| {
+            let slot = slots.iter().find(|slot| index_of(slot) == Some(index));
+            slot.map(|slot| slot.path.clone())
+        };
+        let unreported =
+            failed.difference(before.as_ref().unwrap_or(&BTreeSet::new())).copied().collect::<Vec<_>>();
+        GivenUp { was_open, drives: unreported.into_iter().map(|index| (index, path_of(index))).collect() }
+    }
+
+    /// Notes under which drives the file systems are full. Returns the paths of those for which that changed, each with
+    /// whether it is full.
+    pub(crate) fn note_room(&self, without_room: &[String]) -> Vec<(String, bool)> {
+        let mut changed = Vec::new();
+        for slot in &mut *self.slots.lock() {
+            let name = slot.drive.as_ref().map(|drive| drive.name());
+            let no_room = name.is_some_and(|name| without_room.iter().any(|drive| drive == name));
+            if mem::replace(&mut slot.no_room, no_room) != no_room {
+                changed.push((slot.path.clone(), no_room));
+            }
+        }
+        changed
+    }
+
+    /// From now on drives are not waited for that do not answer.
+    pub(crate) fn hurry(&self) {
+        self.slots.lock().iter().for_each(|slot| slot.watch.hurry());
     }
 
     /// True when no other owner holds any of the drives.
     pub(crate) fn all_let_go(&self) -> bool {
-        self.0.iter().filter_map(|slot| slot.drive.as_ref()).all(|drive| Arc::strong_count(drive) == 1)
+        let slots = self.slots.lock();
+        slots.iter().filter_map(|slot| slot.drive.as_ref()).all(|drive| Arc::strong_count(drive) == 1)
     }
 
     /// Lets go of all drives, remembering which had failed.
-    pub(crate) fn release(&mut self, reason: &str) {
-        for slot in &mut self.0 {
+    pub(crate) fn release(&self, reason: &str) {
+        for slot in &mut *self.slots.lock() {
             if slot.drive.take().is_some_and(|drive| drive.is_failed()) {
                 slot.fault = Some(reason.to_owned());
             }
@@ -66,12 +231,12 @@ impl Drives {
 
     /// A description of the drives that do not answer in time; `None` if all do.
     pub(crate) fn stalled(&self) -> Option<String> {
-        stalled(self.0.iter())
+        stalled(self.slots.lock().iter())
     }
 
     /// The same without those that the pool goes on without.
     pub(crate) fn stalled_members(&self) -> Option<String> {
-        stalled(self.0.iter().filter(|slot| !slot.is_left_out))
+        stalled(self.slots.lock().iter().filter(|slot| !slot.is_left_out))
     }
 }
 
@@ -87,7 +252,7 @@ fn stalled<'a>(slots: impl Iterator<Item = &'a DriveSlot>) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-pub(crate) fn not_finished(path: &str) -> String {
+fn not_finished(path: &str) -> String {
     format!(
         "drive {path} does not answer and has operations outstanding; the array uses it again once they have completed"
     )

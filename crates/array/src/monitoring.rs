@@ -9,53 +9,56 @@ use quoin_base::metrics::LatencySnapshot;
 use quoin_drive::Answers;
 use quoin_pool::PoolState;
 use quoin_volume::{BlockDevice, OperationSnapshot, Volume};
-use std::{collections::BTreeSet, sync::atomic::Ordering};
+use std::collections::BTreeSet;
 
 impl Array {
     /// The array in numbers.
     pub fn figures(&self) -> Figures {
-        let pool = self.slot.get().ok().filter(|pool| matches!(pool.state(), PoolState::Online));
+        let pool = self.catalog().open_pool().ok().filter(|pool| matches!(pool.state(), PoolState::Online));
         let stats = pool.as_ref().map(|pool| pool.stats());
         let shown: BTreeSet<_> = {
-            let mapped = self.access.lock().mappings().map(|mapping| mapping.volume).collect::<Vec<_>>();
-            let exported = self.exported.lock().values().map(|export| export.volume).collect::<Vec<_>>();
+            let mapped = self.hosts().read().mappings().map(|mapping| mapping.volume).collect::<Vec<_>>();
+            let exported = self.export_list().read().values().map(|export| export.volume).collect::<Vec<_>>();
             mapped.into_iter().chain(exported).collect()
         };
-        let volumes = self.volumes.list();
+        let volumes = self.volumes().list();
         let volumes = volumes.iter().map(|volume| volume_figures(volume, shown.contains(&volume.id())));
-        let drives = self.drives.lock();
+        let (schedules, schedule_runs, schedule_failures) = {
+            let schedules = self.schedules();
+            (schedules.len(), schedules.runs(), schedules.failures())
+        };
         Figures {
-            version: self.options.version.clone(),
+            version: self.options().version.clone(),
             online: pool.is_some(),
             objects: self.is_restored().then(|| self.objects()),
             used_ratio: stats.as_ref().map_or(0.0, |stats| used_percent(stats) / 100.0),
             pool: stats,
             retention: self.retention_view().filter(|_| pool.is_some()),
-            events: self.events.counts(),
-            schedule_runs: self.schedule_runs.load(Ordering::Relaxed),
-            schedule_failures: self.schedule_failures.load(Ordering::Relaxed),
+            events: self.log().counts(),
+            schedule_runs,
+            schedule_failures,
             scrub_due_ms: self.scrub_due_ms().filter(|_| pool.is_some()),
             reserve: self.show_reserve(&ReserveOf::Pool).ok(),
             own_reserves: if pool.is_some() { self.reserve_figures() } else { Vec::new() },
             stopped_volumes: self.stopped_volumes().len() as u64,
             recycle_bin: self.show_recycle_bin().ok(),
-            schedules: self.schedules.lock().len(),
+            schedules,
             copies: self.copy_figures(),
             recovery: pool.as_ref().map(|pool| pool.recovery()),
-            options: self.options.pool_options.clone(),
+            options: self.options().pool_options.clone(),
             integrity: pool.is_some().then(|| self.integrity()),
             volumes: volumes.collect(),
-            drives: drives.0.iter().map(drive_figures).collect(),
-            initiators: self.target.traffic(),
+            drives: self.drives().each(drive_figures),
+            initiators: self.target().traffic(),
         }
     }
 
     /// The volumes in numbers, for a client that looks again and again and shows what happened in between.
     pub fn stats(&self) -> api::Stats {
         api::Stats {
-            uptime_ms: self.world.now().since(self.started).as_millis() as u64,
+            uptime_ms: self.life().uptime(self.world().now()).as_millis() as u64,
             volumes: self
-                .volumes
+                .volumes()
                 .list()
                 .iter()
                 .map(|volume| stats_of(volume_figures(volume, true)))
@@ -79,14 +82,14 @@ fn volume_figures(volume: &Volume, is_shown: bool) -> VolumeFigures {
 }
 
 fn drive_figures(slot: &DriveSlot) -> DriveFigures {
-    let drive = slot.drive.as_deref();
+    let drive = slot.drive().map(AsRef::as_ref);
     DriveFigures {
-        path: slot.path.clone(),
-        failed: slot.fault.is_some() || drive.is_some_and(|drive| drive.is_failed()),
-        suspect: slot.watch.answers() != Answers::InTime,
-        no_room: slot.no_room,
-        unfinished: slot.watch.under_way() as u64,
-        timeouts: slot.watch.timeouts(),
+        path: slot.path().to_owned(),
+        failed: slot.fault().is_some() || drive.is_some_and(|drive| drive.is_failed()),
+        suspect: slot.watch().answers() != Answers::InTime,
+        no_room: slot.no_room(),
+        unfinished: slot.watch().under_way() as u64,
+        timeouts: slot.watch().timeouts(),
         online: drive.is_some_and(|drive| !drive.is_failed()),
         size_bytes: drive.map(|drive| drive.label().len_bytes),
         counters: drive.map(|drive| drive.counters()).unwrap_or_default(),

@@ -1,13 +1,12 @@
 //! Schedules as the catalog keeps them, and which of their rules are due.
 
 use crate::{
-    ArrayError,
-    record::{SCHEDULE_OBJECT, decode, encode},
+    record::{SCHEDULE_OBJECT, encode},
     timetable::{last_due_ms, rules_problem},
 };
 use quoin_api::{Every, Rule};
 use quoin_base::VolumeId;
-use quoin_pool::{Pool, Transaction};
+use quoin_pool::Transaction;
 use quoin_volume::Volume;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,16 +36,6 @@ pub(crate) struct ScheduleRecord {
     /// The moment that was served last, of each rule.
     pub(crate) served_ms: BTreeMap<Every, u64>,
     pub(crate) last_run_ms: Option<u64>,
-}
-
-/// Schedules by name, as the catalog has them.
-pub(crate) type Schedules = BTreeMap<String, ScheduleRecord>;
-
-pub(crate) fn read_schedules(pool: &Pool) -> Result<Schedules, ArrayError> {
-    pool.list(SCHEDULE_OBJECT)
-        .into_iter()
-        .map(|(key, value)| Ok((key.clone(), decode(&key, &value)?)))
-        .collect()
 }
 
 impl ScheduleRecord {

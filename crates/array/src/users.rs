@@ -58,14 +58,14 @@ impl Array {
 
     /// Who is logged in through a mapping.
     pub(crate) fn users_through(&self, mapping: &MappingRecord) -> Vec<String> {
-        let sessions = self.target.sessions();
+        let sessions = self.target().sessions();
         let theirs = sessions.iter().filter(|session| session.host.as_ref() == Some(&mapping.host));
         theirs.map(|session| self.seen(mapping, session)).collect()
     }
 
     /// Those of these initiators that are logged in while their host, of these mappings, sees volumes.
     pub(crate) fn users_as(&self, initiators: &[String], mappings: &[MappingRecord]) -> Vec<String> {
-        let sessions = self.target.sessions();
+        let sessions = self.target().sessions();
         let theirs: Vec<_> =
             sessions.iter().filter(|session| initiators.contains(&session.initiator)).collect();
         let seen = |mapping| theirs.iter().map(move |session| self.seen(mapping, session));
@@ -74,16 +74,16 @@ impl Array {
 
     /// Who is connected to an export.
     pub(crate) fn clients_of(&self, export: &str) -> Vec<String> {
-        let clients = self.exports.get(export).map(|export| export.clients()).unwrap_or_default();
+        let clients = self.export_list().clients_of(export);
         clients.iter().map(|client| format!("NBD client {} of export {export}", client.address)).collect()
     }
 
     fn users_who(&self, volume: &Volume, may: impl Fn(api::Access) -> bool) -> Vec<String> {
-        let mappings = self.access.lock().mappings_of_volume(volume.id());
+        let mappings = self.hosts().read().mappings_of_volume(volume.id());
         let mappings = mappings.iter().filter(|mapping| may(mapping.access()));
         let mut users: Vec<_> = mappings.flat_map(|mapping| self.users_through(mapping)).collect();
-        for name in self.exports_of(volume.id()) {
-            if self.export_access(&name).is_some_and(&may) {
+        for name in self.export_list().names_of(volume.id()) {
+            if self.export_list().access_of(&name).is_some_and(&may) {
                 users.extend(self.clients_of(&name));
             }
         }
