@@ -6,7 +6,8 @@
 //! 3. Every mapping's host exists.
 
 use crate::{
-    ArrayError, HostError, MappingError, chap,
+    ArrayError, HostError, MappingError,
+    chap::{self, ChapRecord},
     initiator::normalise,
     record::{HOST_OBJECT, HostRecord, MAPPING_OBJECT, MappingRecord, decode},
 };
@@ -59,6 +60,11 @@ impl Access {
         self.hosts().find(|host| host.initiators.iter().any(|own| own == initiator))
     }
 
+    /// The credentials of the hosts that have some.
+    fn chaps(&self) -> impl Iterator<Item = (&str, &ChapRecord)> {
+        self.hosts().filter_map(|host| Some((host.name.as_str(), host.chap.as_ref()?)))
+    }
+
     /// All mappings, by host and LUN.
     pub(crate) fn mappings(&self) -> impl Iterator<Item = MappingRecord> {
         self.mappings.iter().map(|((host, lun), shown)| MappingRecord {
@@ -94,7 +100,7 @@ impl Access {
             return Err(HostError::Exists { name: name.to_owned(), initiators });
         }
         let initiators = self.plan_initiators(name, initiators)?;
-        let chap = chap.map(|chap| chap::plan(name, chap, self.hosts())).transpose()?;
+        let chap = chap.map(|chap| chap::plan(name, chap, self.chaps())).transpose()?;
         Ok(HostRecord { name: name.to_owned(), initiators, created_ms: now_ms, chap })
     }
 
@@ -116,7 +122,7 @@ impl Access {
             Some(_) if change.remove_chap => {
                 return Err(HostError::ChapSetAndRemoved { host: name.to_owned() });
             }
-            Some(chap) => host.chap = Some(chap::plan(name, chap, self.hosts())?),
+            Some(chap) => host.chap = Some(chap::plan(name, chap, self.chaps())?),
             None if change.remove_chap => host.chap = None,
             None => {}
         }

@@ -1,93 +1,51 @@
-//! The array: its state, and how a change of it is made.
+//! The array: its owners, and how a change is committed.
+//!
+//! Each part of its state has an owner, whose methods say what may be done with it. The files that carry out requests ask
+//! the owners and do not see their fields.
 
-use crate::space::{SpacePercents, SpaceWatch};
 use crate::{
-    ArrayError, Bay,
-    access::Access,
+    ArrayError, ArrayOptions, Bay,
+    bin_setting::BinSetting,
+    catalog::{Catalog, Turn},
     clock::ClockWatch,
-    copy::Copies,
+    copies::Copies,
     drives::Drives,
-    events::{EventSelection, Events, Retention, Told},
+    events::{Events, Staged, Told},
+    export_list::ExportList,
     giving_back::GivingBack,
-    nbd::Exported,
-    recycle_bin::BinSetting,
+    host_access::HostAccess,
+    lifecycle::Lifecycle,
     reserve_watch::Reserves,
-    schedules::Schedules,
+    schedule_list::Schedules,
     scrub::Scrubs,
+    space::SpaceWatch,
 };
-use parking_lot::Mutex;
-use quoin_api::Event;
-use quoin_base::{DriveIndex, PoolId};
-use quoin_pool::{Pool, PoolOptions, Transaction};
+use parking_lot::{Mutex, MutexGuard};
+use quoin_pool::{Pool, Transaction};
 use quoin_target::{Exports, Target};
-use quoin_volume::{PoolSlot, Volume, VolumeError, Volumes};
-use quoin_world::{AsyncMutex, Event as Wake, Nanos, World};
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-};
-
-/// The settings with which an array starts.
-#[derive(Clone, Debug)]
-pub struct ArrayOptions {
-    /// What people call it.
-    pub name: String,
-    /// The identity of its pool; drives of another are refused.
-    pub pool: PoolId,
-    /// The target's iSCSI name.
-    pub iqn: String,
-    /// The version of the software, to report.
-    pub version: String,
-    /// Addresses at which iSCSI is served, to report.
-    pub portals: Vec<String>,
-    /// Addresses at which NBD is served, to report.
-    pub nbd: Vec<String>,
-    /// How its pool is opened.
-    pub pool_options: PoolOptions,
-    /// When there is something to say about its space.
-    pub space: SpacePercents,
-}
+use quoin_volume::{Volume, Volumes};
+use quoin_world::World;
+use std::sync::{Arc, Weak};
 
 /// One array. It makes changes one after the other, each in one transaction with its event.
 pub struct Array {
-    pub(crate) world: Arc<dyn World>,
-    pub(crate) bay: Box<dyn Bay>,
-    pub(crate) options: ArrayOptions,
-    pub(crate) slot: Arc<PoolSlot>,
-    pub(crate) volumes: Volumes,
-    pub(crate) access: Mutex<Access>,
-    pub(crate) exported: Mutex<Exported>,
-    pub(crate) exports: Arc<Exports<Volume>>,
-    pub(crate) events: Events,
-    pub(crate) schedules: Mutex<Schedules>,
-    pub(crate) space: Mutex<SpaceWatch>,
-    pub(crate) giving_back: Mutex<GivingBack>,
-    pub(crate) clock: Mutex<ClockWatch>,
-    pub(crate) reserves: Mutex<Reserves>,
-    pub(crate) bin: Mutex<BinSetting>,
-    pub(crate) scrubs: Mutex<Scrubs>,
-    pub(crate) copies: Mutex<Copies>,
-    pub(crate) target: Arc<Target<Volume>>,
-    pub(crate) drives: Mutex<Drives>,
-    /// Drives that the pool went on without, as far as it was reported; `None`: the pool was not open yet.
-    pub(crate) given_up: Mutex<Option<BTreeSet<DriveIndex>>>,
-    pub(crate) changes: AsyncMutex,
-    pub(crate) started: Nanos,
-    /// Opening the pool was tried to its end at least once.
-    pub(crate) attempted: AtomicBool,
-    /// Since when the pool is open, or is not, by the wall clock.
-    pub(crate) state_since_ms: AtomicU64,
-    /// Runs of schedules since the process started.
-    pub(crate) schedule_runs: AtomicU64,
-    /// Of them, those that failed.
-    pub(crate) schedule_failures: AtomicU64,
-    /// The catalog was read at least once.
-    pub(crate) restored: AtomicBool,
-    pub(crate) stopping: AtomicBool,
-    pub(crate) wake: Wake,
+    world: Arc<dyn World>,
+    options: ArrayOptions,
+    life: Lifecycle,
+    catalog: Catalog,
+    log: Events,
+    drives: Drives,
+    volumes: Volumes,
+    hosts: HostAccess,
+    exports: ExportList,
+    schedules: Mutex<Schedules>,
+    space: Mutex<SpaceWatch>,
+    giving_back: Mutex<GivingBack>,
+    clock: Mutex<ClockWatch>,
+    reserves: Mutex<Reserves>,
+    bin: Mutex<BinSetting>,
+    scrubs: Mutex<Scrubs>,
+    copies: Mutex<Copies>,
 }
 
 impl Array {
@@ -98,13 +56,22 @@ impl Array {
         target: Arc<Target<Volume>>,
         options: ArrayOptions,
     ) -> Arc<Self> {
-        let slot = Arc::new(PoolSlot::empty("the pool is being opened"));
-        Arc::new_cyclic(|array| Self {
-            volumes: Volumes::new(world.clone(), slot.clone()),
-            access: Mutex::default(),
-            exported: Mutex::default(),
-            exports: Arc::default(),
-            events: Events::new(world.clone(), bay.notes()),
+        let catalog = Catalog::new();
+        Arc::new_cyclic(|array: &Weak<Self>| Self {
+            life: Lifecycle::new(world.now(), world.wall_clock_ms()),
+            volumes: catalog.volumes(world.clone()),
+            catalog,
+            log: Events::new(world.clone(), bay.notes()),
+            drives: Drives::new(bay, &world, {
+                let array = array.clone();
+                move |drive, answers| {
+                    if let Some(array) = array.upgrade() {
+                        array.drive_answers(drive, answers);
+                    }
+                }
+            }),
+            hosts: HostAccess::new(target),
+            exports: ExportList::default(),
             schedules: Mutex::default(),
             space: Mutex::new(SpaceWatch::new(options.space)),
             giving_back: Mutex::default(),
@@ -113,60 +80,138 @@ impl Array {
             bin: Mutex::default(),
             scrubs: Mutex::default(),
             copies: Mutex::default(),
-            drives: Mutex::new(Drives::new(&*bay, &world, array)),
-            given_up: Mutex::default(),
-            changes: AsyncMutex::new(),
-            started: world.now(),
-            attempted: AtomicBool::new(false),
-            state_since_ms: AtomicU64::new(world.wall_clock_ms()),
-            schedule_runs: AtomicU64::new(0),
-            schedule_failures: AtomicU64::new(0),
-            restored: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
-            wake: Wake::new(),
             world,
-            bay,
             options,
-            slot,
-            target,
         })
-    }
-
-    /// The newest events of those that `selection` asks for, newest first.
-    pub fn events(&self, selection: EventSelection) -> Vec<Event> {
-        self.events.newest(&selection)
-    }
-
-    /// Sets how many events are kept. Must be called before the array runs.
-    pub fn set_event_retention(&self, retention: Retention) {
-        self.events.set_retention(retention);
     }
 
     /// The target that serves its volumes.
     pub fn target(&self) -> &Arc<Target<Volume>> {
-        &self.target
+        self.hosts.target()
+    }
+
+    /// The exports, to serve.
+    pub fn exports(&self) -> &Arc<Exports<Volume>> {
+        self.exports.served()
     }
 
     /// Whether volumes, hosts and mappings are known: true for good once the pool has been opened.
     pub fn is_restored(&self) -> bool {
-        self.restored.load(Ordering::Acquire)
+        self.catalog.is_read()
     }
 
     /// Fails while the catalog has not been read yet: until then it is unknown which objects exist.
     pub(crate) fn require_catalog(&self) -> Result<(), ArrayError> {
-        if self.is_restored() { Ok(()) } else { self.pool().map(drop) }
+        self.catalog.require_read()
     }
 
+    /// The open pool.
     pub(crate) fn pool(&self) -> Result<Arc<Pool>, ArrayError> {
-        self.slot.get().map_err(|reason| VolumeError::Offline { reason }.into())
+        self.catalog.pool()
     }
 
-    /// Commits a change together with its event. Called with `changes` held.
-    pub(crate) async fn commit_told(&self, tx: Transaction, told: Told) -> Result<(), ArrayError> {
+    /// The object of events of the pool.
+    pub(crate) fn pool_name(&self) -> String {
+        format!("pool {}", self.options.name)
+    }
+
+    /// Begins the transaction of a change, with its event.
+    pub(crate) fn stage(&self, turn: &Turn<'_>, told: Told) -> (Transaction, Staged) {
+        self.stage_with(turn, Transaction::new(), told)
+    }
+
+    /// Adds its event to the transaction of a change.
+    pub(crate) fn stage_with(&self, _: &Turn<'_>, tx: Transaction, told: Told) -> (Transaction, Staged) {
+        self.log.stage_told(tx, told)
+    }
+
+    /// Adds the events that wait to a transaction that has no event of its own.
+    pub(crate) fn stage_waiting(&self, _: &Turn<'_>, tx: Transaction) -> (Transaction, Staged) {
+        self.log.stage(tx, None)
+    }
+
+    /// Commits a change together with its event.
+    pub(crate) async fn commit_told(
+        &self,
+        turn: &Turn<'_>,
+        tx: Transaction,
+        told: Told,
+    ) -> Result<(), ArrayError> {
         let pool = self.pool()?;
-        let (tx, staged) = self.events.stage_told(tx, told);
+        let (tx, staged) = self.stage_with(turn, tx, told);
         pool.commit(tx).await?;
-        self.events.saved(staged);
+        self.log.saved(staged);
         Ok(())
+    }
+}
+
+/// The owners of its state.
+impl Array {
+    pub(crate) fn world(&self) -> &Arc<dyn World> {
+        &self.world
+    }
+
+    pub(crate) fn options(&self) -> &ArrayOptions {
+        &self.options
+    }
+
+    pub(crate) fn life(&self) -> &Lifecycle {
+        &self.life
+    }
+
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    pub(crate) fn log(&self) -> &Events {
+        &self.log
+    }
+
+    pub(crate) fn drives(&self) -> &Drives {
+        &self.drives
+    }
+
+    pub(crate) fn volumes(&self) -> &Volumes {
+        &self.volumes
+    }
+
+    pub(crate) fn hosts(&self) -> &HostAccess {
+        &self.hosts
+    }
+
+    pub(crate) fn export_list(&self) -> &ExportList {
+        &self.exports
+    }
+
+    pub(crate) fn schedules(&self) -> MutexGuard<'_, Schedules> {
+        self.schedules.lock()
+    }
+
+    pub(crate) fn space(&self) -> MutexGuard<'_, SpaceWatch> {
+        self.space.lock()
+    }
+
+    pub(crate) fn giving_back(&self) -> MutexGuard<'_, GivingBack> {
+        self.giving_back.lock()
+    }
+
+    pub(crate) fn clock(&self) -> MutexGuard<'_, ClockWatch> {
+        self.clock.lock()
+    }
+
+    pub(crate) fn reserves(&self) -> MutexGuard<'_, Reserves> {
+        self.reserves.lock()
+    }
+
+    pub(crate) fn bin(&self) -> MutexGuard<'_, BinSetting> {
+        self.bin.lock()
+    }
+
+    pub(crate) fn scrubs(&self) -> MutexGuard<'_, Scrubs> {
+        self.scrubs.lock()
+    }
+
+    pub(crate) fn copies(&self) -> MutexGuard<'_, Copies> {
+        self.copies.lock()
     }
 }

@@ -1,6 +1,6 @@
 //! The credentials of hosts: checked as they are set, kept in the catalog, given to the target.
 
-use crate::{HostError, record::HostRecord};
+use crate::HostError;
 use quoin_api as api;
 use quoin_target::{Credentials, Login, Secret};
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ impl ChapRecord {
 pub(crate) fn plan<'a>(
     host: &str,
     set: &api::ChapSet,
-    mut others: impl Iterator<Item = &'a HostRecord>,
+    mut others: impl Iterator<Item = (&'a str, &'a ChapRecord)>,
 ) -> Result<ChapRecord, HostError> {
     let chap = ChapRecord {
         host: proof(host, "the host's", &set.host)?,
@@ -67,15 +67,13 @@ pub(crate) fn plan<'a>(
     if array == Some(&chap.host.secret) {
         return refuse("the host and the array have the same secret".to_owned());
     }
-    let clash = others.find(|other| {
-        other.name != host
-            && other.chap.as_ref().is_some_and(|other| {
-                array == Some(&other.host.secret)
-                    || other.array.as_ref().is_some_and(|theirs| theirs.secret == chap.host.secret)
-            })
+    let clash = others.find(|(name, other)| {
+        *name != host
+            && (array == Some(&other.host.secret)
+                || other.array.as_ref().is_some_and(|theirs| theirs.secret == chap.host.secret))
     });
     match clash {
-        Some(other) => refuse(format!("host {} has the same secret for the other direction", other.name)),
+        Some((other, _)) => refuse(format!("host {other} has the same secret for the other direction")),
         None => Ok(chap),
     }
 }
@@ -104,15 +102,13 @@ mod tests {
         api::ChapLogin { user: user.into(), secret: api::Secret::new(secret) }
     }
 
-    fn host(name: &str, chap: ChapRecord) -> HostRecord {
-        HostRecord { name: name.into(), initiators: Vec::new(), created_ms: 0, chap: Some(chap) }
-    }
-
     #[test]
     fn secrets_keep_to_the_rules() {
-        let plan_with = |host: api::ChapLogin, array: Option<api::ChapLogin>, others: &[HostRecord]| {
-            plan("h1", &api::ChapSet { host, array }, others.iter()).map_err(|error| error.to_string())
-        };
+        let plan_with =
+            |host: api::ChapLogin, array: Option<api::ChapLogin>, others: &[(&str, ChapRecord)]| {
+                let others = others.iter().map(|(name, chap)| (*name, chap));
+                plan("h1", &api::ChapSet { host, array }, others).map_err(|error| error.to_string())
+            };
         let good = plan_with(login("h", "twelve bytes"), Some(login("a", "other twelve")), &[]).unwrap();
         assert_eq!(good.view(), api::Chap { host_user: "h".into(), array_user: Some("a".into()) });
         assert!(good.credentials().is_some() && !format!("{good:?}").contains("twelve"));
@@ -128,7 +124,7 @@ mod tests {
             let error = plan_with(given, array, &[]).unwrap_err();
             assert!(error.contains(said) && !error.contains("twelve"), "{error}");
         }
-        let others = [host("h2", good)];
+        let others = [("h2", good)];
         let error = plan_with(login("h", "other twelve"), None, &others).unwrap_err();
         assert!(error.contains("host h2 has the same secret for the other direction"), "{error}");
         let error = plan_with(login("h", "a third one is"), Some(login("a", "twelve bytes")), &others);

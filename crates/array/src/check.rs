@@ -2,16 +2,16 @@
 
 use crate::{
     ArrayError,
+    bin_setting::BinRecord,
     events::log_problem,
     record::{
         EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT,
         MappingRecord, OWN_RESERVE_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT,
         SCHEDULE_OBJECT, SCRUB_OBJECT, decode, mapping_key,
     },
-    recycle_bin::BinRecord,
     requests::request_problem,
     reserve_watch::{ReserveRecord, Scope},
-    schedules::ScheduleRecord,
+    schedule_record::ScheduleRecord,
     scrub::scrub_problem,
 };
 use quoin_pool::{CheckReport, ObjectKind};

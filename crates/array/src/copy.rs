@@ -4,154 +4,22 @@
 //! after the pool reopens. A copy in the catalog that this process did not start was interrupted. The array ends it,
 //! and an event asks people to start it again, since hosts may have written to its target.
 
-use crate::{Array, ArrayError, JobError, acting, current_actor, events::Told, snapshots::shortened};
-use parking_lot::Mutex;
-use quoin_api::{self as api, Actor, CopyState, Severity};
+use crate::{
+    Array, ArrayError, CopyFigures, JobError, acting,
+    copies::{Job, Outcome, told},
+    current_actor,
+    events::Told,
+    words::shortened,
+};
+use quoin_api::{self as api, CopyState, Severity};
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, CopyRecord, CopySpec, RangeCopy};
-use quoin_world::{Nanos, Thread};
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use quoin_world::Thread;
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
-/// The number of ended copies that are still listed.
-const ENDED_KEPT: usize = 32;
 /// How often a request that cancels a copy checks whether the copy has ended.
 const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(5);
-
-/// The outcome of a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Outcome {
-    Done,
-    Failed(String),
-    Cancelled,
-}
-
-/// The state of a copy besides its progress.
-#[derive(Default)]
-struct Course {
-    /// Known once it has stopped copying.
-    outcome: Option<Outcome>,
-    /// When it stopped copying.
-    stopped: Option<Nanos>,
-    /// When it ended, in milliseconds since the Unix epoch.
-    ended_ms: Option<u64>,
-    /// Its task runs.
-    busy: bool,
-    /// The client that cancelled it.
-    cancelled_by: Option<Arc<Actor>>,
-}
-
-/// A copy that began, or was found in the catalog.
-struct Job {
-    record: CopyRecord,
-    began: Nanos,
-    done_bytes: AtomicU64,
-    cancelled: AtomicBool,
-    course: Mutex<Course>,
-}
-
-/// The copies that are listed, oldest first.
-#[derive(Default)]
-pub(crate) struct Copies {
-    jobs: VecDeque<Arc<Job>>,
-    copied_bytes: u64,
-}
-
-/// Copies in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CopyFigures {
-    /// Copies that have not ended.
-    pub running: usize,
-    /// Bytes copied since the process started.
-    pub copied_bytes: u64,
-}
-
-impl Copies {
-    fn find(&self, id: u32) -> Option<&Arc<Job>> {
-        self.jobs.iter().find(|job| job.record.id.0 == id)
-    }
-
-    fn add(&mut self, job: Job) -> Arc<Job> {
-        let job = Arc::new(job);
-        self.jobs.push_back(job.clone());
-        job
-    }
-
-    fn figures(&self) -> CopyFigures {
-        let running = self.jobs.iter().filter(|job| !job.state().is_ended()).count();
-        CopyFigures { running, copied_bytes: self.copied_bytes }
-    }
-
-    /// Forgets the oldest of those that ended, if they are too many.
-    fn forget_some(&mut self) {
-        let ended = self.jobs.iter().filter(|job| job.state().is_ended()).count();
-        let mut surplus = ended.saturating_sub(ENDED_KEPT);
-        self.jobs.retain(|job| {
-            let goes = surplus > 0 && job.state().is_ended();
-            surplus -= usize::from(goes);
-            !goes
-        });
-    }
-}
-
-impl Job {
-    fn new(record: CopyRecord, began: Nanos) -> Self {
-        let course = Mutex::new(Course { busy: true, ..Course::default() });
-        Self { record, began, done_bytes: AtomicU64::new(0), cancelled: AtomicBool::new(false), course }
-    }
-
-    fn done_bytes(&self) -> u64 {
-        self.done_bytes.load(Ordering::Acquire)
-    }
-
-    fn state(&self) -> CopyState {
-        let course = self.course.lock();
-        match &course.outcome {
-            None => CopyState::Running,
-            Some(_) if course.ended_ms.is_none() => CopyState::Finishing,
-            Some(Outcome::Done) => CopyState::Done,
-            Some(Outcome::Failed(_)) => CopyState::Failed,
-            Some(Outcome::Cancelled) => CopyState::Cancelled,
-        }
-    }
-
-    /// The state it will be in once its end is recorded.
-    fn state_at_end(&self) -> CopyState {
-        match &self.course.lock().outcome {
-            Some(Outcome::Done) => CopyState::Done,
-            Some(Outcome::Cancelled) => CopyState::Cancelled,
-            Some(Outcome::Failed(_)) | None => CopyState::Failed,
-        }
-    }
-
-    /// The text of the event at its end. `None` for a failure, which has its event at once.
-    fn end_told(&self) -> Option<String> {
-        let course = self.course.lock();
-        match &course.outcome {
-            Some(Outcome::Done) => {
-                let seconds = course.stopped.map_or(0.0, |stopped| stopped.since(self.began).as_secs_f64());
-                Some(format!("{}, in {seconds:.1} s", told(self, "is done")))
-            }
-            Some(Outcome::Cancelled) => Some(format!("{} and stay", told(self, "was cancelled"))),
-            _ => None,
-        }
-    }
-
-    /// Claims the end of a copy that no task is working on; false if there is nothing to do.
-    fn take_up(&self) -> bool {
-        let mut course = self.course.lock();
-        let due = course.outcome.is_some() && course.ended_ms.is_none() && !course.busy;
-        course.busy |= due;
-        due
-    }
-}
 
 impl Array {
     /// Begins to copy a range of a volume into another, or into itself.
@@ -167,7 +35,7 @@ impl Array {
         request: api::CopyCreate,
     ) -> Result<api::VolumeCopy, ArrayError> {
         let api::CopyCreate { target, from_bytes, to_bytes, length_bytes, force } = request;
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let (source, target) = (self.volume(source)?, self.volume(&target)?);
         let forced = self.require_no_users("volume not copied", std::slice::from_ref(&target), force)?;
         let mut kept = None;
@@ -184,17 +52,17 @@ impl Array {
                 .with("from_bytes", from_bytes)
                 .with("to_bytes", to_bytes)
                 .with("length_bytes", length_bytes);
-            let (tx, staged) = self.events.stage_told(Transaction::new(), own);
+            let (tx, staged) = self.stage(&turn, own);
             kept = Some(staged);
             tx
         };
         let spec = CopySpec { source, target, from_bytes, to_bytes, length_bytes };
         let copy =
-            self.volumes.begin_copy(spec, stage).await.map_err(ArrayError::not("volume not copied"))?;
+            self.volumes().begin_copy(spec, stage).await.map_err(ArrayError::not("volume not copied"))?;
         if let Some(staged) = kept {
-            self.events.saved(staged);
+            self.log().saved(staged);
         }
-        let job = self.copies.lock().add(Job::new(copy.record().clone(), self.world.now()));
+        let job = self.copies().add(Job::new(copy.record().clone(), self.world().now()));
         let (array, task) = (self.clone(), job.clone());
         self.spawn_for(&job, async move { array.run_copy(&task, copy).await });
         Ok(self.copy_view(&job))
@@ -206,7 +74,7 @@ impl Array {
     /// `Offline` while the pool has not been open since the array started.
     pub fn list_copies(&self) -> Result<Vec<api::VolumeCopy>, ArrayError> {
         self.require_catalog()?;
-        let jobs: Vec<_> = self.copies.lock().jobs.iter().cloned().collect();
+        let jobs = self.copies().list();
         Ok(jobs.iter().map(|job| self.copy_view(job)).collect())
     }
 
@@ -230,46 +98,42 @@ impl Array {
         if let state @ (CopyState::Done | CopyState::Failed | CopyState::Cancelled) = job.state() {
             return Err(JobError::CopyEnded { id, state }.into());
         }
-        job.course.lock().cancelled_by = current_actor();
-        job.cancelled.store(true, Ordering::Release);
+        job.cancel(current_actor());
         while !job.state().is_ended() {
             // While the pool is offline a copy does not end.
             self.pool()?;
-            self.world.sleep(CANCEL_LOOK_EVERY).await;
+            self.world().sleep(CANCEL_LOOK_EVERY).await;
         }
         Ok(())
     }
 
     pub(crate) fn copy_figures(&self) -> CopyFigures {
-        self.copies.lock().figures()
+        self.copies().figures()
     }
 
     fn copy_job(&self, id: u32) -> Result<Arc<Job>, ArrayError> {
         self.require_catalog()?;
-        self.copies.lock().find(id).cloned().ok_or(JobError::NoCopy { id }.into())
+        self.copies().find(id).cloned().ok_or(JobError::NoCopy { id }.into())
     }
 
     /// Runs a task of a copy on a data thread of its own, as far as there are such.
     fn spawn_for(&self, job: &Job, task: impl Future<Output = ()> + Send + 'static) {
-        let thread = job.record.id.0 as usize % self.world.data_threads();
-        self.world.spawn(Thread::Data(thread), Box::pin(task));
+        let thread = job.record().id.0 as usize % self.world().data_threads();
+        self.world().spawn(Thread::Data(thread), Box::pin(task));
     }
 
     /// Copies all there is to copy, and ends the copy.
     async fn run_copy(self: &Arc<Self>, job: &Job, copy: RangeCopy) {
         let outcome = self.copy_all(job, &copy).await;
         // The next start reports that it was interrupted.
-        if self.stopping.load(Ordering::Acquire) && outcome != Outcome::Done {
+        if self.life().is_stopping() && outcome != Outcome::Done {
             return;
         }
         if let Outcome::Failed(why) = &outcome {
             let text = format!("{} and stay; {why}", told(job, "failed"));
-            self.events.record(Severity::Error, object(&job.record), text);
+            self.log().record(Severity::Error, object(job.record()), text);
         }
-        {
-            let mut course = job.course.lock();
-            (course.outcome, course.stopped) = (Some(outcome), Some(self.world.now()));
-        }
+        job.stop(outcome, self.world().now());
         self.finish_copy(job).await;
     }
 
@@ -279,73 +143,69 @@ impl Array {
         }
         loop {
             let done = job.done_bytes();
-            if done >= job.record.length_bytes {
+            if done >= job.record().length_bytes {
                 return Outcome::Done;
             }
-            if job.cancelled.load(Ordering::Acquire) || self.stopping.load(Ordering::Acquire) {
+            if job.is_cancelled() || self.life().is_stopping() {
                 return Outcome::Cancelled;
             }
             match copy.step(done).await {
                 Ok(bytes) => {
-                    job.done_bytes.store(done + bytes, Ordering::Release);
-                    self.copies.lock().copied_bytes += bytes;
+                    job.advance_to(done + bytes);
+                    self.copies().count(bytes);
                 }
                 Err(error) => return Outcome::Failed(error.to_string()),
             }
-            self.world.yield_now().await;
+            self.world().yield_now().await;
         }
     }
 
     /// Ends a copy that has stopped copying, if the pool is open.
     async fn finish_copy(&self, job: &Job) {
-        let actor = {
-            let course = job.course.lock();
-            course.cancelled_by.clone().filter(|_| course.outcome == Some(Outcome::Cancelled))
-        };
-        if let Err(error) = acting(actor, self.end_copy(job)).await {
+        if let Err(error) = acting(job.canceller(), self.end_copy(job)).await {
             tracing::debug!(%error, "a copy is ended when the pool is open again");
         }
-        job.course.lock().busy = false;
+        job.release();
     }
 
     async fn end_copy(&self, job: &Job) -> Result<(), ArrayError> {
-        let id = job.record.id;
-        let is_known = || self.volumes.copies().iter().any(|copy| copy.id == id);
-        let settled = self.volumes.settle_copies().await?;
-        let _turn = self.changes.lock().await;
+        let id = job.record().id;
+        let is_known = || self.volumes().copies().iter().any(|copy| copy.id == id);
+        let settled = self.volumes().settle_copies().await?;
+        let turn = self.catalog().turn().await;
         // A transaction whose outcome stayed unknown may have ended it.
         if is_known() {
             let (tx, staged) = match job.end_told() {
                 Some(text) => {
-                    let own = Told::new(object(&job.record), text)
+                    let own = Told::new(object(job.record()), text)
                         .with("copy", id)
                         .change("state", CopyState::Running, job.state_at_end())
                         .with("done_bytes", job.done_bytes());
-                    self.events.stage_told(Transaction::new(), own)
+                    self.stage(&turn, own)
                 }
-                None => self.events.stage(Transaction::new(), None),
+                None => self.stage_waiting(&turn, Transaction::new()),
             };
-            self.volumes.end_copy(id, &settled, tx).await?;
-            self.events.saved(staged);
+            self.volumes().end_copy(id, &settled, tx).await?;
+            self.log().saved(staged);
         }
-        job.course.lock().ended_ms = Some(self.world.wall_clock_ms());
-        self.copies.lock().forget_some();
+        job.end(self.world().wall_clock_ms());
+        self.copies().forget_some();
         Ok(())
     }
 
     /// Ends copies that no task is working on: those that were interrupted, and those that could not be ended before.
     pub(crate) async fn tend_copies(self: &Arc<Self>) {
-        let is_idle = || self.copies.lock().jobs.iter().all(|job| job.state().is_ended());
-        if self.volumes.copies().is_empty() && is_idle() {
+        let is_idle = || self.copies().all_ended();
+        if self.volumes().copies().is_empty() && is_idle() {
             return;
         }
-        let _turn = self.changes.lock().await;
-        for record in self.volumes.copies() {
-            if self.copies.lock().find(record.id.0).is_none() {
+        let _turn = self.catalog().turn().await;
+        for record in self.volumes().copies() {
+            if self.copies().find(record.id.0).is_none() {
                 self.note_interrupted(record);
             }
         }
-        let due: Vec<_> = self.copies.lock().jobs.iter().filter(|job| job.take_up()).cloned().collect();
+        let due = self.copies().take_up();
         for job in due {
             let (array, task) = (self.clone(), job.clone());
             self.spawn_for(&job, async move { array.finish_copy(&task).await });
@@ -358,57 +218,22 @@ impl Array {
             "copy {id} of volume {source} was interrupted: an unknown part of its {length_bytes} bytes was copied; start \
              it again"
         );
-        self.events.record(Severity::Warning, object(&record), text);
-        let now = self.world.now();
-        let job = Job::new(record, now);
-        let why = "it was interrupted, and an unknown part was copied; start it again";
-        let outcome = Some(Outcome::Failed(why.to_owned()));
-        *job.course.lock() = Course { outcome, stopped: Some(now), ..Course::default() };
-        self.copies.lock().add(job);
+        self.log().record(Severity::Warning, object(&record), text);
+        self.copies().add(Job::interrupted(record, self.world().now()));
     }
 
     fn copy_view(&self, job: &Job) -> api::VolumeCopy {
-        let CopyRecord { source, source_uuid, target, target_uuid, .. } = &job.record;
-        let CopyRecord { id, from_bytes, to_bytes, length_bytes, started_ms, .. } = job.record;
-        let volumes = self.volumes.list();
+        let CopyRecord { source, source_uuid, target, target_uuid, .. } = job.record();
+        let volumes = self.volumes().list();
         let named = |uuid: &Uuid, name: &String| {
             let volume = volumes.iter().find(|volume| volume.uuid() == *uuid);
             volume.map_or_else(|| name.clone(), |volume| volume.name())
         };
-        let (state, done_bytes) = (job.state(), job.done_bytes());
-        let course = job.course.lock();
-        let elapsed_s = course.stopped.unwrap_or_else(|| self.world.now()).since(job.began).as_secs_f64();
-        let can_tell = done_bytes > 0 && (course.stopped.is_some() || elapsed_s >= 1.0);
-        let rate = can_tell.then(|| done_bytes as f64 / elapsed_s.max(0.001));
-        let left = length_bytes.saturating_sub(done_bytes) as f64;
-        api::VolumeCopy {
-            id: id.0,
-            source: named(source_uuid, source),
-            target: named(target_uuid, target),
-            from_bytes,
-            to_bytes,
-            length_bytes,
-            done_bytes,
-            state,
-            bytes_per_s: rate.map(|rate| rate as u64),
-            remaining_s: rate.filter(|_| state == CopyState::Running).map(|rate| (left / rate).ceil() as u64),
-            started_ms,
-            ended_ms: course.ended_ms,
-            error: match &course.outcome {
-                Some(Outcome::Failed(why)) => Some(why.clone()),
-                _ => None,
-            },
-        }
+        job.view(named(source_uuid, source), named(target_uuid, target), self.world().now())
     }
 }
 
 /// The object of events of a copy.
 fn object(record: &CopyRecord) -> String {
     format!("volume {}", record.target)
-}
-
-/// The outcome of a copy, and how far it got.
-fn told(job: &Job, what: &str) -> String {
-    let CopyRecord { id, source, length_bytes, .. } = &job.record;
-    format!("copy {id} of volume {source} {what}: {} of {length_bytes} bytes are copied", job.done_bytes())
 }

@@ -1,43 +1,97 @@
-//! The drives of the configuration: opened, watched, and found where their paths do not lead to them.
+//! The keeper of the drives of the configuration: how each is, and where it was found.
 //!
-//! A drive is known by its label, not by its path. If a path no longer exists or leads to something else, the drives are
-//! looked for by label; a drive that is found elsewhere takes the place of the one that is missing.
+//! Invariants:
+//! 1. A drive is held only while its pool is open or being opened, because holding it holds its lock.
+//! 2. A drive whose operations have not ended is not opened again.
+//! 3. Each slot has one watch, over all openings of its drive.
 
-use crate::{Array, Bay, supervise::NotOpened};
-use futures_util::future::{Either, select};
-use quoin_api::Severity;
-use quoin_base::PoolId;
-use quoin_drive::{Answers, Drive, DriveError, DriveSet, DriveWatch, MemberState, Probe, probe};
-use quoin_pool::Pool;
-use quoin_world::{Disk, OneShot, World};
-use std::{
-    collections::BTreeSet,
-    pin::pin,
-    sync::{Arc, Weak},
-};
+use crate::Bay;
+use parking_lot::Mutex;
+use quoin_base::DriveIndex;
+use quoin_drive::{Answers, Drive, DriveSet, DriveWatch};
+use quoin_world::{Disk, World};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
-/// The drives of the configuration, and how each was when it was last opened.
-pub(crate) struct Drives(pub(crate) Vec<DriveSlot>);
+/// The drives of the configuration, in its order.
+pub(crate) struct Drives {
+    bay: Box<dyn Bay>,
+    slots: Mutex<Vec<DriveSlot>>,
+    /// Drives that the pool went on without, as far as it was reported; `None`: the pool was not open yet.
+    given_up: Mutex<Option<BTreeSet<DriveIndex>>>,
+}
 
+/// A drive, and how it was when it was last opened.
 pub(crate) struct DriveSlot {
+    path: String,
+    found_at: Option<String>,
+    device: Option<String>,
+    drive: Option<Arc<Drive>>,
+    fault: Option<String>,
+    is_left_out: bool,
+    no_room: bool,
+    watch: Arc<DriveWatch>,
+}
+
+/// A drive of a slot that could be opened, and the path it was opened by.
+pub(crate) struct Opened {
+    pub(crate) slot: usize,
     pub(crate) path: String,
-    /// Where it was found, if that is not its path.
-    pub(crate) found_at: Option<String>,
-    /// What its path leads to.
-    pub(crate) device: Option<String>,
-    /// The drive, held only while its pool is open, because holding it holds its lock.
-    pub(crate) drive: Option<Arc<Drive>>,
-    /// Why it could not be opened, or how it failed.
-    pub(crate) fault: Option<String>,
-    /// The pool goes on without it.
-    pub(crate) is_left_out: bool,
-    /// The file system under it is full.
-    pub(crate) no_room: bool,
-    /// Sees to it that its operations end in time, over all openings.
-    pub(crate) watch: Arc<DriveWatch>,
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
+/// A drive that began or ceased to answer in time.
+pub(crate) struct Answering {
+    pub(crate) path: String,
+    /// What the pool calls it.
+    pub(crate) name: String,
+    /// It had a fault before.
+    pub(crate) had_fault: bool,
+}
+
+/// Drives that the pool goes on without and that were not reported yet.
+pub(crate) struct GivenUp {
+    /// The pool was open before.
+    pub(crate) was_open: bool,
+    /// Each with its path, if it is one of the configuration.
+    pub(crate) drives: Vec<(DriveIndex, Option<String>)>,
 }
 
 impl DriveSlot {
+    /// Its path in the configuration.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Where it was found, if that is not its path.
+    pub(crate) fn found_at(&self) -> Option<&str> {
+        self.found_at.as_deref()
+    }
+
+    /// What its path leads to.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
+    /// The drive, while its pool is open.
+    pub(crate) fn drive(&self) -> Option<&Arc<Drive>> {
+        self.drive.as_ref()
+    }
+
+    /// Why it could not be opened, or how it failed.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
+    /// Whether the file system under it is full.
+    pub(crate) fn no_room(&self) -> bool {
+        self.no_room
+    }
+
+    /// Sees to it that its operations end in time.
+    pub(crate) fn watch(&self) -> &DriveWatch {
+        &self.watch
+    }
+
     /// What the pool calls the drive: the path by which it was opened.
     fn name(&self) -> &str {
         let elsewhere = self.found_at.as_ref().unwrap_or(&self.path);
@@ -45,36 +99,130 @@ impl DriveSlot {
     }
 }
 
-/// A drive of a slot that could be opened, and the path it was opened by.
-struct Opened {
-    slot: usize,
-    path: String,
-    disk: Arc<dyn Disk>,
-}
-
 impl Drives {
-    pub(crate) fn new(bay: &dyn Bay, world: &Arc<dyn World>, array: &Weak<Array>) -> Self {
+    /// The drives of a bay. `told` is called with a drive's position when the drive begins or ceases to answer in time.
+    pub(crate) fn new(
+        bay: Box<dyn Bay>,
+        world: &Arc<dyn World>,
+        told: impl Fn(usize, Answers) + Clone + Send + Sync + 'static,
+    ) -> Self {
         let slot = |(number, path): (usize, String)| {
-            let array = array.clone();
-            let watch = DriveWatch::new(world.clone(), bay.patience(), move |answers| {
-                if let Some(array) = array.upgrade() {
-                    array.drive_answers(number, answers);
-                }
-            });
+            let told = told.clone();
+            let watch = DriveWatch::new(world.clone(), bay.patience(), move |answers| told(number, answers));
             let (found_at, device, drive, fault) = (None, None, None, None);
             DriveSlot { path, found_at, device, drive, fault, is_left_out: false, no_room: false, watch }
         };
-        Self(bay.paths().into_iter().enumerate().map(slot).collect())
+        let slots = Mutex::new(bay.paths().into_iter().enumerate().map(slot).collect());
+        Self { bay, slots, given_up: Mutex::default() }
+    }
+
+    /// Where they come from.
+    pub(crate) fn bay(&self) -> &dyn Bay {
+        &*self.bay
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.lock().len()
+    }
+
+    /// Something of each of them.
+    pub(crate) fn each<T>(&self, of: impl Fn(&DriveSlot) -> T) -> Vec<T> {
+        self.slots.lock().iter().map(of).collect()
+    }
+
+    /// The watch through which a drive may be opened now, or why it may not.
+    pub(crate) fn watch_to_open(&self, slot: usize) -> Result<Arc<DriveWatch>, String> {
+        let slots = self.slots.lock();
+        let slot = &slots[slot];
+        if slot.watch.under_way() > 0 { Err(not_finished(&slot.path)) } else { Ok(slot.watch.clone()) }
+    }
+
+    /// Notes that a drive is not held, and why it could not be opened, if it could not.
+    pub(crate) fn set_fault(&self, slot: usize, fault: Option<String>) {
+        let mut slots = self.slots.lock();
+        (slots[slot].drive, slots[slot].fault) = (None, fault);
+    }
+
+    /// Holds the drives of a set that was opened. Returns the paths of those that were found elsewhere and not there
+    /// before, each with the path where it is.
+    pub(crate) fn hold(&self, opened: &[Opened], set: &DriveSet) -> Vec<(String, String)> {
+        let mut elsewhere = Vec::new();
+        let mut slots = self.slots.lock();
+        slots.iter_mut().for_each(|slot| slot.is_left_out = true);
+        for Opened { slot, path, disk } in opened {
+            let slot = &mut slots[*slot];
+            let found_at = (*path != slot.path).then(|| path.clone());
+            if found_at.is_some() && found_at != slot.found_at {
+                elsewhere.push((slot.path.clone(), path.clone()));
+            }
+            slot.found_at = found_at;
+            slot.device = self.bay.device(path);
+            let left_out = set.left_out.iter().find(|(name, _)| name == disk.name());
+            slot.fault = left_out.map(|(_, why)| why.to_string());
+            slot.drive = set.drives.iter().find(|drive| drive.name() == disk.name()).cloned();
+            slot.is_left_out = slot.drive.is_none();
+        }
+        elsewhere
+    }
+
+    /// Notes that a drive began or ceased to answer in time.
+    pub(crate) fn note_answers(&self, slot: usize, answers: Answers) -> Answering {
+        let mut slots = self.slots.lock();
+        let slot = &mut slots[slot];
+        let had_fault = slot.fault.is_some();
+        if let Answers::Failed(waited) = answers {
+            slot.fault = Some(format!("it has not answered for {} s", waited.as_secs()));
+        }
+        Answering { path: slot.path.clone(), name: slot.name().to_owned(), had_fault }
+    }
+
+    /// Notes which drives the pool goes on without.
+    pub(crate) fn give_up(&self, failed: BTreeSet<DriveIndex>) -> GivenUp {
+        let before = self.given_up.lock().replace(failed.clone());
+        let was_open = before.is_some();
+        let mut slots = self.slots.lock();
+        let index_of = |slot: &DriveSlot| slot.drive.as_ref().map(|drive| drive.index());
+        for slot in &mut *slots {
+            slot.is_left_out |= index_of(slot).is_some_and(|index| failed.contains(&index));
+        }
+        let path_of = |index: DriveIndex| {
+            let slot = slots.iter().find(|slot| index_of(slot) == Some(index));
+            slot.map(|slot| slot.path.clone())
+        };
+        let unreported =
+            failed.difference(before.as_ref().unwrap_or(&BTreeSet::new())).copied().collect::<Vec<_>>();
+        GivenUp { was_open, drives: unreported.into_iter().map(|index| (index, path_of(index))).collect() }
+    }
+
+    /// Notes under which drives the file systems are full. Returns the paths of those for which that changed, each with
+    /// whether it is full.
+    pub(crate) fn note_room(&self, without_room: &[String]) -> Vec<(String, bool)> {
+        let mut changed = Vec::new();
+        for slot in &mut *self.slots.lock() {
+            let name = slot.drive.as_ref().map(|drive| drive.name());
+            let no_room = name.is_some_and(|name| without_room.iter().any(|drive| drive == name));
+            if mem::replace(&mut slot.no_room, no_room) != no_room {
+                changed.push((slot.path.clone(), no_room));
+            }
+        }
+        changed
+    }
+
+    /// From now on drives are not waited for that do not answer.
+    pub(crate) fn hurry(&self) {
+        self.slots.lock().iter().for_each(|slot| slot.watch.hurry());
     }
 
     /// True when no other owner holds any of the drives.
     pub(crate) fn all_let_go(&self) -> bool {
-        self.0.iter().filter_map(|slot| slot.drive.as_ref()).all(|drive| Arc::strong_count(drive) == 1)
+        let slots = self.slots.lock();
+        slots.iter().filter_map(|slot| slot.drive.as_ref()).all(|drive| Arc::strong_count(drive) == 1)
     }
 
     /// Lets go of all drives, remembering which had failed.
-    pub(crate) fn release(&mut self, reason: &str) {
-        for slot in &mut self.0 {
+    pub(crate) fn release(&self, reason: &str) {
+        for slot in &mut *self.slots.lock() {
             if slot.drive.take().is_some_and(|drive| drive.is_failed()) {
                 slot.fault = Some(reason.to_owned());
             }
@@ -83,12 +231,12 @@ impl Drives {
 
     /// A description of the drives that do not answer in time; `None` if all do.
     pub(crate) fn stalled(&self) -> Option<String> {
-        stalled(self.0.iter())
+        stalled(self.slots.lock().iter())
     }
 
     /// The same without those that the pool goes on without.
     pub(crate) fn stalled_members(&self) -> Option<String> {
-        stalled(self.0.iter().filter(|slot| !slot.is_left_out))
+        stalled(self.slots.lock().iter().filter(|slot| !slot.is_left_out))
     }
 }
 
@@ -108,274 +256,4 @@ fn not_finished(path: &str) -> String {
     format!(
         "drive {path} does not answer and has operations outstanding; the array uses it again once they have completed"
     )
-}
-
-/// Why the set was refused, behind what is wrong with each drive that it lacks.
-fn with_faults(mut faults: Vec<String>, refusal: String) -> String {
-    faults.retain(|fault| !refusal.contains(fault));
-    faults.extend(Some(refusal).filter(|refusal| !refusal.is_empty()));
-    faults.join("; ")
-}
-
-impl Array {
-    /// Opens all drives of the pool, in the order of their positions. A drive that cannot be opened may be one that the pool
-    /// goes on without; what is on the others tells.
-    pub(crate) async fn open_drives(&self) -> Result<Vec<Arc<Drive>>, NotOpened> {
-        let (mut opened, mut faults, mut in_use) = (Vec::new(), Vec::new(), true);
-        for (slot, path) in self.bay.paths().into_iter().enumerate() {
-            match self.open_disk(slot, &path).await {
-                Ok(disk) => {
-                    self.set_fault(slot, None);
-                    opened.push(Opened { slot, path, disk });
-                }
-                Err(fault) => {
-                    in_use &= fault.in_use;
-                    self.set_fault(slot, Some(fault.reason.clone()));
-                    faults.push(fault.reason);
-                }
-            }
-        }
-        in_use &= !faults.is_empty();
-        let mut outcome = match opened.is_empty() && !faults.is_empty() {
-            false => self.open_all(&opened).await,
-            true => Err(String::new()),
-        };
-        // A drive that does not answer is not looked for elsewhere.
-        if outcome.is_err()
-            && !in_use
-            && self.drives.lock().stalled().is_none()
-            && self.find_missing(&mut opened, &mut faults).await
-        {
-            outcome = self.open_all(&opened).await;
-        }
-        let set = outcome.map_err(|refusal| NotOpened {
-            reason: with_faults(faults, refusal),
-            in_use,
-            taken_over: false,
-        })?;
-        self.note_opened(&opened, &set);
-        Ok(set.drives)
-    }
-
-    async fn open_all(&self, opened: &[Opened]) -> Result<DriveSet, String> {
-        let disks = opened.iter().map(|opened| opened.disk.clone()).collect();
-        let set = DriveSet::open(disks).await.map_err(|error| error.to_string())?;
-        match set.drives.iter().find(|drive| drive.label().pool != self.options.pool) {
-            Some(drive) => Err(self.of_another_pool(drive.name(), drive.label().pool)),
-            None => Ok(set),
-        }
-    }
-
-    fn of_another_pool(&self, name: &str, pool: PoolId) -> String {
-        let own = self.options.pool;
-        format!("drive {name} belongs to pool {pool}, not to this array's, {own}")
-    }
-
-    async fn open_disk(&self, slot: usize, path: &str) -> Result<Arc<dyn Disk>, NotOpened> {
-        let watch = {
-            let drives = self.drives.lock();
-            let slot = &drives.0[slot];
-            if slot.watch.under_way() > 0 {
-                return Err(not_finished(&slot.path).into());
-            }
-            slot.watch.clone()
-        };
-        let disk = match self.in_time(self.bay.begin_open(path)).await {
-            Some(outcome) => outcome?.ok_or_else(|| NotOpened {
-                reason: format!("{path}: another process uses it, or it is mounted"),
-                in_use: true,
-                taken_over: false,
-            })?,
-            None => {
-                return Err(format!("drive {path} does not answer: opening it has not come to an end").into());
-            }
-        };
-        watch.admit(disk).map_err(|error| error.to_string().into())
-    }
-
-    /// What another thread does for the array; `None` if that takes longer than a drive may.
-    async fn in_time<T>(&self, outcome: OneShot<T>) -> Option<T> {
-        let patience = self.bay.patience().fail_after;
-        match select(pin!(outcome), self.world.sleep(patience)).await {
-            Either::Left((outcome, _)) => outcome,
-            Either::Right(_) => None,
-        }
-    }
-
-    /// Puts drives that are found elsewhere in the place of those that are missing, and adds what is wrong with those that
-    /// are there. True if any was found.
-    async fn find_missing(&self, opened: &mut Vec<Opened>, faults: &mut Vec<String>) -> bool {
-        let own = self.options.pool;
-        let (mut present, mut strangers, mut is_copied) = (BTreeSet::new(), Vec::new(), false);
-        for at in (0..opened.len()).rev() {
-            let stranger = match probe(&opened[at].disk).await {
-                Ok(Probe::Quoin(label)) if label.pool == own => {
-                    // Of two with one position, the second may be in the place of another.
-                    if present.insert(label.index) {
-                        continue;
-                    }
-                    is_copied = true;
-                    format!("drive {} is a copy of another one", opened[at].path)
-                }
-                Ok(Probe::Quoin(label)) => self.of_another_pool(&opened[at].path, label.pool),
-                Ok(Probe::Blank) => DriveError::Blank { drive: opened[at].path.clone() }.to_string(),
-                Ok(Probe::Foreign(what)) => {
-                    DriveError::Foreign { drive: opened[at].path.clone(), what }.to_string()
-                }
-                Err(error) => error.to_string(),
-            };
-            strangers.push((at, stranger));
-        }
-        let taken: Vec<_> = opened.iter().map(|opened| opened.path.clone()).collect();
-        let mut found = self.in_time(self.bay.begin_search(own, &taken)).await.unwrap_or_default();
-        found.sort();
-        found.dedup_by_key(|(index, _)| *index);
-        found.retain(|(index, _)| !present.contains(index));
-        for (at, why) in strangers {
-            let stranger = opened.remove(at);
-            self.set_fault(stranger.slot, Some(why.clone()));
-            faults.push(why);
-        }
-        let slots = self.drives.lock().0.len();
-        let free = (0..slots).filter(|slot| opened.iter().all(|opened| opened.slot != *slot));
-        let mut free: Vec<_> = free.collect();
-        // NOTE: which of two copies is the current one is not known. With a drive missing besides, neither is taken.
-        if is_copied && found.len() < free.len() {
-            return false;
-        }
-        let before = opened.len();
-        for (index, path) in found {
-            if free.is_empty() {
-                break;
-            }
-            // As a rule the configuration has drives in the order of their numbers.
-            let at = free.iter().position(|slot| *slot == usize::from(index.0)).unwrap_or(0);
-            let slot = free.remove(at);
-            match self.open_disk(slot, &path).await {
-                Ok(disk) => opened.push(Opened { slot, path, disk }),
-                Err(fault) => faults.push(fault.reason),
-            }
-        }
-        opened.len() > before
-    }
-
-    fn set_fault(&self, slot: usize, fault: Option<String>) {
-        let mut drives = self.drives.lock();
-        (drives.0[slot].drive, drives.0[slot].fault) = (None, fault);
-    }
-
-    /// Notes which drive is where, and reports those that are not where the configuration says.
-    fn note_opened(&self, opened: &[Opened], set: &DriveSet) {
-        let mut slots = self.drives.lock();
-        slots.0.iter_mut().for_each(|slot| slot.is_left_out = true);
-        for Opened { slot, path, disk } in opened {
-            let slot = &mut slots.0[*slot];
-            let found_at = (*path != slot.path).then(|| path.clone());
-            if found_at.is_some() && found_at != slot.found_at {
-                let text = format!(
-                    "its path no longer leads to it; the array found it at {path} by its label. Correct the path in \
-                     quoin.toml"
-                );
-                self.events.record(Severity::Warning, format!("drive {}", slot.path), text);
-            }
-            slot.found_at = found_at;
-            slot.device = self.bay.device(path);
-            let left_out = set.left_out.iter().find(|(name, _)| name == disk.name());
-            slot.fault = left_out.map(|(_, why)| why.to_string());
-            slot.drive = set.drives.iter().find(|drive| drive.name() == disk.name()).cloned();
-            slot.is_left_out = slot.drive.is_none();
-        }
-    }
-
-    /// A drive began or ceased to answer in time.
-    fn drive_answers(&self, slot: usize, answers: Answers) {
-        let (path, name, before) = {
-            let mut drives = self.drives.lock();
-            let slot = &mut drives.0[slot];
-            let before = slot.fault.is_some();
-            if let Answers::Failed(waited) = answers {
-                slot.fault = Some(format!("it has not answered for {} s", waited.as_secs()));
-            }
-            (slot.path.clone(), slot.name().to_owned(), before)
-        };
-        let (severity, text) = match answers {
-            Answers::Suspect(waited) => (
-                Severity::Warning,
-                format!("has not answered for {} s; I/O that needs it waits", waited.as_secs()),
-            ),
-            Answers::Failed(waited) => (
-                Severity::Critical,
-                format!(
-                    "has not answered for {} s and has failed; the array uses it again once its outstanding operations have \
-                     completed",
-                    waited.as_secs()
-                ),
-            ),
-            Answers::InTime if before => {
-                (Severity::Info, "has completed its outstanding operations and is reopened".to_owned())
-            }
-            Answers::InTime => (Severity::Info, "answers again".to_owned()),
-        };
-        self.events.record(severity, format!("drive {path}"), text);
-        if let (Answers::Failed(waited), Ok(pool)) = (answers, self.slot.get()) {
-            pool.drive_is_lost(&name, format!("drive {path} has not answered for {} s", waited.as_secs()));
-        }
-    }
-
-    /// Reports drives that the pool goes on without.
-    pub(crate) fn look_at_members(&self, pool: &Pool) {
-        let members = pool.members();
-        let failed = members.all.iter().filter(|member| member.state == MemberState::Failed);
-        let failed: BTreeSet<_> = failed.map(|member| member.index).collect();
-        let before = self.given_up.lock().replace(failed.clone());
-        let is_failed = |drive: &Arc<Drive>| failed.contains(&drive.index());
-        for slot in &mut self.drives.lock().0 {
-            slot.is_left_out |= slot.drive.as_ref().is_some_and(is_failed);
-        }
-        // What failed before the process started is told again, less loudly.
-        let severity = if before.is_some() { Severity::Critical } else { Severity::Warning };
-        for index in failed.difference(&before.unwrap_or_default()) {
-            let drives = self.drives.lock();
-            let is_it = |slot: &&DriveSlot| slot.drive.as_ref().is_some_and(|drive| drive.index() == *index);
-            let object = match drives.0.iter().find(is_it) {
-                Some(slot) => format!("drive {}", slot.path),
-                None => format!("drive number {index} of {}", self.pool_name()),
-            };
-            drop(drives);
-            let text = "has failed, and the pool goes on without it: the journal is on one drive less. Take the drive out \
-                        of quoin.toml before the array starts again";
-            self.events.record(severity, object, text);
-        }
-    }
-
-    /// Reports drives whose file systems became full, or have room again.
-    pub(crate) fn look_at_room(&self, without_room: &[String]) {
-        let mut drives = self.drives.lock();
-        for slot in &mut drives.0 {
-            let name = slot.drive.as_ref().map(|drive| drive.name());
-            let no_room = name.is_some_and(|name| without_room.iter().any(|drive| drive == name));
-            if std::mem::replace(&mut slot.no_room, no_room) == no_room {
-                continue;
-            }
-            let object = format!("drive {}", slot.path);
-            match no_room {
-                true => self.events.record(
-                    Severity::Critical,
-                    object,
-                    "the file system under it is full: host writes fail until there is room; reads are not affected",
-                ),
-                false => self.events.record(Severity::Info, object, "has room again; host writes succeed"),
-            }
-        }
-    }
-
-    /// From now on drives are not waited for that do not answer: a stop is asked for.
-    pub fn hurry_drives(&self) {
-        self.drives.lock().0.iter().for_each(|slot| slot.watch.hurry());
-    }
-
-    /// A description of the drives that do not answer in time; `None` if all do.
-    pub fn stalled_drives(&self) -> Option<String> {
-        self.drives.lock().stalled()
-    }
 }

@@ -1,8 +1,9 @@
 //! Why the array refused or failed a request, and the problem reported to clients.
 
-use crate::volume_problem::volume_problem;
 use crate::{
     BinError, ExportError, ForkError, HostError, JobError, MappingError, ReserveError, ScheduleError,
+    pool_problem::{pool_problem, unreadable},
+    volume_problem::volume_problem,
 };
 use quoin_api::{Problem, ProblemKind as Kind};
 use quoin_pool::PoolError;
@@ -110,6 +111,14 @@ impl From<VolumeError> for ArrayError {
 }
 
 impl ArrayError {
+    /// Refusals of the layer below, reported under this title.
+    pub(crate) fn not(title: &'static str) -> impl Fn(VolumeError) -> Self {
+        move |error| match error {
+            VolumeError::Pool(error) => Self::Pool(error),
+            error => Self::Not { title, error },
+        }
+    }
+
     /// Returns the problem as reported to clients.
     pub fn problem(&self) -> Problem {
         let (kind, title, which, next): (_, _, _, String) = match self {
@@ -147,34 +156,6 @@ impl ArrayError {
         };
         Problem::new(kind, title, which, self.to_string(), next)
     }
-}
-
-/// Returns the problem of a catalog object that this version cannot read.
-pub(crate) fn unreadable(key: &str, why: String) -> Problem {
-    let next = "start the Quoin version that wrote it; or stop the array and run quoin check";
-    Problem::new(Kind::Unreadable, "catalog not readable", format!("object {key}"), why, next)
-}
-
-/// Returns the problem of a pool that is offline.
-pub(crate) fn offline(reason: &str) -> Problem {
-    let next = "attach its drives; the array then reopens the pool. See quoin status and quoin events";
-    Problem::new(Kind::Offline, "pool offline", "the pool", reason, next)
-}
-
-/// Returns the problem of a pool that failed.
-pub(crate) fn pool_problem(error: &PoolError) -> Problem {
-    let (kind, title, next) = match error {
-        PoolError::Offline { reason } => return offline(reason),
-        PoolError::Drive(error) => return offline(&error.to_string()),
-        PoolError::NoSpace => {
-            (Kind::NoSpace, "no space left", "delete volumes or unmap data in them, then try again")
-        }
-        _ => {
-            let next = "see quoin status and the log; or stop the array and run quoin check";
-            (Kind::Pool, "change not made", next)
-        }
-    };
-    Problem::new(kind, title, "the pool", error.to_string(), next)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ impl Array {
     pub fn list_folders(&self) -> Result<Vec<api::Folder>, ArrayError> {
         self.require_catalog()?;
         let of_volume = |volume: &Volume| (volume.folder(), volume.size_bytes(), volume.mapped_bytes());
-        Ok(folders(self.volumes.list().iter().map(|volume| of_volume(volume))))
+        Ok(folders(self.volumes().list().iter().map(|volume| of_volume(volume))))
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::{
     Array, ArrayError, ForkError,
-    events::{Staged, Told},
+    events::Told,
+    origin::{snapshot_spec, suffixed},
     reserve_watch::Scope,
-    snapshots::{shortened, snapshot_spec, suffixed},
+    words::shortened,
 };
 use quoin_api::{self as api, Utc};
-use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, ForkSpec, Group, Replacement, SetOf, Volume};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -30,13 +30,13 @@ impl Array {
     /// volume that cannot join. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn create_group(&self, request: api::GroupCreate) -> Result<api::Group, ArrayError> {
         let api::GroupCreate { name, volumes } = request;
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let of = if volumes.is_empty() { "no volumes yet".to_owned() } else { volumes.join(", ") };
         let own = told_of(&name, format!("created, of {}", shortened(&of))).with("volumes", &volumes);
-        let (tx, staged) = self.stage(own);
+        let (tx, staged) = self.stage(&turn, own);
         let title = "group not created";
-        let group = self.volumes.create_group(&name, &volumes, tx).await.map_err(ArrayError::not(title))?;
-        self.events.saved(staged);
+        let group = self.volumes().create_group(&name, &volumes, tx).await.map_err(ArrayError::not(title))?;
+        self.log().saved(staged);
         Ok(self.group_view(&group))
     }
 
@@ -46,7 +46,7 @@ impl Array {
     /// `Offline` while the pool has not been open since the array started.
     pub fn list_groups(&self) -> Result<Vec<api::Group>, ArrayError> {
         self.require_catalog()?;
-        Ok(self.volumes.groups().iter().map(|group| self.group_view(group)).collect())
+        Ok(self.volumes().groups().iter().map(|group| self.group_view(group)).collect())
     }
 
     /// One group.
@@ -65,16 +65,16 @@ impl Array {
     /// if the pool cannot commit the change.
     pub async fn change_group(&self, name: &str, change: api::GroupChange) -> Result<api::Group, ArrayError> {
         let Some(new_name) = change.name else { return self.show_group(name) };
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let group = self.group(name)?;
         if new_name == name {
             return Ok(self.group_view(&group));
         }
         let own = told_of(name, format!("renamed to {new_name}")).change("name", name, &new_name);
-        let (tx, staged) = self.stage(own);
-        let renamed = self.volumes.rename_group(name, &new_name, tx).await;
+        let (tx, staged) = self.stage(&turn, own);
+        let renamed = self.volumes().rename_group(name, &new_name, tx).await;
         let group = renamed.map_err(ArrayError::not("group not changed"))?;
-        self.events.saved(staged);
+        self.log().saved(staged);
         Ok(self.group_view(&group))
     }
 
@@ -84,14 +84,14 @@ impl Array {
     /// `NoGroup` or `NotFound` if one of the two does not exist; `InGroup` or `GroupFull` if the volume
     /// cannot join. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn add_to_group(&self, name: &str, volume: &str) -> Result<api::Group, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let before = self.member_names(&self.group(name)?);
         let after: Vec<_> = before.iter().cloned().chain([volume.to_owned()]).collect();
         let own = told_of(name, format!("volume {volume} added")).change("volumes", before, after);
-        let (tx, staged) = self.stage(own);
-        let joined = self.volumes.join_group(name, volume, tx).await;
+        let (tx, staged) = self.stage(&turn, own);
+        let joined = self.volumes().join_group(name, volume, tx).await;
         let group = joined.map_err(ArrayError::not("group not changed"))?;
-        self.events.saved(staged);
+        self.log().saved(staged);
         Ok(self.group_view(&group))
     }
 
@@ -101,14 +101,14 @@ impl Array {
     /// `NoGroup` or `NotFound` if one of the two does not exist, `NotInGroup` if the volume is not in the
     /// group. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn remove_from_group(&self, name: &str, volume: &str) -> Result<api::Group, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let before = self.member_names(&self.group(name)?);
         let after: Vec<_> = before.iter().filter(|member| *member != volume).cloned().collect();
         let own = told_of(name, format!("volume {volume} removed")).change("volumes", before, after);
-        let (tx, staged) = self.stage(own);
-        let left = self.volumes.leave_group(name, volume, tx).await;
+        let (tx, staged) = self.stage(&turn, own);
+        let left = self.volumes().leave_group(name, volume, tx).await;
         let group = left.map_err(ArrayError::not("group not changed"))?;
-        self.events.saved(staged);
+        self.log().saved(staged);
         Ok(self.group_view(&group))
     }
 
@@ -117,15 +117,15 @@ impl Array {
     /// # Errors
     /// `NoGroup` if no group has the name. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn delete_group(&self, name: &str) -> Result<(), ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let group = self.group(name)?;
         let own = told_of(name, "deleted; its volumes and their snapshots stay")
             .without("volumes", self.member_names(&group))
             .without("sets", self.set_names(&group));
-        let (tx, staged) = self.stage(own);
+        let (tx, staged) = self.stage(&turn, own);
         let tx = self.without_reserve(tx, Scope::Group(group.id));
-        self.volumes.delete_group(name, tx).await.map_err(ArrayError::not("group not deleted"))?;
-        self.events.saved(staged);
+        self.volumes().delete_group(name, tx).await.map_err(ArrayError::not("group not deleted"))?;
+        self.log().saved(staged);
         self.forget_reserves();
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Array {
         name: &str,
         request: api::GroupSnapshotCreate,
     ) -> Result<api::GroupSet, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let group = self.group(name)?;
         let set = request.name.unwrap_or_else(|| self.free_set(&group));
         let retain = request.retain_s.map(Duration::from_secs);
@@ -156,9 +156,9 @@ impl Array {
             .with("snapshots", specs.iter().map(|spec| &spec.name).collect::<Vec<_>>())
             .with("writable", !protected)
             .with("retain_s", request.retain_s);
-        let (tx, staged) = self.stage(own);
-        self.volumes.fork(specs, tx).await.map_err(ArrayError::not("snapshots not taken"))?;
-        self.events.saved(staged);
+        let (tx, staged) = self.stage(&turn, own);
+        self.volumes().fork(specs, tx).await.map_err(ArrayError::not("snapshots not taken"))?;
+        self.log().saved(staged);
         self.trim_volumes();
         Ok(self.set_view(&self.set(&group, &set)?))
     }
@@ -175,14 +175,14 @@ impl Array {
         request: api::GroupRestore,
     ) -> Result<api::Group, ArrayError> {
         let api::GroupRestore { keep, force } = request;
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let group = self.group(name)?;
         let replacements = self.pairs(&self.set(&group, set)?)?.into_iter();
         let replacements =
             replacements.map(|(target, source)| Replacement { target, source, refreshes: false }).collect();
         let keep = keep.map(|keep| self.plan_set(&group, &keep)).transpose()?.unwrap_or_default();
         let own = told_of(name, format!("restored from set {set}")).with("set", set);
-        self.replace(replacements, keep, own, force).await?;
+        self.replace(&turn, replacements, keep, own, force).await?;
         Ok(self.group_view(&group))
     }
 
@@ -198,7 +198,7 @@ impl Array {
         set: &str,
         request: api::GroupRefresh,
     ) -> Result<api::GroupSet, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let group = self.group(name)?;
         let pairs = self.pairs(&self.set(&group, set)?)?.into_iter();
         let replacements =
@@ -206,7 +206,7 @@ impl Array {
         let own = told_of(name, format!("set {set} refreshed"))
             .answered_with(format!("set {name}/{set}"))
             .with("set", set);
-        self.replace(replacements, Vec::new(), own, request.force).await?;
+        self.replace(&turn, replacements, Vec::new(), own, request.force).await?;
         Ok(self.set_view(&self.set(&group, set)?))
     }
 
@@ -222,16 +222,16 @@ impl Array {
         set: &str,
         request: api::SnapshotRetain,
     ) -> Result<api::GroupSet, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let group = self.group(name)?;
         let set = self.set(&group, set)?;
         let text = format!("set {} made immutable for {} s", set.name, request.retain_s);
-        let before = set.snapshots.iter().map(|snapshot| self.volumes.retained_until_ms(snapshot)).min();
+        let before = set.snapshots.iter().map(|snapshot| self.volumes().retained_until_ms(snapshot)).min();
         let own = told_of(name, text)
             .answered_with(format!("set {name}/{}", set.name))
             .with("set", &set.name)
             .change("retain_until_ms", before.flatten(), self.until_ms(request.retain_s));
-        self.retain(&set.snapshots, &request, own).await?;
+        self.retain(&turn, &set.snapshots, &request, own).await?;
         Ok(self.set_view(&set))
     }
 
@@ -249,15 +249,15 @@ impl Array {
         deletion: api::Deletion,
     ) -> Result<(), ArrayError> {
         let api::Deletion { unmap, force, now } = deletion;
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let group = self.group(name)?;
         let Set { snapshots, taken_ms, .. } = self.set(&group, set)?;
         let forced = self.require_no_users("snapshots not deleted", &snapshots, force)?;
         let mut seen = Vec::new();
         for snapshot in &snapshots {
-            let mappings = self.access.lock().mappings_of_volume(snapshot.id());
+            let mappings = self.hosts().read().mappings_of_volume(snapshot.id());
             seen.extend(mappings.iter().map(|mapping| format!("{} by {}", snapshot.name(), mapping.host)));
-            let exports = self.exports_of(snapshot.id());
+            let exports = self.export_list().names_of(snapshot.id());
             seen.extend(exports.iter().map(|export| format!("{} as export {export}", snapshot.name())));
         }
         if !seen.is_empty() && !unmap && !force {
@@ -269,25 +269,21 @@ impl Array {
             .without("taken_ms", taken_ms)
             .without("snapshots", snapshots.iter().map(|snapshot| snapshot.name()).collect::<Vec<_>>())
             .without("mappings_and_exports", seen);
-        self.discard_all(&snapshots, own, now).await
+        self.discard_all(&turn, &snapshots, own, now).await
     }
 
     pub(crate) fn group(&self, name: &str) -> Result<Group, ArrayError> {
         self.require_catalog()?;
-        Ok(self.volumes.group(name)?)
-    }
-
-    fn stage(&self, own: Told) -> (Transaction, Staged) {
-        self.events.stage_told(Transaction::new(), own)
+        Ok(self.volumes().group(name)?)
     }
 
     fn member_names(&self, group: &Group) -> Vec<String> {
-        self.volumes.members(group).iter().map(|volume| volume.name()).collect()
+        self.volumes().members(group).iter().map(|volume| volume.name()).collect()
     }
 
     /// The snapshots to take for a set.
     pub(crate) fn plan_set(&self, group: &Group, set: &str) -> Result<Vec<ForkSpec>, ArrayError> {
-        let members = self.volumes.members(group);
+        let members = self.volumes().members(group);
         if members.is_empty() {
             return Err(ForkError::EmptyGroup { group: group.name.clone() }.into());
         }
@@ -310,7 +306,7 @@ impl Array {
     /// The sets of a group, oldest first.
     fn sets(&self, group: &Group) -> Vec<Set> {
         let mut sets: BTreeMap<String, Set> = BTreeMap::new();
-        for snapshot in self.volumes.list() {
+        for snapshot in self.volumes().list() {
             let Some(origin) = snapshot.origin() else { continue };
             let Some(of) = origin.set.filter(|set| set.group == group.id) else { continue };
             let set = sets.entry(of.name.clone()).or_insert_with(|| {
@@ -336,7 +332,7 @@ impl Array {
             .iter()
             .filter_map(|snapshot| Some((snapshot.origin()?.source, snapshot.clone())))
             .collect();
-        let members = self.volumes.members(&set.group);
+        let members = self.volumes().members(&set.group);
         let without = members.iter().filter(|member| !snapshot_of.contains_key(&member.id()));
         let without: Vec<_> = without.map(|member| member.name()).collect();
         let strange = snapshot_of.iter().filter(|(source, _)| !set.group.members.contains(source));
@@ -355,11 +351,11 @@ impl Array {
 
     /// A name for a set created without one: the time.
     fn free_set(&self, group: &Group) -> String {
-        let stamp = Utc::of_ms(self.world.wall_clock_ms()).stamp();
-        let (sets, members) = (self.sets(group), self.volumes.members(group));
+        let stamp = Utc::of_ms(self.world().wall_clock_ms()).stamp();
+        let (sets, members) = (self.sets(group), self.volumes().members(group));
         let numbered = (2..).map(|n| format!("{stamp}-{n}"));
         let free = |name: &String| {
-            let taken = |member: &Arc<Volume>| self.volumes.get(&suffixed(&member.name(), name)).is_ok();
+            let taken = |member: &Arc<Volume>| self.volumes().get(&suffixed(&member.name(), name)).is_ok();
             !sets.iter().any(|set| set.name == *name) && !members.iter().any(taken)
         };
         std::iter::once(stamp.clone()).chain(numbered).find(free).unwrap_or(stamp)
@@ -381,7 +377,12 @@ impl Array {
             name: set.name.clone(),
             taken_ms: set.taken_ms,
             snapshots: set.snapshots.iter().map(|snapshot| snapshot.name()).collect(),
-            retain_until_ms: set.snapshots.iter().map(|s| self.volumes.retained_until_ms(s)).min().flatten(),
+            retain_until_ms: set
+                .snapshots
+                .iter()
+                .map(|s| self.volumes().retained_until_ms(s))
+                .min()
+                .flatten(),
             modified_ms: set.snapshots.iter().filter_map(|snapshot| snapshot.modified_ms()).min(),
             incomplete,
         }

@@ -5,9 +5,8 @@ use crate::{
     chap::ChapRecord,
     events::Told,
     guard::require_unused,
-    mappings::without,
-    record::{HOST_OBJECT, HostRecord, MAPPING_OBJECT, MappingRecord, encode, mapping_key},
-    snapshots::shortened,
+    record::{HOST_OBJECT, HostRecord, MAPPING_OBJECT, MappingRecord, encode, mapping_key, without_mappings},
+    words::shortened,
 };
 use quoin_api as api;
 use quoin_pool::Transaction;
@@ -16,15 +15,26 @@ use quoin_pool::Transaction;
 const RENAMED_BYTES_MAX: usize = 44 << 10;
 
 impl Array {
+    /// Who is logged in, by initiator.
+    pub fn list_sessions(&self) -> Vec<api::Session> {
+        let view = |session: quoin_target::SessionView| api::Session {
+            initiator: session.initiator,
+            host: session.host,
+            peer: session.address,
+            since_ms: session.since_ms,
+        };
+        self.target().sessions().into_iter().map(view).collect()
+    }
+
     /// Creates a host.
     ///
     /// # Errors
     /// [`HostError`] for a name, initiator or secret that breaks the rules or is taken. `Offline` or `Pool`
     /// if the pool cannot commit the change.
     pub async fn create_host(&self, request: api::HostCreate) -> Result<api::Host, ArrayError> {
-        let _turn = self.changes.lock().await;
-        let now_ms = self.world.wall_clock_ms();
-        let host = self.access.lock().plan_host(
+        let turn = self.catalog().turn().await;
+        let now_ms = self.world().wall_clock_ms();
+        let host = self.hosts().read().plan_host(
             &request.name,
             &request.initiators,
             request.chap.as_ref(),
@@ -36,9 +46,9 @@ impl Array {
         let own = Told::new(format!("host {}", host.name), text)
             .with("initiators", &host.initiators)
             .with("chap", host.chap.as_ref().map(ChapRecord::view));
-        self.commit_told(tx, own).await?;
+        self.commit_told(&turn, tx, own).await?;
         let view = self.host_view(&host);
-        self.change_access(|access| access.add_host(host));
+        self.hosts().change(&turn, self.volumes(), |access| access.add_host(host));
         Ok(view)
     }
 
@@ -49,10 +59,10 @@ impl Array {
     /// the rules or is taken; `InUse` while initiators that leave are logged in, without `force`. `Offline`
     /// or `Pool` if the pool cannot commit the change.
     pub async fn change_host(&self, name: &str, change: api::HostChange) -> Result<api::Host, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         self.require_catalog()?;
         let (before, host, mappings) = {
-            let access = self.access.lock();
+            let access = self.hosts().read();
             let changed = access.plan_change(name, &change);
             let host = changed.map_err(ArrayError::HostChange)?;
             (access.host(name)?.clone(), host, access.mappings_of_host(name))
@@ -70,19 +80,19 @@ impl Array {
         let mut records = Vec::new();
         if renamed {
             records = renamed_mappings(name, &host.name, &mappings)?;
-            tx = without(&mappings).delete(HOST_OBJECT, name);
+            tx = without_mappings(&mappings).delete(HOST_OBJECT, name);
             for record in &records {
                 tx = tx.put(MAPPING_OBJECT, &mapping_key(&record.host, record.lun), encode(record));
             }
         }
         let tx = tx.put(HOST_OBJECT, &host.name, encode(&host));
         let own = told_of_change(&before, &host, renews_chap, forced);
-        self.commit_told(tx, own).await?;
-        if renamed && let Err(error) = self.target.rename_host(name, &host.name) {
+        self.commit_told(&turn, tx, own).await?;
+        if renamed && let Err(error) = self.target().rename_host(name, &host.name) {
             // The host is not shown, as one whose secret cannot be used: the new name is shown as the old one was.
             tracing::warn!(%error, "host renamed that the target does not show");
         }
-        self.change_access(|access| {
+        self.hosts().change(&turn, self.volumes(), |access| {
             if renamed {
                 mappings.iter().for_each(|mapping| access.remove_mapping(mapping));
                 access.remove_host(name);
@@ -99,7 +109,7 @@ impl Array {
     /// `Offline` while the pool has not been open since the array started.
     pub fn list_hosts(&self) -> Result<Vec<api::Host>, ArrayError> {
         self.require_catalog()?;
-        let hosts: Vec<_> = self.access.lock().hosts().cloned().collect();
+        let hosts: Vec<_> = self.hosts().read().hosts().cloned().collect();
         Ok(hosts.iter().map(|host| self.host_view(host)).collect())
     }
 
@@ -110,7 +120,7 @@ impl Array {
     /// array started.
     pub fn show_host(&self, name: &str) -> Result<api::Host, ArrayError> {
         self.require_catalog()?;
-        let host = self.access.lock().host(name)?.clone();
+        let host = self.hosts().read().host(name)?.clone();
         Ok(self.host_view(&host))
     }
 
@@ -122,10 +132,10 @@ impl Array {
     /// `unmap`; `InUse` while it is logged in, without `force`. `Offline` or `Pool` if the pool cannot commit
     /// the change.
     pub async fn delete_host(&self, name: &str, unmap: bool, force: bool) -> Result<(), ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         self.require_catalog()?;
         let (host, mappings) = {
-            let access = self.access.lock();
+            let access = self.hosts().read();
             (access.host(name)?.clone(), access.mappings_of_host(name))
         };
         let users = mappings.iter().flat_map(|mapping| self.users_through(mapping)).collect();
@@ -134,7 +144,7 @@ impl Array {
             let volumes = mappings.iter().map(|mapping| self.volume_name(mapping.volume)).collect();
             return Err(HostError::Mapped { host: name.to_owned(), volumes }.into());
         }
-        let tx = without(&mappings).delete(HOST_OBJECT, name);
+        let tx = without_mappings(&mappings).delete(HOST_OBJECT, name);
         let volumes: Vec<_> = mappings
             .iter()
             .map(|mapping| format!("{} as LUN {}", self.volume_name(mapping.volume), mapping.lun))
@@ -143,8 +153,8 @@ impl Array {
             .without("initiators", &host.initiators)
             .without("chap", host.chap.as_ref().map(ChapRecord::view))
             .without("volumes", volumes);
-        self.commit_told(tx, own).await?;
-        self.change_access(|access| {
+        self.commit_told(&turn, tx, own).await?;
+        self.hosts().change(&turn, self.volumes(), |access| {
             mappings.iter().for_each(|mapping| access.remove_mapping(mapping));
             access.remove_host(name);
         });
@@ -152,7 +162,7 @@ impl Array {
     }
 
     fn host_view(&self, host: &HostRecord) -> api::Host {
-        let mappings = self.access.lock().mappings_of_host(&host.name);
+        let mappings = self.hosts().read().mappings_of_host(&host.name);
         let sessions = self.list_sessions().iter().filter(|s| s.host.as_ref() == Some(&host.name)).count();
         api::Host {
             name: host.name.clone(),

@@ -4,9 +4,9 @@ use crate::{
     Array, ArrayError, MappingError,
     events::Told,
     guard::require_unused,
-    permit::told,
-    record::{MAPPING_OBJECT, MappingRecord, encode, mapping_key},
-    snapshots::shortened,
+    permit::{chosen_access, told},
+    record::{MAPPING_OBJECT, MappingRecord, encode, mapping_key, without_mappings},
+    words::shortened,
 };
 use quoin_api as api;
 use quoin_base::VolumeId;
@@ -21,13 +21,13 @@ impl Array {
     /// already or the LUN is taken; `ReadOnlyAndWritable` for both flags. `Offline` or `Pool` if the pool
     /// cannot commit the change.
     pub async fn map(&self, request: api::MappingCreate) -> Result<api::Mapping, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let volume = self.volume(&request.volume)?;
         let named = |id| self.volume_name(id);
         let api::MappingCreate { host, lun, read_only, writable, .. } = &request;
         let access =
             chosen_access("volume not mapped", format!("volume {}", request.volume), *read_only, *writable)?;
-        let mapping = self.access.lock().plan_mapping(volume.id(), host, *lun, named)?.with_access(access);
+        let mapping = self.hosts().read().plan_mapping(volume.id(), host, *lun, named)?.with_access(access);
         let key = mapping_key(&mapping.host, mapping.lun);
         let tx = Transaction::new().put(MAPPING_OBJECT, &key, encode(&mapping));
         let how = match access {
@@ -40,9 +40,9 @@ impl Array {
             .with("host", &mapping.host)
             .with("lun", mapping.lun)
             .with("access", access);
-        self.commit_told(tx, own).await?;
+        self.commit_told(&turn, tx, own).await?;
         let view = self.mapping_view(&mapping);
-        self.change_access(|access| access.add_mapping(mapping));
+        self.hosts().change(&turn, self.volumes(), |access| access.add_mapping(mapping));
         Ok(view)
     }
 
@@ -57,7 +57,7 @@ impl Array {
         volume: &str,
         update: api::AccessUpdate,
     ) -> Result<api::Mapping, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let before = self.mapping(host, volume)?;
         let mapping = before.clone().with_access(update.access);
         if mapping == before {
@@ -80,9 +80,9 @@ impl Array {
             before.access(),
             mapping.access(),
         );
-        self.commit_told(tx, own).await?;
+        self.commit_told(&turn, tx, own).await?;
         let view = self.mapping_view(&mapping);
-        self.change_access(|access| access.add_mapping(mapping));
+        self.hosts().change(&turn, self.volumes(), |access| access.add_mapping(mapping));
         Ok(view)
     }
 
@@ -92,18 +92,18 @@ impl Array {
     /// `NotFound` if the volume, the host or the mapping does not exist; `InUse` while the host is logged in,
     /// without `force`. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn unmap(&self, host: &str, volume: &str, force: bool) -> Result<(), ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let mapping = self.mapping(host, volume)?;
         let users = self.users_through(&mapping);
         let forced = require_unused("volume not unmapped", format!("volume {volume}"), users, force)?;
-        let tx = without(std::slice::from_ref(&mapping));
+        let tx = without_mappings(std::slice::from_ref(&mapping));
         let text = format!("unmapped from host {}, where it was LUN {}{forced}", mapping.host, mapping.lun);
         let own = Told::new(format!("volume {volume}"), shortened(&text))
             .without("host", &mapping.host)
             .without("lun", mapping.lun)
             .without("access", mapping.access());
-        self.commit_told(tx, own).await?;
-        self.change_access(|access| access.remove_mapping(&mapping));
+        self.commit_told(&turn, tx, own).await?;
+        self.hosts().change(&turn, self.volumes(), |access| access.remove_mapping(&mapping));
         Ok(())
     }
 
@@ -113,49 +113,27 @@ impl Array {
     /// `Offline` while the pool has not been open since the array started.
     pub fn list_mappings(&self) -> Result<Vec<api::Mapping>, ArrayError> {
         self.require_catalog()?;
-        let mappings: Vec<_> = self.access.lock().mappings().collect();
+        let mappings: Vec<_> = self.hosts().read().mappings().collect();
         Ok(mappings.iter().map(|mapping| self.mapping_view(mapping)).collect())
     }
 
     /// The mapping of a volume to a host.
     fn mapping(&self, host: &str, volume: &str) -> Result<MappingRecord, ArrayError> {
         let id = self.volume(volume)?.id();
-        let access = self.access.lock();
+        let access = self.hosts().read();
         let host = access.host(host)?.name.clone();
         let found = access.mappings_of_host(&host).into_iter().find(|mapping| mapping.volume == id);
         found.ok_or_else(|| MappingError::NotFound { volume: volume.to_owned(), host }.into())
     }
 
     pub(crate) fn volume_name(&self, id: VolumeId) -> String {
-        self.volumes.by_id(id).map_or_else(|| format!("(id {id})"), |volume| volume.name())
+        self.volumes().by_id(id).map_or_else(|| format!("(id {id})"), |volume| volume.name())
     }
 
     fn mapping_view(&self, mapping: &MappingRecord) -> api::Mapping {
         let (volume, access) = (self.volume_name(mapping.volume), mapping.access());
-        let device = self.volumes.by_id(mapping.volume);
+        let device = self.volumes().by_id(mapping.volume);
         let read_only = device.is_some_and(|device| self.is_read_only_with(&device, access));
         api::Mapping { volume, host: mapping.host.clone(), lun: mapping.lun, read_only, access }
     }
-}
-
-/// The access that two flags of a request ask for.
-pub(crate) fn chosen_access(
-    title: &'static str,
-    which: String,
-    read_only: bool,
-    writable: bool,
-) -> Result<api::Access, ArrayError> {
-    match (read_only, writable) {
-        (true, true) => Err(ArrayError::ReadOnlyAndWritable { title, which }),
-        (true, false) => Ok(api::Access::ReadOnly),
-        (false, true) => Ok(api::Access::ReadWrite),
-        (false, false) => Ok(api::Access::Default),
-    }
-}
-
-/// The transaction that removes these mappings.
-pub(crate) fn without(mappings: &[MappingRecord]) -> Transaction {
-    mappings.iter().fold(Transaction::new(), |tx, mapping| {
-        tx.delete(MAPPING_OBJECT, &mapping_key(&mapping.host, mapping.lun))
-    })
 }

@@ -4,52 +4,19 @@ use crate::{
     Array, ArrayError, ExportError,
     events::Told,
     guard::require_unused,
-    mappings::chosen_access,
-    permit,
-    record::{EXPORT_OBJECT, ExportRecord, decode, encode},
-    snapshots::shortened,
+    permit::{self, chosen_access},
+    record::{EXPORT_OBJECT, ExportRecord, encode, without_exports},
+    words::shortened,
 };
 use quoin_api as api;
-use quoin_base::VolumeId;
-use quoin_pool::{Pool, Transaction};
-use quoin_target::{ExportClient, ExportRules, Exports};
-use quoin_volume::{Volume, check_name};
-use std::{collections::BTreeMap, sync::Arc};
+use quoin_pool::Transaction;
+use quoin_target::ExportClient;
+use quoin_volume::check_name;
 
 /// How many exports there may be.
 const EXPORTS_MAX: usize = 1000;
 
-/// Exports by name, as the catalog has them.
-pub(crate) type Exported = BTreeMap<String, ExportRecord>;
-
-impl ExportRecord {
-    fn rules(&self) -> Result<ExportRules, ExportError> {
-        ExportRules::new(&self.networks, &self.tls_clients)
-            .map_err(|why| ExportError::Rule { name: self.name.clone(), why })
-    }
-}
-
-pub(crate) fn read_exports(pool: &Pool) -> Result<Exported, ArrayError> {
-    let mut exported = Exported::new();
-    for (key, value) in pool.list(EXPORT_OBJECT) {
-        let record: ExportRecord = decode(&key, &value)?;
-        record.rules().map_err(|error| ArrayError::Record { key: key.clone(), why: error.to_string() })?;
-        exported.insert(key, record);
-    }
-    Ok(exported)
-}
-
-/// `tx`, removing these exports too.
-pub(crate) fn without_exports(tx: Transaction, names: &[String]) -> Transaction {
-    names.iter().fold(tx, |tx, name| tx.delete(EXPORT_OBJECT, name))
-}
-
 impl Array {
-    /// The exports, to serve.
-    pub fn exports(&self) -> &Arc<Exports<Volume>> {
-        &self.exports
-    }
-
     /// Shows a volume to NBD clients.
     ///
     /// # Errors
@@ -57,12 +24,12 @@ impl Array {
     /// is taken, or too many exports; `ReadOnlyAndWritable` for both flags. `Offline` or `Pool` if the pool
     /// cannot commit the change.
     pub async fn create_export(&self, request: api::ExportCreate) -> Result<api::Export, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let volume = self.volume(&request.volume)?;
         let name = request.name.unwrap_or_else(|| request.volume.clone());
         check_name(&name).map_err(ExportError::Name)?;
         {
-            let exported = self.exported.lock();
+            let exported = self.export_list().read();
             if let Some(existing) = exported.get(&name) {
                 let volume = self.volume_name(existing.volume);
                 return Err(ExportError::Exists { name, volume }.into());
@@ -80,7 +47,7 @@ impl Array {
             writable: false,
             networks: request.allow,
             tls_clients: request.tls_clients,
-            created_ms: self.world.wall_clock_ms(),
+            created_ms: self.world().wall_clock_ms(),
         };
         let mut record = record.with_access(access);
         let rules = record.rules()?;
@@ -93,9 +60,9 @@ impl Array {
             .with("access", record.access())
             .with("allow", &record.networks)
             .with("tls_clients", &record.tls_clients);
-        self.commit_told(tx, own).await?;
+        self.commit_told(&turn, tx, own).await?;
         let view = self.export_view(&record);
-        self.change_exports(|exported| drop(exported.insert(name, record)));
+        self.export_list().change(&turn, self.volumes(), |exported| drop(exported.insert(name, record)));
         Ok(view)
     }
 
@@ -105,7 +72,7 @@ impl Array {
     /// `Offline` while the pool has not been open since the array started.
     pub fn list_exports(&self) -> Result<Vec<api::Export>, ArrayError> {
         self.require_catalog()?;
-        let records: Vec<_> = self.exported.lock().values().cloned().collect();
+        let records: Vec<_> = self.export_list().read().values().cloned().collect();
         Ok(records.iter().map(|record| self.export_view(record)).collect())
     }
 
@@ -116,7 +83,7 @@ impl Array {
     /// the array started.
     pub fn show_export(&self, name: &str) -> Result<api::Export, ArrayError> {
         self.require_catalog()?;
-        let record = self.exported.lock().get(name).cloned();
+        let record = self.export_list().read().get(name).cloned();
         let record = record.ok_or_else(|| ExportError::NotFound { name: name.to_owned() })?;
         Ok(self.export_view(&record))
     }
@@ -128,16 +95,16 @@ impl Array {
     /// [`ExportError::NotFound`] if no export has the name; `InUse` while clients may write that could not
     /// any more, without `force`. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn set_export(&self, name: &str, update: api::AccessUpdate) -> Result<api::Export, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         self.show_export(name)?;
-        let Some(before) = self.exported.lock().get(name).cloned() else {
+        let Some(before) = self.export_list().read().get(name).cloned() else {
             return Err(ExportError::NotFound { name: name.to_owned() }.into());
         };
         let record = before.clone().with_access(update.access);
         if record == before {
             return Ok(self.export_view(&record));
         }
-        let volume = self.volumes.by_id(record.volume);
+        let volume = self.volumes().by_id(record.volume);
         let is_read_only =
             |access| volume.as_ref().is_none_or(|volume| self.is_read_only_with(volume, access));
         let writers = match is_read_only(record.access()) && !is_read_only(before.access()) {
@@ -157,9 +124,10 @@ impl Array {
             before.access(),
             record.access(),
         );
-        self.commit_told(tx, own).await?;
+        self.commit_told(&turn, tx, own).await?;
         let view = self.export_view(&record);
-        self.change_exports(|exported| drop(exported.insert(name.to_owned(), record)));
+        self.export_list()
+            .change(&turn, self.volumes(), |exported| drop(exported.insert(name.to_owned(), record)));
         Ok(view)
     }
 
@@ -169,7 +137,7 @@ impl Array {
     /// [`ExportError::NotFound`] if no export has the name, `InUse` while clients are connected, without
     /// `force`. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn delete_export(&self, name: &str, force: bool) -> Result<(), ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let view = self.show_export(name)?;
         let clients = self.clients_of(name);
         let forced = require_unused("export not deleted", format!("export {name}"), clients, force)?;
@@ -180,40 +148,13 @@ impl Array {
             .without("access", view.access)
             .without("allow", &view.allow)
             .without("tls_clients", &view.tls_clients);
-        self.commit_told(tx, own).await?;
-        self.change_exports(|exported| drop(exported.remove(name)));
+        self.commit_told(&turn, tx, own).await?;
+        self.export_list().change(&turn, self.volumes(), |exported| drop(exported.remove(name)));
         Ok(())
     }
 
-    /// The access that an export gives to clients.
-    pub(crate) fn export_access(&self, name: &str) -> Option<api::Access> {
-        self.exported.lock().get(name).map(ExportRecord::access)
-    }
-
-    /// The names under which a volume is exported.
-    pub(crate) fn exports_of(&self, volume: VolumeId) -> Vec<String> {
-        let exported = self.exported.lock();
-        exported.values().filter(|export| export.volume == volume).map(|export| export.name.clone()).collect()
-    }
-
-    /// Changes the exports, and with them the exports that are served. Called with `changes` held.
-    pub(crate) fn change_exports(&self, change: impl FnOnce(&mut Exported)) {
-        let mut exported = self.exported.lock();
-        change(&mut exported);
-        self.exports.retain(|name| exported.contains_key(name));
-        for record in exported.values() {
-            match (self.volumes.by_id(record.volume), record.rules()) {
-                (Some(volume), Ok(rules)) => {
-                    self.exports.set(&record.name, volume, rules, permit::permit(record.access()));
-                }
-                // An export whose volume or rules are unknown is shown to no client.
-                _ => self.exports.retain(|name| name != record.name),
-            }
-        }
-    }
-
     fn export_view(&self, record: &ExportRecord) -> api::Export {
-        let clients = self.exports.get(&record.name).map(|export| export.clients()).unwrap_or_default();
+        let clients = self.export_list().clients_of(&record.name);
         let client = |client: ExportClient| api::ExportClient {
             peer: client.address,
             tls_client: client.tls_name,
@@ -224,7 +165,7 @@ impl Array {
             name: record.name.clone(),
             volume: self.volume_name(record.volume),
             read_only: self
-                .volumes
+                .volumes()
                 .by_id(record.volume)
                 .is_some_and(|volume| self.is_read_only_with(&volume, record.access())),
             access: record.access(),

@@ -1,6 +1,9 @@
 //! What a mapping or an export lets hosts do: one of three, kept as two flags.
 
-use crate::record::{ExportRecord, MappingRecord};
+use crate::{
+    ArrayError,
+    record::{ExportRecord, MappingRecord},
+};
 use quoin_api as api;
 use quoin_target::Access;
 
@@ -33,6 +36,21 @@ pub(crate) fn told(access: api::Access) -> &'static str {
         api::Access::Default => "default (as the volume allows)",
         api::Access::ReadWrite => "read-write",
         api::Access::ReadOnly => "read-only",
+    }
+}
+
+/// The access that two flags of a request ask for.
+pub(crate) fn chosen_access(
+    title: &'static str,
+    which: String,
+    read_only: bool,
+    writable: bool,
+) -> Result<api::Access, ArrayError> {
+    match (read_only, writable) {
+        (true, true) => Err(ArrayError::ReadOnlyAndWritable { title, which }),
+        (true, false) => Ok(api::Access::ReadOnly),
+        (false, true) => Ok(api::Access::ReadWrite),
+        (false, false) => Ok(api::Access::Default),
     }
 }
 

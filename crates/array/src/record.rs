@@ -4,7 +4,7 @@
 
 use crate::{ArrayError, chap::ChapRecord};
 use quoin_base::VolumeId;
-use quoin_pool::ObjectKind;
+use quoin_pool::{ObjectKind, Transaction};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The kind of catalog object that holds a host.
@@ -76,6 +76,18 @@ pub(crate) struct ExportRecord {
     pub(crate) networks: Vec<String>,
     pub(crate) tls_clients: Vec<String>,
     pub(crate) created_ms: u64,
+}
+
+/// The transaction that removes these mappings.
+pub(crate) fn without_mappings(mappings: &[MappingRecord]) -> Transaction {
+    mappings.iter().fold(Transaction::new(), |tx, mapping| {
+        tx.delete(MAPPING_OBJECT, &mapping_key(&mapping.host, mapping.lun))
+    })
+}
+
+/// `tx`, removing these exports too.
+pub(crate) fn without_exports(tx: Transaction, names: &[String]) -> Transaction {
+    names.iter().fold(tx, |tx, name| tx.delete(EXPORT_OBJECT, name))
 }
 
 pub(crate) fn mapping_key(host: &str, lun: u16) -> String {

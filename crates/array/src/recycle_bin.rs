@@ -6,49 +6,22 @@
 
 use crate::{
     Array, ArrayError, BinError,
-    events::{Told, current_actor},
-    record::{RECYCLE_BIN_OBJECT, decode, encode},
-    retention::utc_text,
-    snapshots::shortened,
-    volumes::kind,
+    bin_setting::BinSetting,
+    catalog::Turn,
+    events::Told,
+    origin::kind,
+    space::{freed_bytes, used_percent},
+    words::{shortened, utc_text},
 };
 use quoin_api as api;
-use quoin_pool::{Pool, PoolStats, Transaction};
-use quoin_volume::{BlockDevice, RETAIN_MAX, Recovery, Volume, VolumeError};
-use serde::{Deserialize, Serialize};
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use quoin_pool::{Pool, PoolStats};
+use quoin_volume::{BlockDevice, Recovery, Volume, VolumeError};
+use std::sync::Arc;
 use uuid::Uuid;
 
-const KEY: &str = "recycle-bin";
 const WHAT: &str = "recycle bin";
-/// How long deleted volumes are kept by default.
-const KEEP_DEFAULT: Duration = Duration::from_secs(86_400);
 /// The most volumes that one transaction deletes for good.
 const PURGED_AT_ONCE: usize = 50;
-
-/// The setting as the catalog keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BinRecord {
-    /// 0: nothing is kept.
-    keep_s: u64,
-}
-
-/// How long deleted volumes are kept.
-pub(crate) struct BinSetting(Duration);
-
-impl Default for BinSetting {
-    fn default() -> Self {
-        Self(KEEP_DEFAULT)
-    }
-}
-
-pub(crate) fn read_bin_setting(pool: &Pool) -> Result<BinSetting, ArrayError> {
-    let Some((key, value)) = pool.list(RECYCLE_BIN_OBJECT).into_iter().next() else {
-        return Ok(BinSetting::default());
-    };
-    let BinRecord { keep_s } = decode(&key, &value)?;
-    Ok(BinSetting(Duration::from_secs(keep_s)))
-}
 
 impl Array {
     /// How long deleted volumes are kept, and what the recycle bin holds.
@@ -61,10 +34,10 @@ impl Array {
     }
 
     pub(crate) fn bin_view(&self) -> api::RecycleBin {
-        let binned = self.volumes.binned();
-        let pool = self.slot.get().ok();
+        let binned = self.volumes().binned();
+        let pool = self.catalog().open_pool().ok();
         api::RecycleBin {
-            keep_s: self.bin.lock().0.as_secs(),
+            keep_s: self.bin().seconds(),
             volumes: binned.len() as u64,
             held_bytes: pool.map(|pool| freed_bytes(&pool, &binned)),
         }
@@ -75,24 +48,19 @@ impl Array {
     /// # Errors
     /// [`BinError::Keep`] for more than 100 years. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn set_recycle_bin(&self, request: api::RecycleBinSet) -> Result<api::RecycleBin, ArrayError> {
-        let keep = Duration::from_secs(request.keep_s);
-        if keep > RETAIN_MAX {
-            return Err(BinError::Keep { keep_s: request.keep_s }.into());
-        }
-        let _turn = self.changes.lock().await;
-        let before = self.bin.lock().0;
-        if keep == before {
+        let setting = BinSetting::of_seconds(request.keep_s)?;
+        let turn = self.catalog().turn().await;
+        let before = *self.bin();
+        if setting == before {
             return self.show_recycle_bin();
         }
-        let tx =
-            Transaction::new().put(RECYCLE_BIN_OBJECT, KEY, encode(&BinRecord { keep_s: request.keep_s }));
-        let text = match keep.is_zero() {
-            true => "turned off: volumes are deleted for good at once".to_owned(),
-            false => format!("deleted volumes are kept for {} s", request.keep_s),
+        let text = match setting.keep() {
+            None => "turned off: volumes are deleted for good at once".to_owned(),
+            Some(_) => format!("deleted volumes are kept for {} s", request.keep_s),
         };
-        self.commit_told(tx, Told::new(WHAT, text).change("keep_s", before.as_secs(), request.keep_s))
-            .await?;
-        *self.bin.lock() = BinSetting(keep);
+        let own = Told::new(WHAT, text).change("keep_s", before.seconds(), request.keep_s);
+        self.commit_told(&turn, setting.put(), own).await?;
+        *self.bin() = setting;
         self.show_recycle_bin()
     }
 
@@ -102,7 +70,7 @@ impl Array {
     /// `Offline` while the pool has not been open since the array started.
     pub fn list_deleted(&self) -> Result<Vec<api::DeletedVolume>, ArrayError> {
         self.require_catalog()?;
-        Ok(self.volumes.binned().iter().map(|volume| self.deleted_view(volume)).collect())
+        Ok(self.volumes().binned().iter().map(|volume| self.deleted_view(volume)).collect())
     }
 
     /// One deleted volume, by its name or identity.
@@ -126,7 +94,7 @@ impl Array {
         request: api::RecycleBinRestore,
     ) -> Result<api::Volume, ArrayError> {
         let api::RecycleBinRestore { name, thin } = request;
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let volume = self.deleted(which)?;
         let before = volume.name();
         let name = name.unwrap_or_else(|| before.clone());
@@ -136,7 +104,7 @@ impl Array {
             .change("in_recycle_bin", true, false)
             .change("name", &before, &name)
             .change("thick", volume.is_thick(), thick);
-        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
+        let (tx, staged) = self.stage(&turn, own);
         let recovery = Recovery { name: Some(name), thin };
         let refused = |error| match error {
             VolumeError::Exists { name, .. } => BinError::NameTaken { volume: which.to_owned(), name }.into(),
@@ -145,8 +113,8 @@ impl Array {
             }
             error => ArrayError::not("volume not restored")(error),
         };
-        let volume = self.volumes.recover(&volume, recovery, tx).await.map_err(refused)?;
-        self.events.saved(staged);
+        let volume = self.volumes().recover(&volume, recovery, tx).await.map_err(refused)?;
+        self.log().saved(staged);
         self.trim_volumes();
         self.stop_volumes();
         Ok(self.volume_view(&volume))
@@ -158,31 +126,31 @@ impl Array {
     /// [`BinError::NotFound`] or [`BinError::Ambiguous`] as in [`Array::show_deleted`]. `Offline` or `Pool`
     /// if the pool cannot commit the change.
     pub async fn purge_deleted(&self, which: &str) -> Result<(), ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let volume = self.deleted(which)?;
         let own = self.purged(&volume, "deleted for good from the recycle bin");
-        self.purge(&[volume], own).await
+        self.purge(&turn, &[volume], own).await
     }
 
-    /// Deletes volumes: puts them into the recycle bin, unless it is off or they are to be deleted for good `now`. Called with
-    /// `changes` held.
+    /// Deletes volumes: puts them into the recycle bin, unless it is off or they are to be deleted for good `now`.
     pub(crate) async fn discard_all(
         &self,
+        turn: &Turn<'_>,
         volumes: &[Arc<Volume>],
         own: Told,
         now: bool,
     ) -> Result<(), ArrayError> {
-        let keep = self.bin.lock().0;
-        if now || keep.is_zero() {
-            return self.delete_all(volumes, own).await;
-        }
-        let until_ms = self.world.wall_clock_ms().saturating_add(keep.as_millis() as u64);
+        let keep = self.bin().keep();
+        let Some(keep) = keep.filter(|_| !now) else {
+            return self.delete_all(turn, volumes, own).await;
+        };
+        let until_ms = self.world().wall_clock_ms().saturating_add(keep.as_millis() as u64);
         let own = own.and(&format!("; the recycle bin keeps the data until {}", utc_text(until_ms))).change(
             "in_recycle_bin",
             false,
             true,
         );
-        self.remove_all(volumes, own, Some(keep)).await
+        self.remove_all(turn, volumes, own, Some(keep)).await
     }
 
     /// A refusal of the layer below under a title. One for want of space names the recycle bin if that holds some.
@@ -200,27 +168,31 @@ impl Array {
 
     /// Deletes for good the volumes whose time is over and, oldest first, those whose space the pool needs.
     pub(crate) async fn tend_recycle_bin(&self, pool: &Pool, stats: &PoolStats) {
-        if self.volumes.binned().is_empty() {
+        if self.volumes().binned().is_empty() {
             return;
         }
-        let expired: Vec<_> =
-            self.volumes.expired().into_iter().filter(|volume| self.volumes.is_purgeable(volume)).collect();
+        let expired: Vec<_> = self
+            .volumes()
+            .expired()
+            .into_iter()
+            .filter(|volume| self.volumes().is_purgeable(volume))
+            .collect();
         for few in expired.chunks(PURGED_AT_ONCE) {
             let names: Vec<_> = few.iter().map(|volume| volume.name()).collect();
             let text = format!("deleted for good, the time to restore them is over: {}", names.join(", "));
             let own = Told::new(WHAT, shortened(&text));
             self.purge_or_wait(few, own).await;
         }
-        if self.space.lock().needs_bin(stats) && stats.sifting_entries == 0 && stats.joining_layers == 0 {
+        if self.space().needs_bin(stats) && stats.sifting_entries == 0 && stats.joining_layers == 0 {
             self.empty_some(pool, stats).await;
         }
     }
 
     /// Deletes for good the oldest volume whose deletion frees anything, and those without which it would not.
     async fn empty_some(&self, pool: &Pool, stats: &PoolStats) {
-        let may_go = |volume: &Arc<Volume>| self.volumes.is_purgeable(volume);
-        let binned: Vec<_> = self.volumes.binned().into_iter().filter(may_go).collect();
-        let used = crate::space::used_percent(stats);
+        let may_go = |volume: &Arc<Volume>| self.volumes().is_purgeable(volume);
+        let binned: Vec<_> = self.volumes().binned().into_iter().filter(may_go).collect();
+        let used = used_percent(stats);
         for volume in fewest_that_free(&binned, |volumes| freed_bytes(pool, volumes)) {
             let text = format!("deleted for good early: the pool is {used:.0} % full and needs the space");
             let own = self.purged(&volume, &text).warning();
@@ -229,16 +201,16 @@ impl Array {
     }
 
     async fn purge_or_wait(&self, volumes: &[Arc<Volume>], own: Told) {
-        let _turn = self.changes.lock().await;
-        if let Err(error) = self.purge(volumes, own).await {
+        let turn = self.catalog().turn().await;
+        if let Err(error) = self.purge(&turn, volumes, own).await {
             tracing::debug!(%error, "the recycle bin is looked at again");
         }
     }
 
-    async fn purge(&self, volumes: &[Arc<Volume>], own: Told) -> Result<(), ArrayError> {
-        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
-        self.volumes.purge(volumes, tx).await.map_err(ArrayError::not("volume not deleted for good"))?;
-        self.events.saved(staged);
+    async fn purge(&self, turn: &Turn<'_>, volumes: &[Arc<Volume>], own: Told) -> Result<(), ArrayError> {
+        let (tx, staged) = self.stage(turn, own);
+        self.volumes().purge(volumes, tx).await.map_err(ArrayError::not("volume not deleted for good"))?;
+        self.log().saved(staged);
         Ok(())
     }
 
@@ -253,10 +225,11 @@ impl Array {
     /// The deleted volume of this identity or name.
     fn deleted(&self, which: &str) -> Result<Arc<Volume>, ArrayError> {
         self.require_catalog()?;
-        if let Some(volume) = Uuid::try_parse(which).ok().and_then(|uuid| self.volumes.binned_by_uuid(uuid)) {
+        if let Some(volume) = Uuid::try_parse(which).ok().and_then(|uuid| self.volumes().binned_by_uuid(uuid))
+        {
             return Ok(volume);
         }
-        let mut named = self.volumes.binned();
+        let mut named = self.volumes().binned();
         named.retain(|volume| volume.name() == which);
         match named.as_slice() {
             [] => Err(BinError::NotFound { which: which.to_owned() }.into()),
@@ -288,21 +261,11 @@ impl Array {
             created_ms: volume.created_ms(),
             deleted_ms: deleted.as_ref().map_or(0, |deleted| deleted.at_ms),
             deleted_by: deleted.and_then(|deleted| deleted.by),
-            expires_ms: self.volumes.expires_ms(volume).unwrap_or(0),
+            expires_ms: self.volumes().expires_ms(volume).unwrap_or(0),
             mapped_bytes: stats.map(|stats| stats.mapped_bytes),
             freed_by_delete_bytes: stats.map(|stats| stats.freed_by_delete_bytes),
         }
     }
-}
-
-/// Who deletes, for the record of the volume.
-pub(crate) fn deleted_by() -> Option<String> {
-    current_actor().map(|actor| actor.to_string())
-}
-
-/// How much space deleting all of these frees.
-pub(crate) fn freed_bytes(pool: &Pool, volumes: &[Arc<Volume>]) -> u64 {
-    pool.space_of(&volumes.iter().map(|volume| volume.id()).collect::<BTreeSet<_>>()).freed_bytes
 }
 
 /// Of items, oldest first, the fewest that free anything, from the shortest prefix of the list that does; none if all

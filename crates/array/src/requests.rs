@@ -9,12 +9,11 @@
 //! A key whose note is older than [`KEPT_FOR`] is free again. Ages are by the wall clock, as they have to outlive the process.
 
 use crate::{
-    Array, ArrayError, current_request,
+    current_request,
     record::{REQUEST_OBJECT, decode, encode},
 };
 use parking_lot::Mutex;
-use quoin_pool::{Pool, PoolState, Transaction};
-use quoin_volume::VolumeError;
+use quoin_pool::{Pool, Transaction};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -28,15 +27,6 @@ const DELETED_AT_ONCE: usize = 4;
 pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 10;
 /// The longest name of an object in a note; the names of two objects fit.
 const OBJECT_BYTES_MAX: usize = 256;
-
-/// What distinguishes a request from all others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestKey {
-    /// The key, as a short text made from what the sender chose.
-    pub key: String,
-    /// What the request asks for: another request under the same key has another one.
-    pub fingerprint: String,
-}
 
 /// A request that was carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +109,7 @@ impl Requests {
         assert!(notes.by_key.len() <= KEPT_MOST, "invariant 3: too many requests are noted");
     }
 
-    fn find(&self, key: &str, now_ms: u64) -> Option<CarriedOut> {
+    pub(crate) fn find(&self, key: &str, now_ms: u64) -> Option<CarriedOut> {
         self.0.lock().by_key.get(key).filter(|note| note.is_known_at(now_ms)).cloned()
     }
 }
@@ -137,22 +127,6 @@ impl Notes {
     }
 }
 
-impl Array {
-    /// The outcome of the request with this key; `None` if it was not carried out within the last day.
-    ///
-    /// The answer is final: if the outcome of an earlier attempt was unknown,
-    /// the pool has been opened since, and its catalog contains the outcome.
-    ///
-    /// # Errors
-    /// `Offline` unless the pool is open and works.
-    pub fn carried_out(&self, request: &RequestKey) -> Result<Option<CarriedOut>, ArrayError> {
-        if let PoolState::Offline { reason } = self.pool()?.state() {
-            return Err(VolumeError::Offline { reason }.into());
-        }
-        Ok(self.events.requests.find(&request.key, self.world.wall_clock_ms()))
-    }
-}
-
 /// The problem of the note of a request, if it has one; for the offline check.
 pub(crate) fn request_problem(key: &str, value: &[u8]) -> Option<String> {
     decode::<CarriedOut>(key, value).err().map(|error| error.to_string())
@@ -161,7 +135,7 @@ pub(crate) fn request_problem(key: &str, value: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Caller, acting};
+    use crate::{Caller, RequestKey, acting};
     use futures_util::FutureExt;
     use std::sync::Arc;
 

@@ -8,11 +8,7 @@
 //! A choice deletes nothing. It treats the snapshots that it chose before as deleted, and so predicts what would
 //! happen.
 
-use crate::{
-    Array,
-    reserve_watch::Scope,
-    schedules::{Moment, moment_of},
-};
+use crate::origin::{Moment, moment_of};
 use quoin_base::{LayerId, SliceId, VolumeId};
 use quoin_pool::Pool;
 use quoin_volume::{OriginKind, Volume};
@@ -73,13 +69,18 @@ pub(crate) struct Choice<'a> {
     held_bytes: u64,
 }
 
-impl Array {
-    /// The choice for a reserve, as things are now.
-    pub(crate) fn choice<'a>(&self, pool: &'a Pool, scope: Scope) -> Choice<'a> {
-        let own: BTreeSet<_> = self.snapshots_in(scope).iter().map(|volume| volume.id()).collect();
+impl<'a> Choice<'a> {
+    /// The choice among `volumes`, all there are, for the reserve that limits the snapshots `own`. `may_be_deleted` tells
+    /// of a snapshot whether it may be chosen.
+    pub(crate) fn new(
+        pool: &'a Pool,
+        own: BTreeSet<VolumeId>,
+        all: Vec<Arc<Volume>>,
+        may_be_deleted: impl Fn(&Volume) -> bool,
+    ) -> Self {
         let (mut known, mut volumes) = (Vec::new(), BTreeSet::new());
         let mut moments: BTreeMap<Moment, Vec<Arc<Volume>>> = BTreeMap::new();
-        for volume in self.volumes.list() {
+        for volume in all {
             let id = volume.id();
             volumes.insert(id);
             let Some(origin) = volume.origin().filter(|origin| origin.kind == OriginKind::Snapshot) else {
@@ -92,7 +93,7 @@ impl Array {
         }
         let families = pool.families();
         let concerns = |snapshots: &Vec<Arc<Volume>>| snapshots.iter().any(|s| own.contains(&s.id()));
-        let may_go = |snapshots: &Vec<Arc<Volume>>| snapshots.iter().all(|s| self.why_it_stays(s).is_none());
+        let may_go = |snapshots: &Vec<Arc<Volume>>| snapshots.iter().all(|s| may_be_deleted(s));
         let candidates = moments.into_iter().filter(|(_, s)| concerns(s) && may_go(s));
         let candidates = candidates.map(|((taken_ms, _), snapshots)| Candidate {
             taken_ms,
@@ -103,11 +104,9 @@ impl Array {
         let candidates = candidates.collect();
         let all_bytes = pool.space_of(&own).freed_bytes;
         let (gone, freed_bytes, held_bytes) = (BTreeSet::new(), 0, all_bytes);
-        Choice { pool, own, candidates, known, volumes, gone, all_bytes, freed_bytes, held_bytes }
+        Self { pool, own, candidates, known, volumes, gone, all_bytes, freed_bytes, held_bytes }
     }
-}
 
-impl Choice<'_> {
     /// How much the snapshots of the reserve hold once all chosen ones are deleted.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.held_bytes

@@ -18,8 +18,21 @@ const POOL_KEY: &str = "snapshots";
 const WARNING_PERCENT: u64 = 80;
 /// Points below a threshold at which it counts as left.
 const HYSTERESIS_PERCENT: u64 = 2;
+/// The most volumes and groups that have a reserve.
+pub(crate) const OWN_RESERVES_MAX: usize = 100;
 /// The number of reserves of volumes and groups that are checked each second.
 const LOOKED_AT_ONCE: usize = 10;
+
+/// Whose reserve it is, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReserveOf {
+    /// The pool's.
+    Pool,
+    /// A volume's.
+    Volume(String),
+    /// A consistency group's.
+    Group(String),
+}
 
 /// Whose snapshots a reserve limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,21 +110,21 @@ impl Level {
 }
 
 /// A reserve, and how it was when it was looked at last.
-pub(crate) struct Watch {
-    pub(crate) record: ReserveRecord,
-    pub(crate) level: Level,
-    pub(crate) held_bytes: u64,
-    pub(crate) limit_bytes: u64,
+struct Watch {
+    record: ReserveRecord,
+    level: Level,
+    held_bytes: u64,
+    limit_bytes: u64,
     /// It was said that nothing can be deleted, and when.
-    pub(crate) stuck: Option<Nanos>,
+    stuck: Option<Nanos>,
 }
 
 impl Watch {
-    pub(crate) fn new(record: ReserveRecord) -> Self {
+    fn new(record: ReserveRecord) -> Self {
         Self { record, level: Level::Normal, held_bytes: 0, limit_bytes: 0, stuck: None }
     }
 
-    pub(crate) fn is_full_by(&self, policy: ReservePolicy) -> bool {
+    fn is_full_by(&self, policy: ReservePolicy) -> bool {
         self.level == Level::Full && self.record.policy == policy
     }
 }
@@ -119,38 +132,147 @@ impl Watch {
 /// All reserves, and the volumes that they keep offline.
 #[derive(Default)]
 pub(crate) struct Reserves {
-    pub(crate) watches: BTreeMap<Scope, Watch>,
-    pub(crate) offline: BTreeMap<VolumeId, Scope>,
+    watches: BTreeMap<Scope, Watch>,
+    offline: BTreeMap<VolumeId, Scope>,
     /// The last volume or group whose reserve was looked at.
     last: Option<Scope>,
 }
 
+/// A reserve beyond which snapshots are to be deleted.
+pub(crate) struct Overfull {
+    pub(crate) record: ReserveRecord,
+    pub(crate) level: Level,
+    /// It was said that nothing can be deleted, and when.
+    pub(crate) stuck: Option<Nanos>,
+}
+
+/// A volume that a reserve takes offline, or lets be online again.
+pub(crate) struct Change {
+    pub(crate) is_taken_offline: bool,
+    pub(crate) volume: VolumeId,
+    pub(crate) scope: Scope,
+}
+
 impl Reserves {
+    /// Reads the reserves in the catalog of a pool.
+    pub(crate) fn read(pool: &Pool) -> Result<Self, ArrayError> {
+        let mut reserves = Self::default();
+        for (key, value) in pool.list(RESERVE_OBJECT) {
+            reserves.watches.insert(Scope::Pool, Watch::new(decode(&key, &value)?));
+        }
+        for (key, value) in pool.list(OWN_RESERVE_OBJECT) {
+            let record = decode(&key, &value)?;
+            let bad = || ArrayError::Record {
+                key: key.clone(),
+                why: "it is of neither a volume nor a group".to_owned(),
+            };
+            reserves.watches.insert(Scope::of_key(&key).ok_or_else(bad)?, Watch::new(record));
+        }
+        Ok(reserves)
+    }
+
+    /// All there are.
+    pub(crate) fn scopes(&self) -> Vec<Scope> {
+        self.watches.keys().copied().collect()
+    }
+
+    /// Those of volumes and groups.
+    pub(crate) fn own_scopes(&self) -> Vec<Scope> {
+        self.watches.keys().copied().filter(|scope| *scope != Scope::Pool).collect()
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_set(&self, scope: Scope) -> bool {
+        self.watches.contains_key(&scope)
+    }
+
+    /// How one is set.
+    pub(crate) fn record(&self, scope: Scope) -> Option<ReserveRecord> {
+        self.watches.get(&scope).map(|watch| watch.record.clone())
+    }
+
+    /// Whether it may be set: volumes and groups have no more than [`OWN_RESERVES_MAX`].
+    pub(crate) fn has_room_for(&self, scope: Scope) -> bool {
+        scope == Scope::Pool || self.is_set(scope) || self.own_scopes().len() < OWN_RESERVES_MAX
+    }
+
+    /// Takes over how one is set; it is looked at anew.
+    pub(crate) fn set(&mut self, scope: Scope, record: ReserveRecord) {
+        self.watches.insert(scope, Watch::new(record));
+    }
+
+    /// Takes over that there is none.
+    pub(crate) fn remove(&mut self, scope: Scope) {
+        self.watches.remove(&scope);
+    }
+
+    /// The limit of each reserve of a volume or group, and how much snapshots held of it when it was looked at last.
+    pub(crate) fn own_figures(&self) -> Vec<(Scope, u64, u64)> {
+        let own = self.watches.iter().filter(|(scope, _)| **scope != Scope::Pool);
+        own.map(|(scope, watch)| (*scope, watch.limit_bytes, watch.held_bytes)).collect()
+    }
+
+    /// Notes how much snapshots hold of the limit. Returns the level before and the level that it has now.
+    pub(crate) fn note(&mut self, scope: Scope, held_bytes: u64, limit_bytes: u64) -> Option<(Level, Level)> {
+        let watch = self.watches.get_mut(&scope)?;
+        let before = watch.level;
+        watch.level = before.next(held_bytes, limit_bytes);
+        (watch.held_bytes, watch.limit_bytes) = (held_bytes, limit_bytes);
+        if watch.level != Level::Full {
+            watch.stuck = None;
+        }
+        Some((before, watch.level))
+    }
+
+    /// The reserve, if it is full and snapshots are to be deleted then.
+    pub(crate) fn overfull(&self, scope: Scope) -> Option<Overfull> {
+        let watch = self.watches.get(&scope).filter(|watch| watch.is_full_by(ReservePolicy::DeleteOldest))?;
+        Some(Overfull { record: watch.record.clone(), level: watch.level, stuck: watch.stuck })
+    }
+
+    /// Notes that nothing could be deleted.
+    pub(crate) fn note_stuck(&mut self, scope: Scope, now: Nanos) {
+        if let Some(watch) = self.watches.get_mut(&scope) {
+            watch.stuck = Some(now);
+        }
+    }
+
+    /// The reserves that are full and take volumes offline then.
+    pub(crate) fn stopping(&self) -> Vec<Scope> {
+        let full = self.watches.iter().filter(|(_, watch)| watch.is_full_by(ReservePolicy::OfflineVolume));
+        full.map(|(scope, _)| *scope).collect()
+    }
+
+    /// Takes over which volumes are offline, and by which reserve. Returns what changes by it.
+    pub(crate) fn take_offline(&mut self, offline: BTreeMap<VolumeId, Scope>) -> Vec<Change> {
+        let before = std::mem::replace(&mut self.offline, offline);
+        let change = |is_taken_offline| {
+            move |(id, scope): (&VolumeId, &Scope)| Change { is_taken_offline, volume: *id, scope: *scope }
+        };
+        let added = self.offline.iter().filter(|(id, _)| !before.contains_key(id)).map(change(true));
+        let back = before.iter().filter(|(id, _)| !self.offline.contains_key(id)).map(change(false));
+        added.chain(back).collect()
+    }
+
+    /// The reserve that keeps a volume offline.
+    pub(crate) fn keeps_offline(&self, volume: VolumeId) -> Option<Scope> {
+        self.offline.get(&volume).copied()
+    }
+
+    /// The volumes that such reserves keep offline.
+    pub(crate) fn offline_by(&self, by: impl Fn(Scope) -> bool) -> Vec<VolumeId> {
+        self.offline.iter().filter(|(_, scope)| by(**scope)).map(|(id, _)| *id).collect()
+    }
+
     /// Those to be looked at now: the pool's, and some of the others in turn.
     pub(crate) fn turn(&mut self) -> Vec<Scope> {
-        let own: Vec<_> = self.watches.keys().copied().filter(|scope| *scope != Scope::Pool).collect();
+        let own = self.own_scopes();
         let after = self.last.map_or(0, |last| own.partition_point(|scope| *scope <= last));
         let some: Vec<_> = own[after..].iter().chain(&own[..after]).copied().take(LOOKED_AT_ONCE).collect();
         self.last = some.last().copied();
         let pool = self.watches.contains_key(&Scope::Pool).then_some(Scope::Pool);
         pool.into_iter().chain(some).collect()
     }
-}
-
-pub(crate) fn read_reserves(pool: &Pool) -> Result<Reserves, ArrayError> {
-    let mut reserves = Reserves::default();
-    for (key, value) in pool.list(RESERVE_OBJECT) {
-        reserves.watches.insert(Scope::Pool, Watch::new(decode(&key, &value)?));
-    }
-    for (key, value) in pool.list(OWN_RESERVE_OBJECT) {
-        let record = decode(&key, &value)?;
-        let bad = || ArrayError::Record {
-            key: key.clone(),
-            why: "it is of neither a volume nor a group".to_owned(),
-        };
-        reserves.watches.insert(Scope::of_key(&key).ok_or_else(bad)?, Watch::new(record));
-    }
-    Ok(reserves)
 }
 
 #[cfg(test)]
@@ -183,9 +305,9 @@ mod tests {
     fn many_are_looked_at_in_turn() {
         let record = ReserveRecord { percent: None, bytes: Some(1), policy: ReservePolicy::DeleteOldest };
         let mut reserves = Reserves::default();
-        reserves.watches.insert(Scope::Pool, Watch::new(record.clone()));
+        reserves.set(Scope::Pool, record.clone());
         for id in 0..25 {
-            reserves.watches.insert(Scope::Volume(VolumeId(id)), Watch::new(record.clone()));
+            reserves.set(Scope::Volume(VolumeId(id)), record.clone());
         }
         let mut seen = BTreeMap::new();
         for _ in 0..5 {

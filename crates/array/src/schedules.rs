@@ -6,95 +6,21 @@
 
 use crate::{
     Array, ArrayError, ScheduleError,
+    catalog::Turn,
     events::Told,
-    record::{SCHEDULE_OBJECT, decode, encode},
-    snapshots::{snapshot_spec, suffixed},
-    timetable::{at_text, last_due_ms, next_due_ms, parse_at, rules_problem},
+    origin::{Moment, moment_of, snapshot_spec, suffixed},
+    record::SCHEDULE_OBJECT,
+    schedule_record::{ScheduleRecord, Source, TAGS},
+    timetable::{at_text, next_due_ms, parse_at, rules_problem},
 };
-use quoin_api::{self as api, Every, Rule, Severity, Utc};
-use quoin_base::VolumeId;
-use quoin_pool::{Pool, Transaction};
+use quoin_api::{self as api, Rule, Severity, Utc};
+use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, ForkSpec, RETAIN_MAX, Tags, Volume, check_name};
-use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::Duration,
 };
-use uuid::Uuid;
-
-/// The tag that names the schedule, and the one that says which of its rules.
-const TAGS: [&str; 2] = ["schedule", "every"];
-/// How many there may be.
-const SCHEDULES_MAX: usize = 1000;
-
-/// The source of a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Source {
-    Volume(VolumeId),
-    Group(Uuid),
-}
-
-/// A schedule as the catalog keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ScheduleRecord {
-    pub(crate) name: String,
-    pub(crate) source: Source,
-    pub(crate) rules: Vec<Rule>,
-    pub(crate) at_minute: u16,
-    pub(crate) retain_s: Option<u64>,
-    pub(crate) paused: bool,
-    pub(crate) created_ms: u64,
-    /// The moment that was served last, of each rule.
-    pub(crate) served_ms: BTreeMap<Every, u64>,
-    pub(crate) last_run_ms: Option<u64>,
-}
-
-/// Schedules by name, as the catalog has them.
-pub(crate) type Schedules = BTreeMap<String, ScheduleRecord>;
-
-pub(crate) fn read_schedules(pool: &Pool) -> Result<Schedules, ArrayError> {
-    pool.list(SCHEDULE_OBJECT)
-        .into_iter()
-        .map(|(key, value)| Ok((key.clone(), decode(&key, &value)?)))
-        .collect()
-}
-
-impl ScheduleRecord {
-    fn put(&self, tx: Transaction) -> Transaction {
-        tx.put(SCHEDULE_OBJECT, &self.name, encode(self))
-    }
-
-    /// Its problem in a catalog, under this key, if it has one.
-    pub(crate) fn problem(&self, key: &str) -> Option<String> {
-        match self.name == key {
-            true => rules_problem(&self.rules),
-            false => Some(format!("it calls itself {}", self.name)),
-        }
-    }
-
-    /// The rules that are due.
-    fn due(&self, now_ms: u64) -> Vec<Rule> {
-        let is_due = |rule: &&Rule| {
-            let served_ms = self.served_ms.get(&rule.every).copied().unwrap_or(self.created_ms);
-            last_due_ms(rule.every, self.at_minute, now_ms) > served_ms
-        };
-        self.rules.iter().filter(is_due).copied().collect()
-    }
-
-    /// After the clock was set back: runs that now lie in the future count as served now.
-    fn forget_the_future(&mut self, now_ms: u64) {
-        self.created_ms = self.created_ms.min(now_ms);
-        self.served_ms.values_mut().for_each(|served_ms| *served_ms = (*served_ms).min(now_ms));
-    }
-
-    fn took(&self, snapshot: &Volume, every: Option<Every>) -> bool {
-        let tags = snapshot.tags();
-        tags.get(TAGS[0]).is_some_and(|name| *name == self.name)
-            && every.is_none_or(|every| tags.get(TAGS[1]).is_some_and(|own| own == every.name()))
-    }
-}
 
 impl Array {
     /// Creates a schedule. Its first snapshot is taken at the next moment it names.
@@ -105,7 +31,7 @@ impl Array {
     /// cannot commit the change.
     pub async fn create_schedule(&self, request: api::ScheduleCreate) -> Result<api::Schedule, ArrayError> {
         let api::ScheduleCreate { name, volume, group, rules, at, retain_s } = request;
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         self.require_catalog()?;
         check_name(&name).map_err(ScheduleError::Name)?;
         let bad = |why: String| ScheduleError::Invalid { name: name.clone(), why };
@@ -122,16 +48,8 @@ impl Array {
             (None, Some(group)) => (Source::Group(self.group(&group)?.id), format!("group {group}")),
             _ => return Err(bad("give either a volume or a group".to_owned()).into()),
         };
-        {
-            let schedules = self.schedules.lock();
-            if schedules.contains_key(&name) {
-                return Err(ScheduleError::Exists { name }.into());
-            }
-            if schedules.len() >= SCHEDULES_MAX {
-                return Err(bad(format!("there are {SCHEDULES_MAX} schedules, the maximum")).into());
-            }
-        }
-        let (served_ms, created_ms) = (BTreeMap::new(), self.world.wall_clock_ms());
+        self.schedules().require_room_for(&name)?;
+        let (served_ms, created_ms) = (BTreeMap::new(), self.world().wall_clock_ms());
         let (paused, last_run_ms) = (false, None);
         let record = ScheduleRecord {
             name,
@@ -145,7 +63,7 @@ impl Array {
             last_run_ms,
         };
         let told = format!("created: {of}, {} at {at} UTC", rules_text(&record.rules));
-        self.change_schedule(record, told).await
+        self.change_schedule(&turn, record, told).await
     }
 
     /// All schedules, by name.
@@ -154,7 +72,7 @@ impl Array {
     /// `Offline` while the pool has not been open since the array started.
     pub fn list_schedules(&self) -> Result<Vec<api::Schedule>, ArrayError> {
         self.require_catalog()?;
-        let records: Vec<_> = self.schedules.lock().values().cloned().collect();
+        let records = self.schedules().list();
         Ok(records.iter().map(|record| self.schedule_view(record)).collect())
     }
 
@@ -177,15 +95,15 @@ impl Array {
         name: &str,
         request: api::ScheduleUpdate,
     ) -> Result<api::Schedule, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let mut record = self.schedule(name)?;
         let Some(paused) = request.paused.filter(|paused| *paused != record.paused) else {
             return Ok(self.schedule_view(&record));
         };
         record.paused = paused;
-        let now_ms = self.world.wall_clock_ms();
+        let now_ms = self.world().wall_clock_ms();
         record.served_ms = record.rules.iter().map(|rule| (rule.every, now_ms)).collect();
-        self.change_schedule(record, if paused { "paused" } else { "resumed" }.to_owned()).await
+        self.change_schedule(&turn, record, if paused { "paused" } else { "resumed" }.to_owned()).await
     }
 
     /// Takes the snapshots of a schedule's first rule now, whatever the clock says.
@@ -195,11 +113,11 @@ impl Array {
     /// source is gone; what refuses the snapshots, such as `NoSpace`. `Offline` or `Pool` if the pool cannot
     /// commit the change.
     pub async fn run_schedule(self: &Arc<Self>, name: &str) -> Result<api::Schedule, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let record = self.schedule(name)?;
         let rule =
             record.rules.first().copied().ok_or_else(|| ScheduleError::NotFound { name: name.to_owned() })?;
-        let record = self.serve(record, rule, true).await?;
+        let record = self.serve(&turn, record, rule, true).await?;
         Ok(self.schedule_view(&record))
     }
 
@@ -209,7 +127,7 @@ impl Array {
     /// [`ScheduleError::NotFound`] if no schedule has the name. `Offline` or `Pool` if the pool cannot commit
     /// the change.
     pub async fn delete_schedule(&self, name: &str) -> Result<(), ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let record = self.schedule(name)?;
         let tx = Transaction::new().delete(SCHEDULE_OBJECT, &record.name);
         let own = Told::new(format!("schedule {name}"), "deleted; its snapshots stay")
@@ -218,44 +136,38 @@ impl Array {
             .without("at", at_text(record.at_minute))
             .without("retain_s", record.retain_s)
             .without("paused", record.paused);
-        self.commit_told(tx, own).await?;
-        self.schedules.lock().remove(name);
+        self.commit_told(&turn, tx, own).await?;
+        self.schedules().remove(name);
         Ok(())
     }
 
     /// Takes the snapshots that are due.
     pub(crate) async fn serve_schedules(self: &Arc<Self>) {
-        let now_ms = self.world.wall_clock_ms();
-        let due: Vec<_> = {
-            let mut schedules = self.schedules.lock();
-            schedules.values_mut().for_each(|record| record.forget_the_future(now_ms));
-            let active = schedules.values().filter(|record| !record.paused);
-            active
-                .flat_map(|record| record.due(now_ms).into_iter().map(|rule| (record.name.clone(), rule)))
-                .collect()
-        };
+        let now_ms = self.world().wall_clock_ms();
+        let due = self.schedules().due(now_ms);
         for (name, rule) in due {
-            let _turn = self.changes.lock().await;
+            let turn = self.catalog().turn().await;
             // It may have been replaced or deleted by now.
             let Ok(record) = self.schedule(&name) else { continue };
             if record.paused || !record.due(now_ms).contains(&rule) {
                 continue;
             }
-            if let Err(error) = self.serve(record, rule, false).await {
-                self.not_served(&name, rule, &error).await;
+            if let Err(error) = self.serve(&turn, record, rule, false).await {
+                self.not_served(&turn, &name, rule, &error).await;
             }
         }
     }
 
-    /// Takes the snapshots of one rule, and deletes those that are too many. Called with `changes` held.
+    /// Takes the snapshots of one rule, and deletes those that are too many.
     async fn serve(
         self: &Arc<Self>,
+        turn: &Turn<'_>,
         mut record: ScheduleRecord,
         rule: Rule,
         by_hand: bool,
     ) -> Result<ScheduleRecord, ArrayError> {
-        self.schedule_runs.fetch_add(1, Ordering::Relaxed);
-        let now_ms = self.world.wall_clock_ms();
+        self.schedules().count_run();
+        let now_ms = self.world().wall_clock_ms();
         let stamp = format!("{}-{}", rule.every, Utc::of_ms(now_ms).stamp());
         let tags = [record.name.as_str(), rule.every.name()];
         let tags: Tags = TAGS.into_iter().zip(tags).map(|(key, value)| (key.into(), value.into())).collect();
@@ -272,12 +184,12 @@ impl Array {
         let own = Told::new(format!("schedule {}", record.name), text)
             .with("snapshots", specs.iter().map(|spec| &spec.name).collect::<Vec<_>>())
             .change("last_run_ms", last_run_ms, now_ms);
-        let (tx, staged) = self.events.stage_told(record.put(Transaction::new()), own);
-        self.volumes.fork(specs, tx).await.map_err(ArrayError::not("snapshot not taken"))?;
-        self.events.saved(staged);
-        self.schedules.lock().insert(record.name.clone(), record.clone());
+        let (tx, staged) = self.stage_with(turn, record.put(Transaction::new()), own);
+        self.volumes().fork(specs, tx).await.map_err(ArrayError::not("snapshot not taken"))?;
+        self.log().saved(staged);
+        self.schedules().put(record.clone());
         self.trim_volumes();
-        self.delete_surplus(&record, rule).await;
+        self.delete_surplus(turn, &record, rule).await;
         Ok(record)
     }
 
@@ -288,13 +200,14 @@ impl Array {
         let names = std::iter::once(stamp.to_owned()).chain(numbered);
         match record.source {
             Source::Volume(id) => {
-                let volume = self.volumes.by_id(id).ok_or_else(gone)?;
+                let volume = self.volumes().by_id(id).ok_or_else(gone)?;
                 let names = names.map(|suffix| suffixed(&volume.name(), &suffix));
-                let name = names.into_iter().find(|name| self.volumes.get(name).is_err()).unwrap_or_default();
+                let name =
+                    names.into_iter().find(|name| self.volumes().get(name).is_err()).unwrap_or_default();
                 Ok((vec![snapshot_spec(volume, name.clone())], name))
             }
             Source::Group(id) => {
-                let group = self.volumes.group_by_id(id).ok_or_else(gone)?;
+                let group = self.volumes().group_by_id(id).ok_or_else(gone)?;
                 let taken = self.set_names(&group);
                 let set = names.into_iter().find(|name| !taken.contains(name)).unwrap_or_default();
                 Ok((self.plan_set(&group, &set)?, format!("set {set}")))
@@ -303,9 +216,9 @@ impl Array {
     }
 
     /// Deletes the oldest snapshots of a rule beyond those to be kept, but for those that are immutable or seen by hosts.
-    async fn delete_surplus(&self, record: &ScheduleRecord, rule: Rule) {
+    async fn delete_surplus(&self, turn: &Turn<'_>, record: &ScheduleRecord, rule: Rule) {
         let mut moments: BTreeMap<Moment, Vec<Arc<Volume>>> = BTreeMap::new();
-        for volume in self.volumes.list() {
+        for volume in self.volumes().list() {
             if let Some(moment) = moment_of(&volume).filter(|_| record.took(&volume, Some(rule.every))) {
                 moments.entry(moment).or_default().push(volume);
             }
@@ -323,7 +236,7 @@ impl Array {
         if !kept.is_empty() {
             let text =
                 format!("more than {} {} snapshots are kept: {}", rule.keep, rule.every, kept.join("; "));
-            self.events.record(Severity::Notice, object.clone(), text);
+            self.log().record(Severity::Notice, object.clone(), text);
         }
         for few in deleted.chunks(DELETED_AT_ONCE) {
             let names: Vec<_> = few.iter().map(|volume| volume.name()).collect();
@@ -333,28 +246,28 @@ impl Array {
                 rule.every,
                 names.join(", ")
             );
-            if let Err(error) = self.delete_all(few, (object.clone(), text)).await {
+            if let Err(error) = self.delete_all(turn, few, (object.clone(), text)).await {
                 let text = format!("surplus snapshots were not deleted: {error}");
-                self.events.record(Severity::Warning, object.clone(), text);
+                self.log().record(Severity::Warning, object.clone(), text);
             }
         }
     }
 
     /// Why a snapshot is not deleted to make room.
     pub(crate) fn why_it_stays(&self, volume: &Volume) -> Option<&'static str> {
-        let seen = !self.access.lock().mappings_of_volume(volume.id()).is_empty();
-        match (volume.is_immutable(), seen || !self.exports_of(volume.id()).is_empty()) {
+        let seen = !self.hosts().read().mappings_of_volume(volume.id()).is_empty();
+        match (volume.is_immutable(), seen || !self.export_list().names_of(volume.id()).is_empty()) {
             (true, _) => Some("immutable"),
             (_, true) => Some("in use"),
-            _ if self.volumes.is_copied_into(volume) => Some("copied into"),
+            _ if self.volumes().is_copied_into(volume) => Some("copied into"),
             _ => None,
         }
     }
 
     /// Reports that a moment passed without a snapshot, and continues with the next one; a schedule without a source is
     /// paused.
-    async fn not_served(&self, name: &str, rule: Rule, error: &ArrayError) {
-        self.schedule_failures.fetch_add(1, Ordering::Relaxed);
+    async fn not_served(&self, _: &Turn<'_>, name: &str, rule: Rule, error: &ArrayError) {
+        self.schedules().count_failure();
         let Ok(mut record) = self.schedule(name) else { return };
         let object = format!("schedule {name}");
         let before = record.paused;
@@ -362,27 +275,28 @@ impl Array {
         let rests = if record.paused { "; it is paused" } else { "" };
         let text = format!("{} snapshot not taken: {error}{rests}", rule.every);
         let told = Told::new(object, text).change("paused", before, record.paused);
-        self.events.record_told(Severity::Warning, told);
-        record.served_ms.insert(rule.every, self.world.wall_clock_ms());
+        self.log().record_told(Severity::Warning, told);
+        record.served_ms.insert(rule.every, self.world().wall_clock_ms());
         if let Ok(pool) = self.pool()
             && pool.commit(record.put(Transaction::new())).await.is_ok()
         {
-            self.schedules.lock().insert(name.to_owned(), record);
+            self.schedules().put(record);
         }
     }
 
     fn schedule(&self, name: &str) -> Result<ScheduleRecord, ArrayError> {
         self.require_catalog()?;
-        let found = self.schedules.lock().get(name).cloned();
+        let found = self.schedules().get(name).cloned();
         Ok(found.ok_or_else(|| ScheduleError::NotFound { name: name.to_owned() })?)
     }
 
     async fn change_schedule(
         &self,
+        turn: &Turn<'_>,
         record: ScheduleRecord,
         told: String,
     ) -> Result<api::Schedule, ArrayError> {
-        let before = self.schedules.lock().get(&record.name).cloned();
+        let before = self.schedules().get(&record.name).cloned();
         let of = |record: &ScheduleRecord| self.source_of_schedule(record);
         let own = Told::new(format!("schedule {}", record.name), told)
             .change("source", before.as_ref().map(of), of(&record))
@@ -390,9 +304,9 @@ impl Array {
             .change("rules", before.as_ref().map(|b| b.rules.clone()), Some(&record.rules))
             .change("paused", before.as_ref().map(|b| b.paused), Some(record.paused))
             .change("retain_s", before.as_ref().and_then(|b| b.retain_s), record.retain_s);
-        self.commit_told(record.put(Transaction::new()), own).await?;
+        self.commit_told(turn, record.put(Transaction::new()), own).await?;
         let view = self.schedule_view(&record);
-        self.schedules.lock().insert(record.name.clone(), record);
+        self.schedules().put(record);
         Ok(view)
     }
 
@@ -401,24 +315,24 @@ impl Array {
         let deleted = |kind: &str| format!("{kind} (deleted)");
         match record.source {
             Source::Volume(id) => {
-                let volume = self.volumes.by_id(id);
+                let volume = self.volumes().by_id(id);
                 volume.map_or_else(|| deleted("volume"), |volume| format!("volume {}", volume.name()))
             }
             Source::Group(id) => {
-                let group = self.volumes.group_by_id(id);
+                let group = self.volumes().group_by_id(id);
                 group.map_or_else(|| deleted("group"), |group| format!("group {}", group.name))
             }
         }
     }
 
     fn schedule_view(&self, record: &ScheduleRecord) -> api::Schedule {
-        let now_ms = self.world.wall_clock_ms();
+        let now_ms = self.world().wall_clock_ms();
         let next = record.rules.iter().map(|rule| next_due_ms(rule.every, record.at_minute, now_ms)).min();
         let (volume, group) = match record.source {
-            Source::Volume(id) => (self.volumes.by_id(id).map(|volume| volume.name()), None),
-            Source::Group(id) => (None, self.volumes.group_by_id(id).map(|group| group.name)),
+            Source::Volume(id) => (self.volumes().by_id(id).map(|volume| volume.name()), None),
+            Source::Group(id) => (None, self.volumes().group_by_id(id).map(|group| group.name)),
         };
-        let taken = self.volumes.list().into_iter().filter(|volume| record.took(volume, None));
+        let taken = self.volumes().list().into_iter().filter(|volume| record.took(volume, None));
         let moments: BTreeSet<_> = taken.filter_map(|volume| moment_of(&volume)).collect();
         api::Schedule {
             name: record.name.clone(),
@@ -434,16 +348,6 @@ impl Array {
             snapshots: moments.len() as u64,
         }
     }
-}
-
-/// When a snapshot was taken, and the name that it shares with those of its set.
-pub(crate) type Moment = (u64, String);
-
-/// What only the snapshots or clones of one set have in common.
-pub(crate) fn moment_of(volume: &Volume) -> Option<Moment> {
-    let origin = volume.origin()?;
-    let name = origin.set.map_or_else(|| volume.name(), |set| format!("{}/{}", set.group, set.name));
-    Some((origin.taken_ms, name))
 }
 
 /// The most snapshots that one transaction deletes.

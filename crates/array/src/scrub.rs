@@ -7,98 +7,28 @@
 
 mod due;
 mod record;
+mod state;
+
+pub(crate) use {record::scrub_problem, state::Scrubs};
 
 use crate::{
     Array, ArrayError, JobError, current_actor,
     events::Told,
     record::{SCRUB_OBJECT, decode, encode},
 };
-use parking_lot::Mutex;
 use quoin_api::{
-    Actor, DamagedRange, Integrity, ScrubFindings, ScrubOutcome, ScrubProgress, ScrubResult, ScrubStatus,
-    ScrubUpdate, Severity,
+    DamagedRange, Integrity, ScrubFindings, ScrubOutcome, ScrubResult, ScrubStatus, ScrubUpdate, Severity,
 };
 use quoin_base::ByteRange;
-use quoin_pool::{Damage, Pool, Scrub, ScrubCounts, ScrubPosition, Transaction};
+use quoin_pool::{Pool, Transaction};
 use quoin_volume::BlockDevice;
-use quoin_world::{Nanos, Thread};
-use record::{Begun, DEFAULT_RATE_BYTES_S, Damaged, Record};
+use quoin_world::Thread;
+use record::{Begun, Damaged, KEY, Record};
+use state::{Due, Ended};
 use std::{sync::Arc, time::Duration};
 
-const KEY: &str = "scrub";
 /// The most events of single ranges recorded for the findings of one look.
 const MOST_EVENTS: usize = 20;
-/// How often the place of a scrub is saved, and damage is looked at again.
-const SAVE_EVERY: Duration = Duration::from_secs(60);
-
-/// How a scrub ended: complete or not, or why it could not continue.
-type Outcome = Result<bool, String>;
-
-struct Running {
-    scrub: Arc<Scrub>,
-    started_ms: u64,
-    /// For the pace: since when, and what had been read by then.
-    since: Nanos,
-    bytes_then: u64,
-    outcome: Arc<Mutex<Option<Outcome>>>,
-    /// Who asked for it to stop.
-    stopped_by: Option<Arc<Actor>>,
-}
-
-/// The scrubs of an array.
-#[derive(Default)]
-pub(crate) struct Scrubs {
-    /// As it is to be kept; `None` until the catalog was read.
-    record: Option<Record>,
-    running: Option<Running>,
-    /// The record is not saved as it is.
-    changed: bool,
-    looked: Option<Nanos>,
-}
-
-impl Scrubs {
-    /// Notes where the scrub is that runs.
-    fn note_progress(&mut self) {
-        let (Some(running), Some(record)) = (&self.running, &mut self.record) else { return };
-        let (position, counts) = running.scrub.progress();
-        record.begun = Some(Begun {
-            started_ms: running.started_ms,
-            slice: position.slice,
-            space: position.space,
-            page: position.page,
-            bytes: counts.bytes,
-            found: findings(&counts),
-        });
-        self.changed = true;
-    }
-}
-
-fn findings(counts: &ScrubCounts) -> ScrubFindings {
-    ScrubFindings {
-        blocks: counts.blocks,
-        pages: counts.pages,
-        rows: counts.rows,
-        damaged_blocks: counts.damaged_blocks,
-        damaged_pages: counts.damaged_pages,
-        damaged_rows: counts.damaged_rows,
-        repaired_pages: counts.repaired_pages,
-        failed_reads: counts.failed_reads,
-    }
-}
-
-fn counts(bytes: u64, found: &ScrubFindings) -> ScrubCounts {
-    ScrubCounts {
-        bytes,
-        blocks: found.blocks,
-        pages: found.pages,
-        rows: found.rows,
-        damaged_blocks: found.damaged_blocks,
-        damaged_pages: found.damaged_pages,
-        damaged_rows: found.damaged_rows,
-        repaired_pages: found.repaired_pages,
-        failed_reads: found.failed_reads,
-    }
-}
 
 impl Array {
     /// Begins a scrub.
@@ -107,22 +37,21 @@ impl Array {
     /// [`JobError::ScrubRunning`] while one runs. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn start_scrub(&self) -> Result<ScrubStatus, ArrayError> {
         {
-            let _turn = self.changes.lock().await;
+            let turn = self.catalog().turn().await;
             let pool = self.pool()?;
-            let now_ms = self.world.wall_clock_ms();
+            let now_ms = self.world().wall_clock_ms();
             let begun = Begun { started_ms: now_ms, ..Begun::default() };
             let record = {
-                let scrubs = self.scrubs.lock();
-                if scrubs.running.is_some() {
+                let scrubs = self.scrubs();
+                if scrubs.is_running() {
                     return Err(JobError::ScrubRunning.into());
                 }
-                let record = scrubs.record.clone().unwrap_or_else(|| Record::new(now_ms));
-                Record { begun: Some(begun), ..record }
+                Record { begun: Some(begun), ..scrubs.record(now_ms) }
             };
             let tx = Transaction::new().put(SCRUB_OBJECT, KEY, encode(&record));
             let own =
                 Told::new(self.pool_name(), "scrub started by request").change("scrub", "idle", "running");
-            self.commit_told(tx, own).await?;
+            self.commit_told(&turn, tx, own).await?;
             // NOTE: one that a schedule began meanwhile is as good.
             self.begin_scrub(&pool, Some(begun));
         }
@@ -135,16 +64,12 @@ impl Array {
     /// [`JobError::NoScrub`] while none runs. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn stop_scrub(&self) -> Result<ScrubStatus, ArrayError> {
         let pool = self.pool()?;
-        match &mut self.scrubs.lock().running {
-            Some(running) => {
-                running.stopped_by = current_actor();
-                running.scrub.stop();
-            }
-            None => return Err(JobError::NoScrub.into()),
+        if !self.scrubs().stop(current_actor()) {
+            return Err(JobError::NoScrub.into());
         }
-        while self.is_scrubbing() {
+        while self.scrubs().is_running() {
             self.end_scrub();
-            self.world.sleep(Duration::from_millis(5)).await;
+            self.world().sleep(Duration::from_millis(5)).await;
         }
         self.save_scrubs(&pool).await?;
         self.scrub_status().await
@@ -156,10 +81,10 @@ impl Array {
     /// `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn change_scrubs(&self, update: ScrubUpdate) -> Result<ScrubStatus, ArrayError> {
         {
-            let _turn = self.changes.lock().await;
+            let turn = self.catalog().turn().await;
             self.pool()?;
-            let now_ms = self.world.wall_clock_ms();
-            let before = self.scrubs.lock().record.clone().unwrap_or_else(|| Record::new(now_ms));
+            let now_ms = self.world().wall_clock_ms();
+            let before = self.scrubs().record(now_ms);
             let mut record = before.clone();
             record.set(&update, now_ms);
             let Record { schedule, at, rate_bytes_s, .. } = &record;
@@ -173,14 +98,9 @@ impl Array {
                 .change("at", before.at, at)
                 .change("rate_bytes_s", before.rate_bytes_s, rate_bytes_s);
             if !own.changes.is_empty() {
-                self.commit_told(Transaction::new().put(SCRUB_OBJECT, KEY, encode(&record)), own).await?;
-                let mut scrubs = self.scrubs.lock();
-                let Scrubs { record, running, .. } = &mut *scrubs;
-                let record = record.get_or_insert(before);
-                record.set(&update, now_ms);
-                if let Some(running) = running {
-                    running.scrub.set_rate(record.rate_bytes_s);
-                }
+                self.commit_told(&turn, Transaction::new().put(SCRUB_OBJECT, KEY, encode(&record)), own)
+                    .await?;
+                self.scrubs().set(before, &update, now_ms);
             }
         }
         self.scrub_status().await
@@ -201,10 +121,10 @@ impl Array {
     pub(crate) fn scrub_view(&self) -> Result<ScrubStatus, ArrayError> {
         let pool = self.pool()?;
         let stats = pool.stats();
-        let scrubs = self.scrubs.lock();
-        let record = scrubs.record.clone().unwrap_or_else(|| Record::new(self.world.wall_clock_ms()));
         let total_bytes = stats.live_bytes + stats.metadata_bytes;
-        let running = scrubs.running.as_ref().map(|running| self.progress(running, total_bytes));
+        let scrubs = self.scrubs();
+        let record = scrubs.record(self.world().wall_clock_ms());
+        let running = scrubs.progress(total_bytes, self.world().now());
         Ok(ScrubStatus {
             schedule: record.schedule,
             at: record.at,
@@ -219,39 +139,17 @@ impl Array {
 
     /// Scrubs and damage in short.
     pub(crate) fn integrity(&self) -> Integrity {
-        let stats = self.slot.get().ok().map(|pool| pool.stats()).unwrap_or_default();
-        let scrubs = self.scrubs.lock();
-        let record = scrubs.record.as_ref();
-        let progress = |running: &Running| self.progress(running, stats.live_bytes + stats.metadata_bytes);
-        Integrity {
-            damaged_ranges: record.map_or(0, |record| record.damaged.len() as u64 + record.more_damaged),
-            scrub_percent: scrubs.running.as_ref().map(|running| progress(running).percent),
-            last_scrub_ms: record.and_then(|record| record.completed_ms),
-        }
+        let stats = self.catalog().open_pool().ok().map(|pool| pool.stats()).unwrap_or_default();
+        self.scrubs().integrity(stats.live_bytes + stats.metadata_bytes, self.world().now())
     }
 
-    fn is_scrubbing(&self) -> bool {
-        self.scrubs.lock().running.is_some()
-    }
-
-    fn progress(&self, running: &Running, total_bytes: u64) -> ScrubProgress {
-        let (_, counts) = running.scrub.progress();
-        let elapsed_s = self.world.now().since(running.since).as_secs_f64();
-        let bytes_s = (counts.bytes - running.bytes_then) as f64 / elapsed_s.max(0.001);
-        let left = total_bytes.saturating_sub(counts.bytes) as f64;
-        ScrubProgress {
-            started_ms: running.started_ms,
-            verified_bytes: counts.bytes,
-            total_bytes,
-            // The scrub may also read data written meanwhile: its end is known only when it is reached.
-            percent: (counts.bytes as f64 * 100.0 / total_bytes.max(1) as f64).min(99.9),
-            remaining_s: (elapsed_s >= 1.0 && bytes_s > 0.0).then(|| (left / bytes_s) as u64),
-            found: findings(&counts),
-        }
+    /// When the next complete scrub was or is due.
+    pub(crate) fn scrub_due_ms(&self) -> Option<u64> {
+        self.scrubs().due_ms()
     }
 
     fn named(&self, damaged: &Damaged) -> Option<DamagedRange> {
-        let volume = self.volumes.by_id_or_binned(damaged.volume)?;
+        let volume = self.volumes().by_id_or_binned(damaged.volume)?;
         let deleted = if volume.deleted().is_some() { " (deleted)" } else { "" };
         Some(DamagedRange {
             volume: format!("{}{deleted}", volume.name()),
@@ -265,9 +163,7 @@ impl Array {
     /// Reads the state of scrubs from a newly opened pool.
     pub(crate) fn restore_scrubs(&self, pool: &Pool) -> Result<(), ArrayError> {
         let kept = pool.get(SCRUB_OBJECT, KEY).map(|bytes| decode::<Record>(KEY, &bytes)).transpose()?;
-        let mut scrubs = self.scrubs.lock();
-        scrubs.changed = kept.is_none();
-        scrubs.record = Some(kept.unwrap_or_else(|| Record::new(self.world.wall_clock_ms())));
+        self.scrubs().restore(kept, self.world().wall_clock_ms());
         Ok(())
     }
 
@@ -275,32 +171,15 @@ impl Array {
     pub(crate) async fn tend_scrubs(&self, pool: &Arc<Pool>) {
         self.note_damage(pool);
         self.end_scrub();
-        let now_ms = self.world.wall_clock_ms();
-        let (begun, is_due, is_running) = {
-            let mut scrubs = self.scrubs.lock();
-            let is_running = scrubs.running.is_some();
-            let Some(record) = &mut scrubs.record else { return };
-            let is_due = record.next_ms().is_some_and(|due| due <= now_ms);
-            if is_due {
-                record.settled_ms = now_ms;
+        let due = self.scrubs().due(self.world().wall_clock_ms());
+        match due {
+            Due::Continue(begun) => drop(self.begin_scrub(pool, Some(begun))),
+            Due::Begin if self.begin_scrub(pool, None) => {
+                self.log().record(Severity::Info, self.pool_name(), "scrub started by schedule");
             }
-            (record.begun.filter(|_| !is_running), is_due, is_running)
-        };
-        if begun.is_some() {
-            self.begin_scrub(pool, begun);
-        } else if is_due && !is_running && self.begin_scrub(pool, None) {
-            self.events.record(Severity::Info, self.pool_name(), "scrub started by schedule");
+            Due::Begin | Due::Nothing => {}
         }
-        let now = self.world.now();
-        let is_time = {
-            let mut scrubs = self.scrubs.lock();
-            let is_time = scrubs.looked.is_none_or(|looked| now.since(looked) >= SAVE_EVERY);
-            if is_time {
-                scrubs.looked = Some(now);
-                scrubs.note_progress();
-            }
-            is_time
-        };
+        let is_time = self.scrubs().look(self.world().now());
         if is_time && let Err(error) = self.look_at_damage(pool).await {
             tracing::debug!(%error, "damage is looked at again later");
         }
@@ -311,82 +190,27 @@ impl Array {
 
     /// Begins or continues a scrub; false if one runs.
     fn begin_scrub(&self, pool: &Arc<Pool>, begun: Option<Begun>) -> bool {
-        let mut scrubs = self.scrubs.lock();
-        if scrubs.running.is_some() {
-            return false;
-        }
-        let started_ms = begun.map_or_else(|| self.world.wall_clock_ms(), |begun| begun.started_ms);
-        let position = begun.map_or_else(ScrubPosition::default, |b| ScrubPosition {
-            slice: b.slice,
-            space: b.space,
-            page: b.page,
-        });
-        let counts = begun.map_or_else(ScrubCounts::default, |begun| counts(begun.bytes, &begun.found));
-        let rate = scrubs.record.as_ref().map_or(DEFAULT_RATE_BYTES_S, |record| record.rate_bytes_s);
-        let scrub = Scrub::new(pool.clone(), position, counts, rate);
-        let outcome = Arc::new(Mutex::new(None));
-        let (task, end) = (scrub.clone(), outcome.clone());
-        self.world.spawn(
-            Thread::Background,
-            Box::pin(async move {
-                let ended = task.run().await.map_err(|error| error.to_string());
-                *end.lock() = Some(ended);
-            }),
-        );
-        let (since, bytes_then, stopped_by) = (self.world.now(), counts.bytes, None);
-        scrubs.running = Some(Running { scrub, started_ms, since, bytes_then, outcome, stopped_by });
-        scrubs.note_progress();
-        true
+        let (now, now_ms) = (self.world().now(), self.world().wall_clock_ms());
+        let task = self.scrubs().begin(pool, begun, now, now_ms);
+        task.map(|task| self.world().spawn(Thread::Background, Box::pin(task))).is_some()
     }
 
-    /// Notes how the scrub ended, if it did; true if so.
-    fn end_scrub(&self) -> bool {
-        let ended_ms = self.world.wall_clock_ms();
-        let mut scrubs = self.scrubs.lock();
-        let Some(outcome) = scrubs.running.as_ref().and_then(|running| running.outcome.lock().take()) else {
-            return false;
-        };
-        let Some(running) = scrubs.running.take() else { return false };
-        let (_, counts) = running.scrub.progress();
-        let (outcome, reason) = match outcome {
-            Ok(true) => (ScrubOutcome::Completed, None),
-            Ok(false) => (ScrubOutcome::Stopped, None),
-            Err(reason) => (ScrubOutcome::Failed, Some(reason)),
-        };
-        let result = ScrubResult {
-            started_ms: running.started_ms,
-            ended_ms,
-            outcome,
-            reason,
-            verified_bytes: counts.bytes,
-            found: findings(&counts),
-            notes: running.scrub.notes(),
-        };
-        let (severity, text) = told(&result, counts.damage());
-        let own = Told::new(self.pool_name(), text).change("scrub", "running", outcome);
-        let actor = running.stopped_by.filter(|_| outcome == ScrubOutcome::Stopped);
-        if let Some(record) = &mut scrubs.record {
-            record.begun = None;
-            if outcome == ScrubOutcome::Completed {
-                record.completed_ms = Some(ended_ms);
-            }
-            record.last = Some(result);
-        }
-        scrubs.changed = true;
-        drop(scrubs);
-        self.events.record_by(actor, severity, own);
-        true
+    /// Reports how the scrub ended, if it did.
+    fn end_scrub(&self) {
+        let ended = self.scrubs().end(self.world().wall_clock_ms());
+        let Some(Ended { result, damage, stopped_by }) = ended else { return };
+        let (severity, text) = told(&result, damage);
+        let own = Told::new(self.pool_name(), text).change("scrub", "running", result.outcome);
+        self.log().record_by(stopped_by, severity, own);
     }
 
     /// Releases the pool, which is about to be closed. The scrub continues when the pool is open again.
     pub(crate) async fn suspend_scrub(&self, pool: &Pool) {
-        self.scrubs.lock().note_progress();
+        self.scrubs().note_progress();
         if let Err(error) = self.save_scrubs(pool).await {
             tracing::debug!(%error, "how far the scrub is was not saved");
         }
-        if let Some(running) = self.scrubs.lock().running.take() {
-            running.scrub.stop();
-        }
+        self.scrubs().suspend();
     }
 
     /// Adds new findings to the list, and records events.
@@ -395,18 +219,14 @@ impl Array {
         if found.is_empty() {
             return;
         }
-        let now_ms = self.world.wall_clock_ms();
+        let now_ms = self.world().wall_clock_ms();
         let mut told = 0;
         for mut damage in found {
-            let Some(volume) = self.volumes.by_id_or_binned(damage.volume) else { continue };
+            let Some(volume) = self.volumes().by_id_or_binned(damage.volume) else { continue };
             let end = damage.range.end().min(volume.size_bytes());
             let Some(len) = end.checked_sub(damage.range.offset).filter(|len| *len > 0) else { continue };
             damage.range.len = len;
-            let mut scrubs = self.scrubs.lock();
-            let is_new = scrubs.record.as_mut().is_some_and(|record| record.add_damage(&damage, now_ms));
-            scrubs.changed |= is_new;
-            drop(scrubs);
-            if !is_new {
+            if !self.scrubs().add_damage(&damage, now_ms) {
                 continue;
             }
             told += 1;
@@ -417,61 +237,44 @@ impl Array {
                      overwritten: restore them from a snapshot or a backup",
                     end - 1
                 );
-                self.events.record(Severity::Error, format!("volume {}", volume.name()), text);
+                self.log().record(Severity::Error, format!("volume {}", volume.name()), text);
             }
         }
         if told > MOST_EVENTS {
             let text = format!("{} more ranges cannot be read; see quoin scrub status", told - MOST_EVENTS);
-            self.events.record(Severity::Error, self.pool_name(), text);
+            self.log().record(Severity::Error, self.pool_name(), text);
         }
     }
 
     /// Takes what can be read again off the list.
     async fn look_at_damage(&self, pool: &Pool) -> Result<(), ArrayError> {
-        let listed =
-            self.scrubs.lock().record.as_ref().map_or_else(Vec::new, |record| record.damaged.clone());
+        let listed = self.scrubs().damaged();
         for damaged in listed {
             let range = ByteRange::new(damaged.offset_bytes, damaged.length_bytes);
-            let still = match self.volumes.by_id_or_binned(damaged.volume) {
+            let still = match self.volumes().by_id_or_binned(damaged.volume) {
                 Some(_) => pool.still_damaged(damaged.volume, range).await?,
                 None => Vec::new(),
             };
             if still == [range] {
                 continue;
             }
-            let mut scrubs = self.scrubs.lock();
-            let Some(record) = &mut scrubs.record else { continue };
-            record.damaged.retain(|d| (d.volume, d.offset_bytes) != (damaged.volume, damaged.offset_bytes));
-            for range in still {
-                let reason = damaged.reason.clone();
-                record.add_damage(&Damage { volume: damaged.volume, range, reason }, damaged.found_ms);
-            }
-            if record.damaged.is_empty() {
-                record.more_damaged = 0;
-            }
-            scrubs.changed = true;
+            self.scrubs().renew_damage(&damaged, still);
         }
         Ok(())
     }
 
     /// Saves what changed.
     async fn save_scrubs(&self, pool: &Pool) -> Result<(), ArrayError> {
-        let _turn = self.changes.lock().await;
-        let record = {
-            let mut scrubs = self.scrubs.lock();
-            if !std::mem::take(&mut scrubs.changed) {
-                return Ok(());
-            }
-            scrubs.record.clone()
-        };
-        let Some(record) = record else { return Ok(()) };
-        let (tx, staged) =
-            self.events.stage(Transaction::new().put(SCRUB_OBJECT, KEY, encode(&record)), None);
+        let turn = self.catalog().turn().await;
+        let unsaved = self.scrubs().take_unsaved();
+        let Some(record) = unsaved else { return Ok(()) };
+        let tx = Transaction::new().put(SCRUB_OBJECT, KEY, encode(&record));
+        let (tx, staged) = self.stage_waiting(&turn, tx);
         if let Err(error) = pool.commit(tx).await {
-            self.scrubs.lock().changed = true;
+            self.scrubs().note_unsaved();
             return Err(error.into());
         }
-        self.events.saved(staged);
+        self.log().saved(staged);
         Ok(())
     }
 }
@@ -499,13 +302,4 @@ fn told(result: &ScrubResult, damage: u64) -> (Severity, String) {
         ScrubOutcome::Completed | ScrubOutcome::Stopped => Severity::Info,
     };
     (severity, text)
-}
-
-/// The problem of the object of scrubs in a catalog, if it has one.
-pub(crate) fn scrub_problem(key: &str, bytes: &[u8]) -> Option<String> {
-    match decode::<Record>(key, bytes) {
-        Ok(_) if key == KEY => None,
-        Ok(_) => Some(format!("it should be called {KEY}")),
-        Err(error) => Some(error.to_string()),
-    }
 }

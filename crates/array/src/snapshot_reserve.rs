@@ -8,39 +8,25 @@
 //! 3. What setting a reserve deletes or takes offline at once is confirmed first.
 
 use crate::{
-    Array, ArrayError, ReserveError,
+    Array, ArrayError, ReserveError, ReserveOf,
+    catalog::Turn,
     events::Told,
     record::encode,
-    reserve_choice::Victim,
-    reserve_watch::{Level, ReserveRecord, Scope, Watch},
-    retention::utc_text,
-    snapshots::shortened,
+    reserve_choice::{Choice, Victim},
+    reserve_watch::{Level, OWN_RESERVES_MAX, Overfull, ReserveRecord, Scope},
+    words::{shortened, utc_text},
 };
 use quoin_api::{self as api, ReservePolicy, ReserveScope, Severity};
 use quoin_base::VolumeId;
 use quoin_pool::{Pool, PoolStats, Transaction};
 use quoin_volume::{BlockDevice, OriginKind, Volume};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
-
-/// The most volumes and groups that have a reserve.
-const OWN_RESERVES_MAX: usize = 100;
 /// When nothing could be deleted, the array retries after this time.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// The most snapshots that one transaction deletes; a set is smaller.
 const DELETED_AT_ONCE: usize = quoin_volume::MEMBERS_MAX;
 /// The most snapshots or volumes that a refusal names.
 const NAMED_MAX: usize = 10;
-
-/// Whose reserve it is, by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReserveOf {
-    /// The pool's.
-    Pool,
-    /// A volume's.
-    Volume(String),
-    /// A consistency group's.
-    Group(String),
-}
 
 /// As many of these as a message names.
 fn some_of(names: &[String]) -> String {
@@ -56,8 +42,7 @@ impl Array {
     /// `Offline` while the pool has not been open since the array started.
     pub fn list_reserves(&self) -> Result<Vec<api::Reserve>, ArrayError> {
         self.require_catalog()?;
-        let own: Vec<_> =
-            self.reserves.lock().watches.keys().copied().filter(|scope| *scope != Scope::Pool).collect();
+        let own = self.reserves().own_scopes();
         let mut reserves: Vec<_> = own.into_iter().filter_map(|scope| self.reserve_view(scope)).collect();
         reserves.sort_by(|a, b| (a.scope, &a.name).cmp(&(b.scope, &b.name)));
         Ok(self.reserve_view(Scope::Pool).into_iter().chain(reserves).collect())
@@ -82,7 +67,7 @@ impl Array {
         of: &ReserveOf,
         request: &api::ReserveSet,
     ) -> Result<api::ReservePreview, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let _turn = self.catalog().turn().await;
         let (pool, scope, record) = (self.pool()?, self.scope_of(of)?, ReserveRecord::of(request)?);
         Ok(self.preview(&pool, scope, &record))
     }
@@ -98,10 +83,10 @@ impl Array {
         of: &ReserveOf,
         request: Option<api::ReserveSet>,
     ) -> Result<api::Reserve, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let (pool, scope) = (self.pool()?, self.scope_of(of)?);
         let record = request.as_ref().map(ReserveRecord::of).transpose()?;
-        let before = self.reserves.lock().watches.get(&scope).map(|watch| watch.record.clone());
+        let before = self.reserves().record(scope);
         if record.is_none() && before.is_none() {
             return self.view_of(scope);
         }
@@ -127,13 +112,10 @@ impl Array {
             .change("percent", was.and_then(|r| r.percent), is.and_then(|r| r.percent))
             .change("bytes", was.and_then(|r| r.bytes), is.and_then(|r| r.bytes))
             .change("policy", was.map(|r| r.policy), is.map(|r| r.policy));
-        self.commit_told(tx, own).await?;
-        {
-            let mut reserves = self.reserves.lock();
-            match record {
-                None => drop(reserves.watches.remove(&scope)),
-                Some(record) => drop(reserves.watches.insert(scope, Watch::new(record))),
-            }
+        self.commit_told(&turn, tx, own).await?;
+        match record {
+            None => self.reserves().remove(scope),
+            Some(record) => self.reserves().set(scope, record),
         }
         self.look_at_reserve(&pool, &pool.stats(), scope);
         self.stop_volumes();
@@ -148,7 +130,7 @@ impl Array {
     /// Adds to a transaction that a reserve is deleted.
     pub(crate) fn without_reserve(&self, tx: Transaction, scope: Scope) -> Transaction {
         let (kind, key) = scope.place();
-        match self.reserves.lock().watches.contains_key(&scope) {
+        match self.reserves().is_set(scope) {
             true => tx.delete(kind, &key),
             false => tx,
         }
@@ -156,21 +138,15 @@ impl Array {
 
     /// Forgets the reserves of volumes and groups that are deleted.
     pub(crate) fn forget_reserves(&self) {
-        let scopes: Vec<_> = self.reserves.lock().watches.keys().copied().collect();
+        let scopes = self.reserves().scopes();
         let gone: Vec<_> = scopes.into_iter().filter(|scope| self.reserve_object(*scope).is_none()).collect();
-        let mut reserves = self.reserves.lock();
-        for scope in &gone {
-            reserves.watches.remove(scope);
-        }
+        let mut reserves = self.reserves();
+        gone.into_iter().for_each(|scope| reserves.remove(scope));
     }
 
     /// The reserves of volumes and groups as of the last look at them, for monitoring.
     pub(crate) fn reserve_figures(&self) -> Vec<crate::ReserveFigures> {
-        let reserves = self.reserves.lock();
-        let own = reserves.watches.iter().filter(|(scope, _)| **scope != Scope::Pool);
-        let own = own.map(|(scope, watch)| (*scope, watch.limit_bytes, watch.held_bytes));
-        let own: Vec<_> = own.collect();
-        drop(reserves);
+        let own = self.reserves().own_figures();
         let figures = own.into_iter().filter_map(|(scope, limit_bytes, held_bytes)| {
             let (kind, name) = self.reserve_name(scope)?;
             Some(crate::ReserveFigures { scope: kind, name: name?, limit_bytes, held_bytes })
@@ -181,17 +157,16 @@ impl Array {
     /// Looks how much of each reserve is in use, or of some if there are many; records events, takes volumes offline or
     /// back online. Returns the reserves for which something is to be deleted.
     pub(crate) fn look_at_reserves(&self, pool: &Pool, stats: &PoolStats) -> Vec<Scope> {
-        let turn = self.reserves.lock().turn();
+        let turn = self.reserves().turn();
         turn.iter().for_each(|scope| self.look_at_reserve(pool, stats, *scope));
         self.stop_volumes();
-        let reserves = self.reserves.lock();
-        let full = |watch: &Watch| watch.is_full_by(ReservePolicy::DeleteOldest);
-        turn.into_iter().filter(|scope| reserves.watches.get(scope).is_some_and(full)).collect()
+        let reserves = self.reserves();
+        turn.into_iter().filter(|scope| reserves.overfull(*scope).is_some()).collect()
     }
 
     /// Looks at all of them, when the pool was opened.
     pub(crate) fn look_at_all_reserves(&self, pool: &Pool) {
-        let all: Vec<_> = self.reserves.lock().watches.keys().copied().collect();
+        let all = self.reserves().scopes();
         let stats = pool.stats();
         all.into_iter().for_each(|scope| self.look_at_reserve(pool, &stats, scope));
         self.stop_volumes();
@@ -199,20 +174,9 @@ impl Array {
 
     fn look_at_reserve(&self, pool: &Pool, stats: &PoolStats, scope: Scope) {
         let Some(object) = self.reserve_object(scope) else { return };
-        let record = self.reserves.lock().watches.get(&scope).map(|watch| watch.record.clone());
-        let Some(record) = record else { return };
+        let Some(record) = self.reserves().record(scope) else { return };
         let (held, limit) = (self.held_in(pool, scope), self.limit_bytes(scope, &record, stats));
-        let (before, level) = {
-            let mut reserves = self.reserves.lock();
-            let Some(watch) = reserves.watches.get_mut(&scope) else { return };
-            let before = watch.level;
-            watch.level = before.next(held, limit);
-            (watch.held_bytes, watch.limit_bytes) = (held, limit);
-            if watch.level != Level::Full {
-                watch.stuck = None;
-            }
-            (before, watch.level)
-        };
+        let Some((before, level)) = self.reserves().note(scope, held, limit) else { return };
         let share = format!("snapshots hold {held} bytes of the {limit} bytes of the snapshot reserve");
         let (severity, text) = match level {
             _ if level == before => return,
@@ -223,7 +187,7 @@ impl Array {
             Level::Warning if level > before => (Severity::Warning, share),
             _ => (Severity::Info, format!("less again: {share}")),
         };
-        self.events.record(severity, object, text);
+        self.log().record(severity, object, text);
     }
 
     /// Deletes the oldest snapshot or set that frees space, for the first of these reserves for which there is one.
@@ -232,29 +196,25 @@ impl Array {
         if due.is_empty() {
             return;
         }
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let Ok(pool) = self.pool() else { return };
         let stats = pool.stats();
         if stats.removing_bytes > 0 || stats.sifting_entries > 0 || stats.joining_layers > 0 {
             return;
         }
         for scope in due {
-            if self.recover_reserve(&pool, &stats, scope).await {
+            if self.recover_reserve(&turn, &pool, &stats, scope).await {
                 return;
             }
         }
     }
 
     /// Whether something was deleted.
-    async fn recover_reserve(&self, pool: &Pool, stats: &PoolStats, scope: Scope) -> bool {
+    async fn recover_reserve(&self, turn: &Turn<'_>, pool: &Pool, stats: &PoolStats, scope: Scope) -> bool {
         let Some(object) = self.reserve_object(scope) else { return false };
-        let (record, level, stuck) = match self.reserves.lock().watches.get(&scope) {
-            Some(watch) if watch.is_full_by(ReservePolicy::DeleteOldest) => {
-                (watch.record.clone(), watch.level, watch.stuck)
-            }
-            _ => return false,
-        };
-        let now = self.world.now();
+        let overfull = self.reserves().overfull(scope);
+        let Some(Overfull { record, level, stuck }) = overfull else { return false };
+        let now = self.world().now();
         if stuck.is_some_and(|since| now.since(since) < RETRY_AFTER) {
             return false;
         }
@@ -266,7 +226,7 @@ impl Array {
         let victim = choice.choose_next();
         drop(choice);
         let outcome = match victim {
-            Some(victim) => self.delete_victim(&object, victim, held, limit).await.map(|()| true),
+            Some(victim) => self.delete_victim(turn, &object, victim, held, limit).await.map(|()| true),
             None => Ok(false),
         };
         match outcome {
@@ -275,19 +235,18 @@ impl Array {
                 let text = "snapshots hold more than the snapshot reserve, and no snapshot that may be deleted frees \
                             space. Immutable, mapped and exported snapshots stay, and so does the newest snapshot of a \
                             deleted volume: raise the reserve, or delete snapshots";
-                self.events.record(Severity::Error, object, text);
+                self.log().record(Severity::Error, object, text);
             }
             Ok(false) => {}
             Err(error) => tracing::debug!(%error, "a snapshot beyond the reserve was not deleted"),
         }
-        if let Some(watch) = self.reserves.lock().watches.get_mut(&scope) {
-            watch.stuck = Some(now);
-        }
+        self.reserves().note_stuck(scope, now);
         false
     }
 
     async fn delete_victim(
         &self,
+        turn: &Turn<'_>,
         object: &str,
         victim: Victim,
         held: u64,
@@ -311,12 +270,18 @@ impl Array {
             );
             let own = Told::new(object, shortened(&text)).warning();
             let own = own.without("snapshots", &names).change("held_bytes", held, held_bytes);
-            self.delete_all(&batch, own).await?;
+            self.delete_all(turn, &batch, own).await?;
         }
         Ok(())
     }
 
-    /// The effects that a reserve would have at once. Called with `changes` held.
+    /// The choice for a reserve, as things are now.
+    fn choice<'a>(&self, pool: &'a Pool, scope: Scope) -> Choice<'a> {
+        let own = self.snapshots_in(scope).iter().map(|volume| volume.id()).collect();
+        Choice::new(pool, own, self.volumes().list(), |volume| self.why_it_stays(volume).is_none())
+    }
+
+    /// The effects that a reserve would have at once.
     fn preview(&self, pool: &Pool, scope: Scope, record: &ReserveRecord) -> api::ReservePreview {
         let limit_bytes = self.limit_bytes(scope, record, &pool.stats());
         let held_bytes = self.held_in(pool, scope);
@@ -329,7 +294,7 @@ impl Array {
         };
         let mut level = Level::Normal.next(held_bytes, limit_bytes);
         if record.policy == ReservePolicy::OfflineVolume {
-            let volumes = self.volumes.list();
+            let volumes = self.volumes().list();
             let sources = self.sources_in(scope, &volumes);
             let stopping = |volume: &&Arc<Volume>| {
                 level == Level::Full && sources.contains(&volume.id()) && !volume.is_stopped()
@@ -369,11 +334,7 @@ impl Array {
     }
 
     fn require_room_for_reserve(&self, scope: Scope) -> Result<(), ArrayError> {
-        let reserves = self.reserves.lock();
-        let own = reserves.watches.keys().filter(|known| **known != Scope::Pool).count();
-        let fits = scope == Scope::Pool || reserves.watches.contains_key(&scope) || own < OWN_RESERVES_MAX;
-        drop(reserves);
-        if fits {
+        if self.reserves().has_room_for(scope) {
             return Ok(());
         }
         let which = self.reserve_object(scope).unwrap_or_default();
@@ -393,8 +354,8 @@ impl Array {
     fn reserve_name(&self, scope: Scope) -> Option<(ReserveScope, Option<String>)> {
         Some(match scope {
             Scope::Pool => (ReserveScope::Pool, None),
-            Scope::Volume(id) => (ReserveScope::Volume, Some(self.volumes.by_id(id)?.name())),
-            Scope::Group(id) => (ReserveScope::Group, Some(self.volumes.group_by_id(id)?.name)),
+            Scope::Volume(id) => (ReserveScope::Volume, Some(self.volumes().by_id(id)?.name())),
+            Scope::Group(id) => (ReserveScope::Group, Some(self.volumes().group_by_id(id)?.name)),
         })
     }
 
@@ -412,9 +373,9 @@ impl Array {
 
     fn reserve_view(&self, scope: Scope) -> Option<api::Reserve> {
         let (kind, name) = self.reserve_name(scope)?;
-        let pool = self.slot.get().ok();
+        let pool = self.catalog().open_pool().ok();
         let stats = pool.as_ref().map(|pool| pool.stats());
-        let record = self.reserves.lock().watches.get(&scope).map(|watch| watch.record.clone());
+        let record = self.reserves().record(scope);
         let limit = record.as_ref().zip(stats.as_ref());
         Some(api::Reserve {
             scope: kind,
@@ -432,9 +393,9 @@ impl Array {
         let Some(percent) = record.percent else { return record.bytes.unwrap_or(0) };
         let whole = match scope {
             Scope::Pool => stats.usable_bytes,
-            Scope::Volume(id) => self.volumes.by_id(id).map_or(0, |volume| volume.size_bytes()),
+            Scope::Volume(id) => self.volumes().by_id(id).map_or(0, |volume| volume.size_bytes()),
             Scope::Group(id) => {
-                let members = self.volumes.group_by_id(id).map(|group| self.volumes.members(&group));
+                let members = self.volumes().group_by_id(id).map(|group| self.volumes().members(&group));
                 members.unwrap_or_default().iter().map(|volume| volume.size_bytes()).sum()
             }
         };
@@ -455,8 +416,8 @@ impl Array {
             origin.is_some_and(|origin| covers.as_ref().is_none_or(|some| some.contains(&origin.source)))
         };
         let volumes = match &covers {
-            None => self.volumes.list(),
-            Some(some) => some.iter().flat_map(|id| self.volumes.forks_of(*id)).collect(),
+            None => self.volumes().list(),
+            Some(some) => some.iter().flat_map(|id| self.volumes().forks_of(*id)).collect(),
         };
         let mut snapshots: Vec<_> = volumes.into_iter().filter(of_it).collect();
         snapshots.sort_by_key(|volume| volume.id());
@@ -469,7 +430,7 @@ impl Array {
             Scope::Pool => None,
             Scope::Volume(id) => Some(BTreeSet::from([id])),
             Scope::Group(id) => {
-                let group = self.volumes.group_by_id(id);
+                let group = self.volumes().group_by_id(id);
                 Some(group.into_iter().flat_map(|group| group.members).collect())
             }
         }

@@ -1,11 +1,14 @@
 //! Snapshots and clones, as management sees them: taken, restored from, refreshed, promoted, deleted.
 
-use crate::{Array, ArrayError, ForkError, events::Told, retention::utc_text};
-use quoin_api::{self as api, Utc};
-use quoin_pool::Transaction;
-use quoin_volume::{
-    BlockDevice, Folder, ForkSpec, NAME_LEN_MAX, Origin, OriginKind, Replacement, Tags, Volume, VolumeError,
+use crate::{
+    Array, ArrayError, ForkError,
+    catalog::Turn,
+    events::Told,
+    origin::{snapshot_spec, suffixed},
+    words::{shortened, utc_text},
 };
+use quoin_api::{self as api, Utc};
+use quoin_volume::{BlockDevice, Folder, ForkSpec, Origin, OriginKind, Replacement, Volume};
 use std::{sync::Arc, time::Duration};
 
 /// Which snapshots are listed.
@@ -29,12 +32,12 @@ impl Array {
         request: api::SnapshotCreate,
     ) -> Result<api::Volume, ArrayError> {
         let api::SnapshotCreate { volume, name, tags, writable, retain_s } = request;
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let source = self.volume(&volume)?;
         let name = name.unwrap_or_else(|| self.free_name(&volume));
         let retain = retain_s.map(Duration::from_secs);
         let spec = ForkSpec { tags, retain, protected: !writable, ..snapshot_spec(source, name) };
-        self.fork_one(spec).await
+        self.fork_one(&turn, spec).await
     }
 
     /// Makes a clone of a volume, snapshot or clone.
@@ -51,14 +54,14 @@ impl Array {
         let api::CloneCreate { name, thick, tags, folder } = request;
         let folder = folder.map(|path| Folder::parse(&path)).transpose();
         let folder = folder.map_err(ArrayError::not("clone not made"))?;
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let source = self.volume(source)?;
         let (kind, protected) = (OriginKind::Clone, false);
         let spec = ForkSpec { kind, thick, tags, folder, protected, ..snapshot_spec(source, name) };
-        self.fork_one(spec).await
+        self.fork_one(&turn, spec).await
     }
 
-    async fn fork_one(self: &Arc<Self>, spec: ForkSpec) -> Result<api::Volume, ArrayError> {
+    async fn fork_one(self: &Arc<Self>, turn: &Turn<'_>, spec: ForkSpec) -> Result<api::Volume, ArrayError> {
         let (made, title) = match spec.kind {
             OriginKind::Snapshot => ("snapshot taken", "snapshot not taken"),
             OriginKind::Clone => ("clone made", "clone not made"),
@@ -79,10 +82,10 @@ impl Array {
             .with("retain_s", spec.retain.map(|time| time.as_secs()))
             .with("folder", spec.folder.as_ref().map(ToString::to_string))
             .with("tags", &spec.tags);
-        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
-        let made = self.volumes.fork(vec![spec], tx).await;
+        let (tx, staged) = self.stage(turn, own);
+        let made = self.volumes().fork(vec![spec], tx).await;
         let made = made.map_err(|error| self.not_for_bin(title, error))?;
-        self.events.saved(staged);
+        self.log().saved(staged);
         self.trim_volumes();
         Ok(self.volume_view(&made[0]))
     }
@@ -101,7 +104,7 @@ impl Array {
                 && of.is_none_or(|of| origin.source == of)
                 && group.is_none_or(|group| origin.set.as_ref().is_some_and(|set| set.group == group))
         };
-        let volumes = of.map_or_else(|| self.volumes.list(), |of| self.volumes.forks_of(of));
+        let volumes = of.map_or_else(|| self.volumes().list(), |of| self.volumes().forks_of(of));
         let snapshots = volumes.iter().filter(|volume| volume.origin().as_ref().is_some_and(chosen));
         Ok(snapshots.map(|volume| self.volume_view(volume)).collect())
     }
@@ -127,7 +130,7 @@ impl Array {
         request: api::SnapshotRestore,
     ) -> Result<api::Volume, ArrayError> {
         let api::SnapshotRestore { to, keep, force } = request;
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let source = self.volume(name)?;
         let target = match to {
             Some(to) => self.volume(&to)?,
@@ -136,7 +139,7 @@ impl Array {
         let replacement = Replacement { target: target.clone(), source, refreshes: false };
         let keep = keep.map(|keep| snapshot_spec(target.clone(), keep));
         let own = Told::new(format!("volume {}", target.name()), format!("restored from {name}"));
-        self.replace(vec![replacement], keep.into_iter().collect(), own, force).await?;
+        self.replace(&turn, vec![replacement], keep.into_iter().collect(), own, force).await?;
         Ok(self.volume_view(&target))
     }
 
@@ -152,7 +155,7 @@ impl Array {
         request: api::SnapshotRefresh,
     ) -> Result<api::Volume, ArrayError> {
         let api::SnapshotRefresh { from, force } = request;
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let (target, origin) = self.forked(name)?;
         if let Some((group, set)) = self.set_of(&origin) {
             return Err(ForkError::OneOfSet { name: name.to_owned(), group, set }.into());
@@ -168,7 +171,7 @@ impl Array {
             source.name(),
         );
         let replacement = Replacement { target: target.clone(), source, refreshes: true };
-        self.replace(vec![replacement], Vec::new(), own, force).await?;
+        self.replace(&turn, vec![replacement], Vec::new(), own, force).await?;
         Ok(self.volume_view(&target))
     }
 
@@ -178,7 +181,7 @@ impl Array {
     /// `NotFound` if the volume does not exist, [`ForkError::NotForked`] if it is neither a snapshot nor a
     /// clone; `Immutable` if it is immutable. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn promote_snapshot(&self, name: &str) -> Result<api::Volume, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let (volume, origin) = self.forked(name)?;
         let source = self.source_name(&origin);
         let set = self.set_of(&origin);
@@ -191,9 +194,9 @@ impl Array {
                 .without("set", set.as_ref().map(|(_, set)| set))
                 .without("modified_ms", volume.modified_ms())
                 .change("writable", !volume.is_protected(), true);
-        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
-        self.volumes.promote(&volume, tx).await.map_err(ArrayError::not("not promoted"))?;
-        self.events.saved(staged);
+        let (tx, staged) = self.stage(&turn, own);
+        self.volumes().promote(&volume, tx).await.map_err(ArrayError::not("not promoted"))?;
+        self.log().saved(staged);
         Ok(self.volume_view(&volume))
     }
 
@@ -207,9 +210,10 @@ impl Array {
     }
 
     /// Replaces the content of volumes; before it, and without a write in between, makes the snapshots of `keep`.
-    /// Called with `changes` held.
+    ///
     pub(crate) async fn replace(
         self: &Arc<Self>,
+        turn: &Turn<'_>,
         replacements: Vec<Replacement>,
         keep: Vec<ForkSpec>,
         own: Told,
@@ -227,23 +231,23 @@ impl Array {
             false => format!(", though {}", modified.join("; ")),
         };
         let own = told_of_content(own.and(&though), &replacements, &keep).and(&forced);
-        let held = self.volumes.hold(replacements).await.map_err(ArrayError::not(title))?;
+        let held = self.volumes().hold(replacements).await.map_err(ArrayError::not(title))?;
         if !keep.is_empty() {
             let kept = keep.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>().join(", ");
             let text = shortened(&format!("the content before the restore is kept as {kept}"));
             let names: Vec<_> = keep.iter().map(|spec| &spec.name).collect();
             let first = Told::new(own.object.clone(), text).with("snapshots", names).first_step();
-            let (tx, staged) = self.events.stage_told(Transaction::new(), first);
-            self.volumes.fork(keep, tx).await.map_err(ArrayError::not(title))?;
-            self.events.saved(staged);
+            let (tx, staged) = self.stage(turn, first);
+            self.volumes().fork(keep, tx).await.map_err(ArrayError::not(title))?;
+            self.log().saved(staged);
         }
-        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
-        let outcome = self.volumes.replace(&held, tx).await;
+        let (tx, staged) = self.stage(turn, own);
+        let outcome = self.volumes().replace(&held, tx).await;
         drop(held);
         // Also after a failure, which may leave it open what took effect.
-        targets.iter().for_each(|target| self.exports.disconnect(target.uuid()));
+        targets.iter().for_each(|target| self.export_list().served().disconnect(target.uuid()));
         outcome.map_err(ArrayError::not(title))?;
-        self.events.saved(staged);
+        self.log().saved(staged);
         self.trim_volumes();
         Ok(())
     }
@@ -260,22 +264,22 @@ impl Array {
     /// The volume that a snapshot or clone comes from.
     fn source_of(&self, name: &str, refresh: bool) -> Result<Arc<Volume>, ArrayError> {
         let (_, origin) = self.forked(name)?;
-        self.volumes.by_id(origin.source).ok_or_else(|| {
+        self.volumes().by_id(origin.source).ok_or_else(|| {
             let (name, source_name) = (name.to_owned(), origin.source_name);
-            let source = self.volumes.binned().into_iter().find(|volume| volume.id() == origin.source);
+            let source = self.volumes().binned().into_iter().find(|volume| volume.id() == origin.source);
             let in_bin = source.map(|volume| volume.uuid());
             ForkError::SourceDeleted { name, source_name, refresh, in_bin }.into()
         })
     }
 
     fn source_name(&self, origin: &Origin) -> String {
-        self.volumes.by_id(origin.source).map_or_else(|| origin.source_name.clone(), |volume| volume.name())
+        self.volumes().by_id(origin.source).map_or_else(|| origin.source_name.clone(), |volume| volume.name())
     }
 
     /// The group and set that a snapshot is one of.
     fn set_of(&self, origin: &Origin) -> Option<(String, String)> {
         let set = origin.set.as_ref()?;
-        Some((self.volumes.group_by_id(set.group)?.name, set.name.clone()))
+        Some((self.volumes().group_by_id(set.group)?.name, set.name.clone()))
     }
 
     pub(crate) fn origin_view(&self, origin: &Origin) -> api::Origin {
@@ -286,7 +290,7 @@ impl Array {
                 OriginKind::Clone => api::OriginKind::Clone,
             },
             source: self.source_name(origin),
-            source_deleted: self.volumes.by_id(origin.source).is_none(),
+            source_deleted: self.volumes().by_id(origin.source).is_none(),
             taken_ms: origin.taken_ms,
             group: set.as_ref().map(|(group, _)| group.clone()),
             set: set.map(|(_, set)| set),
@@ -295,11 +299,11 @@ impl Array {
 
     /// A name for a snapshot created without one: the name of the volume and the time.
     fn free_name(&self, volume: &str) -> String {
-        let name = suffixed(volume, &Utc::of_ms(self.world.wall_clock_ms()).stamp());
+        let name = suffixed(volume, &Utc::of_ms(self.world().wall_clock_ms()).stamp());
         let numbered = (2..).map(|n| suffixed(volume, &format!("{}-{n}", &name[name.len() - 15..])));
         std::iter::once(name.clone())
             .chain(numbered)
-            .find(|name| self.volumes.get(name).is_err())
+            .find(|name| self.volumes().get(name).is_err())
             .unwrap_or(name)
     }
 }
@@ -347,35 +351,4 @@ fn told_of_content(own: Told, replacements: &[Replacement], keep: &[ForkSpec]) -
 fn told_modified(snapshot: &Volume) -> Option<String> {
     let at_ms = snapshot.modified_ms()?;
     Some(format!("snapshot {} was modified on {}", snapshot.name(), utc_text(at_ms)))
-}
-
-/// A text, shortened to what an event needs.
-pub(crate) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(500) {
-        Some((end, _)) => format!("{} …", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-/// A snapshot, thin, read-only and without tags.
-pub(crate) fn snapshot_spec(source: Arc<Volume>, name: String) -> ForkSpec {
-    let (kind, tags) = (OriginKind::Snapshot, Tags::new());
-    let (folder, set, protected, retain) = (None, None, true, None);
-    ForkSpec { source, name, kind, thick: false, tags, folder, set, protected, retain }
-}
-
-/// `VOLUME.SUFFIX`, of a volume's name as much as fits.
-pub(crate) fn suffixed(volume: &str, suffix: &str) -> String {
-    let room = NAME_LEN_MAX.saturating_sub(suffix.len() + 1);
-    format!("{}.{suffix}", &volume[..volume.len().min(room)])
-}
-
-impl ArrayError {
-    /// Refusals of the layer below, reported under this title.
-    pub(crate) fn not(title: &'static str) -> impl Fn(VolumeError) -> Self {
-        move |error| match error {
-            VolumeError::Pool(error) => Self::Pool(error),
-            error => Self::Not { title, error },
-        }
-    }
 }

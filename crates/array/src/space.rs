@@ -4,10 +4,11 @@
 //! does not cause an event each time. Data that the last process left in the journal is charged as new data until it is
 //! destaged. It is not counted here until then, so that a well filled pool is not reported as full after a restart.
 
-use crate::Array;
 use quoin_api::{Severity, SpaceLevel};
 use quoin_base::GIB;
-use quoin_pool::PoolStats;
+use quoin_pool::{Pool, PoolStats};
+use quoin_volume::Volume;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Points below its threshold at which a level is left.
 const HYSTERESIS_PERCENT: f64 = 2.0;
@@ -65,6 +66,11 @@ pub(crate) fn used_percent(stats: &PoolStats) -> f64 {
 /// How much must be free again before a full pool no longer counts as full.
 fn room_again_bytes(stats: &PoolStats) -> u64 {
     (stats.usable_bytes / 50).min(ROOM_AGAIN_MAX_BYTES)
+}
+
+/// How much space deleting all of these frees.
+pub(crate) fn freed_bytes(pool: &Pool, volumes: &[Arc<Volume>]) -> u64 {
+    pool.space_of(&volumes.iter().map(|volume| volume.id()).collect::<BTreeSet<_>>()).freed_bytes
 }
 
 impl SpaceWatch {
@@ -161,22 +167,6 @@ impl SpaceWatch {
             SpaceLevel::Notice
         } else {
             SpaceLevel::Normal
-        }
-    }
-}
-
-impl Array {
-    /// Looks how full the pool is, and notifies administrators and hosts.
-    pub(crate) fn watch_space(&self, stats: &PoolStats) {
-        let mut watch = self.space.lock();
-        let found = watch.look(stats);
-        self.slot.thresholds.set(watch.thresholds_bytes(stats));
-        drop(watch);
-        if let Some(Found { severity, text, is_rise }) = found {
-            self.events.record(severity, self.pool_name(), text);
-            if is_rise {
-                self.slot.thresholds.reach();
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The reports of the space of the pool and of volumes.
 
-use crate::{Array, ArrayError, recycle_bin::freed_bytes};
+use crate::{Array, ArrayError, space::freed_bytes};
 use quoin_api as api;
 use quoin_base::VolumeId;
 use quoin_pool::Pool;
@@ -15,11 +15,11 @@ impl Array {
     pub fn pool_space(&self) -> Result<api::PoolSpace, ArrayError> {
         let pool = self.pool()?;
         let (stats, space) = (pool.stats(), pool.space());
-        let provisioned_bytes = self.volumes.list().iter().map(|volume| volume.size_bytes()).sum();
-        let binned = self.volumes.binned();
+        let provisioned_bytes = self.volumes().list().iter().map(|volume| volume.size_bytes()).sum();
+        let binned = self.volumes().binned();
         let held_by_bin = freed_bytes(&pool, &binned);
         // Not in the figures: hidden volumes of copies, which share their blocks with the sources, and deleted volumes.
-        let copies = self.volumes.copies();
+        let copies = self.volumes().copies();
         let hidden = copies.iter().map(|copy| copy.id);
         let hidden = hidden.chain(binned.iter().map(|volume| volume.id())).collect();
         let held = pool.space_of(&hidden).written_bytes;
@@ -65,8 +65,8 @@ impl Array {
     /// `NoGroup` if the group does not exist. `Offline` while the pool is not open.
     pub fn group_space(&self, name: &str) -> Result<api::VolumeSpace, ArrayError> {
         self.require_catalog()?;
-        let group = self.volumes.group(name)?;
-        self.space_of(&self.volumes.members(&group))
+        let group = self.volumes().group(name)?;
+        self.space_of(&self.volumes().members(&group))
     }
 
     /// How much space deleting all snapshots of these volumes frees.
@@ -74,7 +74,7 @@ impl Array {
         let chosen = |volume: &Arc<Volume>| {
             volume.origin().is_some_and(|origin| origin.kind == OriginKind::Snapshot && of(origin.source))
         };
-        let snapshots = self.volumes.list().into_iter().filter(chosen);
+        let snapshots = self.volumes().list().into_iter().filter(chosen);
         pool.space_of(&snapshots.map(|volume| volume.id()).collect()).freed_bytes
     }
 

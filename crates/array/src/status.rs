@@ -1,19 +1,16 @@
 //! How the array is, in figures.
 
-use crate::{Array, drives::DriveSlot, space::used_percent};
+use crate::{Array, drives::DriveSlot, origin::is_snapshot, space::used_percent};
 use quoin_api as api;
 use quoin_drive::Answers;
 use quoin_pool::{Pool, PoolState, PoolStats, SliceSpace};
-use quoin_volume::{BlockDevice, OriginKind, Volume};
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use quoin_volume::{BlockDevice, Volume};
+use std::{sync::Arc, time::Duration};
 
 impl Array {
     /// How the array is.
     pub fn status(&self) -> api::Status {
-        let pool = self.slot.get();
+        let pool = self.catalog().open_pool();
         let mut reason = match &pool {
             Ok(pool) => match pool.state() {
                 PoolState::Online => None,
@@ -21,14 +18,14 @@ impl Array {
             },
             Err(reason) => Some(reason.clone()),
         };
-        let state = if self.stopping.load(Ordering::Acquire) {
+        let state = if self.life().is_stopping() {
             api::State::Stopping
-        } else if let (None, Some(why)) = (&reason, self.drives.lock().stalled_members()) {
+        } else if let (None, Some(why)) = (&reason, self.drives().stalled_members()) {
             reason = Some(why);
             api::State::Stalled
         } else if reason.is_none() {
             api::State::Online
-        } else if self.attempted.load(Ordering::Acquire) {
+        } else if self.life().was_attempted() {
             api::State::Offline
         } else {
             api::State::Starting
@@ -36,71 +33,67 @@ impl Array {
         let is_open = reason.is_none() || state == api::State::Stalled;
         let pool = pool.ok().filter(|_| is_open);
         let stats = pool.as_ref().map(|pool| pool.stats());
-        let volumes = self.volumes.list();
+        let volumes = self.volumes().list();
         api::Status {
             ready: state == api::State::Online,
             state,
-            since_ms: self.state_since_ms.load(Ordering::Acquire),
+            since_ms: self.life().state_since_ms(),
             reason,
-            name: self.options.name.clone(),
-            pool: self.options.pool.0,
-            iqn: self.options.iqn.clone(),
-            portals: self.options.portals.clone(),
-            nbd: self.options.nbd.clone(),
-            version: self.options.version.clone(),
-            uptime_s: self.world.now().since(self.started).as_secs(),
+            name: self.options().name.clone(),
+            pool: self.options().pool.0,
+            iqn: self.options().iqn.clone(),
+            portals: self.options().portals.clone(),
+            nbd: self.options().nbd.clone(),
+            version: self.options().version.clone(),
+            uptime_s: self.life().uptime(self.world().now()).as_secs(),
             objects: self.is_restored().then(|| self.objects()),
             offline_volumes: self.stopped_volumes().into_iter().filter(|_| is_open).collect(),
             capacity: pool
                 .as_ref()
                 .zip(stats.as_ref())
-                .map(|(pool, stats)| capacity(pool, stats, &volumes, self.space.lock().level())),
-            giving_back: stats.as_ref().map(|stats| self.giving_back.lock().view(stats)),
+                .map(|(pool, stats)| capacity(pool, stats, &volumes, self.space().level())),
+            giving_back: stats.as_ref().map(|stats| self.giving_back().view(stats)),
             recycle_bin: self.is_restored().then(|| self.bin_view()),
             retention: self.retention_view().filter(|_| pool.is_some()),
             integrity: pool.is_some().then(|| self.integrity()),
             recovery: pool.as_deref().map(recovery),
-            engine: stats.as_ref().map(|stats| engine(stats, self.options.pool_options.buffer_bytes)),
-            drives: self.drives.lock().0.iter().map(drive).collect(),
+            engine: stats.as_ref().map(|stats| engine(stats, self.options().pool_options.buffer_bytes)),
+            drives: self.drives().each(drive),
         }
     }
 
     pub(crate) fn objects(&self) -> api::Objects {
-        let volumes = self.volumes.list();
-        let access = self.access.lock();
+        let volumes = self.volumes().list();
+        let access = self.hosts().read();
         api::Objects {
             volumes: volumes.len(),
             snapshots: volumes.iter().filter(|volume| is_snapshot(volume)).count(),
-            groups: self.volumes.groups().len(),
+            groups: self.volumes().groups().len(),
             hosts: access.hosts().count(),
             mappings: access.mappings().count(),
-            exports: self.exported.lock().len(),
-            sessions: self.target.sessions().len(),
+            exports: self.export_list().read().len(),
+            sessions: self.target().sessions().len(),
         }
     }
 }
 
-fn is_snapshot(volume: &Volume) -> bool {
-    volume.origin().is_some_and(|origin| origin.kind == OriginKind::Snapshot)
-}
-
 fn drive(slot: &DriveSlot) -> api::Drive {
-    let label = slot.drive.as_ref().map(|drive| drive.label());
-    let counters = slot.drive.as_ref().map(|drive| drive.counters()).unwrap_or_default();
+    let label = slot.drive().map(|drive| drive.label());
+    let counters = slot.drive().map(|drive| drive.counters()).unwrap_or_default();
     api::Drive {
-        path: slot.path.clone(),
-        found_at: slot.found_at.clone(),
-        device: slot.device.clone(),
-        answers: match slot.watch.answers() {
+        path: slot.path().to_owned(),
+        found_at: slot.found_at().map(str::to_owned),
+        device: slot.device().map(str::to_owned),
+        answers: match slot.watch().answers() {
             Answers::InTime => api::DriveAnswers::InTime,
             Answers::Suspect(_) => api::DriveAnswers::Suspect,
             Answers::Failed(_) => api::DriveAnswers::Failed,
         },
-        no_room: slot.no_room,
-        unfinished: slot.watch.under_way() as u64,
-        timeouts: slot.watch.timeouts(),
-        online: slot.drive.as_ref().is_some_and(|drive| !drive.is_failed()),
-        reason: slot.fault.clone(),
+        no_room: slot.no_room(),
+        unfinished: slot.watch().under_way() as u64,
+        timeouts: slot.watch().timeouts(),
+        online: slot.drive().is_some_and(|drive| !drive.is_failed()),
+        reason: slot.fault().map(str::to_owned),
         size_bytes: label.as_ref().map(|label| label.len_bytes),
         journal: label.as_ref().is_some_and(|label| label.roles.journal),
         data: label.as_ref().is_some_and(|label| label.roles.data),

@@ -1,7 +1,11 @@
 //! Volumes that snapshot reserves keep offline: which, why, and the events about them.
 
-use crate::{Array, reserve_watch::Scope, snapshots::shortened};
-use quoin_api::{ReservePolicy, Severity};
+use crate::{
+    Array,
+    reserve_watch::{Change, Scope},
+    words::shortened,
+};
+use quoin_api::Severity;
 use quoin_base::VolumeId;
 use quoin_pool::PoolState;
 use quoin_volume::{BlockDevice, OriginKind, Volume};
@@ -19,7 +23,7 @@ impl Array {
     /// Why a volume refuses all I/O; `None` if it serves.
     pub(crate) fn why_offline(&self, volume: &Volume) -> Option<String> {
         if volume.is_stopped() {
-            let scope = self.reserves.lock().offline.get(&volume.id()).copied();
+            let scope = self.reserves().keeps_offline(volume.id());
             let whose = match scope {
                 Some(Scope::Volume(_)) => "its snapshots hold more than its snapshot reserve".to_owned(),
                 Some(scope @ Scope::Group(_)) => format!(
@@ -30,7 +34,7 @@ impl Array {
             };
             return Some(format!("{whose}: delete snapshots, or raise the reserve"));
         }
-        match self.slot.get() {
+        match self.catalog().open_pool() {
             Err(reason) => Some(format!("the pool is offline: {reason}")),
             Ok(pool) => match pool.state() {
                 PoolState::Online => None,
@@ -41,26 +45,21 @@ impl Array {
 
     /// Makes volumes that reserves keep offline reject I/O, and all others serve it; records events.
     pub(crate) fn stop_volumes(&self) {
-        let volumes = self.volumes.list();
+        let volumes = self.volumes().list();
         let names: BTreeMap<_, _> = volumes.iter().map(|volume| (volume.id(), volume.name())).collect();
         let mut told: BTreeMap<(bool, Scope), Vec<String>> = BTreeMap::new();
         {
-            let mut reserves = self.reserves.lock();
-            let full = reserves.watches.iter().filter(|(_, w)| w.is_full_by(ReservePolicy::OfflineVolume));
+            let mut reserves = self.reserves();
             let mut offline = BTreeMap::new();
-            for (scope, _) in full {
-                for id in self.sources_in(*scope, &volumes) {
-                    offline.entry(id).or_insert(*scope);
+            for scope in reserves.stopping() {
+                for id in self.sources_in(scope, &volumes) {
+                    offline.entry(id).or_insert(scope);
                 }
             }
             volumes.iter().for_each(|volume| volume.set_stopped(offline.contains_key(&volume.id())));
-            let added = offline.iter().filter(|(id, _)| !reserves.offline.contains_key(id));
-            let back = reserves.offline.iter().filter(|(id, _)| !offline.contains_key(id));
-            let changed = added.map(|change| (true, change)).chain(back.map(|change| (false, change)));
-            for (added, (id, scope)) in changed {
-                told.entry((added, *scope)).or_default().extend(names.get(id).cloned());
+            for Change { is_taken_offline, volume, scope } in reserves.take_offline(offline) {
+                told.entry((is_taken_offline, scope)).or_default().extend(names.get(&volume).cloned());
             }
-            reserves.offline = offline;
         }
         for ((added, scope), names) in told.into_iter().filter(|(_, names)| !names.is_empty()) {
             let object = self.reserve_object(scope).unwrap_or_else(|| "snapshot reserve".to_owned());
@@ -75,15 +74,13 @@ impl Array {
                 ),
                 false => (Severity::Notice, format!("volumes back online: {}", names.join(", "))),
             };
-            self.events.record(severity, object, shortened(&text));
+            self.log().record(severity, object, shortened(&text));
         }
     }
 
     pub(crate) fn stopped_by(&self, by: impl Fn(Scope) -> bool) -> Vec<String> {
-        let reserves = self.reserves.lock();
-        let ids: Vec<_> = reserves.offline.iter().filter(|(_, s)| by(**s)).map(|(id, _)| *id).collect();
-        drop(reserves);
-        ids.into_iter().filter_map(|id| Some(self.volumes.by_id(id)?.name())).collect()
+        let ids = self.reserves().offline_by(by);
+        ids.into_iter().filter_map(|id| Some(self.volumes().by_id(id)?.name())).collect()
     }
 
     /// The volumes of a reserve that have snapshots.

@@ -1,17 +1,19 @@
 //! Opens the pool, notices when it goes offline, opens it again when its drives are back.
 
 use crate::{
-    Array, access::Access, nbd::read_exports, recycle_bin::read_bin_setting, reserve_watch::read_reserves,
-    schedules::read_schedules,
+    Array,
+    access::Access,
+    bin_setting::BinSetting,
+    export_list::read_exports,
+    not_opened::{NOT_REOPENED, NotOpened},
+    reserve_watch::Reserves,
+    schedule_list::read_schedules,
+    space::Found,
 };
 use futures_util::future::select;
 use quoin_api::Severity;
-use quoin_pool::{Pool, PoolError, PoolState, Transaction};
-use std::{
-    pin::pin,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use quoin_pool::{Pool, PoolError, PoolState, PoolStats, Transaction};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 /// How often an open pool is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -24,35 +26,6 @@ const RETRY_EVERY: Duration = Duration::from_secs(3);
 /// How long a drive in use by another process is not reported: a process that was killed releases its drives a moment
 /// after it has ended.
 const IN_USE_FOR: Duration = Duration::from_secs(5);
-
-/// Why the pool was not opened.
-pub(crate) struct NotOpened {
-    pub(crate) reason: String,
-    /// The only reason is that another process uses drives.
-    pub(crate) in_use: bool,
-    /// Another owner took the pool over meanwhile.
-    pub(crate) taken_over: bool,
-}
-
-impl From<String> for NotOpened {
-    fn from(reason: String) -> Self {
-        Self { reason, in_use: false, taken_over: false }
-    }
-}
-
-impl From<PoolError> for NotOpened {
-    fn from(error: PoolError) -> Self {
-        let (reason, taken_over) = (error.to_string(), error.is_expulsion());
-        match taken_over {
-            true => Self { reason: format!("{reason}. {NOT_REOPENED}"), in_use: false, taken_over },
-            false => reason.into(),
-        }
-    }
-}
-
-/// What becomes of a pool that another owner has. Two arrays that reopen it would take it from each other for ever.
-const NOT_REOPENED: &str = "The array does not open the pool again by itself. Make sure that no other array uses its \
-                            drives, then restart this one";
 
 /// How many places that were damaged without loss get an event of their own when a pool is opened.
 const MOST_MENDED_EVENTS: usize = 8;
@@ -68,8 +41,8 @@ impl Array {
         let mut retry = RETRY_FIRST;
         let mut in_use_since = None;
         let mut taken_over = false;
-        while !self.stopping.load(Ordering::Acquire) {
-            let pause = match self.slot.get() {
+        while !self.life().is_stopping() {
+            let pause = match self.catalog().open_pool() {
                 Ok(pool) => {
                     taken_over = self.look_at(pool).await;
                     (retry, in_use_since) = (RETRY_FIRST, None);
@@ -79,7 +52,7 @@ impl Array {
                 Err(before) => match self.open().await {
                     Ok(()) => LOOK_EVERY,
                     Err(NotOpened { in_use: true, .. })
-                        if self.world.now().since(*in_use_since.get_or_insert(self.world.now()))
+                        if self.world().now().since(*in_use_since.get_or_insert(self.world().now()))
                             < IN_USE_FOR =>
                     {
                         RETRY_FIRST
@@ -94,9 +67,8 @@ impl Array {
                     }
                 },
             };
-            self.events.tend();
-            let stopped = self.wake.until(|| self.stopping.load(Ordering::Acquire).then_some(()));
-            select(self.world.sleep(pause), pin!(stopped)).await;
+            self.log().tend();
+            select(self.world().sleep(pause), pin!(self.life().stopped())).await;
         }
         self.close().await;
     }
@@ -104,8 +76,7 @@ impl Array {
     /// Makes [`Array::run`] close the pool and return. Drives that do not answer are not waited for.
     pub fn stop(&self) {
         self.hurry_drives();
-        self.stopping.store(true, Ordering::Release);
-        self.wake.notify();
+        self.life().stop();
     }
 
     /// True if another owner has taken the pool over.
@@ -116,7 +87,7 @@ impl Array {
                 self.look_at_members(&pool);
                 self.look_at_room(&pool.drives_without_room());
                 self.watch_space(&stats);
-                self.giving_back.lock().look(self.world.now(), &stats);
+                self.giving_back().look(self.world().now(), &stats);
                 self.keep_retention().await;
                 self.tend_recycle_bin(&pool, &stats).await;
                 let due = self.look_at_reserves(&pool, &stats);
@@ -134,8 +105,8 @@ impl Array {
                     false => "The array reopens the pool when its drives answer",
                 };
                 let text = format!("offline: {reason}. Hosts get errors. {next}.");
-                self.events.record(Severity::Critical, self.pool_name(), text);
-                self.state_changed();
+                self.log().record(Severity::Critical, self.pool_name(), text);
+                self.life().state_changed(self.world().wall_clock_ms());
                 let reason = if taken_over { format!("{reason}. {NOT_REOPENED}") } else { reason };
                 if let Err(error) = self.close_pool(pool, &reason).await {
                     tracing::debug!(%error, "the pool that failed did not close cleanly");
@@ -145,48 +116,58 @@ impl Array {
         }
     }
 
+    /// Looks how full the pool is, and notifies administrators and hosts.
+    fn watch_space(&self, stats: &PoolStats) {
+        let mut watch = self.space();
+        let found = watch.look(stats);
+        self.catalog().thresholds().set(watch.thresholds_bytes(stats));
+        drop(watch);
+        if let Some(Found { severity, text, is_rise }) = found {
+            self.log().record(severity, self.pool_name(), text);
+            if is_rise {
+                self.catalog().thresholds().reach();
+            }
+        }
+    }
+
     fn stay_offline(&self, before: &str, reason: String, taken_over: bool) {
         if before != reason {
             let next = if taken_over { "" } else { " The array tries again every few seconds." };
             let text = format!("cannot be opened: {reason}.{next}");
-            self.events.record(Severity::Critical, self.pool_name(), text);
-            self.slot.clear(reason);
+            self.log().record(Severity::Critical, self.pool_name(), text);
+            self.catalog().explain(reason);
         }
-        if !self.attempted.swap(true, Ordering::AcqRel) {
-            self.state_changed();
+        if self.life().note_attempt() {
+            self.life().state_changed(self.world().wall_clock_ms());
         }
-    }
-
-    fn state_changed(&self) {
-        self.state_since_ms.store(self.world.wall_clock_ms(), Ordering::Release);
     }
 
     async fn open(self: &Arc<Self>) -> Result<(), NotOpened> {
         let opened = self.open_pool().await;
         if let Err(NotOpened { reason, .. }) = &opened {
             // Holding a drive holds its lock, and the next attempt could not open it.
-            self.drives.lock().release(reason);
+            self.drives().release(reason);
         }
         opened
     }
 
     async fn open_pool(self: &Arc<Self>) -> Result<(), NotOpened> {
         let drives = self.open_drives().await?;
-        let pool = Pool::open(self.world.clone(), drives, self.options.pool_options.clone()).await?;
+        let pool = Pool::open(self.world().clone(), drives, self.options().pool_options.clone()).await?;
         if let Err(error) = self.restore(&pool).await {
             drop(pool.close().await);
             return Err(error.into());
         }
-        self.events.record(Severity::Info, self.pool_name(), "online");
-        self.state_changed();
+        self.log().record(Severity::Info, self.pool_name(), "online");
+        self.life().state_changed(self.world().wall_clock_ms());
         self.tell_mended(pool.mended());
         self.look_at_members(&pool);
         self.note_pause();
         // Before initiators are admitted, so that their view of the space does not change right after.
         let stats = pool.stats();
-        self.space.lock().opened(&stats);
+        self.space().opened(&stats);
         self.watch_space(&stats);
-        self.attempted.store(true, Ordering::Release);
+        self.life().note_attempt();
         self.tend_copies().await;
         self.save_events(&pool).await;
         self.trim_volumes();
@@ -196,59 +177,59 @@ impl Array {
     /// Reports damage that caused no loss.
     fn tell_mended(&self, mended: &[String]) {
         for text in mended.iter().take(MOST_MENDED_EVENTS) {
-            self.events.record(Severity::Warning, self.pool_name(), text.as_str());
+            self.log().record(Severity::Warning, self.pool_name(), text.as_str());
         }
         if mended.len() > MOST_MENDED_EVENTS {
             let more = mended.len() - MOST_MENDED_EVENTS;
             let text = format!("{more} more places were damaged without loss: the log names them");
-            self.events.record(Severity::Warning, self.pool_name(), text);
+            self.log().record(Severity::Warning, self.pool_name(), text);
         }
     }
 
     /// Reads the state of the array from the catalog, and serves it.
     async fn restore(&self, pool: &Arc<Pool>) -> Result<(), String> {
-        let _turn = self.changes.lock().await;
-        self.events.restore(pool);
+        let turn = self.catalog().turn().await;
+        self.log().restore(pool);
         let access = Access::read(pool).map_err(|e| e.to_string())?;
         let exported = read_exports(pool).map_err(|e| e.to_string())?;
         let schedules = read_schedules(pool).map_err(|e| e.to_string())?;
-        let reserves = read_reserves(pool).map_err(|e| e.to_string())?;
-        let bin = read_bin_setting(pool).map_err(|e| e.to_string())?;
-        self.volumes.restore(pool).map_err(|e| e.to_string())?;
+        let reserves = Reserves::read(pool).map_err(|e| e.to_string())?;
+        let bin = BinSetting::read(pool).map_err(|e| e.to_string())?;
+        self.volumes().restore(pool).map_err(|e| e.to_string())?;
         self.restore_scrubs(pool).map_err(|e| e.to_string())?;
-        self.slot.fill(pool.clone());
-        self.change_access(|current| *current = access);
-        self.change_exports(|current| *current = exported);
-        *self.schedules.lock() = schedules;
-        *self.bin.lock() = bin;
-        *self.reserves.lock() = reserves;
+        self.catalog().put(&turn, pool.clone());
+        self.hosts().change(&turn, self.volumes(), |current| *current = access);
+        self.export_list().change(&turn, self.volumes(), |current| *current = exported);
+        self.schedules().restore(schedules);
+        *self.bin() = bin;
+        *self.reserves() = reserves;
         self.look_at_all_reserves(pool);
-        self.restored.store(true, Ordering::Release);
+        self.catalog().note_read(&turn);
         Ok(())
     }
 
     async fn save_events(&self, pool: &Pool) {
-        if !self.events.any_waiting() {
+        if !self.log().any_waiting() {
             return;
         }
-        let _turn = self.changes.lock().await;
-        let (tx, staged) = self.events.stage(Transaction::new(), None);
+        let turn = self.catalog().turn().await;
+        let (tx, staged) = self.stage_waiting(&turn, Transaction::new());
         match pool.commit(tx).await {
-            Ok(()) => self.events.saved(staged),
+            Ok(()) => self.log().saved(staged),
             Err(error) => tracing::debug!(%error, "events wait to be saved"),
         }
     }
 
     async fn close(&self) {
-        self.events.tell_refusals(true);
-        self.events.record(Severity::Info, "array", "stopped by request");
-        let Ok(pool) = self.slot.get() else {
-            self.events.close();
+        self.log().tell_refusals(true);
+        self.log().record(Severity::Info, "array", "stopped by request");
+        let Ok(pool) = self.catalog().open_pool() else {
+            self.log().close();
             return;
         };
         self.stop_retention().await;
         self.save_events(&pool).await;
-        self.events.close();
+        self.log().close();
         if let Err(error) = self.close_pool(pool, "the array stops").await {
             tracing::error!(%error, "the pool was not closed cleanly; the next start recovers it");
         }
@@ -257,22 +238,18 @@ impl Array {
     /// Empties the slot, closes the pool, and waits until no owner holds its drives, so that they can be opened again.
     async fn close_pool(&self, pool: Arc<Pool>, reason: &str) -> Result<(), PoolError> {
         self.suspend_scrub(&pool).await;
-        let _turn = self.changes.lock().await;
-        self.slot.clear(reason);
+        let turn = self.catalog().turn().await;
+        self.catalog().take_out(&turn, reason);
         let closed = pool.close().await;
         drop(pool);
         for _ in 0..LET_GO_LOOKS {
-            if self.drives.lock().all_let_go() {
+            if self.drives().all_let_go() {
                 break;
             }
-            self.world.sleep(LET_GO_LOOK_EVERY).await;
+            self.world().sleep(LET_GO_LOOK_EVERY).await;
         }
-        self.drives.lock().release(reason);
+        self.drives().release(reason);
         closed
-    }
-
-    pub(crate) fn pool_name(&self) -> String {
-        format!("pool {}", self.options.name)
     }
 }
 

@@ -1,8 +1,11 @@
 //! The problems reported to clients for refusals about volumes: what each is about, and what to do next.
 
-use crate::error::{offline, pool_problem, unreadable};
-use crate::retention::utc_text;
+use crate::{
+    pool_problem::{offline, pool_problem, unreadable},
+    words::utc_text,
+};
 use quoin_api::{Problem, ProblemKind as Kind};
+use quoin_base::VolumeId;
 use quoin_volume::VolumeError as V;
 
 /// What the array adds to an error: its kind, the object it is about, and what to do next.
@@ -16,31 +19,51 @@ pub(crate) fn volume_problem(error: &V, title: &str) -> Problem {
         V::Record { key, .. } => return unreadable(key, error.to_string()),
         V::NotFound { name } => return missing("volume", name, error),
         V::NoGroup { name } => return missing("group", name, error),
-        V::Immutable { name, until_ms } => {
-            return immutable(title, name, *until_ms, format!("snapshot {name} is"));
-        }
-        V::RetainedLonger { name, until_ms } => {
-            let what = format!("retention can only be extended, and snapshot {name} is");
-            return immutable(title, name, *until_ms, what);
-        }
+        V::Immutable { name, until_ms } => return is_immutable(title, name, *until_ms),
+        V::RetainedLonger { name, until_ms } => return is_retained_longer(title, name, *until_ms),
         V::HasImmutable { name, snapshots, until_ms } => {
-            let held = snapshots.join(", ");
-            return immutable(title, name, *until_ms, format!("snapshots of volume {name} ({held}) are"));
+            return has_immutable(title, name, snapshots, *until_ms);
         }
-        V::Name(_) | V::GroupName(_) | V::Exists { .. } | V::NamedTwice { .. } => of_name(error),
-        V::GroupExists { .. } => of_name(error),
-        V::BlockSize { .. } | V::Size { .. } | V::Tag { .. } | V::Folder { .. } => of_setting(error),
-        V::RetentionTime { .. } => of_setting(error),
-        V::IsTemplate { .. } | V::Protected { .. } | V::NoSnapshot { .. } => of_content(error),
-        V::TailMapped { .. } | V::CannotReserve { .. } => of_content(error),
-        V::Itself { .. } | V::OtherBlock { .. } | V::CopyUnaligned { .. } => of_copy(error),
-        V::CopyRange { .. } | V::CopyTooSmall { .. } | V::CopyOntoItself { .. } => of_copy(error),
-        V::TooManyCopies { .. } | V::CopiedInto { .. } => of_copy(error),
-        V::InGroup { .. } | V::GroupFull { .. } | V::NotInGroup { .. } => of_membership(error),
+        V::Name(bad) => other_name(Kind::Invalid, format!("volume {:?}", bad.name)),
+        V::GroupName(bad) => other_name(Kind::Invalid, format!("group {:?}", bad.name)),
+        V::Exists { name, .. } | V::NamedTwice { name } => other_name(Kind::Exists, volume(name)),
+        V::GroupExists { name, .. } => other_name(Kind::Exists, format!("group {name}")),
+        V::BlockSize { name, .. } | V::Size { name, .. } => invalid(volume(name), "choose another size"),
+        V::Tag { tag, .. } => invalid(format!("tag {tag:?}"), TAG_NEXT),
+        V::Folder { path, .. } => invalid(format!("folder {path:?}"), FOLDER_NEXT),
+        V::RetentionTime { .. } => invalid("the time".into(), TIME_NEXT),
+        V::IsTemplate { name, .. } => is_template(name),
+        V::Protected { name, .. } => is_protected(name),
+        V::NoSnapshot { name } => no_snapshot(name),
+        V::TailMapped { name, .. } => (Kind::DataLost, volume(name), TAIL_NEXT.into()),
+        V::CannotReserve { name, .. } => (Kind::NoSpace, volume(name), SPACE_NEXT.into()),
+        V::Itself { name } => (Kind::Itself, volume(name), "name another volume".into()),
+        V::CopyOntoItself { name } => (Kind::Itself, volume(name), ELSEWHERE_NEXT.into()),
+        V::OtherBlock { name, source_name, .. } => other_block(name, source_name),
+        V::CopyUnaligned { name, .. } => invalid(volume(name), "give multiples of it, such as 0, 4K or 1G"),
+        V::CopyRange { name, .. } => invalid(volume(name), RANGE_NEXT),
+        V::CopyTooSmall { name, needed_bytes, .. } => too_small(name, *needed_bytes),
+        V::TooManyCopies { name } => (Kind::TooMany, volume(name), COPIES_NEXT.into()),
+        V::CopiedInto { name, copy, .. } => copied_into(name, *copy),
+        V::InGroup { volume, other, .. } => in_group(volume, other),
+        V::GroupFull { volume: name, .. } => (Kind::GroupFull, volume(name), "create another group".into()),
+        V::NotInGroup { volume, group } => not_in_group(volume, group),
     };
     let (kind, which, next) = words;
     Problem::new(kind, title, which, error.to_string(), next)
 }
+
+const TAG_NEXT: &str = "give tags as KEY=VALUE, such as app=db1";
+const FOLDER_NEXT: &str = "give a path of names of a-z, 0-9, '.', '_' and '-', such as prod/sql";
+const TIME_NEXT: &str = "give from a second to 100 years, such as 12h, 7d or 4w";
+const TAIL_NEXT: &str =
+    "discard the data there in the host first (fstrim, blkdiscard); or add --force to discard it";
+const SPACE_NEXT: &str =
+    "choose a smaller size, make it thin, or delete volumes or unmap data in them; see quoin status";
+const ELSEWHERE_NEXT: &str = "give another volume, or another place in it: --to OFFSET";
+const RANGE_NEXT: &str = "give a range within it, or omit the length to copy the rest";
+const COPIES_NEXT: &str =
+    "wait until one has ended: quoin volume copies; or cancel one: quoin volume copy-cancel ID";
 
 fn volume(name: &str) -> String {
     format!("volume {name}")
@@ -53,6 +76,19 @@ fn missing(object: &str, name: &str, error: &V) -> Problem {
     Problem::new(Kind::NotFound, title, which, error.to_string(), next)
 }
 
+fn is_immutable(title: &str, name: &str, until_ms: u64) -> Problem {
+    immutable(title, name, until_ms, format!("snapshot {name} is"))
+}
+
+fn is_retained_longer(title: &str, name: &str, until_ms: u64) -> Problem {
+    immutable(title, name, until_ms, format!("retention can only be extended, and snapshot {name} is"))
+}
+
+fn has_immutable(title: &str, name: &str, snapshots: &[String], until_ms: u64) -> Problem {
+    let held = snapshots.join(", ");
+    immutable(title, name, until_ms, format!("snapshots of volume {name} ({held}) are"))
+}
+
 /// A request was to change or delete something immutable.
 fn immutable(title: &str, name: &str, until_ms: u64, what: String) -> Problem {
     let why = format!("{what} immutable until {}", utc_text(until_ms));
@@ -61,127 +97,60 @@ fn immutable(title: &str, name: &str, until_ms: u64, what: String) -> Problem {
     Problem::new(Kind::Immutable, title, volume(name), why, next)
 }
 
-/// Returns the words about an error that is in none of the groups that the functions below are for.
-fn unexplained() -> Words {
-    (Kind::Internal, "the volume".into(), "see quoin status and the log".into())
-}
-
-/// Returns the words about names that break the rules or are taken.
-fn of_name(error: &V) -> Words {
-    let (kind, which) = match error {
-        V::Name(bad) => (Kind::Invalid, format!("volume {:?}", bad.name)),
-        V::GroupName(bad) => (Kind::Invalid, format!("group {:?}", bad.name)),
-        V::Exists { name, .. } | V::NamedTwice { name } => (Kind::Exists, volume(name)),
-        V::GroupExists { name, .. } => (Kind::Exists, format!("group {name}")),
-        _ => return unexplained(),
-    };
+/// A name breaks the rules or is taken.
+fn other_name(kind: Kind, which: String) -> Words {
     (kind, which, "choose another name".into())
 }
 
-/// Returns the words about sizes, tags, folders and times that cannot be.
-fn of_setting(error: &V) -> Words {
-    let (which, next) = match error {
-        V::BlockSize { name, .. } | V::Size { name, .. } => (volume(name), "choose another size"),
-        V::Tag { tag, .. } => (format!("tag {tag:?}"), "give tags as KEY=VALUE, such as app=db1"),
-        V::Folder { path, .. } => (
-            format!("folder {path:?}"),
-            "give a path of names of a-z, 0-9, '.', '_' and '-', such as prod/sql",
-        ),
-        V::RetentionTime { .. } => {
-            ("the time".into(), "give from a second to 100 years, such as 12h, 7d or 4w")
-        }
-        _ => return unexplained(),
-    };
+/// A value cannot be.
+fn invalid(which: String, next: &str) -> Words {
     (Kind::Invalid, which, next.into())
 }
 
-/// Returns the words about what a volume is or holds that is in the way.
-fn of_content(error: &V) -> Words {
-    match error {
-        V::IsTemplate { name, .. } => {
-            let next = format!(
-                "change a clone instead; or make it an ordinary volume again: quoin volume set {name} --no-template"
-            );
-            (Kind::Template, volume(name), next)
-        }
-        V::Protected { name, .. } => {
-            let next = format!(
-                "clone it and change the clone; or let it be written to: quoin volume set {name} --writable"
-            );
-            (Kind::ReadOnly, volume(name), next)
-        }
-        V::NoSnapshot { name } => {
-            let next = format!("take an immutable snapshot of it: quoin snapshot create {name} --retain 7d");
-            (Kind::NoSnapshot, volume(name), next)
-        }
-        V::TailMapped { name, .. } => {
-            let next =
-                "discard the data there in the host first (fstrim, blkdiscard); or add --force to discard it";
-            (Kind::DataLost, volume(name), next.into())
-        }
-        V::CannotReserve { name, .. } => {
-            let next = "choose a smaller size, make it thin, or delete volumes or unmap data in them; see quoin status";
-            (Kind::NoSpace, volume(name), next.into())
-        }
-        _ => unexplained(),
-    }
+fn is_template(name: &str) -> Words {
+    let next = format!(
+        "change a clone instead; or make it an ordinary volume again: quoin volume set {name} --no-template"
+    );
+    (Kind::Template, volume(name), next)
 }
 
-/// Returns the words about copies, also those that replace a whole volume.
-fn of_copy(error: &V) -> Words {
-    match error {
-        V::Itself { name } => (Kind::Itself, volume(name), "name another volume".into()),
-        V::CopyOntoItself { name } => {
-            (Kind::Itself, volume(name), "give another volume, or another place in it: --to OFFSET".into())
-        }
-        V::OtherBlock { name, source_name, .. } => {
-            let next = format!("clone it instead: quoin volume clone {source_name} NAME");
-            (Kind::OtherBlock, volume(name), next)
-        }
-        V::CopyUnaligned { name, .. } => {
-            (Kind::Invalid, volume(name), "give multiples of it, such as 0, 4K or 1G".into())
-        }
-        V::CopyRange { name, .. } => {
-            let next = "give a range within it, or omit the length to copy the rest";
-            (Kind::Invalid, volume(name), next.into())
-        }
-        V::CopyTooSmall { name, needed_bytes, .. } => {
-            let next =
-                format!("grow it: quoin volume grow {name} --size {needed_bytes}; or copy less: --length");
-            (Kind::TooSmall, volume(name), next)
-        }
-        V::TooManyCopies { name } => {
-            let next =
-                "wait until one has ended: quoin volume copies; or cancel one: quoin volume copy-cancel ID";
-            (Kind::TooMany, volume(name), next.into())
-        }
-        V::CopiedInto { name, copy, .. } => {
-            let next = format!("wait until it has ended, or cancel it: quoin volume copy-cancel {copy}");
-            (Kind::CopiedInto, volume(name), next)
-        }
-        _ => unexplained(),
-    }
+fn is_protected(name: &str) -> Words {
+    let next =
+        format!("clone it and change the clone; or let it be written to: quoin volume set {name} --writable");
+    (Kind::ReadOnly, volume(name), next)
 }
 
-/// Returns the words about volumes in consistency groups.
-fn of_membership(error: &V) -> Words {
-    match error {
-        V::InGroup { volume: name, other, .. } => {
-            let next = format!("remove it from that group first: quoin group remove {other} {name}");
-            (Kind::InGroup, volume(name), next)
-        }
-        V::GroupFull { volume: name, .. } => (Kind::GroupFull, volume(name), "create another group".into()),
-        V::NotInGroup { volume: name, group } => {
-            (Kind::NotFound, volume(name), format!("list them: quoin group show {group}"))
-        }
-        _ => unexplained(),
-    }
+fn no_snapshot(name: &str) -> Words {
+    let next = format!("take an immutable snapshot of it: quoin snapshot create {name} --retain 7d");
+    (Kind::NoSnapshot, volume(name), next)
+}
+
+fn other_block(name: &str, source_name: &str) -> Words {
+    (Kind::OtherBlock, volume(name), format!("clone it instead: quoin volume clone {source_name} NAME"))
+}
+
+fn too_small(name: &str, needed_bytes: u64) -> Words {
+    let next = format!("grow it: quoin volume grow {name} --size {needed_bytes}; or copy less: --length");
+    (Kind::TooSmall, volume(name), next)
+}
+
+fn copied_into(name: &str, copy: VolumeId) -> Words {
+    let next = format!("wait until it has ended, or cancel it: quoin volume copy-cancel {copy}");
+    (Kind::CopiedInto, volume(name), next)
+}
+
+fn in_group(name: &str, other: &str) -> Words {
+    let next = format!("remove it from that group first: quoin group remove {other} {name}");
+    (Kind::InGroup, volume(name), next)
+}
+
+fn not_in_group(name: &str, group: &str) -> Words {
+    (Kind::NotFound, volume(name), format!("list them: quoin group show {group}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quoin_base::VolumeId;
     use quoin_volume::BadName;
     use uuid::Uuid;
 
@@ -228,7 +197,7 @@ mod tests {
     fn each_refusal_is_explained() {
         for error in refusals() {
             let problem = volume_problem(&error, "not done");
-            assert_ne!(problem.kind, Kind::Internal.urn(), "{error} is in a group that does not know it");
+            assert_ne!(problem.kind, Kind::Internal.urn(), "{error} has no kind of its own");
         }
     }
 }

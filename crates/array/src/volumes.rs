@@ -1,12 +1,16 @@
 //! Volumes, as management sees them.
 
 use crate::{
-    Array, ArrayError, BinError, ExportError, events::Told, guard::require_unused, mappings::without,
-    nbd::without_exports, recycle_bin::deleted_by,
+    Array, ArrayError, BinError, ExportError,
+    bin_setting::deleted_by,
+    catalog::Turn,
+    events::Told,
+    guard::require_unused,
+    origin::kind,
+    record::{without_exports, without_mappings},
 };
 use quoin_api as api;
-use quoin_pool::Transaction;
-use quoin_volume::{BlockDevice, Folder, OriginKind, Volume, VolumeChange, VolumeSpec};
+use quoin_volume::{BlockDevice, Folder, Volume, VolumeChange, VolumeSpec};
 use quoin_world::Thread;
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +22,7 @@ impl Array {
     /// `NotFound` if the volume to be near to does not exist; `CannotReserve` or `HoldsSpace` if the pool has
     /// too little space. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn create_volume(&self, request: api::VolumeCreate) -> Result<api::Volume, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near } = request;
         let folder = Folder::parse(&folder)?;
         let near = near.map(|near| self.volume(&near)).transpose()?;
@@ -31,13 +35,13 @@ impl Array {
             .with("thick", thick)
             .with("folder", spec.folder.to_string())
             .with("tags", &spec.tags);
-        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
+        let (tx, staged) = self.stage(&turn, own);
         let created = match near {
-            Some(near) => self.volumes.create_near(spec, &near, tx).await,
-            None => self.volumes.create(spec, tx).await,
+            Some(near) => self.volumes().create_near(spec, &near, tx).await,
+            None => self.volumes().create(spec, tx).await,
         };
         let volume = created.map_err(|error| self.not_for_bin("volume not created", error))?;
-        self.events.saved(staged);
+        self.log().saved(staged);
         Ok(self.volume_view(&volume))
     }
 
@@ -47,7 +51,7 @@ impl Array {
     /// `Offline` while the pool has not been open since the array started.
     pub fn list_volumes(&self) -> Result<Vec<api::Volume>, ArrayError> {
         self.require_catalog()?;
-        Ok(self.volumes.list().iter().map(|volume| self.volume_view(volume)).collect())
+        Ok(self.volumes().list().iter().map(|volume| self.volume_view(volume)).collect())
     }
 
     /// The volume of this name, to serve.
@@ -57,9 +61,11 @@ impl Array {
     /// `Offline` while the pool has not been open since the array started.
     pub fn volume(&self, name: &str) -> Result<Arc<Volume>, ArrayError> {
         self.require_catalog()?;
-        self.volumes.get(name).map_err(|error| match self.volumes.binned().iter().any(|v| v.name() == name) {
-            true => BinError::Deleted { name: name.to_owned() }.into(),
-            false => error.into(),
+        self.volumes().get(name).map_err(|error| {
+            match self.volumes().binned().iter().any(|v| v.name() == name) {
+                true => BinError::Deleted { name: name.to_owned() }.into(),
+                false => error.into(),
+            }
         })
     }
 
@@ -83,7 +89,7 @@ impl Array {
         name: &str,
         request: api::VolumeUpdate,
     ) -> Result<api::Volume, ArrayError> {
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let volume = self.volume(name)?;
         let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags, folder, template, writable } =
             request;
@@ -118,26 +124,26 @@ impl Array {
             return Ok(self.volume_view(&volume));
         }
         let own = fields(Told::new(format!("volume {name}"), told.join("; ")), &volume, &change).and(&forced);
-        let (tx, staged) = self.events.stage_told(Transaction::new(), own);
-        let changed = self.volumes.change(name, change, tx).await;
+        let (tx, staged) = self.stage(&turn, own);
+        let changed = self.volumes().change(name, change, tx).await;
         let volume = changed.map_err(|error| self.not_for_bin("volume not changed", error))?;
-        self.events.saved(staged);
+        self.log().saved(staged);
         self.trim_volumes();
         Ok(self.volume_view(&volume))
     }
 
     /// Gives back, in the background, what lay beyond the end of volumes that were shrunk.
     pub(crate) fn trim_volumes(self: &Arc<Self>) {
-        if !self.volumes.is_any_trimming() {
+        if !self.volumes().is_any_trimming() {
             return;
         }
         let array = self.clone();
         let task = async move {
-            if let Err(error) = array.volumes.trim().await {
+            if let Err(error) = array.volumes().trim().await {
                 tracing::debug!(%error, "the space of shrunk volumes is given back when the pool is open again");
             }
         };
-        self.world.spawn(Thread::Background, Box::pin(task));
+        self.world().spawn(Thread::Background, Box::pin(task));
     }
 
     /// Deletes a volume; if hosts see it, only when `unmap` says that they shall lose it, and if any of them is logged in, or
@@ -149,73 +155,78 @@ impl Array {
     /// `Pool` if the pool cannot commit the change.
     pub async fn delete_volume(&self, name: &str, deletion: api::Deletion) -> Result<(), ArrayError> {
         let api::Deletion { unmap, force, now } = deletion;
-        let _turn = self.changes.lock().await;
+        let turn = self.catalog().turn().await;
         let volume = self.volume(name)?;
         let forced = self.require_no_users("volume not deleted", std::slice::from_ref(&volume), force)?;
-        if let Some(group) = self.volumes.group_of(volume.id()).filter(|_| !force) {
+        if let Some(group) = self.volumes().group_of(volume.id()).filter(|_| !force) {
             return Err(ArrayError::GroupMember { volume: name.to_owned(), group: group.name });
         }
         let unmap = unmap || force;
-        let mappings = self.access.lock().mappings_of_volume(volume.id());
+        let mappings = self.hosts().read().mappings_of_volume(volume.id());
         if !mappings.is_empty() && !unmap {
             let hosts = mappings.into_iter().map(|mapping| mapping.host).collect();
             return Err(ArrayError::VolumeMapped { volume: name.to_owned(), hosts });
         }
-        let exports = self.exports_of(volume.id());
+        let exports = self.export_list().names_of(volume.id());
         if !exports.is_empty() && !unmap {
             return Err(ExportError::VolumeExported { volume: name.to_owned(), exports }.into());
         }
         let own = Told::new(format!("volume {name}"), "deleted")
             .and(&forced)
             .without("uuid", volume.uuid())
-            .without("group", self.volumes.group_of(volume.id()).map(|group| group.name))
+            .without("group", self.volumes().group_of(volume.id()).map(|group| group.name))
             .without("size_bytes", volume.size_bytes())
             .without("folder", volume.folder().to_string())
             .without("tags", volume.tags())
             .without("mappings", mappings.iter().map(|m| format!("{}:{}", m.host, m.lun)).collect::<Vec<_>>())
             .without("exports", exports);
-        self.discard_all(&[volume], own, now).await
+        self.discard_all(&turn, &[volume], own, now).await
     }
 
-    /// Deletes volumes for good, with their mappings and exports. Called with `changes` held.
+    /// Deletes volumes for good, with their mappings and exports.
     pub(crate) async fn delete_all(
         &self,
+        turn: &Turn<'_>,
         volumes: &[Arc<Volume>],
         own: impl Into<Told>,
     ) -> Result<(), ArrayError> {
-        self.remove_all(volumes, own.into(), None).await
+        self.remove_all(turn, volumes, own.into(), None).await
     }
 
-    /// Deletes volumes with their mappings and exports: for good, or into the recycle bin for this time. Called with
-    /// `changes` held.
+    /// Deletes volumes with their mappings and exports: for good, or into the recycle bin for this time.
     pub(crate) async fn remove_all(
         &self,
+        turn: &Turn<'_>,
         volumes: &[Arc<Volume>],
         own: Told,
         keep: Option<Duration>,
     ) -> Result<(), ArrayError> {
         let mappings: Vec<_> = {
-            let access = self.access.lock();
+            let access = self.hosts().read();
             volumes.iter().flat_map(|volume| access.mappings_of_volume(volume.id())).collect()
         };
-        let exports: Vec<_> = volumes.iter().flat_map(|volume| self.exports_of(volume.id())).collect();
-        let tx = self.without_reserves(without_exports(without(&mappings), &exports), volumes);
-        let (tx, staged) = self.events.stage_told(tx, own);
+        let exports: Vec<_> =
+            volumes.iter().flat_map(|volume| self.export_list().names_of(volume.id())).collect();
+        let tx = self.without_reserves(without_exports(without_mappings(&mappings), &exports), volumes);
+        let (tx, staged) = self.stage_with(turn, tx, own);
         let outcome = match keep {
-            Some(keep) => self.volumes.discard(volumes, keep, deleted_by(), tx).await,
-            None => self.volumes.delete(volumes, tx).await,
+            Some(keep) => self.volumes().discard(volumes, keep, deleted_by(), tx).await,
+            None => self.volumes().delete(volumes, tx).await,
         };
         outcome.map_err(ArrayError::not("volume not deleted"))?;
-        self.events.saved(staged);
-        self.change_access(|access| mappings.iter().for_each(|mapping| access.remove_mapping(mapping)));
-        self.change_exports(|exported| exported.retain(|name, _| !exports.contains(name)));
+        self.log().saved(staged);
+        self.hosts().change(turn, self.volumes(), |access| {
+            mappings.iter().for_each(|mapping| access.remove_mapping(mapping))
+        });
+        self.export_list()
+            .change(turn, self.volumes(), |exported| exported.retain(|name, _| !exports.contains(name)));
         self.forget_reserves();
         Ok(())
     }
 
     pub(crate) fn volume_view(&self, volume: &Volume) -> api::Volume {
         let stats = volume.stats();
-        let mappings = self.access.lock().mappings_of_volume(volume.id());
+        let mappings = self.hosts().read().mappings_of_volume(volume.id());
         api::Volume {
             name: volume.name(),
             uuid: volume.uuid(),
@@ -231,26 +242,16 @@ impl Array {
             kind: kind(volume),
             writable: !volume.is_protected() && !volume.is_read_only(),
             modified_ms: volume.modified_ms(),
-            retain_until_ms: self.volumes.retained_until_ms(volume),
+            retain_until_ms: self.volumes().retained_until_ms(volume),
             created_ms: volume.created_ms(),
             origin: volume.origin().map(|origin| self.origin_view(&origin)),
             offline: self.why_offline(volume),
-            group: self.volumes.group_of(volume.id()).map(|group| group.name),
+            group: self.volumes().group_of(volume.id()).map(|group| group.name),
             mappings: mappings
                 .into_iter()
                 .map(|mapping| api::VolumeMapping { host: mapping.host, lun: mapping.lun })
                 .collect(),
         }
-    }
-}
-
-/// The kind of a volume.
-pub(crate) fn kind(volume: &Volume) -> api::VolumeKind {
-    match volume.origin().map(|origin| origin.kind) {
-        _ if volume.is_template() => api::VolumeKind::Template,
-        Some(OriginKind::Snapshot) => api::VolumeKind::Snapshot,
-        Some(OriginKind::Clone) => api::VolumeKind::Clone,
-        None => api::VolumeKind::Volume,
     }
 }
 

@@ -83,8 +83,9 @@ mod tests {
         assert!(memory.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES));
         assert!(memory.len() == 3 * HUGE_PAGE_BYTES && memory.iter().all(|byte| *byte == 0));
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
-        let kib_of =
-            |line: &str| line.strip_prefix("AnonHugePages:")?.trim().strip_suffix("kB")?.trim().parse::<usize>().ok();
+        let kib_of = |line: &str| {
+            line.strip_prefix("AnonHugePages:")?.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()
+        };
         let huge_kib: usize = smaps.lines().filter_map(kib_of).sum();
         let has_them = limited == HugePages::Advised && !setting.is_empty() && !setting.contains("[never]");
         // The system may be short of them.

@@ -1,11 +1,11 @@
 //! Refused tokens, logins and changes in the event log, limited in rate.
 
 use super::{
-    Events, Told, current_actor,
+    Events, Told,
     limiter::{Alike, Summary},
     record::EventRecord,
 };
-use crate::{Array, ArrayError};
+use crate::words::utc_text;
 use quoin_api::{Actor, EventKind, Severity};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -59,7 +59,7 @@ impl Events {
     pub(crate) fn tell_refusals(&self, all: bool) {
         let over = self.limiter.lock().over(self.world.wall_clock_ms(), all);
         for Summary { alike: Alike { protocol, address, why, .. }, count, since_ms } in over {
-            let since = crate::retention::utc_text(since_ms);
+            let since = utc_text(since_ms);
             let told = match address.is_empty() {
                 false => Told::new(protocol, format!("refused {count} more times since {since}: {why}")),
                 true => {
@@ -79,44 +79,6 @@ impl Events {
         let (severity, kind) = (Severity::Warning, EventKind::Refusal);
         let record = EventRecord { number, at_ms, severity, object, text, kind, actor, changes, suppressed };
         self.wait(record.bounded());
-    }
-}
-
-impl Array {
-    /// Records that a client was refused. A flood of refusals becomes a few events that say how many there were.
-    pub fn refused(&self, refusal: Refusal) {
-        self.events.refused(refusal);
-    }
-
-    /// Records that a login from `address` was refused, or that its initiator sees nothing since no host has it.
-    /// `why` has nothing in it that the initiator chose; `other_target` is what it asked for instead of this target.
-    pub fn login_refused(
-        &self,
-        initiator: Option<&str>,
-        other_target: Option<&str>,
-        address: &str,
-        why: &str,
-    ) {
-        let host = initiator.and_then(|name| self.access.lock().host_of(name).map(|host| host.name.clone()));
-        let object = match (host, initiator) {
-            (Some(host), _) => format!("host {host}"),
-            (None, Some(initiator)) => format!("initiator {initiator}"),
-            (None, None) => "an initiator".to_owned(),
-        };
-        let (name, why) = (initiator.map(str::to_owned), format!("login: {why}"));
-        let refusal = Refusal::of_client("iscsi", object, why, name, address.to_owned());
-        let detail = other_target.map(|target| format!("it asked for {target}"));
-        self.refused(Refusal { detail, ..refusal });
-    }
-
-    /// Records that the array does not make a change that a client of the management interface asked for.
-    pub fn change_refused(&self, error: &ArrayError) {
-        let Some(actor) = current_actor() else { return };
-        let problem = error.problem();
-        // For clients with a token each object counts as an attempt of its own.
-        let (object, why) = (problem.which, format!("{}: {}", problem.title, problem.why));
-        let actor = (*actor).clone();
-        self.refused(Refusal { protocol: "rest", object, why, detail: None, actor });
     }
 }
 

@@ -1,5 +1,6 @@
 //! The event of a change before it is recorded: one line for people, and the changed fields for programs.
 
+use crate::words::shortened;
 use quoin_api::{FieldChange, Severity};
 use serde::Serialize;
 use serde_json::Value;
@@ -52,7 +53,7 @@ impl Told {
 
     /// Adds to the text, as far as an event has room.
     pub(crate) fn and(self, more: &str) -> Self {
-        let text = crate::snapshots::shortened(&format!("{}{more}", self.text));
+        let text = shortened(&format!("{}{more}", self.text));
         Self { text, ..self }
     }
 

@@ -1,22 +1,15 @@
 //! When a complete scrub is due, so that monitoring can notice a missing one.
 
 use super::record::{Record, next_due};
-use crate::Array;
 
 impl Record {
     /// When the first complete scrub after the last one was or is due. It lies in the past when it was missed, or has not
     /// ended yet.
-    fn due_ms(&self) -> Option<u64> {
+    pub(super) fn due_ms(&self) -> Option<u64> {
         // Without a completed or begun scrub, the time up to which due scrubs were settled counts.
         let from_ms =
             self.completed_ms.or(self.begun.map(|begun| begun.started_ms)).unwrap_or(self.settled_ms);
         next_due(self.schedule, self.at, from_ms)
-    }
-}
-
-impl Array {
-    pub(crate) fn scrub_due_ms(&self) -> Option<u64> {
-        self.scrubs.lock().record.as_ref().and_then(Record::due_ms)
     }
 }
 

@@ -1,10 +1,13 @@
 //! The record of scrubs and damage in the catalog.
 
+use crate::record::decode;
 use quoin_api::{ScrubFindings, ScrubResult, ScrubSchedule, ScrubUpdate, TimeOfDay};
 use quoin_base::{ByteRange, VolumeId};
 use quoin_pool::Damage;
 use serde::{Deserialize, Serialize};
 
+/// The key of the object of scrubs in the catalog.
+pub(super) const KEY: &str = "scrub";
 /// The most damaged ranges that are kept, and the longest reason of one: they have to fit in one transaction.
 const MOST_DAMAGED: usize = 200;
 const LONGEST_REASON: usize = 120;
@@ -116,6 +119,15 @@ pub(super) fn next_due(schedule: ScrubSchedule, at: TimeOfDay, after_ms: u64) ->
     let today = after_ms / DAY_MS;
     let due = |day: u64| day * DAY_MS + u64::from(at.minute) * 60_000;
     (today..today + 9).filter(fits).map(due).find(|due| *due > after_ms)
+}
+
+/// The problem of the object of scrubs in a catalog, if it has one.
+pub(crate) fn scrub_problem(key: &str, bytes: &[u8]) -> Option<String> {
+    match decode::<Record>(key, bytes) {
+        Ok(_) if key == KEY => None,
+        Ok(_) => Some(format!("it should be called {KEY}")),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -62,12 +62,12 @@ fn a_pool_that_another_owner_took_over_is_not_opened_again() {
     let main = async move {
         inner.spawn(Thread::Background, Box::pin(array.clone().run()));
         until(&inner, &array, State::Online).await;
-        let drive = array.drives.lock().0[0].drive.clone().unwrap();
+        let drive = array.drives().each(|slot| slot.drive().cloned()).remove(0).unwrap();
         let other = drive.attach(HolderId(Uuid::from_u128(1)));
         drop(drive);
         let epoch = Epoch(other.epoch().0 + 1);
         other.raise_epoch(epoch).await.unwrap();
-        let pool = array.slot.get().unwrap();
+        let pool = array.pool().unwrap();
         let volume = pool.next_volume_id();
         pool.commit(Transaction::new().create_volume(volume)).await.unwrap_err();
         drop(pool);

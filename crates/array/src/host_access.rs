@@ -1,34 +1,49 @@
-//! The target shows what the mappings say.
+//! The keeper of hosts and mappings, and of what the target shows with them.
+//!
+//! Invariants:
+//! 1. After each change the target shows what the mappings say; if it cannot, it shows less, never more.
+//! 2. A change has the turn to make changes.
 
-use crate::{Array, access::Access, permit::permit};
-use quoin_api as api;
-use quoin_target::{Lun, TargetError};
-use quoin_volume::BlockDevice;
+use crate::{access::Access, catalog::Turn, permit::permit};
+use parking_lot::{RwLock, RwLockReadGuard};
+use quoin_target::{Lun, Target, TargetError};
+use quoin_volume::{BlockDevice, Volume, Volumes};
+use std::sync::Arc;
 
-impl Array {
-    /// Who is logged in, by initiator.
-    pub fn list_sessions(&self) -> Vec<api::Session> {
-        let view = |session: quoin_target::SessionView| api::Session {
-            initiator: session.initiator,
-            host: session.host,
-            peer: session.address,
-            since_ms: session.since_ms,
-        };
-        self.target.sessions().into_iter().map(view).collect()
+/// The keeper of hosts and mappings.
+pub(crate) struct HostAccess {
+    access: RwLock<Access>,
+    target: Arc<Target<Volume>>,
+}
+
+impl HostAccess {
+    /// No hosts, of a target that shows nothing yet.
+    pub(crate) fn new(target: Arc<Target<Volume>>) -> Self {
+        Self { access: RwLock::default(), target }
     }
 
-    /// Changes hosts and mappings, and what the target shows with them. Called with `changes` held.
-    pub(crate) fn change_access(&self, change: impl FnOnce(&mut Access)) {
-        change(&mut self.access.lock());
-        if let Err(error) = self.export() {
+    /// Hosts and mappings as they are.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Access> {
+        self.access.read()
+    }
+
+    /// The target that shows them.
+    pub(crate) fn target(&self) -> &Arc<Target<Volume>> {
+        &self.target
+    }
+
+    /// Changes hosts and mappings, and what the target shows with them.
+    pub(crate) fn change(&self, _: &Turn<'_>, volumes: &Volumes, change: impl FnOnce(&mut Access)) {
+        change(&mut self.access.write());
+        if let Err(error) = self.show(volumes) {
             // Both sides check the same rules, so this does not happen; if it did, less would be shown, never more.
             tracing::error!(%error, "the target does not show what the mappings say");
         }
     }
 
     /// Makes the target's hosts and units those of the mappings, touching only what differs.
-    fn export(&self) -> Result<(), TargetError> {
-        let access = self.access.lock();
+    fn show(&self, volumes: &Volumes) -> Result<(), TargetError> {
+        let access = self.read();
         let shown = self.target.hosts();
         for host in shown.iter().filter(|host| access.host(&host.name).is_err()) {
             self.target.remove_host(&host.name)?;
@@ -59,7 +74,7 @@ impl Array {
                 .into_iter()
                 .filter_map(|mapping| {
                     let access = permit(mapping.access());
-                    Some((Lun::new(mapping.lun)?, self.volumes.by_id(mapping.volume)?, access))
+                    Some((Lun::new(mapping.lun)?, volumes.by_id(mapping.volume)?, access))
                 })
                 .collect();
             for unit in before {
