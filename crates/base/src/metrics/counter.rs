@@ -33,6 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "real threads are what it is about")]
     fn nothing_is_lost_between_more_threads_than_shards() {
         let counter = Counter::default();
         std::thread::scope(|scope| {

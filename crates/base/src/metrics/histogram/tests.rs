@@ -22,6 +22,7 @@ fn an_empty_one_has_no_quantiles() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "real threads are what it is about")]
 fn every_thread_is_in_the_snapshot() {
     let histogram = LatencyHistogram::default();
     std::thread::scope(|scope| {
