@@ -127,12 +127,15 @@ impl Drive {
         if let Some(why) = label.problem() {
             return Err(DriveError::BadLabel { drive: disk.name().into(), why });
         }
+        // All that lies before the slabs, and the end of the disk, where traces of something else may be.
         zero(&disk, 0, slabs_start_bytes).await?;
         let (tail_start, tail_len) = tail(&disk);
         zero(&disk, tail_start, tail_len).await?;
         disk.submit(DiskOp::Flush).await?;
+        // The slabs of the journal.
         zero(&disk, slabs_start_bytes, slab_bytes * u64::from(label.journal_slabs)).await?;
         disk.submit(DiskOp::Flush).await?;
+        // NOTE: labels last. Without one the disk is no drive.
         for copy in 0..LABEL_OFFSETS.len() {
             write_label(&disk, copy, &label).await?;
         }
@@ -161,6 +164,7 @@ impl Drive {
             }
         }
         let label = drive.label();
+        // Both copies are to be the newest label. A copy that is stays untouched.
         for (copy, content) in copies.into_iter().enumerate() {
             if matches!(&content, Copy::Valid(l) if **l == label) {
                 continue;
@@ -319,6 +323,7 @@ impl Drive {
             MembersCopy::Sound(members) => Some(members.age()),
             MembersCopy::Blank | MembersCopy::Damaged(_) => None,
         });
+        // The next table goes over the worse copy first.
         *self.state.worse_members.lock() = match first.cmp(&second) {
             Ordering::Less => Some(0),
             Ordering::Equal => None,
@@ -488,6 +493,7 @@ impl Drive {
         if let Some(cause) = self.state.failed.get() {
             return Err(DriveError::Failed { drive: self.name().to_owned(), cause: cause.clone() });
         }
+        // NOTE: with the gate locked. A fence that is raised next waits for what is let in here.
         let session = {
             let mut gate = self.state.gate.lock();
             let session = match (of, *self.own.lock()) {
@@ -535,6 +541,7 @@ impl Flight {
                 count(&self.state.counters);
                 Ok(())
             }
+            // What the range holds is unknown now. The drive goes on, and its caller decides.
             Err(DiskError::Io { operation: "write", source, .. })
                 if source.kind() == ErrorKind::StorageFull =>
             {

@@ -286,9 +286,11 @@ impl Label {
         if raw.checksum.get() != crc64(&raw.as_bytes()[..CHECKSUM_OFFSET]).0 {
             return Copy::Damaged("its checksum does not match".into());
         }
+        // Of another version only what all versions have in common is looked at.
         if raw.version.get() != FORMAT_VERSION {
             return Copy::OtherVersion(raw.version.get());
         }
+        // The checksum tells that it was written so, not that it makes sense.
         let name_len = raw.pool_name.iter().position(|&b| b == 0).unwrap_or(POOL_NAME_MAX_BYTES);
         let Ok(pool_name) = std::str::from_utf8(&raw.pool_name[..name_len]) else {
             return Copy::Damaged("the pool's name is not UTF-8".into());

@@ -283,6 +283,7 @@ impl Members {
         if let Some(member) = before.all.iter().find(|member| !self.may_follow(member)) {
             return Some(format!("drive {} ({}) cannot change so", member.index, member.drive));
         }
+        // An opening that finds an older table reads its voters: one of them must have this one.
         let is_heard = |member: &Member| self.get(member.index).is_some_and(Member::is_needed);
         if !before.voters().any(is_heard) {
             return Some("no voter would be left that knows what was before".into());
@@ -309,6 +310,7 @@ impl Members {
         let pages = self.all.len().div_ceil(MEMBERS_PER_PAGE).max(1);
         let mut bytes = Vec::with_capacity(pages * MEMBERS_PAGE_BYTES);
         for number in 0..pages {
+            // Every page has what the table says of itself, so that pages of two tables are told apart.
             let mut page = RawPage::new_zeroed();
             page.magic = MAGIC;
             page.pool = *self.pool.0.as_bytes();
@@ -354,6 +356,7 @@ impl Members {
                 && usize::from(page.number.get()) == number;
             is_sound.then_some(page)
         };
+        // The first page tells how many members there are, and so how many pages.
         let first = page(0).ok_or("it does not verify")?;
         let count = usize::from(first.members.get());
         let mut all = Vec::new();
@@ -367,6 +370,7 @@ impl Members {
                 all.push(member(entry).ok_or("it tells of an impossible drive")?);
             }
         }
+        // The checksums hold. Whether the table makes sense is another question.
         let members = Self {
             pool: PoolId(Uuid::from_bytes(first.pool)),
             epoch: Epoch(first.epoch.get()),

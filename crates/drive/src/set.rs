@@ -70,6 +70,7 @@ impl DriveSet {
                 Err(error) => refused.push((name, error)),
             }
         }
+        // The drives that could be opened tell whether the others are needed.
         let set = match (drives.is_empty(), refused.is_empty()) {
             (true, false) => return Err(refused.remove(0).1),
             _ => Self::of(drives).await,
@@ -120,6 +121,7 @@ impl DriveSet {
             let table = Table::read(drive, &mut damaged).await;
             tables.insert(drive.label().drive, table);
         }
+        // The newest table on any drive tells which drives the pool has.
         let of_pool = |table: &Table| table.newest.clone().filter(|members| members.pool == pool);
         let Some(members) = tables.values().filter_map(of_pool).max_by_key(Members::age) else {
             return Err(DriveError::NoMembers { present: listed(&drives) });
@@ -144,6 +146,7 @@ impl DriveSet {
         for drive in &drives {
             fits(drive, &members)?;
         }
+        // A voter without a table may have had a newer one than that which was found.
         vouched_for(&members, &drives, &tables)?;
         let newest = newest_epoch(&drives);
         for drive in &drives {
@@ -255,6 +258,7 @@ fn listed(drives: &[Arc<Drive>]) -> String {
 pub async fn raise_set(drives: &[Arc<Drive>]) -> Result<Epoch, DriveError> {
     let newest = newest_epoch(drives);
     let next = Epoch(newest.0 + 1);
+    // NOTE: laggards first, so that epochs never differ by more than one.
     for drive in drives.iter().filter(|d| d.epoch() < newest) {
         drive.raise_epoch(newest).await?;
     }

@@ -144,6 +144,7 @@ impl DriveWatch {
         if operations > 0 && !planted(Bug::TakeBackEarly) {
             return Err(DriveError::Owes { drive: disk.name().into(), operations });
         }
+        // From here on a failure is one of this opening.
         inner.failed = failed.clone();
         drop(inner);
         Ok(Arc::new(WatchedDisk { disk, watch: self.clone(), failed }))
@@ -179,6 +180,7 @@ impl DriveWatch {
                 operation.give_up(self.timed_out(disk));
                 inner.timeouts += 1;
             }
+            // What is over at the front goes at once. The rest is swept when the list has grown.
             while inner.under_way.front().is_some_and(|first| first.operation.is_over()) {
                 inner.under_way.pop_front();
             }

@@ -177,6 +177,7 @@ impl Columns {
     /// # Errors
     /// [`StripeError::Drive`] with the first error of a drive's flush; the others are flushed all the same.
     pub async fn flush(&self) -> Result<(), StripeError> {
+        // All are flushed, also if one fails.
         let flushes = self.drives().filter(|d| d.label().roles.data).map(|d| d.flush());
         join_all(flushes).await.into_iter().collect::<Result<(), _>>().map_err(StripeError::from)
     }

@@ -60,6 +60,7 @@ impl Volumes {
             // The tail is emptied later, so where it ends is noted.
             if size_bytes < record.size_bytes {
                 self.require_no_copy_into(volume, size_bytes)?;
+                // The note where the old end was: up to there the tail is to be emptied.
                 record.trim_end = record.trim_end.max(record.size_bytes);
             }
             record.size_bytes = size_bytes;
@@ -116,16 +117,19 @@ impl Volumes {
             fence(&pool, &before, record.size_bytes, change.force).await?;
         }
         // A template rejects writes before the transaction, so that none is acknowledged behind it.
+        // NOTE: writers are kept out before the record says that it is a template.
         let freezes = record.template && !before.template;
         if freezes {
             volume.set_template(true);
             pool.end_volume(before.id, 0)?;
         }
+        // One transaction: the record, and the space that is kept for it.
         let mut tx = record.put(with, Some(&before));
         if record.reserved_bytes() != before.reserved_bytes() {
             tx = tx.reserve(record.id, record.reserved_bytes());
         }
         // A failure leaves the volume as it was.
+        // A refusal opens again what was closed.
         if let Err(error) = pool.commit(tx).await {
             volume.set_template(before.template);
             if shrinks || freezes {
@@ -134,6 +138,7 @@ impl Volumes {
             return Err(refused(name, error));
         }
         // NOTE: the new end counts only once it is committed.
+        // NOTE: hosts reach further only when the new record is durable.
         if !record.template && (grows || before.template) {
             pool.end_volume(record.id, record.size_bytes)?;
         }
@@ -226,6 +231,7 @@ async fn fence(pool: &Pool, before: &VolumeRecord, end: u64, force: bool) -> Res
     if force {
         return Ok(());
     }
+    // Again, now with the fence: a host may have written there in between.
     let found = pool.is_mapped_from(before.id, end).await;
     if !matches!(found, Ok(false)) {
         pool.end_volume(before.id, before.size_bytes)?;

@@ -149,6 +149,8 @@ impl Volumes {
             length_bytes,
             started_ms: self.now_ms(),
         };
+        // One transaction: the copy's record, that the target changes, and the hidden fork of the source, which is
+        // what is copied from.
         let mut tx = with(&record).put(COPY_OBJECT, &key(record.id), encode(&record));
         let before = target.record();
         let mut changed = before.clone();
@@ -193,6 +195,7 @@ impl Volumes {
         if Arc::as_ptr(&pool) != settled.0.as_ptr() {
             return Err(VolumeError::Offline { reason: OPENED_ANEW.to_owned() });
         }
+        // NOTE: `settled` tells that replay finds no record any more that names the hidden volume.
         pool.commit(with.delete(COPY_OBJECT, &key(id)).delete_volume(id)).await?;
         self.copies.lock().remove(&id);
         Ok(())
@@ -227,6 +230,7 @@ fn check_range(spec: &CopySpec) -> Result<u64, VolumeError> {
     let length = length_bytes.unwrap_or_else(|| size.saturating_sub(*from));
     let block = u64::from(source.block_bytes().max(target.block_bytes()));
     // Both ends and the length are multiples of the larger block of the two.
+    // Whole blocks of both volumes.
     let parts = [("the first byte", *from), ("the byte it goes to", *to), ("the length", length)];
     if let Some((what, bytes)) = parts.into_iter().find(|(_, bytes)| !bytes.is_multiple_of(block)) {
         return Err(VolumeError::CopyUnaligned { name: name(), what, bytes, block_bytes: block });
@@ -236,6 +240,7 @@ fn check_range(spec: &CopySpec) -> Result<u64, VolumeError> {
         return Err(VolumeError::CopyRange { name: name(), from_bytes, length_bytes, size_bytes: size });
     }
     // The copy must be within the target.
+    // Within the source, and within the target.
     let needed = to.saturating_add(length);
     if needed > target.size_bytes() {
         let (name, size_bytes) = (target.name(), target.size_bytes());

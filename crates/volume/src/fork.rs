@@ -79,6 +79,7 @@ impl Volumes {
             let (with_mark, started) = self.start_clock(tx);
             (tx, clock) = (with_mark, Some(started));
         }
+        // Each fork is checked, and becomes a part of one transaction.
         for ForkSpec { source, name, kind, thick, tags, folder, set, protected, retain } in specs {
             check_name(&name)?;
             check_tags(&tags)?;
@@ -112,6 +113,7 @@ impl Volumes {
             }
             records.push(record);
         }
+        // The pool makes all of them at one moment.
         pool.commit(tx).await.map_err(|error| refused(&what, error))?;
         if let Some(clock) = clock {
             self.set_clock(clock);
@@ -149,6 +151,7 @@ impl Volumes {
         }
         let now_ms = self.now_ms();
         // One transaction replaces all of them.
+        // Each target keeps its identity, and gets the size of its source.
         let (mut tx, mut changed) = (with, Vec::new());
         for Replacement { target, source, refreshes } in &held.replacements {
             let (before, from) = (target.record(), source.record());

@@ -94,12 +94,14 @@ impl Volumes {
         let pool = self.pool()?;
         let Retention { tx, clock, changed } = self.plan_retention(snapshots, time, with)?;
         // Writes are rejected before the transaction, so that none is acknowledged behind it.
+        // NOTE: the pool refuses records before the catalog says so: nothing is written in between.
         for (volume, ..) in &changed {
             volume.set_immutable(true);
             pool.end_volume(volume.id(), 0)?;
         }
         let outcome = pool.commit(tx).await;
         // After a failure those that were not immutable before take writes again.
+        // A failure opens again what was closed for this, and only that.
         for (volume, before, record) in changed {
             match &outcome {
                 Ok(_) => self.known.lock().update(volume, &record),
@@ -132,6 +134,7 @@ impl Volumes {
             if before.origin.as_ref().is_none_or(|origin| origin.kind != OriginKind::Snapshot) {
                 return Err(VolumeError::NoSnapshot { name: before.name });
             }
+            // A retention is never shortened.
             if before.retain_until_ms.is_some_and(|before| before > until_ms) {
                 let until_ms = self.retained_until_ms(volume).unwrap_or_default();
                 return Err(VolumeError::RetainedLonger { name: before.name, until_ms });
@@ -171,6 +174,7 @@ impl Volumes {
             tx = released(volume).put(tx, Some(&volume.record()));
         }
         // The clock goes on as long as anything needs it.
+        // The clock is needed while a snapshot is immutable or a volume is in the recycle bin.
         let needed = immutable.len() > over.len() || !self.bin.lock().is_empty();
         let clock = needed.then(|| self.marked(clock));
         tx = match clock {
@@ -236,6 +240,7 @@ impl Volumes {
         for volume in volumes {
             self.require_changeable(volume)?;
             self.require_no_copy_into(volume, 0)?;
+            // An immutable snapshot keeps the volume from which it was taken.
             let is_held = |snapshot: &&Arc<Volume>| {
                 let origin = snapshot.record().origin;
                 snapshot.is_immutable() && origin.is_some_and(|origin| origin.kind == OriginKind::Snapshot)

@@ -76,6 +76,7 @@ impl Volume {
     /// Takes over what may change in a volume's life.
     pub(crate) fn update(&self, record: &VolumeRecord) {
         self.record.write().clone_from(record);
+        // Requests look at these without locking the record.
         self.size_bytes.store(record.size_bytes, Ordering::Release);
         self.thick.store(record.thick, Ordering::Release);
         self.set_template(record.template);
@@ -224,6 +225,7 @@ impl Volume {
     ) -> Result<GatePass<'a>, DeviceError> {
         let contents = self.contents();
         let pass = entering.await;
+        // The writer began with other content in mind.
         match self.contents() == contents {
             true => Ok(pass),
             false => Err(DeviceError::Replaced { volume: self.name() }),
@@ -231,6 +233,7 @@ impl Volume {
     }
 
     fn pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
+        // What keeps the volume from any I/O, then whether the range is within it.
         if self.deleted.load(Ordering::Acquire) {
             return Err(DeviceError::Deleted { volume: self.name() });
         }

@@ -63,6 +63,7 @@ impl Volumes {
             .into_iter()
             .map(|(key, value)| VolumeRecord::decode(&key, &value, tags.get(&key).map(Vec::as_slice)))
             .collect::<Result<Vec<_>, _>>()?;
+        // NOTE: all is read before anything changes. An object that cannot be read leaves all as it was.
         let (groups, copies) = (Groups::read(pool)?, read_copies(pool)?);
         self.restore_clock(pool, &records)?;
         // Those in the recycle bin apart from the others.
@@ -70,6 +71,7 @@ impl Volumes {
             records.into_iter().partition(|record| record.deleted.is_some());
         self.restore_bin(&binned);
         let mut known = self.known.lock();
+        // A volume that was known keeps its object, which hosts may hold.
         let mut before = known.take();
         let mut restored = Restored::default();
         for record in records {
@@ -87,6 +89,7 @@ impl Volumes {
             known.insert(volume);
         }
         // What the catalog no longer has was deleted.
+        // What is left over is not in the catalog.
         before.values().for_each(|volume| volume.mark_deleted());
         restored.removed.extend(before.into_values());
         *self.groups.lock() = groups;
@@ -170,6 +173,7 @@ impl Volumes {
         let id = near.map_or_else(|| pool.next_volume_id(), |near| pool.next_volume_id_near(near));
         // One transaction creates the address space, its record and its reservation.
         let record = VolumeRecord::new(id, self.random_uuid(), self.world.wall_clock_ms(), spec);
+        // One transaction: the address space, the record, and the space that is kept for it.
         let mut tx = record.put(with.create_volume(id), None);
         if record.thick {
             tx = tx.reserve(id, record.reserved_bytes());
@@ -189,6 +193,7 @@ impl Volumes {
         self.require_deletable(volumes)?;
         let pool = self.pool()?;
         // A volume leaves its group in the same transaction.
+        // One transaction: their records, what groups say of them, and their address spaces.
         let mut groups = self.groups.lock().clone();
         let mut tx = with;
         for volume in volumes {

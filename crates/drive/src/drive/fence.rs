@@ -74,11 +74,13 @@ impl Drive {
             let (drive, current) = (self.name().to_owned(), fences.lowest_of(holder));
             return Err(DriveError::SessionFenced { drive, holder, current, asked: lowest });
         }
+        // The holder's new fence takes the place of the one it had.
         fences.of.retain(|(fenced, _)| *fenced != holder);
         fences.of.push((holder, lowest));
         if fences.of.len() > MAX_FENCES {
             return Err(DriveError::TooManyFences { drive: self.name().to_owned() });
         }
+        // A holder that fences its own earlier sessions goes on with the new one.
         let session = match *self.own.lock() {
             own if own.session.holder == holder => {
                 Session { epoch: fences.epoch, number: lowest, ..own.session }

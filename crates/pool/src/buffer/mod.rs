@@ -510,10 +510,12 @@ impl Shard {
             }
             let Some((since, key)) = self.queue.pop_front() else { break };
             let Some(block) = self.blocks.get(&key) else { continue };
+            // It goes to the end of the queue with its age, so that those behind it are looked at.
             if is_late || but.contains(&key.layer) {
                 self.queue.push_back((since, key));
                 continue;
             }
+            // A block that was wholly overwritten since it came in is as old as its oldest extent.
             let oldest = block.extents.iter().map(|e| e.sequence).min().unwrap_or_default();
             let extents: Vec<_> = block.extents.iter().filter(|e| e.batch.is_hardened()).cloned().collect();
             if extents.is_empty() || (oldest > since && oldest >= before) {
@@ -546,6 +548,7 @@ impl Shard {
         let Some(mut below) = layer.below().filter(|_| !planted(Bug::ReadOwnOnly)) else {
             return Cow::Borrowed(own);
         };
+        // Its own extents, then what each layer below has where there are gaps.
         let mut seen = own.to_vec();
         loop {
             for extent in self.extents(below.block(index)).unwrap_or_default() {

@@ -20,6 +20,7 @@ impl Committer {
             // It is written anyway.
             self.merge_dropped(id.index).await?;
         }
+        // NOTE: the count comes last. Until then readers take the entry for a free one.
         page.set(at, 0);
         page.set(at + 1, 0);
         page.set(at + 2, place.location.0);
@@ -66,6 +67,8 @@ impl Committer {
             slice.layers.read().copies.fetch_sub(1, Ordering::Relaxed);
             return Ok(true);
         }
+        // NOTE: the count goes first. Readers look at it before and after the place, so that they never take this
+        // generation for a place.
         page.set(at + 3, 0);
         page.set(at + 2, self.first_without());
         self.blocks_free += 1;
@@ -81,6 +84,7 @@ impl Committer {
 
     /// A number that nothing refers to, no durable checkpoint knows and no reader looks at.
     pub(crate) async fn take_block_number(&mut self) -> Result<u64, PoolError> {
+        // While many numbers are free they are looked for, from the first one on.
         if self.sweeping {
             let slice = self.slice.clone();
             while self.block_cursor < self.blocks_end {
@@ -108,6 +112,7 @@ impl Committer {
             }
             self.sweeping = false;
         }
+        // Else it is a new one, at the table's end. A page that cannot be read is passed over.
         if let Err(error) = self.slice.pages.get(block_page(self.blocks_end)).await
             && self.slice.store.is_damage(&error).await
         {

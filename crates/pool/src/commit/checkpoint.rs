@@ -10,6 +10,17 @@
 //!    other threads add meanwhile to the catalog and the segment table is in the journal from the tail on.
 //! 2. One checkpoint is under way at a time. So at most two checkpoints hold slabs: the last durable one, and
 //!    the one under way.
+//!
+//! # Example
+//! One block of a volume was overwritten since the last checkpoint.
+//! 1. Dirty are the leaf that maps it, and two pages of the block table: one adds the new number, one frees the old one.
+//!    A page of the catalog becomes dirty, since the counts of the volume's layer changed.
+//! 2. Each of these pages gets a place. So the map pages above them say something else: they become dirty, too, and get
+//!    places, up to the tops of the maps.
+//! 3. New places count as live, and old ones are given up. Both change entries of segments: a page of the segment table
+//!    becomes dirty and gets a place, and so do the map pages above it.
+//! 4. No dirty page is without a place. The segment table, as it is now, is put into its page. All that is missing are
+//!    checksums: a page has those of the pages below it, and the root has those of the tops.
 
 use crate::{
     bugs::{Bug, planted},
@@ -43,6 +54,7 @@ impl Committer {
         let slice = self.slice.clone();
         assert!(self.flight.is_none(), "one checkpoint is under way at a time");
         let since = slice.world.now();
+        // Drives are read before the cut begins, so that it hardly has to wait for one.
         self.renew_ill_pages().await?;
         let above_dirty = self.fetch_above_dirty().await;
         let cut_since = slice.world.now();
@@ -54,8 +66,10 @@ impl Committer {
         slice.journal.tail_found(tail);
         slice.segments.forget_names(tail, self.first_without(), &slice.readers);
         slice.requests.catalog_changed.store(false, Ordering::Release);
+        // What changed in the catalog goes into its pages, which are dirty then.
         let (catalog, catalog_pages) = self.write_catalog().await?;
 
+        // Dirty pages get places, for which the table slabs must have enough.
         slice.segments.provide_places()?;
         let (places, segments) = self.place_dirty_pages().await?;
         drop(above_dirty);
@@ -66,9 +80,11 @@ impl Committer {
             catalog_pages,
             slice.space.checkpoint_bytes()
         );
+        // NOTE: last, because finding places changed the segment table.
         if !planted(Bug::FixTableEarly) {
             self.fix_table(places.keys()).await?;
         }
+        // From here on a change of a page is one for the next checkpoint.
         slice.pages.cut(&places)?;
         let root = self.cut_root(tail, segments, &catalog);
         let rows = self.meta_rows.finish(&slice.segments);
@@ -82,6 +98,7 @@ impl Committer {
         let took = slice.world.now().since(cut_since);
         slice.counters.longest_cut_nanos.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
         tracing::debug!(generation = self.cut_generation, tail = tail.0, pages, "cut");
+        // It answers the requests that were made before.
         let answers = std::mem::take(&mut self.wanted);
         self.flight = Some(Checkpoint { slice, root, rows, kept_twice, since }.start(answers));
         self.committed();
@@ -212,12 +229,14 @@ impl Committer {
                     slice.pages.replace(id, &slice.segments.encode_page(index)).await?;
                 }
             }
+            // Each round finds places for what the one before made dirty.
             let todo = slice.pages.dirty_except(&places);
             if todo.is_empty() {
                 return Ok((places, segments));
             }
             for id in todo {
                 let old = Location(slice.pages.entry(id).await?.location.get());
+                // Pages that are kept twice go to table slabs, as far as these have places, and all others into rows.
                 let mut location = slice.segments.take_place(id);
                 if location.is_none() && id.space != Space::Segments {
                     let (rows, content) = (&mut self.meta_rows, RowContent::page(id.pack()));
@@ -331,6 +350,7 @@ impl Committer {
             self.generation,
             self.cut_generation
         );
+        // What was given up before its cut comes free once earlier readers have left: see `settle`.
         self.generation = generation;
         self.cleaned_in_vain = self.cleaned_in_vain.landed();
         if self.slice.segments.table_written() {

@@ -2,6 +2,14 @@
 //!
 //! Only the block table changes for data that moves; metadata pages are made dirty, and the next checkpoint
 //! puts them elsewhere.
+//!
+//! # Example
+//! Eight blocks were written to segment 5, and two of them are live: those with the numbers 30 and 44.
+//! 1. The heads of its rows name all eight. The block table says that 30 and 44 lie there, and the others do not.
+//! 2. Both are read, and written to a row of segment 9.
+//! 3. The block table now leads to segment 9. Maps do not change, because they name blocks by number.
+//! 4. Nothing in segment 5 is live: it is quarantined. Its slab comes free when a checkpoint without it is durable and all
+//!    reads that began before have ended.
 
 use crate::{
     bugs::{Bug, planted},
@@ -38,6 +46,7 @@ impl Committer {
         let slice = self.slice.clone();
         let (chosen, left_out) = self.choose_segments();
         let block_bytes = slice.buffer.block_bytes;
+        // The heads of their rows tell what was written there.
         let walks = chosen.iter().map(|(id, segment)| {
             rows_of(&slice.io, slice.segments.full_row_bytes(segment.stream, block_bytes), *id, segment)
         });
@@ -52,6 +61,7 @@ impl Committer {
                 Some(rows) => data.push((*id, segment, rows)),
             }
         }
+        // The blocks of all data segments move together, so that neighbours by address meet.
         self.clean_data(&data).await?;
         self.committed();
         if chosen.is_empty() {
@@ -69,6 +79,7 @@ impl Committer {
         let most_live = dense_bytes - slice.segments.slack_bytes(slice.buffer.block_bytes);
         let free = slice.segments.usage().free_slabs;
         let mut room = free.saturating_sub(slice.space.checkpoint_slabs()) * dense_bytes * 7 / 8;
+        // Data goes to free slabs. Metadata becomes dirty, and the next checkpoint writes it.
         let mut due_room = slice.options.dirty_bytes.saturating_sub(self.due_bytes());
         let mut but = self.not_to_clean();
         let mut left_out = but.len() > self.uncleanable.len();
@@ -122,6 +133,7 @@ impl Committer {
         for (id, segment, rows) in segments {
             blocks.extend(self.live_blocks((*id, segment), rows, &mut allowance, &mut changed).await?);
         }
+        // What cannot be read stays where it is, and so does its segment.
         self.read_live(&mut blocks).await;
         for (id, segment, _) in segments {
             let unread = |block: &LiveBlock| block.stored.is_none() && block.place.location.segment() == *id;
@@ -130,6 +142,7 @@ impl Committer {
                 self.leave_alone(*id, segment);
             }
         }
+        // The others go into new rows, in the order of their addresses.
         self.sort_by_address(&mut blocks);
         let mut moves = Vec::with_capacity(blocks.len());
         for LiveBlock { number, place, address, stored } in blocks {
@@ -149,6 +162,7 @@ impl Committer {
             self.cleaned_rows.push_data(stored);
             moves.push((number, place, BlockPlace { location, info: place.info }));
         }
+        // NOTE: rows before the block table. Readers go where the table says.
         let rows = self.cleaned_rows.finish(&slice.segments);
         if planted(Bug::PublishMovesEarly) {
             self.publish_moves(&moves).await?;

@@ -211,6 +211,8 @@ impl Committer {
         let placed = match &extent.content {
             Content::Placed(block) => {
                 let Some(number) = block.number else { return Sorted::Reading(taken) };
+                // The page of its number must be sound when the block is published. `compose` reads it if it is not
+                // in RAM.
                 let page = block_page(number);
                 if at_once.page != Some(page) {
                     // A page that is not in RAM may be damaged: see `compose`.
@@ -253,6 +255,7 @@ impl Committer {
             return Ok(None);
         }
         self.yielded = 0;
+        // What cannot be read now goes back into the buffer.
         self.put_unread_back(&mut batch).await;
         let is_news = self.count_stuck(batch.is_empty());
         if !batch.is_empty() {
@@ -288,6 +291,7 @@ impl Committer {
             slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
             slice.world.yield_now().await;
         }
+        // The rows are written, so the map may lead there.
         self.publish_all(batch, &places).await?;
         self.count_space();
         // The map is published: only now may a reader miss the buffer.
@@ -308,6 +312,7 @@ impl Committer {
     fn next_before(&mut self, blocks: u64) -> Result<Option<Sequence>, PoolError> {
         self.land()?;
         self.settle();
+        // As things are at the worst when this batch is published.
         let mut figures = self.figures();
         figures.due.bytes += self.slice.space.most_due_by(blocks);
         if figures.slabs.free < figures.slabs.checkpoint_below {
@@ -325,6 +330,7 @@ impl Committer {
         let Some(layer) = layer else {
             return Ok(Composed { taken, layer: None, content: Composition::Unmapped });
         };
+        // A range copy leads to the block of its source.
         if let Some((number, owner)) = slice.shared_block(&taken.extents).await? {
             return Ok(Composed {
                 taken,
@@ -448,6 +454,7 @@ impl Committer {
         self.data_rows.spread_over(self.spread());
         let mut places = Vec::with_capacity(composed.len());
         for block in composed {
+            // Only data needs a place in a row. What was placed has one, and what is shared has that of its source.
             let place = match &block.content {
                 Composition::Unmapped | Composition::Unread => None,
                 Composition::Shared { number, owner } => {

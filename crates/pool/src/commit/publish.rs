@@ -87,6 +87,7 @@ impl Committer {
         last: &mut LastLeaf,
     ) -> Result<(), PoolError> {
         let index = composed.taken.key.index;
+        // The leaf to change. If the block is to be unmapped, it is changed only if it maps the block.
         let leaf = match placed {
             Some(_) => self.leaf_to_publish(layer, index, last).await?,
             None => match self.leaf_as_it_is(layer, index, last).await {
@@ -104,6 +105,7 @@ impl Committer {
             "a block takes space that it was not charged for: {:?} over {old:?}",
             composed.taken.key
         );
+        // NOTE: the block table before the map. What a map leads to must have an entry.
         let new = match placed {
             Some(Placed { number, is }) => {
                 layer.owned_blocks.fetch_add(1);
@@ -123,6 +125,7 @@ impl Committer {
             }
             None => ThinEntry(0),
         };
+        // From here on readers find the new block.
         leaf.set(slot, new.0);
         match (old.block(), placed) {
             (None, Some(_)) => layer.mapped_blocks.fetch_add(1),
@@ -131,6 +134,7 @@ impl Committer {
         };
         match old.block() {
             None => Ok(()),
+            // What the layer owns is freed. What an ancestor owns is listed: others may still reach it.
             Some(_) if self.is_mine(layer, old) || planted(Bug::FreeShared) => {
                 self.free_replaced(layer, old).await
             }

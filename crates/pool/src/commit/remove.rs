@@ -19,6 +19,7 @@ impl Committer {
     /// Frees some of what was given up. False if there is nothing.
     pub(crate) async fn remove_some(&mut self) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
+        // First the list of a layer whose parent became a part of it.
         let sifting = self.sifting.take();
         if let Some(layer) = sifting {
             for _ in 0..PAGES {
@@ -35,6 +36,7 @@ impl Committer {
             self.committed();
             return Ok(true);
         }
+        // Then layers that were given up.
         let first = slice.layers.read().removing.front().cloned();
         if let Some(layer) = first {
             for _ in 0..PAGES {
@@ -51,6 +53,7 @@ impl Committer {
             self.committed();
             return Ok(true);
         }
+        // Then another frozen layer with one child becomes a part of that.
         self.sifting = slice.layers.write().merge_one();
         if self.sifting.is_some() {
             slice.requests.catalog_changed();

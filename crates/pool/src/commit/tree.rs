@@ -23,6 +23,7 @@ impl Committer {
         if own != root {
             layer.root.store(own.0);
         }
+        // From the top down: a node is the layer's own before one below it changes.
         let mut entry = own;
         for level in (1..TREE_LEVELS).rev() {
             let number = entry.block().unwrap_or(0);
@@ -56,6 +57,7 @@ impl Committer {
         if old.is_some() && (self.is_mine(layer, entry) || planted(Bug::ChangeShared)) {
             return Ok(entry);
         }
+        // A node of its own: an empty one, or a copy of the one that others share, which is listed then.
         let number = self.take_tree_page().await?;
         let page = slice.pages.change(node(number)).await?;
         if let Some(old) = old {
@@ -84,6 +86,7 @@ impl Committer {
             self.tree_free -= 1;
             return Ok(number);
         }
+        // Free numbers are looked for once they are many.
         if self.tree_free > WORTH_LOOKING + self.tree_end / 4 {
             while self.tree_cursor < self.tree_end {
                 let number = self.tree_cursor;

@@ -132,6 +132,7 @@ impl Slice {
         let source = map.volume.id;
         let found = self.leaf_of(source, first).await;
         let found = found.map_err(|error| unreadable(source, first * block_bytes, error))?;
+        // Up to the next leaf there is a hole, for which the target is unmapped.
         let (start, leaf) = match found {
             Some(Reached::Damaged { first: start, error, .. }) if start <= first => {
                 return Err(unreadable(source, first * block_bytes, error));
@@ -148,6 +149,7 @@ impl Slice {
         let part = ByteRange::new(range.offset, (stop - first) * block_bytes);
         let mut layer = self.confirmed_layer(target).await?;
         let mut batches = Vec::new();
+        // A record lies within a region, and is of mapped blocks only or of none.
         for piece in part.split(REGION_BYTES) {
             let begin = first + (piece.offset - range.offset) / block_bytes;
             let blocks: Vec<u64> = (begin..begin + piece.len / block_bytes).collect();
@@ -181,6 +183,7 @@ impl Slice {
             let at = source.plus((part.offset - range.offset) / block_bytes);
             match self.append_copy(layer, part, at).await {
                 Ok(batch) => batches.push(batch),
+                // Half of it may fit. Halves are tried, down to single blocks.
                 Err(PoolError::NoSpace) if part.len > block_bytes => {
                     let first = part.len / block_bytes / 2 * block_bytes;
                     todo.push(ByteRange::new(part.offset + first, part.len - first));

@@ -2,6 +2,14 @@
 //!
 //! A list is a chain of pages in the tree space, the page written last first: the number of the next page, how many
 //! entries, entries. An entry is that of a map, the number of a page marked as such.
+//!
+//! # Example
+//! A volume maps blocks 1 and 2, and a snapshot is taken of it. Its layer P is frozen, with two children: V, to which the
+//! volume goes on to write, and S, which is the snapshot's.
+//! 1. The volume overwrites block 1: V maps block 3 in its place. P owns block 1, and S still maps it. So V lists 1 as dead.
+//! 2. The snapshot is deleted, and S is given back. P has one child left and becomes a part of V, which owns 1 and 2 now.
+//! 3. V's list is sifted. It names block 1, which V owns and does not map: nothing leads there any more, and it is freed.
+//!    Block 2 is in no list. V still maps it.
 
 use crate::{
     bugs::{Bug, planted},
@@ -29,6 +37,7 @@ impl Committer {
         }
         let slice = self.slice.clone();
         let mut list = layer.lists.lock().dead;
+        // A list whose first page is damaged is given up, and another one begins.
         if list.head != 0
             && let Err(why) = self.tree_page_or_damage(list.head).await?
         {
@@ -39,6 +48,7 @@ impl Committer {
             0 => DEAD_ENTRIES,
             head => self.list_page(head).await?.get(1) as usize,
         };
+        // That page is full, or there is none: another one comes before it.
         if count == DEAD_ENTRIES {
             let next = std::mem::replace(&mut head, self.take_tree_page().await?);
             let page = slice.pages.change(node(head)).await?;
@@ -92,6 +102,7 @@ impl Committer {
                 let owner = self.slice.layers.read().owner(entry.birth());
                 layer.lists.lock().sifted(owner);
             }
+            // What the layer came to own is freed. What an ancestor owns is listed once more.
             if self.is_mine(layer, entry) {
                 self.free(layer, entry).await?;
             } else if !layer.is_gone() {

@@ -106,6 +106,7 @@ impl LayerIds {
         if left >= ENOUGH || inner.found.is_some() {
             return;
         }
+        // Beside layers and former ones: first layers of trees, and ids that are free already.
         let mut named: BTreeSet<LayerId> = layers.all.values().map(|layer| layer.family).collect();
         named.extend(&inner.free);
         let is_named = |id: &LayerId| {

@@ -58,6 +58,7 @@ impl Layers {
             applied: image.applied,
             ..Self::default()
         };
+        // Leaves first: the former layers of a volume share what its leaf knows of it.
         let leaves = image.layers.iter().filter(|layer| layer.is_leaf());
         for layer in leaves.map(|image| Arc::new(Layer::from_image(image, None, &changes))) {
             layers.volumes.insert(layer.volume.id, layer.clone());
@@ -68,6 +69,7 @@ impl Layers {
             let state = layers.volumes.get(&image.volume).filter(|_| !image.gone).map(|l| l.volume.clone());
             layers.all.insert(image.id, Arc::new(Layer::from_image(image, state, &changes)));
         }
+        // Then what layers are to each other.
         for image in &image.layers {
             let layer = &layers.all[&image.id];
             if image.gone {
@@ -169,6 +171,7 @@ impl Layers {
     ) -> Option<Arc<Layer>> {
         let parent = self.volumes.get(&source)?.clone();
         parent.freeze(sequence);
+        // Its two children: the source goes on with one, and the target gets the other.
         let replaced = self.volumes.get(&target).cloned();
         let state = replaced.as_ref().map_or_else(|| VolumeState::new(target), |layer| layer.volume.clone());
         let forks = [(kept, parent.volume.clone()), (given, state)]
@@ -222,6 +225,7 @@ impl Layers {
         self.aliases.forget_owner(layer.id);
         let Some(parent) = layer.parent() else { return };
         layer.set_parent(None);
+        // A parent without children goes, too. One with a single child left is to become a part of that.
         let Some(siblings) = self.children.get_mut(&parent.id) else { return };
         siblings.remove(&layer.id);
         if siblings.is_empty() {
@@ -335,6 +339,7 @@ impl Layers {
             let Some(parent) = layer.parent() else { return (released, lent) };
             let siblings = self.children.get(&parent.id).into_iter().flatten();
             let mut siblings = siblings.filter(|id| **id != layer.id).filter_map(|id| self.all.get(id));
+            // Without siblings the parent goes, too. With one, what that one does not use of the parent's goes.
             match (siblings.next(), siblings.next()) {
                 (None, _) => layer = parent,
                 (Some(only), None) => {

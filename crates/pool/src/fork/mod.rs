@@ -117,6 +117,7 @@ impl Committer {
             }
             layers.next_to_fork()
         };
+        // Ready are those whose parents have nothing buffered: the parents' maps are complete.
         let parents: BTreeSet<_> = layers.iter().map(|(_, parent)| parent.id).collect();
         let held = match planted(Bug::ForkEarly) {
             true => BTreeSet::new(),

@@ -97,6 +97,7 @@ impl Slice {
         let mut batches: Vec<Arc<Batch>> = Vec::new();
         let mut refused = None;
         let mut rest = data.into_iter().collect::<VecDeque<_>>();
+        // A record lies within a region, and is no longer than the journal takes.
         let unit = REGION_BYTES.min(self.journal.max_record_bytes());
         for range in ByteRange::new(offset, len).split(unit).flat_map(|range| self.pieces_to_place(range)) {
             let slices = take_front(&mut rest, range.len as usize);
@@ -218,6 +219,7 @@ impl Slice {
             let room = self.admit(bytes, waits).await?;
             // NOTE: before the attempt: what is committed between it and the wait may be what the wait is for.
             let commits = self.counters.commits.load(Ordering::Acquire);
+            // The attempt does not wait: it appends, or says what it needs.
             match attempt(layer, below.as_ref()) {
                 Ok(batch) => {
                     room.appended();
@@ -270,6 +272,7 @@ impl Slice {
         if layer.lent() == 0 {
             return Ok(below);
         }
+        // Of a layer that has lent blocks only those with one reference are given back when they are replaced.
         let Some(leaf) = &below.leaf else { return Ok(below) };
         for index in range.offset / block_bytes..range.end().div_ceil(block_bytes) {
             let Some(number) = ThinEntry(leaf.get(slot(index, 0))).block() else { continue };
@@ -296,6 +299,7 @@ impl Slice {
             return Err(Refusal::Moved);
         }
         layer.check_end(range).map_err(Refusal::Error)?;
+        // What is buffered is charged already. What is new has to fit, or to replace what is mapped.
         let new = shard.uncharged(keys.clone());
         let mut replaced = Vec::new();
         let mut fit = self.fit(new, layer);

@@ -96,6 +96,7 @@ impl<'a> Cursor<'a> {
         index: u32,
         previous_crc: u32,
     ) -> Result<Option<FoundBatch>, StripeError> {
+        // Any column that has the batch tells it: rows A and B of the table above.
         let (mut is_lacking, mut failed) = (false, Vec::new());
         for column in 0..self.slabs.len() {
             let found = self.batch_at(column, at).await;
@@ -111,6 +112,7 @@ impl<'a> Cursor<'a> {
                 Err(error) => failed.push((self.slabs[column], error)),
             }
         }
+        // No column has it: rows C, D and E.
         match failed.pop() {
             Some((_, error)) if !is_lacking => Err(error),
             Some((last, _)) => {
@@ -130,6 +132,7 @@ impl<'a> Cursor<'a> {
         if at + PAGE_BYTES as u64 > self.slab_bytes {
             return Ok(None);
         }
+        // The first page tells how long the headers are. Most batches have them within what is read with it.
         let bytes = self.headers_at(column, at).await?;
         let Some(header) = plausible(&bytes, self.slab_bytes - at) else { return Ok(None) };
         self.are_short = u64::from(header.total_bytes.get()) <= SHORT_BATCH_BYTES;
@@ -142,8 +145,10 @@ impl<'a> Cursor<'a> {
             return Ok(found(meta));
         }
         let place = self.slabs[column];
+        // Longer headers are read again, whole.
         match read_patiently(self.store, place, at, meta_bytes.next_multiple_of(PAGE_BYTES)).await {
             Ok(bytes) => Ok(found(&bytes[..meta_bytes])),
+            // It is of an earlier life of the extent: that it cannot be read does not matter.
             Err(_) if self.number > 0 && !self.owns(&header) => Ok(None),
             Err(error) => Err(error),
         }
@@ -155,6 +160,7 @@ impl<'a> Cursor<'a> {
         if at >= *from && at + PAGE_BYTES as u64 <= from + window.len() as u64 {
             return Ok(window.slice((at - from) as usize, (from + window.len() as u64 - at) as usize));
         }
+        // Short batches follow one another closely, so that one read brings several.
         let wanted = if self.are_short { WINDOW_BYTES } else { FIRST_READ_BYTES };
         let len = wanted.min((self.slab_bytes - at) as usize);
         let bytes = match self.store.read_slab(place, at, len).await {
@@ -215,6 +221,7 @@ impl<'a> Cursor<'a> {
         end: &mut Option<u64>,
     ) -> Result<(), PoolError> {
         let place = self.slabs[column];
+        // The rest of the slab in long pieces, the first on top.
         let mut todo = Vec::new();
         let mut from = at;
         while from < self.slab_bytes {
@@ -231,6 +238,7 @@ impl<'a> Cursor<'a> {
                     continue;
                 }
                 Err(_) => {
+                    // Halves are tried until the pages are found that cannot be read.
                     let half = (len / 2).next_multiple_of(PAGE_BYTES as u64);
                     todo.push((from + half, len - half));
                     todo.push((from, half));
@@ -247,6 +255,7 @@ impl<'a> Cursor<'a> {
                 *end = (*end).max(Some(here + u64::from(header.total_bytes.get())));
                 let needed = batch.records.iter().any(|r| r.header.sequence.get() >= tail.0);
                 beyond.needed |= needed;
+                // It says that more batches were hardened than could be read in order: one of those is damaged.
                 if needed && header.hardened.get() > batches {
                     return Err(PoolError::corrupt(
                         format!(

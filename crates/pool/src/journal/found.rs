@@ -96,6 +96,7 @@ pub(super) fn refuse_needed(found: &mut [Found], bounds: JournalBounds) -> Resul
         if let Some(unread) = &found.unread {
             let next =
                 headers.iter().find(|h| h.previous.get() > 0 && Some(h.previous.get()) == found.number);
+            // Each of these tells that nothing from the tail on lies there.
             let all_needless = closed
                 || unread.is_obsolete
                 || found.number.is_some_and(|number| number < bounds.first_extent)

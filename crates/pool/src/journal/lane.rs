@@ -108,6 +108,7 @@ impl Lane {
     ) -> Result<Arc<Batch>, E> {
         let batch = {
             let mut queue = self.queue.lock();
+            // Records share the last batch of the queue while it has room: it is not sent yet.
             let fits = queue.back().is_some_and(|open| {
                 open.bytes + bytes <= self.max_batch_bytes && open.slices + slices <= MAX_SLICES
             });
@@ -268,6 +269,7 @@ impl Journal {
         nap: &mut Option<Nap>,
     ) -> Option<OpenBatch> {
         loop {
+            // If another may be sent, whichever comes first counts: a batch that lands, or one to send.
             let landed = match flights.len() {
                 0 => return self.next_when_idle(world, lane, position.as_ref(), nap).await,
                 in_flight if in_flight >= lane.in_flight => flights.next().await,
@@ -295,6 +297,7 @@ impl Journal {
         nap: &mut Option<Nap>,
     ) -> Option<OpenBatch> {
         loop {
+            // In doubt are the last batches of the extent, as long as no later one tells that they are hardened.
             let in_doubt = at.filter(|at| !at.is_told && !at.broken && !planted(Bug::KeepDoubt));
             let Some(at) = in_doubt else { return lane.next(self).await };
             let now = (at.extent.number, at.batches);
@@ -328,6 +331,7 @@ impl Journal {
             (meta_bytes, total_bytes) = (meta_bytes + MARK_META_BYTES, total_bytes + PAGE_BYTES);
         }
         let set = self.store.journal_set();
+        // The footer must fit behind the batch, with its headers in it.
         let fits = |p: &Position| {
             // NOTE: what is sent to an extent is sent under the set that its header names. With another set, another extent
             // has all its columns again.
@@ -439,6 +443,7 @@ impl Journal {
     ) -> Result<(), PoolError> {
         let failed = write_columns(&self.store, slabs, offset, data, durable).await;
         let is_nowhere = failed.len() == slabs.len();
+        // A column that failed must not be asked any more which batches counted.
         for (column, error) in failed {
             if is_nowhere {
                 return Err(error.into());

@@ -79,6 +79,7 @@ impl Mend {
             let why = format!("batch {} could be read a moment ago and cannot any more", header.index.get());
             PoolError::corrupt(format!("journal extent {}", self.header.number.get()), why)
         };
+        // The headers, from the first column that has them as they were found.
         let mut is_found = false;
         for column in self.slabs.iter() {
             let read = read_patiently(store, *column, *at, meta_bytes.next_multiple_of(PAGE_BYTES)).await;
@@ -94,6 +95,7 @@ impl Mend {
         if !is_found {
             return Err(lost());
         }
+        // The payloads, each from any column where it verifies.
         for record in records.iter().filter(|r| is_needed && r.header.payload_bytes.get() > 0) {
             let from = (record.place.offset - at) as usize;
             let payload = record.payload(store).await?.ok_or_else(lost)?;

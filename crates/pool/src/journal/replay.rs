@@ -11,6 +11,16 @@
 //! and [`super::cursor`] has the table of what their contents mean.
 //!
 //! A page that a drive fails to read refuses the pool only if a needed record may lie there: see [`super::unread`].
+//!
+//! # Example
+//! The tail is 50. Lane 0 left extent 7 for extent 9, and lane 1 has extent 8. Power fails.
+//! 1. Extent 7 has a footer: batches 0 to 5, records up to 61. Its records from 50 on are taken, and no payload is read.
+//! 2. Extent 9 has batches 0 and 1. When batch 1 was sent one was hardened: batch 0 counts, and batch 1 is in doubt. Its
+//!    payload verifies, so it is taken.
+//! 3. Extent 8 has batches 0 to 3, of which the last two are in doubt. The payload of batch 2 does not verify: it is torn.
+//!    A lane acknowledges its batches in order, so neither it nor batch 3 was acknowledged. Both are dropped.
+//! 4. The records of all three, in the order of their sequences, are replayed. New records get sequences far beyond the
+//!    last one: clear of those that batches 2 and 3 of extent 8 held.
 
 use super::{
     JournalPlace,
@@ -90,15 +100,18 @@ pub(crate) async fn read_journal(
 ) -> Result<Replay, PoolError> {
     let (store, tail) = (&*io.store, bounds.tail);
     let slabs = store.journal_slabs(slice);
+    // The headers in each extent, many extents at a time.
     let sites = find_sites(store, &slabs, PARALLEL).await;
     let reads: Vec<_> = sites.into_iter().map(|site| scan(store, site, bounds)).collect();
     let scans: Vec<_> = stream::iter(reads).buffered(PARALLEL).collect().await;
     let scans = scans.into_iter().collect::<Result<Vec<_>, _>>()?;
+    // Then batches that nothing tells to have counted: their payloads, and the rows that their records name.
     let predecessors = scans.iter().filter_map(Scan::predecessor).collect();
     let placed = PlacedRows::new(io, scans.iter().flat_map(Scan::records), predecessors, tail);
     let finished: Vec<_> = scans.into_iter().map(|scan| scan.finish(&placed, tail)).collect();
     let found: Vec<_> = stream::iter(finished).buffered(PARALLEL).collect().await;
     let mut found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
+    // What is damaged or cannot be read refuses the pool if it may be needed.
     settle_bare(store, &mut found)?;
     let unread = refuse_needed(&mut found, bounds)?;
     let numbers = found.iter().filter_map(|found| found.number).map(|number| number + 1);
@@ -106,8 +119,10 @@ pub(crate) async fn read_journal(
     let mends = found.iter_mut().filter_map(|found| found.mend.take()).collect();
     let forget = found.iter_mut().flat_map(|found| std::mem::take(&mut found.forget)).collect();
     let contents: Vec<_> = found.into_iter().filter_map(|found| found.content).collect();
+    // What a lane left behind it must be there as it was.
     check_chains(&contents, tail)?;
 
+    // Extents that hold anything from the tail on stay taken. The slabs of the others are free.
     let held: Vec<_> = contents
         .iter()
         .filter(|content| content.last >= tail)
@@ -151,6 +166,7 @@ fn settle_bare(store: &Store, found: &mut [Found]) -> Result<(), PoolError> {
     let told: Vec<_> = found.iter().filter_map(told).collect();
     for found in found {
         let Some(bare) = &mut found.bare else { continue };
+        // Tag 0: nothing tells of which extent the slab is, so it may be of any.
         let may_be_one = |tag: u64| tag == bare.tag || tag == 0 || bare.tag == 0;
         let drives: BTreeSet<_> = told
             .iter()
@@ -161,6 +177,7 @@ fn settle_bare(store: &Store, found: &mut [Found]) -> Result<(), PoolError> {
             told.iter().filter(|(_, tag, needed)| *tag == bare.tag && (*needed || bare.has_counted));
         let is_paired = bare.tag != 0 && of_extent.count() > 1;
         let is_needless = bare.refusal.is_none() && found.unread.is_none();
+        // Then nothing of it is needed, or the other columns of its extent speak for it.
         let is_alone = is_needless || (!is_paired && drives.len() < store.journal_columns());
         if !has_columns || !is_alone {
             bare.refusal.take().map_or(Ok(()), Err)?;
@@ -227,6 +244,7 @@ async fn scan(store: &Store, site: Site, bounds: JournalBounds) -> Result<Scan<'
             return Ok(Scan::Done(Box::new(without_header(store, place, tail, error).await?)));
         }
     };
+    // The root says that replay needs nothing of earlier extents.
     if header.number.get() < bounds.first_extent {
         let number = Some(header.number.get());
         return Ok(Scan::Done(Box::new(Found { number, ..Found::default() })));
@@ -248,6 +266,7 @@ async fn scan(store: &Store, site: Site, bounds: JournalBounds) -> Result<Scan<'
         let batches = Batches { cursor, content, in_doubt, end: slab_bytes, unread, is_sealed: true };
         return Ok(Scan::Batches(Box::new(batches)));
     }
+    // Its lane had not left it. Batch by batch: each names the checksum of the one before.
     let mut at = PAGE_BYTES as u64;
     let mut previous_crc = header.crc.get() as u32;
     let mut unread = None;
@@ -266,6 +285,7 @@ async fn scan(store: &Store, site: Site, bounds: JournalBounds) -> Result<Scan<'
             true => batch.header.index.get(),
             false => batch.header.hardened.get(),
         };
+        // What a later batch says to be hardened counts.
         while content.batches < hardened
             && let Some(batch) = in_doubt.pop_front()
         {
@@ -317,6 +337,7 @@ impl Batches<'_> {
         {
             content.take(batch.records, tail);
         }
+        // The others count if they are whole. They are looked at in their order.
         let mut mend = Mend::new(content.header, cursor.slabs.clone());
         while let Some(batch) = in_doubt.pop_front() {
             let TakenInDoubt { at, records, .. } = &batch;
@@ -339,6 +360,7 @@ impl Batches<'_> {
                 }
             }
         }
+        // What lies behind the end tells whether a batch in between is damaged.
         let batches = content.batches + content.doubtful.len() as u32;
         let beyond = match (is_sealed, &unread) {
             (true, _) => Beyond::default(),
@@ -380,6 +402,7 @@ async fn without_header(
     tail: Sequence,
     error: Option<StripeError>,
 ) -> Result<Found, PoolError> {
+    // The first batch tells the extent's number and its header's checksum. The others must agree with it.
     let mut cursor = Cursor::new(store, Slabs::one(place), 0, 0);
     let (mut at, mut batches) = (PAGE_BYTES as u64, 0);
     let (mut hardened, mut needed) = (false, false);

@@ -263,6 +263,7 @@ impl Slice {
 
     /// Begins to write, and serves.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), PoolError> {
+        // NOTE: what recovery decided is made durable before anything new is written.
         self.mend_columns().await?;
         self.forget_torn_batches().await?;
         let root = self.begin_to_write().await?;
@@ -509,11 +510,13 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
     if let Some(why) = root.problem(store.slabs_ever(), store.slab_bytes().into()) {
         return Err(PoolError::corrupt("the root, or the label it goes with", why));
     }
+    // The segment table first: it tells where everything else lies.
     let (table, ill) = read_segment_table(&store, slice, &root).await?;
     let io = Arc::new(SegmentIo { store, segments: Arc::new(table) });
     let pages = PageStore::new(io.clone(), root.page_maps());
     pages.note_ill(ill);
     note_places(&pages, &io).await?;
+    // The catalog is read whole.
     let head = CatalogHead::of(&root);
     let mut contents = BTreeMap::new();
     for index in 0..head.pages_end {
@@ -563,6 +566,7 @@ async fn read_segment_table(
     let pages = PageStore::new(io, root.page_maps());
     let count = root.segments.get() as usize;
     let own_pages = count.div_ceil(SEGMENTS_PER_PAGE) as u64;
+    // From the top of its map down: a page is found through the one above it.
     for level in (0..=MAP_LEVELS).rev() {
         for index in 0..own_pages.div_ceil(MAP_FAN_OUT.pow(level.into())) {
             let id = PageId { space: Space::Segments, level, index };
@@ -572,6 +576,7 @@ async fn read_segment_table(
             }
         }
     }
+    // Its own pages. One that was never written has free entries only.
     let mut bytes = Vec::new();
     for index in 0..own_pages {
         match pages.get(PageId::new(Space::Segments, index)).await? {

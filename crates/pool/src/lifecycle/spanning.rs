@@ -198,6 +198,7 @@ impl Pool {
             let tail = self.slice(*slice).durable_tail.load(Ordering::Acquire);
             tail > sequence.0 || planted(Bug::ForgetDecisions)
         };
+        // The same record forgets decisions for which no slice would replay its part any more.
         let mut known = std::mem::take(&mut *self.spanning().decisions.lock());
         known.retain(|old| {
             let has_room = decision.operations.len() <= MOST_FORGOTTEN;

@@ -217,6 +217,7 @@ impl Slice {
         let turn = self.transactions.turn.lock().await;
         self.let_forks_settle(&transaction).await;
         self.store.health().check()?;
+        // NOTE: with the turn. What is possible here stays so until the transaction has taken effect.
         self.refuse_impossible(&transaction)?;
         self.number_layers(&mut transaction).await?;
         let pledge = self.pledge(&transaction)?;

@@ -230,6 +230,7 @@ impl RecordHeap {
     /// Takes over how long a record is now, if it can stay where it is. Otherwise it lies nowhere afterwards.
     fn resize(&mut self, number: u32, len_bytes: usize) -> bool {
         let Some(record) = self.records.get(&number) else { return false };
+        // A record of one piece stays where it is if its page has room for the new length.
         if let [page] = record.pages[..]
             && pieces_of(len_bytes) == 1
             && self.pages[page as usize].used_bytes - record.len_bytes + len_bytes <= PAGE_ROOM
@@ -382,6 +383,7 @@ impl RecordHeap {
             self.settled.insert((self.free_bytes(page), page));
             cut.push((page.into(), Some(self.page_words(page, &mut encoded, &encode))));
         }
+        // The catalog ends with the last page that holds anything.
         while self.pages.last().is_some_and(|page| page.pieces.is_empty()) {
             self.pages.pop();
             self.empty.remove(&(self.pages.len() as u32));

@@ -299,6 +299,8 @@ impl PageStore {
                 if location.len_bytes() != PAGE_BYTES as u64 {
                     return Err(bad("its place is not as long as a page"));
                 }
+                // NOTE: the map is asked again after the read. If the page moved meanwhile, something else may lie
+                // there.
                 let read = self.io.read_page(location, entry.crc.get()).await;
                 if self.entry(id).await? != entry {
                     continue;
@@ -529,6 +531,7 @@ impl PageStore {
         let limit = self.limit.load(Ordering::Relaxed).saturating_sub(pages);
         let mut in_vain = 0;
         while self.resident.load(Ordering::Relaxed) > limit && in_vain < SHARDS {
+            // Shards in turn. Once all had nothing to drop, the rest is dirty or held.
             let next = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
             match self.shards[next].lock().drop_one() {
                 true => {

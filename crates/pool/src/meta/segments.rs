@@ -193,6 +193,7 @@ impl SegmentTable {
             segments.resize_with(segments.len().max(id + 1), free_segment);
             segments[id] = segment;
         }
+        // Ids below the last one in use that no segment has.
         let free_ids = (1..segments.len())
             .filter(|&i| segments[i].state == SegmentState::Free)
             .map(|i| i as u32)
@@ -295,6 +296,7 @@ impl SegmentTable {
     /// The same on another drive than these.
     pub(crate) fn take_elsewhere(&self, stream: Stream, but: &[DriveIndex]) -> Option<(SegmentId, Segment)> {
         let mut inner = self.inner.write();
+        // A slab, and an id: one that came free, or the next.
         let drive = inner.roomiest_drive(but)?;
         let slab = inner.free_slabs.get_mut(&drive)?.pop_first()?;
         let column = Column { drive, slab };

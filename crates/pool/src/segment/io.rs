@@ -75,6 +75,7 @@ impl SegmentIo {
                 Err(copy) => bad.push(copy),
             }
         }
+        // An error is told only if no copy can be read. A copy that was read and is wrong is damage.
         let is_read = bad.iter().any(|copy| copy.error.is_none());
         match bad.into_iter().find_map(|copy| copy.error) {
             Some(error) if !is_read => Err(error),

@@ -67,6 +67,7 @@ impl RowWriter {
                     && row.offset + end <= segments.segment_bytes()
                     && row.contents.len() < ROW_CONTENTS
             });
+        // Another row, in an open segment of the stream. Its contents begin behind its head.
         if !fits {
             self.end_row(segments);
             self.turn_to_segment(segments, len_bytes as u64, generation, readers)?;
@@ -110,6 +111,7 @@ impl RowWriter {
         } else {
             self.turn += 1;
         }
+        // The first open segment from here on with room. Full ones on the way are sealed.
         for _ in 0..=self.open.len() {
             self.turn %= self.open.len();
             let (id, segment) = &self.open[self.turn];
@@ -237,6 +239,7 @@ impl Row {
         let filled: u64 = self.data.iter().map(|d| d.len() as u64).sum();
         assert_eq!(filled + PAGE_BYTES as u64, self.len_bytes, "a row holds exactly what was placed in it");
         let len_bytes = self.len_bytes.next_multiple_of(PAGE_BYTES as u64);
+        // The head names what lies in the row: the cleaner finds it by that.
         let mut head: RowHeader = zeroed();
         head.magic = ROW_MAGIC.into();
         head.pool = *pool.0.as_bytes();

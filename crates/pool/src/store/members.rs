@@ -172,6 +172,7 @@ impl Store {
         if after == *before {
             return Ok(());
         }
+        // The new table must be one that can follow the table in force.
         (after.epoch, after.generation) = (self.epoch(), before.generation + 1);
         count_journal_set(&mut after, &before);
         if let Some(why) = after.change_problem(&before) {

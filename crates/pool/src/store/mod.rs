@@ -86,6 +86,7 @@ impl Store {
     pub(crate) async fn take_over(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
         let label = common_label(&drives)?;
         let epoch = raise_set(&drives).await?;
+        // From here on no earlier owner writes to any of the drives.
         if !planted(Bug::SkipRecoveryFlush) {
             // What is read back now may still sit in a drive's volatile cache, and will be served.
             for outcome in join_all(drives.iter().map(|d| d.flush())).await {
@@ -100,6 +101,7 @@ impl Store {
         // NOTE: read again now that no earlier owner can change it.
         let DriveSet { drives, members, damaged, .. } = DriveSet::of(drives).await?;
         mended.extend(damaged.into_iter().map(|what| format!("{what}; it was written anew")));
+        // Which drives the pool has, then which slice holds what of them.
         let members = members::settle(&drives, members, epoch).await?;
         let (grants, told) = Grants::read(label.pool, epoch, &drives, true).await?;
         mended

@@ -93,6 +93,7 @@ impl Store {
     pub(crate) async fn newest_root(&self, slice: SliceId) -> Result<Root, PoolError> {
         let slots = self.root_slots(slice).await;
         let has_root = |drive| slots.iter().any(|slot| slot.drive == drive && slot.content.root().is_some());
+        // The newest root may be in a slot that no drive with a root can read.
         for (number, at) in [0, 1].map(|number| root_offset(slice, number)).into_iter().enumerate() {
             let mut copies = slots.iter().filter(|slot| slot.number == number);
             let unreadable = copies.clone().find_map(|slot| match &slot.content {

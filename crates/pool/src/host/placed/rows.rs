@@ -77,6 +77,7 @@ impl Slice {
         let (mut small_writes, mut careful_turns) = (self.journal.data_batches(), 0u32);
         loop {
             let now = self.journal.data_batches();
+            // Small writes came in since the last turn: for a while they are not to wait behind long rows.
             careful_turns = match std::mem::replace(&mut small_writes, now) == now {
                 true => careful_turns.saturating_sub(1),
                 false => TURNS_AFTER_SMALL_WRITES,
@@ -89,6 +90,7 @@ impl Slice {
             let row_blocks = (row_bytes / self.buffer.block_bytes) as usize;
             let least =
                 if flights.len() < SHORT_ROWS_IN_FLIGHT { 1 } else { long_row_blocks.min(row_blocks) };
+            // Whichever comes first: a row that lands, or writes to place.
             let next = match flights.len() {
                 0 => Either::Right(queue.next(self.store.health(), least, row_blocks).await),
                 in_flight if in_flight >= most => Either::Left(flights.next().await),
