@@ -147,7 +147,8 @@ fn reads_beside_destage(together: bool) {
 #[test]
 fn reads_are_of_one_moment_while_blocks_are_destaged() {
     explore(60, || reads_beside_destage(false));
-    holds_but_not_with(Bug::LookOnce, 60, 40, || reads_beside_destage(true));
+    // Few orders show it: of five seeds, three showed it within 2,400 schedules.
+    holds_but_not_with(Bug::LookOnce, 60, 200, || reads_beside_destage(true));
 }
 
 /// Whatever is being written, no record that is in the buffer only lies below the tail that a checkpoint finds.
