@@ -119,8 +119,7 @@ fn pages_for(len_bytes: usize) -> (Vec<Page>, bool) {
     }
 }
 
-/// RAM that a buffer of `len_bytes` takes: whole pages, a power of two of them up to 1 MiB. One in a part of a huge page takes
-/// up to four times as much, which was set aside for such parts before.
+/// RAM that a buffer of `len_bytes` takes: whole pages, a power of two of them up to 1 MiB.
 pub fn buffer_ram_bytes(len_bytes: usize) -> usize {
     let pages = len_bytes.div_ceil(BUF_ALIGN_BYTES);
     BUF_ALIGN_BYTES * spare_size(pages).map_or(pages, |size| 1 << size)

@@ -2,11 +2,11 @@
 //!
 //! A drive takes a transfer as a list of pieces, each of which is contiguous in RAM. A buffer in ordinary pages has a piece for
 //! every 4 KiB, so that four transfers of 256 KiB fill a queue of 256 pieces, as drives of virtual machines have it, and the
-//! fifth waits. In a huge page the same buffer is one piece. Its pages cost less to pin, too.
+//! fifth waits. In a huge page the same buffer is one piece.
 //!
 //! The world gives memory at the start of the process. It is divided into parts of three sizes for good: nothing is split or
-//! merged later, so memory that is in use for long cannot leave gaps that are too short for a transfer. A buffer that finds no
-//! free part of its size has ordinary pages.
+//! merged later, so memory that is in use for long cannot leave gaps that are too short for a transfer. A buffer takes a part of
+//! the size to which its length rounds up, the RAM that it would take in ordinary pages too; where there is none it has those.
 //!
 //! Invariants:
 //! 1. A part is in the list of its size or belongs to one buffer.
@@ -24,8 +24,6 @@ pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 const SIZES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
 /// The size, as an index, into which each huge page is divided in turn: half of all bytes are for 256 KiB.
 const TURNS: [usize; 4] = [1, 2, 1, 0];
-/// Shorter buffers have ordinary pages: they would take up a part for little.
-const SHORTEST_BYTES: usize = SIZES[0] / 2 + 1;
 
 /// Free parts, by size.
 static FREE: [Mutex<Vec<BytesMut>>; SIZES.len()] = [const { Mutex::new(Vec::new()) }; SIZES.len()];
@@ -52,12 +50,10 @@ pub fn add_huge_pages(mut memory: BytesMut) {
     }
 }
 
-/// A part for a buffer of so many bytes, if it is long enough for one and there is one left. What is in it is anything.
+/// A part for a buffer of so many bytes, if there is one left of the size to which that rounds up. What is in it is anything.
 pub(crate) fn take(len_bytes: usize) -> Option<BytesMut> {
-    if len_bytes < SHORTEST_BYTES {
-        return None;
-    }
-    let size = SIZES.iter().position(|size| len_bytes <= *size)?;
+    let wanted = len_bytes.next_power_of_two();
+    let size = SIZES.iter().position(|size| *size == wanted)?;
     FREE[size].lock().pop()
 }
 

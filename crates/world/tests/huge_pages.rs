@@ -1,7 +1,7 @@
 //! Buffers in huge pages. One test only gives some: they are the process's.
 
 use bytes::BytesMut;
-use quoin_world::{BUF_ALIGN_BYTES, Buf, HUGE_PAGE_BYTES, add_huge_pages};
+use quoin_world::{BUF_ALIGN_BYTES, Buf, HUGE_PAGE_BYTES, add_huge_pages, buffer_ram_bytes};
 use std::ops::Range;
 
 const KIB: usize = 1024;
@@ -48,8 +48,12 @@ fn long_buffers_lie_in_huge_pages_as_far_as_there_are_any_and_give_their_parts_b
     let (_short, of_short) = fill(&given, 1, 32 * KIB);
     let (_too_long, of_too_long) = fill(&given, 1, MIB + 1);
     assert_eq!((of_short, of_too_long), (0, 0));
-    let between = Buf::unfilled(65 * KIB).into_slice();
-    assert_eq!(between.backing_ram_bytes(), 256 * KIB);
+    // In a huge page or not, a buffer takes as much RAM.
+    for (len, is_in) in [(33 * KIB, true), (65 * KIB, false), (129 * KIB, true), (257 * KIB, false)] {
+        let (mut buffers, inside) = fill(&given, 1, len);
+        let ram_bytes = buffers.remove(0).into_slice().backing_ram_bytes();
+        assert_eq!((inside == 1, ram_bytes), (is_in, buffer_ram_bytes(len)), "{len}");
+    }
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub(super) fn sizes(entries: &[Entry]) -> (usize, usize) {
 /// byte 4096  the payloads, which the caller sends behind this
 /// ```
 pub(super) fn encode(entries: &[Entry], mut header: BatchHeader) -> (Buf, u32) {
-    let (meta_bytes, total_bytes) = sizes(entries);
+    let (meta_bytes, total_bytes) = (header.meta_bytes.get() as usize, header.total_bytes.get());
     let mut meta = Buf::zeroed(meta_bytes.next_multiple_of(PAGE_BYTES));
     let mut payload_offset = meta.len() as u32;
     let bytes = meta.as_mut_slice();
@@ -73,7 +73,7 @@ pub(super) fn encode(entries: &[Entry], mut header: BatchHeader) -> (Buf, u32) {
         "the headers of batch {} are as long as they were reckoned",
         header.index
     );
-    assert!(payload_offset as usize <= total_bytes, "the records of batch {} are within it", header.index);
+    assert!(payload_offset <= total_bytes, "the records of batch {} are within it", header.index);
     // The checksum covers the header with zeroes in the checksum's place.
     bytes[..64].copy_from_slice(header.as_bytes());
     let crc = crc32c(&bytes[..meta_bytes]).0;

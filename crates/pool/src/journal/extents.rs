@@ -121,9 +121,8 @@ impl Extents {
             columns.extend(slabs.pop_front().map(|slab| Column { drive: *drive, slab }));
         }
         assert_eq!(columns.len(), self.columns, "an extent that counts as free has all its slabs");
-        let slabs = Slabs::new(&columns);
-        assert!(slabs.is_some(), "extent {} has slabs of different drives: {columns:?}", self.next_number);
-        let slabs = slabs?;
+        let slabs = Slabs::new(&columns)
+            .unwrap_or_else(|| panic!("the slabs of an extent are on different drives, unlike {columns:?}"));
         self.count_free();
         let held = HeldExtent { number: self.next_number, last: Sequence(0), slabs };
         self.next_number += 1;
@@ -142,19 +141,20 @@ impl Extents {
 
     /// Notes that records up to `last` are about to be written to the extent.
     pub(crate) fn wrote(&mut self, index: usize, last: Sequence) {
-        let extent = self.held[index].as_mut().filter(|extent| extent.open);
-        assert!(extent.is_some(), "record {last} goes to the extent at {index}, which no lane has open");
-        if let Some(extent) = extent {
-            extent.held.last = extent.held.last.max(last);
-        }
+        let held = &mut self.open_at(index).held;
+        held.last = held.last.max(last);
     }
 
     pub(crate) fn close(&mut self, index: usize) {
+        self.open_at(index).open = false;
+    }
+
+    /// The extent that a lane has open there.
+    fn open_at(&mut self, index: usize) -> &mut Extent {
         let extent = self.held[index].as_mut().filter(|extent| extent.open);
-        assert!(extent.is_some(), "the extent at {index} is closed once, by the lane that has it");
-        if let Some(extent) = extent {
-            extent.open = false;
-        }
+        extent.unwrap_or_else(|| {
+            panic!("no lane has the extent at {index} open, and one writes to it or closes it")
+        })
     }
 
     /// Takes over the journal's set of drives that this table has. Tables come in their order.

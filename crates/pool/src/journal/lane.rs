@@ -368,7 +368,8 @@ impl Journal {
         self.extents.lock().wrote(at.extent.index, last);
 
         // What goes to the drive: with the first batch the extent's header, then headers, payloads, zeroes.
-        let (meta, meta_crc) = encode(entries, self.batch_header(lane, at, entries));
+        let (meta, meta_crc) =
+            encode(entries, self.batch_header(lane, at, entries.len(), (meta_bytes, total_bytes)));
         let mut data = Vec::with_capacity(entries.len() + 3);
         let offset = if at.is_begun { at.offset } else { 0 };
         let payload = JournalPlace { slabs: at.extent.slabs.clone(), offset: at.offset + meta.len() as u64 };
@@ -551,14 +552,19 @@ impl Journal {
         })
     }
 
-    /// The header of a batch that goes to where the lane writes next, without its checksum.
-    fn batch_header(&self, lane: &Lane, at: &Position, entries: &[Entry]) -> BatchHeader {
-        let (meta_bytes, total_bytes) = sizes(entries);
+    /// The header of a batch of so many records that goes to where the lane writes next, without its checksum.
+    fn batch_header(
+        &self,
+        lane: &Lane,
+        at: &Position,
+        records: usize,
+        (meta_bytes, total_bytes): (usize, usize),
+    ) -> BatchHeader {
         let mut header: BatchHeader = zeroed();
         header.magic = U64::new(BATCH_MAGIC);
         header.extent = U64::new(at.extent.number);
         header.index = U32::new(at.batches);
-        header.records = U32::new(entries.len() as u32);
+        header.records = U32::new(records as u32);
         header.meta_bytes = U32::new(meta_bytes as u32);
         header.total_bytes = U32::new(total_bytes as u32);
         header.previous_crc = U32::new(at.previous_crc);
