@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const FUZZ: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz");
+const FUZZ: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz");
 /// All inputs together stay below this.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -61,7 +61,7 @@ macro_rules! replays {
             let manifest = fs::read_to_string(Path::new(FUZZ).join("Cargo.toml")).unwrap();
             for target in TARGETS {
                 assert!(replayed.contains(&target.name), "{} is not replayed", target.name);
-                assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}: not in fuzz/Cargo.toml", target.name);
+                assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}: not in proof/fuzz/Cargo.toml", target.name);
             }
             assert_eq!(replayed.len(), TARGETS.len());
         }

@@ -1,4 +1,4 @@
-//! The source files that count: those of the product and of what proves it, without tests.
+//! The source files that count: those of the product, of what proves it and of tools, without tests.
 
 use anyhow::{Context, Result};
 use std::{
@@ -6,9 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Crates that prove the product; some figures leave them out.
-const PROOF: [&str; 9] =
-    ["benches", "faultfs", "fuzzing", "initiator", "sim", "sim-array", "trial", "world-sim", "xtask"];
+/// The folder of the product's crates. Some figures count these alone.
+const PRODUCT: &str = "crates";
 
 /// A file that is parsed.
 pub(super) struct Source {
@@ -33,19 +32,21 @@ impl Source {
         Ok(Self { package: package.to_owned(), module, path, text, file })
     }
 
-    /// Whether it is of the product, not of what proves it.
+    /// Whether it is of the product, not of what proves it or of a tool.
     pub(super) fn is_product(&self) -> bool {
-        let name = self.package.file_name().unwrap_or_default();
-        !PROOF.iter().any(|proof| *proof == name)
+        self.package.starts_with(PRODUCT)
     }
 }
 
 /// All files under `src` of all crates but those of tests.
 pub(super) fn all() -> Result<Vec<Source>> {
-    let mut packages: Vec<PathBuf> = vec!["benches".into()];
-    for entry in fs::read_dir("crates")? {
-        packages.push(entry?.path());
+    let mut packages = Vec::new();
+    for root in [PRODUCT, "proof", "tools"] {
+        for entry in fs::read_dir(root)? {
+            packages.push(entry?.path());
+        }
     }
+    packages.retain(|package: &PathBuf| package.join("src").is_dir());
     packages.sort();
     let mut sources = Vec::new();
     for package in packages {

@@ -1,7 +1,7 @@
 //! What is done with bytes that nobody can be trusted to have written: the bodies of all fuzz targets.
 //!
 //! A [`Target`] takes any bytes and returns; a panic, an endless loop or memory without bound is a defect of
-//! the code under it. `fuzz/` gives the targets to libFuzzer; the tests of this crate replay the checked-in
+//! the code under it. `proof/fuzz/` gives the targets to libFuzzer; the tests of this crate replay the checked-in
 //! inputs and a few thousand changed ones of each without it. Where checksums guard a structure the target
 //! makes them right again, so that what lies behind them is reached.
 //!
@@ -29,7 +29,7 @@ pub use mutate::Mutations;
 /// One thing to throw bytes at.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name, also of its folders below `fuzz/`.
+    /// Its name, also of its folders below `proof/fuzz/`.
     pub name: &'static str,
     /// What the bytes stand for, in a line.
     pub about: &'static str,

@@ -1,10 +1,10 @@
 #!/bin/bash
 # The OpenAPI document tried on an array that serves it: schemathesis makes requests from the document, valid and invalid,
-# and holds the answers against it. A failure that tests/openapi/explained.json does not explain fails this.
+# and holds the answers against it. A failure that proof/scripts/openapi/explained.json does not explain fails this.
 #
-# tests/openapi.sh [OPTION OF st run]...      --baseline-update adds what fails to the list; write a reason to each entry
+# proof/scripts/openapi.sh [OPTION OF st run]...      --baseline-update adds what fails to the list; write a reason to each entry
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 target=${CARGO_TARGET_DIR:-target}
 quoin=$(realpath "$target/debug/quoin")
@@ -20,20 +20,20 @@ finish() {
 trap finish EXIT
 
 # Made once for each list of packages.
-venv=$(realpath -m "$target/openapi-$(sha256sum tests/openapi/requirements.txt | cut -c1-12)")
+venv=$(realpath -m "$target/openapi-$(sha256sum proof/scripts/openapi/requirements.txt | cut -c1-12)")
 if [ ! -e "$venv/complete" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement tests/openapi/requirements.txt
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement proof/scripts/openapi/requirements.txt
     touch "$venv/complete"
 fi
 
 python3 - <<'PYTHON'
 import json
-with open("tests/openapi/explained.json") as file:
+with open("proof/scripts/openapi/explained.json") as file:
     for entry in json.load(file)["entries"]:
         if not entry.get("reason"):
-            raise SystemExit(f"tests/openapi/explained.json: entry {entry['id']} of {entry['operation']} has no reason")
+            raise SystemExit(f"proof/scripts/openapi/explained.json: entry {entry['id']} of {entry['operation']} has no reason")
 PYTHON
 
 export QUOIN_DATA=$work/data
@@ -56,11 +56,11 @@ status=0
 (
     cd "$work"
     QUOIN_TOKEN=$(cat "$QUOIN_DATA/token")
-    export QUOIN_TOKEN SCHEMATHESIS_HOOKS=$OLDPWD/tests/openapi/hooks.py
-    "$venv/bin/st" --config-file "$OLDPWD/tests/openapi/schemathesis.toml" run "$OLDPWD/docs/openapi.json" \
+    export QUOIN_TOKEN SCHEMATHESIS_HOOKS=$OLDPWD/proof/scripts/openapi/hooks.py
+    "$venv/bin/st" --config-file "$OLDPWD/proof/scripts/openapi/schemathesis.toml" run "$OLDPWD/docs/openapi.json" \
         --url "http://$api" \
         --phases examples,coverage,fuzzing,stateful --max-examples 15 --workers 1 --request-timeout 30 \
-        --warnings off --baseline "$OLDPWD/tests/openapi/explained.json" "$@"
+        --warnings off --baseline "$OLDPWD/proof/scripts/openapi/explained.json" "$@"
 ) || status=$?
 kill -0 "$array" || { echo "the array ended:"; cat "$work/log"; exit 1; }
 if grep -E "ERROR|panicked" "$work/log"; then

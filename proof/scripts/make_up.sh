@@ -1,7 +1,7 @@
 #!/bin/bash
 # What a newcomer does: make up, use the volume, make up again, make down and up: the data is there. make clean-data.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 work=$(mktemp -d /var/tmp/quoin-make-up.XXXXXX)
 export VAR=$work/var PROFILE=${PROFILE:-dev}

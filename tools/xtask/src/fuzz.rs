@@ -36,10 +36,10 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// Fuzzes one target after the other. What fails is minimised and kept under `fuzz/regressions`.
+/// Fuzzes one target after the other. What fails is minimised and kept under `proof/fuzz/regressions`.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.make_seeds {
-        return cargo(&["run", "--quiet", "--package", "quoin-fuzzing", "--", "seeds", "fuzz"]);
+        return cargo(&["run", "--quiet", "--package", "quoin-fuzzing", "--", "seeds", "proof/fuzz"]);
     }
     let names = targets()?;
     if options.list {
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     summary(&outcomes)
 }
 
-/// The names in `fuzz/Cargo.toml`.
+/// The names in `proof/fuzz/Cargo.toml`.
 fn targets() -> Result<Vec<String>> {
     #[derive(serde::Deserialize)]
     struct Manifest {
@@ -78,24 +78,24 @@ fn targets() -> Result<Vec<String>> {
     struct Bin {
         name: String,
     }
-    let text = fs::read_to_string("fuzz/Cargo.toml").context("reading fuzz/Cargo.toml")?;
+    let text = fs::read_to_string("proof/fuzz/Cargo.toml").context("reading proof/fuzz/Cargo.toml")?;
     let manifest: Manifest = toml::from_str(&text)?;
     Ok(manifest.bin.into_iter().map(|bin| bin.name).collect())
 }
 
 fn fuzz(name: &str, options: &Options) -> Result<()> {
-    let folders = ["work", "corpus", "regressions"].map(|kind| Path::new("fuzz").join(kind).join(name));
+    let folders = ["work", "corpus", "regressions"].map(|kind| Path::new("proof/fuzz").join(kind).join(name));
     for folder in &folders {
         fs::create_dir_all(folder)?;
     }
-    let artifacts = Path::new("fuzz/artifacts").join(name);
+    let artifacts = Path::new("proof/fuzz/artifacts").join(name);
     let before = files(&artifacts);
     let mut command = cargo_fuzz("run", name);
     command.args(&folders).arg("--").args([
         format!("-max_total_time={}", options.minutes * 60),
         format!("-timeout={LONGEST_SECONDS}"),
         format!("-rss_limit_mb={MOST_MEMORY_MIB}"),
-        format!("-dict=fuzz/dictionaries/{name}.dict"),
+        format!("-dict=proof/fuzz/dictionaries/{name}.dict"),
         "-print_final_stats=1".to_owned(),
     ]);
     let fuzzed = run_command(&mut command);
@@ -119,7 +119,7 @@ fn fuzz(name: &str, options: &Options) -> Result<()> {
 /// Without a sanitizer: the code under test is safe Rust, whose checks panic.
 fn cargo_fuzz(verb: &str, name: &str) -> Command {
     let mut command = Command::new("rustup");
-    command.args(["run", "nightly", "cargo", "fuzz", verb, "--sanitizer", "none", name]);
+    command.args(["run", "nightly", "cargo", "fuzz", verb, "--fuzz-dir", "proof/fuzz", "--sanitizer", "none", name]);
     command
 }
 
@@ -127,7 +127,7 @@ fn cargo_fuzz(verb: &str, name: &str) -> Command {
 fn report(name: &str, input: &Path) -> Result<()> {
     let mut minimise = cargo_fuzz("tmin", name);
     let shorter = match output(minimise.arg(input)) {
-        Ok(_) => files(&Path::new("fuzz/artifacts").join(name))
+        Ok(_) => files(&Path::new("proof/fuzz/artifacts").join(name))
             .into_iter()
             .filter(|file| {
                 file.file_name().is_some_and(|file| file.to_string_lossy().starts_with("minimized-from"))
@@ -136,7 +136,7 @@ fn report(name: &str, input: &Path) -> Result<()> {
         Err(_) => None,
     };
     let shortest = shorter.unwrap_or_else(|| input.to_owned());
-    let folder = Path::new("fuzz/regressions").join(name);
+    let folder = Path::new("proof/fuzz/regressions").join(name);
     fs::create_dir_all(&folder)?;
     let file_name = input.file_name().context("an artifact has a name")?;
     let kept = folder.join(file_name);

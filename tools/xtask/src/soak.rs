@@ -133,7 +133,7 @@ fn lying_drives(seed: u64) -> Work {
 }
 
 fn fuzz(seed: u64, more: &str) -> Work {
-    Work::Program("quoin-fuzz", format!("mutate fuzz --seed {seed}{more}"))
+    Work::Program("quoin-fuzz", format!("mutate proof/fuzz --seed {seed}{more}"))
 }
 
 fn planted_bugs() -> Work {

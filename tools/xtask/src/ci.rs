@@ -42,7 +42,7 @@ const STEPS: &[Step] = &[
     ("docs", || cargo_doc(&["doc", "--workspace", "--no-deps", "--locked"])),
     ("build", || cargo(&["build", "--workspace", "--locked"])),
     ("tests", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])),
-    ("OpenAPI document", || step::run(&mut Command::new("tests/openapi.sh"))),
+    ("OpenAPI document", || step::run(&mut Command::new("proof/scripts/openapi.sh"))),
     ("races", || races::run(&races::Options { seed: 1, times: 1 })),
     ("simulation", || program("debug", "quoin-sim", As::User, &["--seeds".to_owned(), SEEDS.to_string()])),
     ("simulation with three slices", || {
@@ -80,7 +80,7 @@ const STEPS: &[Step] = &[
     ("lying drives", || trial("postgres", "--rounds 2 --seconds 6 --power-cut lose --ignore-flushes")),
     ("bench", || program("debug", "quoin-bench", As::User, &["compare", "--quick"].map(str::to_owned))),
     ("guest", || program("debug", "quoin-trial", As::User, &["guest".to_owned()])),
-    ("make up", || step::run(Command::new("tests/make_up.sh").env("PROFILE", "dev"))),
+    ("make up", || step::run(Command::new("proof/scripts/make_up.sh").env("PROFILE", "dev"))),
 ];
 
 /// Runs the steps one after the other, also after one has failed, unless nothing can be built.
