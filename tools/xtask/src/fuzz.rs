@@ -119,7 +119,18 @@ fn fuzz(name: &str, options: &Options) -> Result<()> {
 /// Without a sanitizer: the code under test is safe Rust, whose checks panic.
 fn cargo_fuzz(verb: &str, name: &str) -> Command {
     let mut command = Command::new("rustup");
-    command.args(["run", "nightly", "cargo", "fuzz", verb, "--fuzz-dir", "proof/fuzz", "--sanitizer", "none", name]);
+    command.args([
+        "run",
+        "nightly",
+        "cargo",
+        "fuzz",
+        verb,
+        "--fuzz-dir",
+        "proof/fuzz",
+        "--sanitizer",
+        "none",
+        name,
+    ]);
     command
 }
 
