@@ -43,6 +43,13 @@ fn reserve_buffers(spare_bytes: usize) -> usize {
             tracing::info!("no huge pages: this kernel cannot keep them to buffers; Linux 6.18 can");
             return 0;
         }
+        Ok(HugePages::Never) => {
+            tracing::info!(
+                "no huge pages: the system gives none; large transfers are faster if \
+                 /sys/kernel/mm/transparent_hugepage/enabled says madvise"
+            );
+            return 0;
+        }
         Err(error) => {
             tracing::warn!(%error, "huge pages stay enabled; expect pauses of some milliseconds");
             return 0;

@@ -18,6 +18,8 @@ pub enum HugePages {
     Advised,
     /// For nothing: this kernel (before Linux 6.18) would give them to all memory if it gave any.
     Disabled,
+    /// For nothing: the system gives none.
+    Never,
 }
 
 /// Sees to it that no memory has huge pages but what asks for them.
@@ -33,16 +35,23 @@ pub fn limit_huge_pages() -> io::Result<HugePages> {
             _ => Err(io::Error::last_os_error()),
         }
     };
-    if disable_but(PR_THP_DISABLE_EXCEPT_ADVISED).is_ok() || are_only_for_advised() {
-        return Ok(HugePages::Advised);
+    let setting = setting();
+    // NOTE: told to the kernel whatever the setting is, which can change while the process runs.
+    let is_limited = disable_but(PR_THP_DISABLE_EXCEPT_ADVISED).is_ok();
+    match setting.as_str() {
+        "never" => Ok(HugePages::Never),
+        "madvise" => Ok(HugePages::Advised),
+        _ if is_limited => Ok(HugePages::Advised),
+        _ => disable_but(0).map(|()| HugePages::Disabled),
     }
-    disable_but(0).map(|()| HugePages::Disabled)
 }
 
-/// Whether the system gives huge pages only to those who ask for them, or to none.
-fn are_only_for_advised() -> bool {
-    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    setting.is_ok_and(|setting| !setting.contains("[always]"))
+/// To whom the system gives huge pages: `always`, `madvise` or `never`.
+fn setting() -> String {
+    let choices = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let chosen = choices.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    // Kernels without them have no such file.
+    chosen.map_or("never", |(chosen, _)| chosen).to_owned()
 }
 
 /// Sets `bytes` aside for buffers of large transfers, in whole huge pages as far as the system has them. Returns before they are
@@ -61,14 +70,15 @@ pub fn reserve_huge_pages(bytes: usize) -> io::Result<()> {
 /// Memory of so many huge pages, aligned and zeroed.
 fn touched(count: usize) -> BytesMut {
     let len = count * HUGE_PAGE_BYTES;
-    let mut memory = BytesMut::with_capacity(len + HUGE_PAGE_BYTES);
-    let before = memory.spare_capacity_mut().as_ptr().align_offset(HUGE_PAGE_BYTES);
-    let aligned = memory.spare_capacity_mut()[before..][..len].as_mut_ptr();
+    // The system gives zeroed memory that takes no RAM before it is touched. What lies before and behind never is.
+    let mut memory = BytesMut::zeroed(len + HUGE_PAGE_BYTES);
+    let mut memory = memory.split_off(memory.as_ptr().align_offset(HUGE_PAGE_BYTES));
+    memory.truncate(len);
     // SAFETY: the range lies in memory that `memory` owns. The advice changes which pages are behind it, not what it holds.
     // Where the system has no huge pages it refuses, and the memory is ordinary.
-    let _ = unsafe { madvise(aligned.cast(), len, Advice::LinuxHugepage) };
-    memory.resize(before + len, 0);
-    memory.split_off(before)
+    let _ = unsafe { madvise(memory.as_mut_ptr().cast(), len, Advice::LinuxHugepage) };
+    memory.fill(0);
+    memory
 }
 
 #[cfg(test)]
@@ -77,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_is_set_aside_is_aligned_and_in_huge_pages_if_the_system_has_them() {
-        let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+        let setting = setting();
         let limited = limit_huge_pages().unwrap();
         let memory = touched(3);
         assert!(memory.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES));
@@ -87,9 +97,11 @@ mod tests {
             line.strip_prefix("AnonHugePages:")?.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()
         };
         let huge_kib: usize = smaps.lines().filter_map(kib_of).sum();
-        let has_them = limited == HugePages::Advised && !setting.is_empty() && !setting.contains("[never]");
         // The system may be short of them.
-        assert!(has_them || huge_kib == 0, "{huge_kib} KiB with {limited:?} and {setting}");
+        assert!(
+            limited == HugePages::Advised || huge_kib == 0,
+            "{huge_kib} KiB with {limited:?} and {setting}"
+        );
         assert!(huge_kib <= 3 * HUGE_PAGE_BYTES / 1024, "{huge_kib} KiB: other memory has huge pages");
     }
 }

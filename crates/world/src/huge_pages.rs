@@ -25,8 +25,20 @@ const SIZES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
 /// The size, as an index, into which each huge page is divided in turn: half of all bytes are for 256 KiB.
 const TURNS: [usize; 4] = [1, 2, 1, 0];
 
-/// Free parts, by size.
-static FREE: [Mutex<Vec<BytesMut>>; SIZES.len()] = [const { Mutex::new(Vec::new()) }; SIZES.len()];
+/// One of so many parts of a size is kept for copies that last as long as a write to a drive: the data of hosts stays in its
+/// buffers until it is destaged, and would have all of them when writes are fastest.
+const KEPT_PART: usize = 4;
+
+/// The parts of one size.
+struct Parts {
+    free: Vec<BytesMut>,
+    /// How many there are, free or not.
+    count: usize,
+}
+
+/// By size.
+static PARTS: [Mutex<Parts>; SIZES.len()] =
+    [const { Mutex::new(Parts { free: Vec::new(), count: 0 }) }; SIZES.len()];
 
 /// Divides memory into parts for buffers. It stays with the process to its end.
 ///
@@ -43,24 +55,30 @@ pub fn add_huge_pages(mut memory: BytesMut) {
             return;
         }
         let mut page = memory.split_to(HUGE_PAGE_BYTES);
-        let mut free = FREE[turn].lock();
+        let mut parts = PARTS[turn].lock();
         while !page.is_empty() {
-            free.push(page.split_to(SIZES[turn]));
+            parts.free.push(page.split_to(SIZES[turn]));
+            parts.count += 1;
         }
     }
 }
 
-/// A part for a buffer of so many bytes, if there is one left of the size to which that rounds up. What is in it is anything.
+/// A part for a buffer of so many bytes, if there is one left of the size to which that rounds up, beside those that are kept
+/// for copies. What is in it is anything.
 pub(crate) fn take(len_bytes: usize) -> Option<BytesMut> {
     let wanted = len_bytes.next_power_of_two();
     let size = SIZES.iter().position(|size| *size == wanted)?;
-    FREE[size].lock().pop()
+    let mut parts = PARTS[size].lock();
+    if parts.free.len() <= parts.count / KEPT_PART {
+        return None;
+    }
+    parts.free.pop()
 }
 
-/// The shortest free part that holds so many bytes, if there is one. What is in it is anything.
+/// For a copy that lasts as long as a write to a drive: the shortest free part that holds so many bytes, if there is one. What is in it is anything.
 pub(crate) fn take_at_least(len_bytes: usize) -> Option<BytesMut> {
     let shortest = SIZES.iter().position(|size| *size >= len_bytes)?;
-    FREE[shortest..].iter().find_map(|free| free.lock().pop())
+    PARTS[shortest..].iter().find_map(|parts| parts.lock().free.pop())
 }
 
 /// Takes a part back from its buffer.
@@ -71,5 +89,7 @@ pub(crate) fn give_back(part: BytesMut) {
     let size = SIZES.iter().position(|size| part.len() == *size);
     let size = size.unwrap_or_else(|| panic!("{} bytes are no part of a huge page", part.len()));
     assert!(part.as_ptr().addr().is_multiple_of(BUF_ALIGN_BYTES), "a part of a huge page begins at a page");
-    FREE[size].lock().push(part);
+    let mut parts = PARTS[size].lock();
+    parts.free.push(part);
+    assert!(parts.free.len() <= parts.count, "no part is given back twice");
 }
