@@ -22,7 +22,7 @@ pub use completion::{Completer, Completion, Outstanding};
 pub use disk::{Disk, DiskError, DiskInstruments, DiskOp};
 pub use gate::{Gate, GatePass};
 pub use huge_pages::{HUGE_PAGE_BYTES, add_huge_pages};
-pub use lock::{Mutex, MutexGuard, RwLock, atomic};
+pub use lock::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic};
 pub use offload::{Job, offload};
 pub use sync::{AsyncMutex, AsyncMutexGuard, Event, OneShot, OneShotSender, one_shot};
 

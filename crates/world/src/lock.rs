@@ -16,9 +16,9 @@ pub mod atomic {
 #[cfg(feature = "shuttle")]
 pub use modelled::{Mutex, RwLock};
 #[cfg(not(feature = "shuttle"))]
-pub use parking_lot::{Mutex, MutexGuard, RwLock};
+pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[cfg(feature = "shuttle")]
-pub use shuttle::sync::MutexGuard;
+pub use shuttle::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 /// Locks of the model checker with the interface of `parking_lot`: no poisoning.
 #[cfg(feature = "shuttle")]

@@ -14,8 +14,8 @@ impl Committer {
     pub(crate) async fn add_block(&mut self, number: u64, place: BlockPlace) -> Result<(), PoolError> {
         let slice = self.slice.clone();
         let (id, at) = (block_page(number), block_word(number));
-        let was_dirty = self.added_to.is_dirty(id) || slice.pages.is_resident(id, false);
-        let page = self.added_to.change(&slice.pages, id).await?;
+        let was_dirty = self.added_to.is_dirty(id) || slice.metadata.pages.is_resident(id, false);
+        let page = self.added_to.change(&slice.metadata.pages, id).await?;
         if !was_dirty {
             // It is written anyway.
             self.merge_dropped(id.index).await?;
@@ -25,7 +25,7 @@ impl Committer {
         page.set(at + 1, 0);
         page.set(at + 2, place.location.0);
         page.set(at + 3, place.info.0);
-        slice.forget_content(number);
+        slice.front.forget_content(number);
         Ok(())
     }
 
@@ -33,10 +33,10 @@ impl Committer {
     pub(crate) async fn add_reference(&mut self, number: u64) -> Result<u32, PoolError> {
         let slice = self.slice.clone();
         let place = slice.block(number).await?.ok_or_else(|| referenced_yet_free(number))?;
-        let page = slice.pages.change(block_page(number)).await?;
+        let page = slice.metadata.pages.change(block_page(number)).await?;
         let count = place.info.count();
         page.set(block_word(number) + 3, place.info.counted(count + 1).0);
-        slice.layers.read().copies.fetch_add(1, Ordering::Relaxed);
+        slice.forks.read().copies.fetch_add(1, Ordering::Relaxed);
         Ok(count)
     }
 
@@ -44,7 +44,7 @@ impl Committer {
     pub(crate) async fn drop_reference(&mut self, number: u64) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
         let id = block_page(number);
-        let place = match self.freed_from.get(&slice.pages, id).await {
+        let place = match self.freed_from.get(&slice.metadata.pages, id).await {
             Ok(page) => {
                 page.and_then(|page| entry_in(&page, number)).ok_or_else(|| referenced_yet_free(number))?
             }
@@ -59,12 +59,12 @@ impl Committer {
             }
             Err(error) => return Err(error),
         };
-        let page = self.freed_from.change(&slice.pages, id).await?;
+        let page = self.freed_from.change(&slice.metadata.pages, id).await?;
         let at = block_word(number);
         let count = place.info.count() - 1;
         if count > 0 {
             page.set(at + 3, place.info.counted(count).0);
-            slice.layers.read().copies.fetch_sub(1, Ordering::Relaxed);
+            slice.forks.read().copies.fetch_sub(1, Ordering::Relaxed);
             return Ok(true);
         }
         // NOTE: the count goes first. Readers look at it before and after the place, so that they never take this
@@ -75,9 +75,9 @@ impl Committer {
         if planted(Bug::EarlyNumberReuse) {
             (self.sweeping, self.block_cursor) = (true, number);
         }
-        slice.forget_content(number);
+        slice.front.forget_content(number);
         if !place.location.is_none() {
-            slice.segments.release(place.location, self.first_without(), &slice.readers)?;
+            slice.segments.release(place.location, self.first_without())?;
         }
         Ok(false)
     }
@@ -91,7 +91,7 @@ impl Committer {
                 let number = self.block_cursor;
                 self.block_cursor += 1;
                 let reused = planted(Bug::ReuseDropped) && self.is_dropped(number).await;
-                let free = match self.swept.get(&slice.pages, block_page(number)).await {
+                let free = match self.swept.get(&slice.metadata.pages, block_page(number)).await {
                     Err(error) if slice.store.is_damage(&error).await => {
                         self.block_cursor = number.next_multiple_of(BLOCKS_PER_PAGE).max(number + 1);
                         false
@@ -104,7 +104,9 @@ impl Committer {
                             && (page.get(at + 2) <= self.reusable || planted(Bug::EarlyNumberReuse))
                     }
                 };
-                if (free || reused) && (!slice.placer.numbers().is_lent(number) || planted(Bug::LendTwice)) {
+                if (free || reused)
+                    && (!slice.front.placer.numbers().is_lent(number) || planted(Bug::LendTwice))
+                {
                     // A root whose count is too low is mended by counting, not by going below nothing.
                     self.blocks_free = self.blocks_free.saturating_sub(1);
                     return Ok(number);
@@ -113,7 +115,7 @@ impl Committer {
             self.sweeping = false;
         }
         // Else it is a new one, at the table's end. A page that cannot be read is passed over.
-        if let Err(error) = self.slice.pages.get(block_page(self.blocks_end)).await
+        if let Err(error) = self.slice.metadata.pages.get(block_page(self.blocks_end)).await
             && self.slice.store.is_damage(&error).await
         {
             self.blocks_end = self.blocks_end.next_multiple_of(BLOCKS_PER_PAGE);

@@ -31,13 +31,9 @@ use crate::{
         requests::Answer,
     },
     error::PoolError,
-    fork::layers::Layers,
     format::{Location, PAGE_BYTES, ROOT_MAGIC, Root, RowContent, Space, zeroed},
     lifecycle::slice::Slice,
-    meta::{
-        CatalogHead, Objects, Page, PageId, PageWords, RecordHeap, RecordKey, encode_alias, encode_layer,
-        encode_object,
-    },
+    meta::{CatalogHead, Page, PageId, metadata::CatalogCut},
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::Sequence;
@@ -53,24 +49,24 @@ impl Committer {
     pub(crate) async fn begin_checkpoint(&mut self) -> Result<(), PoolError> {
         let slice = self.slice.clone();
         assert!(self.flight.is_none(), "one checkpoint is under way at a time");
-        let since = slice.world.now();
+        let since = slice.world().now();
         // Drives are read before the cut begins, so that it hardly has to wait for one.
         self.renew_ill_pages().await?;
         let above_dirty = self.fetch_above_dirty().await;
-        let cut_since = slice.world.now();
+        let cut_since = slice.world().now();
         // What is below the tail is in the metadata, and what the catalog gains from here on is above.
         let tail = match planted(Bug::TailPastCatalog) {
-            true => slice.buffer.tail(slice.journal.peek_sequence()),
-            false => slice.tail(),
+            true => slice.buffer.tail(slice.log.journal.peek_sequence()),
+            false => slice.log.tail(&slice.buffer),
         };
-        slice.journal.tail_found(tail);
-        slice.segments.forget_names(tail, self.first_without(), &slice.readers);
+        slice.log.journal.tail_found(tail);
+        slice.segments.forget_names(tail, self.first_without());
         slice.requests.catalog_changed.store(false, Ordering::Release);
         // What changed in the catalog goes into its pages, which are dirty then.
         let (catalog, catalog_pages) = self.write_catalog().await?;
 
         // Dirty pages get places, for which the table slabs must have enough.
-        slice.segments.provide_places()?;
+        slice.segments.table.provide_places()?;
         let (places, segments) = self.place_dirty_pages().await?;
         drop(above_dirty);
         debug_assert!(
@@ -85,7 +81,7 @@ impl Committer {
             self.fix_table(places.keys()).await?;
         }
         // From here on a change of a page is one for the next checkpoint.
-        slice.pages.cut(&places)?;
+        slice.metadata.pages.cut(&places)?;
         let root = self.cut_root(tail, segments, &catalog);
         let rows = self.meta_rows.finish(&slice.segments);
         let pages = places.len();
@@ -95,7 +91,7 @@ impl Committer {
         self.cleaned_in_vain = self.cleaned_in_vain.cut();
         self.tail_found = None;
         self.cut_generation = root.generation.get();
-        let took = slice.world.now().since(cut_since);
+        let took = slice.world().now().since(cut_since);
         slice.counters.longest_cut_nanos.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
         tracing::debug!(generation = self.cut_generation, tail = tail.0, pages, "cut");
         // It answers the requests that were made before.
@@ -108,7 +104,7 @@ impl Committer {
     /// Reads the map pages that finding places changes, many at a time, so that the cut need not wait for a drive. What
     /// is returned keeps them in RAM.
     async fn fetch_above_dirty(&self) -> Vec<Arc<Page>> {
-        let pages = &self.slice.pages;
+        let pages = &self.slice.metadata.pages;
         let above = pages.above_dirty();
         let mut held = Vec::with_capacity(above.len());
         // From the top down: a page is found through the one above it.
@@ -128,40 +124,24 @@ impl Committer {
     fn cut_catalog(&self) -> Option<Result<CatalogCut, PoolError>> {
         let slice = &self.slice;
         // NOTE: locked first: what takes effect does so under this lock, and says before that it is undecided.
-        let layers = slice.layers.read();
-        if slice.transactions.are_undecided() && !planted(Bug::CheckpointUndecided) {
+        let layers = slice.forks.read();
+        if slice.log.transactions.are_undecided() && !planted(Bug::CheckpointUndecided) {
             return slice.store.health().is_failed().then(|| Err(slice.store.health().error()));
         }
         layers.ids.find(&layers, self.first_without());
-        let mut objects = slice.catalog.lock();
-        let mut records = slice.records.lock();
-        note_changes(&mut records, &layers, &mut objects);
-        let encode = |key: &RecordKey| encode_record(&layers, &objects, key);
-        let pages = records.cut(encode);
-        debug_assert!(
-            records.is_cut_of(layers.all.len() + layers.aliases().len() + objects.count(), encode),
-            "the catalog's pages do not hold the catalog"
-        );
-        let head = CatalogHead {
-            pages_end: records.pages_end(),
-            records: records.count(),
-            next_layer: layers.ids.next(),
-            copies: layers.copies.load(Ordering::Relaxed),
-            applied: layers.applied,
-        };
-        Some(Ok((head, pages)))
+        Some(Ok(slice.metadata.cut_catalog(&layers)))
     }
 
     /// Puts what changed in the catalog into its pages. Returns how many these are.
     async fn write_catalog(&mut self) -> Result<(CatalogHead, u64), PoolError> {
         let slice = self.slice.clone();
-        let (head, pages) = slice.progress.until(|| self.cut_catalog()).await?;
+        let (head, pages) = slice.log.progress().until(|| self.cut_catalog()).await?;
         let count = pages.len() as u64;
         slice.space.update_catalog(head.pages_end, count);
         for (index, words) in pages {
             let id = PageId::new(Space::Catalog, index);
             match words {
-                Some(words) => slice.pages.replace(id, &words).await?,
+                Some(words) => slice.metadata.pages.replace(id, &words).await?,
                 None => self.drop_page(id).await?,
             }
         }
@@ -172,13 +152,13 @@ impl Committer {
     /// Marks pages with a damaged copy dirty, so that the checkpoint writes them anew.
     async fn renew_ill_pages(&mut self) -> Result<(), PoolError> {
         let slice = self.slice.clone();
-        for (id, why) in slice.pages.take_ill() {
+        for (id, why) in slice.metadata.pages.take_ill() {
             tracing::warn!("the copy of {id} {why}; it is written anew from the other");
             if id == PageId::new(Space::Segments, id.index) {
-                slice.segments.rewrite(id.index);
+                slice.segments.table.rewrite(id.index);
                 continue;
             }
-            match slice.pages.change(id).await {
+            match slice.metadata.pages.change(id).await {
                 Ok(_) => {}
                 // By now no copy can be read. The next operation that needs the page reports it.
                 Err(error) if slice.store.is_damage(&error).await => {}
@@ -191,8 +171,8 @@ impl Committer {
     /// Frees a page and its place.
     pub(crate) async fn drop_page(&mut self, id: PageId) -> Result<(), PoolError> {
         let slice = self.slice.clone();
-        let old = Location(slice.pages.entry(id).await?.location.get());
-        slice.pages.drop_page(id).await?;
+        let old = Location(slice.metadata.pages.entry(id).await?.location.get());
+        slice.metadata.pages.drop_page(id).await?;
         self.give_up_place(id, old)
     }
 
@@ -207,9 +187,9 @@ impl Committer {
                     self.flight.is_none(),
                     "a place in a table slab is given up while a checkpoint is under way"
                 );
-                slice.segments.table_slabs().give_up(old, id.space == Space::Segments)
+                slice.segments.table.table_slabs().give_up(old, id.space == Space::Segments)
             }
-            None => slice.segments.release(old, self.first_without(), &slice.readers),
+            None => slice.segments.release(old, self.first_without()),
         }
     }
 
@@ -221,29 +201,29 @@ impl Committer {
         let mut places = BTreeMap::new();
         loop {
             // NOTE: counted first: a segment that is counted has made its page dirty.
-            let segments = slice.segments.count();
-            for index in slice.segments.take_dirty_pages() {
+            let segments = slice.segments.table.count();
+            for index in slice.segments.table.take_dirty_pages() {
                 // What it says is put right when all places are known.
                 let id = PageId::new(Space::Segments, index);
                 if !places.contains_key(&id) {
-                    slice.pages.replace(id, &slice.segments.encode_page(index)).await?;
+                    slice.metadata.pages.replace(id, &slice.segments.table.encode_page(index)).await?;
                 }
             }
             // Each round finds places for what the one before made dirty.
-            let todo = slice.pages.dirty_except(&places);
+            let todo = slice.metadata.pages.dirty_except(&places);
             if todo.is_empty() {
                 return Ok((places, segments));
             }
             for id in todo {
-                let old = Location(slice.pages.entry(id).await?.location.get());
+                let old = Location(slice.metadata.pages.entry(id).await?.location.get());
                 // Pages that are kept twice go to table slabs, as far as these have places, and all others into rows.
-                let mut location = slice.segments.take_place(id);
+                let mut location = slice.segments.table.take_place(id);
                 if location.is_none() && id.space != Space::Segments {
                     let (rows, content) = (&mut self.meta_rows, RowContent::page(id.pack()));
-                    location = rows.place(&slice.segments, content, PAGE_BYTES, generation, &slice.readers);
+                    location = rows.place(&slice.segments, content, PAGE_BYTES, generation);
                 }
                 let location = location.ok_or_else(out_of_slabs)?;
-                slice.pages.set_location(id, location).await?;
+                slice.metadata.pages.set_location(id, location).await?;
                 self.give_up_place(id, old)?;
                 places.insert(id, location);
                 if planted(Bug::FixTableEarly) {
@@ -259,7 +239,7 @@ impl Committer {
     async fn fix_table(&self, ids: impl IntoIterator<Item = &PageId>) -> Result<(), PoolError> {
         let slice = &self.slice;
         for id in ids.into_iter().filter(|id| id.space == Space::Segments && id.level == 0) {
-            slice.pages.replace(*id, &slice.segments.encode_page(id.index)).await?;
+            slice.metadata.pages.replace(*id, &slice.segments.table.encode_page(id.index)).await?;
         }
         Ok(())
     }
@@ -275,49 +255,10 @@ impl Committer {
         root.tree_free = self.tree_free.into();
         root.blocks_end = self.blocks_end.into();
         // What is lent is free, as far as the checkpoint goes.
-        root.blocks_free = (self.blocks_free + slice.placer.numbers().count()).into();
+        root.blocks_free = (self.blocks_free + slice.front.placer.numbers().count()).into();
         catalog.enter(&mut root);
-        slice.segments.table_slabs().enter(&mut root);
+        slice.segments.table.table_slabs().enter(&mut root);
         root
-    }
-}
-
-/// What a root says of the catalog, and the pages that lead there.
-type CatalogCut = (CatalogHead, Vec<(u64, Option<PageWords>)>);
-
-/// Tells the heap which records changed since it was last told.
-fn note_changes(records: &mut RecordHeap, layers: &Layers, objects: &mut Objects) {
-    let (changed, aliases) = layers.changes().take();
-    changed.into_iter().for_each(|id| records.note(RecordKey::Layer(id)));
-    aliases.into_iter().for_each(|id| records.note(RecordKey::Alias(id)));
-    for (kind, key) in objects.take_changed() {
-        records.note(RecordKey::Object(kind, key.into()));
-    }
-}
-
-/// A record of the catalog, if there is one.
-fn encode_record(layers: &Layers, objects: &Objects, key: &RecordKey) -> Option<Vec<u8>> {
-    match key {
-        RecordKey::Layer(id) => {
-            let mut image = layers.all.get(id)?.image();
-            image.gone &= !planted(Bug::ResurrectVolumes);
-            Some(encode_layer(&image))
-        }
-        RecordKey::Alias(id) => Some(encode_alias(*id, layers.alias(*id)?)),
-        RecordKey::Object(kind, key) => Some(encode_object(*kind, key, objects.get(*kind, key)?)),
-    }
-}
-
-impl Slice {
-    /// How many pages of the catalog a checkpoint would write now, about.
-    pub(crate) fn catalog_due_pages(&self) -> u64 {
-        let layers = self.layers.read();
-        let mut objects = self.catalog.lock();
-        let mut records = self.records.lock();
-        note_changes(&mut records, &layers, &mut objects);
-        let due = records.due_pages();
-        self.space.update_catalog(records.pages_end(), due);
-        due
     }
 }
 
@@ -328,7 +269,7 @@ fn new_root(slice: &Slice, generation: u64) -> Root {
     root.pool = *slice.store.pool().0.as_bytes();
     root.epoch = slice.store.epoch().0.into();
     root.generation = generation.into();
-    root.slice = u32::from(slice.id.0).into();
+    root.slice = u32::from(slice.id().0).into();
     root
 }
 
@@ -353,14 +294,14 @@ impl Committer {
         // What was given up before its cut comes free once earlier readers have left: see `settle`.
         self.generation = generation;
         self.cleaned_in_vain = self.cleaned_in_vain.landed();
-        if self.slice.segments.table_written() {
-            self.slice.progress.notify();
+        if self.slice.segments.table.table_written() {
+            self.slice.log.progress().notify();
         }
-        self.settling.push_back((generation, self.slice.readers.current()));
+        self.settling.push_back((generation, self.slice.segments.readers().current()));
         self.settle();
         self.consider_sweep();
         self.tail_found = None;
-        self.last_checkpoint = self.slice.world.now();
+        self.last_checkpoint = self.slice.world().now();
         tracing::debug!(generation, "checkpoint");
         self.committed();
         self.slice.requests.answered(answers.len());

@@ -48,7 +48,12 @@ impl Committer {
         let block_bytes = slice.buffer.block_bytes;
         // The heads of their rows tell what was written there.
         let walks = chosen.iter().map(|(id, segment)| {
-            rows_of(&slice.io, slice.segments.full_row_bytes(segment.stream, block_bytes), *id, segment)
+            rows_of(
+                &slice.segments.io,
+                slice.segments.table.full_row_bytes(segment.stream, block_bytes),
+                *id,
+                segment,
+            )
         });
         let walked = join_all(walks).await;
         let mut data = Vec::new();
@@ -75,17 +80,17 @@ impl Committer {
     /// whether others were left out that may be cleaned after a checkpoint.
     fn choose_segments(&mut self) -> (Vec<(SegmentId, Segment)>, bool) {
         let slice = self.slice.clone();
-        let dense_bytes = slice.segments.dense_bytes(slice.buffer.block_bytes);
-        let most_live = dense_bytes - slice.segments.slack_bytes(slice.buffer.block_bytes);
-        let free = slice.segments.usage().free_slabs;
+        let dense_bytes = slice.segments.table.dense_bytes(slice.buffer.block_bytes);
+        let most_live = dense_bytes - slice.segments.table.slack_bytes(slice.buffer.block_bytes);
+        let free = slice.segments.table.usage().free_slabs;
         let mut room = free.saturating_sub(slice.space.checkpoint_slabs()) * dense_bytes * 7 / 8;
         // Data goes to free slabs. Metadata becomes dirty, and the next checkpoint writes it.
-        let mut due_room = slice.options.dirty_bytes.saturating_sub(self.due_bytes());
+        let mut due_room = slice.options().dirty_bytes.saturating_sub(self.due_bytes());
         let mut but = self.not_to_clean();
         let mut left_out = but.len() > self.uncleanable.len();
         let (mut chosen, mut moved) = (Vec::new(), 0);
         while chosen.len() < SEGMENTS && moved < MOVED_BYTES {
-            let Some((id, segment)) = slice.segments.emptiest(&but, most_live) else { break };
+            let Some((id, segment)) = slice.segments.table.emptiest(&but, most_live) else { break };
             let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
             let room = if segment.stream.is_metadata() { &mut due_room } else { &mut room };
             if live > *room {
@@ -110,7 +115,7 @@ impl Committer {
     /// The segments not to be cleaned now.
     fn not_to_clean(&mut self) -> BTreeSet<u32> {
         // One that was freed and opened again is another.
-        let segments = &self.slice.segments;
+        let segments = &self.slice.segments.table;
         self.uncleanable.retain(|id, generation| segments.generation(SegmentId(*id)) == Some(*generation));
         let unwritten = self.flight.as_ref().map(|flight| flight.segments());
         let but =
@@ -127,7 +132,8 @@ impl Committer {
         let due_room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
         // Each page of the block table that changes may make others due.
         let pages = slice.space.table_pages_within(due_room) as usize;
-        let bytes = MOVED_BYTES.min((slice.options.buffer_bytes / 4).max(slice.segments.segment_bytes()));
+        let bytes =
+            MOVED_BYTES.min((slice.options().buffer_bytes / 4).max(slice.segments.table.segment_bytes()));
         let mut allowance = Allowance { bytes, pages };
         let (mut blocks, mut changed) = (Vec::new(), BTreeSet::new());
         for (id, segment, rows) in segments {
@@ -156,7 +162,6 @@ impl Committer {
                     RowContent::block(number, address),
                     stored.len(),
                     self.first_without(),
-                    &slice.readers,
                 )
                 .ok_or_else(out_of_slabs)?;
             self.cleaned_rows.push_data(stored);
@@ -179,11 +184,11 @@ impl Committer {
     async fn publish_moves(&self, moves: &[(u64, BlockPlace, BlockPlace)]) -> Result<(), PoolError> {
         let slice = &self.slice;
         for &(number, from, to) in moves {
-            let page = slice.pages.change(block_page(number)).await?;
+            let page = slice.metadata.pages.change(block_page(number)).await?;
             if !planted(Bug::ForgetMoves) {
                 page.set(block_word(number) + 2, to.location.0);
             }
-            slice.segments.release(from.location, self.first_without(), &slice.readers)?;
+            slice.segments.release(from.location, self.first_without())?;
         }
         Ok(())
     }
@@ -217,7 +222,7 @@ impl Committer {
 
     /// Has the next checkpoint write a page elsewhere, if it lies in this segment.
     async fn move_page(&self, page: PageId, from: SegmentId) -> Result<(), PoolError> {
-        let pages = &self.slice.pages;
+        let pages = &self.slice.metadata.pages;
         let location = Location(pages.entry(page).await?.location.get());
         if !location.is_none() && location.segment() == from {
             pages.change(page).await?;

@@ -113,8 +113,8 @@ pub(crate) struct Start {
 
 impl Committer {
     pub(crate) fn new(slice: Arc<Slice>, start: Start) -> Self {
-        let last_checkpoint = slice.world.now();
-        let sifting = slice.layers.read().sifting();
+        let last_checkpoint = slice.world().now();
+        let sifting = slice.forks.read().sifting();
         Self {
             slice,
             generation: start.generation,
@@ -159,7 +159,7 @@ impl Committer {
         let slice = self.slice.clone();
         loop {
             match self.step().await {
-                Ok(Outcome::Did) => slice.world.yield_now().await,
+                Ok(Outcome::Did) => slice.world().yield_now().await,
                 Ok(Outcome::Idle) => self.wait().await,
                 Ok(Outcome::Stop) => break,
                 Err(error) => {
@@ -187,15 +187,15 @@ impl Committer {
             asked.then_some(())
         });
         // A writer that waits may wait for a batch to harden. The committer is not told of that.
-        let awaits_slabs = store.wanted_by(self.slice.id) > 0 || store.owed_by(self.slice.id) > 0;
+        let awaits_slabs = store.wanted_by(self.slice.id()) > 0 || store.owed_by(self.slice.id()) > 0;
         let pressed =
             requests.hurry.load(Ordering::Acquire) || self.slice.fill(0) > SLOW_FROM || awaits_slabs;
         let tick = match pressed {
             true => PRESSED_TICK,
-            false if !self.slice.layers.read().pending.is_empty() => PENDING_TICK,
+            false if self.slice.forks.are_pending() => PENDING_TICK,
             false => TICK,
         };
-        let tick = self.slice.world.sleep(tick);
+        let tick = self.slice.world().sleep(tick);
         match select(pin!(asked), tick).await {
             Either::Left(_) | Either::Right(_) => {}
         }
@@ -233,11 +233,11 @@ impl Committer {
             Request::Rewrite(page) => {
                 // Pages of the catalog and of the segment table are made anew.
                 let is_made = page == PageId::new(Space::Catalog, page.index)
-                    && slice.records.lock().rewrite(page.index);
+                    && slice.metadata.rewrite_catalog_page(page.index);
                 if page == PageId::new(Space::Segments, page.index) {
-                    slice.segments.rewrite(page.index);
+                    slice.segments.table.rewrite(page.index);
                 } else if !is_made {
-                    slice.pages.mark_dirty(page);
+                    slice.metadata.pages.mark_dirty(page);
                 }
                 Ok(())
             }
@@ -286,7 +286,7 @@ impl Committer {
             }
             Step::Clean => {
                 // What is dead in open segments cannot be cleaned.
-                self.slice.placer.seal_idle();
+                self.slice.front.placer.seal_idle();
                 let did = self.clean().await?;
                 let yields = did && self.destage_yields();
                 // A drain is not done while destage waits, but does not go on for what can be cleaned.
@@ -320,14 +320,14 @@ impl Committer {
     async fn let_readers_leave(&mut self) {
         let slice = self.slice.clone();
         let held_up = |generation| {
-            let journal = slice.journal.usage();
-            slice.segments.usage().free_slabs < slice.space.destage_slabs()
-                && slice.segments.awaits_readers(generation)
+            let journal = slice.log.journal.usage();
+            slice.segments.table.usage().free_slabs < slice.space.destage_slabs()
+                && slice.segments.table.awaits_readers(generation)
                 && journal.used < journal.total
                 && !slice.store.health().is_failed()
         };
         while held_up(self.generation) {
-            slice.world.sleep(PRESSED_TICK).await;
+            slice.world().sleep(PRESSED_TICK).await;
             self.settle();
         }
     }
@@ -335,20 +335,20 @@ impl Committer {
     /// Destages all that is acknowledged now, and makes a checkpoint.
     async fn drain(&mut self) -> Result<(), PoolError> {
         // From the first step of a round on, until a whole round does nothing.
-        self.draining = Some(self.slice.journal.peek_sequence());
+        self.draining = Some(self.slice.log.journal.peek_sequence());
         (self.turn, self.did) = (Turn::Lend, false);
         loop {
             let step = self.decide().await?;
             if let Outcome::Idle = self.carry_out(step).await? {
                 break;
             }
-            self.slice.world.yield_now().await;
+            self.slice.world().yield_now().await;
         }
         // NOTE: sealed before the checkpoint, which then holds these segments as ones that nothing is added to.
         self.draining = None;
         let generation = self.first_without();
-        self.data_rows.seal(&self.slice.segments, generation, &self.slice.readers);
-        self.cleaned_rows.seal(&self.slice.segments, generation, &self.slice.readers);
+        self.data_rows.seal(&self.slice.segments, generation);
+        self.cleaned_rows.seal(&self.slice.segments, generation);
         self.checkpoint().await
     }
 
@@ -356,7 +356,7 @@ impl Committer {
     /// never for ever.
     fn destage_yields(&mut self) -> bool {
         self.yielded += 1;
-        let tight = self.slice.segments.usage().free_slabs < self.slice.space.destage_slabs();
+        let tight = self.slice.segments.table.usage().free_slabs < self.slice.space.destage_slabs();
         tight && self.yielded < LONGEST_YIELD
     }
 
@@ -364,11 +364,7 @@ impl Committer {
     pub(crate) fn settle(&mut self) {
         let slice = &self.slice;
         while let Some(&(generation, epoch)) = self.settling.front() {
-            // Readers that enter from here on are of a new epoch: those of the old one only become fewer.
-            if epoch == slice.readers.current() {
-                slice.readers.advance();
-            }
-            if !slice.readers.passed(epoch) {
+            if !slice.segments.readers_left(epoch) {
                 break;
             }
             assert!(
@@ -381,16 +377,16 @@ impl Committer {
             self.settling.pop_front();
             // NOTE: shards are locked before layers, so layers are not locked here. No new layer gets these ids
             // meanwhile.
-            let found = slice.layers.read().ids.take_found(generation);
+            let found = slice.forks.read().ids.take_found(generation);
             if let Some(found) = found {
                 let buffered = slice.buffer.held_of(&found.iter().copied().collect());
-                slice.layers.read().ids.free(found, &buffered);
+                slice.forks.read().ids.free(found, &buffered);
             }
-            self.freed_pages.forget_passed(&slice.readers);
+            self.freed_pages.forget_passed(slice.segments.readers());
             slice.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
         }
-        if slice.segments.reclaim(self.generation, &slice.readers) {
-            slice.progress.notify();
+        if slice.segments.reclaim(self.generation) {
+            slice.log.progress().notify();
         }
     }
 
@@ -407,15 +403,15 @@ impl Committer {
     pub(super) fn spread(&self) -> usize {
         let (slice, drives) = (&self.slice, self.slice.store.data_drive_count());
         let plenty = 2 * slice.space.clean_below() + drives as u64;
-        if slice.segments.usage().free_slabs > plenty { drives } else { 1 }
+        if slice.segments.table.usage().free_slabs > plenty { drives } else { 1 }
     }
 
     /// Tells the space gauge what is taken. What was published is counted here before it leaves the buffer: in between
     /// it counts twice, never not at all.
     pub(crate) fn count_space(&self) {
-        let usage = self.slice.segments.usage();
+        let usage = self.slice.segments.table.usage();
         self.slice.count_reserved();
-        let metadata = usage.live_meta + self.slice.pages.unplaced_bytes();
+        let metadata = usage.live_meta + self.slice.metadata.pages.unplaced_bytes();
         self.slice.space.update(usage.live_data, metadata, usage.table_slabs);
     }
 
@@ -427,11 +423,11 @@ impl Committer {
     /// Tells writers that wait and the space gauge what a commit changed.
     pub(crate) fn committed(&self) {
         let slice = &self.slice;
-        slice.pages.make_room(0);
+        slice.metadata.pages.make_room(0);
         slice.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
         self.count_space();
         slice.counters.commits.fetch_add(1, Ordering::AcqRel);
-        slice.progress.notify();
+        slice.log.progress().notify();
     }
 }
 

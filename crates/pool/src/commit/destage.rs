@@ -120,9 +120,9 @@ impl Committer {
         let slice = &self.slice;
         // The oldest blocks, none of a layer that has no map yet: there is nothing that could lead to them.
         let batch = slice.space.step_blocks().min(BATCH_BLOCKS);
-        let pending = slice.layers.read().pending.clone();
+        let pending = slice.forks.read().pending.clone();
         let mut taken = slice.buffer.take_oldest(batch as usize, before, &pending);
-        slice.flip_bits_of(&mut taken);
+        slice.flips().apply(&mut taken);
         if taken.is_empty() {
             return Ok(Prepared::default());
         }
@@ -149,7 +149,7 @@ impl Committer {
         }
 
         // Workers compose what is in RAM. What few blocks there are is composed here.
-        let chunks = match chunk::send(&*slice.world, in_ram, slice.buffer.sectors_per_block()) {
+        let chunks = match chunk::send(slice.world(), in_ram, slice.buffer.sectors_per_block()) {
             Ok(chunks) => chunks,
             Err(few) => {
                 to_read.extend(self.compose_few(few, &mut blocks).await);
@@ -175,7 +175,7 @@ impl Committer {
             }
             // Rows that are being written go on meanwhile.
             if (done + 1).is_multiple_of(PARALLEL) {
-                slice.world.yield_now().await;
+                slice.world().yield_now().await;
             }
         }
         to_read
@@ -195,7 +195,7 @@ impl Committer {
             blocks[at] = Some(block?);
             since += 1;
             if since.is_multiple_of(PARALLEL) {
-                self.slice.world.yield_now().await;
+                self.slice.world().yield_now().await;
             }
         }
         Ok(())
@@ -216,7 +216,7 @@ impl Committer {
                 let page = block_page(number);
                 if at_once.page != Some(page) {
                     // A page that is not in RAM may be damaged: see `compose`.
-                    if !slice.pages.is_resident(page, true) {
+                    if !slice.metadata.pages.is_resident(page, true) {
                         return Sorted::Reading(taken);
                     }
                     at_once.page = Some(page);
@@ -228,7 +228,7 @@ impl Committer {
         };
         let id = taken.key.layer;
         if at_once.layer.as_ref().is_none_or(|layer| layer.id != id) {
-            at_once.layer = slice.layers.read().all.get(&id).cloned();
+            at_once.layer = slice.forks.layer(id);
         }
         match (at_once.layer.clone().filter(|layer| !layer.is_gone()), placed) {
             (layer @ Some(_), Some((block, number))) => {
@@ -289,7 +289,7 @@ impl Committer {
         assert!(next.as_ref().is_none_or(|next| are_apart(batch, &next.keys)), "a block is in two batches");
         if planted(Bug::EvictBeforePublish) {
             slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
-            slice.world.yield_now().await;
+            slice.world().yield_now().await;
         }
         // The rows are written, so the map may lead there.
         self.publish_all(batch, &places).await?;
@@ -326,7 +326,7 @@ impl Committer {
 
     async fn compose(&self, taken: TakenBlock) -> Result<Composed, PoolError> {
         let slice = &self.slice;
-        let layer = slice.layers.read().all.get(&taken.key.layer).filter(|layer| !layer.is_gone()).cloned();
+        let layer = slice.forks.kept_layer(taken.key.layer);
         let Some(layer) = layer else {
             return Ok(Composed { taken, layer: None, content: Composition::Unmapped });
         };
@@ -340,7 +340,7 @@ impl Committer {
         }
         if let Some((block, number)) = placed_whole(&taken.extents, slice.buffer.sectors_per_block()) {
             // A number whose page went bad since it was lent is of no use: the block is written anew under another.
-            match slice.pages.get(block_page(number)).await {
+            match slice.metadata.pages.get(block_page(number)).await {
                 Ok(_) => {
                     let content = Composition::Placed { block, number };
                     return Ok(Composed { taken, layer: Some(layer), content });
@@ -382,13 +382,13 @@ impl Committer {
                 composed.push(block);
                 continue;
             }
-            let now = slice.world.now();
+            let now = slice.world().now();
             let unread = self.unread.entry(key).or_insert(Unread::new(now));
             unread.tries += 1;
             unread.newest = block.taken.newest();
             let (tries, waited) = (unread.tries, now.since(unread.since));
             let is_lost = tries >= TRIES && slice.fill(0) > GIVE_UP_FROM
-                || waited >= WAITED_FOR && slice.awaits_destage() && self.is_unreadable(&block).await;
+                || waited >= WAITED_FOR && slice.forks.await_destage() && self.is_unreadable(&block).await;
             if is_lost {
                 tracing::error!(layer = %key.layer, block = key.index, tries, "given up after failed reads; it is lost");
                 slice.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
@@ -401,7 +401,7 @@ impl Committer {
                 composed.push(block);
             } else {
                 // All others have a turn before it is tried again.
-                slice.buffer.put_back(&block.taken, slice.journal.newest_sequence());
+                slice.buffer.put_back(&block.taken, slice.log.journal.newest_sequence());
             }
         }
     }
@@ -433,7 +433,7 @@ impl Committer {
     /// Whether a charged block can be destaged, or may be once it is hardened: one that was not tried in vain as it is now,
     /// and does not wait in a fork on top of one that was.
     fn may_any_come(&self) -> bool {
-        let layers = self.slice.layers.read();
+        let layers = self.slice.forks.read();
         let holds_unread = |layer: &Arc<Layer>| self.unread.keys().any(|key| key.layer == layer.id);
         let waits = |id: &&LayerId| {
             let below = layers.all.get(id).and_then(|layer| layer.below());
@@ -476,7 +476,7 @@ impl Committer {
                     let content = RowContent::block(number, CopySource { layer, index });
                     let location = self
                         .data_rows
-                        .place(&slice.segments, content, data.len(), generation, &slice.readers)
+                        .place(&slice.segments, content, data.len(), generation)
                         .ok_or_else(out_of_slabs)?;
                     self.data_rows.push_data(data.clone());
                     let info = BlockInfo::new(*crc, 1, BlockInfo::STORED);

@@ -33,13 +33,15 @@ impl Committer {
             return false;
         }
         let is_alone = owner.lent() == 0 || planted(Bug::DropLent);
-        is_alone && !slice.pages.is_resident(page, !self.is_table_large()) && self.has_room_to_drop(1)
+        is_alone
+            && !slice.metadata.pages.is_resident(page, !self.is_table_large())
+            && self.has_room_to_drop(1)
     }
 
     /// Whether the block table is so large that a checkpoint is made before all of it is dirty: a page that is clean is
     /// better left so.
     fn is_table_large(&self) -> bool {
-        self.table_pages() * PAGE_BYTES as u64 > self.slice.options.dirty_bytes
+        self.table_pages() * PAGE_BYTES as u64 > self.slice.options().dirty_bytes
     }
 
     fn table_pages(&self) -> u64 {
@@ -59,8 +61,8 @@ impl Committer {
         let slice = self.slice.clone();
         let table_page = block_page(number).index;
         // Where its bit cannot be read its entry may still be.
-        let Ok(page) = slice.pages.change(bits_page(table_page)).await else { return Ok(false) };
-        slice.forget_content(number);
+        let Ok(page) = slice.metadata.pages.change(bits_page(table_page)).await else { return Ok(false) };
+        slice.front.forget_content(number);
         if planted(Bug::LoseDropped) {
             return Ok(true);
         }
@@ -89,20 +91,20 @@ impl Committer {
         let first_number = table_page * BLOCKS_PER_PAGE;
         let bits = bits_page(table_page);
         // While the bits cannot be read the space of what was dropped there stays taken.
-        let Ok(Some(held)) = slice.pages.get(bits).await else { return Ok(false) };
+        let Ok(Some(held)) = slice.metadata.pages.get(bits).await else { return Ok(false) };
         let dropped = bits_in(&held, table_page);
         if dropped == 0 {
             return Ok(false);
         }
         // Both pages are held until the entries are freed: a page that was read cannot fail to be read any more.
-        let _table = match slice.pages.get(block_page(first_number)).await {
+        let _table = match slice.metadata.pages.get(block_page(first_number)).await {
             Ok(page) => page,
             Err(error) if slice.store.is_damage(&error).await => None,
             // The drive may recover.
             Err(_) => return Ok(false),
         };
         // NOTE: the bits go first. What an entry says is checked when it is freed: one that is free already is an error.
-        let page = slice.pages.change(bits).await?;
+        let page = slice.metadata.pages.change(bits).await?;
         if !planted(Bug::MergeTwice) {
             (0..WORDS).for_each(|word| page.set(first_word(table_page) + word, 0));
         }
@@ -121,7 +123,7 @@ impl Committer {
 
     /// Whether a number was dropped and its entry is not free yet.
     pub(crate) async fn is_dropped(&self, number: u64) -> bool {
-        let dropped = self.slice.pages.dropped_of(block_page(number).index).await;
+        let dropped = self.slice.metadata.pages.dropped_of(block_page(number).index).await;
         dropped.unwrap_or(0) >> (number % BLOCKS_PER_PAGE) & 1 != 0
     }
 
@@ -164,14 +166,14 @@ impl Committer {
                 in_vain += 1;
                 self.checkpoint().await?;
             }
-            self.slice.world.yield_now().await;
+            self.slice.world().yield_now().await;
         }
         Ok(())
     }
 
     async fn fetch_to_merge(&self, table_page: u64) {
         // What cannot be read is dealt with when it is needed.
-        drop(self.slice.pages.get(block_page(table_page * BLOCKS_PER_PAGE)).await);
+        drop(self.slice.metadata.pages.get(block_page(table_page * BLOCKS_PER_PAGE)).await);
     }
 
     /// The pages of the table with the most to merge among those whose bits are looked through next.
@@ -181,7 +183,7 @@ impl Committer {
             let first = self.dropped.cursor % bits_pages * TABLE_PAGES;
             let mut found = Vec::new();
             for page in first..first + TABLE_PAGES {
-                match self.slice.pages.dropped_of(page).await {
+                match self.slice.metadata.pages.dropped_of(page).await {
                     Ok(0) => {}
                     Ok(dropped) => found.push((dropped.count_ones(), page)),
                     // It is told of when it is needed.

@@ -24,7 +24,7 @@ impl Committer {
     pub(super) fn figures(&mut self) -> Figures {
         let slice = self.slice.clone();
         let (awaits_forks, gone_or_lonely) = {
-            let layers = slice.layers.read();
+            let layers = slice.forks.read();
             (!layers.pending.is_empty(), !layers.removing.is_empty() || layers.joining() > 0)
         };
         let slabs = self.slabs();
@@ -37,7 +37,7 @@ impl Committer {
             slabs,
             journal: self.journal_figures(),
             buffered: self.buffered(awaits_forks),
-            lacks_numbers: slice.placer.numbers().is_short(),
+            lacks_numbers: slice.front.placer.numbers().is_short(),
             awaits_forks,
             awaits_merging: self.merging_is_due(),
             any_to_remove: gone_or_lonely || self.sifting.is_some(),
@@ -51,39 +51,40 @@ impl Committer {
             is_under_way: self.flight.is_some(),
             is_wanted: !self.wanted.is_empty(),
             bytes: self.due_bytes(),
-            most_bytes: slice.options.dirty_bytes,
+            most_bytes: slice.options().dirty_bytes,
             catalog_pages,
             most_catalog_pages: slice.space.most_catalog_pages(),
-            any: slice.pages.is_any_dirty()
-                || slice.pages.is_any_ill()
+            any: slice.metadata.pages.is_any_dirty()
+                || slice.metadata.pages.is_any_ill()
                 || catalog_pages > 0
                 || slice.requests.catalog_changed.load(Ordering::Acquire),
-            age: slice.world.now().since(self.last_checkpoint),
-            most_age: slice.options.checkpoint_after,
+            age: slice.world().now().since(self.last_checkpoint),
+            most_age: slice.options().checkpoint_after,
         }
     }
 
     /// What a checkpoint would write now, beside the catalog.
     pub(crate) fn due_bytes(&self) -> u64 {
-        let pages = self.slice.pages.due();
-        (pages + self.slice.segments.due(pages)) * PAGE_BYTES as u64
+        let pages = self.slice.metadata.pages.due();
+        (pages + self.slice.segments.table.due(pages)) * PAGE_BYTES as u64
     }
 
     /// Whether a checkpoint has to be made before more becomes due.
     pub(crate) fn is_much_due(&self) -> bool {
-        self.due_bytes() >= self.slice.options.dirty_bytes
+        self.due_bytes() >= self.slice.options().dirty_bytes
     }
 
     fn slabs(&self) -> Slabs {
         let slice = &self.slice;
-        let usage = slice.segments.usage();
+        let usage = slice.segments.table.usage();
         let cleaned_metadata = self.cleaned_metadata.len() as u64;
         let early = if planted(Bug::GiveBackEarly) { usage.awaiting_slabs } else { 0 };
         Slabs {
             free: usage.free_slabs + early,
             coming: usage.awaiting_slabs + cleaned_metadata,
             // What was freed since the last checkpoint comes back only with the next.
-            awaits_checkpoint: cleaned_metadata > 0 || slice.segments.awaits_checkpoint(self.generation),
+            awaits_checkpoint: cleaned_metadata > 0
+                || slice.segments.table.awaits_checkpoint(self.generation),
             checkpoint_below: slice.space.checkpoint_below(),
             clean_below: slice.space.clean_below(),
         }
@@ -91,12 +92,12 @@ impl Committer {
 
     fn journal_figures(&mut self) -> JournalFigures {
         let slice = self.slice.clone();
-        let (journal, now) = (slice.journal.usage(), slice.world.now());
+        let (journal, now) = (slice.log.journal.usage(), slice.world().now());
         let (total, used, most_named_bytes) = (journal.total, journal.used, slice.most_named_bytes());
-        let replayed = slice.options.replay_bytes / u64::from(slice.store.slab_bytes());
+        let replayed = slice.options().replay_bytes / u64::from(slice.store.slab_bytes());
         let wanted = (total / 2).min(replayed);
         let mut figures = JournalFigures { total, used, wanted, most_named_bytes, tail: None };
-        let is_much_named = slice.placer.named_bytes() > most_named_bytes / 2;
+        let is_much_named = slice.front.placer.named_bytes() > most_named_bytes / 2;
         // What the checkpoint under way gives back is not known to be there yet.
         if self.flight.is_some() || !figures.is_filling() && !is_much_named {
             return figures;
@@ -104,9 +105,9 @@ impl Committer {
         // Looking for the tail goes through the whole buffer.
         if now.since(self.tail_looked) >= TAIL_LOOK_AFTER {
             self.tail_looked = now;
-            let tail = slice.tail();
-            let passed_bytes = if is_much_named { slice.placer.named_below(tail) } else { 0 };
-            self.tail_found = Some(Tail { freed: slice.journal.freed_by(tail), passed_bytes });
+            let tail = slice.log.tail(&slice.buffer);
+            let passed_bytes = if is_much_named { slice.front.placer.named_below(tail) } else { 0 };
+            self.tail_found = Some(Tail { freed: slice.log.journal.freed_by(tail), passed_bytes });
         }
         figures.tail = self.tail_found;
         figures
@@ -117,7 +118,7 @@ impl Committer {
         if slice.buffer.charged_blocks() == 0 {
             slice.requests.not_in_a_hurry();
         }
-        let (next, fill) = (slice.journal.peek_sequence(), slice.fill(0));
+        let (next, fill) = (slice.log.journal.peek_sequence(), slice.fill(0));
         let oldest = if fill > DESTAGE_HALF_FROM { slice.buffer.oldest() } else { None };
         Buffered {
             fill,
@@ -133,11 +134,11 @@ impl Committer {
     /// destage looks at is in the processor's cache.
     fn placed_before(&self) -> Option<Sequence> {
         let newest = PLACED_BUFFERED_BYTES.min(self.slice.most_named_bytes() / 4);
-        self.slice.placer.last_before(newest).map(|last| Sequence(last.0 + 1))
+        self.slice.front.placer.last_before(newest).map(|last| Sequence(last.0 + 1))
     }
 
     fn aged_before(&mut self, next: Sequence, awaits_forks: bool) -> Option<Sequence> {
-        let (now, options) = (self.slice.world.now(), &self.slice.options);
+        let (now, options) = (self.slice.world().now(), &self.slice.options());
         if self.ages.back().is_none_or(|(at, s)| *s != next && now.since(*at) >= AGES_APART) {
             self.ages.push_back((now, next));
         }

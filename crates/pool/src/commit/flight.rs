@@ -63,7 +63,7 @@ impl Checkpoint {
             segments: self.rows.iter().map(|row| row.segment().0).collect(),
             answers,
         };
-        let thread = Thread::Committer(slice.id);
+        let thread = Thread::Committer(slice.id());
         let carried_out = async move {
             let slice = self.slice.clone();
             let result = self.carry_out().await;
@@ -74,16 +74,16 @@ impl Checkpoint {
             ended.notify();
             slice.requests.nudge();
         };
-        slice.world.spawn(thread, Box::pin(carried_out));
+        slice.world().spawn(thread, Box::pin(carried_out));
         flight
     }
 
     async fn carry_out(self) -> Result<(), PoolError> {
         let Self { slice, mut root, rows, kept_twice, since } = self;
         // Checksums first, from the leaves of the map up: a page is written with those of the pages below it.
-        for pages in slice.pages.cut_pages().chunks(SEALED_AT_ONCE) {
-            pages.iter().try_for_each(|page| slice.pages.seal(*page))?;
-            slice.world.yield_now().await;
+        for pages in slice.metadata.pages.cut_pages().chunks(SEALED_AT_ONCE) {
+            pages.iter().try_for_each(|page| slice.metadata.pages.seal(*page))?;
+            slice.world().yield_now().await;
         }
         // NOTE: rows, flush, root, in this order: a root must not lead to what a power failure can take back.
         let (rows, table) = try_join(slice.write_rows(rows), slice.write_table_pages(kept_twice)).await?;
@@ -92,36 +92,34 @@ impl Checkpoint {
             slice.store.flush_rows().await?;
         }
         if planted(Bug::TailOfRoot) {
-            root.tail = slice.tail().0.into();
+            root.tail = slice.log.tail(&slice.buffer).0.into();
         }
         let tail = Sequence(root.tail.get());
         // The pages are written, so their checksums are known. Numbers that only grow are taken as they are now.
-        root.set_page_maps(slice.pages.root_entries());
-        root.next_sequence = slice.journal.peek_sequence().0.into();
-        let (first_extent, next_extent) = slice.journal.needed_from(tail);
+        root.set_page_maps(slice.metadata.pages.root_entries());
+        root.next_sequence = slice.log.journal.peek_sequence().0.into();
+        let (first_extent, next_extent) = slice.log.journal.needed_from(tail);
         (root.first_extent, root.next_extent) = (first_extent.into(), next_extent.into());
-        root.next_volume = slice.transactions.next_volume().into();
+        root.next_volume = slice.log.transactions.next_volume().into();
         assert!(tail.0 <= root.next_sequence.get(), "a tail of {tail} is before what is to come");
         assert!(first_extent <= next_extent, "extents {first_extent} to {next_extent} hold the tail");
         root.seal();
 
         // From here on this checkpoint is what an opening finds.
-        slice.store.harden_root(slice.id, &root).await?;
-        *slice.root.lock() = root;
-        let before = slice.durable_tail.swap(tail.0, Ordering::AcqRel);
-        assert!(before <= tail.0, "the tail goes from {before} to {tail}, and only forward");
-        slice.placer.passed(tail);
+        slice.harden_root(root).await?;
+        slice.log.passed(tail);
+        slice.front.placer.passed(tail);
         if planted(Bug::RootBeforeRows) {
             slice.store.flush_rows().await?;
         }
         // Hosts may wait for room in the journal. The committer gives back everything else when it lands the
         // checkpoint.
-        slice.journal.trim(tail);
-        slice.progress.notify();
+        slice.log.journal.trim(tail);
+        slice.log.progress().notify();
         let counters = &slice.counters;
         counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
-        let took = slice.world.now().since(since);
+        let took = slice.world().now().since(since);
         counters.checkpoint_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
         Ok(())
     }

@@ -1,20 +1,21 @@
 //! Bits that flip in RAM between receipt and destage, for tests of what happens then.
 
-use crate::{
-    buffer::{Content, TakenBlock},
-    lifecycle::slice::Slice,
-};
-use quoin_world::atomic::Ordering;
+use crate::buffer::{Content, TakenBlock};
+use quoin_world::atomic::{AtomicU64, Ordering};
 
-impl Slice {
-    /// For tests of what happens then: of each of the next so many blocks with data in RAM that are destaged, a bit
-    /// flips between receipt and destage.
-    pub(crate) fn flip_bits(&self, blocks: u64) {
-        self.flips.fetch_add(blocks, Ordering::Relaxed);
+/// Blocks of which a test wants a bit flipped.
+#[derive(Default)]
+pub(crate) struct Flips(AtomicU64);
+
+impl Flips {
+    /// Of each of the next so many blocks with data in RAM that are destaged, a bit flips between receipt and destage.
+    pub(crate) fn add(&self, blocks: u64) {
+        self.0.fetch_add(blocks, Ordering::Relaxed);
     }
 
-    pub(crate) fn flip_bits_of(&self, taken: &mut [TakenBlock]) {
-        let mut left = self.flips.swap(0, Ordering::Relaxed);
+    /// Flips the bits of blocks that destage took.
+    pub(crate) fn apply(&self, taken: &mut [TakenBlock]) {
+        let mut left = self.0.swap(0, Ordering::Relaxed);
         if left == 0 {
             return;
         }
@@ -32,6 +33,6 @@ impl Slice {
                 left -= 1;
             }
         }
-        self.flips.fetch_add(left, Ordering::Relaxed);
+        self.0.fetch_add(left, Ordering::Relaxed);
     }
 }

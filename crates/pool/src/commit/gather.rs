@@ -149,7 +149,7 @@ impl Committer {
         pages: &mut BTreeSet<u64>,
     ) -> Result<bool, PoolError> {
         // What cannot be read is not freed.
-        if self.dropped.count == 0 || self.slice.pages.dropped_of(page).await.unwrap_or(0) == 0 {
+        if self.dropped.count == 0 || self.slice.metadata.pages.dropped_of(page).await.unwrap_or(0) == 0 {
             return Ok(true);
         }
         if allowance.pages == 0 && !pages.contains(&page) {
@@ -163,7 +163,7 @@ impl Committer {
 
     /// Fetches the pages of the block table that the rows name blocks of, many at a time.
     async fn fetch_block_pages(&self, rows: &[WrittenRow]) {
-        let pages = &self.slice.pages;
+        let pages = &self.slice.metadata.pages;
         let named = rows.iter().flat_map(|row| &row.contents).map(|content| block_page(content.name.get()));
         let absent: BTreeSet<_> = named.filter(|page| pages.word(*page, 0).is_none()).collect();
         // What cannot be read is dealt with when it is needed.
@@ -179,7 +179,7 @@ impl Committer {
         let mut wanted = Vec::new();
         for (i, block) in blocks.iter_mut().enumerate() {
             // It is stored again: what RAM made of it is not passed on.
-            let cached = slice.cache.peek(block.number);
+            let cached = slice.front.cache.peek(block.number);
             block.stored = cached.and_then(|content| slice.verified(block.place.info, content));
             if block.stored.is_none() {
                 wanted.push((i, block.number, block.place));
@@ -199,7 +199,7 @@ impl Committer {
 
     /// Reads blocks that lie one behind the other, one by one if that fails.
     async fn read_live_run(&self, run: &[(usize, u64, BlockPlace)]) -> Vec<(usize, Option<Bytes>)> {
-        let io = &self.slice.io;
+        let io = &self.slice.segments.io;
         let locations = run.iter().map(|(_, _, place)| place.location);
         let (first, last) = (run[0].2.location, run[run.len() - 1].2.location);
         let range = ByteRange::new(
@@ -240,7 +240,7 @@ impl Committer {
     /// Puts neighbours together: blocks of one volume in the order of their addresses, those of its former layers among
     /// them, for a volume reads through all of its layers.
     pub(crate) fn sort_by_address(&self, blocks: &mut [LiveBlock]) {
-        let layers = self.slice.layers.read();
+        let layers = self.slice.forks.read();
         let mut volumes: BTreeMap<LayerId, (u32, u32)> = BTreeMap::new();
         let mut volume_of = |layer: LayerId| {
             *volumes.entry(layer).or_insert_with(|| match layers.all.get(&layers.owner(layer)) {

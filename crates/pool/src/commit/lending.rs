@@ -9,7 +9,7 @@ impl Committer {
     /// Lends numbers if data threads want some. False if they want none.
     pub(crate) async fn lend_numbers(&mut self) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
-        let numbers = slice.placer.numbers();
+        let numbers = slice.front.placer.numbers();
         if !numbers.is_short() {
             return Ok(false);
         }

@@ -12,7 +12,7 @@ pub(crate) mod destage;
 mod dropped;
 pub(crate) mod figures;
 mod flight;
-mod flips;
+pub(crate) mod flips;
 pub(crate) mod gather;
 mod in_vain;
 mod lending;

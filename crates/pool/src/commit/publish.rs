@@ -40,7 +40,7 @@ impl Committer {
             let Some(layer) = &composed.layer else { continue };
             let index = composed.taken.key.index;
             if let Composition::Shared { number, .. } = composed.content {
-                drop(slice.pages.get(block_page(number)).await);
+                drop(slice.metadata.pages.get(block_page(number)).await);
             }
             if leaf.is_none() {
                 // What cannot be read is dealt with when it is changed.
@@ -52,7 +52,7 @@ impl Committer {
             if self.is_mine(layer, entry) && !self.drops_unseen(layer, old) {
                 last = Some(block_page(old));
                 // A damaged one stays out of the way: see [`Committer::drop_reference`].
-                drop(slice.pages.get(block_page(old)).await);
+                drop(slice.metadata.pages.get(block_page(old)).await);
             }
         }
         Ok(())
@@ -71,7 +71,7 @@ impl Committer {
                 self.publish(layer, composed, *place, &mut leaf).await?;
             }
             if i % PARALLEL == PARALLEL - 1 {
-                self.slice.world.yield_now().await;
+                self.slice.world().yield_now().await;
             }
         }
         self.let_go_of_pages();
@@ -116,7 +116,7 @@ impl Committer {
                 }
                 match &composed.content {
                     Composition::Data(whole) => {
-                        self.slice.cache.fill_written(number, &whole.data, old.block());
+                        self.slice.front.cache.fill_written(number, &whole.data, old.block());
                     }
                     Composition::Placed { block, .. } => block.publish(),
                     _ => {}

@@ -37,12 +37,12 @@ impl Committer {
             return Ok(true);
         }
         // Then layers that were given up.
-        let first = slice.layers.read().removing.front().cloned();
+        let first = slice.forks.read().removing.front().cloned();
         if let Some(layer) = first {
             for _ in 0..PAGES {
                 if !self.remove_page(&layer).await? {
                     self.inherit_leaked(&layer);
-                    slice.layers.write().removed(&layer);
+                    slice.forks.write().removed(&layer);
                     slice.requests.catalog_changed();
                     break;
                 }
@@ -54,7 +54,7 @@ impl Committer {
             return Ok(true);
         }
         // Then another frozen layer with one child becomes a part of that.
-        self.sifting = slice.layers.write().merge_one();
+        self.sifting = slice.forks.write().merge_one();
         if self.sifting.is_some() {
             slice.requests.catalog_changed();
         }
@@ -107,7 +107,7 @@ impl Committer {
             entry = child;
         }
         match above {
-            Some((number, slot)) => slice.pages.change(node(number)).await?.set(slot, 0),
+            Some((number, slot)) => slice.metadata.pages.change(node(number)).await?.set(slot, 0),
             None => layer.root.store(0),
         }
         self.free(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;

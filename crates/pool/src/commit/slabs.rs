@@ -22,7 +22,7 @@ impl Committer {
         let (slices, nobodys) = (store.slice_count(), store.nobodys_slabs());
         let standing = match slices {
             // There is no other slice to spare slabs for.
-            1 => Standing { wanted: store.wanted_by(slice.id), ..Standing::default() },
+            1 => Standing { wanted: store.wanted_by(slice.id()), ..Standing::default() },
             _ => slice.tell_spare(charged, at_most),
         };
         Claims {
@@ -43,9 +43,9 @@ impl Committer {
         let slice = self.slice.clone();
         let claimed = slice.claim(slabs).await?;
         if claimed == 0 {
-            slice.store.got_none(slice.id);
+            slice.store.got_none(slice.id());
         }
-        tracing::debug!(slice = %slice.id, claimed, "slabs granted");
+        tracing::debug!(slice = %slice.id(), claimed, "slabs granted");
         self.committed();
         Ok(claimed > 0)
     }
@@ -54,7 +54,7 @@ impl Committer {
     pub(super) async fn give_back(&mut self, slabs: u64) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
         let given = slice.give_back(slabs).await?;
-        tracing::debug!(slice = %slice.id, given, "slabs given back");
+        tracing::debug!(slice = %slice.id(), given, "slabs given back");
         Ok(given > 0)
     }
 }

@@ -27,15 +27,16 @@ impl Committer {
         let mut entry = own;
         for level in (1..TREE_LEVELS).rev() {
             let number = entry.block().unwrap_or(0);
-            let page = slice.pages.get(node(number)).await?.ok_or_else(|| missing_node(layer, number))?;
+            let page =
+                slice.metadata.pages.get(node(number)).await?.ok_or_else(|| missing_node(layer, number))?;
             let slot = slot(block, level);
             let child = ThinEntry(page.get(slot));
             entry = self.own_node(layer, child, Spot { block, level: level - 1 }).await?;
             if entry != child {
-                slice.pages.change(node(number)).await?.set(slot, entry.0);
+                slice.metadata.pages.change(node(number)).await?.set(slot, entry.0);
             }
         }
-        slice.pages.change(node(entry.block().unwrap_or(0))).await
+        slice.metadata.pages.change(node(entry.block().unwrap_or(0))).await
     }
 
     /// The node itself if it is the layer's own, else a copy of it, or a new one if there is none; one whose entries are
@@ -59,7 +60,7 @@ impl Committer {
         }
         // A node of its own: an empty one, or a copy of the one that others share, which is listed then.
         let number = self.take_tree_page().await?;
-        let page = slice.pages.change(node(number)).await?;
+        let page = slice.metadata.pages.change(node(number)).await?;
         if let Some(old) = old {
             (0..PAGE_WORDS).for_each(|word| page.set(word, old.get(word)));
             self.bury(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;
@@ -72,7 +73,7 @@ impl Committer {
     pub(crate) async fn drop_tree_page(&mut self, number: u64) -> Result<(), PoolError> {
         self.drop_page(node(number)).await?;
         self.tree_free += 1;
-        self.freed_pages.insert(number, self.slice.readers.current());
+        self.freed_pages.insert(number, self.slice.segments.readers().current());
         Ok(())
     }
 
@@ -81,7 +82,7 @@ impl Committer {
         let slice = self.slice.clone();
         if planted(Bug::EarlyPageReuse)
             && let Some(number) = self.freed_pages.newest()
-            && !slice.pages.exists(node(number)).await?
+            && !slice.metadata.pages.exists(node(number)).await?
         {
             self.tree_free -= 1;
             return Ok(number);
@@ -91,8 +92,8 @@ impl Committer {
             while self.tree_cursor < self.tree_end {
                 let number = self.tree_cursor;
                 self.tree_cursor += 1;
-                if !slice.pages.exists(node(number)).await?
-                    && self.freed_pages.may_use(number, &slice.readers)
+                if !slice.metadata.pages.exists(node(number)).await?
+                    && self.freed_pages.may_use(number, slice.segments.readers())
                 {
                     self.tree_free -= 1;
                     return Ok(number);

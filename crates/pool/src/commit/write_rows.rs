@@ -24,7 +24,7 @@ impl Slice {
         let (store, drive) = (&self.store, row.drive());
         let unit = store.alignment(row.columns())?;
         let ComposedRow { layout, stream, mut offset, len_bytes, data, pages } =
-            row.compose(store.pool(), unit, &self.pages)?;
+            row.compose(store.pool(), unit, &self.metadata.pages)?;
         let end = offset + len_bytes;
         let is_background = stream != Stream::Placed;
         let is_durable = !is_background && !planted(Bug::PlaceVolatile);
@@ -34,18 +34,18 @@ impl Slice {
             let mut paced = None;
             if is_background {
                 let (pace, pressure) = (store.pace(), || self.pressure());
-                paced = Some(pace.enter(drive, piece_bytes as u64, &*self.world, pressure).await);
+                paced = Some(pace.enter(drive, piece_bytes as u64, self.world(), pressure).await);
             }
             let write =
                 || store.write_row(layout.geometry, &layout.columns, offset, piece.clone(), is_durable);
-            store.write_patiently(&*self.world, write).await?;
+            store.write_patiently(self.world(), write).await?;
             if let Some(paced) = paced {
-                paced.written(self.world.now(), self.pressure());
+                paced.written(self.world().now(), self.pressure());
             }
             offset += piece_bytes as u64;
         }
         assert_eq!(offset, end, "the pieces of a row are all of it");
-        self.pages.written(pages);
+        self.metadata.pages.written(pages);
         Ok(len_bytes)
     }
 

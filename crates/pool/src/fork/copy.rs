@@ -16,7 +16,6 @@ use crate::{
     fork::layer::Layer,
     format::{BlockInfo, CopySource, REGION_BYTES, RecordKind, TREE_FAN_OUT, ThinEntry},
     host::{
-        admission::Waiting,
         discard::Reached,
         stalls::Waits,
         write::{Below, Reach, Refusal, record},
@@ -25,7 +24,7 @@ use crate::{
     lifecycle::slice::Slice,
     maps::{blocks::BlockPlace, tree::slot},
 };
-use quoin_base::{ByteRange, LayerId, SECTOR_BYTES, Sequence, VolumeId};
+use quoin_base::{ByteRange, LayerId, SECTOR_BYTES, VolumeId};
 use quoin_world::{Slice as Bytes, atomic::Ordering};
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +42,7 @@ impl Slice {
                 return Err(PoolError::NoSuchVolume(volume));
             }
             if layer.is_pending() {
-                self.world.sleep(LOOK_AGAIN).await;
+                self.world().sleep(LOOK_AGAIN).await;
             }
         }
         self.checkpoint().await
@@ -54,16 +53,16 @@ impl Slice {
         if planted(Bug::DeleteCopiedEarly) {
             return Ok(());
         }
-        let last = self.journal.peek_sequence();
-        let _waiting = Waiting::new(&self.settling_copies);
+        let last = self.log.journal.peek_sequence();
+        let _waiting = self.forks.copy_settles();
         let mut pause = LOOK_AGAIN;
         loop {
             self.drain().await?;
-            if Sequence(self.durable_tail.load(Ordering::Acquire)) >= last {
+            if self.log.durable_tail() >= last {
                 return Ok(());
             }
             // A drive may fail to read what is to be destaged, and recover.
-            self.world.sleep(pause).await;
+            self.world().sleep(pause).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
@@ -216,12 +215,12 @@ impl Slice {
         source: CopySource,
         below: Option<&Below>,
     ) -> Result<Arc<Batch>, Refusal> {
-        let lane = self.journal.lane(&*self.world);
+        let lane = self.log.journal.lane(self.world());
         lane.append(0, 0, |batch, _| {
             let pieces: Vec<Piece> = self.shared_pieces(layer, range, source).collect();
             let mut shard = self.buffer.shard(pieces[0].key);
             let replaced = self.charge(&shard, layer, range, pieces.iter().map(|piece| piece.key), below)?;
-            let sequence = self.journal.take_sequence();
+            let sequence = self.log.journal.take_sequence();
             self.buffer.insert(&mut shard, sequence, batch, pieces);
             self.buffer.waive(&mut shard, &replaced);
             let mut header = record(layer, range, RecordKind::Copy);
@@ -250,7 +249,7 @@ impl Slice {
         extent: &Extent,
         source: CopySource,
     ) -> Result<Option<Bytes>, PoolError> {
-        let map = self.layers.read().all.get(&source.layer).cloned();
+        let map = self.forks.layer(source.layer);
         let Some(map) = map else {
             // Whoever meets this saw the buffer before it was destaged, and looks again.
             let (volume, offset) = (layer.volume.id, key.index * self.buffer.block_bytes);
@@ -273,7 +272,7 @@ impl Slice {
             }
             _ => return Ok(None),
         };
-        let map = self.layers.read().all.get(&source.layer).cloned();
+        let map = self.forks.layer(source.layer);
         let Some(map) = map else { return Ok(None) };
         let found = async {
             let Some(leaf) = self.leaf(&map, source.index).await? else { return Ok(None) };
@@ -282,7 +281,7 @@ impl Slice {
             let place = self.block(number).await?;
             // References that the same batch of destage adds are not counted yet.
             let has_room = |place: &BlockPlace| place.info.count() < BlockInfo::MOST / 2;
-            Ok(place.filter(has_room).map(|_| (number, self.layers.read().owner(entry.birth()))))
+            Ok(place.filter(has_room).map(|_| (number, self.forks.read().owner(entry.birth()))))
         };
         match found.await {
             Err(error) if self.store.is_damage(&error).await => Ok(None),
@@ -311,7 +310,7 @@ impl Committer {
     ) -> Result<(), PoolError> {
         let had = if planted(Bug::ForgetToCount) { 2 } else { self.add_reference(number).await? };
         layer.lend(1);
-        let owner = self.slice.layers.read().all.get(&owner).cloned();
+        let owner = self.slice.forks.layer(owner);
         if let Some(owner) = owner.filter(|_| had == 1) {
             owner.lend(1);
         }

@@ -27,7 +27,7 @@ impl Committer {
     /// True for what a layer owns.
     pub(crate) fn is_mine(&self, layer: &Layer, entry: ThinEntry) -> bool {
         let birth = entry.birth();
-        birth == layer.id || !planted(Bug::ForgetAliases) && self.slice.layers.read().owner(birth) == layer.id
+        birth == layer.id || !planted(Bug::ForgetAliases) && self.slice.forks.read().owner(birth) == layer.id
     }
 
     /// Lists a block or page (with [`DEAD_PAGE`]) that a layer does not use any more and does not own.
@@ -51,14 +51,14 @@ impl Committer {
         // That page is full, or there is none: another one comes before it.
         if count == DEAD_ENTRIES {
             let next = std::mem::replace(&mut head, self.take_tree_page().await?);
-            let page = slice.pages.change(node(head)).await?;
+            let page = slice.metadata.pages.change(node(head)).await?;
             page.set(0, next);
             count = 0;
         }
-        let page = slice.pages.change(node(head)).await?;
+        let page = slice.metadata.pages.change(node(head)).await?;
         page.set(2 + count, entry.0);
         page.set(1, count as u64 + 1);
-        let owner = slice.layers.read().owner(entry.birth());
+        let owner = slice.forks.read().owner(entry.birth());
         let mut lists = layer.lists.lock();
         lists.dead = DeadList { head, entries: entries + 1 };
         if entry.0 & DEAD_PAGE == 0 {
@@ -68,7 +68,7 @@ impl Committer {
     }
 
     async fn list_page(&self, number: u64) -> Result<Arc<crate::meta::Page>, PoolError> {
-        let page = self.slice.pages.get(node(number)).await?;
+        let page = self.slice.metadata.pages.get(node(number)).await?;
         page.ok_or_else(|| PoolError::page(Space::Tree, number, "a page of a deadlist is missing"))
     }
 
@@ -99,7 +99,7 @@ impl Committer {
         let Some(entries) = self.pop(layer, &mut list).await? else { return Ok(false) };
         for entry in entries {
             if entry.0 & DEAD_PAGE == 0 {
-                let owner = self.slice.layers.read().owner(entry.birth());
+                let owner = self.slice.forks.read().owner(entry.birth());
                 layer.lists.lock().sifted(owner);
             }
             // What the layer came to own is freed. What an ancestor owns is listed once more.
@@ -160,7 +160,7 @@ impl Committer {
     fn forget_birth(&self, owner: &Layer, birth: LayerId) {
         match birth == owner.id {
             true => drop(owner.births.fetch_sub(1)),
-            false => self.slice.layers.write().forget_birth(birth),
+            false => self.slice.forks.write().forget_birth(birth),
         }
     }
 }

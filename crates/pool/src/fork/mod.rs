@@ -12,7 +12,7 @@ pub(crate) mod aliases;
 pub(crate) mod changes;
 pub(crate) mod copy;
 pub(crate) mod deadlist;
-pub(crate) mod families;
+pub(crate) mod forks;
 mod ids;
 pub(crate) mod layer;
 pub(crate) mod layers;
@@ -27,7 +27,6 @@ use crate::{
     lifecycle::{slice::Slice, transactions::Appended},
     meta::{Operation, Transaction},
 };
-use quoin_world::atomic::Ordering;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// How old what is buffered gets while a fork waits for it. No sooner: it would all be destaged at once, and hosts would
@@ -40,7 +39,7 @@ impl Slice {
     /// Waits while what is to be forked was forked too often to be destaged in between.
     pub(crate) async fn let_forks_settle(&self, transaction: &Transaction) {
         let settled = || {
-            let layers = self.layers.read();
+            let layers = self.forks.read();
             let depth = |operation: &Operation| match operation {
                 Operation::Fork { source, .. } => layers.pending_depth(*source),
                 _ => 0,
@@ -53,12 +52,7 @@ impl Slice {
             self.requests.hurry();
             None
         };
-        self.progress.until(settled).await;
-    }
-
-    /// Whether a fork or a copy waits until all that is buffered is destaged.
-    pub(crate) fn awaits_destage(&self) -> bool {
-        self.settling_copies.load(Ordering::Acquire) > 0 || !self.layers.read().pending.is_empty()
+        self.log.progress().until(settled).await;
     }
 
     /// Makes a transaction with forks take effect, and hardens it.
@@ -72,16 +66,16 @@ impl Slice {
     /// Hardens a transaction whose record is appended, and all that its forks hold.
     pub(crate) async fn harden_appended(&self, appended: &Appended) -> Result<(), PoolError> {
         if appended.forked.is_empty() {
-            return self.journal.hardened(&appended.batch).await;
+            return self.log.journal.hardened(&appended.batch).await;
         }
         self.count_reserved();
         self.requests.nudge();
-        self.journal.hardened(&appended.batch).await?;
+        self.log.journal.hardened(&appended.batch).await?;
         // Taken after the fork: these batches and those before them hold all that came before it. What it holds is
         // then decided, also for writes that nobody has been told of.
-        let newest: Vec<_> = self.journal.lanes.iter().filter_map(|lane| lane.newest()).collect();
+        let newest: Vec<_> = self.log.journal.lanes.iter().filter_map(|lane| lane.newest()).collect();
         for batch in newest.iter().filter(|_| !planted(Bug::ForkOwnLane)) {
-            self.journal.hardened(batch).await?;
+            self.log.journal.hardened(batch).await?;
         }
         debug_assert!(
             self.is_decided(&appended.forked),
@@ -93,7 +87,7 @@ impl Slice {
     /// Lets the volumes of forks be read and written.
     pub(crate) fn confirm(&self, appended: &Appended) {
         appended.forked.iter().for_each(|layer| layer.confirm(true));
-        self.progress.notify();
+        self.log.progress().notify();
     }
 
     /// Whether a crash would take nothing from what these layers hold: what is buffered of those that they come from is
@@ -111,7 +105,7 @@ impl Committer {
     pub(crate) fn fork_some(&mut self) -> bool {
         let slice = self.slice.clone();
         let layers = {
-            let layers = slice.layers.read();
+            let layers = slice.forks.read();
             if layers.pending.is_empty() {
                 return false;
             }
@@ -124,7 +118,7 @@ impl Committer {
             false => slice.buffer.held_of(&parents),
         };
         let ready: Vec<_> = layers.into_iter().filter(|(_, parent)| !held.contains(&parent.id)).collect();
-        let mut pending = slice.layers.write();
+        let mut pending = slice.forks.write();
         for (layer, parent) in &ready {
             layer.take_map(parent);
             pending.pending.remove(&layer.id);

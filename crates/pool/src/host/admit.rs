@@ -20,11 +20,11 @@ impl Slice {
         let fill = self.fill(len);
         let mut waited_since = None;
         if fill > SLOW_FROM {
-            waited_since = Some(self.world.now());
+            waited_since = Some(self.world().now());
             self.requests.nudge();
-            if let Some(delay) = self.admission.pace.delay(self.world.now(), fill, len) {
+            if let Some(delay) = self.front.admission.pace.delay(self.world().now(), fill, len) {
                 self.counters.throttled.fetch_add(1, Ordering::Relaxed);
-                self.world.sleep(delay).await;
+                self.world().sleep(delay).await;
             }
         }
         let room = || match self.store.health().is_failed() {
@@ -36,24 +36,25 @@ impl Slice {
             },
         };
         // First come, first served: a writer that comes while others wait does not take their room.
-        let waits_alone = self.admission.queued.load(Ordering::Acquire) == 0;
+        let waits_alone = self.front.admission.queued.load(Ordering::Acquire) == 0;
         let room = match waits_alone.then(room).flatten() {
             Some(room) => room,
             None => {
-                let _waiting = Waiting::new(&self.admission.queued);
-                let _turn = self.admission.turn.lock().await;
-                self.progress.until(room).await
+                let _waiting = Waiting::new(&self.front.admission.queued);
+                let _turn = self.front.admission.turn.lock().await;
+                self.log.progress().until(room).await
             }
         };
         if let Some(since) = waited_since {
-            waits.room += self.world.now().since(since);
+            waits.room += self.world().now().since(since);
         }
         room
     }
 
     /// Keeps room for `len` bytes if there is any.
     fn take_room(&self, len: u64) -> Option<Room<'_>> {
-        let room = (self.buffer_fill(len) < STOP_AT).then(|| self.journal.keep_room(len, STOP_AT)).flatten();
+        let room =
+            (self.buffer_fill(len) < STOP_AT).then(|| self.log.journal.keep_room(len, STOP_AT)).flatten();
         if room.is_none() {
             self.requests.nudge();
         }
@@ -62,7 +63,7 @@ impl Slice {
 
     /// How full the fuller of buffer and journal would be with `len` bytes more.
     pub(crate) fn fill(&self, len: u64) -> f64 {
-        self.buffer_fill(len).max(self.journal.fill(len))
+        self.buffer_fill(len).max(self.log.journal.fill(len))
     }
 
     /// What the pace of background writes depends on: whether a request waits for the committer, and the fill.
@@ -71,6 +72,6 @@ impl Slice {
     }
 
     fn buffer_fill(&self, len: u64) -> f64 {
-        (self.buffer.ram_bytes() + len) as f64 / self.options.buffer_bytes as f64
+        (self.buffer.ram_bytes() + len) as f64 / self.options().buffer_bytes as f64
     }
 }

@@ -45,7 +45,7 @@ impl Slice {
         let mut extents = Vec::new();
         for (n, piece) in range.split(TREE_FAN_OUT * self.buffer.block_bytes).take(MAX_LEAVES).enumerate() {
             if n > 0 && n % LEAVES_A_TURN == 0 {
-                self.world.yield_now().await;
+                self.world().yield_now().await;
                 self.store.health().check()?;
             }
             loop {
@@ -75,7 +75,7 @@ impl Slice {
                         blocks.extend(found);
                         break;
                     }
-                    Err(open) => self.journal.hardened(&open).await?,
+                    Err(open) => self.log.journal.hardened(&open).await?,
                 }
             }
         }

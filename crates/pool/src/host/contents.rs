@@ -53,7 +53,8 @@ impl Slice {
             reason,
             unread,
         };
-        let data = self.io.read(block.location).await.map_err(|error| damaged(error.to_string(), true))?;
+        let data =
+            self.segments.io.read(block.location).await.map_err(|error| damaged(error.to_string(), true))?;
         if crc32c(&data).0 != block.crc && !planted(Bug::SkipReadVerify) {
             let (segment, offset) = (block.location.segment(), block.location.offset_bytes());
             let reason = format!("the checksum of what was placed in segment {segment} at {offset} differs");

@@ -91,7 +91,7 @@ impl Slice {
             leaves += 1;
             if leaves % LEAVES_A_TURN == 0 {
                 self.harden_all(batches).await?;
-                self.world.yield_now().await;
+                self.world().yield_now().await;
             }
         }
         Ok(())
@@ -132,7 +132,7 @@ impl Slice {
                 .collect();
             self.append_unmaps(volume, range, &rest, reach, batches).await?;
             self.harden_all(batches).await?;
-            self.world.yield_now().await;
+            self.world().yield_now().await;
         }
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Slice {
     /// Waits until all is hardened.
     pub(crate) async fn harden_all(&self, batches: &mut Vec<Arc<Batch>>) -> Result<(), PoolError> {
         for batch in batches.drain(..) {
-            self.journal.hardened(&batch).await?;
+            self.log.journal.hardened(&batch).await?;
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ impl Slice {
         let mut entry = layer.map_root();
         for level in (1..TREE_LEVELS).rev() {
             let Some(number) = entry.block() else { return Ok(Met::Nothing) };
-            entry = ThinEntry(match self.pages.word(node(number), slot(block, level)) {
+            entry = ThinEntry(match self.metadata.pages.word(node(number), slot(block, level)) {
                 Some(child) => child,
                 None => match self.tree_page(number).await? {
                     Some(page) => page.get(slot(block, level)),
@@ -55,6 +55,6 @@ impl Slice {
 
     /// The entry of a block; `None` if it is free.
     pub(crate) async fn block(&self, number: u64) -> Result<Option<BlockPlace>, PoolError> {
-        Ok(self.pages.get(block_page(number)).await?.and_then(|page| entry_in(&page, number)))
+        Ok(self.metadata.pages.get(block_page(number)).await?.and_then(|page| entry_in(&page, number)))
     }
 }

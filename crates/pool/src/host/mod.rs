@@ -7,6 +7,7 @@ pub(crate) mod allocation;
 pub(crate) mod cache;
 pub(crate) mod contents;
 pub(crate) mod discard;
+pub(crate) mod front;
 mod maps;
 pub(crate) mod pace;
 pub(crate) mod placed;

@@ -190,7 +190,7 @@ impl Slice {
             let (mut parts, evictions) = match self.capture(layer, range) {
                 Captured::Parts(parts, evictions) => (parts, evictions),
                 Captured::Wait(batch) => {
-                    self.journal.hardened(&batch).await?;
+                    self.log.journal.hardened(&batch).await?;
                     continue;
                 }
             };
@@ -205,7 +205,7 @@ impl Slice {
                     }
                     Captured::Parts(..) => continue,
                     Captured::Wait(batch) => {
-                        self.journal.hardened(&batch).await?;
+                        self.log.journal.hardened(&batch).await?;
                         continue;
                     }
                 }
@@ -292,12 +292,12 @@ impl Slice {
             let Some(number) = ThinEntry(page.get(tree::slot(part.key.index, 0))).block() else { continue };
             if pattern == Pattern::Stream {
                 let is_end = part.end() == self.buffer.sectors_per_block();
-                if let Some(held) = self.ahead.take(number, is_end) {
+                if let Some(held) = self.front.ahead.take(number, is_end) {
                     ahead.push((i, held));
                     continue;
                 }
             }
-            part.base = self.cache.get(number);
+            part.base = self.front.cache.get(number);
             if part.base.is_none() {
                 // Freed between the two look-ups: it is looked up again below.
                 let freed = BlockPlace { location: Default::default(), info: BlockInfo(0) };
@@ -362,7 +362,7 @@ impl Slice {
         for (i, held) in ahead {
             let base = match held.content().await {
                 Some(content) => {
-                    self.ahead.used(&held, &content);
+                    self.front.ahead.used(&held, &content);
                     Some(content)
                 }
                 None => self.read_base(layer, parts[i].key.index).await?,
@@ -386,7 +386,11 @@ impl Slice {
             true => None,
             false => {
                 let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
-                self.io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await.ok()
+                self.segments
+                    .io
+                    .read_range(first.segment(), ByteRange::new(first.offset_bytes(), len))
+                    .await
+                    .ok()
             }
         };
         for Found { part, number, place } in run {
@@ -400,7 +404,7 @@ impl Slice {
                 (None, content) => Read::Placed(content.map(|content| (place.location, content))),
                 (Some(number), Some(content)) => {
                     if keep {
-                        self.cache.fill(*number, &content);
+                        self.front.cache.fill(*number, &content);
                     }
                     Read::Mapped(Some(content))
                 }
@@ -449,11 +453,11 @@ impl Slice {
                 return Err(self.medium(layer, index, "its content is lost".into()));
             }
             // It may become part of what is written: what RAM made of it is not passed on.
-            let cached = self.cache.peek(number).and_then(|content| self.verified(found.info, content));
+            let cached = self.front.cache.peek(number).and_then(|content| self.verified(found.info, content));
             if cached.is_some() {
                 return Ok(cached);
             }
-            let read = self.io.read(found.location).await;
+            let read = self.segments.io.read(found.location).await;
             let intact = match &read {
                 Ok(stored) => self.verified(found.info, stored.clone()),
                 Err(_) => None,

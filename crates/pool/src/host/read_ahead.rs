@@ -29,7 +29,7 @@ struct Task(Arc<Slice>);
 
 impl Drop for Task {
     fn drop(&mut self) {
-        let ahead = &self.0.ahead;
+        let ahead = &self.0.front.ahead;
         ahead.tasks.lock().0 -= 1;
         ahead.ended.notify();
     }
@@ -39,8 +39,8 @@ impl Slice {
     /// Notes a host's read, which is about to be carried out, and begins to read ahead if it goes on with a stream. True if
     /// it does.
     pub(crate) fn follow(self: &Arc<Self>, layer: &Arc<Layer>, range: ByteRange) -> bool {
-        let thread = self.world.current();
-        let noted = self.ahead.streams.note(thread, layer.volume.id, range);
+        let thread = self.world().current();
+        let noted = self.front.ahead.streams.note(thread, layer.volume.id, range);
         if let (Some(ahead), Some(thread)) = (noted.ahead, thread) {
             self.begin_to_read_ahead(thread, layer.clone(), ahead);
         }
@@ -49,14 +49,14 @@ impl Slice {
 
     fn begin_to_read_ahead(self: &Arc<Self>, thread: Thread, layer: Arc<Layer>, range: ByteRange) {
         {
-            let mut tasks = self.ahead.tasks.lock();
+            let mut tasks = self.front.ahead.tasks.lock();
             if !tasks.1 {
                 return;
             }
             tasks.0 += 1;
         }
         let task = Task(self.clone());
-        self.world.spawn(
+        self.world().spawn(
             thread,
             Box::pin(async move {
                 // What cannot be read is found by who wants it.
@@ -71,7 +71,7 @@ impl Slice {
         let _guard = self.enter_readers();
         let mut wanted = self.wanted_ahead(layer, range).await?;
         wanted.sort_unstable_by_key(|wanted| wanted.place.location.0);
-        let now = self.world.now();
+        let now = self.world().now();
         let page = PAGE_BYTES as u64;
         let mut begun = Vec::new();
         for run in runs(&wanted, HOST_GAP_BYTES, RUN_BYTES, |wanted| wanted.place.location) {
@@ -79,7 +79,8 @@ impl Slice {
             let stored = stored_range(run);
             let (from, to) = (stored.offset / page * page, stored.end().next_multiple_of(page));
             let numbers = run.iter().map(|wanted| wanted.number).collect();
-            let Some(reading) = self.ahead.begin(numbers, buffer_ram_bytes((to - from) as usize) as u64, now)
+            let Some(reading) =
+                self.front.ahead.begin(numbers, buffer_ram_bytes((to - from) as usize) as u64, now)
             else {
                 break;
             };
@@ -106,7 +107,7 @@ impl Slice {
                 let shard = self.buffer.shard(layer.block(index));
                 covered(&shard.visible(layer, index), 0, sectors) == sectors
             };
-            if is_buffered || self.ahead.has(number) || self.cache.peek(number).is_some() {
+            if is_buffered || self.front.ahead.has(number) || self.front.cache.peek(number).is_some() {
                 continue;
             }
             let Some(place) = self.block(number).await? else { continue };
@@ -119,7 +120,7 @@ impl Slice {
 
     async fn read_run_ahead(&self, reading: Reading, run: &[Wanted], stored: ByteRange) {
         let segment = run[0].place.location.segment();
-        let Ok(whole) = self.io.read_range(segment, stored).await else { return };
+        let Ok(whole) = self.segments.io.read_range(segment, stored).await else { return };
         let content = |Wanted { place, .. }: &Wanted| {
             let at = (place.location.offset_bytes() - stored.offset) as usize;
             self.verified(place.info, whole.slice(at, place.location.len_bytes() as usize))

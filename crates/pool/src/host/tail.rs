@@ -16,7 +16,7 @@ impl Slice {
     /// Gives a volume an end: when this returns, no record of a write, unmap or copy that reaches beyond `end` bytes is
     /// appended any more, whenever the request began. Not kept when the pool is closed.
     pub(crate) fn end_volume(&self, volume: VolumeId, end: u64) -> Result<(), PoolError> {
-        let layer = self.layer(volume)?;
+        let layer = self.forks.of_volume(volume)?;
         layer.volume.end.store(end, Ordering::Release);
         self.pass_shards();
         Ok(())

@@ -93,12 +93,12 @@ impl Slice {
         }
         let mut layer = self.confirmed_layer(volume).await?;
         let _large_write = self.large_write(len);
-        let (started, mut waits) = (self.world.now(), Waits::default());
+        let (started, mut waits) = (self.world().now(), Waits::default());
         let mut batches: Vec<Arc<Batch>> = Vec::new();
         let mut refused = None;
         let mut rest = data.into_iter().collect::<VecDeque<_>>();
         // A record lies within a region, and is no longer than the journal takes.
-        let unit = REGION_BYTES.min(self.journal.max_record_bytes());
+        let unit = REGION_BYTES.min(self.log.journal.max_record_bytes());
         for range in ByteRange::new(offset, len).split(unit).flat_map(|range| self.pieces_to_place(range)) {
             let slices = take_front(&mut rest, range.len as usize);
             let written = self.write_piece(&mut layer, range, slices, &mut waits, &mut batches).await;
@@ -109,9 +109,9 @@ impl Slice {
         }
         // Also what went before a refusal: nothing is left behind that is neither done nor undone.
         for batch in batches {
-            self.journal.hardened(&batch).await?;
+            self.log.journal.hardened(&batch).await?;
         }
-        self.admission.ended(started, self.world.now(), waits);
+        self.front.admission.ended(started, self.world().now(), waits);
         if let Some(error) = refused {
             return Err(error);
         }
@@ -125,7 +125,7 @@ impl Slice {
     /// others that takes copies of nodes: a pool that has no room for more of them says so.
     pub(crate) async fn unmap(&self, volume: VolumeId, range: ByteRange) -> Result<(), PoolError> {
         self.check_range(range)?;
-        let copies_nodes = self.layer(volume)?.parent().is_some();
+        let copies_nodes = self.forks.of_volume(volume)?.parent().is_some();
         while copies_nodes && !self.space.may_replace() {
             if !self.grow(1).await {
                 return Err(PoolError::NoSpace);
@@ -140,7 +140,7 @@ impl Slice {
             self.harden_all(&mut batches).await?;
             appended?;
             if planted(Bug::UnmapTwice) {
-                self.world.sleep(std::time::Duration::from_millis(5)).await;
+                self.world().sleep(std::time::Duration::from_millis(5)).await;
                 self.append_unmap_range(volume, range, Reach::Volume, &mut batches).await?;
                 self.harden_all(&mut batches).await?;
             }
@@ -160,9 +160,9 @@ impl Slice {
         let mut layer = self.confirmed_layer(volume).await?;
         for piece in range.split(REGION_BYTES) {
             if planted(Bug::UnjournaledUnmap) {
-                let layer = self.layer(volume)?;
+                let layer = self.forks.of_volume(volume)?;
                 let mut shard = self.buffer.shard(layer.block(piece.offset / self.buffer.block_bytes));
-                let sequence = self.journal.take_sequence();
+                let sequence = self.log.journal.take_sequence();
                 let pieces = self.zero_pieces(&layer, piece);
                 self.buffer.insert(&mut shard, sequence, &Batch::recovered(), pieces);
                 continue;
@@ -239,15 +239,15 @@ impl Slice {
                     drop(room);
                     // There may be a leaf by the next time.
                     below = None;
-                    let since = self.world.now();
+                    let since = self.world().now();
                     self.requests.hurry();
                     let moved = || {
                         let moved = self.counters.commits.load(Ordering::Acquire) != commits;
                         (moved || self.store.health().is_failed() || self.store.is_short_of_room())
                             .then_some(())
                     };
-                    self.progress.until(moved).await;
-                    waits.space += self.world.now().since(since);
+                    self.log.progress().until(moved).await;
+                    waits.space += self.world().now().since(since);
                     self.store.health().check()?;
                     if self.store.is_short_of_room() {
                         return Err(PoolError::NoSpace);
@@ -305,7 +305,7 @@ impl Slice {
         let mut fit = self.fit(new, layer);
         if fit != Fit::Fits && self.space.may_replace() {
             let below = below.ok_or(Refusal::LookBelow)?;
-            let layers = self.layers.read();
+            let layers = self.forks.read();
             replaced.extend(keys.filter(|key| below.is_replaced(shard, *key, layer, &layers)));
             fit = match new - replaced.len() as u64 {
                 0 => Fit::Fits,
@@ -345,14 +345,14 @@ impl Slice {
         below: Option<&Below>,
     ) -> Result<Arc<Batch>, Refusal> {
         assert_eq!(pieces.len(), crcs.len(), "a write has a checksum for each of its blocks");
-        let lane = self.journal.lane(&*self.world);
+        let lane = self.log.journal.lane(self.world());
         lane.append(range.len as usize, slices.len(), |batch, payload_offset| {
             // NOTE: the sequence is taken with the shard locked: order in the buffer is order of sequences.
-            let early = planted(Bug::SequenceBeforeShard).then(|| self.journal.take_sequence());
+            let early = planted(Bug::SequenceBeforeShard).then(|| self.log.journal.take_sequence());
             let keys = pieces.iter().map(|piece| layer.block(piece.index));
             let mut shard = self.buffer.shard(layer.block(pieces[0].index));
             let replaced = self.charge(&shard, layer, range, keys, below)?;
-            let sequence = early.unwrap_or_else(|| self.journal.take_sequence());
+            let sequence = early.unwrap_or_else(|| self.log.journal.take_sequence());
             let mut at = payload_offset;
             let inserted =
                 pieces.iter().zip(crcs).map(|(DataPiece { index, start, len_bytes, data }, crc)| {
@@ -377,7 +377,7 @@ impl Slice {
         range: ByteRange,
         reach: Reach,
     ) -> Result<Arc<Batch>, Refusal> {
-        let lane = self.journal.lane(&*self.world);
+        let lane = self.log.journal.lane(self.world());
         lane.append(0, 0, |batch, _| {
             let first = layer.block(range.offset / self.buffer.block_bytes);
             let mut shard = self.buffer.shard(first);
@@ -391,7 +391,7 @@ impl Slice {
             if copies_nodes {
                 self.admit_copies_of_nodes(&shard, layer, first, reach)?;
             }
-            let sequence = self.journal.take_sequence();
+            let sequence = self.log.journal.take_sequence();
             self.buffer.insert(&mut shard, sequence, batch, self.zero_pieces(layer, range));
             if copies_nodes {
                 self.buffer.charge(&mut shard, first);

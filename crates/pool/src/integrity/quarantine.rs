@@ -101,7 +101,7 @@ impl Slice {
     pub(crate) async fn tree_page(&self, number: u64) -> Result<Option<Arc<Page>>, PoolError> {
         match number {
             LOST_NODE => Err(PoolError::corrupt("a part of the map", "the page that led to it was damaged")),
-            number => self.pages.get(node(number)).await,
+            number => self.metadata.pages.get(node(number)).await,
         }
     }
 
@@ -112,14 +112,14 @@ impl Slice {
 
     /// What is known to be taken and not reachable any more.
     pub(crate) fn leaked(&self) -> Leaked {
-        let objects = self.catalog.list(LEAKED_OBJECT);
+        let objects = self.metadata.catalog.list(LEAKED_OBJECT);
         Leaked::read(objects.iter().map(|(key, value)| (key.as_str(), value.as_slice())))
     }
 
     /// The volumes whose maps lead through a node.
     async fn volumes_through(&self, family: &Layer, number: u64, spot: Spot) -> Vec<VolumeId> {
         let of_family = |layer: &&Arc<Layer>| layer.family == family.family;
-        let leaves: Vec<_> = self.layers.read().volumes.values().filter(of_family).cloned().collect();
+        let leaves: Vec<_> = self.forks.read().volumes.values().filter(of_family).cloned().collect();
         let mut volumes = Vec::new();
         for layer in leaves {
             let mut entry = layer.map_root();
@@ -170,7 +170,7 @@ impl Committer {
     ) -> Result<ThinEntry, PoolError> {
         let slice = self.slice.clone();
         let number = self.take_tree_page().await?;
-        let page = slice.pages.change(node(number)).await?;
+        let page = slice.metadata.pages.change(node(number)).await?;
         let entry = match spot.level {
             0 => self.lost_block(layer).await?,
             _ => ThinEntry::new(LOST_NODE, layer.id),
@@ -198,7 +198,7 @@ impl Committer {
             count.fetch_add(TREE_FAN_OUT);
         }
         layer.lend(TREE_FAN_OUT);
-        self.slice.layers.read().copies.fetch_add(TREE_FAN_OUT - 1, Ordering::Relaxed);
+        self.slice.forks.read().copies.fetch_add(TREE_FAN_OUT - 1, Ordering::Relaxed);
         Ok(ThinEntry::new(number, layer.id))
     }
 
@@ -210,7 +210,7 @@ impl Committer {
         self.keep_leaked(layer, number, spot.level, (first, blocks), at_most);
         let range = ByteRange::new(first * slice.buffer.block_bytes, blocks * slice.buffer.block_bytes);
         for volume in slice.volumes_through(layer, number, spot).await {
-            slice.damage.note(Damage { volume, range, reason: why.to_owned() });
+            slice.damage().note(Damage { volume, range, reason: why.to_owned() });
         }
         let volume = layer.volume.id;
         tracing::error!(%volume, first_byte = range.offset, bytes = range.len, %why, "a part of a thin map is damaged and given up");
@@ -236,7 +236,7 @@ impl Committer {
         let json = format!(
             r#"{{"version":1,"volume":{volume},"layer":{layer},"page":{page},"level":{level},"first_block":{first},"blocks":{blocks},"blocks_at_most":{blocks_at_most}}}"#
         );
-        self.slice.catalog.put(LEAKED_OBJECT, &key, json.into_bytes());
+        self.slice.metadata.catalog.put(LEAKED_OBJECT, &key, json.into_bytes());
         self.slice.requests.catalog_changed();
     }
 
@@ -248,6 +248,6 @@ impl Committer {
         }
         let references = self.slice.leaked().references + owned;
         let json = format!(r#"{{"version":1,"references":{references}}}"#);
-        self.slice.catalog.put(LEAKED_OBJECT, REMOVED, json.into_bytes());
+        self.slice.metadata.catalog.put(LEAKED_OBJECT, REMOVED, json.into_bytes());
     }
 }

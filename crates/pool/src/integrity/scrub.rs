@@ -164,8 +164,9 @@ impl Scrub {
     async fn go_through(&self) -> Result<bool, PoolError> {
         let first = self.state.lock().position.slice;
         for slice in self.pool.slices().iter().skip(first.into()) {
-            if slice.id.0 != first {
-                self.state.lock().position = ScrubPosition { slice: slice.id.0, ..ScrubPosition::default() };
+            if slice.id().0 != first {
+                self.state.lock().position =
+                    ScrubPosition { slice: slice.id().0, ..ScrubPosition::default() };
             }
             if !self.go_through_slice().await? {
                 return Ok(false);
@@ -177,7 +178,7 @@ impl Scrub {
     async fn go_through_slice(&self) -> Result<bool, PoolError> {
         // What is only in RAM gets its place.
         self.slice().checkpoint().await?;
-        let now = self.slice().world.now();
+        let now = self.slice().world().now();
         let host_operations = self.host_operations();
         let mut pace = Pace { read_since: now, owed: Duration::ZERO, told: now, host_operations };
         let outcome = self.pass(&mut pace).await;
@@ -223,7 +224,7 @@ impl Scrub {
             if !self.page(id, pace).await? {
                 continue;
             }
-            let Ok(Some(page)) = self.slice().pages.get(id).await else { continue };
+            let Ok(Some(page)) = self.slice().metadata.pages.get(id).await else { continue };
             if id.level > 0 {
                 let below =
                     |slot: u64| PageId { space, level: id.level - 1, index: id.index * MAP_FAN_OUT + slot };
@@ -246,18 +247,18 @@ impl Scrub {
         loop {
             let guard = self.slice().enter_readers();
             // NOTE: looked at before the read too: a checkpoint may end while that is under way.
-            let was_settled = !self.slice().pages.is_dirty(id);
-            let Ok(entry) = self.slice().pages.entry(id).await else { return Ok(false) };
+            let was_settled = !self.slice().metadata.pages.is_dirty(id);
+            let Ok(entry) = self.slice().metadata.pages.entry(id).await else { return Ok(false) };
             let location = Location(entry.location.get());
             if location.is_none() {
                 return Ok(false);
             }
-            let read = self.slice().io.bad_copies(location, entry.crc.get()).await;
+            let read = self.slice().segments.io.bad_copies(location, entry.crc.get()).await;
             drop(guard);
             let is_sound = read.as_ref().is_ok_and(|(bad, _)| bad.is_empty());
             // What is about to be written elsewhere may have its new place already.
-            if !is_sound && was_settled && !self.slice().pages.is_dirty(id) {
-                match self.slice().pages.entry(id).await {
+            if !is_sound && was_settled && !self.slice().metadata.pages.is_dirty(id) {
+                match self.slice().metadata.pages.entry(id).await {
                     Ok(now) if now != entry => continue,
                     Ok(_) => {}
                     Err(_) => return Ok(false),
@@ -306,15 +307,15 @@ impl Scrub {
     async fn repair(&self, id: PageId, has_copy: bool) -> Result<bool, PoolError> {
         let slice = self.slice();
         // Brings it to RAM, if it is not there.
-        let is_read = has_copy && slice.pages.get(id).await.is_ok_and(|page| page.is_some());
+        let is_read = has_copy && slice.metadata.pages.get(id).await.is_ok_and(|page| page.is_some());
         slice.rewrite(id).await?;
         let is_made = || match id.space {
             _ if id.level > 0 => false,
-            Space::Catalog => slice.records.lock().is_due(id.index),
-            Space::Segments => slice.segments.is_due(id.index),
+            Space::Catalog => slice.metadata.is_catalog_page_due(id.index),
+            Space::Segments => slice.segments.table.is_due(id.index),
             Space::Tree | Space::Blocks | Space::Dropped => false,
         };
-        Ok(is_read || slice.pages.is_dirty(id) || is_made())
+        Ok(is_read || slice.metadata.pages.is_dirty(id) || is_made())
     }
 
     /// The content of the blocks of one page of the table. False if it was stopped.
@@ -350,9 +351,9 @@ impl Scrub {
     /// The blocks in use of a page of the table. Those known to be lost are told again, and not read.
     async fn places(&self, first: u64) -> Vec<(u64, BlockPlace)> {
         let page = PageId::new(Space::Blocks, first / BLOCKS_PER_PAGE);
-        let Ok(Some(page)) = self.slice().pages.get(page).await else { return Vec::new() };
+        let Ok(Some(page)) = self.slice().metadata.pages.get(page).await else { return Vec::new() };
         // Nothing leads to these, and one of a page that cannot be read is only read in vain.
-        let dropped = self.slice().pages.dropped_of(first / BLOCKS_PER_PAGE).await.unwrap_or(0);
+        let dropped = self.slice().metadata.pages.dropped_of(first / BLOCKS_PER_PAGE).await.unwrap_or(0);
         let mut places = Vec::new();
         for number in first..first + BLOCKS_PER_PAGE {
             let at = block_word(number);
@@ -378,8 +379,12 @@ impl Scrub {
         let (first, last) = (run[0].1.location, run[run.len() - 1].1.location);
         let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
         let guard = self.slice().enter_readers();
-        let read =
-            self.slice().io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await;
+        let read = self
+            .slice()
+            .segments
+            .io
+            .read_range(first.segment(), ByteRange::new(first.offset_bytes(), len))
+            .await;
         drop(guard);
         for (number, place) in run {
             let at = (place.location.offset_bytes() - first.offset_bytes()) as usize;
@@ -402,7 +407,7 @@ impl Scrub {
             if place.info.algorithm() == LOST {
                 return Ok(true);
             }
-            let read = self.slice().io.read(place.location).await;
+            let read = self.slice().segments.io.read(place.location).await;
             drop(guard);
             if read.as_ref().is_ok_and(|bytes| crc32c(bytes).0 == place.info.crc()) {
                 return Ok(true);
@@ -434,7 +439,7 @@ impl Scrub {
     /// The heads of the rows of every sealed segment. False if it was stopped.
     async fn segments(&self, pace: &mut Pace) -> Result<bool, PoolError> {
         let mut doubtful: BTreeMap<SegmentId, u64> = BTreeMap::new();
-        for (id, segment) in self.slice().segments.all() {
+        for (id, segment) in self.slice().segments.table.all() {
             if segment.state == SegmentState::Sealed {
                 match self.rows(id, segment.generation, segment.written_bytes, pace).await? {
                     Rows::Stopped => return Ok(false),
@@ -448,7 +453,7 @@ impl Scrub {
         }
         // What was planned and not written yet is written by then.
         self.slice().checkpoint().await?;
-        for (id, segment) in self.slice().segments.all() {
+        for (id, segment) in self.slice().segments.table.all() {
             if segment.state != SegmentState::Sealed || !doubtful.contains_key(&id) {
                 continue;
             }
@@ -481,9 +486,9 @@ impl Scrub {
                 return Ok(Rows::Stopped);
             }
             let guard = self.slice().enter_readers();
-            let head = self.slice().io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
+            let head = self.slice().segments.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
             drop(guard);
-            if self.slice().segments.generation(id) != Some(generation) {
+            if self.slice().segments.table.generation(id) != Some(generation) {
                 return Ok(Rows::Sound);
             }
             let row = head.ok().and_then(|head| RowHeader::parse(&head)).filter(|row| {
@@ -508,7 +513,7 @@ impl Scrub {
 
     /// Rests after `bytes` were read, as the rate and hosts want it, and tells now and then what was found.
     async fn rest(&self, pace: &mut Pace, bytes: u64) -> Result<(), PoolError> {
-        let world = &self.slice().world;
+        let world = &self.slice().world();
         let took = world.now().since(pace.read_since);
         pace.owed = pace.owed.saturating_sub(took);
         if let Some(nanos) = (bytes * 1_000_000_000).checked_div(self.rate_bytes_s.load(Ordering::Relaxed)) {

@@ -17,13 +17,13 @@ use quoin_base::{ByteRange, VolumeId, crc32c};
 impl Slice {
     /// What was found since this was last asked, by reads, by destage and by scrubs.
     pub(crate) fn take_damage(&self) -> Vec<Damage> {
-        self.damage.take()
+        self.damage().take()
     }
 
     /// Notes that a block cannot be read.
     pub(crate) fn damaged(&self, volume: VolumeId, block: u64, reason: &str) {
         let range = ByteRange::new(block * self.buffer.block_bytes, self.buffer.block_bytes);
-        self.damage.note(Damage { volume, range, reason: reason.to_owned() });
+        self.damage().note(Damage { volume, range, reason: reason.to_owned() });
     }
 
     /// Notes that a block cannot be read, and says so.
@@ -68,7 +68,7 @@ impl Slice {
                     Some(last) => last.len += block.len,
                     None => bad.push(block),
                 },
-                Ok(false) => self.damage.forget(volume, block.offset),
+                Ok(false) => self.damage().forget(volume, block.offset),
                 Err(PoolError::NoSuchVolume(_)) => return Ok(Vec::new()),
                 Err(error) => return Err(error),
             }
@@ -92,7 +92,7 @@ impl Slice {
                 Err(PoolError::Corrupt { .. }) => return Ok(true),
                 Err(error) => return Err(error),
             };
-            let read = self.io.read(place.location).await;
+            let read = self.segments.io.read(place.location).await;
             if read.is_ok_and(|bytes| crc32c(&bytes).0 == place.info.crc()) {
                 return Ok(false);
             }

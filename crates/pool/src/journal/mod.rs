@@ -22,12 +22,14 @@ mod extents;
 mod footer;
 mod found;
 mod lane;
+pub(crate) mod log;
 mod mend;
 mod placed;
 mod record;
 mod replay;
 mod sites;
 mod slabs;
+pub(crate) mod transactions;
 mod unread;
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ pub(crate) mod open;
 pub(crate) mod options;
 mod pledge;
 pub(crate) mod pool;
+pub(crate) mod recovered;
 mod report;
 pub(crate) mod slice;
 pub(crate) mod spanning;

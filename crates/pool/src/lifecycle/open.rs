@@ -3,7 +3,7 @@
 //! journal until then.
 
 use crate::{
-    buffer::{BlockKey, Buffer, Content, JournalSource, Piece},
+    buffer::{BlockKey, Content, JournalSource, Piece},
     bugs::{Bug, planted},
     commit::committer::{Committer, Start},
     error::PoolError,
@@ -12,23 +12,24 @@ use crate::{
         CopySource, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordHeader, RecordKind, Root,
         SEGMENTS_PER_PAGE, SPACES, SegmentEntry, Space,
     },
-    journal::{Batch, Journal, JournalBounds, JournalParts, Replay, ReplayedRecord, TornBatch, read_journal},
+    journal::{Batch, Journal, JournalBounds, JournalParts, Replay, ReplayedRecord, log::Log, read_journal},
     lifecycle::{
         options::PoolOptions,
+        recovered::Recovered,
         slice::{Parts, Slice},
         spanning::Decided,
         stats::RecoveryStats,
     },
     meta::{
         Catalog, CatalogHead, CatalogImage, LayerImage, PageId, PageStore, RecordHeap, SegmentTable,
-        TableSlabs, Transaction,
+        TableSlabs, Transaction, metadata::Metadata,
     },
     segment::{io::SegmentIo, opened::OpenedSegment},
     space::Space as SpaceGauge,
     store::{Store, roots::following},
 };
 use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId};
-use quoin_world::{Buf, Thread, World};
+use quoin_world::{Thread, World};
 use std::{
     collections::{BTreeMap, BTreeSet},
     iter,
@@ -192,32 +193,29 @@ impl ReadSlice {
         let layers = Layers::from_image(&catalog);
         layers.ids.limit(options.layer_ids);
         let mut slice = Slice::new(Parts {
-            root,
-            mended,
-            torn: replay.torn,
-            mends: replay.mends,
-            forget: replay.forget,
             world: world.clone(),
             options,
             id,
-            buffer: Buffer::new(u64::from(store.block_bytes())),
             store,
-            journal: journal.clone(),
+            log: Log::new(journal, root.next_volume.get()),
             io,
-            pages,
-            space,
+            metadata: Metadata::new(pages, Catalog::new(catalog.objects), records, root),
             layers,
-            next_volume: root.next_volume.get(),
-            catalog: Catalog::new(catalog.objects),
-            records,
-            recovery,
+            space,
+            recovered: Recovered {
+                stats: recovery,
+                mended,
+                torn: replay.torn,
+                mends: replay.mends,
+                forget: replay.forget,
+            },
         });
         // What the journal says happened after the checkpoint, in the order of sequences.
         slice.replay(replay.records, decided).await?;
         slice.find_free_layer_ids(root.generation.get());
         slice.count_reserved();
         recovery.replay = world.now().since(started);
-        slice.recovery = recovery;
+        slice.note_recovery(recovery);
         Ok(slice)
     }
 }
@@ -254,7 +252,7 @@ fn placed_lanes(extents: u64, threads: usize) -> Result<usize, PoolError> {
 impl Slice {
     /// Finds ids that layers may get, if few are left. Nothing is buffered but what the journal holds of layers that are there.
     fn find_free_layer_ids(&self, generation: u64) {
-        let layers = self.layers.read();
+        let layers = self.forks.read();
         layers.ids.find(&layers, generation);
         if let Some(found) = layers.ids.take_found(generation) {
             layers.ids.free(found, &BTreeSet::new());
@@ -264,10 +262,9 @@ impl Slice {
     /// Begins to write, and serves.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), PoolError> {
         // NOTE: what recovery decided is made durable before anything new is written.
-        self.mend_columns().await?;
-        self.forget_torn_batches().await?;
+        self.recovered().make_durable(&self.store).await?;
         let root = self.begin_to_write().await?;
-        self.journal.start(&self.world);
+        self.start_journal();
         self.start_placing();
         let start = Start {
             generation: root.generation.get(),
@@ -279,8 +276,8 @@ impl Slice {
         };
         self.catalog_due_pages();
         // NOTE: after replay, which knows which slabs segments took since the checkpoint.
-        self.segments.provide_places()?;
-        self.segments.quarantine_empty(start.generation + 1, &self.readers);
+        self.segments.table.provide_places()?;
+        self.segments.quarantine_empty(start.generation + 1);
         self.tell_spare(self.buffer.charged_blocks(), u64::MAX);
         let slice = Arc::downgrade(self);
         let wake = move || {
@@ -288,63 +285,35 @@ impl Slice {
                 slice.requests.nudge();
             }
         };
-        self.store.wake_for_slabs(self.id, Box::new(wake));
+        self.store.wake_for_slabs(self.id(), Box::new(wake));
         let committer = Committer::new(self.clone(), start);
         committer.tell_dropped();
-        self.world.spawn(Thread::Committer(self.id), Box::pin(committer.run()));
-        Ok(())
-    }
-
-    /// Makes sure that what recovery dropped is never found again: the row that a record names may be written anew with the
-    /// same content before the journal has let go of that record.
-    async fn forget_torn_batches(&self) -> Result<(), PoolError> {
-        for TornBatch { place, .. } in &self.torn {
-            for column in place.slabs.iter() {
-                let zeroes = vec![Buf::zeroed(PAGE_BYTES).into_slice()];
-                self.store.write_slab(*column, place.offset, zeroes, true).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes what recovery took from some columns only to the others, before the pool serves. Overwrites what a
-    /// later recovery must not take.
-    async fn mend_columns(&self) -> Result<(), PoolError> {
-        for mend in &self.mends {
-            mend.write(&self.store).await?;
-        }
-        for (column, offset) in &self.forget {
-            let zeroes = vec![Buf::zeroed(PAGE_BYTES).into_slice()];
-            self.store.write_slab(*column, *offset, zeroes, true).await?;
-        }
+        self.world().spawn(Thread::Committer(self.id()), Box::pin(committer.run()));
         Ok(())
     }
 
     /// Has the newest root say that the journal goes on, before it does.
     async fn begin_to_write(&self) -> Result<Root, PoolError> {
-        let root = *self.root.lock();
+        let root = self.metadata.root();
         if root.closed.get() == 0 || planted(Bug::StayClosed) {
             return Ok(root);
         }
         let root = following(&root, self.store.epoch().0, false);
-        self.store.harden_root(self.id, &root).await?;
-        *self.root.lock() = root;
+        self.harden_root(root).await?;
         Ok(root)
     }
 
     /// Notes with a root of its own that the pool was closed, if nothing was written after the last checkpoint.
     pub(crate) async fn note_closed(&self) -> Result<(), PoolError> {
-        let root = *self.root.lock();
-        if self.journal.peek_sequence() != Sequence(root.tail.get()) {
+        let root = self.metadata.root();
+        if self.log.journal.peek_sequence() != Sequence(root.tail.get()) {
             return Ok(());
         }
         let mut root = following(&root, self.store.epoch().0, true);
-        let (first_extent, next_extent) = self.journal.needed_from(Sequence(root.tail.get()));
+        let (first_extent, next_extent) = self.log.journal.needed_from(Sequence(root.tail.get()));
         (root.first_extent, root.next_extent) = (first_extent.into(), next_extent.into());
         root.seal();
-        self.store.harden_root(self.id, &root).await?;
-        *self.root.lock() = root;
-        Ok(())
+        self.harden_root(root).await
     }
 
     /// Puts records back where they were when they were acknowledged.
@@ -365,19 +334,19 @@ impl Slice {
             match RecordKind::from_byte(header.kind) {
                 Some(RecordKind::Mark) => {}
                 // What the checkpoint holds already is not done again.
-                Some(RecordKind::Catalog) if sequence <= self.layers.read().applied => {}
+                Some(RecordKind::Catalog) if sequence <= self.forks.read().applied => {}
                 Some(RecordKind::Segment) => {
                     let opened = OpenedSegment::parse(&header, &record.crcs)
                         .ok_or_else(|| damaged("it opens an impossible segment".into()))?;
-                    self.segments.reopen(&opened, sequence)?;
+                    self.segments.table.reopen(&opened, sequence)?;
                 }
                 Some(RecordKind::Catalog) => {
                     let transaction = read_transaction(&self.store, &record).await?;
                     if decided.takes_effect(&transaction) {
-                        if let Some(id) = self.layers.read().made_twice(&transaction) {
+                        if let Some(id) = self.forks.read().made_twice(&transaction) {
                             return Err(damaged(format!("it makes layer {id}, which is there")));
                         }
-                        decided.note_replayed(self.id, sequence, &transaction);
+                        decided.note_replayed(self.id(), sequence, &transaction);
                         let forked = self.apply(&transaction, sequence);
                         forked.iter().for_each(|layer| layer.confirm(true));
                     }
@@ -399,15 +368,15 @@ impl Slice {
         let header = record.header;
         let sequence = Sequence(header.sequence.get());
         let placed = Location(header.source.get());
-        if kind == RecordKind::Placed && self.segments.is_placed_in(placed, record.crcs.len() as u64) {
+        if kind == RecordKind::Placed && self.segments.table.is_placed_in(placed, record.crcs.len() as u64) {
             // Also if its volume is gone: replay finds the record again, and the check reads what it names.
             let bytes = u64::from(header.sectors.get()) * SECTOR_BYTES;
-            self.placer.name(placed.segment(), sequence, bytes);
+            self.front.placer.name(placed.segment(), sequence, bytes);
         }
 
         // What a layer holds that is destaged, forked away or gone is not put back.
         let volume = VolumeId(header.volume.get());
-        let Some(layer) = self.layers.read().changed_by(volume, sequence) else { return Ok(()) };
+        let Some(layer) = self.forks.read().changed_by(volume, sequence) else { return Ok(()) };
         if let Some(why) = record.problem(self.buffer.block_bytes) {
             return Err(PoolError::corrupt(format!("journal record {sequence}"), why));
         }
@@ -446,12 +415,12 @@ impl Slice {
     ) -> Result<(), PoolError> {
         let (first, sequence) =
             (Location(record.header.source.get()), Sequence(record.header.sequence.get()));
-        if !self.segments.is_placed_in(first, record.crcs.len() as u64) {
+        if !self.segments.table.is_placed_in(first, record.crcs.len() as u64) {
             let problem = format!("segment {}, where it was placed, is not there", first.segment());
             return Err(PoolError::corrupt(format!("journal record {sequence}"), problem));
         }
         for ((at, crc), piece) in (0..).zip(record.crcs.iter()).zip(self.zero_pieces(layer, range)) {
-            let content = Content::Placed(self.placer.found(first.plus(at), *crc));
+            let content = Content::Placed(self.front.placer.found(first.plus(at), *crc));
             let key = piece.key;
             self.buffer.insert(&mut self.buffer.shard(key), sequence, batch, [Piece { content, ..piece }]);
         }
@@ -467,7 +436,7 @@ impl Slice {
     ) -> Result<(), PoolError> {
         let (source, sequence) = (CopySource::unpack(header.source.get()), Sequence(header.sequence.get()));
         let is_settled = |layer: &Arc<Layer>| !layer.is_pending() && !layer.is_gone();
-        if !self.layers.read().all.get(&source.layer).is_some_and(is_settled) {
+        if !self.forks.read().all.get(&source.layer).is_some_and(is_settled) {
             let problem = format!("layer {}, whose blocks it shares, is not there", source.layer);
             return Err(PoolError::corrupt(format!("journal record {sequence}"), problem));
         }

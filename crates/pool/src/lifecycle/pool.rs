@@ -60,9 +60,9 @@ impl Pool {
             let mut mended = store.damaged().to_vec();
             mended.iter().for_each(|what| tracing::warn!(pool = %store.pool_name(), "{what}"));
             let (slices, spanning) = open_slices(&world, &store, &options).await?;
-            mended.extend(slices.iter().flat_map(|slice| slice.mended.iter().cloned()));
+            mended.extend(slices.iter().flat_map(|slice| slice.recovered().mended().to_vec()));
             let mut recovery = RecoveryStats { takeover, ..RecoveryStats::default() };
-            slices.iter().for_each(|slice| recovery.add(&slice.recovery));
+            slices.iter().for_each(|slice| recovery.add(slice.recovered().stats()));
             recovery.duration = world.now().since(started);
             tracing::info!(
                 pool = %store.pool_name(),
@@ -205,7 +205,8 @@ impl Pool {
         let mut sum = PoolStats::default();
         self.slices.iter().for_each(|slice| sum.add(&slice.stats()));
         let slabs = self.store.nobodys_slabs();
-        let (holds, takes) = (self.slices[0].segments.segment_bytes(), self.slices[0].space.bytes_of(slabs));
+        let (holds, takes) =
+            (self.slices[0].segments.table.segment_bytes(), self.slices[0].space.bytes_of(slabs));
         sum.capacity_bytes += slabs * holds;
         (sum.segments, sum.free_segments) = (sum.segments + slabs, sum.free_segments + slabs);
         (sum.usable_bytes, sum.free_bytes) = (sum.usable_bytes + takes, sum.free_bytes + takes);
@@ -215,7 +216,7 @@ impl Pool {
     /// What all volumes have of the pool's space.
     pub fn space(&self) -> PoolSpace {
         let mut sum = PoolSpace { settled: true, ..PoolSpace::default() };
-        self.slices.iter().for_each(|slice| sum.add(&slice.space()));
+        self.slices.iter().for_each(|slice| sum.add(&slice.forks.space()));
         sum
     }
 
@@ -223,7 +224,7 @@ impl Pool {
     /// what deleting each frees.
     pub fn space_of(&self, volumes: &BTreeSet<VolumeId>) -> VolumeSpace {
         let mut sum = VolumeSpace::default();
-        self.slices.iter().for_each(|slice| sum.add(&slice.space_of(volumes)));
+        self.slices.iter().for_each(|slice| sum.add(&slice.forks.space_of(volumes)));
         sum
     }
 
@@ -239,13 +240,13 @@ impl Pool {
 
     /// What was given up and is not given back yet, by volume, what is next first.
     pub fn being_removed(&self) -> Vec<Removal> {
-        self.slices.iter().flat_map(|slice| slice.being_removed()).collect()
+        self.slices.iter().flat_map(|slice| slice.forks.being_removed()).collect()
     }
 
     /// For tests of what happens then: of each of the next so many blocks with data in RAM that are destaged, a bit
     /// flips between receipt and destage.
     pub fn flip_bits(&self, blocks: u64) {
-        self.slices.iter().for_each(|slice| slice.flip_bits(blocks));
+        self.slices.iter().for_each(|slice| slice.flips().add(blocks));
     }
 
     /// Adds a drive for data while the pool serves. Returns its number. What is on the disk is overwritten: the caller has
@@ -270,12 +271,13 @@ impl Pool {
 
     /// An object of the catalog.
     pub fn get(&self, kind: ObjectKind, key: &str) -> Option<Vec<u8>> {
-        self.slices.iter().find_map(|slice| slice.catalog.get(kind, key))
+        self.slices.iter().find_map(|slice| slice.metadata.catalog.get(kind, key))
     }
 
     /// The objects of a kind, ordered by key.
     pub fn list(&self, kind: ObjectKind) -> Vec<(String, Vec<u8>)> {
-        let mut objects: Vec<_> = self.slices.iter().flat_map(|slice| slice.catalog.list(kind)).collect();
+        let mut objects: Vec<_> =
+            self.slices.iter().flat_map(|slice| slice.metadata.catalog.list(kind)).collect();
         objects.sort_unstable();
         objects
     }
@@ -350,15 +352,15 @@ impl Pool {
     /// what deleting one frees may depend on whether the others are there.
     pub fn families(&self) -> BTreeMap<VolumeId, (SliceId, LayerId)> {
         let of = |slice: &Arc<Slice>| {
-            let id = slice.id;
-            slice.families().into_iter().map(move |(volume, root)| (volume, (id, root)))
+            let id = slice.id();
+            slice.forks.families().into_iter().map(move |(volume, root)| (volume, (id, root)))
         };
         self.slices.iter().flat_map(of).collect()
     }
 
     /// A volume in figures; `None` if there is none of this id.
     pub fn volume_stats(&self, volume: VolumeId) -> Option<VolumeStats> {
-        self.slice_of(volume).ok()?.volume_stats(volume)
+        self.slice_of(volume).ok()?.forks.volume_stats(volume)
     }
 
     /// Reads a range, a multiple of 512 at both ends: the slices, one after the other, are its content.

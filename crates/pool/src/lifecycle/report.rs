@@ -1,15 +1,11 @@
 //! A slice in figures.
 
-use crate::{
-    fork::{layer::Layer, tally::LayerUse},
-    lifecycle::{
-        slice::Slice,
-        stats::{PoolStats, Removal, SliceSpace, VolumeStats},
-    },
+use crate::lifecycle::{
+    slice::Slice,
+    stats::{PoolStats, SliceSpace},
 };
-use quoin_base::VolumeId;
 use quoin_world::atomic::{AtomicU64, Ordering};
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 /// The least that a volume counts for when a new volume's slice is chosen: it may not have been written to yet.
 const LEAST_VOLUME_BYTES: u64 = 64 << 20;
@@ -19,14 +15,14 @@ impl Slice {
     pub(crate) fn stats(&self) -> PoolStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let c = &self.counters;
-        let (segments, journal) = (self.segments.usage(), self.journal.usage());
-        let written = self.journal.counters();
+        let (segments, journal) = (self.segments.table.usage(), self.log.journal.usage());
+        let written = self.log.journal.counters();
         let reserved = self.space.reserved().now;
-        let (layers, joining_layers, layer_use) = self.layer_use();
+        let (layers, joining_layers, layer_use) = self.forks.layer_use();
         let block_bytes = self.buffer.block_bytes;
         let dropped_bytes = get(&c.dropped_blocks) * block_bytes;
         PoolStats {
-            capacity_bytes: segments.data_slabs * self.segments.segment_bytes(),
+            capacity_bytes: segments.data_slabs * self.segments.table.segment_bytes(),
             usable_bytes: self.space.limit(),
             free_bytes: self.space.free_bytes(),
             reserved_bytes: reserved.blocks.saturating_mul(self.buffer.block_bytes),
@@ -41,14 +37,14 @@ impl Slice {
             metadata_bytes: segments.live_meta,
             buffered_bytes: self.buffer.charged_blocks() * self.buffer.block_bytes,
             buffer_ram_bytes: self.buffer.ram_bytes(),
-            metadata_ram_bytes: self.pages.resident_bytes() + get(&c.freed_pages_ram_bytes),
+            metadata_ram_bytes: self.metadata.pages.resident_bytes() + get(&c.freed_pages_ram_bytes),
             freed_pages_ram_bytes: get(&c.freed_pages_ram_bytes),
-            cache_ram_bytes: self.cache.held_bytes(),
-            cache_hits: self.cache.hits(),
-            cache_misses: self.cache.misses(),
-            ahead_ram_bytes: self.ahead.held_bytes(),
-            ahead_bytes: self.ahead.read_bytes(),
-            ahead_unused_bytes: self.ahead.unused_bytes(),
+            cache_ram_bytes: self.front.cache.held_bytes(),
+            cache_hits: self.front.cache.hits(),
+            cache_misses: self.front.cache.misses(),
+            ahead_ram_bytes: self.front.ahead.held_bytes(),
+            ahead_bytes: self.front.ahead.read_bytes(),
+            ahead_unused_bytes: self.front.ahead.unused_bytes(),
             free_segments: segments.free_slabs,
             segments: segments.data_slabs,
             journal_extents_used: journal.used,
@@ -64,7 +60,7 @@ impl Slice {
     /// What was done since the pool was opened, for hosts and in the background.
     fn counted(&self) -> PoolStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (c, stalls) = (&self.counters, self.admission.stalls());
+        let (c, stalls) = (&self.counters, self.front.admission.stalls());
         PoolStats {
             writes: get(&c.writes),
             written_bytes: get(&c.written_bytes),
@@ -93,8 +89,8 @@ impl Slice {
             catalog_pages: get(&c.catalog_pages),
             checkpoint_time: Duration::from_nanos(get(&c.checkpoint_nanos)),
             longest_cut: Duration::from_nanos(get(&c.longest_cut_nanos)),
-            metadata_hits: self.pages.hits(),
-            metadata_loads: get(&self.pages.loads),
+            metadata_hits: self.metadata.pages.hits(),
+            metadata_loads: get(&self.metadata.pages.loads),
             medium_errors: get(&c.medium_errors),
             lost_blocks: get(&c.lost_blocks),
             ram_faults: get(&c.ram_faults),
@@ -103,19 +99,11 @@ impl Slice {
         }
     }
 
-    /// How many layers there are, how many are to become one with another, and what they hold.
-    fn layer_use(&self) -> (u64, u64, LayerUse) {
-        let layers = self.layers.read();
-        let mut tally = self.tally.lock();
-        tally.catch_up(&layers, self.buffer.block_bytes);
-        (layers.all.len() as u64, layers.joining(), tally.layer_use)
-    }
-
     /// What it has of the pool's space.
     pub(crate) fn slice_space(&self) -> SliceSpace {
         let buffered_bytes = self.buffer.charged_blocks() * self.buffer.block_bytes;
         SliceSpace {
-            volumes: self.layers.read().volumes.len() as u64,
+            volumes: self.forks.volume_count(),
             usable_bytes: self.space.limit(),
             free_bytes: self.space.free_bytes().saturating_sub(buffered_bytes),
         }
@@ -123,32 +111,7 @@ impl Slice {
 
     /// What its volumes take and were promised, and a little for each of them.
     pub(crate) fn taken_by_volumes(&self) -> u64 {
-        let volumes = self.layers.read().volumes.len() as u64;
+        let volumes = self.forks.volume_count();
         self.space.taken(self.buffer.charged_blocks()).saturating_add(volumes * LEAST_VOLUME_BYTES)
-    }
-
-    /// A volume in figures; `None` if there is none of this id.
-    pub(crate) fn volume_stats(&self, volume: VolumeId) -> Option<VolumeStats> {
-        let layers = self.layers.read();
-        let layer = layers.volumes.get(&volume)?;
-        let block_bytes = self.buffer.block_bytes;
-        Some(VolumeStats {
-            mapped_bytes: layer.mapped() * block_bytes,
-            owned_bytes: layer.held() * block_bytes,
-            freed_by_delete_bytes: layers.freed_by_delete(volume) * block_bytes,
-            reserved_bytes: layer.volume.reserved_bytes.load(Ordering::Relaxed),
-            written_bytes: layer.volume.written_bytes.load(Ordering::Relaxed),
-            read_bytes: layer.volume.read_bytes.load(Ordering::Relaxed),
-        })
-    }
-
-    /// What was given up and is not given back yet, by volume, what is next first.
-    pub(crate) fn being_removed(&self) -> Vec<Removal> {
-        let layers = self.layers.read();
-        let removal = |layer: &Arc<Layer>| Removal {
-            volume: layer.volume.id,
-            owned_bytes: layer.owned_blocks.load(Ordering::Relaxed) * self.buffer.block_bytes,
-        };
-        layers.removing.iter().map(removal).collect()
     }
 }

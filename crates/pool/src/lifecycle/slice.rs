@@ -1,164 +1,135 @@
 //! A slice that is open: one log of a pool, with all that its order covers. What its parts share, and the calls that concern
 //! it as a whole.
+//!
+//! Each part is an owner of its own, which keeps its locks and the order of these to itself.
 
 use crate::{
     buffer::Buffer,
-    bugs::{Bug, planted},
-    commit::requests::{Request, Requests},
+    commit::{
+        flips::Flips,
+        requests::{Request, Requests},
+    },
     error::PoolError,
-    fork::{layer::Layer, layers::Layers, tally::Tally},
+    fork::{forks::Forks, layer::Layer, layers::Layers},
     format::Root,
-    host::{admission::Admission, ahead::ReadAhead, cache::ReadCache, placed::Placer},
+    host::{front::Front, placed::Placer},
     integrity::damage::DamageLog,
-    journal::{Journal, Mend, TornBatch},
+    journal::log::Log,
     lifecycle::{
         options::PoolOptions,
+        recovered::Recovered,
         stats::{Counters, RecoveryStats},
-        transactions::Transactions,
     },
-    meta::{Catalog, PageId, PageStore, RecordHeap, SegmentTable},
-    segment::{
-        io::SegmentIo,
-        readers::{ReadGuard, ReaderEpochs},
-    },
-    space::{Space, reserve::Pledged},
+    meta::{PageId, metadata::Metadata},
+    segment::{io::SegmentIo, readers::ReadGuard, segments::Segments},
+    space::Space,
     store::Store,
 };
-use quoin_base::{Sequence, SliceId, VolumeId};
-use quoin_stripe::Column;
-use quoin_world::{Event, Mutex, RwLock, World, atomic::AtomicU64};
+use quoin_base::{SliceId, VolumeId};
+use quoin_world::World;
 use std::sync::Arc;
 
 /// A slice that is open. Calls that do I/O are made on a thread of the array.
 pub(crate) struct Slice {
-    pub(crate) world: Arc<dyn World>,
-    pub(crate) options: PoolOptions,
-    pub(crate) id: SliceId,
+    world: Arc<dyn World>,
+    options: PoolOptions,
+    id: SliceId,
     pub(crate) store: Arc<Store>,
-    pub(crate) journal: Arc<Journal>,
+    pub(crate) log: Log,
     pub(crate) buffer: Buffer,
-    pub(crate) io: Arc<SegmentIo>,
-    pub(crate) segments: Arc<SegmentTable>,
-    pub(crate) pages: PageStore,
-    pub(crate) cache: ReadCache,
-    pub(crate) ahead: ReadAhead,
-    pub(crate) readers: ReaderEpochs,
+    pub(crate) segments: Segments,
+    pub(crate) metadata: Metadata,
+    pub(crate) forks: Forks,
+    pub(crate) front: Front,
     pub(crate) space: Space,
-    pub(crate) layers: RwLock<Layers>,
-    pub(crate) catalog: Catalog,
-    /// Where what a checkpoint records of catalog and layers lies. Locked after these.
-    pub(crate) records: Mutex<RecordHeap>,
-    pub(crate) transactions: Transactions,
-    pub(crate) pledged: Mutex<Pledged>,
-    /// Sums over all layers. Locked after these.
-    pub(crate) tally: Mutex<Tally>,
     pub(crate) requests: Requests,
-    /// Notified after every commit and checkpoint, and when the journal has room again.
-    pub(crate) progress: Arc<Event>,
     pub(crate) counters: Counters,
-    pub(crate) admission: Admission,
-    /// Range copies that wait until nothing they wrote is in the journal any more.
-    pub(crate) settling_copies: AtomicU64,
-    pub(crate) recovery: RecoveryStats,
-    pub(crate) damage: DamageLog,
-    /// Blocks of which a test wants a bit flipped.
-    pub(crate) flips: AtomicU64,
-    /// Records below this sequence are in the last durable checkpoint.
-    pub(crate) durable_tail: AtomicU64,
-    /// The newest durable root.
-    pub(crate) root: Mutex<Root>,
-    pub(crate) mended: Vec<String>,
-    /// Where batches of the journal begin that recovery dropped.
-    pub(crate) torn: Vec<TornBatch>,
-    /// What recovery took from some columns of the journal only.
-    pub(crate) mends: Vec<Mend>,
-    /// Pages of the journal in which nothing must be found that recovery could not read.
-    pub(crate) forget: Vec<(Column, u64)>,
-    pub(crate) placer: Placer,
+    recovered: Recovered,
+    damage: DamageLog,
+    flips: Flips,
 }
 
 /// What [`Slice::new`] puts together.
 pub(crate) struct Parts {
-    pub root: Root,
-    /// What was damaged where nothing is lost by it, in words.
-    pub mended: Vec<String>,
-    pub torn: Vec<TornBatch>,
-    pub mends: Vec<Mend>,
-    pub forget: Vec<(Column, u64)>,
     pub world: Arc<dyn World>,
     pub options: PoolOptions,
     pub id: SliceId,
     pub store: Arc<Store>,
-    pub journal: Arc<Journal>,
-    pub buffer: Buffer,
+    pub log: Log,
     pub io: Arc<SegmentIo>,
-    pub pages: PageStore,
-    pub space: Space,
+    pub metadata: Metadata,
     pub layers: Layers,
-    pub next_volume: u32,
-    pub catalog: Catalog,
-    pub records: RecordHeap,
-    pub recovery: RecoveryStats,
+    pub space: Space,
+    pub recovered: Recovered,
 }
 
 impl Slice {
     pub(crate) fn new(parts: Parts) -> Self {
-        let progress = parts.journal.progress.clone();
-        let placer = Placer::new(parts.journal.threads(), parts.io.segments.clone(), &parts.store);
-        parts.pages.limit_to(parts.options.metadata_bytes);
-        let readers = ReaderEpochs::new(parts.world.data_threads());
+        let Parts { world, options, id, store, log, io, metadata, layers, space, recovered } = parts;
+        let (block_bytes, data_threads) = (u64::from(store.block_bytes()), world.data_threads());
+        metadata.pages.limit_to(options.metadata_bytes);
+        let placer = Placer::new(log.journal.threads(), io.segments.clone(), &store);
         Self {
-            root: Mutex::new(parts.root),
-            mended: parts.mended,
-            torn: parts.torn,
-            mends: parts.mends,
-            forget: parts.forget,
-            cache: ReadCache::new(parts.options.cache_bytes, parts.buffer.block_bytes),
-            ahead: ReadAhead::new(
-                parts.world.data_threads(),
-                parts.options.ahead_bytes,
-                parts.buffer.block_bytes,
-            ),
-            world: parts.world,
-            options: parts.options,
-            id: parts.id,
-            requests: Requests::new(parts.store.health()),
-            store: parts.store,
-            journal: parts.journal,
-            buffer: parts.buffer,
-            segments: parts.io.segments.clone(),
-            io: parts.io,
-            pages: parts.pages,
-            readers,
-            space: parts.space,
-            layers: RwLock::new(parts.layers),
-            catalog: parts.catalog,
-            records: Mutex::new(parts.records),
-            transactions: Transactions::new(parts.next_volume),
-            pledged: Mutex::default(),
-            tally: Mutex::default(),
-            progress,
+            front: Front::new(&options, block_bytes, data_threads, placer),
+            buffer: Buffer::new(block_bytes),
+            segments: Segments::new(io, data_threads),
+            forks: Forks::new(layers, block_bytes),
+            requests: Requests::new(store.health()),
             counters: Counters::default(),
-            admission: Admission::new(),
-            settling_copies: AtomicU64::new(0),
-            recovery: parts.recovery,
             damage: DamageLog::default(),
-            flips: AtomicU64::new(0),
-            durable_tail: AtomicU64::new(0),
-            placer,
+            flips: Flips::default(),
+            world,
+            options,
+            id,
+            store,
+            log,
+            metadata,
+            space,
+            recovered,
         }
     }
 
-    pub(crate) fn layer(&self, volume: VolumeId) -> Result<Arc<Layer>, PoolError> {
-        self.layers.read().volumes.get(&volume).cloned().ok_or(PoolError::NoSuchVolume(volume))
+    pub(crate) fn world(&self) -> &dyn World {
+        &*self.world
+    }
+
+    pub(crate) fn options(&self) -> &PoolOptions {
+        &self.options
+    }
+
+    pub(crate) fn id(&self) -> SliceId {
+        self.id
+    }
+
+    pub(super) fn start_journal(&self) {
+        self.log.journal.start(&self.world);
+    }
+
+    /// What recovery found in it.
+    pub(crate) fn recovered(&self) -> &Recovered {
+        &self.recovered
+    }
+
+    pub(super) fn note_recovery(&mut self, stats: RecoveryStats) {
+        self.recovered.stats = stats;
+    }
+
+    /// What was found damaged, for the layers above.
+    pub(crate) fn damage(&self) -> &DamageLog {
+        &self.damage
+    }
+
+    /// The bits that a test wants flipped.
+    pub(crate) fn flips(&self) -> &Flips {
+        &self.flips
     }
 
     /// A volume's layer, to be read or written. What a fork brought there counts once it is hardened.
     pub(crate) async fn confirmed_layer(&self, volume: VolumeId) -> Result<Arc<Layer>, PoolError> {
-        let layer = self.layer(volume)?;
+        let layer = self.forks.of_volume(volume)?;
         if !layer.is_confirmed() {
             let decided = || (layer.is_confirmed() || self.store.health().is_failed()).then_some(());
-            self.progress.until(decided).await;
+            self.log.progress().until(decided).await;
             self.store.health().check()?;
         }
         Ok(layer)
@@ -166,22 +137,27 @@ impl Slice {
 
     /// Enters the current reader epoch, on the calling thread.
     pub(crate) fn enter_readers(&self) -> ReadGuard<'_> {
-        self.readers.enter(self.world.current())
+        self.segments.enter(self.world.current())
     }
 
-    /// Forgets what RAM holds of a block: its number was freed, or is about to be used again.
-    pub(crate) fn forget_content(&self, number: u64) {
-        self.cache.purge(number);
-        self.ahead.purge(number);
+    /// Counts anew how much is promised, and how much of the promised space is not mapped.
+    pub(crate) fn count_reserved(&self) {
+        self.forks.count_reserved(&self.space);
     }
 
-    /// The lowest sequence that replay would need if a checkpoint were cut now.
-    pub(crate) fn tail(&self) -> Sequence {
-        let is_late = planted(Bug::TailReadLate);
-        let next = if is_late { Sequence(u64::MAX) } else { self.journal.peek_sequence() };
-        let pinned = self.transactions.pinned();
-        let tail = self.buffer.tail(next).min(pinned);
-        if is_late { tail.min(self.journal.peek_sequence()) } else { tail }
+    /// How many pages of the catalog a checkpoint would write now, about.
+    pub(crate) fn catalog_due_pages(&self) -> u64 {
+        let layers = self.forks.read();
+        let pages = self.metadata.catalog_pages(&layers);
+        self.space.update_catalog(pages.end, pages.due);
+        pages.due
+    }
+
+    /// Hardens a root that follows the newest one: from then on an opening finds it.
+    pub(crate) async fn harden_root(&self, root: Root) -> Result<(), PoolError> {
+        self.store.harden_root(self.id, &root).await?;
+        self.metadata.root_hardened(root);
+        Ok(())
     }
 
     /// Makes a checkpoint of what has been destaged so far.
@@ -218,9 +194,8 @@ impl Slice {
 
     /// Ends the journal, after the store was closed. `drained`: everything is destaged and checkpointed.
     pub(crate) async fn end_journal(&self, drained: bool) {
-        self.placer.ended().await;
-        self.ahead.end().await;
-        self.journal.stop().await;
+        self.front.end().await;
+        self.log.journal.stop().await;
         if drained && let Err(error) = self.note_closed().await {
             // All is durable: the next opening only looks at the journal more closely.
             tracing::debug!(%error, "it is not noted that the pool was closed");

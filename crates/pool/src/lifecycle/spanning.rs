@@ -121,7 +121,10 @@ impl Pool {
 
     /// The slice whose catalog has an object.
     fn holder_of(&self, kind: ObjectKind, key: &str) -> Option<SliceId> {
-        self.slices().iter().find(|slice| slice.catalog.get(kind, key).is_some()).map(|slice| slice.id)
+        self.slices()
+            .iter()
+            .find(|slice| slice.metadata.catalog.get(kind, key).is_some())
+            .map(|slice| slice.id())
     }
 
     async fn commit_parts(&self, parts: BTreeMap<SliceId, Transaction>) -> Result<(), PoolError> {
@@ -142,7 +145,7 @@ impl Pool {
         // NOTE: from here on whoever drops the future takes the pool offline.
         for part in &mut admitted {
             part.begin_appending();
-            part.slice.transactions.set_undecided(true);
+            part.slice.log.transactions.set_undecided(true);
         }
         let outcome = self.prepare_and_decide(id, &admitted).await;
         if outcome.is_err() {
@@ -152,8 +155,8 @@ impl Pool {
         }
         for part in admitted {
             let slice = part.slice;
-            slice.transactions.set_undecided(outcome.is_err());
-            slice.progress.notify();
+            slice.log.transactions.set_undecided(outcome.is_err());
+            slice.log.progress().notify();
             let _ = part.end(if outcome.is_ok() { Ok(()) } else { Err(self.store().health().error()) });
         }
         outcome
@@ -165,7 +168,7 @@ impl Pool {
         // The innermost was appended first.
         appended.reverse();
         assert_eq!(appended.len(), parts.len(), "transaction {id} has a record in each of its slices");
-        let places = parts.iter().zip(&appended).map(|(part, a)| (part.slice.id, a.sequence)).collect();
+        let places = parts.iter().zip(&appended).map(|(part, a)| (part.slice.id(), a.sequence)).collect();
         if planted(Bug::DecideEarly) {
             self.decide(id, parts[0].slice, places).await?;
             for (part, appended) in parts.iter().zip(&appended) {
@@ -195,24 +198,24 @@ impl Pool {
     ) -> Result<(), PoolError> {
         let mut decision = Transaction::new().put(DECISION_OBJECT, &id.to_string(), Vec::new());
         let is_over = |(slice, sequence): &(SliceId, Sequence)| {
-            let tail = self.slice(*slice).durable_tail.load(Ordering::Acquire);
+            let tail = self.slice(*slice).log.durable_tail().0;
             tail > sequence.0 || planted(Bug::ForgetDecisions)
         };
         // The same record forgets decisions for which no slice would replay its part any more.
         let mut known = std::mem::take(&mut *self.spanning().decisions.lock());
         known.retain(|old| {
             let has_room = decision.operations.len() <= MOST_FORGOTTEN;
-            let is_over = has_room && old.home == home.id && old.parts.iter().all(is_over);
+            let is_over = has_room && old.home == home.id() && old.parts.iter().all(is_over);
             if is_over {
                 let key = old.id.to_string();
                 decision.operations.push(Operation::Delete { kind: DECISION_OBJECT, key });
             }
             !is_over
         });
-        known.push(Decision { id, home: home.id, parts });
+        known.push(Decision { id, home: home.id(), parts });
         *self.spanning().decisions.lock() = known;
         let Appended { sequence, batch, .. } = home.append_transaction(&decision, || (), || Ok(()))?;
-        home.journal.hardened(&batch).await?;
+        home.log.journal.hardened(&batch).await?;
         home.apply(&decision, sequence);
         Ok(())
     }
@@ -232,7 +235,7 @@ fn volume_slice(operation: &Operation) -> Option<SliceId> {
 /// Keeps room in a slice's journal, so that no record of the transaction has to wait for a checkpoint: that would wait for
 /// the transaction.
 async fn room_in(slice: &Slice) -> Result<Room<'_>, PoolError> {
-    let room = || match slice.journal.keep_room(ROOM_BYTES, FULL_FROM) {
+    let room = || match slice.log.journal.keep_room(ROOM_BYTES, FULL_FROM) {
         None if slice.store.health().is_failed() => Some(Err(slice.store.health().error())),
         // It does not come while a drive has no room.
         None if slice.store.is_short_of_room() => Some(Err(PoolError::NoSpace)),
@@ -242,7 +245,7 @@ async fn room_in(slice: &Slice) -> Result<Room<'_>, PoolError> {
         }
         Some(room) => Some(Ok(room)),
     };
-    slice.progress.until(room).await
+    slice.log.progress().until(room).await
 }
 
 /// Appends the record of every part. While the records of later ones take their sequences nobody writes to the volumes of
@@ -308,7 +311,7 @@ impl Decided {
     /// The decisions that catalogs hold, each with the parts that replay may meet again.
     pub(crate) fn into_decisions(self, slices: &[Arc<Slice>]) -> Vec<Decision> {
         let is_there = |id: &TransactionId, home: &SliceId| {
-            slices[usize::from(home.0)].catalog.get(DECISION_OBJECT, &id.to_string()).is_some()
+            slices[usize::from(home.0)].metadata.catalog.get(DECISION_OBJECT, &id.to_string()).is_some()
         };
         let parts_of = |id: TransactionId| {
             self.parts.iter().filter(move |part| part.0 == id).map(|part| (part.1, part.2)).collect()

@@ -1,12 +1,5 @@
 //! Transactions of a slice: changes of its catalog and its volumes, each all or none, one after the other.
-//!
-//! Invariants:
-//! 1. From the last check of a transaction until it has taken effect, or has failed, no other is checked: what was found
-//!    possible stays possible.
-//! 2. While the record of a transaction is appended and not applied, the tail does not pass its sequence: a checkpoint that
-//!    was cut without it leaves it to replay.
-//! 3. No checkpoint is cut while a part of a transaction over several slices may have taken effect and is not decided.
-//! 4. An id of a volume is given out once, in the order of ids.
+//! What holds while one has its turn is told in [`Transactions`](crate::journal::transactions::Transactions).
 
 use crate::{
     error::PoolError,
@@ -18,77 +11,13 @@ use crate::{
     meta::{Operation, Transaction},
 };
 use quoin_base::{Sequence, VolumeId, crc32c};
-use quoin_world::{
-    AsyncMutex, AsyncMutexGuard, Buf,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-};
+use quoin_world::{AsyncMutexGuard, Buf};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The longest catalog transaction, encoded.
 const MAX_TRANSACTION_BYTES: usize = 64 * 1024;
 /// How long a transaction waits, and how often, for ids of layers that may be used again.
 const ID_PAUSES_MS: [u64; 4] = [0, 10, 100, 1000];
-
-/// The turn of transactions, and what checkpoints must know of the one under way.
-pub(crate) struct Transactions {
-    /// Held as invariant 1 says.
-    turn: AsyncMutex,
-    /// At or below the sequence of a record that is appended and not applied yet; else the maximum.
-    pin: AtomicU64,
-    /// A part of a transaction over several slices may have taken effect in RAM, and is not decided.
-    undecided: AtomicBool,
-    next_volume: AtomicU32,
-}
-
-impl Transactions {
-    /// Ids of volumes below `next_volume` were given out.
-    pub(crate) fn new(next_volume: u32) -> Self {
-        Self {
-            turn: AsyncMutex::new(),
-            pin: AtomicU64::new(u64::MAX),
-            undecided: AtomicBool::new(false),
-            next_volume: AtomicU32::new(next_volume),
-        }
-    }
-
-    /// The sequence that the tail must not pass.
-    pub(crate) fn pinned(&self) -> Sequence {
-        Sequence(self.pin.load(Ordering::SeqCst))
-    }
-
-    pub(crate) fn are_undecided(&self) -> bool {
-        self.undecided.load(Ordering::SeqCst)
-    }
-
-    /// Called before a part of a transaction over several slices is appended, and once that is decided.
-    pub(crate) fn set_undecided(&self, undecided: bool) {
-        self.undecided.store(undecided, Ordering::SeqCst);
-    }
-
-    /// The first id that no volume has had.
-    pub(crate) fn next_volume(&self) -> u32 {
-        self.next_volume.load(Ordering::Relaxed)
-    }
-
-    fn pin_at(&self, sequence: Sequence) {
-        let before = self.pin.swap(sequence.0, Ordering::SeqCst);
-        assert_eq!(before, u64::MAX, "one transaction is under way at a time");
-    }
-
-    fn unpin(&self) {
-        self.pin.store(u64::MAX, Ordering::SeqCst);
-    }
-
-    /// An id that no volume has had.
-    fn take_volume(&self) -> VolumeId {
-        VolumeId(self.next_volume.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// Notes that a volume has this id.
-    fn volume_made(&self, id: VolumeId) {
-        self.next_volume.fetch_max(id.0.saturating_add(1), Ordering::Relaxed);
-    }
-}
 
 /// A transaction between its record and its effect. If it is dropped in between, the pool goes offline, and
 /// replay decides whether the transaction took effect.
@@ -101,7 +30,7 @@ struct PendingTransaction<'a> {
 impl Drop for PendingTransaction<'_> {
     fn drop(&mut self) {
         match self.done || !self.appending {
-            true => self.slice.transactions.unpin(),
+            true => self.slice.log.transactions.unpin(),
             false => self.slice.store.health().fail("a catalog transaction was abandoned half way".into()),
         }
     }
@@ -120,7 +49,7 @@ pub(crate) struct Admitted<'a> {
 impl Admitted<'_> {
     /// Called before its record is appended. It must be [ended](Self::end) from then on.
     pub(crate) fn begin_appending(&mut self) {
-        self.slice.transactions.pin_at(self.slice.journal.peek_sequence());
+        self.slice.log.transactions.pin_at(self.slice.log.journal.peek_sequence());
         self.pending.appending = true;
     }
 
@@ -168,8 +97,8 @@ pub(crate) struct Appended {
 impl Slice {
     /// An id for a new volume. It is never given to another once a transaction that creates it is committed.
     pub(crate) fn next_volume_id(&self) -> VolumeId {
-        let id = self.transactions.take_volume();
-        assert_eq!(id.slice(), self.id, "a slice's volumes have ids of its own");
+        let id = self.log.transactions.take_volume();
+        assert_eq!(id.slice(), self.id(), "a slice's volumes have ids of its own");
         id
     }
 
@@ -192,7 +121,7 @@ impl Slice {
             self.requests.nudge();
             None
         };
-        self.progress.until(has_settled).await;
+        self.log.progress().until(has_settled).await;
     }
 
     /// [`Slice::commit`] of a transaction for which room was made.
@@ -214,7 +143,7 @@ impl Slice {
                 "a transaction of {len} bytes is longer than the {MAX_TRANSACTION_BYTES} allowed; split it"
             )));
         }
-        let turn = self.transactions.turn.lock().await;
+        let turn = self.log.transactions.take_turn().await;
         self.let_forks_settle(&transaction).await;
         self.store.health().check()?;
         // NOTE: with the turn. What is possible here stays so until the transaction has taken effect.
@@ -230,16 +159,16 @@ impl Slice {
         let count = transaction.made_layers().count();
         let mut pauses_ms = ID_PAUSES_MS.into_iter();
         loop {
-            if let Some(ids) = self.layers.read().ids.peek(count) {
+            if let Some(ids) = self.forks.read().ids.peek(count) {
                 transaction.number_layers(ids);
                 return Ok(());
             }
             let Some(pause_ms) = pauses_ms.next() else { break };
             // Once it is durable, ids that came free before can be reused, unless a reader still looks at them.
             self.checkpoint().await?;
-            if self.layers.read().may_free_ids() {
-                self.world.sleep(Duration::from_millis(pause_ms)).await;
-            } else if self.layers.read().ids.peek(count).is_none() {
+            if self.forks.read().may_free_ids() {
+                self.world().sleep(Duration::from_millis(pause_ms)).await;
+            } else if self.forks.read().ids.peek(count).is_none() {
                 break;
             }
         }
@@ -252,13 +181,13 @@ impl Slice {
 
     async fn harden_transaction(&self, transaction: &Transaction) -> Result<(), PoolError> {
         let Appended { sequence, batch, .. } = self.append_transaction(transaction, || (), || Ok(()))?;
-        self.journal.hardened(&batch).await?;
+        self.log.journal.hardened(&batch).await?;
         self.apply(transaction, sequence);
         Ok(())
     }
 
     fn refuse_impossible(&self, transaction: &Transaction) -> Result<(), PoolError> {
-        let layers = self.layers.read();
+        let layers = self.forks.read();
         let mut volumes = VolumesAfter { before: &layers.volumes, changed: BTreeMap::new() };
         for operation in &transaction.operations {
             match operation {
@@ -293,15 +222,15 @@ impl Slice {
         let mut payload = Buf::zeroed(bytes.len().next_multiple_of(512));
         payload.as_mut_slice()[..bytes.len()].copy_from_slice(&bytes);
         let payload = payload.into_slice();
-        let lane = self.journal.lane(&*self.world);
+        let lane = self.log.journal.lane(self.world());
         let (mut sequence, mut forked) = (Sequence(0), Vec::new());
         let batch = lane.append(payload.len(), 1, |_, _| {
-            let from = self.world.now();
+            let from = self.world().now();
             let held = begin();
-            sequence = self.journal.take_sequence();
+            sequence = self.log.journal.take_sequence();
             if transaction.forks() {
                 forked = self.apply(transaction, sequence);
-                self.counters.forked(self.world.now().since(from));
+                self.counters.forked(self.world().now().since(from));
             }
             end()?;
             drop(held);
@@ -321,12 +250,12 @@ impl Slice {
         for operation in &transaction.operations {
             if let Operation::CreateVolume { volume: id, .. } | Operation::Fork { target: id, .. } = operation
             {
-                self.transactions.volume_made(*id);
+                self.log.transactions.volume_made(*id);
             }
         }
         // A checkpoint sees objects and layers as of the same transaction.
-        let mut layers = self.layers.write();
-        self.catalog.apply(transaction);
+        let mut layers = self.forks.write();
+        self.metadata.catalog.apply(transaction);
         layers.apply(transaction, sequence)
     }
 }

@@ -5,6 +5,7 @@ mod catalog;
 mod heap;
 mod image;
 mod layer_image;
+pub(crate) mod metadata;
 mod object;
 mod page_id;
 mod pages;

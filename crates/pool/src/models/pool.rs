@@ -60,7 +60,7 @@ fn a_write_beside_the_end_of_its_lane_returns() {
                 bench.on(0, async move { drop(pool.write(volume, 0, data).await) })
             };
             pool.first().store.health().close();
-            pool.first().journal.stop().await;
+            pool.first().log.journal.stop().await;
             writer.await.unwrap();
         });
     });
@@ -87,7 +87,7 @@ fn replay_agrees_with_the_order_that_readers_saw() {
             let before = stamps(&pool, volume).await;
             // All of it is in the journal only, and the next owner comes.
             pool.first().store.health().close();
-            pool.first().journal.stop().await;
+            pool.first().log.journal.stop().await;
             let pool = bench.open().await;
             assert_eq!(stamps(&pool, volume).await, before, "another order after a crash");
             stop(pool).await;
@@ -185,13 +185,13 @@ fn room_in_the_journal_is_given_once() {
             let bench = Bench::new().await;
             let pool = bench.open().await;
             let len = 64 << 10;
-            let limit = pool.first().journal.fill(len + 8192);
+            let limit = pool.first().log.journal.fill(len + 8192);
             let keepers = [0, 1].map(|lane| {
                 let pool = pool.clone();
                 bench.on(lane, async move {
-                    let room = pool.first().journal.keep_room(len, limit);
+                    let room = pool.first().log.journal.keep_room(len, limit);
                     yield_now().await;
-                    assert!(pool.first().journal.fill(0) < limit, "more is kept than there is");
+                    assert!(pool.first().log.journal.fill(0) < limit, "more is kept than there is");
                     room.is_some()
                 })
             });
@@ -222,7 +222,7 @@ fn what_comes_while_a_block_is_destaged_stays() {
             let expected = [[2; 8], [1; 8]].concat();
             assert_eq!(stamps(&pool, volume).await, expected);
             pool.drain().await.unwrap();
-            let key = pool.first().layer(volume).unwrap().block(0);
+            let key = pool.first().forks.of_volume(volume).unwrap().block(0);
             assert!(pool.first().buffer.shard(key).extents(key).is_none(), "left behind after a drain");
             assert_eq!(pool.first().buffer.ram_bytes(), 0);
             assert_eq!(stamps(&pool, volume).await, expected);

@@ -6,4 +6,5 @@ pub(crate) mod placed_block;
 pub(crate) mod readers;
 pub(crate) mod rows;
 pub(crate) mod runs;
+pub(crate) mod segments;
 mod table;

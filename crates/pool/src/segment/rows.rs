@@ -3,8 +3,8 @@
 use crate::{
     error::PoolError,
     format::{Location, PAGE_BYTES, ROW_CONTENTS, ROW_MAGIC, RowContent, RowHeader, zeroed},
-    meta::{PageId, PageStore, Segment, SegmentTable, Stream},
-    segment::{opened::OpenedSegment, readers::ReaderEpochs},
+    meta::{PageId, PageStore, Segment, Stream},
+    segment::{opened::OpenedSegment, segments::Segments},
 };
 use quoin_base::{DriveIndex, PoolId, SECTOR_BYTES, SegmentId};
 use quoin_stripe::Column;
@@ -54,23 +54,22 @@ impl RowWriter {
     /// live already. `None`: no slab is free.
     pub(crate) fn place(
         &mut self,
-        segments: &SegmentTable,
+        segments: &Segments,
         content: RowContent,
         len_bytes: usize,
         generation: u64,
-        readers: &ReaderEpochs,
     ) -> Option<Location> {
         let fits = !self.row_ended
             && self.rows.last().is_some_and(|row| {
                 let end = row.len_bytes + len_bytes as u64;
                 end <= self.stream.row_end(u64::from(row.layout.geometry.row_bytes))
-                    && row.offset + end <= segments.segment_bytes()
+                    && row.offset + end <= segments.table.segment_bytes()
                     && row.contents.len() < ROW_CONTENTS
             });
         // Another row, in an open segment of the stream. Its contents begin behind its head.
         if !fits {
             self.end_row(segments);
-            self.turn_to_segment(segments, len_bytes as u64, generation, readers)?;
+            self.turn_to_segment(segments, len_bytes as u64, generation)?;
             let (segment, layout) = self.open[self.turn].clone();
             let (stream, offset) = (self.stream, layout.written_bytes);
             let len_bytes = stream.contents_begin(offset) - offset;
@@ -81,27 +80,24 @@ impl RowWriter {
         }
         let location = self.rows.last_mut()?.push(content, len_bytes);
         let (segment, end) = (location.segment(), location.offset_bytes() + location.len_bytes());
-        assert!(end <= segments.segment_bytes(), "what is placed ends at {end}, beyond segment {segment}");
+        assert!(
+            end <= segments.table.segment_bytes(),
+            "what is placed ends at {end}, beyond segment {segment}"
+        );
         // Live from here on: a segment that is sealed before its rows are published must not look empty.
-        segments.add(location);
+        segments.table.add(location);
         Some(location)
     }
 
     /// Turns to an open segment with room for `len_bytes` of content in a row of its own. `None`: no slab is free.
-    fn turn_to_segment(
-        &mut self,
-        segments: &SegmentTable,
-        len_bytes: u64,
-        generation: u64,
-        readers: &ReaderEpochs,
-    ) -> Option<()> {
+    fn turn_to_segment(&mut self, segments: &Segments, len_bytes: u64, generation: u64) -> Option<()> {
         let others = |open: &[(SegmentId, Segment)], but: usize| -> Vec<DriveIndex> {
             let others = open.iter().enumerate().filter(|(at, _)| *at != but);
             others.flat_map(|(_, (_, segment))| segment.columns.iter().map(|column| column.drive)).collect()
         };
         if self.open.len() < self.spread {
             let drives = others(&self.open, usize::MAX);
-            let next = segments.take_elsewhere(self.stream, &drives);
+            let next = segments.table.take_elsewhere(self.stream, &drives);
             if next.is_none() && self.open.is_empty() {
                 return None;
             }
@@ -116,21 +112,24 @@ impl RowWriter {
             self.turn %= self.open.len();
             let (id, segment) = &self.open[self.turn];
             let begin = self.stream.contents_begin(segment.written_bytes);
-            if begin + len_bytes <= segments.segment_bytes() {
+            if begin + len_bytes <= segments.table.segment_bytes() {
                 return Some(());
             }
             let full = *id;
             if self.open.len() > self.spread {
                 self.open.remove(self.turn);
-                segments.seal(full, generation, readers);
+                segments.seal(full, generation);
                 continue;
             }
             let drives = others(&self.open, self.turn);
-            let next = segments.take_elsewhere(self.stream, &drives).or_else(|| segments.take(self.stream));
+            let next = segments
+                .table
+                .take_elsewhere(self.stream, &drives)
+                .or_else(|| segments.table.take(self.stream));
             match next {
                 Some(next) => {
                     self.open[self.turn] = next;
-                    segments.seal(full, generation, readers);
+                    segments.seal(full, generation);
                     return Some(());
                 }
                 // Another may have room left.
@@ -141,7 +140,7 @@ impl RowWriter {
     }
 
     /// Ends the row at hand: what is placed next opens another. The segment notes where that begins.
-    pub(crate) fn end_row(&mut self, segments: &SegmentTable) {
+    pub(crate) fn end_row(&mut self, segments: &Segments) {
         self.row_ended = true;
         let Some(row) = self.rows.last() else { return };
         let Some((id, open)) = self.open.iter_mut().find(|(id, _)| *id == row.segment) else { return };
@@ -150,7 +149,7 @@ impl RowWriter {
             open.written_bytes = end;
             // The task that sees a placed row land notes it then.
             if self.stream != Stream::Placed {
-                segments.wrote(*id, end);
+                segments.table.wrote(*id, end);
             }
         }
     }
@@ -163,15 +162,15 @@ impl RowWriter {
     }
 
     /// The planned rows, complete. The next content opens a new row.
-    pub(crate) fn finish(&mut self, segments: &SegmentTable) -> Vec<Row> {
+    pub(crate) fn finish(&mut self, segments: &Segments) -> Vec<Row> {
         self.end_row(segments);
         std::mem::take(&mut self.rows)
     }
 
     /// Seals what is open.
-    pub(crate) fn seal(&mut self, segments: &SegmentTable, generation: u64, readers: &ReaderEpochs) {
+    pub(crate) fn seal(&mut self, segments: &Segments, generation: u64) {
         for (id, _) in std::mem::take(&mut self.open) {
-            segments.seal(id, generation, readers);
+            segments.seal(id, generation);
         }
     }
 }

@@ -37,17 +37,18 @@ impl Slice {
 
     /// Writes neighbours, every copy of them.
     async fn write_table_run(&self, run: &[(PageId, Location)]) -> Result<u64, PoolError> {
-        let (columns, offset) = self.io.copies(run[0].1)?;
-        let taken: Vec<Bytes> = run.iter().map(|(id, _)| self.pages.take(*id)).collect::<Result<_, _>>()?;
+        let (columns, offset) = self.segments.io.copies(run[0].1)?;
+        let taken: Vec<Bytes> =
+            run.iter().map(|(id, _)| self.metadata.pages.take(*id)).collect::<Result<_, _>>()?;
         let copies = columns.iter().map(|column| self.write_table_copy(*column, offset, &taken));
         let written = try_join_all(copies).await?.into_iter().sum();
-        self.pages.written(run.iter().map(|(id, _)| *id));
+        self.metadata.pages.written(run.iter().map(|(id, _)| *id));
         Ok(written)
     }
 
     /// Writes one copy of neighbours.
     async fn write_table_copy(&self, column: Column, offset: u64, data: &[Bytes]) -> Result<u64, PoolError> {
-        let (store, world) = (&self.store, &*self.world);
+        let (store, world) = (&self.store, self.world());
         let bytes: u64 = data.iter().map(|bytes| bytes.len() as u64).sum();
         let paced = store.pace().enter(column.drive, bytes, world, || self.pressure()).await;
         store.write_patiently(world, || store.write_slab(column, offset, data.to_vec(), false)).await?;

@@ -94,7 +94,7 @@ impl Space {
 impl Slice {
     /// Whether slabs may come that it does not hold yet: as many as its segment table can name.
     pub(crate) fn may_grow(&self) -> bool {
-        self.segments.room_for(1) > 0 && self.store.claimable(self.id) > 0
+        self.segments.table.room_for(1) > 0 && self.store.claimable(self.id()) > 0
     }
 
     /// Asks for slabs for so many blocks. The caller then waits for the next commit.
@@ -103,7 +103,7 @@ impl Slice {
     }
 
     fn ask_for(&self, slabs: u64) {
-        self.store.want(self.id, slabs);
+        self.store.want(self.id(), slabs);
         self.requests.nudge();
     }
 
@@ -116,7 +116,7 @@ impl Slice {
             let commits = self.counters.commits.load(Ordering::Acquire);
             self.ask_for(slabs - grown());
             let moved = || self.counters.commits.load(Ordering::Acquire) != commits;
-            self.progress.until(|| (moved() || self.store.health().is_failed()).then_some(())).await;
+            self.log.progress().until(|| (moved() || self.store.health().is_failed()).then_some(())).await;
         }
         grown() > 0
     }
@@ -132,25 +132,25 @@ impl Slice {
 
     /// Tells others how many slabs it could give back, `at_most` so many. Returns what it must know of them.
     pub(crate) fn tell_spare(&self, charged: u64, at_most: u64) -> Standing {
-        self.store.can_spare(self.id, self.space.spare_slabs(charged).min(at_most))
+        self.store.can_spare(self.id(), self.space.spare_slabs(charged).min(at_most))
     }
 
     /// Takes so many ungranted slabs, or as many as there are. Returns how many it took.
     pub(crate) async fn claim(&self, slabs: u64) -> Result<u64, PoolError> {
         // Slabs that the segment table could not name are left to other slices.
-        let slabs = self.segments.room_for(slabs);
+        let slabs = self.segments.table.room_for(slabs);
         // NOTE: durable before the table has them. What is in no segment after a crash is free.
-        let granted = self.store.grant(self.id, slabs).await?;
-        self.segments.grant(&granted);
-        self.segments.provide_places()?;
-        self.space.resize(self.segments.usage().data_slabs);
+        let granted = self.store.grant(self.id(), slabs).await?;
+        self.segments.table.grant(&granted);
+        self.segments.table.provide_places()?;
+        self.space.resize(self.segments.table.usage().data_slabs);
         self.counters.claimed_slabs.fetch_add(granted.len() as u64, Ordering::Relaxed);
         Ok(granted.len() as u64)
     }
 
     /// Gives back at most so many free slabs, as many as the slice can spare. Returns how many.
     pub(crate) async fn give_back(&self, slabs: u64) -> Result<u64, PoolError> {
-        let before = self.segments.usage().data_slabs;
+        let before = self.segments.table.usage().data_slabs;
         let slabs = slabs.min(self.space.spare_slabs(self.buffer.charged_blocks()));
         if slabs == 0 {
             return Ok(0);
@@ -163,9 +163,9 @@ impl Slice {
             return Ok(0);
         }
         // NOTE: they leave the table before a grant page says that they are ungranted.
-        let columns = self.segments.part_with(slabs as usize);
+        let columns = self.segments.table.part_with(slabs as usize);
         self.space.resize(before - columns.len() as u64);
-        self.store.give_back(self.id, &columns).await?;
+        self.store.give_back(self.id(), &columns).await?;
         self.counters.given_back_slabs.fetch_add(columns.len() as u64, Ordering::Relaxed);
         Ok(columns.len() as u64)
     }

@@ -3,10 +3,7 @@
 //! All of it follows from counts that layers keep, so it takes no walk of any map, and speaks of what is destaged. The
 //! offline check derives the same figures from the maps themselves.
 
-use crate::{
-    fork::{layer::Layer, layers::Layers},
-    lifecycle::slice::Slice,
-};
+use crate::fork::{layer::Layer, layers::Layers};
 use quoin_base::{LayerId, VolumeId};
 use quoin_world::atomic::Ordering;
 use std::{
@@ -180,19 +177,6 @@ impl Layers {
         }
         space.unique_bytes = space.unique_bytes.saturating_sub(copied_bytes);
         space
-    }
-}
-
-impl Slice {
-    /// What volumes have of the pool's space, all together: what deleting all of them frees may be more than the sum of
-    /// what deleting each frees.
-    pub(crate) fn space_of(&self, volumes: &BTreeSet<VolumeId>) -> VolumeSpace {
-        self.layers.read().space_of(volumes, self.buffer.block_bytes)
-    }
-
-    /// What all volumes have of the pool's space.
-    pub(crate) fn space(&self) -> PoolSpace {
-        self.layers.read().space(self.buffer.block_bytes)
     }
 }
 

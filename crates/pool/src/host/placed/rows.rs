@@ -30,23 +30,23 @@ const TURNS_AFTER_SMALL_WRITES: u32 = 32;
 impl Slice {
     /// Starts to place what each data thread is given.
     pub(crate) fn start_placing(self: &Arc<Self>) {
-        for thread in 0..self.placer.queues.len() {
+        for thread in 0..self.front.placer.queues.len() {
             let slice = self.clone();
-            self.world.spawn(Thread::Data(thread), Box::pin(async move { slice.place_all(thread).await }));
+            self.world().spawn(Thread::Data(thread), Box::pin(async move { slice.place_all(thread).await }));
         }
     }
 
     /// Writes whole blocks of one region to rows. `None`: there is no room for that now; the journal takes them.
     pub(super) async fn place(&self, blocks: Vec<WholeBlock>) -> Result<Outcome, PoolError> {
-        let Some(numbers) = self.placer.numbers().take(blocks.len()) else {
+        let Some(numbers) = self.front.placer.numbers().take(blocks.len()) else {
             self.requests.nudge();
             return Ok(None);
         };
-        let thread = match self.world.current() {
-            Some(Thread::Data(thread)) if thread < self.placer.queues.len() => thread,
+        let thread = match self.world().current() {
+            Some(Thread::Data(thread)) if thread < self.front.placer.queues.len() => thread,
             _ => 0,
         };
-        let queue = &self.placer.queues[thread];
+        let queue = &self.front.placer.queues[thread];
         let (sender, answer) = one_shot();
         let waiting = Waiting {
             blocks: blocks.into_iter().zip(numbers).collect(),
@@ -70,19 +70,19 @@ impl Slice {
 
     /// Places the writes of a thread until the pool ends.
     async fn place_all(&self, thread: usize) {
-        let queue = &self.placer.queues[thread];
+        let queue = &self.front.placer.queues[thread];
         let mut rows = RowWriter::new(Stream::Placed);
         let mut flights = Flights::new();
         let long_row_blocks = (LONG_ROW_BYTES / self.buffer.block_bytes) as usize;
-        let (mut small_writes, mut careful_turns) = (self.journal.data_batches(), 0u32);
+        let (mut small_writes, mut careful_turns) = (self.log.journal.data_batches(), 0u32);
         loop {
-            let now = self.journal.data_batches();
+            let now = self.log.journal.data_batches();
             // Small writes came in since the last turn: for a while they are not to wait behind long rows.
             careful_turns = match std::mem::replace(&mut small_writes, now) == now {
                 true => careful_turns.saturating_sub(1),
                 false => TURNS_AFTER_SMALL_WRITES,
             };
-            let full_row = self.segments.row_bytes();
+            let full_row = self.segments.table.row_bytes();
             let (most, row_bytes) = match careful_turns {
                 0 => (ROWS_IN_FLIGHT, full_row),
                 _ => (ROWS_BESIDE_SMALL_WRITES, ROW_BESIDE_SMALL_WRITES_BYTES.min(full_row)),
@@ -105,7 +105,7 @@ impl Slice {
             match next {
                 Either::Left(landed) => landed.into_iter().for_each(|landed| self.landed(landed)),
                 Either::Right(Some(taken)) if taken.is_empty() => {
-                    rows.seal(&self.segments, 0, &self.readers);
+                    rows.seal(&self.segments, 0);
                     queue.has_open.store(false, Ordering::Release);
                 }
                 Either::Right(Some(taken)) => {
@@ -173,14 +173,14 @@ impl Slice {
                 let content = RowContent::block(number, block.address);
                 // Of a write that the journal takes instead no more is placed.
                 let is_wanted = !answer.is_sent();
-                let place = || rows.place(&self.segments, content, len, 0, &self.readers);
+                let place = || rows.place(&self.segments, content, len, 0);
                 let Some(location) = is_wanted.then(place).flatten() else {
-                    self.placer.numbers().give_back(number);
+                    self.front.placer.numbers().give_back(number);
                     answer.send(None);
                     continue;
                 };
                 rows.push_data(block.data);
-                let placed = self.placer.block(location, block.crc, Some(number));
+                let placed = self.front.placer.block(location, block.crc, Some(number));
                 let is_last = is_last && left == 0;
                 match parts.back_mut().filter(|part| part.is_followed_by(&answer, location)) {
                     Some(part) => {
@@ -199,9 +199,9 @@ impl Slice {
 
     /// Tells the journal that a segment was opened, before any record names it.
     fn record_opening(&self, thread: usize, opened: &OpenedSegment) {
-        let appended = self.journal.placed_lane(thread).append(0, 0, |_, _| {
-            let sequence = self.journal.take_sequence();
-            self.placer.name(opened.id, sequence, 0);
+        let appended = self.log.journal.placed_lane(thread).append(0, 0, |_, _| {
+            let sequence = self.log.journal.take_sequence();
+            self.front.placer.name(opened.id, sequence, 0);
             Ok::<_, Infallible>(opened.record(sequence))
         });
         let Ok(_) = appended;
@@ -209,7 +209,7 @@ impl Slice {
 
     fn landed(&self, landed: Landed) {
         match &landed.outcome {
-            Ok(()) => self.segments.wrote(landed.segment, landed.end),
+            Ok(()) => self.segments.table.wrote(landed.segment, landed.end),
             Err(error) => self.store.health().fail(format!("a large write: {error}")),
         }
         landed.row.end(landed.outcome.is_ok());

@@ -31,25 +31,25 @@ impl Slice {
     /// How much replay may find placed, as things are: more than twice as much is free beside what destage, cleaner and
     /// checkpoints need.
     pub(crate) fn most_named_bytes(&self) -> u64 {
-        let kept = self.space.destage_slabs() + 1 + self.placer.queues.len() as u64;
-        let spare = self.segments.usage().free_slabs.saturating_sub(kept);
-        (spare / 3 * self.segments.segment_bytes()).min(MOST_NAMED_BYTES)
+        let kept = self.space.destage_slabs() + 1 + self.front.placer.queues.len() as u64;
+        let spare = self.segments.table.usage().free_slabs.saturating_sub(kept);
+        (spare / 3 * self.segments.table.segment_bytes()).min(MOST_NAMED_BYTES)
     }
 
     /// Counts a write of `len` bytes, if it is a large one, until it is done.
     pub(in crate::host) fn large_write(&self, len: u64) -> Option<UnderWay<'_>> {
-        (len >= self.options.place_from).then(|| UnderWay::new(&self.placer.large_writes, 1))
+        (len >= self.options().place_from).then(|| UnderWay::new(&self.front.placer.large_writes, 1))
     }
 
     /// Whether a write of `len` bytes is placed, of whole blocks.
     fn may_place(&self, len: u64) -> bool {
-        if len < self.options.place_from || self.store.is_short_of_room() {
+        if len < self.options().place_from || self.store.is_short_of_room() {
             return false;
         }
-        let is_alone = self.placer.large_writes.load(Ordering::Relaxed) <= 1;
-        let being_placed = self.placer.being_placed.load(Ordering::Relaxed);
-        !(is_alone && len < ALONE_FROM_BYTES.min(4 * self.options.place_from))
-            && self.placer.named_bytes() + being_placed + len <= self.most_named_bytes()
+        let is_alone = self.front.placer.large_writes.load(Ordering::Relaxed) <= 1;
+        let being_placed = self.front.placer.being_placed.load(Ordering::Relaxed);
+        !(is_alone && len < ALONE_FROM_BYTES.min(4 * self.options().place_from))
+            && self.front.placer.named_bytes() + being_placed + len <= self.most_named_bytes()
     }
 
     /// A range of one region, with what may be placed of it apart: the whole blocks.
@@ -59,7 +59,7 @@ impl Slice {
     ) -> impl Iterator<Item = ByteRange> + use<> {
         let block = self.buffer.block_bytes;
         let (from, to) = (range.offset.next_multiple_of(block), range.end() / block * block);
-        let is_cut = to > from && to - from >= self.options.place_from && to - from < range.len;
+        let is_cut = to > from && to - from >= self.options().place_from && to - from < range.len;
         let (from, to) = if is_cut { (from, to) } else { (range.end(), range.end()) };
         let pieces = [(range.offset, from), (from, to), (to, range.end())];
         pieces.into_iter().filter(|(from, to)| to > from).map(|(from, to)| ByteRange::new(from, to - from))
@@ -115,7 +115,7 @@ impl Slice {
         batches: &mut Vec<Arc<Batch>>,
     ) -> Result<bool, PoolError> {
         let count = blocks.len();
-        let _being_placed = UnderWay::new(&self.placer.being_placed, range.len);
+        let _being_placed = UnderWay::new(&self.front.placer.being_placed, range.len);
         let Some(runs) = self.place(blocks).await? else { return Ok(false) };
         let placed: usize = runs.iter().map(|run| run.blocks.len()).sum();
         assert_eq!(placed, count, "every block of a write has its place");
@@ -140,13 +140,13 @@ impl Slice {
         below: Option<&Below>,
     ) -> Result<Arc<Batch>, Refusal> {
         let first = run.blocks[0].location;
-        self.journal.placed_lane(run.thread).append(0, 0, |batch, _| {
+        self.log.journal.placed_lane(run.thread).append(0, 0, |batch, _| {
             let index = range.offset / self.buffer.block_bytes;
             let keys = (index..index + run.blocks.len() as u64).map(|index| layer.block(index));
             let mut shard = self.buffer.shard(layer.block(index));
             let replaced = self.charge(&shard, layer, range, keys.clone(), below)?;
-            let sequence = self.journal.take_sequence();
-            if self.placer.name(first.segment(), sequence, range.len) {
+            let sequence = self.log.journal.take_sequence();
+            if self.front.placer.name(first.segment(), sequence, range.len) {
                 self.requests.nudge();
             }
             let sectors = self.buffer.sectors_per_block();

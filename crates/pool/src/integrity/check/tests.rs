@@ -246,7 +246,7 @@ fn what_was_dropped_takes_space_and_is_no_problem_unless_something_leads_there()
     let pool = rig.open();
     rig.run(async move {
         let bits = PageId::new(Space::Dropped, 0);
-        let page = pool.first().pages.change(bits).await.unwrap();
+        let page = pool.first().metadata.pages.change(bits).await.unwrap();
         page.set(0, page.get(0) | 1 << 40);
         pool.checkpoint().await.unwrap();
     });
@@ -404,26 +404,26 @@ where
 #[test]
 fn wrong_counts_under_right_checksums_are_named() {
     let rig = forge(|pool, _| async move {
-        let page = pool.first().pages.change(block_page(7)).await.unwrap();
+        let page = pool.first().metadata.pages.change(block_page(7)).await.unwrap();
         let info = BlockInfo(page.get(block_word(7) + 3));
         page.set(block_word(7) + 3, BlockInfo::new(info.crc(), 2, info.algorithm()).0);
     });
     rig.names("block 7: it is counted to have 2 references and has 1");
 
     let rig = forge(|pool, _| async move {
-        let page = pool.first().pages.change(block_page(7)).await.unwrap();
+        let page = pool.first().metadata.pages.change(block_page(7)).await.unwrap();
         page.set(block_word(7) + 3, 0);
     });
     rig.names("block 7: it is counted to have 0 references and has 1");
 
     let rig = forge(|pool, volume| async move {
-        pool.first().layer(volume).unwrap().mapped_blocks.fetch_add(3);
+        pool.first().forks.of_volume(volume).unwrap().mapped_blocks.fetch_add(3);
     });
     rig.names("it is recorded to have 67 mapped blocks and has 64");
 
     let rig = forge(|pool, _| async move {
         let place = pool.first().block(7).await.unwrap().unwrap();
-        pool.first().segments.add(place.location);
+        pool.first().segments.table.add(place.location);
     });
     rig.names("live sectors and holds");
 }
@@ -431,29 +431,35 @@ fn wrong_counts_under_right_checksums_are_named() {
 #[test]
 fn wrong_links_under_right_checksums_are_named() {
     let rig = forge(|pool, volume| async move {
-        let layer = pool.first().layer(volume).unwrap();
+        let layer = pool.first().forks.of_volume(volume).unwrap();
         let leaf = pool.first().leaf(&layer, 3).await.unwrap().unwrap();
         let (third, fourth) = (leaf.get(3), leaf.get(4));
         assert_ne!(third, fourth);
         let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
         // Another way to the same child.
-        let page = pool.first().pages.change(node(root)).await.unwrap();
+        let page = pool.first().metadata.pages.change(node(root)).await.unwrap();
         page.set(9, page.get(0));
     });
     rig.names("two places lead to it");
 
     let rig = forge(|pool, _| async move {
         // Within the numbers in use: a page that was used and no node leads to any more.
-        let layer = pool.first().layer(VolumeId(1)).unwrap();
+        let layer = pool.first().forks.of_volume(VolumeId(1)).unwrap();
         let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
-        pool.first().pages.change(node(root)).await.unwrap().set(0, 0);
+        pool.first().metadata.pages.change(node(root)).await.unwrap().set(0, 0);
     });
     rig.names("no layer leads to it; its space is leaked");
 
     let rig = forge(|pool, volume| async move {
-        let layer = pool.first().layer(volume).unwrap();
+        let layer = pool.first().forks.of_volume(volume).unwrap();
         let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
-        pool.first().pages.change(node(root)).await.unwrap().set(0, ThinEntry::new(900, LayerId(1)).0);
+        pool.first()
+            .metadata
+            .pages
+            .change(node(root))
+            .await
+            .unwrap()
+            .set(0, ThinEntry::new(900, LayerId(1)).0);
     });
     rig.names("node 900 of layer 1 of volume 1: it is missing");
 }
@@ -483,12 +489,12 @@ fn figures_of_space_that_do_not_fit_the_maps_are_named() {
     assert_eq!((pool.unique_bytes, pool.removing_bytes, pool.settled), (68 * 8192, 0, true));
 
     let rig = forked(|pool, volume, _| {
-        pool.first().layer(volume).unwrap().mapped_blocks.fetch_add(1);
+        pool.first().forks.of_volume(volume).unwrap().mapped_blocks.fetch_add(1);
     });
     rig.names("the space of volume 1: 532480 bytes would be reported as written, and 524288 are");
     rig.names("the space of the pool: 1056768 bytes would be reported as written, and 1048576 are");
     let rig = forked(|pool, volume, _| {
-        pool.first().layer(volume).unwrap().owned_blocks.fetch_add(1);
+        pool.first().forks.of_volume(volume).unwrap().owned_blocks.fetch_add(1);
     });
     rig.names("the space of volume 1: 24576 bytes would be reported as its own, and 16384 are");
     rig.names(
@@ -496,8 +502,8 @@ fn figures_of_space_that_do_not_fit_the_maps_are_named() {
     );
     rig.names("the space of the pool: 565248 bytes would be reported as unique, and 557056 are");
     let rig = forked(|pool, volume, snapshot| {
-        let parent = pool.first().layer(volume).unwrap().parent().unwrap();
-        let layer = pool.first().layer(snapshot).unwrap();
+        let parent = pool.first().forks.of_volume(volume).unwrap().parent().unwrap();
+        let layer = pool.first().forks.of_volume(snapshot).unwrap();
         layer.lists.lock().dead_blocks.insert(parent.id, 1);
     });
     rig.names(

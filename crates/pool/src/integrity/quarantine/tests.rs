@@ -37,14 +37,14 @@ async fn settle(pool: &Pool) {
         if pool.being_removed().is_empty() && stats.sifting_entries + stats.joining_layers == 0 {
             return;
         }
-        pool.first().world.sleep(std::time::Duration::from_millis(20)).await;
+        pool.first().world().sleep(std::time::Duration::from_millis(20)).await;
     }
     panic!("it never ends: {:?}", pool.being_removed());
 }
 
 /// The nodes on the way to a block, the leaf first.
 async fn way(pool: &Pool, volume: VolumeId, block: u64) -> Vec<u64> {
-    let mut entry = pool.first().layer(volume).unwrap().map_root();
+    let mut entry = pool.first().forks.of_volume(volume).unwrap().map_root();
     let mut way = vec![entry.block().unwrap()];
     for level in (1..TREE_LEVELS).rev() {
         let page = pool.first().tree_page(way[0]).await.unwrap().unwrap();
@@ -243,11 +243,11 @@ fn a_drive_that_reads_nothing_is_away_and_a_place_that_it_does_not_read_is_damag
         let opened = pool.clone();
         let location = rig.run(async move {
             let leaf = PageId::new(crate::format::Space::Tree, way(&opened, volume, 3).await[0]);
-            let location = Location(opened.first().pages.entry(leaf).await.unwrap().location.get());
+            let location = Location(opened.first().metadata.pages.entry(leaf).await.unwrap().location.get());
             opened.close().await.unwrap();
             location
         });
-        let (_, columns) = pool.first().io.segments.layout(location.segment()).unwrap();
+        let (_, columns) = pool.first().segments.io.segments.layout(location.segment()).unwrap();
         drop(pool);
         let at = SLABS_START_BYTES + u64::from(columns[0].slab) * SLAB + location.offset_bytes();
         let pool = rig.open();

@@ -75,12 +75,12 @@ impl Slice {
     /// Notes, for every volume, what of it cannot be read.
     pub(super) async fn tell_who_reaches(&self, unreadable: &Unreadable) -> Result<(), PoolError> {
         let volumes: Vec<(VolumeId, Arc<Layer>)> =
-            self.layers.read().volumes.iter().map(|(id, layer)| (*id, layer.clone())).collect();
+            self.forks.read().volumes.iter().map(|(id, layer)| (*id, layer.clone())).collect();
         // Nodes that lead to nothing damaged, whoever has them.
         let mut sound = HashSet::<u64, FxBuildHasher>::default();
         for (volume, layer) in volumes {
             for (range, reason) in self.unreadable_of(&layer, unreadable, &mut sound).await? {
-                self.damage.note(Damage { volume, range, reason });
+                self.damage().note(Damage { volume, range, reason });
             }
         }
         Ok(())
@@ -100,7 +100,7 @@ impl Slice {
             let Some(number) = at.entry.block().filter(|number| !sound.contains(number)) else { continue };
             visited += 1;
             if visited % NODES_A_TURN == 0 {
-                self.world.yield_now().await;
+                self.world().yield_now().await;
                 self.store.health().check()?;
             }
             let guard = self.enter_readers();

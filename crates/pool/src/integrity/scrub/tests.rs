@@ -37,7 +37,8 @@ async fn write(pool: &Pool, volume: VolumeId, block: u64, byte: u8) {
 
 /// The number of a volume's block.
 async fn number(pool: &Pool, volume: VolumeId, block: u64) -> u64 {
-    let leaf = pool.first().leaf(&pool.first().layer(volume).unwrap(), block).await.unwrap().unwrap();
+    let leaf =
+        pool.first().leaf(&pool.first().forks.of_volume(volume).unwrap(), block).await.unwrap().unwrap();
     ThinEntry(leaf.get(slot(block, 0))).block().unwrap()
 }
 
@@ -101,7 +102,7 @@ fn a_damaged_block_is_named_for_every_volume_that_reaches_it_until_it_is_overwri
             places
         })
     };
-    places.iter().for_each(|place| rig.damage_at(&pool.first().io, *place));
+    places.iter().for_each(|place| rig.damage_at(&pool.first().segments.io, *place));
     rig.run(async move {
         let (counts, damage) = scrub(&pool).await;
         assert_eq!((counts.damaged_blocks, counts.damaged_pages, counts.damaged_rows), (4, 0, 0));
@@ -149,11 +150,11 @@ fn a_damaged_page_that_is_in_ram_is_written_anew() {
         let location = {
             let pool = pool.clone();
             rig.run(async move {
-                pool.first().pages.get(page).await.unwrap().unwrap();
-                Location(pool.first().pages.entry(page).await.unwrap().location.get())
+                pool.first().metadata.pages.get(page).await.unwrap().unwrap();
+                Location(pool.first().metadata.pages.entry(page).await.unwrap().location.get())
             })
         };
-        rig.damage_at(&pool.first().io, location);
+        rig.damage_at(&pool.first().segments.io, location);
         rig.run(async move {
             let (counts, damage) = scrub(&pool).await;
             assert_eq!((counts.damaged_pages, counts.repaired_pages, damage), (1, 1, vec![]), "{wanted}");
