@@ -13,43 +13,43 @@ use std::{
 use zerocopy::IntoBytes;
 
 /// A client that builds its PDUs byte by byte.
-pub struct Client {
-    pub stream: TcpStream,
-    pub cmd_sn: u32,
-    pub itt: u32,
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) cmd_sn: u32,
+    pub(crate) itt: u32,
 }
 
-pub fn crc(bytes: &[u8]) -> [u8; 4] {
+pub(crate) fn crc(bytes: &[u8]) -> [u8; 4] {
     quoin_base::crc32c(bytes).0.to_le_bytes()
 }
 
 impl Client {
-    pub fn connect(server: &Server) -> Client {
+    pub(crate) fn connect(server: &Server) -> Client {
         Self::over(TcpStream::connect(server.address).unwrap())
     }
 
-    pub fn over(stream: TcpStream) -> Client {
+    pub(crate) fn over(stream: TcpStream) -> Client {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         Client { stream, cmd_sn: 1, itt: 1 }
     }
 
-    pub fn send(&mut self, header: impl Into<Bhs>, data: &[u8]) {
+    pub(crate) fn send(&mut self, header: impl Into<Bhs>, data: &[u8]) {
         self.try_send(header, data).unwrap();
     }
 
-    pub fn try_send(&mut self, header: impl Into<Bhs>, data: &[u8]) -> io::Result<()> {
+    pub(crate) fn try_send(&mut self, header: impl Into<Bhs>, data: &[u8]) -> io::Result<()> {
         let mut bytes = Bhs { data_len: U24::new(data.len()), ..header.into() }.as_bytes().to_vec();
         bytes.extend_from_slice(data);
         bytes.resize(bytes.len() + padding(data.len()), 0);
         self.stream.write_all(&bytes)
     }
 
-    pub fn receive(&mut self) -> (Bhs, Vec<u8>) {
+    pub(crate) fn receive(&mut self) -> (Bhs, Vec<u8>) {
         self.try_receive().unwrap()
     }
 
     /// The next PDU that is not a ping; pings are answered.
-    pub fn try_receive(&mut self) -> io::Result<(Bhs, Vec<u8>)> {
+    pub(crate) fn try_receive(&mut self) -> io::Result<(Bhs, Vec<u8>)> {
         loop {
             let mut header = [0; 48];
             self.stream.read_exact(&mut header)?;
@@ -67,7 +67,7 @@ impl Client {
     }
 
     /// An immediate NOP-Out that wants no answer.
-    pub fn word(&self) -> NopOut {
+    pub(crate) fn word(&self) -> NopOut {
         NopOut {
             opcode: 0x40 | opcode::NOP_OUT,
             flags: 0x80,
@@ -79,22 +79,29 @@ impl Client {
     }
 
     /// True if everything sent so far was taken and nothing else is to be said of it: a ping is what comes back next.
-    pub fn is_quiet(&mut self) -> bool {
+    pub(crate) fn is_quiet(&mut self) -> bool {
         let ping = NopOut { itt: 0xABCD.into(), ..self.word() };
         self.send(ping, &[]);
         let (bhs, _) = self.receive();
         (bhs.operation(), bhs.itt.get()) == (opcode::NOP_IN, 0xABCD)
     }
 
-    pub fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
     }
 
-    pub fn login(&mut self, isid: u8, keys: &str) -> LoginResponse {
+    pub(crate) fn login(&mut self, isid: u8, keys: &str) -> LoginResponse {
         self.login_as(INITIATOR, isid, 0, 0, keys)
     }
 
-    pub fn login_as(&mut self, initiator: &str, isid: u8, tsih: u16, cid: u16, keys: &str) -> LoginResponse {
+    pub(crate) fn login_as(
+        &mut self,
+        initiator: &str,
+        isid: u8,
+        tsih: u16,
+        cid: u16,
+        keys: &str,
+    ) -> LoginResponse {
         let names = format!("InitiatorName={initiator}\0TargetName={TARGET}\0{keys}");
         let request = LoginRequest {
             opcode: 0x40 | opcode::LOGIN_REQUEST,
@@ -111,14 +118,14 @@ impl Client {
         bhs.into()
     }
 
-    pub fn logged_in(server: &Server, isid: u8, keys: &str) -> Client {
+    pub(crate) fn logged_in(server: &Server, isid: u8, keys: &str) -> Client {
         let mut client = Client::connect(server);
         let response = client.login(isid, keys);
         assert_eq!((response.status_class, response.status_detail), (0, 0));
         client
     }
 
-    pub fn command(&mut self, flags: u8, expected_bytes: u32, cdb: &[u8]) -> ScsiCommand {
+    pub(crate) fn command(&mut self, flags: u8, expected_bytes: u32, cdb: &[u8]) -> ScsiCommand {
         let mut padded = [0; 16];
         padded[..cdb.len()].copy_from_slice(cdb);
         let command = ScsiCommand {
@@ -136,7 +143,7 @@ impl Client {
     }
 
     /// Sends a command without data and returns its status and what it read.
-    pub fn execute(&mut self, expected_bytes: u32, cdb: &[u8]) -> (u8, Vec<u8>) {
+    pub(crate) fn execute(&mut self, expected_bytes: u32, cdb: &[u8]) -> (u8, Vec<u8>) {
         let command = self.command(0xC0, expected_bytes, cdb);
         self.send(command, &[]);
         let mut read = Vec::new();
@@ -158,24 +165,24 @@ impl Client {
     }
 
     /// Takes the unit attention that every session starts with.
-    pub fn ready(mut self) -> Client {
+    pub(crate) fn ready(mut self) -> Client {
         assert_eq!(self.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 2);
         assert_eq!(self.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
         self
     }
 }
 
-pub fn write_10(lba: u32, blocks: u16) -> [u8; 10] {
+pub(crate) fn write_10(lba: u32, blocks: u16) -> [u8; 10] {
     let (lba, blocks) = (lba.to_be_bytes(), blocks.to_be_bytes());
     [0x2A, 0, lba[0], lba[1], lba[2], lba[3], 0, blocks[0], blocks[1], 0]
 }
 
-pub fn read_10(lba: u32, blocks: u16) -> [u8; 10] {
+pub(crate) fn read_10(lba: u32, blocks: u16) -> [u8; 10] {
     let mut cdb = write_10(lba, blocks);
     cdb[0] = 0x28;
     cdb
 }
 
-pub fn pattern(len: usize) -> Vec<u8> {
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }

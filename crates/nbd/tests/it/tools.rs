@@ -1,11 +1,8 @@
 //! The clients that people use: libnbd's tools, QEMU's, and fio.
 
-#[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
-mod support;
-
+use crate::support::{Server, VOLUME_BYTES, nbdsh, ok, patterned, run};
 use quoin_target::{Access, ExportRules};
 use serde_json::{Value, json};
-use support::{Server, VOLUME_BYTES, nbdsh, ok, patterned, run};
 
 const LIBNBD: &str = "libnbd-bin";
 const QEMU: &str = "qemu-utils";

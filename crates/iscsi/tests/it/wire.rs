@@ -1,8 +1,10 @@
 //! What well-behaved initiators do not do.
 
-#[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
-mod support;
-
+use crate::support::{
+    INITIATOR, SECOND_INITIATOR, Server, TARGET,
+    client::{Client, pattern, read_10, write_10},
+    options, target,
+};
 use quoin_iscsi::{
     Options,
     pdu::{
@@ -13,11 +15,6 @@ use quoin_iscsi::{
 use std::{
     io::Write,
     time::{Duration, Instant},
-};
-use support::{
-    INITIATOR, SECOND_INITIATOR, Server, TARGET,
-    client::{Client, pattern, read_10, write_10},
-    options, target,
 };
 use zerocopy::FromBytes;
 

@@ -1,17 +1,14 @@
 //! The data of writes: what comes with a command, what follows unasked, what is asked for, and what may go wrong.
 
-#[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
-mod support;
-
+use crate::support::{
+    Server,
+    client::{Client, crc, pattern, read_10, write_10},
+};
 use quoin_iscsi::pdu::{
     Bhs, DataOut, NO_TAG, NopOut, R2t, Reject, ScsiCommand, ScsiResponse, TaskRequest, TaskResponse, U24,
     opcode, padding,
 };
 use std::io::{Read, Write};
-use support::{
-    Server,
-    client::{Client, crc, pattern, read_10, write_10},
-};
 use zerocopy::{FromBytes, IntoBytes};
 
 const FINAL: u8 = 0x80;

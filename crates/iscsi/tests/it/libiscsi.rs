@@ -1,10 +1,7 @@
 //! libiscsi's conformance suite, each test in a process and with a server state of its own worker.
 
-#[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
-mod support;
-
+use crate::support::{INITIATOR, READ_ONLY_LUN, SECOND_INITIATOR, Server, run};
 use std::{collections::BTreeMap, sync::Mutex};
-use support::{INITIATOR, READ_ONLY_LUN, SECOND_INITIATOR, Server, run};
 
 const WORKERS: usize = 4;
 

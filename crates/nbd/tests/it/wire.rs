@@ -1,8 +1,6 @@
 //! What well-behaved clients do not do: a client that builds its messages byte by byte.
 
-#[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
-mod support;
-
+use crate::support::{Server, VOLUME_BYTES, nbdsh};
 use quoin_nbd::{
     Options, Refused,
     wire::{Chunk, OptionReply, Request, SimpleReply, chunk, command, command_flag, option, reply},
@@ -15,7 +13,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use support::{Server, VOLUME_BYTES, nbdsh};
 use zerocopy::{FromBytes, IntoBytes};
 
 const PERM: u32 = 1;

@@ -1,8 +1,6 @@
 //! TLS, with certificates made for the test.
 
-#[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
-mod support;
-
+use crate::support::{Server, VOLUME_BYTES, ok, patterned, run};
 use quoin_nbd::{Options, Tls, TlsMode};
 use quoin_target::{Access, ExportRules};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
@@ -16,7 +14,6 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use support::{Server, VOLUME_BYTES, ok, patterned, run};
 use tempfile::TempDir;
 
 /// A directory as libnbd's tools want it: authority, client certificate and key; and the server's beside them.

@@ -1,8 +1,6 @@
 //! CHAP against libiscsi's client, and what is told of those who fail.
 
-#[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
-mod support;
-
+use crate::support::{INITIATOR, SECOND_INITIATOR, Server, TARGET, client::Client, options, run, volume};
 use quoin_iscsi::{
     LoginFailure,
     login::LoginStatus,
@@ -15,7 +13,6 @@ use std::{
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
-use support::{INITIATOR, RamVolume, SECOND_INITIATOR, Server, TARGET, client::Client, options, run};
 
 const HOST_SECRET: &str = "host-secret-12";
 const ARRAY_SECRET: &str = "array-secret-34";
@@ -32,7 +29,7 @@ fn server(mutual: bool) -> (Server, Arc<Mutex<Vec<LoginFailure>>>) {
     target.set_host("h1", &[INITIATOR.into()], Some(credentials)).unwrap();
     target.set_host("h2", &[SECOND_INITIATOR.into()], None).unwrap();
     for host in ["h1", "h2"] {
-        target.map(host, Lun::new(0).unwrap(), RamVolume::new(0, 1 << 20, 512), Access::ReadWrite).unwrap();
+        target.map(host, Lun::new(0).unwrap(), volume(0, 1 << 20, 512), Access::ReadWrite).unwrap();
     }
     let told = Arc::new(Mutex::new(Vec::new()));
     let mut options = options();

@@ -1,15 +1,12 @@
 //! QEMU's initiator (libiscsi inside the block layer) as the client.
 
-#[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
-mod support;
-
-use support::{INITIATOR, Server, run};
+use crate::support::{INITIATOR, Server, run};
 
 fn image(server: &Server, lun: u16) -> String {
     format!(
         "driver=raw,file.driver=iscsi,file.transport=tcp,file.portal={},file.target={},file.lun={lun},file.initiator-name={INITIATOR}",
         server.address,
-        support::TARGET
+        crate::support::TARGET
     )
 }
 

@@ -1,8 +1,10 @@
 //! Hostile peers beside a well-behaved one: they get nowhere, and it does not notice.
 
-#[allow(dead_code, unreachable_pub, reason = "shared by several tests")]
-mod support;
-
+use crate::support::{
+    Server,
+    client::{Client, pattern, read_10, write_10},
+    options, target,
+};
 use quoin_iscsi::{
     Options,
     pdu::{DataOut, NO_TAG, NopOut, R2t, ScsiResponse, TaskRequest, TaskResponse, opcode},
@@ -17,11 +19,6 @@ use std::{
     },
     thread::{JoinHandle, sleep},
     time::{Duration, Instant},
-};
-use support::{
-    Server,
-    client::{Client, pattern, read_10, write_10},
-    options, target,
 };
 
 const MIB: u64 = 1 << 20;
