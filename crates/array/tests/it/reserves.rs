@@ -1,8 +1,7 @@
 //! Snapshot reserves delete no more than they have to and never the last of a volume, say before they are set what they would
 //! do, and hold for the pool, for volumes and for groups.
 
-mod years;
-
+use crate::years::{Day, Ending, Years, create};
 use quoin_api::{
     Deletion, GroupCreate, GroupSnapshotCreate, ReservePolicy, ReserveScope, ReserveSet, Severity,
     SnapshotCreate, VolumeUpdate,
@@ -12,7 +11,6 @@ use quoin_base::MIB;
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use years::{Day, Ending, Years, create};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// What [`fill`] writes.

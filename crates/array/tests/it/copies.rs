@@ -1,8 +1,6 @@
 //! Copies of ranges: what they hold, what is refused meanwhile, and how they end, whatever happens to them.
 
-mod lab;
-
-use lab::{Lab, create};
+use crate::lab::{Lab, create};
 use quoin_api::{
     CopyCreate, CopyState, Deletion, HostCreate, MappingCreate, Severity, SnapshotCreate, State, VolumeCopy,
     VolumeCreate, VolumeUpdate,

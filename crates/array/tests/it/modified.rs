@@ -1,7 +1,6 @@
 //! Snapshots that were written to are known as such: from before the first change is acknowledged, whenever the array stops.
 
-mod years;
-
+use crate::years::{Day, Ending, Years, create};
 use quoin_api::{
     CopyCreate, Deletion, GroupCreate, GroupRestore, GroupSnapshotCreate, SnapshotCreate, SnapshotRefresh,
     SnapshotRestore, VolumeUpdate,
@@ -11,7 +10,6 @@ use quoin_base::{ByteRange, MIB};
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
 use std::{sync::Arc, time::Duration};
-use years::{Day, Ending, Years, create};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,9 +1,6 @@
 //! The management interface over a real array, by HTTP.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use lab::{Answer, Lab, METRICS_TOKEN};
+use crate::lab::{Answer, Lab, METRICS_TOKEN};
 use serde_json::{Value, json};
 use std::{
     io::Write,

@@ -1,8 +1,6 @@
 //! What may change about a volume while it is used: size, name, tags, and whether space is kept for it.
 
-mod lab;
-
-use lab::{Lab, create};
+use crate::lab::{Lab, create};
 use quoin_api::{HostCreate, MappingCreate, State, VolumeCreate, VolumeUpdate};
 use quoin_array::{Array, ArrayError};
 use quoin_base::{ByteRange, GIB, MIB};

@@ -1,9 +1,6 @@
 //! What all resources have in common: bodies, pages, conditions, requests that are sent again, jobs.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use lab::{Answer, Lab, TOKEN};
+use crate::lab::{Answer, Lab, TOKEN};
 use serde_json::{Value, json};
 
 const VOLUMES: &str = "/api/v1/volumes";

@@ -1,7 +1,6 @@
 //! Immutable snapshots stay until their time is over, whatever is done to clocks.
 
-mod years;
-
+use crate::years::{DAY, Day, Ending, HOUR, Years, create};
 use quoin_api::{
     Deletion, GroupCreate, GroupSnapshotCreate, Severity, SnapshotCreate, SnapshotRefresh, SnapshotRestore,
     SnapshotRetain, VolumeUpdate,
@@ -10,7 +9,6 @@ use quoin_array::{Array, ArrayError, EventSelection};
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use years::{DAY, Day, Ending, HOUR, Years, create};
 
 fn kind(error: &ArrayError) -> String {
     error.problem().kind.rsplit(':').next().unwrap().to_owned()

@@ -1,8 +1,6 @@
 //! The audit: every operation that changes something leaves an event with who asked for it and what was before and after.
 
-mod lab;
-
-use lab::{Lab, create};
+use crate::lab::{Lab, create};
 use quoin_api::{Actor, CopyState, Event, EventKind, FieldChange, VolumeCreate};
 use quoin_array::{Array, ArrayError, EventSelection, JobError, ReserveOf, acting};
 use serde::de::DeserializeOwned;

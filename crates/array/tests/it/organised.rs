@@ -1,8 +1,6 @@
 //! Folders, filters and templates.
 
-mod lab;
-
-use lab::{Lab, create};
+use crate::lab::{Lab, create};
 use quoin_api::{HostCreate, MappingCreate, VolumeCreate, VolumeKind, VolumeUpdate};
 use quoin_array::{ArrayError, VolumeSelection};
 use quoin_base::{ByteRange, MIB};

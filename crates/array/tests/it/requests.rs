@@ -1,8 +1,6 @@
 //! Requests with keys on a real pool: noted with the change, and known as long as they should be.
 
-mod lab;
-
-use lab::{Lab, create};
+use crate::lab::{Lab, create};
 use quoin_api::{SnapshotCreate, SnapshotRestore, State};
 use quoin_array::{Array, Caller, RequestKey, acting};
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! Snapshots, clones, restores: what they hold, what hosts notice, what is refused and why.
 
-mod lab;
-
-use lab::{Lab, create};
+use crate::lab::{Lab, create};
 use quoin_api::{
     CloneCreate, Deletion, ExportCreate, HostCreate, MappingCreate, OriginKind, SnapshotCreate,
     SnapshotRefresh, SnapshotRestore, VolumeCreate, VolumeUpdate,

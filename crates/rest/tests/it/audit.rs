@@ -1,9 +1,6 @@
 //! Who did what, over the wire.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use lab::Lab;
+use crate::lab::Lab;
 use serde_json::{Value, json};
 
 fn events(lab: &Lab, filter: &str) -> Vec<Value> {

@@ -1,10 +1,7 @@
 //! Connections that hold up nobody: requests that do not arrive, clients that go away, more connections than there are
 //! places.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use lab::{LIMITS, Lab, TOKEN};
+use crate::lab::{LIMITS, Lab, TOKEN};
 use std::{
     io::{ErrorKind, Read, Write},
     net::TcpStream,

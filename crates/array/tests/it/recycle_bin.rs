@@ -1,7 +1,6 @@
 //! The recycle bin: what is deleted can be restored for its time, and the pool has the space when it needs it.
 
-mod years;
-
+use crate::years::{DAY, Day, Ending, HOUR, Years, create};
 use quoin_api::{
     Deletion, GroupCreate, GroupSnapshotCreate, HostCreate, MappingCreate, RecycleBinRestore, RecycleBinSet,
     SnapshotCreate, SnapshotRefresh, SnapshotRestore, SnapshotRetain, VolumeCreate, VolumeUpdate,
@@ -11,7 +10,6 @@ use quoin_base::{ByteRange, MIB};
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use years::{DAY, Day, Ending, HOUR, Years, create};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

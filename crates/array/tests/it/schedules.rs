@@ -1,7 +1,6 @@
 //! Schedules take what is due, once, and keep what they shall; the snapshot reserve bounds what all snapshots hold.
 
-mod years;
-
+use crate::years::{DAY, Day, Ending, HOUR, Years, create};
 use quoin_api::{
     Deletion, Every, GroupCreate, HostCreate, MappingCreate, ReservePolicy, ReserveSet, Rule, ScheduleCreate,
     ScheduleUpdate, SnapshotCreate, Volume, VolumeUpdate,
@@ -11,7 +10,6 @@ use quoin_base::MIB;
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use years::{DAY, Day, Ending, HOUR, Years, create};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

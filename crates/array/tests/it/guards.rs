@@ -1,9 +1,7 @@
 //! Guards: what takes a volume from under a live session is refused and names the session, unless by force; and hosts are told
 //! when what they may do changes.
 
-mod lab;
-
-use lab::{Lab, create};
+use crate::lab::{Lab, create};
 use quoin_api::{
     Access, AccessUpdate, Deletion, ExportCreate, GroupCreate, HostChange, HostCreate, MappingCreate,
     SnapshotCreate, VolumeUpdate,

@@ -1,9 +1,7 @@
 //! An array in the simulated world, where days pass in a moment and the wall clock is set at will.
 
-#![allow(dead_code, reason = "shared by several tests")]
-
 use quoin_api::{State, VolumeCreate};
-use quoin_array::{Array, ArrayOptions, Bay, EventSelection, SpacePercents};
+use quoin_array::{Array, ArrayOptions, EventSelection, SpacePercents};
 use quoin_base::{GIB, MIB, PoolId};
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
@@ -153,7 +151,8 @@ impl Years {
             pool_options: PoolOptions::default(),
             space: SpacePercents::default(),
         };
-        Array::new(self.clock.clone(), Box::new(SimBay(self.disk.clone())), Target::new(IQN), options)
+        let bay = vec![self.disk.clone() as Arc<dyn Disk>];
+        Array::new(self.clock.clone(), Box::new(bay), Target::new(IQN), options)
     }
 }
 
@@ -190,17 +189,5 @@ impl Day {
             .into_iter()
             .map(|event| format!("{}: {}: {}", event.severity, event.object, event.text))
             .collect()
-    }
-}
-
-struct SimBay(Arc<SimDisk>);
-
-impl Bay for SimBay {
-    fn paths(&self) -> Vec<String> {
-        vec![self.0.name().to_owned()]
-    }
-
-    fn open(&self, _: &str) -> Result<Arc<dyn Disk>, String> {
-        Ok(self.0.clone())
     }
 }

@@ -1,8 +1,6 @@
 //! The event log on a real pool.
 
-mod lab;
-
-use lab::{Lab, create};
+use crate::lab::{Lab, create};
 use quoin_api::{Actor, Deletion, EventKind, Severity, State, VolumeUpdate};
 use quoin_array::{Array, EVENT_OBJECT, EventClass, EventSelection, Keep, Retention, acting, current_actor};
 use quoin_pool::Transaction;

@@ -1,12 +1,12 @@
 //! An array with its management interface on a free port.
 
-use quoin_array::{Array, ArrayOptions, Bay, SpacePercents};
+use quoin_array::{Array, ArrayOptions, SpacePercents};
 use quoin_base::MIB;
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
 use quoin_rest::{CutOff, FrontEnd, Limits, Memory, Server, Token, serve};
 use quoin_target::{SessionMemory, SessionShare, Target};
-use quoin_world::{Disk, OneShot, Thread};
+use quoin_world::{OneShot, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
 use serde_json::Value;
 use std::{
@@ -68,24 +68,13 @@ impl Answer {
     }
 }
 
-struct OneDrive(String);
-
-impl Bay for OneDrive {
-    fn paths(&self) -> Vec<String> {
-        vec![self.0.clone()]
-    }
-
-    fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
-        open_disk(path.as_ref(), OpenOptions { create_len: None }).map_err(|error| error.to_string())
-    }
-}
-
 impl Lab {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let path = directory.path().join("drive");
         let world = LinuxWorld::start(1).unwrap();
         let disk = open_disk(&path, OpenOptions { create_len: Some(512 * MIB) }).unwrap();
+        let bay = Box::new(vec![disk.clone()]);
         let (inner, roles) = (world.clone(), Roles { journal: true, data: true });
         let options = FormatOptions { slab_bytes: 4 * MIB as u32, ..FormatOptions::default() };
         let made = world.run_on(Thread::Data(0), async move {
@@ -102,7 +91,6 @@ impl Lab {
             pool_options: PoolOptions::default(),
             space: SpacePercents::default(),
         };
-        let bay = Box::new(OneDrive(path.display().to_string()));
         let array = Array::new(world.clone(), bay, Target::new(&iqn), options);
         let run = world.run_on(Thread::Background, array.clone().run());
         let deadline = Instant::now() + Duration::from_secs(60);

@@ -1,7 +1,5 @@
 //! An array in a temporary directory, with drives that can be broken and mended.
 
-#![allow(dead_code, reason = "shared by several tests")]
-
 use quoin_api::{State, VolumeCreate};
 use quoin_array::{Array, ArrayOptions, Bay, Finding, SpacePercents};
 use quoin_base::{DriveIndex, GIB, MIB, PoolId};

@@ -1,8 +1,6 @@
 //! The array over real drives: files, opened through io_uring, that fail when told to.
 
-mod lab;
-
-use lab::{Lab, create};
+use crate::lab::{Lab, create};
 use quoin_api::{Deletion, Event, HostCreate, MappingCreate, Severity, State};
 use quoin_array::{Array, EventSelection};
 use quoin_base::ByteRange;
