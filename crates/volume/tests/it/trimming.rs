@@ -1,12 +1,10 @@
 //! What lay beyond the end of a volume that was shrunk is emptied in the background, on a simulated drive.
 
-mod rig;
-
+use crate::rig::{Rig, create_sized};
 use quoin_base::{ByteRange, MIB};
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, Recovery, Volume, VolumeChange, Volumes};
 use quoin_world::{OneShot, Slice, Thread, World, one_shot};
-use rig::{Rig, create_sized};
 use std::{sync::Arc, time::Duration};
 
 const SEEDS: u64 = 300;

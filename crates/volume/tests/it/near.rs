@@ -1,11 +1,9 @@
 //! Volumes in the slices of a pool.
 
-mod rig;
-
+use crate::rig::{Rig, SIZE, create};
 use quoin_base::MIB;
 use quoin_pool::Transaction;
 use quoin_volume::{Folder, Tags, VolumeSpec};
-use rig::{Rig, SIZE, create};
 
 #[test]
 fn a_volume_near_another_one_is_in_its_slice() {

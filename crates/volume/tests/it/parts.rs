@@ -1,12 +1,10 @@
 //! Writes of parts of sectors beside writes of whole ones, on a simulated drive: nothing that was acknowledged is undone.
 
-mod rig;
-
+use crate::rig::{Rig, create, snapshot};
 use quoin_base::ByteRange;
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, DeviceError, PoolSlot, Replacement, Volume, VolumeChange, Volumes};
 use quoin_world::{Buf, OneShot, Slice, Thread, World, one_shot};
-use rig::{Rig, create, snapshot};
 use std::{
     future::Future,
     pin::pin,

@@ -1,7 +1,6 @@
 //! Copies of ranges on simulated drives: what they hold, what they keep from happening, and what is left after a crash.
 
-mod rig;
-
+use crate::rig::{Rig, create, snapshot};
 use quoin_base::{ByteRange, MIB};
 use quoin_pool::Transaction;
 use quoin_volume::{
@@ -9,7 +8,6 @@ use quoin_volume::{
     VolumeError, Volumes,
 };
 use quoin_world::Slice;
-use rig::{Rig, create, snapshot};
 use std::{sync::Arc, time::Duration};
 
 const BLOCK: u64 = 8192;

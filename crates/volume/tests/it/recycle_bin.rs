@@ -1,10 +1,8 @@
 //! What comes out of the recycle bin is another object than what went in: who holds the old one does nothing to the new one.
 
-mod rig;
-
+use crate::rig::{Rig, create};
 use quoin_pool::Transaction;
 use quoin_volume::{BlockDevice, Recovery, Volume, VolumeError, Volumes};
-use rig::{Rig, create};
 use std::{sync::Arc, time::Duration};
 
 async fn discard(volumes: &Volumes, volume: &Arc<Volume>) {
