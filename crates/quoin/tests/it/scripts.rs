@@ -1,9 +1,6 @@
 //! What scripts rely on: formats, empty lists, several objects in one command, exit codes, sizes and times.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use lab::Lab;
+use crate::lab::Lab;
 
 #[test]
 fn scripts_get_what_they_asked_for() {

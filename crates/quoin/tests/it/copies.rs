@@ -1,13 +1,7 @@
 //! Copies of ranges with the real array: by command line, under a kill, and what the offline check says of it.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-#[allow(dead_code, reason = "shared by several tests")]
-mod initiator;
-
-use initiator::Initiator;
-use lab::{Lab, Outcome};
+use crate::initiator::Initiator;
+use crate::lab::{Lab, Outcome};
 use serde_json::{Value, json};
 
 const NAME: &str = "iqn.2026-11.test:h1";

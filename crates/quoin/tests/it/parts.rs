@@ -1,17 +1,9 @@
 //! Two hosts write to one block at once: over iSCSI all of it, over NBD a part. Whatever the order, the bytes that only
 //! the iSCSI host wrote are its own.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-#[allow(dead_code, reason = "shared by several tests")]
-mod initiator;
-
-mod nbd_client;
-
-use initiator::{Initiator, LONGEST_BYTES};
-use lab::Lab;
-use nbd_client::NbdClient;
+use crate::initiator::{Initiator, LONGEST_BYTES};
+use crate::lab::Lab;
+use crate::nbd_client::NbdClient;
 use std::{sync::mpsc, thread};
 
 const NAME: &str = "iqn.2026-11.test:h1";

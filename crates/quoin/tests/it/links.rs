@@ -1,9 +1,6 @@
 //! Drives given as links, as in `/dev/disk/by-id`: the links are kept, and drives are known by their labels.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use lab::Lab;
+use crate::lab::Lab;
 use serde_json::Value;
 use std::{
     fs::{self, File},

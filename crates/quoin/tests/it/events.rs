@@ -1,13 +1,8 @@
 //! Events of an array that is killed while its pool is offline, and what it says of itself meanwhile; and clients that it
 //! refuses.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod initiator;
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use initiator::Initiator;
-use lab::Lab;
+use crate::initiator::Initiator;
+use crate::lab::Lab;
 use serde_json::Value;
 use std::{
     fs,

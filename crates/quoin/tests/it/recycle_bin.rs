@@ -1,13 +1,7 @@
 //! The recycle bin of the real array: what a command deletes, another brings back, with what hosts wrote, also after a kill.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-#[allow(dead_code, reason = "shared by several tests")]
-mod initiator;
-
-use initiator::Initiator;
-use lab::{Lab, Outcome};
+use crate::initiator::Initiator;
+use crate::lab::{Lab, Outcome};
 use serde_json::Value;
 
 const NAME: &str = "iqn.2026-11.test:h1";

@@ -1,14 +1,8 @@
 //! Damage to drives as people and hosts meet it: a scrub finds it, hosts get medium errors for exactly what is damaged, and
 //! what is written over it reads well. And what is reported of space, against the offline check.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-#[allow(dead_code, reason = "shared by several tests")]
-mod initiator;
-
-use initiator::{Initiator, Sense};
-use lab::Lab;
+use crate::initiator::{Initiator, Sense};
+use crate::lab::Lab;
 use serde_json::{Value, json};
 use std::{fs::File, os::unix::fs::FileExt};
 

@@ -1,9 +1,6 @@
 //! The binary as scripts use it: every command, and what it says when something is wrong.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use lab::{Lab, Outcome};
+use crate::lab::{Lab, Outcome};
 use quoin_drive::DriveSet;
 use quoin_world::Thread;
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};

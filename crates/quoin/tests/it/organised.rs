@@ -1,9 +1,6 @@
 //! Folders, filters, templates, immutable snapshots and schedules, as the command line has them.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use lab::{Lab, Outcome};
+use crate::lab::{Lab, Outcome};
 use serde_json::{Value, json};
 
 #[track_caller]

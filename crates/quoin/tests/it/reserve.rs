@@ -1,14 +1,8 @@
 //! `quoin snapshot reserve` on the real array: it says what a reserve does at once, asks at a terminal, is refused elsewhere
 //! without `--yes`, and a volume that it takes offline is said to be, until there is room again.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-#[allow(dead_code, reason = "shared by several tests")]
-mod initiator;
-
-use initiator::{Initiator, Sense};
-use lab::Lab;
+use crate::initiator::{Initiator, Sense};
+use crate::lab::Lab;
 use std::{
     io::Write,
     process::{Command, Stdio},

@@ -1,13 +1,7 @@
 //! The memory limit is kept by the process as the system counts it, whatever hosts do.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-#[allow(dead_code, reason = "shared by several tests")]
-mod initiator;
-
-use initiator::{Initiator, LONGEST_BYTES};
-use lab::Lab;
+use crate::initiator::{Initiator, LONGEST_BYTES};
+use crate::lab::Lab;
 use std::{
     fs,
     io::{Read, Write},

@@ -1,14 +1,8 @@
 //! Snapshots and consistency groups of the real array: taken under writes, restored under hosts that are logged in, and
 //! through kills.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-#[allow(dead_code, reason = "shared by several tests")]
-mod initiator;
-
-use initiator::{Initiator, Sense};
-use lab::{Lab, Outcome};
+use crate::initiator::{Initiator, Sense};
+use crate::lab::{Lab, Outcome};
 use serde_json::Value;
 use std::{
     sync::{
@@ -25,7 +19,7 @@ const MODES: Sense = (0x6, 0x2A, 0x01);
 const MIB: u64 = 1 << 20;
 const LEN: usize = 8192;
 
-fn array(volumes: &[&str]) -> (Lab, lab::Serving, Value) {
+fn array(volumes: &[&str]) -> (Lab, crate::lab::Serving, Value) {
     let lab = Lab::new();
     lab.ok(&["init", "--drives", "2", "--drive-size", "256M"]);
     let serving = lab.serve(&[]);

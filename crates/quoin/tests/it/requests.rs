@@ -1,9 +1,6 @@
 //! Requests with an `Idempotency-Key` on an array that is killed: each is carried out once.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use lab::Lab;
+use crate::lab::Lab;
 use serde_json::{Value, json};
 use std::{
     fs,

@@ -1,14 +1,8 @@
 //! A full pool as hosts see it: what needs space is refused with the sense for that, all else goes on, and space that
 //! comes back is there without anybody doing anything.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-#[allow(dead_code, reason = "shared by several tests")]
-mod initiator;
-
-use initiator::{Initiator, LONGEST_BYTES, Sense};
-use lab::Lab;
+use crate::initiator::{Initiator, LONGEST_BYTES, Sense};
+use crate::lab::Lab;
 use serde_json::Value;
 use std::{
     thread,

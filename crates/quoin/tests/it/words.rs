@@ -1,10 +1,7 @@
 //! What users read: the help of every command, and what commands that are refused say. `UPDATE=1 cargo test -p quoin
-//! --test words` writes both down anew; read the difference before you commit it.
+//! --test it words::` writes both down anew; read the difference before you commit it.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use lab::{Lab, Outcome};
+use crate::lab::{Lab, Outcome};
 use std::{env, fmt::Write, fs, path::Path};
 
 /// Stands for the data directory, which is another one in each run.
@@ -21,7 +18,7 @@ fn assert_written(file: &str, text: &str) {
     let first = text.lines().zip(written.lines()).find(|(is, was)| is != was);
     assert!(
         text == written,
-        "{} differs, first at {first:?}; if that is meant: UPDATE=1 cargo test -p quoin --test words",
+        "{} differs, first at {first:?}; if that is meant: UPDATE=1 cargo test -p quoin --test it words::",
         path.display()
     );
 }

@@ -1,9 +1,6 @@
 //! The array over NBD: exports, fio's verification, and what survives a kill.
 
-#[allow(dead_code, reason = "shared by several tests")]
-mod lab;
-
-use lab::{Lab, Outcome};
+use crate::lab::{Lab, Outcome};
 use serde_json::{Value, json};
 use std::{
     io::Read,
