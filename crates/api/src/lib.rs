@@ -2,7 +2,8 @@
 //!
 //! Promises: within `/api/v1` fields are only ever added to answers; a request with a field that is not listed
 //! here is refused. Sizes are bytes, times are milliseconds since the Unix epoch, and units end the names.
-//! Holds no logic beyond defaults, the arithmetic of what was counted, and the calendar.
+//! Holds no logic beyond defaults, the arithmetic of what was counted, the calendar, and what people read about a
+//! [`ProblemKind`] and a [`NextStep`].
 
 mod chap;
 mod copy;
@@ -13,6 +14,7 @@ mod group;
 mod host;
 mod integer;
 mod job;
+mod next_step;
 mod problem;
 mod problem_kind;
 mod recycle_bin;
@@ -40,6 +42,7 @@ pub use host::{
 };
 pub use integer::{MAX_INTEGER, int64, optional_int64};
 pub use job::{Job, JobKind, JobState};
+pub use next_step::NextStep;
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use problem_kind::ProblemKind;
 pub use recycle_bin::{DeletedVolume, RecycleBin, RecycleBinRestore, RecycleBinSet};

@@ -54,3 +54,15 @@ pub trait Bay: Send + Sync {
         Patience::default()
     }
 }
+
+/// Drives that are open already, by their names, as those of a simulation are.
+impl Bay for Vec<Arc<dyn Disk>> {
+    fn paths(&self) -> Vec<String> {
+        self.iter().map(|disk| disk.name().to_owned()).collect()
+    }
+
+    fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
+        let disk = self.iter().find(|disk| disk.name() == path);
+        disk.cloned().ok_or_else(|| format!("there is no drive {path}"))
+    }
+}

@@ -1,6 +1,6 @@
 //! Why requests about the recycle bin were refused, and the problem reported to clients.
 
-use quoin_api::{Problem, ProblemKind as Kind};
+use quoin_api::{NextStep as Next, Problem, ProblemKind as Kind};
 use thiserror::Error;
 
 /// Why a request about the recycle bin was refused. [`BinError::problem`] adds what to do next.
@@ -76,39 +76,24 @@ impl BinError {
     /// Returns the problem as reported to clients.
     pub fn problem(&self) -> Problem {
         let (not_restored, of) = ("volume not restored", |name: &str| format!("volume {name}"));
-        let (kind, title, which, next): (_, _, _, String) = match self {
+        let (kind, title, which, next) = match self {
             Self::NotFound { which } => {
-                let next = "list them: quoin recycle-bin list";
-                (Kind::NotFound, "no such deleted volume", of(which), next.into())
+                (Kind::NotFound, "no such deleted volume", of(which), Next::ListDeleted)
             }
             Self::Deleted { name } => {
-                let next = format!(
-                    "restore it: quoin recycle-bin restore {name}; or list volumes: quoin volume list"
-                );
-                (Kind::NotFound, "no such volume", of(name), next)
+                (Kind::NotFound, "no such volume", of(name), Next::RestoreDeleted { volume: name })
             }
             Self::Ambiguous { which, .. } => {
-                let next = "name the one you mean by its UUID: quoin recycle-bin list";
-                (Kind::Ambiguous, "nothing was changed", of(which), next.into())
+                (Kind::Ambiguous, "nothing was changed", of(which), Next::NameDeletedByUuid)
             }
             Self::NameTaken { volume, name } => {
-                let next =
-                    format!("restore it under another name: quoin recycle-bin restore {volume} --name NAME");
-                (Kind::Exists, not_restored, of(name), next)
+                (Kind::Exists, not_restored, of(name), Next::RestoreUnderAnotherName { volume })
             }
             Self::CannotReserve { volume, .. } => {
-                let next = "restore it as a thin volume with --thin; or free space first: quoin space";
-                (Kind::NoSpace, not_restored, of(volume), next.into())
+                (Kind::NoSpace, not_restored, of(volume), Next::RestoreThin)
             }
-            Self::HoldsSpace { title, name, .. } => {
-                let next = "empty the recycle bin: quoin recycle-bin empty; or choose a smaller size, make it thin, or \
-                            free space in volumes; see quoin space";
-                (Kind::NoSpace, *title, of(name), next.into())
-            }
-            Self::Keep { .. } => {
-                let next = "give up to 100 years, such as 12h, 7d or 4w; or off";
-                (Kind::Invalid, "recycle bin not set", "the time".into(), next.into())
-            }
+            Self::HoldsSpace { title, name, .. } => (Kind::NoSpace, *title, of(name), Next::EmptyBin),
+            Self::Keep { .. } => (Kind::Invalid, "recycle bin not set", "the time".into(), Next::GiveBinTime),
         };
         Problem::new(kind, title, which, self.to_string(), next)
     }

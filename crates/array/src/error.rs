@@ -5,7 +5,7 @@ use crate::{
     pool_problem::{pool_problem, unreadable},
     volume_problem::volume_problem,
 };
-use quoin_api::{Problem, ProblemKind as Kind};
+use quoin_api::{NextStep as Next, Problem, ProblemKind as Kind};
 use quoin_pool::PoolError;
 use quoin_volume::VolumeError;
 use thiserror::Error;
@@ -121,7 +121,7 @@ impl ArrayError {
 
     /// Returns the problem as reported to clients.
     pub fn problem(&self) -> Problem {
-        let (kind, title, which, next): (_, _, _, String) = match self {
+        let (kind, title, which, next) = match self {
             Self::Volume(error) => return volume_problem(error, "volume not created"),
             Self::VolumeChange(error) => return volume_problem(error, "volume not changed"),
             Self::Not { title, error } => return volume_problem(error, title),
@@ -137,21 +137,15 @@ impl ArrayError {
             Self::Pool(error) => return pool_problem(error),
             Self::Record { key, .. } => return unreadable(key, self.to_string()),
             Self::VolumeMapped { volume, .. } => {
-                let next = format!("unmap it first, or use: quoin volume delete {volume} --unmap");
-                (Kind::InUse, "volume not deleted", format!("volume {volume}"), next)
+                (Kind::InUse, "volume not deleted", format!("volume {volume}"), Next::UnmapVolume { volume })
             }
             Self::GroupMember { volume, group } => {
-                let next = format!(
-                    "take it out of the group first: quoin group remove {group} {volume}; or add --force"
-                );
+                let next = Next::LeaveGroup { group, volume };
                 (Kind::InGroup, "volume not deleted", format!("volume {volume}"), next)
             }
-            Self::InUse { title, which, .. } => {
-                let next = "unmount it there and log out first; or add --force, and the hosts' I/O may fail";
-                (Kind::InUse, *title, which.clone(), next.into())
-            }
+            Self::InUse { title, which, .. } => (Kind::InUse, *title, which.clone(), Next::LogOut),
             Self::ReadOnlyAndWritable { title, which } => {
-                (Kind::Invalid, *title, which.clone(), "give only one of the two".into())
+                (Kind::Invalid, *title, which.clone(), Next::GiveOneOfTheTwo)
             }
         };
         Problem::new(kind, title, which, self.to_string(), next)

@@ -1,6 +1,6 @@
 //! Why a change of exports was refused, and the problem reported to clients.
 
-use quoin_api::{Problem, ProblemKind as Kind};
+use quoin_api::{NextStep as Next, Problem, ProblemKind as Kind};
 use quoin_target::BadRule;
 use quoin_volume::BadName;
 use thiserror::Error;
@@ -55,21 +55,18 @@ impl ExportError {
     /// Returns the problem as reported to clients.
     pub fn problem(&self) -> Problem {
         let (not_created, of) = ("export not created", |name: &str| format!("export {name}"));
-        let (kind, title, which, next): (_, _, _, String) = match self {
+        let (kind, title, which, next) = match self {
             Self::Name(bad) => {
-                (Kind::Invalid, not_created, format!("export {:?}", bad.name), "choose another name".into())
+                (Kind::Invalid, not_created, format!("export {:?}", bad.name), Next::ChooseAnotherName)
             }
-            Self::NotFound { name } => {
-                (Kind::NotFound, "no such export", of(name), "list them: quoin export list".into())
+            Self::NotFound { name } => (Kind::NotFound, "no such export", of(name), Next::ListExports),
+            Self::Exists { name, .. } => (Kind::Exists, not_created, of(name), Next::ChooseAnotherName),
+            Self::TooMany { name, .. } => (Kind::ExportsUsedUp, not_created, of(name), Next::DeleteExports),
+            Self::Rule { name, why } => {
+                return Problem::new(Kind::Invalid, not_created, of(name), self.to_string(), why.next());
             }
-            Self::Exists { name, .. } => (Kind::Exists, not_created, of(name), "choose another name".into()),
-            Self::TooMany { name, .. } => {
-                let next = "delete exports that nobody needs: quoin export list";
-                (Kind::ExportsUsedUp, not_created, of(name), next.into())
-            }
-            Self::Rule { name, why } => (Kind::Invalid, not_created, of(name), why.next()),
             Self::VolumeExported { volume, .. } => {
-                let next = format!("delete the export first, or use: quoin volume delete {volume} --unmap");
+                let next = Next::DeleteExportFirst { volume };
                 (Kind::InUse, "volume not deleted", format!("volume {volume}"), next)
             }
         };

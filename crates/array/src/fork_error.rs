@@ -1,6 +1,6 @@
 //! Why snapshots, clones, restores and groups were refused, and the problem reported to clients.
 
-use quoin_api::{Problem, ProblemKind as Kind};
+use quoin_api::{NextStep as Next, Problem, ProblemKind as Kind};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -89,10 +89,9 @@ impl ForkError {
     /// Returns the problem as reported to clients.
     pub fn problem(&self) -> Problem {
         let set_of = |set: &str, group: &str| format!("set {set} of group {group}");
-        let (kind, title, which, next): (_, _, _, String) = match self {
+        let (kind, title, which, next) = match self {
             Self::NotForked { name } => {
-                let next = "list them: quoin snapshot list";
-                (Kind::NotFound, "no such snapshot", format!("volume {name}"), next.into())
+                (Kind::NotFound, "no such snapshot", format!("volume {name}"), Next::ListSnapshots)
             }
             Self::SourceDeleted { name, source_name, refresh, in_bin } => {
                 let next = without_source(name, source_name, *refresh, *in_bin);
@@ -102,36 +101,26 @@ impl ForkError {
                 }
             }
             Self::Modified { modified } => {
-                let next = "choose another snapshot; or add --force to take it with what was written to it";
-                (Kind::Modified, "content not replaced", modified.join(", "), next.into())
+                (Kind::Modified, "content not replaced", modified.join(", "), Next::ChooseAnotherSnapshot)
             }
             Self::OneOfSet { name, group, set } => {
-                let next = format!(
-                    "refresh the whole set: quoin group refresh {group} {set}; or detach the snapshot from the set: \
-                     quoin snapshot promote {name}"
-                );
+                let next = Next::RefreshSet { group, set, snapshot: name };
                 (Kind::InSet, "not refreshed", format!("snapshot {name}"), next)
             }
             Self::NoSet { group, set } => {
-                let next = format!("list them: quoin group show {group}");
-                (Kind::NotFound, "no such set", set_of(set, group), next)
+                (Kind::NotFound, "no such set", set_of(set, group), Next::ShowGroup { group })
             }
             Self::SetExists { group, set } => {
-                (Kind::Exists, "snapshots not taken", set_of(set, group), "choose another name".into())
+                (Kind::Exists, "snapshots not taken", set_of(set, group), Next::ChooseAnotherName)
             }
             Self::NotWhole { group, set, .. } => {
-                let next = "add or remove volumes until the group matches the set, or restore single volumes: quoin \
-                            snapshot restore NAME";
-                (Kind::NotWhole, "nothing was changed", set_of(set, group), next.into())
+                (Kind::NotWhole, "nothing was changed", set_of(set, group), Next::MatchGroupToSet)
             }
             Self::EmptyGroup { group } => {
-                let next = format!("add volumes first: quoin group add {group} VOLUME");
-                (Kind::Empty, "snapshots not taken", format!("group {group}"), next)
+                (Kind::Empty, "snapshots not taken", format!("group {group}"), Next::AddToGroup { group })
             }
             Self::SetMapped { group, set, .. } => {
-                let next =
-                    format!("unmap them first, or use: quoin group delete-snapshot {group} {set} --unmap");
-                (Kind::InUse, "snapshots not deleted", set_of(set, group), next)
+                (Kind::InUse, "snapshots not deleted", set_of(set, group), Next::UnmapSet { group, set })
             }
         };
         Problem::new(kind, title, which, self.to_string(), next)
@@ -139,17 +128,10 @@ impl ForkError {
 }
 
 /// Returns what to do with a snapshot or clone whose source was deleted.
-fn without_source(name: &str, source_name: &str, refresh: bool, in_bin: Option<Uuid>) -> String {
+fn without_source<'a>(name: &'a str, source: &'a str, refresh: bool, in_bin: Option<Uuid>) -> Next<'a> {
     match (in_bin, refresh) {
-        (Some(uuid), _) => {
-            format!("restore {source_name} from the recycle bin first: quoin recycle-bin restore {uuid}")
-        }
-        (None, true) => {
-            format!("refresh it from another volume: quoin snapshot refresh {name} --from VOLUME")
-        }
-        (None, false) => format!(
-            "restore another volume from it: quoin snapshot restore {name} --to VOLUME; or clone it: quoin volume clone \
-             {name} {source_name}"
-        ),
+        (Some(uuid), _) => Next::RestoreSourceFirst { source, uuid },
+        (None, true) => Next::RefreshFromAnother { volume: name },
+        (None, false) => Next::RestoreElsewhere { snapshot: name, source },
     }
 }

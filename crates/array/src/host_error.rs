@@ -1,6 +1,6 @@
 //! Why requests about hosts were refused, and the problem reported to clients.
 
-use quoin_api::{Problem, ProblemKind as Kind};
+use quoin_api::{NextStep as Next, Problem, ProblemKind as Kind};
 use quoin_volume::BadName;
 use thiserror::Error;
 
@@ -82,43 +82,31 @@ impl HostError {
     /// Returns the problem as reported to clients; `title` says what was not done, where the error does not say it.
     pub(crate) fn problem(&self, title: &str) -> Problem {
         let of = |host: &str| format!("host {host}");
-        let (kind, title, which, next): (_, _, _, String) = match self {
+        let (kind, title, which, next) = match self {
             Self::Name(bad) => {
-                (Kind::Invalid, title, format!("host {:?}", bad.name), "choose another name".into())
+                (Kind::Invalid, title, format!("host {:?}", bad.name), Next::ChooseAnotherName)
             }
-            Self::NotFound { name } => {
-                (Kind::NotFound, "no such host", of(name), "list them: quoin host list".into())
-            }
-            Self::Exists { name, .. } => (Kind::Exists, title, of(name), "choose another name".into()),
-            Self::NoInitiator { host } => {
-                let next = "give at least one, such as --initiator iqn.2026-11.test:h1";
-                (Kind::Invalid, title, of(host), next.into())
-            }
+            Self::NotFound { name } => (Kind::NotFound, "no such host", of(name), Next::ListHosts),
+            Self::Exists { name, .. } => (Kind::Exists, title, of(name), Next::ChooseAnotherName),
+            Self::NoInitiator { host } => (Kind::Invalid, title, of(host), Next::GiveInitiator),
             Self::Initiator { initiator, .. } => {
-                let next = "give the initiator name of the host, such as iqn.1993-08.org.debian:01:abcdef; on Linux \
-                            it is in /etc/iscsi/initiatorname.iscsi";
-                (Kind::Invalid, title, format!("initiator {initiator:?}"), next.into())
+                (Kind::Invalid, title, format!("initiator {initiator:?}"), Next::WriteInitiator)
             }
             Self::InitiatorTaken { initiator, host } => {
-                let next =
-                    format!("map volumes to host {host} instead, or give that host other initiators first");
+                let next = Next::UseOtherInitiators { host };
                 (Kind::InitiatorTaken, title, format!("initiator {initiator}"), next)
             }
             Self::Chap { host, .. } => {
-                let next = "use a different random secret for each direction; 12 to 16 characters work with every \
-                            initiator";
-                (Kind::Invalid, "credentials not set", of(host), next.into())
+                (Kind::Invalid, "credentials not set", of(host), Next::ChooseOtherSecrets)
             }
             Self::ChapSetAndRemoved { host } => {
-                (Kind::Invalid, "host not changed", of(host), "give only one of the two".into())
+                (Kind::Invalid, "host not changed", of(host), Next::GiveOneOfTheTwo)
             }
             Self::TooManyToRename { host, .. } => {
-                let next = "unmap volumes from it until it has 250 at most, rename it, and map them again";
-                (Kind::TooMany, "host not renamed", of(host), next.into())
+                (Kind::TooMany, "host not renamed", of(host), Next::RenameWithFewerMappings)
             }
             Self::Mapped { host, .. } => {
-                let next = format!("unmap them first, or use: quoin host delete {host} --unmap");
-                (Kind::InUse, "host not deleted", of(host), next)
+                (Kind::InUse, "host not deleted", of(host), Next::UnmapHost { host })
             }
         };
         Problem::new(kind, title, which, self.to_string(), next)

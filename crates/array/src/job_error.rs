@@ -1,6 +1,6 @@
 //! Why requests about jobs, scrubs and copies were refused, and the problem reported to clients.
 
-use quoin_api::{CopyState, JobKind, JobState, Problem, ProblemKind as Kind};
+use quoin_api::{CopyState, JobKind, JobState, NextStep as Next, Problem, ProblemKind as Kind};
 use thiserror::Error;
 
 /// Why a request about work in the background was refused. [`ArrayError::problem`](crate::ArrayError::problem) adds what to do next.
@@ -53,35 +53,23 @@ pub enum JobError {
 impl JobError {
     /// Returns the problem as reported to clients.
     pub(crate) fn problem(&self) -> Problem {
-        let (kind, title, which, next): (_, _, _, String) = match self {
+        let (kind, title, which, next) = match self {
             Self::ScrubRunning => {
-                let next = "show its progress: quoin scrub status; or stop it: quoin scrub stop";
-                (Kind::Running, "scrub not started", "the pool".to_owned(), next.into())
+                (Kind::Running, "scrub not started", "the pool".to_owned(), Next::ShowOrStopScrub)
             }
             Self::NoScrub => {
-                let next = "show the result of the last scrub: quoin scrub status";
-                (Kind::NotRunning, "scrub not stopped", "the pool".to_owned(), next.into())
+                (Kind::NotRunning, "scrub not stopped", "the pool".to_owned(), Next::ShowLastScrub)
             }
-            Self::NotFound { id } => {
-                (Kind::NotFound, "no such job", format!("job {id}"), "list the jobs: quoin job list".into())
-            }
+            Self::NotFound { id } => (Kind::NotFound, "no such job", format!("job {id}"), Next::ListJobs),
             Self::Ended { id, .. } => {
-                let next = format!("see its outcome: quoin job show {id}");
-                (Kind::NotRunning, "job not cancelled", format!("job {id}"), next)
+                (Kind::NotRunning, "job not cancelled", format!("job {id}"), Next::ShowJob { job: id })
             }
             Self::GoesOn { id, .. } => {
-                let next = format!("follow it to its end: quoin job watch {id}");
-                (Kind::NotCancellable, "job not cancelled", format!("job {id}"), next)
+                (Kind::NotCancellable, "job not cancelled", format!("job {id}"), Next::WatchJob { job: id })
             }
-            Self::NoCopy { id } => (
-                Kind::NotFound,
-                "no such copy",
-                format!("copy {id}"),
-                "list them: quoin volume copies".into(),
-            ),
+            Self::NoCopy { id } => (Kind::NotFound, "no such copy", format!("copy {id}"), Next::ListCopies),
             Self::CopyEnded { id, .. } => {
-                let next = format!("show its result: quoin volume copies {id}");
-                (Kind::NotRunning, "copy not cancelled", format!("copy {id}"), next)
+                (Kind::NotRunning, "copy not cancelled", format!("copy {id}"), Next::ShowCopy { copy: *id })
             }
         };
         Problem::new(kind, title, which, self.to_string(), next)

@@ -1,6 +1,6 @@
 //! Why requests about mappings were refused, and the problem reported to clients.
 
-use quoin_api::{Problem, ProblemKind as Kind};
+use quoin_api::{NextStep as Next, Problem, ProblemKind as Kind};
 use thiserror::Error;
 
 /// Why a request about mappings was refused. [`ArrayError::problem`](crate::ArrayError::problem) adds what to do next.
@@ -52,28 +52,23 @@ impl MappingError {
     /// Returns the problem as reported to clients.
     pub(crate) fn problem(&self) -> Problem {
         let not_mapped = "volume not mapped";
-        let (kind, title, which, next): (_, _, _, String) = match self {
+        let (kind, title, which, next) = match self {
             Self::LunOutOfRange { lun } => {
-                let next = "choose a LUN from 0 to 16383, or omit it";
-                (Kind::Invalid, not_mapped, format!("LUN {lun}"), next.into())
+                (Kind::Invalid, not_mapped, format!("LUN {lun}"), Next::ChooseLunInRange)
             }
             Self::LunTaken { host, lun, .. } => {
-                let next = "choose another LUN, or omit it to get the lowest free one";
-                (Kind::LunTaken, not_mapped, format!("LUN {lun} of host {host}"), next.into())
+                (Kind::LunTaken, not_mapped, format!("LUN {lun} of host {host}"), Next::ChooseAnotherLun)
             }
             Self::LunsUsedUp { host } => {
-                let next = "unmap a volume that it no longer needs";
-                (Kind::LunsUsedUp, not_mapped, format!("host {host}"), next.into())
+                (Kind::LunsUsedUp, not_mapped, format!("host {host}"), Next::UnmapOneVolume)
             }
             Self::Exists { volume, host, .. } => {
-                let next = format!(
-                    "nothing needs to be done; to change what the host may do: quoin mapping set {volume} --host {host}"
-                );
+                let next = Next::SetMapping { volume, host };
                 (Kind::Exists, not_mapped, format!("volume {volume}, host {host}"), next)
             }
             Self::NotFound { volume, host } => {
                 let which = format!("mapping of volume {volume} to host {host}");
-                (Kind::NotFound, "no such mapping", which, "list them: quoin mappings".into())
+                (Kind::NotFound, "no such mapping", which, Next::ListMappings)
             }
         };
         Problem::new(kind, title, which, self.to_string(), next)

@@ -8,7 +8,7 @@ use quoin_api as api;
 use quoin_base::metrics::LatencySnapshot;
 use quoin_drive::Answers;
 use quoin_pool::PoolState;
-use quoin_volume::{BlockDevice, OperationSnapshot, Volume};
+use quoin_volume::{BlockDevice, InstrumentsSnapshot, OperationSnapshot, Volume};
 use std::collections::BTreeSet;
 
 impl Array {
@@ -112,16 +112,16 @@ fn drive_figures(slot: &DriveSlot) -> DriveFigures {
 }
 
 fn stats_of(figures: VolumeFigures) -> api::VolumeStats {
-    let operation = |snapshot: &OperationSnapshot| api::OperationStats {
-        count: snapshot.latency.count(),
-        errors: snapshot.errors,
-        bytes: snapshot.bytes,
-        latency: api::Latency::new(
-            snapshot.latency.sum().as_nanos() as u64,
-            snapshot.latency.filled().map(|(bound, count)| (bound.as_nanos() as u64, count)),
-        ),
-    };
+    // The other figures are for monitoring alone.
     let VolumeFigures { name, uuid, size_bytes, mapped_bytes, asked, .. } = figures;
-    let (read, write, unmap) = (operation(&asked.read), operation(&asked.write), operation(&asked.unmap));
+    let InstrumentsSnapshot { read, write, unmap } = asked;
+    let [read, write, unmap] = [read, write, unmap].map(operation);
     api::VolumeStats { name, uuid, size_bytes, mapped_bytes, read, write, unmap }
+}
+
+fn operation(snapshot: OperationSnapshot) -> api::OperationStats {
+    let OperationSnapshot { bytes, errors, latency } = snapshot;
+    let filled = latency.filled().map(|(bound, count)| (bound.as_nanos() as u64, count));
+    let measured = api::Latency::new(latency.sum().as_nanos() as u64, filled);
+    api::OperationStats { count: latency.count(), errors, bytes, latency: measured }
 }

@@ -1,6 +1,6 @@
 //! Why a change of a snapshot reserve was refused, and the problem reported to clients.
 
-use quoin_api::{Problem, ProblemKind as Kind};
+use quoin_api::{NextStep as Next, Problem, ProblemKind as Kind};
 use thiserror::Error;
 
 /// Why a request about snapshot reserves was refused. [`ArrayError::problem`](crate::ArrayError::problem) adds what to do next.
@@ -31,19 +31,9 @@ impl ReserveError {
     /// Returns the problem as reported to clients.
     pub(crate) fn problem(&self) -> Problem {
         let (kind, which, next) = match self {
-            Self::Invalid => {
-                let next = "give one of the two, such as --percent 20 or --size 100G";
-                (Kind::Invalid, "the snapshot reserve", next)
-            }
-            Self::Unconfirmed { which, .. } => {
-                let next = "to set it all the same, confirm: add --yes, or \"confirm\": true to the request; or \
-                            choose a larger reserve";
-                (Kind::Unconfirmed, which.as_str(), next)
-            }
-            Self::TooMany { which, .. } => {
-                let next = "remove one that is not needed: quoin snapshot reserve lists them";
-                (Kind::TooMany, which.as_str(), next)
-            }
+            Self::Invalid => (Kind::Invalid, "the snapshot reserve", Next::GiveReserve),
+            Self::Unconfirmed { which, .. } => (Kind::Unconfirmed, which.as_str(), Next::ConfirmReserve),
+            Self::TooMany { which, .. } => (Kind::TooMany, which.as_str(), Next::RemoveReserve),
         };
         Problem::new(kind, "snapshot reserve not set", which, self.to_string(), next)
     }

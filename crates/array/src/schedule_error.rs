@@ -1,6 +1,6 @@
 //! Why requests about schedules were refused, and the problem reported to clients.
 
-use quoin_api::{Problem, ProblemKind as Kind};
+use quoin_api::{NextStep as Next, Problem, ProblemKind as Kind};
 use quoin_volume::BadName;
 use thiserror::Error;
 
@@ -42,20 +42,15 @@ impl ScheduleError {
     /// Returns the problem as reported to clients.
     pub fn problem(&self) -> Problem {
         let (not_created, of) = ("schedule not created", |name: &str| format!("schedule {name}"));
-        let (kind, title, which, next): (_, _, _, String) = match self {
+        let (kind, title, which, next) = match self {
             Self::Name(bad) => {
-                (Kind::Invalid, not_created, format!("schedule {:?}", bad.name), "choose another name".into())
+                (Kind::Invalid, not_created, format!("schedule {:?}", bad.name), Next::ChooseAnotherName)
             }
-            Self::Invalid { name, .. } => {
-                let next = "give it as in: quoin schedule create nightly --volume v1 --every hourly:24,daily:7 --at 02:30";
-                (Kind::Invalid, not_created, of(name), next.into())
-            }
-            Self::Exists { name } => (Kind::Exists, not_created, of(name), "choose another name".into()),
-            Self::NotFound { name } => {
-                (Kind::NotFound, "no such schedule", of(name), "list them: quoin schedule list".into())
-            }
+            Self::Invalid { name, .. } => (Kind::Invalid, not_created, of(name), Next::WriteSchedule),
+            Self::Exists { name } => (Kind::Exists, not_created, of(name), Next::ChooseAnotherName),
+            Self::NotFound { name } => (Kind::NotFound, "no such schedule", of(name), Next::ListSchedules),
             Self::SourceDeleted { name } => {
-                let next = format!("delete the schedule: quoin schedule delete {name}");
+                let next = Next::DeleteSchedule { schedule: name };
                 (Kind::Gone, "snapshot not taken", of(name), next)
             }
         };

@@ -17,7 +17,8 @@ use crate::{
     record::{SCRUB_OBJECT, decode, encode},
 };
 use quoin_api::{
-    DamagedRange, Integrity, ScrubFindings, ScrubOutcome, ScrubResult, ScrubStatus, ScrubUpdate, Severity,
+    DamagedRange, Integrity, NextStep, ScrubFindings, ScrubOutcome, ScrubResult, ScrubStatus, ScrubUpdate,
+    Severity,
 };
 use quoin_base::ByteRange;
 use quoin_pool::{Pool, Transaction};
@@ -241,7 +242,7 @@ impl Array {
             }
         }
         if told > MOST_EVENTS {
-            let text = format!("{} more ranges cannot be read; see quoin scrub status", told - MOST_EVENTS);
+            let text = format!("{} more ranges cannot be read; {}", told - MOST_EVENTS, NextStep::SeeScrub);
             self.log().record(Severity::Error, self.pool_name(), text);
         }
     }
@@ -292,7 +293,8 @@ fn told(result: &ScrubResult, damage: u64) -> (Severity, String) {
     } else {
         text += &format!(
             ", damaged: {damaged_blocks} blocks, {damaged_pages} metadata pages of which {repaired_pages} were \
-             rewritten, {damaged_rows} row heads; {failed_reads} reads failed; see quoin scrub status"
+             rewritten, {damaged_rows} row heads; {failed_reads} reads failed; {}",
+            NextStep::SeeScrub
         );
     }
     let severity = match result.outcome {

@@ -2,8 +2,8 @@
 
 use crate::{Array, drives::DriveSlot, origin::is_snapshot, space::used_percent};
 use quoin_api as api;
-use quoin_drive::Answers;
-use quoin_pool::{Pool, PoolState, PoolStats, SliceSpace};
+use quoin_drive::{Answers, DriveCounters};
+use quoin_pool::{Pool, PoolState, PoolStats, RecoveryStats, SliceSpace};
 use quoin_volume::{BlockDevice, Volume};
 use std::{sync::Arc, time::Duration};
 
@@ -80,6 +80,7 @@ impl Array {
 fn drive(slot: &DriveSlot) -> api::Drive {
     let label = slot.drive().map(|drive| drive.label());
     let counters = slot.drive().map(|drive| drive.counters()).unwrap_or_default();
+    let DriveCounters { reads, read_bytes, writes, write_bytes, flushes, errors } = counters;
     api::Drive {
         path: slot.path().to_owned(),
         found_at: slot.found_at().map(str::to_owned),
@@ -97,12 +98,12 @@ fn drive(slot: &DriveSlot) -> api::Drive {
         size_bytes: label.as_ref().map(|label| label.len_bytes),
         journal: label.as_ref().is_some_and(|label| label.roles.journal),
         data: label.as_ref().is_some_and(|label| label.roles.data),
-        reads: counters.reads,
-        read_bytes: counters.read_bytes,
-        writes: counters.writes,
-        write_bytes: counters.write_bytes,
-        flushes: counters.flushes,
-        errors: counters.errors,
+        reads,
+        read_bytes,
+        writes,
+        write_bytes,
+        flushes,
+        errors,
     }
 }
 
@@ -136,18 +137,29 @@ fn capacity(
 }
 
 fn recovery(pool: &Pool) -> api::Recovery {
-    let stats = pool.recovery();
+    let RecoveryStats {
+        duration,
+        takeover,
+        checkpoint,
+        journal,
+        replay,
+        replayed_records,
+        replayed_bytes,
+        batches,
+        torn_batches,
+        checkpoint_generation,
+    } = pool.recovery();
     api::Recovery {
-        duration_ms: milliseconds(stats.duration),
-        takeover_ms: milliseconds(stats.takeover),
-        checkpoint_ms: milliseconds(stats.checkpoint),
-        journal_ms: milliseconds(stats.journal),
-        replay_ms: milliseconds(stats.replay),
-        replayed_records: stats.replayed_records,
-        replayed_bytes: stats.replayed_bytes,
-        batches: stats.batches,
-        torn_batches: stats.torn_batches,
-        checkpoint_generation: stats.checkpoint_generation,
+        duration_ms: milliseconds(duration),
+        takeover_ms: milliseconds(takeover),
+        checkpoint_ms: milliseconds(checkpoint),
+        journal_ms: milliseconds(journal),
+        replay_ms: milliseconds(replay),
+        replayed_records,
+        replayed_bytes,
+        batches,
+        torn_batches,
+        checkpoint_generation,
     }
 }
 

@@ -4,12 +4,11 @@ use crate::{
     pool_problem::{offline, pool_problem, unreadable},
     words::utc_text,
 };
-use quoin_api::{Problem, ProblemKind as Kind};
-use quoin_base::VolumeId;
+use quoin_api::{NextStep as Next, Problem, ProblemKind as Kind};
 use quoin_volume::VolumeError as V;
 
 /// What the array adds to an error: its kind, the object it is about, and what to do next.
-type Words = (Kind, String, String);
+type Words<'a> = (Kind, String, Next<'a>);
 
 /// Returns the problem as reported to clients; `title` says what was not done.
 pub(crate) fn volume_problem(error: &V, title: &str) -> Problem {
@@ -17,8 +16,8 @@ pub(crate) fn volume_problem(error: &V, title: &str) -> Problem {
         V::Offline { reason } => return offline(reason),
         V::Pool(error) => return pool_problem(error),
         V::Record { key, .. } => return unreadable(key, error.to_string()),
-        V::NotFound { name } => return missing("volume", name, error),
-        V::NoGroup { name } => return missing("group", name, error),
+        V::NotFound { name } => return missing("volume", name, error, Next::ListVolumes),
+        V::NoGroup { name } => return missing("group", name, error, Next::ListGroups),
         V::Immutable { name, until_ms } => return is_immutable(title, name, *until_ms),
         V::RetainedLonger { name, until_ms } => return is_retained_longer(title, name, *until_ms),
         V::HasImmutable { name, snapshots, until_ms } => {
@@ -28,50 +27,48 @@ pub(crate) fn volume_problem(error: &V, title: &str) -> Problem {
         V::GroupName(bad) => other_name(Kind::Invalid, format!("group {:?}", bad.name)),
         V::Exists { name, .. } | V::NamedTwice { name } => other_name(Kind::Exists, volume(name)),
         V::GroupExists { name, .. } => other_name(Kind::Exists, format!("group {name}")),
-        V::BlockSize { name, .. } | V::Size { name, .. } => invalid(volume(name), "choose another size"),
-        V::Tag { tag, .. } => invalid(format!("tag {tag:?}"), TAG_NEXT),
-        V::Folder { path, .. } => invalid(format!("folder {path:?}"), FOLDER_NEXT),
-        V::RetentionTime { .. } => invalid("the time".into(), TIME_NEXT),
-        V::IsTemplate { name, .. } => is_template(name),
-        V::Protected { name, .. } => is_protected(name),
-        V::NoSnapshot { name } => no_snapshot(name),
-        V::TailMapped { name, .. } => (Kind::DataLost, volume(name), TAIL_NEXT.into()),
-        V::CannotReserve { name, .. } => (Kind::NoSpace, volume(name), SPACE_NEXT.into()),
-        V::Itself { name } => (Kind::Itself, volume(name), "name another volume".into()),
-        V::CopyOntoItself { name } => (Kind::Itself, volume(name), ELSEWHERE_NEXT.into()),
-        V::OtherBlock { name, source_name, .. } => other_block(name, source_name),
-        V::CopyUnaligned { name, .. } => invalid(volume(name), "give multiples of it, such as 0, 4K or 1G"),
-        V::CopyRange { name, .. } => invalid(volume(name), RANGE_NEXT),
-        V::CopyTooSmall { name, needed_bytes, .. } => too_small(name, *needed_bytes),
-        V::TooManyCopies { name } => (Kind::TooMany, volume(name), COPIES_NEXT.into()),
-        V::CopiedInto { name, copy, .. } => copied_into(name, *copy),
-        V::InGroup { volume, other, .. } => in_group(volume, other),
-        V::GroupFull { volume: name, .. } => (Kind::GroupFull, volume(name), "create another group".into()),
-        V::NotInGroup { volume, group } => not_in_group(volume, group),
+        V::BlockSize { name, .. } | V::Size { name, .. } => invalid(volume(name), Next::ChooseAnotherSize),
+        V::Tag { tag, .. } => invalid(format!("tag {tag:?}"), Next::WriteTag),
+        V::Folder { path, .. } => invalid(format!("folder {path:?}"), Next::WriteFolder),
+        V::RetentionTime { .. } => invalid("the time".into(), Next::GiveRetention),
+        V::IsTemplate { name, .. } => (Kind::Template, volume(name), Next::ChangeClone { template: name }),
+        V::Protected { name, .. } => (Kind::ReadOnly, volume(name), Next::AllowWrites { volume: name }),
+        V::NoSnapshot { name } => {
+            (Kind::NoSnapshot, volume(name), Next::TakeImmutableSnapshot { volume: name })
+        }
+        V::TailMapped { name, .. } => (Kind::DataLost, volume(name), Next::DiscardTail),
+        V::CannotReserve { name, .. } => (Kind::NoSpace, volume(name), Next::NeedLessSpace),
+        V::Itself { name } => (Kind::Itself, volume(name), Next::NameAnotherVolume),
+        V::CopyOntoItself { name } => (Kind::Itself, volume(name), Next::CopyElsewhere),
+        V::OtherBlock { name, source_name: source, .. } => {
+            (Kind::OtherBlock, volume(name), Next::CloneInstead { source })
+        }
+        V::CopyUnaligned { name, .. } => invalid(volume(name), Next::CopyWholeBlocks),
+        V::CopyRange { name, .. } => invalid(volume(name), Next::CopyWithin),
+        V::CopyTooSmall { name, needed_bytes, .. } => {
+            let next = Next::GrowOrCopyLess { volume: name, needed_bytes: *needed_bytes };
+            (Kind::TooSmall, volume(name), next)
+        }
+        V::TooManyCopies { name } => (Kind::TooMany, volume(name), Next::AwaitSomeCopy),
+        V::CopiedInto { name, copy, .. } => {
+            (Kind::CopiedInto, volume(name), Next::AwaitCopy { copy: copy.0 })
+        }
+        V::InGroup { volume: name, other, .. } => {
+            (Kind::InGroup, volume(name), Next::RemoveFromGroup { group: other, volume: name })
+        }
+        V::GroupFull { volume: name, .. } => (Kind::GroupFull, volume(name), Next::CreateAnotherGroup),
+        V::NotInGroup { volume: name, group } => (Kind::NotFound, volume(name), Next::ShowGroup { group }),
     };
     let (kind, which, next) = words;
     Problem::new(kind, title, which, error.to_string(), next)
 }
-
-const TAG_NEXT: &str = "give tags as KEY=VALUE, such as app=db1";
-const FOLDER_NEXT: &str = "give a path of names of a-z, 0-9, '.', '_' and '-', such as prod/sql";
-const TIME_NEXT: &str = "give from a second to 100 years, such as 12h, 7d or 4w";
-const TAIL_NEXT: &str =
-    "discard the data there in the host first (fstrim, blkdiscard); or add --force to discard it";
-const SPACE_NEXT: &str =
-    "choose a smaller size, make it thin, or delete volumes or unmap data in them; see quoin status";
-const ELSEWHERE_NEXT: &str = "give another volume, or another place in it: --to OFFSET";
-const RANGE_NEXT: &str = "give a range within it, or omit the length to copy the rest";
-const COPIES_NEXT: &str =
-    "wait until one has ended: quoin volume copies; or cancel one: quoin volume copy-cancel ID";
 
 fn volume(name: &str) -> String {
     format!("volume {name}")
 }
 
 /// Returns the problem of an object that does not exist, whatever was to be done with it.
-fn missing(object: &str, name: &str, error: &V) -> Problem {
-    let next = format!("list them: quoin {object} list");
+fn missing(object: &str, name: &str, error: &V, next: Next<'_>) -> Problem {
     let (title, which) = (format!("no such {object}"), format!("{object} {name}"));
     Problem::new(Kind::NotFound, title, which, error.to_string(), next)
 }
@@ -92,65 +89,23 @@ fn has_immutable(title: &str, name: &str, snapshots: &[String], until_ms: u64) -
 /// A request was to change or delete something immutable.
 fn immutable(title: &str, name: &str, until_ms: u64, what: String) -> Problem {
     let why = format!("{what} immutable until {}", utc_text(until_ms));
-    let next = "wait until then; retention cannot be shortened and passes only while the array runs; quoin status \
-                shows the retention clock";
-    Problem::new(Kind::Immutable, title, volume(name), why, next)
+    Problem::new(Kind::Immutable, title, volume(name), why, Next::AwaitRetention)
 }
 
 /// A name breaks the rules or is taken.
-fn other_name(kind: Kind, which: String) -> Words {
-    (kind, which, "choose another name".into())
+fn other_name(kind: Kind, which: String) -> Words<'static> {
+    (kind, which, Next::ChooseAnotherName)
 }
 
 /// A value cannot be.
-fn invalid(which: String, next: &str) -> Words {
-    (Kind::Invalid, which, next.into())
-}
-
-fn is_template(name: &str) -> Words {
-    let next = format!(
-        "change a clone instead; or make it an ordinary volume again: quoin volume set {name} --no-template"
-    );
-    (Kind::Template, volume(name), next)
-}
-
-fn is_protected(name: &str) -> Words {
-    let next =
-        format!("clone it and change the clone; or let it be written to: quoin volume set {name} --writable");
-    (Kind::ReadOnly, volume(name), next)
-}
-
-fn no_snapshot(name: &str) -> Words {
-    let next = format!("take an immutable snapshot of it: quoin snapshot create {name} --retain 7d");
-    (Kind::NoSnapshot, volume(name), next)
-}
-
-fn other_block(name: &str, source_name: &str) -> Words {
-    (Kind::OtherBlock, volume(name), format!("clone it instead: quoin volume clone {source_name} NAME"))
-}
-
-fn too_small(name: &str, needed_bytes: u64) -> Words {
-    let next = format!("grow it: quoin volume grow {name} --size {needed_bytes}; or copy less: --length");
-    (Kind::TooSmall, volume(name), next)
-}
-
-fn copied_into(name: &str, copy: VolumeId) -> Words {
-    let next = format!("wait until it has ended, or cancel it: quoin volume copy-cancel {copy}");
-    (Kind::CopiedInto, volume(name), next)
-}
-
-fn in_group(name: &str, other: &str) -> Words {
-    let next = format!("remove it from that group first: quoin group remove {other} {name}");
-    (Kind::InGroup, volume(name), next)
-}
-
-fn not_in_group(name: &str, group: &str) -> Words {
-    (Kind::NotFound, volume(name), format!("list them: quoin group show {group}"))
+fn invalid(which: String, next: Next<'_>) -> Words<'_> {
+    (Kind::Invalid, which, next)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quoin_base::VolumeId;
     use quoin_volume::BadName;
     use uuid::Uuid;
 

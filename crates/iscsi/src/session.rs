@@ -182,7 +182,7 @@ impl<D: BlockDevice> Session<D> {
     /// anything.
     pub(crate) fn tick(&mut self) -> Option<&'static str> {
         // Has the peer taken anything of what is queued for it?
-        if self.backlog.tick(self.out.sent_total(), self.out.queued_bytes() as u64) {
+        if self.backlog.tick(self.out.sent_bytes(), self.out.queued_bytes() as u64) {
             return Some("it has not taken its answers");
         }
         // Has it sent what it announced or was asked for?

@@ -253,7 +253,7 @@ impl<D: BlockDevice> Connection<'_, D> {
                     tick = clock.sleep(every);
                     // A client that neither takes its replies nor sends what it began moves no byte. One
                     // whose commands run waits for us.
-                    let now = self.receive.received() + session.out.sent();
+                    let now = self.receive.received() + session.out.sent_bytes();
                     let waits = session.out.queued_bytes() > 0 || session.is_amid(&self.receive) && running.is_empty();
                     quiet = if waits && now == before { quiet + 1 } else { 0 };
                     before = now;

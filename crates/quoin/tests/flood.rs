@@ -1,6 +1,9 @@
 //! Half-sent requests to the management interface: they hold up neither it nor the front ends.
+//!
+//! A test target of its own: it opens nearly as many files as a process may.
 
 #[allow(dead_code, reason = "shared by several tests")]
+#[path = "it/lab/mod.rs"]
 mod lab;
 
 use lab::{Lab, Serving};

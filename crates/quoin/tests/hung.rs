@@ -1,10 +1,14 @@
 //! Drives that hang under a serving array: hosts get errors instead of silence, everybody is told, the array stops when
 //! asked, and it goes on by itself when the drive answers.
+//!
+//! A test target of its own: its process serves the file system that hangs.
 
 #[allow(dead_code, reason = "shared by several tests")]
+#[path = "it/lab/mod.rs"]
 mod lab;
 
 #[allow(dead_code, reason = "shared by several tests")]
+#[path = "it/initiator/mod.rs"]
 mod initiator;
 
 use initiator::{Initiator, LONGEST_BYTES, Sense};

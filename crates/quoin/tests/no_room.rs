@@ -1,10 +1,14 @@
 //! The file system under file drives is full: reads go on, writes of hosts are refused with the sense for that, and all
 //! heals when there is room.
+//!
+//! A test target of its own: its process serves the file system that has no room.
 
 #[allow(dead_code, reason = "shared by several tests")]
+#[path = "it/lab/mod.rs"]
 mod lab;
 
 #[allow(dead_code, reason = "shared by several tests")]
+#[path = "it/initiator/mod.rs"]
 mod initiator;
 
 use initiator::{Initiator, LONGEST_BYTES, Sense};

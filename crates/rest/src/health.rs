@@ -6,7 +6,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use quoin_api::{Problem, ProblemKind};
+use quoin_api::{NextStep, Problem, ProblemKind};
 
 /// The process answers.
 pub(crate) async fn alive() -> &'static str {
@@ -22,7 +22,7 @@ pub(crate) async fn ready(State(server): State<Server>) -> Response {
             "not ready",
             "the array",
             "the pool is not open",
-            "see quoin status; the array opens the pool as soon as its drives are there",
+            NextStep::AwaitDrives,
         ))
         .into_response(),
     }

@@ -4,95 +4,31 @@ use crate::{
     Command, Geometry, ModeSelect, Modes, Port, Reply, Sense, SenseKey, Status, Unit, execute, mode_select,
 };
 use proptest::prelude::*;
-use quoin_base::{ByteRange, Extent};
+use quoin_base::ByteRange;
+use quoin_ram_device::RamDevice;
 use quoin_volume::{BlockDevice, DeviceError, Provisioning, Thresholds};
-use quoin_world::{Buf, Slice};
+use quoin_world::Slice;
 use std::{
     pin::pin,
-    sync::Mutex,
     task::{Context, Poll, Waker},
 };
 use uuid::Uuid;
 
-const BLOCKS: usize = 64;
+const BLOCKS: u64 = 64;
 
-struct Ram {
-    block_bytes: u32,
-    bytes: Mutex<Vec<u8>>,
-    unmapped: Mutex<Vec<ByteRange>>,
-    failure: Option<DeviceError>,
-    provisioning: Provisioning,
-    thresholds: Option<Thresholds>,
+/// A device in RAM that holds something everywhere.
+fn ram(block_bytes: u32) -> RamDevice {
+    let uuid = Uuid::from_u128(0x0193_2c07_1234_7abc_8def_0123_4567_89ab);
+    RamDevice::new(block_bytes).sized(BLOCKS * u64::from(block_bytes)).filled(0xEE).identified(uuid)
 }
 
-impl Ram {
-    fn new(block_bytes: u32) -> Ram {
-        let bytes = Mutex::new(vec![0xEE; BLOCKS * block_bytes as usize]);
-        let provisioning = Provisioning::Thin;
-        Ram { block_bytes, bytes, unmapped: Mutex::default(), failure: None, provisioning, thresholds: None }
-    }
-
-    fn part<T>(&self, range: ByteRange, use_it: impl FnOnce(&mut [u8]) -> T) -> Result<T, DeviceError> {
-        assert!(range.is_aligned(self.block_bytes.into()) && !range.is_empty(), "{range:?}");
-        match &self.failure {
-            Some(failure) => Err(failure.clone()),
-            None => Ok(use_it(&mut self.bytes.lock().unwrap()[range.offset as usize..range.end() as usize])),
-        }
-    }
-}
-
-impl BlockDevice for Ram {
-    fn uuid(&self) -> Uuid {
-        Uuid::from_u128(0x0193_2c07_1234_7abc_8def_0123_4567_89ab)
-    }
-    fn name(&self) -> String {
-        "ram".into()
-    }
-    fn size_bytes(&self) -> u64 {
-        self.bytes.lock().unwrap().len() as u64
-    }
-    fn block_bytes(&self) -> u32 {
-        self.block_bytes
-    }
-    fn provisioning(&self) -> Provisioning {
-        self.provisioning
-    }
-    fn thresholds(&self) -> Option<&Thresholds> {
-        self.thresholds.as_ref()
-    }
-    async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
-        self.part(range, |bytes| vec![Slice::copy_of(bytes)])
-    }
-    async fn write(&self, offset: u64, data: Vec<Slice>) -> Result<(), DeviceError> {
-        let data: Vec<u8> = data.iter().flat_map(|slice| slice.to_vec()).collect();
-        self.part(ByteRange::new(offset, data.len() as u64), |bytes| bytes.copy_from_slice(&data))
-    }
-    async fn write_bytes(&self, offset: u64, data: Buf) -> Result<(), DeviceError> {
-        self.part(ByteRange::new(offset, data.len() as u64), |bytes| bytes.copy_from_slice(&data))
-    }
-    async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {
-        self.unmapped.lock().unwrap().push(range);
-        self.part(range, |bytes| bytes.fill(0))
-    }
-    /// Mapped is what is not zero.
-    async fn allocation(&self, range: ByteRange, limit: usize) -> Result<Vec<Extent>, DeviceError> {
-        let mut extents = Vec::new();
-        for range in range.split(self.block_bytes.into()) {
-            let mapped = self.part(range, |bytes| bytes.iter().any(|byte| *byte != 0))?;
-            Extent { range, mapped }.push(&mut extents);
-        }
-        extents.truncate(limit);
-        Ok(extents)
-    }
-}
-
-fn run(device: &Ram, cdb: &[u8], data: &[u8], in_limit_bytes: u64) -> Reply {
+fn run(device: &RamDevice, cdb: &[u8], data: &[u8], in_limit_bytes: u64) -> Reply {
     run_with(device, cdb, data, in_limit_bytes, Modes::default(), false)
 }
 
 /// Parses, checks and executes, as a target would.
 fn run_with(
-    device: &Ram,
+    device: &RamDevice,
     cdb: &[u8],
     data: &[u8],
     in_limit_bytes: u64,
@@ -135,7 +71,7 @@ fn cdb16(opcode: u8, flags: u8, lba: u64, blocks: u32) -> [u8; 16] {
 #[test]
 fn written_blocks_are_read_back() {
     for block in [512, 4096] {
-        let device = Ram::new(block);
+        let device = ram(block);
         let data: Vec<u8> = (0..2 * block).map(|n| n as u8).collect();
         let fua = 0x08;
         let reply = run(&device, &cdb16(0x8A, fua, 3, 2), &data, 0);
@@ -152,7 +88,7 @@ fn written_blocks_are_read_back() {
 
 #[test]
 fn ranges_are_checked_before_anything_moves() {
-    let device = Ram::new(512);
+    let device = ram(512);
     let sense = |cdb: &[u8]| run(&device, cdb, &[0; 4096], 4096).sense;
     assert_eq!(sense(&cdb16(0x88, 0, 64, 1)), Some(Sense::LBA_OUT_OF_RANGE));
     assert_eq!(sense(&cdb16(0x88, 0, u64::MAX, 1)), Some(Sense::LBA_OUT_OF_RANGE));
@@ -163,11 +99,11 @@ fn ranges_are_checked_before_anything_moves() {
 
 #[test]
 fn write_same_unmaps_zeroes_and_writes_patterns() {
-    let device = Ram::new(512);
+    let device = ram(512);
     let mut pattern = [7; 512];
     pattern[0] = 1;
     assert_eq!(run(&device, &cdb16(0x93, 0x08, 2, 5), &pattern, 0).status, Status::Good);
-    assert!(device.unmapped.lock().unwrap().is_empty());
+    assert!(device.unmapped().is_empty());
     let read = data_of(&run(&device, &cdb16(0x88, 0, 1, 7), &[], 1 << 20));
     assert_eq!(
         (read[0], &read[512..1024], &read[2560..3072], read[3584 - 1]),
@@ -175,12 +111,12 @@ fn write_same_unmaps_zeroes_and_writes_patterns() {
     );
     run(&device, &cdb16(0x93, 0x00, 2, 2), &[0; 512], 0);
     run(&device, &cdb16(0x93, 0x09, 4, 1), &[], 0);
-    assert_eq!(*device.unmapped.lock().unwrap(), [ByteRange::new(1024, 1024), ByteRange::new(2048, 512)]);
+    assert_eq!(device.unmapped(), [ByteRange::new(1024, 1024), ByteRange::new(2048, 512)]);
 }
 
 #[test]
 fn unmap_checks_every_range_first() {
-    let device = Ram::new(512);
+    let device = ram(512);
     let list = |ranges: &[(u64, u32)]| {
         let mut list = vec![0; 8];
         for (lba, blocks) in ranges {
@@ -198,16 +134,16 @@ fn unmap_checks_every_range_first() {
         run(&device, &[0x42, 0, 0, 0, 0, 0, 0, high, low, 0], list, 0).sense
     };
     assert_eq!(unmap(&list(&[(1, 1), (64, 1)])), Some(Sense::LBA_OUT_OF_RANGE));
-    assert!(device.unmapped.lock().unwrap().is_empty());
+    assert!(device.unmapped().is_empty());
     assert_eq!(unmap(&list(&[(1, 1), (9, 0), (63, 1)])), None);
-    assert_eq!(*device.unmapped.lock().unwrap(), [ByteRange::new(512, 512), ByteRange::new(63 * 512, 512)]);
+    assert_eq!(device.unmapped(), [ByteRange::new(512, 512), ByteRange::new(63 * 512, 512)]);
     assert_eq!(unmap(&[0; 4]), Some(Sense::PARAMETER_LIST_LENGTH_ERROR));
     assert_eq!(unmap(&[]), None);
 }
 
 #[test]
 fn verify_names_the_first_byte_that_differs() {
-    let device = Ram::new(512);
+    let device = ram(512);
     let mut data = vec![0xEE; 1024];
     let verify = |flags: u8, data: &[u8]| run(&device, &cdb16(0x8F, flags, 4, 2), data, 0).sense;
     assert_eq!(verify(2, &data), None);
@@ -221,14 +157,15 @@ fn verify_names_the_first_byte_that_differs() {
 #[test]
 fn device_errors_become_sense_data() {
     let failure = DeviceError::NoSpace { volume: "ram".into() };
-    let device = Ram { failure: Some(failure), ..Ram::new(512) };
+    let device = ram(512);
+    device.fail(Some(failure));
     let reply = run(&device, &cdb16(0x8A, 0, 0, 1), &[0; 512], 0);
     assert_eq!(reply.sense.map(|sense| sense.key), Some(SenseKey::DataProtect));
 }
 
 #[test]
 fn identification_is_as_published() {
-    let device = Ram::new(512);
+    let device = ram(512);
     let page = |page: u8| data_of(&run(&device, &[0x12, 1, page, 1, 0, 0], &[], 256));
     assert_eq!(page(0x00), [0, 0, 0, 7, 0x00, 0x80, 0x83, 0x86, 0xB0, 0xB1, 0xB2]);
     assert_eq!(page(0x86)[4..8], [0, 7, 0, 1]);
@@ -252,7 +189,7 @@ fn identification_is_as_published() {
 #[test]
 fn capacity_and_mode_pages() {
     for (block, exponent) in [(512, 4), (4096, 1)] {
-        let device = Ram::new(block);
+        let device = ram(block);
         let capacity = data_of(&run(&device, &cdb16(0x9E, 0x10, 0, 32), &[], 32));
         assert_eq!((capacity[7], capacity[13], capacity[14]), (63, exponent, 0xC0));
         assert_eq!(capacity[8..12], block.to_be_bytes());
@@ -260,7 +197,7 @@ fn capacity_and_mode_pages() {
         assert_eq!((mode[0] as usize, mode[2], mode[3]), (mode.len() - 1, 0x10, 8));
         assert_eq!(mode[12..15], [0x08, 18, 0], "the write cache is off");
     }
-    let device = Ram::new(512);
+    let device = ram(512);
     assert_eq!(run(&device, &[0x1A, 0, 0xC8, 0, 255, 0], &[], 255).sense, Some(Sense::SAVING_NOT_SUPPORTED));
     assert_eq!(run(&device, &[0x1A, 0, 0x02, 0, 255, 0], &[], 255).sense, Some(Sense::INVALID_FIELD_IN_CDB));
 }
@@ -270,7 +207,7 @@ fn thresholds_of_space_are_shown_where_the_standard_has_them() {
     for (block, exponent) in [(512, 11), (4096, 8)] {
         let thresholds = Thresholds::default();
         thresholds.set(vec![600 << 20, 800 << 20, 1000 << 20]);
-        let device = Ram { thresholds: Some(thresholds), ..Ram::new(block) };
+        let device = ram(block).with_thresholds(thresholds);
         let vpd = data_of(&run(&device, &[0x12, 1, 0xB2, 1, 0, 0], &[], 256));
         assert_eq!(vpd, [0, 0xB2, 0, 4, exponent, 0xE4, 2, 0]);
         let sense = |pc: u8, page: u8, subpage: u8| {
@@ -288,35 +225,36 @@ fn thresholds_of_space_are_shown_where_the_standard_has_them() {
         // Selecting what is there already changes nothing.
         let request = ModeSelect { long: false, parameter_bytes: page.len() as u32 };
         let list = [&[0, 0, 0, 0], &page[4..]].concat();
-        let bytes = device.thresholds.as_ref().map(Thresholds::bytes);
+        let bytes = device.thresholds().map(Thresholds::bytes);
         let select = |list: &[u8], thresholds: Option<&[u64]>| {
             mode_select(&request, list, Geometry::of(&device), thresholds, Modes::default())
         };
         assert_eq!(select(&list, bytes.as_deref()), Ok(Modes::default()));
         assert_eq!(select(&list, None), Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST));
     }
-    let none = run(&Ram::new(512), &[0x1A, 8, 0x1C, 2, 255, 0], &[], 255);
+    let none = run(&ram(512), &[0x1A, 8, 0x1C, 2, 255, 0], &[], 255);
     assert_eq!(none.sense, Some(Sense::INVALID_FIELD_IN_CDB));
 }
 
 #[test]
 fn a_unit_whose_space_is_kept_says_so() {
-    let thick = Ram { provisioning: Provisioning::Resource, ..Ram::new(512) };
+    let thick = ram(512).thick();
     let vpd = data_of(&run(&thick, &[0x12, 1, 0xB2, 1, 0, 0], &[], 256));
     assert_eq!(vpd, [0, 0xB2, 0, 4, 0, 0xE6, 1, 0]);
     // ANCHOR is what such a unit does anyhow, and what a thin one cannot.
-    let unmap = |device: &Ram| {
+    let unmap = |device: &RamDevice| {
         let list =
             [&[0, 22, 0, 16, 0, 0, 0, 0][..], &4u64.to_be_bytes(), &2u32.to_be_bytes(), &[0; 4]].concat();
         run(device, &[0x42, 1, 0, 0, 0, 0, 0, 0, 24, 0], &list, 0).sense
     };
-    let write_same = |device: &Ram, flags: u8| run(device, &cdb16(0x93, flags, 8, 1), &[0; 512], 0).sense;
+    let write_same =
+        |device: &RamDevice, flags: u8| run(device, &cdb16(0x93, flags, 8, 1), &[0; 512], 0).sense;
     assert_eq!((unmap(&thick), write_same(&thick, 0x18)), (None, None));
     assert_eq!(write_same(&thick, 0x10), Some(Sense::INVALID_FIELD_IN_CDB), "ANCHOR without UNMAP");
-    let thin = Ram::new(512);
+    let thin = ram(512);
     let refused = Some(Sense::INVALID_FIELD_IN_CDB);
     assert_eq!((unmap(&thin), write_same(&thin, 0x18)), (refused, refused));
-    assert!(thin.unmapped.lock().unwrap().is_empty());
+    assert!(thin.unmapped().is_empty());
     run(&thin, &cdb16(0x93, 0x08, 4, 2), &[0; 512], 0);
     for (device, unmapped) in [(&thick, 2), (&thin, 1)] {
         let status = data_of(&run(device, &cdb16(0x9E, 0x12, 4, 24), &[], 24));
@@ -329,7 +267,7 @@ const WRITE_PROTECT: Modes = Modes { descriptor_sense: false, write_protect: tru
 
 #[test]
 fn mode_pages_are_selected_by_page_and_subpage() {
-    let device = Ram::new(512);
+    let device = ram(512);
     let pages = |page: u8, subpage: u8| {
         let reply = run(&device, &[0x1A, 8, page, subpage, 255, 0], &[], 255);
         if reply.sense.is_some() {
@@ -395,14 +333,14 @@ fn mode_select_changes_what_may_be_changed_and_nothing_else() {
     let list = [vec![0; 8], vec![0x4A, 1, 0, 28, 0, 0, 20], vec![0; 25], control.to_vec()].concat();
     let long = ModeSelect { long: true, parameter_bytes: list.len() as u32 };
     assert_eq!(mode_select(&long, &list, geometry, None, WRITE_PROTECT), Ok(DESCRIPTOR_SENSE));
-    let device = Ram::new(512);
+    let device = ram(512);
     assert_eq!(run(&device, &[0x15, 0x11, 0, 0, 16, 0], &[], 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));
     assert_eq!(run(&device, &[0x15, 0, 0, 0, 16, 0], &[], 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));
 }
 
 #[test]
 fn a_write_protected_unit_is_read_only() {
-    let device = Ram::new(512);
+    let device = ram(512);
     let sense = |cdb: &[u8], modes, read_only| run_with(&device, cdb, &[0; 512], 512, modes, read_only).sense;
     let unmap = [0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     for cdb in [&cdb16(0x8A, 0, 0, 1)[..], &cdb16(0x8E, 0, 0, 1), &cdb16(0x93, 0, 0, 1), &unmap] {
@@ -419,7 +357,7 @@ fn a_write_protected_unit_is_read_only() {
 
 #[test]
 fn sense_goes_out_as_the_unit_is_set() {
-    let device = Ram::new(512);
+    let device = ram(512);
     let reply = run_with(&device, &cdb16(0x8F, 2, 0, 1), &[0; 512], 0, DESCRIPTOR_SENSE, false);
     assert_eq!(reply.sense_data().unwrap()[..4], [0x72, 0x0E, 0x1D, 0]);
     assert_eq!(run(&device, &cdb16(0x8F, 2, 0, 1), &[0; 512], 0).sense_data().unwrap()[0], 0xF0);
@@ -427,7 +365,7 @@ fn sense_goes_out_as_the_unit_is_set() {
 
 #[test]
 fn lba_status_tells_what_is_mapped() {
-    let device = Ram::new(512);
+    let device = ram(512);
     let unmapped =
         [vec![0, 22, 0, 16, 0, 0, 0, 0], vec![0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 5, 0, 0, 0, 0]].concat();
     assert_eq!(run(&device, &[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], &unmapped, 0).status, Status::Good);
@@ -446,7 +384,7 @@ fn lba_status_tells_what_is_mapped() {
 
 #[test]
 fn what_is_supported_is_reported() {
-    let device = Ram::new(512);
+    let device = ram(512);
     let ask = |flags: u8, opcode: u8, action: u8, allocation: u8| {
         run(&device, &[0xA3, 0x0C, flags, opcode, 0, action, 0, 0, 0, allocation, 0, 0], &[], 255)
     };
@@ -474,7 +412,7 @@ fn what_is_supported_is_reported() {
 
 #[test]
 fn write_and_verify_compares_what_was_stored() {
-    let device = Ram::new(512);
+    let device = ram(512);
     let data: Vec<u8> = (0..1024u32).map(|n| n as u8).collect();
     assert_eq!(run(&device, &cdb16(0x8E, 2, 4, 2), &data, 0).status, Status::Good);
     assert_eq!(data_of(&run(&device, &cdb16(0x88, 0, 4, 2), &[], 1024)), data);
@@ -496,7 +434,7 @@ proptest! {
             cdb[2..16].fill(0);
             (cdb[9], cdb[13]) = (low >> 2, low & 3);
         }
-        let reply = run(&Ram::new(512), &cdb, &data, 4096);
+        let reply = run(&ram(512), &cdb, &data, 4096);
         prop_assert_eq!(reply.status == Status::CheckCondition, reply.sense.is_some());
     }
 }

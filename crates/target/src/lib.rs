@@ -17,6 +17,7 @@ mod hosts;
 mod lun;
 mod memory;
 mod nexus;
+mod send_queue;
 mod traffic;
 mod unit;
 
@@ -30,6 +31,7 @@ pub use hosts::{HostView, Mapping, SessionView, Target};
 pub use lun::Lun;
 pub use memory::{SessionMemory, SessionShare};
 pub use nexus::{Admission, Nexus, NexusName, Notice, Notices, Request};
+pub use send_queue::{Place, SendQueue};
 pub use traffic::{Done, Traffic, TrafficView};
 pub use unit::Access;
 

@@ -4,92 +4,17 @@ use crate::{
     Access, Admission, Credentials, Done, Login, Lun, Nexus, NexusName, Notice, Secret, Target, TargetError,
 };
 use proptest::prelude::*;
-use quoin_base::{ByteRange, Extent};
+use quoin_ram_device::RamDevice;
 use quoin_scsi::{Reply, Sense, Status};
-use quoin_volume::{BlockDevice, DeviceError, Instruments, Provisioning, Thresholds};
-use quoin_world::{Buf, Slice};
+use quoin_volume::{BlockDevice, Thresholds};
+use quoin_world::Slice;
 use std::{
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 use uuid::Uuid;
-
-struct Zeroes {
-    number: u128,
-    size_bytes: AtomicU64,
-    contents: AtomicU64,
-    instruments: Instruments,
-    thick: AtomicBool,
-    read_only: AtomicBool,
-    thresholds: Thresholds,
-}
-
-impl Zeroes {
-    fn new(number: u128) -> Arc<Self> {
-        Arc::new(Self {
-            number,
-            size_bytes: AtomicU64::new(1 << 20),
-            contents: AtomicU64::new(0),
-            instruments: Instruments::default(),
-            thick: AtomicBool::new(false),
-            read_only: AtomicBool::new(false),
-            thresholds: Thresholds::default(),
-        })
-    }
-}
-
-impl BlockDevice for Zeroes {
-    fn uuid(&self) -> Uuid {
-        Uuid::from_u128(self.number)
-    }
-    fn name(&self) -> String {
-        format!("v{}", self.number)
-    }
-    fn size_bytes(&self) -> u64 {
-        self.size_bytes.load(Ordering::Relaxed)
-    }
-    fn block_bytes(&self) -> u32 {
-        512
-    }
-    fn contents(&self) -> u64 {
-        self.contents.load(Ordering::Relaxed)
-    }
-    fn instruments(&self) -> Option<&Instruments> {
-        Some(&self.instruments)
-    }
-    fn provisioning(&self) -> Provisioning {
-        match self.thick.load(Ordering::Relaxed) {
-            true => Provisioning::Resource,
-            false => Provisioning::Thin,
-        }
-    }
-    fn is_read_only(&self) -> bool {
-        self.read_only.load(Ordering::Relaxed)
-    }
-    fn thresholds(&self) -> Option<&Thresholds> {
-        (self.provisioning() == Provisioning::Thin).then_some(&self.thresholds)
-    }
-    async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
-        Ok(vec![Slice::copy_of(&vec![0; range.len as usize])])
-    }
-    async fn write(&self, _: u64, _: Vec<Slice>) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    async fn write_bytes(&self, _: u64, _: Buf) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    async fn unmap(&self, _: ByteRange) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    async fn allocation(&self, range: ByteRange, _: usize) -> Result<Vec<Extent>, DeviceError> {
-        Ok(vec![Extent { range, mapped: false }])
-    }
-}
 
 const HOST: &str = "iqn.2026-11.test:h";
 const READY: [u8; 6] = [0; 6];
@@ -105,7 +30,13 @@ fn now<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn connect(target: &Arc<Target<Zeroes>>, initiator: &str, session: u8) -> Nexus<Zeroes> {
+/// A thin device `v1`, or of another number.
+fn device(number: u128) -> Arc<RamDevice> {
+    let named = RamDevice::new(512).identified(Uuid::from_u128(number)).named(format!("v{number}"));
+    Arc::new(named.with_thresholds(Thresholds::default()))
+}
+
+fn connect(target: &Arc<Target<RamDevice>>, initiator: &str, session: u8) -> Nexus<RamDevice> {
     let name = NexusName { initiator: initiator.into(), isid: [0, 0, 0, 0, 0, session] };
     now(target.connect(name, "127.0.0.1:9".into(), 5))
 }
@@ -114,21 +45,21 @@ fn lun(number: u16) -> Lun {
     Lun::new(number).unwrap()
 }
 
-fn ask(nexus: &mut Nexus<Zeroes>, number: u16, cdb: &[u8]) -> Reply {
+fn ask(nexus: &mut Nexus<RamDevice>, number: u16, cdb: &[u8]) -> Reply {
     match nexus.admit(lun(number).to_wire(), cdb) {
         Admission::Done(reply) => reply,
         Admission::Run(request) => now(request.run(Vec::new(), 4096)),
     }
 }
 
-fn sense(nexus: &mut Nexus<Zeroes>, number: u16) -> Option<Sense> {
+fn sense(nexus: &mut Nexus<RamDevice>, number: u16) -> Option<Sense> {
     ask(nexus, number, &READY).sense
 }
 
-fn one_host() -> Arc<Target<Zeroes>> {
+fn one_host() -> Arc<Target<RamDevice>> {
     let target = Target::new("iqn.2026-11.TEST:target");
     target.set_host("h", &["iqn.2026-11.test:H".into()], None).unwrap();
-    target.map("h", lun(0), Zeroes::new(1), Access::ReadWrite).unwrap();
+    target.map("h", lun(0), device(1), Access::ReadWrite).unwrap();
     target
 }
 
@@ -137,11 +68,11 @@ fn refusals_name_what_is_wrong() {
     let target = one_host();
     let said = |error: Result<(), TargetError>| error.unwrap_err().to_string();
     assert_eq!(
-        said(target.map("x", lun(0), Zeroes::new(1), Access::ReadWrite)),
+        said(target.map("x", lun(0), device(1), Access::ReadWrite)),
         "host x does not exist; create it first"
     );
     assert!(
-        said(target.map("h", lun(0), Zeroes::new(2), Access::ReadWrite))
+        said(target.map("h", lun(0), device(2), Access::ReadWrite))
             .contains("LUN 0 of host h is already volume v1")
     );
     assert!(said(target.unmap("h", lun(7))).contains("has no LUN 7"));
@@ -149,7 +80,7 @@ fn refusals_name_what_is_wrong() {
     assert!(said(target.set_host("i", &["host1".into()], None)).contains("not an iSCSI name"));
     assert!(said(target.remove_host("x")).contains("host x does not exist"));
     assert_eq!(target.hosts().len(), 1);
-    target.map("h", lun(0), Zeroes::new(1), Access::ReadWrite).unwrap();
+    target.map("h", lun(0), device(1), Access::ReadWrite).unwrap();
 }
 
 #[test]
@@ -159,7 +90,7 @@ fn a_session_starts_with_power_on_and_sees_changes() {
     assert_eq!(sense(&mut nexus, 0), Some(Sense::POWER_ON_OCCURRED));
     assert_eq!(sense(&mut nexus, 0), None);
     assert_eq!(sense(&mut nexus, 300), Some(Sense::LUN_NOT_SUPPORTED));
-    target.map("h", lun(300), Zeroes::new(2), Access::ReadWrite).unwrap();
+    target.map("h", lun(300), device(2), Access::ReadWrite).unwrap();
     // INQUIRY passes by the attention, REQUEST SENSE takes it.
     assert_eq!(ask(&mut nexus, 0, &[0x12, 0, 0, 0, 36, 0]).status, Status::Good);
     assert_eq!(ask(&mut nexus, 0, &[0x03, 0, 0, 0, 18, 0]).data[0][12..14], [0x3F, 0x0E]);
@@ -184,11 +115,11 @@ fn a_session_starts_with_power_on_and_sees_changes() {
 #[test]
 fn a_new_size_is_an_attention() {
     let target = one_host();
-    let volume = Zeroes::new(9);
+    let volume = device(9);
     target.map("h", lun(9), volume.clone(), Access::ReadWrite).unwrap();
     let mut nexus = connect(&target, HOST, 1);
     assert_eq!(sense(&mut nexus, 9), Some(Sense::POWER_ON_OCCURRED));
-    volume.size_bytes.store(2 << 20, Ordering::Relaxed);
+    volume.resize(2 << 20);
     assert_eq!(sense(&mut nexus, 9), Some(Sense::CAPACITY_CHANGED));
     assert_eq!(sense(&mut nexus, 9), None);
 }
@@ -196,14 +127,14 @@ fn a_new_size_is_an_attention() {
 #[test]
 fn another_content_is_an_attention_and_what_was_meant_for_the_one_before_is_refused() {
     let target = one_host();
-    let volume = Zeroes::new(9);
+    let volume = device(9);
     target.map("h", lun(9), volume.clone(), Access::ReadWrite).unwrap();
     let mut nexus = connect(&target, HOST, 1);
     assert_eq!(sense(&mut nexus, 9), Some(Sense::POWER_ON_OCCURRED));
     let write = [0x2A, 0, 0, 0, 0, 0, 0, 0, 1, 0];
     let Admission::Run(early) = nexus.admit(lun(9).to_wire(), &write) else { panic!("not admitted") };
-    volume.contents.store(1, Ordering::Relaxed);
-    volume.size_bytes.store(2 << 20, Ordering::Relaxed);
+    volume.replace();
+    volume.resize(2 << 20);
     let reply = now(early.run(vec![Slice::copy_of(&[1; 512])], 0));
     assert_eq!(reply.sense, Some(Sense::MEDIUM_MAY_HAVE_CHANGED));
     assert_eq!(sense(&mut nexus, 9), Some(Sense::MEDIUM_MAY_HAVE_CHANGED));
@@ -214,32 +145,32 @@ fn another_content_is_an_attention_and_what_was_meant_for_the_one_before_is_refu
 #[test]
 fn thresholds_of_space_and_another_kind_are_attentions_for_every_session() {
     let target = one_host();
-    let volume = Zeroes::new(9);
-    volume.thresholds.set(vec![600, 800, 1000]);
+    let volume = device(9);
+    volume.thresholds().unwrap().set(vec![600, 800, 1000]);
     target.map("h", lun(9), volume.clone(), Access::ReadWrite).unwrap();
     let mut sessions = [connect(&target, HOST, 1), connect(&target, HOST, 2)];
-    let said = |nexus: &mut Nexus<Zeroes>| [(); 3].map(|()| sense(nexus, 9));
+    let said = |nexus: &mut Nexus<RamDevice>| [(); 3].map(|()| sense(nexus, 9));
     for nexus in &mut sessions {
         assert_eq!(said(nexus), [Some(Sense::POWER_ON_OCCURRED), None, None]);
     }
-    volume.thresholds.reach();
-    volume.thresholds.set(vec![601, 801, 1001]);
+    volume.thresholds().unwrap().reach();
+    volume.thresholds().unwrap().set(vec![601, 801, 1001]);
     for nexus in &mut sessions {
         assert_eq!(said(nexus), [Some(Sense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED), None, None]);
     }
-    volume.thresholds.reach();
-    volume.thresholds.set(vec![500, 801, 1001]);
+    volume.thresholds().unwrap().reach();
+    volume.thresholds().unwrap().set(vec![500, 801, 1001]);
     for nexus in &mut sessions {
         let expected = [Sense::MODE_PARAMETERS_CHANGED, Sense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED];
         assert_eq!(said(nexus), [Some(expected[0]), Some(expected[1]), None]);
     }
-    volume.thick.store(true, Ordering::Relaxed);
-    volume.thresholds.reach();
+    volume.set_thick(true);
+    volume.thresholds().unwrap().reach();
     for nexus in &mut sessions {
         let expected = [Sense::INQUIRY_DATA_CHANGED, Sense::MODE_PARAMETERS_CHANGED];
         assert_eq!(said(nexus), [Some(expected[0]), Some(expected[1]), None]);
     }
-    volume.thick.store(false, Ordering::Relaxed);
+    volume.set_thick(false);
     let expected = [Some(Sense::INQUIRY_DATA_CHANGED), Some(Sense::MODE_PARAMETERS_CHANGED), None];
     assert_eq!(said(&mut sessions[0]), expected);
 }
@@ -296,14 +227,14 @@ fn a_reset_does_not_wait_for_a_session_that_ends_unheard() {
 fn a_read_only_unit_is_write_protected_for_its_host_alone() {
     let target = one_host();
     target.set_host("r", &["iqn.2026-11.test:r".into()], None).unwrap();
-    target.map("r", lun(5), Zeroes::new(1), Access::ReadOnly).unwrap();
+    target.map("r", lun(5), device(1), Access::ReadOnly).unwrap();
     let (mut writer, mut reader) = (connect(&target, HOST, 1), connect(&target, "iqn.2026-11.test:r", 1));
     assert_eq!(sense(&mut writer, 0), Some(Sense::POWER_ON_OCCURRED));
     assert_eq!(sense(&mut reader, 5), Some(Sense::POWER_ON_OCCURRED));
     let write = [0x2A, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(ask(&mut writer, 0, &write).sense, None);
     assert_eq!(ask(&mut reader, 5, &write).sense, Some(Sense::WRITE_PROTECTED));
-    target.map("r", lun(5), Zeroes::new(1), Access::ReadWrite).unwrap();
+    target.map("r", lun(5), device(1), Access::ReadWrite).unwrap();
     assert_eq!(ask(&mut reader, 5, &write).sense, Some(Sense::MODE_PARAMETERS_CHANGED));
     assert_eq!(ask(&mut reader, 5, &write).sense, None);
 }
@@ -311,25 +242,25 @@ fn a_read_only_unit_is_write_protected_for_its_host_alone() {
 #[test]
 fn a_device_that_nobody_may_write_to_is_write_protected_for_all() {
     let target = one_host();
-    let device = Zeroes::new(7);
+    let device = device(7);
     target.map("h", lun(7), device.clone(), Access::ReadWrite).unwrap();
     let mut nexus = connect(&target, HOST, 1);
     assert_eq!(sense(&mut nexus, 7), Some(Sense::POWER_ON_OCCURRED));
     let (write, unmap) = ([0x2A, 0, 0, 0, 0, 0, 0, 0, 0, 0], [0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    let wp = |nexus: &mut Nexus<Zeroes>| {
+    let wp = |nexus: &mut Nexus<RamDevice>| {
         let reply = ask(nexus, 7, &[0x1A, 0x08, 0x0A, 0, 64, 0]);
         reply.data[0][2] & 0x80 != 0
     };
     assert!(!wp(&mut nexus));
     assert_eq!(ask(&mut nexus, 7, &write).sense, None);
-    device.read_only.store(true, Ordering::Relaxed);
+    device.set_read_only(true);
     assert_eq!(sense(&mut nexus, 7), Some(Sense::MODE_PARAMETERS_CHANGED));
     for cdb in [&write, &unmap] {
         assert_eq!(ask(&mut nexus, 7, cdb).sense, Some(Sense::WRITE_PROTECTED));
     }
     assert!(wp(&mut nexus));
     assert_eq!(ask(&mut nexus, 7, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0]).sense, None);
-    device.read_only.store(false, Ordering::Relaxed);
+    device.set_read_only(false);
     assert_eq!(ask(&mut nexus, 7, &write).sense, Some(Sense::MODE_PARAMETERS_CHANGED));
     assert_eq!(ask(&mut nexus, 7, &write).sense, None);
 }
@@ -341,7 +272,7 @@ fn modes_are_one_for_all_who_see_a_unit_until_it_is_reset() {
     for nexus in [&mut one, &mut two] {
         assert_eq!(sense(nexus, 0), Some(Sense::POWER_ON_OCCURRED));
     }
-    let select = |nexus: &mut Nexus<Zeroes>, list: &[u8]| {
+    let select = |nexus: &mut Nexus<RamDevice>, list: &[u8]| {
         let cdb = [0x15, 0x10, 0, 0, list.len() as u8, 0];
         let Admission::Run(request) = nexus.admit(lun(0).to_wire(), &cdb) else { panic!("not admitted") };
         now(request.run(vec![Slice::copy_of(list)], 0))
@@ -395,7 +326,7 @@ proptest! {
 fn a_command_counts_with_its_unit_and_its_initiator() {
     let target = Target::new("iqn.2026-11.test:t");
     target.set_host("h", &[HOST.to_string()], None).unwrap();
-    let volume = Zeroes::new(1);
+    let volume = device(1);
     target.map("h", lun(0), volume.clone(), Access::ReadWrite).unwrap();
     let mut known = connect(&target, HOST, 1);
     let stranger = connect(&target, "iqn.2026-11.test:other", 2);
@@ -414,7 +345,7 @@ fn a_command_counts_with_its_unit_and_its_initiator() {
     let unmap_without_list = [0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0];
     assert_eq!(count(&unmap_without_list), Status::CheckCondition);
     assert_eq!(count(&READY), Status::Good);
-    let measured = volume.instruments.snapshot();
+    let measured = volume.instruments().unwrap().snapshot();
     assert_eq!((measured.read.bytes, measured.read.errors, measured.read.latency.count()), (4096, 0, 1));
     assert_eq!(measured.read.latency.sum(), Duration::from_micros(70));
     assert_eq!((measured.unmap.errors, measured.unmap.latency.count()), (1, 1));

@@ -48,38 +48,38 @@ impl Volumes {
             record.name.clone_from(name);
         }
         // Another size: not of what must stay as it is.
-        if let Some(size_bytes) = change.size_bytes.filter(|size| *size != record.size_bytes) {
-            if record.template && change.template != Some(false) {
+        if let Some(size_bytes) = change.size_bytes.filter(|size| *size != record.space.size_bytes) {
+            if record.guards.template && change.template != Some(false) {
                 return Err(VolumeError::IsTemplate { name: record.name, what: "another size" });
             }
             self.require_changeable(volume)?;
-            if record.protected && change.protected != Some(false) {
+            if record.guards.protected && change.protected != Some(false) {
                 return Err(VolumeError::Protected { name: record.name, what: "another size" });
             }
-            check_size(&volume.name(), size_bytes, record.block_bytes)?;
+            check_size(&volume.name(), size_bytes, record.space.block_bytes)?;
             // The tail is emptied later, so where it ends is noted.
-            if size_bytes < record.size_bytes {
+            if size_bytes < record.space.size_bytes {
                 self.require_no_copy_into(volume, size_bytes)?;
                 // The note where the old end was: up to there the tail is to be emptied.
-                record.trim_end = record.trim_end.max(record.size_bytes);
+                record.space.trim_end = record.space.trim_end.max(record.space.size_bytes);
             }
-            record.size_bytes = size_bytes;
+            record.space.size_bytes = size_bytes;
             record.mark_modified(self.now_ms());
         }
         if let Some(tags) = &change.tags {
             check_tags(tags)?;
-            record.tags.clone_from(tags);
+            record.labels.tags.clone_from(tags);
         }
         if let Some(folder) = &change.folder {
-            record.folder.clone_from(folder);
+            record.labels.folder.clone_from(folder);
         }
         // A copy writes into it, which a template does not allow.
-        if change.template == Some(true) && !record.template {
+        if change.template == Some(true) && !record.guards.template {
             self.require_no_copy_into(volume, 0)?;
         }
-        record.template = change.template.unwrap_or(record.template);
-        record.protected = change.protected.unwrap_or(record.protected);
-        record.thick = change.thick.unwrap_or(record.thick);
+        record.guards.template = change.template.unwrap_or(record.guards.template);
+        record.guards.protected = change.protected.unwrap_or(record.guards.protected);
+        record.space.thick = change.thick.unwrap_or(record.space.thick);
         Ok(record)
     }
 
@@ -101,9 +101,9 @@ impl Volumes {
         let mut record = self.plan(&volume, &change)?;
         let pool = self.pool()?;
         // What the change means for the end of the volume and its reservation.
-        let grows = record.size_bytes > before.size_bytes;
-        let shrinks = record.size_bytes < before.size_bytes;
-        let thickens = record.thick && !before.thick;
+        let grows = record.space.size_bytes > before.space.size_bytes;
+        let shrinks = record.space.size_bytes < before.space.size_bytes;
+        let thickens = record.space.thick && !before.space.thick;
         // The tail must not be emptied while it becomes a part of the volume again, is examined, or would be reserved.
         let waits = grows || thickens || shrinks && !change.force;
         let turn = if waits { Some(volume.trimming.lock().await) } else { None };
@@ -111,14 +111,14 @@ impl Volumes {
             empty_tail(&pool, &before).await?;
         }
         if waits && !shrinks {
-            record.trim_end = 0;
+            record.space.trim_end = 0;
         }
         if shrinks {
-            fence(&pool, &before, record.size_bytes, change.force).await?;
+            fence(&pool, &before, record.space.size_bytes, change.force).await?;
         }
         // A template rejects writes before the transaction, so that none is acknowledged behind it.
         // NOTE: writers are kept out before the record says that it is a template.
-        let freezes = record.template && !before.template;
+        let freezes = record.guards.template && !before.guards.template;
         if freezes {
             volume.set_template(true);
             pool.end_volume(before.id, 0)?;
@@ -131,16 +131,16 @@ impl Volumes {
         // A failure leaves the volume as it was.
         // A refusal opens again what was closed.
         if let Err(error) = pool.commit(tx).await {
-            volume.set_template(before.template);
+            volume.set_template(before.guards.template);
             if shrinks || freezes {
-                drop(pool.end_volume(before.id, before.size_bytes));
+                drop(pool.end_volume(before.id, before.space.size_bytes));
             }
             return Err(refused(name, error));
         }
         // NOTE: the new end counts only once it is committed.
         // NOTE: hosts reach further only when the new record is durable.
-        if !record.template && (grows || before.template) {
-            pool.end_volume(record.id, record.size_bytes)?;
+        if !record.guards.template && (grows || before.guards.template) {
+            pool.end_volume(record.id, record.space.size_bytes)?;
         }
         if shrinks {
             volume.shrinks.fetch_add(1, Ordering::Relaxed);
@@ -210,9 +210,9 @@ impl Volumes {
         if !is_same || !record.is_trimming() {
             return Ok(());
         }
-        record.trim_end = 0;
+        record.space.trim_end = 0;
         let tx = record.put(Transaction::new(), Some(&volume.record()));
-        let tx = if record.thick { tx.reserve(record.id, record.reserved_bytes()) } else { tx };
+        let tx = if record.space.thick { tx.reserve(record.id, record.reserved_bytes()) } else { tx };
         pool.commit(tx).await?;
         self.known.lock().update(volume, &record);
         Ok(())
@@ -234,13 +234,13 @@ async fn fence(pool: &Pool, before: &VolumeRecord, end: u64, force: bool) -> Res
     // Again, now with the fence: a host may have written there in between.
     let found = pool.is_mapped_from(before.id, end).await;
     if !matches!(found, Ok(false)) {
-        pool.end_volume(before.id, before.size_bytes)?;
+        pool.end_volume(before.id, before.space.size_bytes)?;
     }
     if found? { Err(mapped()) } else { Ok(()) }
 }
 
 /// Unmaps everything beyond a volume's end, so that it no longer counts as mapped.
 async fn empty_tail(pool: &Pool, record: &VolumeRecord) -> Result<(), VolumeError> {
-    pool.unmap_from(record.id, record.size_bytes).await?;
+    pool.unmap_from(record.id, record.space.size_bytes).await?;
     Ok(pool.drain().await?)
 }

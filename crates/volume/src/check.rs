@@ -65,11 +65,11 @@ fn check_volume(report: &CheckReport, record: &VolumeRecord, found: &mut Vec<(St
     // The record must be one that a volume could be created with.
     let spec = VolumeSpec {
         name: record.name.clone(),
-        size_bytes: record.size_bytes,
-        block_bytes: record.block_bytes,
-        thick: record.thick,
-        tags: record.tags.clone(),
-        folder: record.folder.clone(),
+        size_bytes: record.space.size_bytes,
+        block_bytes: record.space.block_bytes,
+        thick: record.space.thick,
+        tags: record.labels.tags.clone(),
+        folder: record.labels.folder.clone(),
     };
     if let Err(error) = spec.check() {
         found.push((what.clone(), error.to_string()));

@@ -5,7 +5,11 @@
 
 use crate::{
     BlockDevice, Folder, Origin, OriginKind, SetOf, Tags, Volume, VolumeError, Volumes, check_name,
-    check_tags, error::refused, fence::Fence, record::VolumeRecord, retention_clock::until_ms,
+    check_tags,
+    error::refused,
+    fence::Fence,
+    record::{Guards, Labels, Space, VolumeRecord},
+    retention_clock::until_ms,
 };
 use quoin_pool::{PoolError, Transaction};
 use std::{
@@ -91,20 +95,18 @@ impl Volumes {
             // Each fork takes what its source holds at the commit.
             let origin =
                 Origin { kind, source: source.id(), source_name: from.name.clone(), taken_ms: now_ms, set };
+            let retain_until_ms = clock.zip(retain).map(|(clock, time)| until_ms(clock, time)).transpose()?;
             // A fork also gets the data beyond the end of a source that was shrunk.
             let record = VolumeRecord {
                 id: pool.next_volume_id_near(source.id()),
                 uuid: self.random_uuid(),
                 name,
                 created_ms: now_ms,
-                thick,
-                tags,
-                folder: folder.unwrap_or_else(|| from.folder.clone()),
+                space: Space { thick, ..from.space },
+                labels: Labels { tags, folder: folder.unwrap_or(from.labels.folder) },
+                guards: Guards { template: false, protected, retain_until_ms },
                 origin: Some(origin),
-                template: false,
-                protected,
                 modified_ms: None,
-                retain_until_ms: clock.zip(retain).map(|(clock, time)| until_ms(clock, time)).transpose()?,
                 ..from
             };
             tx = record.put(tx.fork(source.id(), record.id), None);
@@ -155,8 +157,9 @@ impl Volumes {
         let (mut tx, mut changed) = (with, Vec::new());
         for Replacement { target, source, refreshes } in &held.replacements {
             let (before, from) = (target.record(), source.record());
-            let mut record =
-                VolumeRecord { size_bytes: from.size_bytes, trim_end: from.trim_end, ..before.clone() };
+            let Space { size_bytes, trim_end, .. } = from.space;
+            let space = Space { size_bytes, trim_end, ..before.space };
+            let mut record = VolumeRecord { space, ..before.clone() };
             match refreshes {
                 true => record.modified_ms = None,
                 false => record.mark_modified(now_ms),
@@ -175,7 +178,7 @@ impl Volumes {
         for (target, record) in &changed {
             if outcome.is_ok() {
                 // It may have had another end since it was shrunk.
-                drop(pool.end_volume(record.id, record.size_bytes));
+                drop(pool.end_volume(record.id, record.space.size_bytes));
                 self.known.lock().update(target, record);
                 target.shrinks.fetch_add(1, Ordering::Relaxed);
             }
@@ -197,7 +200,8 @@ impl Volumes {
         let _turn = self.changes.lock().await;
         self.require_changeable(volume)?;
         let before = volume.record();
-        let record = VolumeRecord { origin: None, protected: false, modified_ms: None, ..before.clone() };
+        let mut record = VolumeRecord { origin: None, modified_ms: None, ..before.clone() };
+        record.guards.protected = false;
         self.pool()?.commit(record.put(with, Some(&before))).await?;
         self.known.lock().update(volume, &record);
         Ok(())

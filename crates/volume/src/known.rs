@@ -85,7 +85,7 @@ impl Known {
     fn enter(&mut self, record: &VolumeRecord) {
         self.by_name.insert(record.name.clone(), record.id);
         self.by_source.extend(record.origin.as_ref().map(|origin| (origin.source, record.id)));
-        self.immutable.extend(record.retain_until_ms.map(|_| record.id));
+        self.immutable.extend(record.guards.retain_until_ms.map(|_| record.id));
         self.trimming.extend(record.is_trimming().then_some(record.id));
     }
 

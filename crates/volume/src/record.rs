@@ -3,10 +3,13 @@
 //! Two objects of the same key: the record, of bounded length, so that one transaction can change those of a whole group;
 //! and the tags, if it has any.
 
+mod stored;
+
+use self::stored::Stored;
 use crate::{Deleted, Folder, Origin, OriginKind, Tags, VolumeError, VolumeSpec};
 use quoin_base::VolumeId;
 use quoin_pool::{ObjectKind, Transaction};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use uuid::Uuid;
 
 /// The kind of catalog object that holds a volume; the key is its id as ten digits, the value JSON.
@@ -16,66 +19,67 @@ pub const TAGS_OBJECT: ObjectKind = ObjectKind(7);
 
 const RECORD_VERSION: u32 = 3;
 
-/// The JSON of one volume. Keyed by id, so that a volume can be renamed by changing its record alone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The properties of one volume. Keyed by id, so that a volume can be renamed by changing its record alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VolumeRecord {
-    pub(crate) version: u32,
     pub(crate) id: VolumeId,
     pub(crate) uuid: Uuid,
     pub(crate) name: String,
-    pub(crate) size_bytes: u64,
-    pub(crate) block_bytes: u32,
     /// Milliseconds since the Unix epoch.
     pub(crate) created_ms: u64,
-    /// The pool keeps space for all of it.
-    pub(crate) thick: bool,
-    /// An object of their own.
-    #[serde(skip)]
-    pub(crate) tags: Tags,
-    /// Where people keep it.
-    #[serde(default, skip_serializing_if = "Folder::is_top")]
-    pub(crate) folder: Folder,
-    /// Nothing writes to it: it is there to be cloned.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) template: bool,
-    /// Hosts may only read it, unless a mapping or export lets them write.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) protected: bool,
+    pub(crate) space: Space,
+    pub(crate) labels: Labels,
+    pub(crate) guards: Guards,
     /// Of a snapshot: when it was first changed after it was taken, in milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) modified_ms: Option<u64>,
-    /// A snapshot that is immutable until the retention clock shows this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) retain_until_ms: Option<u64>,
-    /// Where it ended before it was shrunk, while what lies between is not emptied yet; else 0.
-    pub(crate) trim_end: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Origin>,
     /// It is in the recycle bin.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) deleted: Option<Deleted>,
+}
+
+/// How large a volume is, and what of the pool it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Space {
+    pub(crate) size_bytes: u64,
+    pub(crate) block_bytes: u32,
+    /// The pool keeps space for all of it.
+    pub(crate) thick: bool,
+    /// Where it ended before it was shrunk, while what lies between is not emptied yet; else 0.
+    pub(crate) trim_end: u64,
+}
+
+/// How people sort a volume among others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Labels {
+    /// A catalog object of their own.
+    pub(crate) tags: Tags,
+    /// Where people keep it.
+    pub(crate) folder: Folder,
+}
+
+/// What keeps writes away from a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Guards {
+    /// Nothing writes to it: it is there to be cloned.
+    pub(crate) template: bool,
+    /// Hosts may only read it, unless a mapping or export lets them write.
+    pub(crate) protected: bool,
+    /// A snapshot that is immutable until the retention clock shows this.
+    pub(crate) retain_until_ms: Option<u64>,
 }
 
 impl VolumeRecord {
     pub(crate) fn new(id: VolumeId, uuid: Uuid, created_ms: u64, spec: VolumeSpec) -> Self {
         let VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder } = spec;
         Self {
-            version: RECORD_VERSION,
             id,
             uuid,
             name,
-            size_bytes,
-            block_bytes,
             created_ms,
-            thick,
-            tags,
-            folder,
-            template: false,
-            protected: false,
+            space: Space { size_bytes, block_bytes, thick, trim_end: 0 },
+            labels: Labels { tags, folder },
+            guards: Guards::default(),
             modified_ms: None,
-            retain_until_ms: None,
-            trim_end: 0,
             origin: None,
             deleted: None,
         }
@@ -84,7 +88,8 @@ impl VolumeRecord {
     /// What the pool reserves for it. Until its tail is emptied, the tail counts too, since it is mapped. A volume in
     /// the recycle bin has no reservation.
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        if self.thick && self.deleted.is_none() { self.size_bytes.max(self.trim_end) } else { 0 }
+        let Space { size_bytes, trim_end, thick, .. } = self.space;
+        if thick && self.deleted.is_none() { size_bytes.max(trim_end) } else { 0 }
     }
 
     /// Whether it is a snapshot, and not a clone or a volume in its own right.
@@ -106,19 +111,19 @@ impl VolumeRecord {
 
     /// Whether a tail waits to be emptied.
     pub(crate) fn is_trimming(&self) -> bool {
-        self.trim_end > self.size_bytes
+        self.space.trim_end > self.space.size_bytes
     }
 
     /// Sets what of it differs from `before`.
     pub(crate) fn put(&self, tx: Transaction, before: Option<&Self>) -> Transaction {
         let key = key(self.id);
-        let (record, tags) = (self.encode(), before.map(|before| &before.tags));
+        let (record, tags) = (self.encode(), before.map(|before| &before.labels.tags));
         let tx = match before.is_some_and(|before| before.encode() == record) {
             true => tx,
             false => tx.put(VOLUME_OBJECT, &key, record),
         };
-        match tags.is_none_or(|tags| *tags != self.tags) {
-            true if !self.tags.is_empty() => tx.put(TAGS_OBJECT, &key, encode(&self.tags)),
+        match tags.is_none_or(|tags| *tags != self.labels.tags) {
+            true if !self.labels.tags.is_empty() => tx.put(TAGS_OBJECT, &key, encode(&self.labels.tags)),
             true if tags.is_some() => tx.delete(TAGS_OBJECT, &key),
             _ => tx,
         }
@@ -127,22 +132,19 @@ impl VolumeRecord {
     /// Removes it.
     pub(crate) fn delete(&self, tx: Transaction) -> Transaction {
         let tx = tx.delete(VOLUME_OBJECT, &key(self.id));
-        if self.tags.is_empty() { tx } else { tx.delete(TAGS_OBJECT, &key(self.id)) }
+        if self.labels.tags.is_empty() { tx } else { tx.delete(TAGS_OBJECT, &key(self.id)) }
     }
 
     fn encode(&self) -> Vec<u8> {
-        encode(self)
+        Stored::write(self)
     }
 
     /// From its two objects.
     pub(crate) fn decode(key: &str, bytes: &[u8], tags: Option<&[u8]>) -> Result<Self, VolumeError> {
         let bad = |why: String| VolumeError::Record { key: key.to_owned(), why };
-        let mut record: Self = serde_json::from_slice(bytes).map_err(|e| bad(e.to_string()))?;
-        if record.version != RECORD_VERSION {
-            return Err(bad(format!("is of version {}, not {RECORD_VERSION}", record.version)));
-        }
+        let mut record = Stored::read(bytes).map_err(bad)?;
         if let Some(tags) = tags {
-            record.tags = serde_json::from_slice(tags).map_err(|e| bad(format!("its tags: {e}")))?;
+            record.labels.tags = serde_json::from_slice(tags).map_err(|e| bad(format!("its tags: {e}")))?;
         }
         Ok(record)
     }

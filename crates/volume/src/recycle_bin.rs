@@ -138,7 +138,7 @@ impl Volumes {
         check_name(&name)?;
         self.require_free(&name)?;
         let mut record = VolumeRecord { deleted: None, name, ..before.clone() };
-        record.thick &= !recovery.thin;
+        record.space.thick &= !recovery.thin;
         self.leave_strange_set(&mut record);
         let mut tx = record.put(with, Some(&before));
         if record.reserved_bytes() > 0 {

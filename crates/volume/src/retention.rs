@@ -14,7 +14,7 @@
 use crate::{
     BlockDevice, OriginKind, Volume, VolumeError, Volumes,
     fence::Fence,
-    record::{VOLUME_OBJECT, VolumeRecord, encode},
+    record::{Guards, VOLUME_OBJECT, VolumeRecord, encode},
     retention_clock::{CLOCK_OBJECT, ClockMark, KEY, RetentionClock, until_ms},
 };
 use quoin_pool::{ObjectKind, Pool, Transaction};
@@ -59,7 +59,7 @@ impl Volumes {
 
     /// Until when a snapshot is immutable, by the wall clock as it is now and if the pool stays open until then.
     pub fn retained_until_ms(&self, volume: &Volume) -> Option<u64> {
-        Some(self.by_wall_clock(volume.record().retain_until_ms?))
+        Some(self.by_wall_clock(volume.record().guards.retain_until_ms?))
     }
 
     /// The wall clock time at which the retention clock shows this, if the wall clock is not set and the pool stays
@@ -105,9 +105,9 @@ impl Volumes {
         for (volume, before, record) in changed {
             match &outcome {
                 Ok(_) => self.known.lock().update(volume, &record),
-                Err(_) if before.retain_until_ms.is_none() && !before.template => {
+                Err(_) if before.guards.retain_until_ms.is_none() && !before.guards.template => {
                     volume.set_immutable(false);
-                    drop(pool.end_volume(before.id, before.size_bytes));
+                    drop(pool.end_volume(before.id, before.space.size_bytes));
                 }
                 Err(_) => {}
             }
@@ -135,11 +135,12 @@ impl Volumes {
                 return Err(VolumeError::NoSnapshot { name: before.name });
             }
             // A retention is never shortened.
-            if before.retain_until_ms.is_some_and(|before| before > until_ms) {
+            if before.guards.retain_until_ms.is_some_and(|before| before > until_ms) {
                 let until_ms = self.retained_until_ms(volume).unwrap_or_default();
                 return Err(VolumeError::RetainedLonger { name: before.name, until_ms });
             }
-            let record = VolumeRecord { retain_until_ms: Some(until_ms), ..before.clone() };
+            let guards = Guards { retain_until_ms: Some(until_ms), ..before.guards };
+            let record = VolumeRecord { guards, ..before.clone() };
             tx = record.put(tx, Some(&before));
             changed.push((volume, before, record));
         }
@@ -160,15 +161,19 @@ impl Volumes {
         let Some(clock) = *self.retention.lock() else { return Ok(Vec::new()) };
         let clock_ms = clock.now_ms(self.world.now());
         let immutable: Vec<_> = self.known.lock().immutable().cloned().collect();
-        let is_over =
-            |volume: &&Arc<Volume>| volume.record().retain_until_ms.is_none_or(|until| until <= clock_ms);
+        let is_over = |volume: &&Arc<Volume>| {
+            volume.record().guards.retain_until_ms.is_none_or(|until| until <= clock_ms)
+        };
         // This many fit one transaction; the others follow in the next.
         let over: Vec<_> = immutable.iter().filter(is_over).take(RELEASED_AT_ONCE).cloned().collect();
         if over.is_empty() {
             return Ok(over);
         }
         let pool = self.pool()?;
-        let released = |volume: &Arc<Volume>| VolumeRecord { retain_until_ms: None, ..volume.record() };
+        let released = |volume: &Arc<Volume>| {
+            let record = volume.record();
+            VolumeRecord { guards: Guards { retain_until_ms: None, ..record.guards }, ..record }
+        };
         let mut tx = with(&over);
         for volume in &over {
             tx = released(volume).put(tx, Some(&volume.record()));
@@ -196,8 +201,9 @@ impl Volumes {
     pub fn any_to_release(&self) -> bool {
         let Some(clock) = *self.retention.lock() else { return false };
         let clock_ms = clock.now_ms(self.world.now());
-        let is_over =
-            |volume: &Arc<Volume>| volume.record().retain_until_ms.is_none_or(|until| until <= clock_ms);
+        let is_over = |volume: &Arc<Volume>| {
+            volume.record().guards.retain_until_ms.is_none_or(|until| until <= clock_ms)
+        };
         self.known.lock().immutable().any(is_over)
     }
 
@@ -221,7 +227,7 @@ impl Volumes {
 
     /// Continues from the mark in the catalog of a newly opened pool.
     pub(crate) fn restore_clock(&self, pool: &Pool, records: &[VolumeRecord]) -> Result<(), VolumeError> {
-        let any_immutable = records.iter().any(|record| record.retain_until_ms.is_some());
+        let any_immutable = records.iter().any(|record| record.guards.retain_until_ms.is_some());
         let found = pool.list(CLOCK_OBJECT).into_iter().find(|(key, _)| key == KEY);
         let mark = ClockMark::read(found.as_ref().map(|(_, value)| value.as_slice()))?;
         if mark.is_none() && any_immutable {
@@ -310,7 +316,7 @@ pub fn immutable_snapshots(objects: &Objects) -> Result<Vec<String>, VolumeError
     let mut names = Vec::new();
     for ((_, key), value) in objects.iter().filter(|((kind, _), _)| *kind == VOLUME_OBJECT) {
         let record = VolumeRecord::decode(key, value, None)?;
-        if record.retain_until_ms.is_some_and(|until| until > clock_ms) {
+        if record.guards.retain_until_ms.is_some_and(|until| until > clock_ms) {
             names.push(record.name);
         }
     }

@@ -54,13 +54,13 @@ impl Volume {
             slot,
             id: record.id,
             uuid: record.uuid,
-            block_bytes: record.block_bytes,
+            block_bytes: record.space.block_bytes,
             record: RwLock::new(record.clone()),
-            size_bytes: AtomicU64::new(record.size_bytes),
-            thick: AtomicBool::new(record.thick),
-            template: AtomicBool::new(record.template),
-            immutable: AtomicBool::new(record.retain_until_ms.is_some()),
-            protected: AtomicBool::new(record.protected),
+            size_bytes: AtomicU64::new(record.space.size_bytes),
+            thick: AtomicBool::new(record.space.thick),
+            template: AtomicBool::new(record.guards.template),
+            immutable: AtomicBool::new(record.guards.retain_until_ms.is_some()),
+            protected: AtomicBool::new(record.guards.protected),
             pristine: AtomicBool::new(record.is_pristine()),
             stopped: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
@@ -77,11 +77,11 @@ impl Volume {
     pub(crate) fn update(&self, record: &VolumeRecord) {
         self.record.write().clone_from(record);
         // Requests look at these without locking the record.
-        self.size_bytes.store(record.size_bytes, Ordering::Release);
-        self.thick.store(record.thick, Ordering::Release);
-        self.set_template(record.template);
-        self.set_immutable(record.retain_until_ms.is_some());
-        self.protected.store(record.protected, Ordering::Release);
+        self.size_bytes.store(record.space.size_bytes, Ordering::Release);
+        self.thick.store(record.space.thick, Ordering::Release);
+        self.set_template(record.guards.template);
+        self.set_immutable(record.guards.retain_until_ms.is_some());
+        self.protected.store(record.guards.protected, Ordering::Release);
         self.pristine.store(record.is_pristine(), Ordering::Release);
     }
 
@@ -150,12 +150,12 @@ impl Volume {
 
     /// Its tags.
     pub fn tags(&self) -> Tags {
-        self.record.read().tags.clone()
+        self.record.read().labels.tags.clone()
     }
 
     /// Where people keep it.
     pub fn folder(&self) -> Folder {
-        self.record.read().folder.clone()
+        self.record.read().labels.folder.clone()
     }
 
     /// Whether it is a template: it can be cloned, and rejects writes.

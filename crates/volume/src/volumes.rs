@@ -175,7 +175,7 @@ impl Volumes {
         let record = VolumeRecord::new(id, self.random_uuid(), self.world.wall_clock_ms(), spec);
         // One transaction: the address space, the record, and the space that is kept for it.
         let mut tx = record.put(with.create_volume(id), None);
-        if record.thick {
+        if record.space.thick {
             tx = tx.reserve(id, record.reserved_bytes());
         }
         pool.commit(tx).await.map_err(|error| refused(&record.name, error))?;

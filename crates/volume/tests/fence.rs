@@ -1,5 +1,8 @@
 //! A volume that has become immutable, or a template, does not change any more: not by what was under way either.
+//!
+//! A test target of its own, so that `cargo xtask ci` can run it with planted bugs, and no others.
 
+#[path = "it/rig/mod.rs"]
 mod rig;
 
 use quoin_base::{ByteRange, MIB};

@@ -1,7 +1,7 @@
 //! A whole NBD connection: requests of a client, over a real connection, to a real server with a volume in RAM,
 //! beside a model of its content.
 
-use crate::{Target, input::Input, ram::Ram};
+use crate::{Target, input::Input, ram::ram};
 use quoin_nbd::{
     Accepted, Listener, NbdServer, Options,
     wire::{
@@ -9,6 +9,7 @@ use quoin_nbd::{
         SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, SimpleReply, chunk, command, option, reply,
     },
 };
+use quoin_ram_device::RamDevice;
 use quoin_target::{Access, ExportRules, Exports};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
@@ -64,7 +65,7 @@ fn run(bytes: &[u8]) {
 }
 
 async fn converse(mode: u8, script: &[u8]) -> io::Result<()> {
-    let volume = Arc::new(Ram::new(if mode & LARGE_BLOCKS != 0 { 4096 } else { 512 }));
+    let volume = Arc::new(ram(if mode & LARGE_BLOCKS != 0 { 4096 } else { 512 }));
     let exports = Arc::new(Exports::default());
     let access = if mode & READ_ONLY != 0 { Access::ReadOnly } else { Access::Default };
     exports.set("v", volume.clone(), ExportRules::default(), access);
@@ -74,7 +75,7 @@ async fn converse(mode: u8, script: &[u8]) -> io::Result<()> {
     let (send, mut connections) = tokio::sync::mpsc::unbounded_channel();
     let accepting = {
         let server = server.clone();
-        let hand_over = move |accepted: Accepted<Ram>| drop(send.send(spawn_local(accepted.serve())));
+        let hand_over = move |accepted: Accepted<RamDevice>| drop(send.send(spawn_local(accepted.serve())));
         spawn_local(async move { server.accept(Listener::Tcp(listener), hand_over).await })
     };
     let stream = TcpStream::connect(address).await?;
@@ -96,7 +97,7 @@ async fn converse(mode: u8, script: &[u8]) -> io::Result<()> {
 struct Client {
     stream: TcpStream,
     mode: u8,
-    volume: Arc<Ram>,
+    volume: Arc<RamDevice>,
 }
 
 /// A reply: its error, and what was read with its place.

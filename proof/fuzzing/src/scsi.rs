@@ -3,8 +3,9 @@
 use crate::{
     Target,
     input::Input,
-    ram::{BLOCKS, Ram},
+    ram::{BLOCKS, ram},
 };
+use quoin_ram_device::RamDevice;
 use quoin_scsi::{Command, Geometry, Modes, Port, Reply, Status, Unit, execute, limits, mode_select};
 use quoin_world::Slice;
 use std::{
@@ -43,7 +44,7 @@ fn opcodes() -> Vec<Vec<u8>> {
 fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let block_bytes = if input.u8() & 1 == 0 { 512 } else { 4096 };
-    let unit = Ram::new(block_bytes);
+    let unit = ram(block_bytes);
     let mut modes = Modes::default();
     while !input.is_empty() {
         let cdb = input.array::<16>();
@@ -54,7 +55,7 @@ fn run(bytes: &[u8]) {
     }
 }
 
-fn one(unit: &Ram, modes: &mut Modes, cdb: &[u8; 16], data: &[u8], limit_bytes: u64) {
+fn one(unit: &RamDevice, modes: &mut Modes, cdb: &[u8; 16], data: &[u8], limit_bytes: u64) {
     let Ok(command) = Command::parse(cdb) else { return };
     let Ok(transfer) = command.transfer(Geometry::of(unit)) else { return };
     let most = limits::TRANSFER_BYTES.max(limits::PARAMETER_BYTES.into());
@@ -78,7 +79,7 @@ fn one(unit: &Ram, modes: &mut Modes, cdb: &[u8; 16], data: &[u8], limit_bytes: 
     }
 }
 
-fn outcome(command: Command, unit: &Ram, modes: Modes, data: Vec<Slice>, limit_bytes: u64) -> Reply {
+fn outcome(command: Command, unit: &RamDevice, modes: Modes, data: Vec<Slice>, limit_bytes: u64) -> Reply {
     let port = Port { target_name: "iqn.2026-11.test:t".into(), group: 1 };
     let known = Unit { port: &port, modes, read_only: false };
     let future = pin!(execute(command, unit, known, data, limit_bytes));
@@ -88,7 +89,7 @@ fn outcome(command: Command, unit: &Ram, modes: Modes, data: Vec<Slice>, limit_b
     }
 }
 
-fn check_reply(command: Command, reply: &Reply, in_bytes: u64, limit_bytes: u64, unit: &Ram) {
+fn check_reply(command: Command, reply: &Reply, in_bytes: u64, limit_bytes: u64, unit: &RamDevice) {
     let bytes: u64 = reply.data.iter().map(|slice| slice.len() as u64).sum();
     assert!(bytes <= in_bytes, "{command:?} answers {bytes} bytes, announced were {in_bytes}");
     let block = u64::from(Geometry::of(unit).block_bytes);
@@ -109,7 +110,7 @@ fn check_reply(command: Command, reply: &Reply, in_bytes: u64, limit_bytes: u64,
 /// READ and WRITE (10) and (16), decoded here once more, against the content before and after.
 fn check_transfer(
     cdb: &[u8; 16],
-    unit: &Ram,
+    unit: &RamDevice,
     reply: &Reply,
     data: &[u8],
     limit_bytes: u64,
@@ -123,7 +124,7 @@ fn check_transfer(
         _ => return,
     };
     let block = Geometry::of(unit).block_bytes as usize;
-    assert!(lba + blocks <= BLOCKS as u64, "blocks {lba}+{blocks} of {BLOCKS} were good");
+    assert!(lba + blocks <= BLOCKS, "blocks {lba}+{blocks} of {BLOCKS} were good");
     let (from, len) = (lba as usize * block, blocks as usize * block);
     match cdb[0] {
         0x28 | 0x88 => {

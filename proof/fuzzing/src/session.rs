@@ -4,10 +4,11 @@ use crate::{
     Target,
     input::Input,
     pdu::{INITIATOR_NAME, TARGET_NAME, key_words},
-    ram::Ram,
+    ram::ram,
 };
 use quoin_base::crc32c;
 use quoin_iscsi::{Accepted, IscsiServer, Options, pdu::*};
+use quoin_ram_device::RamDevice;
 use quoin_target::{Access, Lun, Target as IscsiTarget};
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -81,7 +82,7 @@ fn run(bytes: &[u8]) {
 /// Sends `stream`, takes all answers, and waits until the server is done with the connection.
 async fn converse(stream: &[u8], parts: usize) -> std::io::Result<()> {
     let target = IscsiTarget::new(TARGET_NAME);
-    let units = [Arc::new(Ram::new(512)), Arc::new(Ram::new(4096))];
+    let units = [Arc::new(ram(512)), Arc::new(ram(4096))];
     target.set_host("h", &[INITIATOR_NAME.to_owned()], None).expect("a fresh target takes a host");
     for (number, unit) in (0..).zip(units) {
         target
@@ -94,7 +95,7 @@ async fn converse(stream: &[u8], parts: usize) -> std::io::Result<()> {
     let (send, mut connections) = tokio::sync::mpsc::unbounded_channel();
     let accepting = {
         let server = server.clone();
-        let hand_over = move |accepted: Accepted<Ram>| drop(send.send(spawn_local(accepted.serve())));
+        let hand_over = move |accepted: Accepted<RamDevice>| drop(send.send(spawn_local(accepted.serve())));
         spawn_local(async move { server.accept(listener, hand_over).await })
     };
     let client = TcpStream::connect(address).await?;

@@ -9,7 +9,7 @@ use crate::{
     shared::Shared,
 };
 use quoin_api::{HostCreate, State};
-use quoin_array::{Array, ArrayOptions, Bay, SpacePercents, check_catalog};
+use quoin_array::{Array, ArrayOptions, SpacePercents, check_catalog};
 use quoin_base::PoolId;
 use quoin_drive::inspect_set;
 use quoin_pool::check;
@@ -34,19 +34,6 @@ const INITIATOR: &str = "iqn.2026-11.test:h1";
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOKS: u32 = 20_000;
 
-struct SimBay(Vec<Arc<SimDisk>>);
-
-impl Bay for SimBay {
-    fn paths(&self) -> Vec<String> {
-        self.0.iter().map(|disk| disk.name().to_owned()).collect()
-    }
-
-    fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
-        let disk = self.0.iter().find(|disk| disk.name() == path);
-        disk.map(|disk| disk.clone() as Arc<dyn Disk>).ok_or_else(|| format!("there is no drive {path}"))
-    }
-}
-
 /// The array of one boot.
 pub(crate) fn array(
     world: &Arc<SimWorld>,
@@ -64,7 +51,8 @@ pub(crate) fn array(
         pool_options: scenario.pool.clone(),
         space: SpacePercents::default(),
     };
-    Array::new(world.clone(), Box::new(SimBay(disks.to_vec())), Target::new(IQN), options)
+    let bay: Vec<Arc<dyn Disk>> = disks.iter().map(|disk| disk.clone() as _).collect();
+    Array::new(world.clone(), Box::new(bay), Target::new(IQN), options)
 }
 
 /// What a boot needs.

@@ -1,4 +1,6 @@
 //! Every planted bug is found within its number of seeds.
+//!
+//! A test target of its own: it is built with planted bugs, and silences the panics of its whole process.
 #![cfg(feature = "planted-bugs")]
 
 use quoin_sim::search::SearchArgs;

@@ -1,29 +1,17 @@
 //! Pools that another owner takes over, on simulated drives.
 
-use crate::{Array, ArrayOptions, Bay, EventSelection, SpacePercents};
+use crate::{Array, ArrayOptions, EventSelection, SpacePercents};
 use quoin_api::State;
 use quoin_base::{Epoch, HolderId, MIB};
 use quoin_drive::{Drive, Roles};
 use quoin_pool::{FormatOptions, PoolOptions, Transaction};
 use quoin_target::Target;
 use quoin_world::{Disk, Thread, World};
-use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
+use quoin_world_sim::{SimOptions, SimWorld};
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 const IQN: &str = "iqn.2026-11.io.quoin:sim";
-
-struct SimBay(Arc<SimDisk>);
-
-impl Bay for SimBay {
-    fn paths(&self) -> Vec<String> {
-        vec![self.0.name().to_owned()]
-    }
-
-    fn open(&self, _: &str) -> Result<Arc<dyn Disk>, String> {
-        Ok(self.0.clone())
-    }
-}
 
 async fn until(world: &SimWorld, array: &Array, state: State) {
     while array.status().state != state {
@@ -57,7 +45,8 @@ fn a_pool_that_another_owner_took_over_is_not_opened_again() {
         pool_options: PoolOptions { cache_bytes: 0, ..PoolOptions::default() },
         space: SpacePercents::default(),
     };
-    let array = Array::new(world.clone(), Box::new(SimBay(disk.clone())), Target::new(IQN), options);
+    let bay = vec![disk.clone() as Arc<dyn Disk>];
+    let array = Array::new(world.clone(), Box::new(bay), Target::new(IQN), options);
     let inner = world.clone();
     let main = async move {
         inner.spawn(Thread::Background, Box::pin(array.clone().run()));

@@ -9,9 +9,8 @@ use crate::{
 };
 use futures_util::FutureExt;
 use proptest::prelude::*;
-use quoin_base::{ByteRange, Extent};
+use quoin_ram_device::RamDevice;
 use quoin_target::{Access, Lun, NexusName, RuntimeClock, SessionMemory, Target};
-use quoin_volume::DeviceError;
 use quoin_world::{Buf, one_shot};
 use std::{
     collections::BTreeMap,
@@ -34,36 +33,12 @@ const NO_FAULT: u8 = 14;
 static DATA: [u8; 64 << 10] = [7; 64 << 10];
 
 /// A device that does at once what it is asked for, and keeps nothing.
-struct Hollow(u128);
-
-impl BlockDevice for Hollow {
-    fn uuid(&self) -> Uuid {
-        Uuid::from_u128(self.0)
-    }
-    fn name(&self) -> String {
-        "hollow".into()
-    }
-    fn size_bytes(&self) -> u64 {
-        64 << 20
-    }
-    fn block_bytes(&self) -> u32 {
-        512
-    }
-    async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
-        Ok(vec![Buf::zeroed(range.len as usize).into_slice()])
-    }
-    async fn write(&self, _: u64, _: Vec<Slice>) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    async fn write_bytes(&self, _: u64, _: Buf) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    async fn unmap(&self, _: ByteRange) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    async fn allocation(&self, _: ByteRange, _: usize) -> Result<Vec<Extent>, DeviceError> {
-        Ok(Vec::new())
-    }
+fn device(number: u128) -> RamDevice {
+    RamDevice::new(512)
+        .sized(64 << 20)
+        .identified(Uuid::from_u128(number))
+        .mapped_in(1 << 20)
+        .keeping_nothing()
 }
 
 #[derive(Clone, Debug)]
@@ -134,7 +109,7 @@ struct Announced {
 
 /// A session, and what its peer knows of it.
 struct Rig {
-    session: Session<Hollow>,
+    session: Session<RamDevice>,
     running: Vec<Pin<Box<dyn Future<Output = Finished>>>>,
     r2ts: Vec<R2t>,
     announced: Vec<Announced>,
@@ -159,7 +134,7 @@ impl Rig {
         let target = Target::new("iqn.2026-11.test:t");
         target.set_host("h", &[INITIATOR.to_string()], None).unwrap();
         for lun in 0..2 {
-            let device = Arc::new(Hollow(1 + u128::from(lun)));
+            let device = Arc::new(device(1 + u128::from(lun)));
             target.map("h", Lun::new(lun).unwrap(), device, Access::ReadWrite).unwrap();
         }
         let name = NexusName { initiator: INITIATOR.into(), isid: [0; 6] };
@@ -334,8 +309,9 @@ impl Rig {
                 Work::Abort { .. } | Work::Respond { .. } => None,
             } {
                 let head = task.head;
-                let is_older =
-                    |other: &&Task<Hollow>| other.head.unit == head.unit && other.head.number < head.number;
+                let is_older = |other: &&Task<RamDevice>| {
+                    other.head.unit == head.unit && other.head.number < head.number
+                };
                 let mut older = self.session.tasks.iter().map(|(_, task)| task).filter(is_older);
                 match head.attribute {
                     TaskAttribute::Ordered => assert!(older.next().is_none(), "{head:?}"),

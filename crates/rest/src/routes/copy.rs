@@ -11,7 +11,7 @@ use axum::{
     http::{HeaderName, StatusCode, header::LOCATION},
     response::{AppendHeaders, Json, Response},
 };
-use quoin_api::{BASE_PATH, CopyCreate, CopyState, Problem, ProblemKind, VolumeCopy};
+use quoin_api::{BASE_PATH, CopyCreate, CopyState, NextStep, Problem, ProblemKind, VolumeCopy};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -91,7 +91,6 @@ pub(crate) async fn cancel(
 fn number(id: &str) -> Result<u32, Failure> {
     id.parse().map_err(|_| {
         let (which, why) = (format!("copy {id}"), format!("there is no copy {id}: copies have numbers"));
-        let next = "list them: quoin volume copies";
-        Failure::new(Problem::new(ProblemKind::NotFound, "no such copy", which, why, next))
+        Failure::new(Problem::new(ProblemKind::NotFound, "no such copy", which, why, NextStep::ListCopies))
     })
 }

@@ -14,7 +14,7 @@ use axum::{
 };
 use quoin_api::{
     Deletion, Group, GroupChange, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet,
-    GroupSnapshotCreate, Problem, ProblemKind, SnapshotRetain,
+    GroupSnapshotCreate, NextStep, Problem, ProblemKind, SnapshotRetain,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -75,7 +75,7 @@ pub(crate) async fn show_set(
     let found = server.array.show_group(&name)?.sets.into_iter().find(|of| of.name == set);
     found.map(Json).ok_or_else(|| {
         let (which, why) = (format!("set {set} of group {name}"), format!("group {name} has no set {set}"));
-        let next = format!("list them: quoin group show {name}");
+        let next = NextStep::ShowGroup { group: &name };
         Failure::new(Problem::new(ProblemKind::NotFound, "no such set", which, why, next))
     })
 }

@@ -1,0 +1,19 @@
+//! The array by its public interface, over real drives and in the simulated world.
+
+mod array;
+mod audit;
+mod copies;
+mod events;
+mod groups;
+mod guards;
+mod immutable;
+mod lab;
+mod modified;
+mod organised;
+mod recycle_bin;
+mod requests;
+mod reserves;
+mod schedules;
+mod snapshots;
+mod volumes;
+mod years;

@@ -1,0 +1,60 @@
+//! libiscsi's conformance suite, each test in a process and with a server state of its own worker.
+
+use crate::support::{INITIATOR, READ_ONLY_LUN, SECOND_INITIATOR, Server, run};
+use std::{collections::BTreeMap, sync::Mutex};
+
+const WORKERS: usize = 4;
+
+/// The suite reports skipped tests as passed; what it prints between a test's name and its verdict tells.
+fn outcome(said: &str) -> &'static str {
+    let Some((_, body)) = said.split_once("  Test: ") else { return "fail" };
+    match body.split_once("passed") {
+        Some((before, _)) if before.contains("[SKIPPED]") => "skip",
+        Some((before, _)) if !before.contains("FAILED") => "pass",
+        _ => "fail",
+    }
+}
+
+#[test]
+fn every_test_comes_out_as_listed() {
+    let listed: Vec<(&str, &str)> = include_str!("libiscsi.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let (test, reason) = line.split_once(": ").unwrap_or((line, ""));
+            let (outcome, name) = test.split_once(' ').expect("outcome and name");
+            assert_eq!(outcome == "pass", reason.is_empty(), "{line}: what does not pass says why");
+            (outcome, name)
+        })
+        .collect();
+    let todo = Mutex::new(listed.iter().map(|(_, name)| *name).collect::<Vec<_>>());
+    let found = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                let server = Server::start();
+                let (url, read_only) = (server.url(0), server.url(READ_ONLY_LUN));
+                while let Some(name) = { todo.lock().unwrap().pop() } {
+                    let test = format!("ALL.{name}");
+                    let initiators = ["-i", INITIATOR, "-I", SECOND_INITIATOR];
+                    let urls = match name {
+                        "ReadOnly.ReadOnlySBC" => [read_only.as_str(); 2],
+                        _ => [url.as_str(); 2],
+                    };
+                    let arguments =
+                        [&["-d", "-f", "-v"][..], &initiators, &["-t", &test, urls[0], urls[1]]].concat();
+                    let output = run("libiscsi-bin", "iscsi-test-cu", &arguments);
+                    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                    found.lock().unwrap().insert(name, (outcome(&said), said));
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap();
+    let different: Vec<String> = listed
+        .iter()
+        .filter(|(expected, name)| found[name].0 != *expected)
+        .map(|(expected, name)| format!("{name}: {} instead of {expected}\n{}", found[name].0, found[name].1))
+        .collect();
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}

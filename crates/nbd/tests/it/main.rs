@@ -1,0 +1,7 @@
+//! The NBD front end over real connections, with volumes in RAM; and its parsers with any bytes.
+
+mod parsers;
+mod support;
+mod tls;
+mod tools;
+mod wire;

@@ -1,0 +1,23 @@
+//! The array as people, scripts and hosts meet it: the binary, its command line and its front ends.
+
+mod cli;
+mod copies;
+mod events;
+mod full;
+#[allow(dead_code, reason = "shared with tests that have a process of their own")]
+mod initiator;
+mod integrity;
+#[allow(dead_code, reason = "shared with tests that have a process of their own")]
+mod lab;
+mod links;
+mod memory;
+mod nbd;
+mod nbd_client;
+mod organised;
+mod parts;
+mod recycle_bin;
+mod requests;
+mod reserve;
+mod scripts;
+mod snapshots;
+mod words;

@@ -1,0 +1,7 @@
+//! The management interface over real arrays, by HTTP.
+
+mod audit;
+mod connections;
+mod lab;
+mod resources;
+mod rest;

@@ -1,0 +1,75 @@
+//! What lay beyond the end of a volume that was shrunk is emptied in the background, on a simulated drive.
+
+use crate::rig::{Rig, create_sized};
+use quoin_base::{ByteRange, MIB};
+use quoin_pool::Transaction;
+use quoin_volume::{BlockDevice, Recovery, Volume, VolumeChange, Volumes};
+use quoin_world::{OneShot, Slice, Thread, World, one_shot};
+use std::{sync::Arc, time::Duration};
+
+const SEEDS: u64 = 300;
+const BLOCK: u64 = 8192;
+const FULL: u64 = 2 * MIB;
+const SHRUNK: u64 = MIB;
+
+async fn write(volume: &Volume, first: u64, end: u64, byte: u8) {
+    for at in (first..end).step_by(BLOCK as usize) {
+        volume.write(at, vec![Slice::copy_of(&[byte; BLOCK as usize])]).await.unwrap();
+    }
+}
+
+async fn resize(volumes: &Volumes, size_bytes: u64) -> Arc<Volume> {
+    let change = VolumeChange { size_bytes: Some(size_bytes), force: true, ..VolumeChange::default() };
+    volumes.change("v1", change, Transaction::new()).await.unwrap()
+}
+
+/// Empties tails in the background.
+fn trim(world: &Arc<dyn World>, volumes: &Arc<Volumes>) -> OneShot<()> {
+    let (sender, ended) = one_shot();
+    let volumes = volumes.clone();
+    let task = async move {
+        volumes.trim().await.unwrap();
+        sender.send(());
+    };
+    world.spawn(Thread::Background, Box::pin(task));
+    ended
+}
+
+/// Deletes the volume while its tail is emptied, brings it back, grows it again and writes to its end.
+async fn delete_and_bring_back(world: Arc<dyn World>, volumes: Arc<Volumes>) {
+    let volume = create_sized(&volumes, "v1", FULL).await;
+    write(&volume, 0, FULL, 1).await;
+    resize(&volumes, SHRUNK).await;
+    let trimmed = trim(&world, &volumes);
+    world.sleep(Duration::from_nanos(world.random_u64() % 400_000)).await;
+    let keep = Duration::from_secs(60);
+    volumes.discard(std::slice::from_ref(&volume), keep, None, Transaction::new()).await.unwrap();
+    let volume = volumes.recover(&volume, Recovery::default(), Transaction::new()).await.unwrap();
+    let again = trim(&world, &volumes);
+    world.sleep(Duration::from_nanos(world.random_u64() % 400_000)).await;
+    resize(&volumes, FULL).await;
+    write(&volume, SHRUNK, FULL, 2).await;
+    trimmed.await.unwrap();
+    again.await.unwrap();
+}
+
+#[test]
+fn a_volume_that_comes_back_from_the_recycle_bin_keeps_what_is_written_to_it() {
+    for seed in 0..SEEDS {
+        let rig = Rig::new(seed);
+        let (world, volumes): (Arc<dyn World>, _) = (rig.world.clone(), rig.volumes.clone());
+        rig.run(async move { delete_and_bring_back(world, volumes).await });
+        rig.open();
+        let volumes = rig.volumes.clone();
+        rig.run(async move {
+            let volume = volumes.get("v1").unwrap_or_else(|_| panic!("seed {seed}: it is deleted again"));
+            assert_eq!(volume.size_bytes(), FULL, "seed {seed}");
+            for at in (0..FULL).step_by(BLOCK as usize) {
+                let expected = if at < SHRUNK { 1 } else { 2 };
+                for slice in volume.read(ByteRange::new(at, BLOCK)).await.unwrap() {
+                    assert!(slice.iter().all(|byte| *byte == expected), "seed {seed}: byte {at} on is lost");
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,4 @@
+//! Fixed seeds, run as the command runs them.
+
+mod seeds;
+mod wire;
