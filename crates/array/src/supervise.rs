@@ -76,6 +76,10 @@ impl Array {
     /// Makes [`Array::run`] close the pool and return. Drives that do not answer are not waited for.
     pub fn stop(&self) {
         self.hurry_drives();
+        if let Ok(pool) = self.catalog().open_pool() {
+            // NOTE: before anything waits for a turn, which a change that waits for room may have.
+            pool.stop_waiting_for_room();
+        }
         self.life().stop();
     }
 

@@ -3,7 +3,7 @@
 mod rig;
 
 use quoin_base::{ByteRange, MIB};
-use quoin_pool::{Pool, PoolError, PoolState};
+use quoin_pool::{Pool, PoolError, PoolState, Transaction};
 use quoin_world::World;
 use quoin_world_sim::{PowerCut, SimDisk};
 use rig::{Rig, create, pattern, read};
@@ -53,6 +53,17 @@ fn writes_are_refused_reads_go_on_and_all_heals_when_there_is_room() {
             assert!(read(&inner, volume, MIB, LEN as u64).await == pattern(3, LEN).to_vec());
             world.sleep(Duration::from_millis(100)).await;
         }
+        // A fork that would have to wait for the committer is refused too; those before are made.
+        let mut forks = 0;
+        let refused = loop {
+            let snapshot = inner.next_volume_id();
+            match inner.commit(Transaction::new().fork(volume, snapshot)).await {
+                Ok(()) => forks += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, PoolError::NoSpace), "{refused:?}");
+        assert_eq!(forks, 8, "as many as a read looks through");
         // Space is given back as far as the journal holds it; then that is refused, and nobody waits.
         let mut refused = 0;
         for n in 0..4000u64 {

@@ -101,6 +101,16 @@ fn writes_are_refused_reads_go_on_and_all_heals() {
     let mut serving = lab.serve(&[]);
     let mut initiator = login(&lab.ready());
     verify(&mut initiator);
+    lab.until(&["status"], |status| status["drives"][0]["no_room"] == true);
+
+    // A stop does not wait for room, nor for changes that do.
+    for n in 0..10 {
+        drop(lab.run(&["snapshot", "create", "v", &format!("s{n}")]));
+    }
+    serving.terminate();
+    let mut serving = lab.serve(&[]);
+    let mut initiator = login(&lab.ready());
+    verify(&mut initiator);
     tell(&Command::Heal { drive: "d0".into() });
     lab.until(&["status"], |status| status["drives"][0]["no_room"] == false);
     until_written(&mut initiator, accepted);

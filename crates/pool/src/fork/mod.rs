@@ -37,7 +37,7 @@ const MOST_PENDING: usize = 8;
 
 impl Slice {
     /// Waits while what is to be forked was forked too often to be destaged in between.
-    pub(crate) async fn let_forks_settle(&self, transaction: &Transaction) {
+    pub(crate) async fn let_forks_settle(&self, transaction: &Transaction) -> Result<(), PoolError> {
         let settled = || {
             let layers = self.forks.read();
             let depth = |operation: &Operation| match operation {
@@ -53,6 +53,7 @@ impl Slice {
             None
         };
         self.log.progress().until(settled).await;
+        self.store.health().check()
     }
 
     /// Makes a transaction with forks take effect, and hardens it.

@@ -88,7 +88,7 @@ impl Pool {
     /// nevertheless: the next opening replays the journal.
     pub fn close(&self) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
-            self.store.stop_waiting_for_room();
+            self.stop_waiting_for_room();
             // While all slices serve, everything is destaged and checkpointed.
             let drained = self.drain().await;
             for slice in &self.slices {
@@ -100,6 +100,12 @@ impl Pool {
             }
             drained
         })
+    }
+
+    /// Gives up what waits for room on a file system under a drive, before the pool is closed: it goes offline if anything
+    /// does, and requests that would have to wait fail.
+    pub fn stop_waiting_for_room(&self) {
+        self.store.stop_waiting_for_room();
     }
 
     /// The slice with number 0.

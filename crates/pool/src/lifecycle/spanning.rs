@@ -74,8 +74,7 @@ impl Pool {
     pub(crate) async fn commit_in_slices(&self, transaction: Transaction) -> Result<(), PoolError> {
         // What waits for space must not keep others waiting.
         for (slice, part) in self.divide(transaction.clone())? {
-            self.slice(slice).make_room_for(&part).await?;
-            self.slice(slice).let_catalog_settle().await;
+            self.slice(slice).prepare_for(&part).await?;
         }
         let _turn = self.spanning().turn.lock().await;
         let mut parts = self.divide(transaction)?;

@@ -106,13 +106,22 @@ impl Slice {
     /// order in which they return. Forks of volumes hold every write acknowledged before the call, none that began after
     /// its return, and no write without those that it could have depended on.
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<(), PoolError> {
-        self.make_room_for(&transaction).await?;
-        self.let_catalog_settle().await;
+        self.prepare_for(&transaction).await?;
         self.commit_with_room(transaction).await
     }
 
+    /// Sees to it that there is room for what a transaction promises and for its records.
+    pub(crate) async fn prepare_for(&self, transaction: &Transaction) -> Result<(), PoolError> {
+        let prepared = async {
+            self.make_room_for(transaction).await?;
+            self.let_catalog_settle().await;
+            Ok(())
+        };
+        self.store.unless_short_of_room(prepared).await
+    }
+
     /// Waits while so much of the catalog changed that a checkpoint could not write more of it.
-    pub(crate) async fn let_catalog_settle(&self) {
+    async fn let_catalog_settle(&self) {
         let most = 2 * self.space.most_catalog_pages();
         let has_settled = || {
             if self.catalog_due_pages() < most || self.store.health().is_failed() {
@@ -144,8 +153,7 @@ impl Slice {
             )));
         }
         let turn = self.log.transactions.take_turn().await;
-        self.let_forks_settle(&transaction).await;
-        self.store.health().check()?;
+        self.store.unless_short_of_room(self.let_forks_settle(&transaction)).await?;
         // NOTE: with the turn. What is possible here stays so until the transaction has taken effect.
         self.refuse_impossible(&transaction)?;
         self.number_layers(&mut transaction).await?;
@@ -165,7 +173,7 @@ impl Slice {
             }
             let Some(pause_ms) = pauses_ms.next() else { break };
             // Once it is durable, ids that came free before can be reused, unless a reader still looks at them.
-            self.checkpoint().await?;
+            self.store.unless_short_of_room(self.checkpoint()).await?;
             if self.forks.read().may_free_ids() {
                 self.world().sleep(Duration::from_millis(pause_ms)).await;
             } else if self.forks.read().ids.peek(count).is_none() {

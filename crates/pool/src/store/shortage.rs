@@ -4,19 +4,20 @@
 //! journal, and so is all that is acknowledged. So the pool stays online.
 //!
 //! 1. The committer keeps the row it could not write and tries again every [`RETRY_EVERY`]. It does nothing else meanwhile.
-//! 2. Until that row is written, writes of hosts are refused as in a pool that is full. Nobody waits for the committer to
-//!    make room in buffer or journal. Reads go on.
+//! 2. Until that row is written, writes of hosts are refused as in a pool that is full. No write and no transaction waits for
+//!    the committer to make room in buffer, journal or catalog. Reads go on.
 //! 3. A pool that is closed meanwhile stops as if it were killed: the next opening replays the journal.
 
 use super::Store;
 use crate::error::PoolError;
+use futures_util::future::{Either, select};
 use quoin_drive::DriveError;
 use quoin_stripe::StripeError;
 use quoin_world::{
     Mutex, World,
     atomic::{AtomicBool, Ordering},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, pin::pin, time::Duration};
 
 /// How often a row is tried again.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
@@ -76,6 +77,17 @@ impl Store {
     /// Waits until writes that need room are refused.
     pub(crate) async fn until_short_of_room(&self) {
         self.health.until(|| self.is_short_of_room().then_some(())).await;
+    }
+
+    /// Work that waits for the committer, unless that waits for room itself: then it is refused, and may be left half done.
+    pub(crate) async fn unless_short_of_room<T>(
+        &self,
+        work: impl Future<Output = Result<T, PoolError>>,
+    ) -> Result<T, PoolError> {
+        match select(pin!(work), pin!(self.until_short_of_room())).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(((), _)) => Err(PoolError::NoSpace),
+        }
     }
 
     /// Lets nobody wait for room any more.
