@@ -48,7 +48,7 @@ impl Committer {
     /// Cuts a checkpoint of the metadata as it is, and starts writing it. No other may be under way.
     pub(crate) async fn begin_checkpoint(&mut self) -> Result<(), PoolError> {
         let slice = self.slice.clone();
-        assert!(self.flight.is_none(), "one checkpoint is under way at a time");
+        assert!(!self.checkpoints.is_under_way(), "one checkpoint is under way at a time");
         let since = slice.world().now();
         // Drives are read before the cut begins, so that it hardly has to wait for one.
         self.renew_ill_pages().await?;
@@ -83,20 +83,17 @@ impl Committer {
         // From here on a change of a page is one for the next checkpoint.
         slice.metadata.pages.cut(&places)?;
         let root = self.cut_root(tail, segments, &catalog);
-        let rows = self.meta_rows.finish(&slice.segments);
+        let rows = self.rows.meta.finish(&slice.segments);
         let pages = places.len();
         let kept_twice = places.into_iter().filter(|(_, at)| at.table_slab().is_some()).collect();
-        // Pages that were to be moved have their new places.
-        self.cleaned_metadata.clear();
-        self.cleaned_in_vain = self.cleaned_in_vain.cut();
-        self.tail_found = None;
-        self.cut_generation = root.generation.get();
+        self.cleaning.cut();
+        self.looks.forget_tail();
         let took = slice.world().now().since(cut_since);
         slice.counters.longest_cut_nanos.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
-        tracing::debug!(generation = self.cut_generation, tail = tail.0, pages, "cut");
+        tracing::debug!(generation = root.generation.get(), tail = tail.0, pages, "cut");
         // It answers the requests that were made before.
-        let answers = std::mem::take(&mut self.wanted);
-        self.flight = Some(Checkpoint { slice, root, rows, kept_twice, since }.start(answers));
+        let checkpoint = Checkpoint { slice, root, rows, kept_twice, since };
+        self.checkpoints.begin(|answers| checkpoint.start(answers));
         self.committed();
         Ok(())
     }
@@ -184,7 +181,7 @@ impl Committer {
             _ if old.is_none() => Ok(()),
             Some(_) => {
                 assert!(
-                    self.flight.is_none(),
+                    !self.checkpoints.is_under_way(),
                     "a place in a table slab is given up while a checkpoint is under way"
                 );
                 slice.segments.table.table_slabs().give_up(old, id.space == Space::Segments)
@@ -219,7 +216,7 @@ impl Committer {
                 // Pages that are kept twice go to table slabs, as far as these have places, and all others into rows.
                 let mut location = slice.segments.table.take_place(id);
                 if location.is_none() && id.space != Space::Segments {
-                    let (rows, content) = (&mut self.meta_rows, RowContent::page(id.pack()));
+                    let (rows, content) = (&mut self.rows.meta, RowContent::page(id.pack()));
                     location = rows.place(&slice.segments, content, PAGE_BYTES, generation);
                 }
                 let location = location.ok_or_else(out_of_slabs)?;
@@ -231,7 +228,7 @@ impl Committer {
                 }
             }
             // Where the last row ends is part of the segment table too.
-            self.meta_rows.end_row(&slice.segments);
+            self.rows.meta.end_row(&slice.segments);
         }
     }
 
@@ -250,12 +247,9 @@ impl Committer {
         let mut root = new_root(&slice, self.first_without());
         root.segments = segments.into();
         root.tail = tail.0.into();
-        root.dropped_blocks = self.dropped.count.into();
-        root.tree_end = self.tree_end.into();
-        root.tree_free = self.tree_free.into();
-        root.blocks_end = self.blocks_end.into();
-        // What is lent is free, as far as the checkpoint goes.
-        root.blocks_free = (self.blocks_free + slice.front.placer.numbers().count()).into();
+        root.dropped_blocks = self.blocks.dropped.count.into();
+        self.tree.enter(&mut root);
+        self.blocks.numbers.enter(&mut root, slice.front.placer.numbers().count());
         catalog.enter(&mut root);
         slice.segments.table.table_slabs().enter(&mut root);
         root
@@ -276,7 +270,7 @@ fn new_root(slice: &Slice, generation: u64) -> Root {
 impl Committer {
     /// Takes over the result of the checkpoint under way, if it has ended.
     pub(super) fn land(&mut self) -> Result<(), PoolError> {
-        let Some(flight) = self.flight.take_if(|flight| flight.outcome.lock().is_some()) else {
+        let Some(flight) = self.checkpoints.take_ended() else {
             return Ok(());
         };
         let Flight { generation, outcome, answers, .. } = flight;
@@ -285,23 +279,16 @@ impl Committer {
             answers.into_iter().for_each(answer);
             return Err(error);
         }
-        assert!(
-            generation == self.generation + 1 && generation == self.cut_generation,
-            "checkpoint {generation} landed, {} was durable and {} cut",
-            self.generation,
-            self.cut_generation
-        );
         // What was given up before its cut comes free once earlier readers have left: see `settle`.
-        self.generation = generation;
-        self.cleaned_in_vain = self.cleaned_in_vain.landed();
+        let (epoch, now) = (self.slice.segments.readers().current(), self.slice.world().now());
+        self.checkpoints.landed(generation, epoch, now);
+        self.cleaning.landed();
         if self.slice.segments.table.table_written() {
             self.slice.log.progress().notify();
         }
-        self.settling.push_back((generation, self.slice.segments.readers().current()));
         self.settle();
-        self.consider_sweep();
-        self.tail_found = None;
-        self.last_checkpoint = self.slice.world().now();
+        self.blocks.numbers.consider_sweep();
+        self.looks.forget_tail();
         tracing::debug!(generation, "checkpoint");
         self.committed();
         self.slice.requests.answered(answers.len());
@@ -311,9 +298,7 @@ impl Committer {
 
     /// Waits for the checkpoint under way, if there is one.
     pub(super) async fn finish_checkpoint(&mut self) -> Result<(), PoolError> {
-        if let Some(flight) = &self.flight {
-            flight.ended().await;
-        }
+        self.checkpoints.ended().await;
         self.land()
     }
 

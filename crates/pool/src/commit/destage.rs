@@ -19,7 +19,6 @@ use crate::{
     buffer::{BlockKey, Content, Extent, TakenBlock},
     bugs::{Bug, planted},
     commit::composed::{Composed, Composition},
-    commit::retries::Unread,
     commit::{
         chunk::{self, Chunk, RamBlock, compose_one},
         committer::Committer,
@@ -254,7 +253,7 @@ impl Committer {
         if batch.is_empty() {
             return Ok(None);
         }
-        self.yielded = 0;
+        self.destages();
         // What cannot be read now goes back into the buffer.
         self.put_unread_back(&mut batch).await;
         let is_news = self.count_stuck(batch.is_empty());
@@ -277,7 +276,7 @@ impl Committer {
         let slice = self.slice.clone();
         // Rows are planned for the whole batch, then written while the next batch is prepared.
         let places = self.place(batch).await?;
-        let rows = self.data_rows.finish(&slice.segments);
+        let rows = self.rows.data.finish(&slice.segments);
         let next = self.next_before(batch.len() as u64)?;
         let (written, next) = try_join(slice.write_rows(rows), async {
             self.prefetch(batch).await?;
@@ -297,7 +296,7 @@ impl Committer {
         // The map is published: only now may a reader miss the buffer.
         slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
         slice.counters.destaged_blocks.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        if self.flight.is_some() {
+        if self.checkpoints.is_under_way() {
             slice.counters.destaged_beside.fetch_add(batch.len() as u64, Ordering::Relaxed);
         }
         if next.is_some() {
@@ -378,21 +377,18 @@ impl Committer {
         for mut block in std::mem::take(composed) {
             let key = block.taken.key;
             if !matches!(block.content, Composition::Unread) {
-                self.unread.remove(&key);
+                self.retries.forget(key);
                 composed.push(block);
                 continue;
             }
             let now = slice.world().now();
-            let unread = self.unread.entry(key).or_insert(Unread::new(now));
-            unread.tries += 1;
-            unread.newest = block.taken.newest();
-            let (tries, waited) = (unread.tries, now.since(unread.since));
+            let (tries, waited) = self.retries.failed(key, block.taken.newest(), now);
             let is_lost = tries >= TRIES && slice.fill(0) > GIVE_UP_FROM
                 || waited >= WAITED_FOR && slice.forks.await_destage() && self.is_unreadable(&block).await;
             if is_lost {
                 tracing::error!(layer = %key.layer, block = key.index, tries, "given up after failed reads; it is lost");
                 slice.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
-                self.unread.remove(&key);
+                self.retries.forget(key);
                 if let Some(layer) = &block.layer {
                     let reason = "a drive failed to read what it was written over in part";
                     slice.damaged(layer.volume.id, key.index, reason);
@@ -434,7 +430,7 @@ impl Committer {
     /// and does not wait in a fork on top of one that was.
     fn may_any_come(&self) -> bool {
         let layers = self.slice.forks.read();
-        let holds_unread = |layer: &Arc<Layer>| self.unread.keys().any(|key| key.layer == layer.id);
+        let holds_unread = |layer: &Arc<Layer>| self.retries.any_of(layer.id);
         let waits = |id: &&LayerId| {
             let below = layers.all.get(id).and_then(|layer| layer.below());
             std::iter::successors(below, |layer| layer.below()).any(|layer| holds_unread(&layer))
@@ -442,8 +438,7 @@ impl Committer {
         let waiting: BTreeSet<LayerId> = layers.pending.iter().filter(waits).copied().collect();
         drop(layers);
         self.slice.buffer.any_charged(|key, newest| {
-            let was_tried = self.unread.get(&key).is_some_and(|unread| unread.newest >= newest);
-            was_tried || waiting.contains(&key.layer)
+            self.retries.was_tried(key, newest) || waiting.contains(&key.layer)
         })
     }
 
@@ -451,7 +446,7 @@ impl Committer {
     /// block.
     async fn place(&mut self, composed: &[Composed]) -> Result<Vec<Option<Placed>>, PoolError> {
         let slice = self.slice.clone();
-        self.data_rows.spread_over(self.spread());
+        self.rows.data.spread_over(self.spread());
         let mut places = Vec::with_capacity(composed.len());
         for block in composed {
             // Only data needs a place in a row. What was placed has one, and what is shared has that of its source.
@@ -474,11 +469,10 @@ impl Committer {
                     let generation = self.first_without();
                     let BlockKey { layer, index, .. } = block.taken.key;
                     let content = RowContent::block(number, CopySource { layer, index });
-                    let location = self
-                        .data_rows
+                    let location = self.rows.data
                         .place(&slice.segments, content, data.len(), generation)
                         .ok_or_else(out_of_slabs)?;
-                    self.data_rows.push_data(data.clone());
+                    self.rows.data.push_data(data.clone());
                     let info = BlockInfo::new(*crc, 1, BlockInfo::STORED);
                     Some(Placed { number, is: Placement::New(BlockPlace { location, info }) })
                 }

@@ -134,7 +134,7 @@ impl Committer {
             self.drop_tree_page(number & !DEAD_PAGE).await?;
         } else {
             // The entry's page is changed anyway. Of one at hand that was done.
-            if !self.freed_from.is_dirty(block_page(number)) {
+            if !self.blocks.freed_from.is_dirty(block_page(number)) {
                 self.merge_dropped(block_page(number).index).await?;
             }
             if self.drop_reference(number).await? {

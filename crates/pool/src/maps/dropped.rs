@@ -23,6 +23,7 @@
 use crate::{
     error::PoolError,
     format::{BLOCKS_PER_PAGE, PAGE_BYTES, PAGE_WORDS, Space},
+    maps::blocks::block_page,
     meta::{Page, PageId, PageStore},
 };
 use std::collections::BTreeSet;
@@ -70,5 +71,11 @@ impl PageStore {
     pub(crate) async fn dropped_of(&self, table_page: u64) -> Result<u128, PoolError> {
         let page = self.get(bits_page(table_page)).await?;
         Ok(page.map_or(0, |page| bits_in(&page, table_page)))
+    }
+
+    /// Whether a number was dropped and its entry is not free yet.
+    pub(crate) async fn is_dropped(&self, number: u64) -> bool {
+        let dropped = self.dropped_of(block_page(number).index).await;
+        dropped.unwrap_or(0) >> (number % BLOCKS_PER_PAGE) & 1 != 0
     }
 }
