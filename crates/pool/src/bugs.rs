@@ -1,5 +1,9 @@
 //! Bugs to plant, so that the simulation can show it finds them. Without the feature `planted-bugs` every
 //! question is answered "no" at compile time.
+//!
+//! Where a bug is planted the code asks once, in one expression: a condition, or a choice between two values. What takes more
+//! stands in a small function of its own at the bottom of the file, which is named for what the right code does there. So
+//! a reader who wants to know what is right can pass over every `planted`.
 
 /// A way to break the engine on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

@@ -55,10 +55,7 @@ impl Committer {
         let above_dirty = self.fetch_above_dirty().await;
         let cut_since = slice.world().now();
         // What is below the tail is in the metadata, and what the catalog gains from here on is above.
-        let tail = match planted(Bug::TailPastCatalog) {
-            true => slice.buffer.tail(slice.log.journal.peek_sequence()),
-            false => slice.log.tail(&slice.buffer),
-        };
+        let tail = slice.log.tail_to_cut(&slice.buffer);
         slice.log.journal.tail_found(tail);
         slice.segments.forget_names(tail, self.first_without());
         slice.requests.catalog_changed.store(false, Ordering::Release);

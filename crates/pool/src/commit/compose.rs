@@ -88,11 +88,9 @@ impl Slice {
             Content::Zero => return Ok(None),
             Content::Ram(received) => {
                 let data = received.sectors(extent.start, extent.sectors);
-                if planted(Bug::BlessFlippedBits) {
-                    return Ok(Some(Verified { data, crc: None }));
-                }
-                if received.verifies() {
-                    let crc = received.crc_of(data.len());
+                let is_blessed = planted(Bug::BlessFlippedBits);
+                if received.verifies() || is_blessed {
+                    let crc = received.crc_of(data.len()).filter(|_| !is_blessed);
                     return Ok(Some(Verified { data, crc }));
                 }
                 self.read_again(layer, key, extent, received).await?

@@ -28,6 +28,7 @@ use crate::{
     error::PoolError,
     fork::layer::Layer,
     format::{BlockInfo, CopySource, Location, RowContent},
+    lifecycle::slice::Slice,
     maps::blocks::{BlockPlace, LOST, block_page},
     meta::PageId,
     segment::placed_block::PlacedBlock,
@@ -286,10 +287,7 @@ impl Committer {
         .await?;
         slice.counters.destaged_bytes.fetch_add(written, Ordering::Relaxed);
         assert!(next.as_ref().is_none_or(|next| are_apart(batch, &next.keys)), "a block is in two batches");
-        if planted(Bug::EvictBeforePublish) {
-            slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
-            slice.world().yield_now().await;
-        }
+        keep_until_published(&slice, batch).await;
         // The rows are written, so the map may lead there.
         self.publish_all(batch, &places).await?;
         self.count_space();
@@ -437,9 +435,9 @@ impl Committer {
         };
         let waiting: BTreeSet<LayerId> = layers.pending.iter().filter(waits).copied().collect();
         drop(layers);
-        self.slice.buffer.any_charged(|key, newest| {
-            self.retries.was_tried(key, newest) || waiting.contains(&key.layer)
-        })
+        self.slice
+            .buffer
+            .any_charged(|key, newest| self.retries.was_tried(key, newest) || waiting.contains(&key.layer))
     }
 
     /// Plans rows for the data, under new block numbers. In the order of `composed`; `None` for what needs no
@@ -469,7 +467,9 @@ impl Committer {
                     let generation = self.first_without();
                     let BlockKey { layer, index, .. } = block.taken.key;
                     let content = RowContent::block(number, CopySource { layer, index });
-                    let location = self.rows.data
+                    let location = self
+                        .rows
+                        .data
                         .place(&slice.segments, content, data.len(), generation)
                         .ok_or_else(out_of_slabs)?;
                     self.rows.data.push_data(data.clone());
@@ -500,4 +500,12 @@ fn placed_whole(extents: &[Extent], sectors_per_block: u16) -> Option<(Arc<Place
 
 pub(crate) fn out_of_slabs() -> PoolError {
     PoolError::corrupt("the space accounting", "no slab is free for what was admitted")
+}
+
+/// Keeps a batch in the buffer until it is published.
+async fn keep_until_published(slice: &Slice, batch: &[Composed]) {
+    if planted(Bug::EvictBeforePublish) {
+        slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
+        slice.world().yield_now().await;
+    }
 }

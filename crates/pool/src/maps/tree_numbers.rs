@@ -31,10 +31,7 @@ impl TreeNumbers {
 
     /// A number that nothing uses.
     pub(crate) async fn take(&mut self, pages: &PageStore, readers: &ReaderEpochs) -> Result<u64, PoolError> {
-        if planted(Bug::EarlyPageReuse)
-            && let Some(number) = self.freed.newest()
-            && !pages.exists(node(number)).await?
-        {
+        if let Some(number) = self.reusable_at_once(pages).await? {
             self.free -= 1;
             return Ok(number);
         }
@@ -55,6 +52,15 @@ impl TreeNumbers {
         self.end += 1;
         self.cursor = self.cursor.min(self.end);
         Ok(number)
+    }
+
+    /// A number that may be used again though readers may come by: none.
+    async fn reusable_at_once(&mut self, pages: &PageStore) -> Result<Option<u64>, PoolError> {
+        let newest = if planted(Bug::EarlyPageReuse) { self.freed.newest() } else { None };
+        match newest {
+            Some(number) if !pages.exists(node(number)).await? => Ok(Some(number)),
+            _ => Ok(None),
+        }
     }
 
     /// Gives a number back. It is not used again while a reader of this epoch may come by.
