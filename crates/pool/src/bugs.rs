@@ -97,7 +97,7 @@ pub enum Bug {
     SkipMendRoots = 42,
     /// The cleaner tells the block table where blocks are before they are written there.
     PublishMovesEarly = 43,
-    /// The number of a page of the tree space is used again while a reader may come by.
+    /// The number of a page of the page space of the trees is used again while a reader may come by.
     EarlyPageReuse = 44,
     /// A page of the segment table is written as it was when it got its place, not as the checkpoint leaves it.
     FixTableEarly = 45,

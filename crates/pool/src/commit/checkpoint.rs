@@ -31,7 +31,7 @@ use crate::{
         requests::Answer,
     },
     error::PoolError,
-    format::{Location, PAGE_BYTES, ROOT_MAGIC, Root, RowContent, Space, zeroed},
+    format::{Location, PAGE_BYTES, PageSpace, ROOT_MAGIC, Root, RowContent, zeroed},
     lifecycle::slice::Slice,
     meta::{CatalogHead, Page, PageId, metadata::CatalogCut},
 };
@@ -133,7 +133,7 @@ impl Committer {
         let count = pages.len() as u64;
         slice.space.update_catalog(head.pages_end, count);
         for (index, words) in pages {
-            let id = PageId::new(Space::Catalog, index);
+            let id = PageId::new(PageSpace::Catalog, index);
             match words {
                 Some(words) => slice.metadata.pages.replace(id, &words).await?,
                 None => self.drop_page(id).await?,
@@ -148,7 +148,7 @@ impl Committer {
         let slice = self.slice.clone();
         for (id, why) in slice.metadata.pages.take_ill() {
             tracing::warn!("the copy of {id} {why}; it is written anew from the other");
-            if id == PageId::new(Space::Segments, id.index) {
+            if id == PageId::new(PageSpace::Segments, id.index) {
                 slice.segments.table.rewrite(id.index);
                 continue;
             }
@@ -181,7 +181,7 @@ impl Committer {
                     !self.checkpoints.is_under_way(),
                     "a place in a table slab is given up while a checkpoint is under way"
                 );
-                slice.segments.table.table_slabs().give_up(old, id.space == Space::Segments)
+                slice.segments.table.table_slabs().give_up(old, id.space == PageSpace::Segments)
             }
             None => slice.segments.release(old, self.first_without()),
         }
@@ -198,7 +198,7 @@ impl Committer {
             let segments = slice.segments.table.count();
             for index in slice.segments.table.take_dirty_pages() {
                 // What it says is put right when all places are known.
-                let id = PageId::new(Space::Segments, index);
+                let id = PageId::new(PageSpace::Segments, index);
                 if !places.contains_key(&id) {
                     slice.metadata.pages.replace(id, &slice.segments.table.encode_page(index)).await?;
                 }
@@ -212,7 +212,7 @@ impl Committer {
                 let old = Location(slice.metadata.pages.entry(id).await?.location.get());
                 // Pages that are kept twice go to table slabs, as far as these have places, and all others into rows.
                 let mut location = slice.segments.table.take_place(id);
-                if location.is_none() && id.space != Space::Segments {
+                if location.is_none() && id.space != PageSpace::Segments {
                     let (rows, content) = (&mut self.rows.meta, RowContent::page(id.pack()));
                     location = rows.place(&slice.segments, content, PAGE_BYTES, generation);
                 }
@@ -232,7 +232,7 @@ impl Committer {
     /// Puts the segment table, as it is, into those of its pages that are among `ids`.
     async fn fix_table(&self, ids: impl IntoIterator<Item = &PageId>) -> Result<(), PoolError> {
         let slice = &self.slice;
-        for id in ids.into_iter().filter(|id| id.space == Space::Segments && id.level == 0) {
+        for id in ids.into_iter().filter(|id| id.space == PageSpace::Segments && id.level == 0) {
             slice.metadata.pages.replace(*id, &slice.segments.table.encode_page(id.index)).await?;
         }
         Ok(())

@@ -18,7 +18,7 @@ use crate::{
     },
     error::PoolError,
     fork::layer::Layer,
-    format::Space,
+    format::PageSpace,
     host::pace::SLOW_FROM,
     lifecycle::slice::Slice,
     maps::tree_numbers::TreeNumbers,
@@ -184,9 +184,9 @@ impl Committer {
             Request::Merge => self.merge_all().await,
             Request::Rewrite(page) => {
                 // Pages of the catalog and of the segment table are made anew.
-                let is_made = page == PageId::new(Space::Catalog, page.index)
+                let is_made = page == PageId::new(PageSpace::Catalog, page.index)
                     && slice.metadata.rewrite_catalog_page(page.index);
-                if page == PageId::new(Space::Segments, page.index) {
+                if page == PageId::new(PageSpace::Segments, page.index) {
                     slice.segments.table.rewrite(page.index);
                 } else if !is_made {
                     slice.metadata.pages.mark_dirty(page);

@@ -66,14 +66,14 @@ impl Committer {
         Ok(ThinEntry::new(number, layer.id))
     }
 
-    /// Gives back a page of the tree space. Its number is not used again while a reader may come by.
+    /// Gives back a page of the page space of the trees. Its number is not used again while a reader may come by.
     pub(crate) async fn drop_tree_page(&mut self, number: u64) -> Result<(), PoolError> {
         self.drop_page(node(number)).await?;
         self.tree.give_back(number, self.slice.segments.readers().current());
         Ok(())
     }
 
-    /// A page number of the tree space that nothing uses.
+    /// A page number of the page space of the trees that nothing uses.
     pub(crate) async fn take_tree_page(&mut self) -> Result<u64, PoolError> {
         self.tree.take(&self.slice.metadata.pages, self.slice.segments.readers()).await
     }

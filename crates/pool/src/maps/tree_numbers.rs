@@ -1,4 +1,4 @@
-//! Numbers of pages of the tree space: which are free, and which may be used again.
+//! Numbers of pages of the page space of the trees: which are free, and which may be used again.
 
 use crate::{
     bugs::{Bug, planted},
@@ -12,7 +12,7 @@ use crate::{
 /// Free page numbers below which none is looked for.
 const WORTH_LOOKING: u64 = 32;
 
-/// The numbers of the tree space.
+/// The numbers of the page space of the trees.
 pub(crate) struct TreeNumbers {
     /// All that were ever used are below.
     end: u64,
