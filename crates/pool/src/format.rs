@@ -381,7 +381,7 @@ pub(crate) enum RecordKind {
     /// A segment was opened for placed rows: see [`OpenedSegment`].
     Segment = 6,
     /// All batches of the extent before this one are hardened. `sequence` is the highest of theirs.
-    Mark = 7,
+    Watermark = 7,
 }
 
 impl RecordKind {
@@ -393,7 +393,7 @@ impl RecordKind {
             4 => Some(Self::Placed),
             5 => Some(Self::Copy),
             6 => Some(Self::Segment),
-            7 => Some(Self::Mark),
+            7 => Some(Self::Watermark),
             _ => None,
         }
     }

@@ -132,7 +132,7 @@ pub(crate) async fn read_journal(
     let torn = contents.iter().filter_map(|content| content.torn.clone()).collect();
     let mut records: Vec<_> = contents.into_iter().flat_map(|c| c.records).collect();
     // Those have told what they had to.
-    records.retain(|r| r.header.kind != RecordKind::Mark as u8);
+    records.retain(|r| r.header.kind != RecordKind::Watermark as u8);
     records.sort_unstable_by_key(|r| r.header.sequence.get());
     let last = records.last().map_or(0, |r| r.header.sequence.get());
     Ok(Replay {

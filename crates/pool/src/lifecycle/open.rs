@@ -332,7 +332,7 @@ impl Slice {
             let sequence = Sequence(header.sequence.get());
             let damaged = |problem: String| PoolError::corrupt(format!("journal record {sequence}"), problem);
             match RecordKind::from_byte(header.kind) {
-                Some(RecordKind::Mark) => {}
+                Some(RecordKind::Watermark) => {}
                 // What the checkpoint holds already is not done again.
                 Some(RecordKind::Catalog) if sequence <= self.forks.read().applied => {}
                 Some(RecordKind::Segment) => {
