@@ -16,7 +16,7 @@
 //!    nothing that a checkpoint has not yet passed.
 
 use crate::{
-    buffer::{BlockKey, Content, Extent, TakenBlock},
+    buffer::{BlockKey, Content, Fragment, TakenBlock},
     bugs::{Bug, planted},
     commit::composed::{Composed, Composition},
     commit::{
@@ -204,11 +204,11 @@ impl Committer {
     /// Composes a placed block, and finds out what any other one needs.
     fn sort(&self, taken: TakenBlock, at_once: &mut AtOnce) -> Sorted {
         let slice = &self.slice;
-        let [extent] = taken.extents.as_slice() else { return Sorted::Reading(taken) };
-        if extent.sectors != slice.buffer.sectors_per_block() {
+        let [fragment] = taken.fragments.as_slice() else { return Sorted::Reading(taken) };
+        if fragment.sectors != slice.buffer.sectors_per_block() {
             return Sorted::Reading(taken);
         }
-        let placed = match &extent.content {
+        let placed = match &fragment.content {
             Content::Placed(block) => {
                 let Some(number) = block.number else { return Sorted::Reading(taken) };
                 // The page of its number must be sound when the block is published. `compose` reads it if it is not
@@ -328,14 +328,14 @@ impl Committer {
             return Ok(Composed { taken, layer: None, content: Composition::Unmapped });
         };
         // A range copy leads to the block of its source.
-        if let Some((number, owner)) = slice.shared_block(&taken.extents).await? {
+        if let Some((number, owner)) = slice.shared_block(&taken.fragments).await? {
             return Ok(Composed {
                 taken,
                 layer: Some(layer),
                 content: Composition::Shared { number, owner },
             });
         }
-        if let Some((block, number)) = placed_whole(&taken.extents, slice.buffer.sectors_per_block()) {
+        if let Some((block, number)) = placed_whole(&taken.fragments, slice.buffer.sectors_per_block()) {
             // A number whose page went bad since it was lent is of no use: the block is written anew under another.
             match slice.metadata.pages.get(block_page(number)).await {
                 Ok(_) => {
@@ -347,7 +347,7 @@ impl Committer {
                 Err(error) => return Err(error),
             }
         }
-        let content = match slice.compose(&layer, taken.key, &taken.extents).await {
+        let content = match slice.compose(&layer, taken.key, &taken.fragments).await {
             Ok(Some(data)) => Composition::Data(data),
             Ok(None) => Composition::Unmapped,
             Err(PoolError::Medium { unread: true, .. }) => Composition::Unread,
@@ -407,7 +407,7 @@ impl Committer {
             return false;
         }
         for _ in 0..TRIES {
-            match self.slice.compose(layer, block.taken.key, &block.taken.extents).await {
+            match self.slice.compose(layer, block.taken.key, &block.taken.fragments).await {
                 Err(PoolError::Medium { unread: true, .. }) => {}
                 Ok(_) | Err(_) => return false,
             }
@@ -488,10 +488,10 @@ fn are_apart(one: &[Composed], other: &[BlockKey]) -> bool {
     !one.iter().any(|block| other.binary_search(&block.taken.key).is_ok())
 }
 
-/// The block that was placed and its number, if these extents are all of it.
-fn placed_whole(extents: &[Extent], sectors_per_block: u16) -> Option<(Arc<PlacedBlock>, u64)> {
-    match extents {
-        [Extent { sectors, content: Content::Placed(block), .. }] if *sectors == sectors_per_block => {
+/// The block that was placed and its number, if these fragments are all of it.
+fn placed_whole(fragments: &[Fragment], sectors_per_block: u16) -> Option<(Arc<PlacedBlock>, u64)> {
+    match fragments {
+        [Fragment { sectors, content: Content::Placed(block), .. }] if *sectors == sectors_per_block => {
             Some((block.clone(), block.number?))
         }
         _ => None,

@@ -42,7 +42,7 @@ impl Below {
         let entry = self.leaf.as_ref().map_or(ThinEntry(0), |leaf| ThinEntry(leaf.get(slot(key.index, 0))));
         let is_own = || entry.birth() == key.layer || layers.owner(entry.birth()) == key.layer;
         let is_alone = |number| layer.lent() == 0 || self.alone.contains(&number);
-        entry.block().is_some_and(is_alone) && shard.extents(key).is_none() && is_own()
+        entry.block().is_some_and(is_alone) && shard.fragments(key).is_none() && is_own()
     }
 }
 

@@ -53,7 +53,7 @@ const IN_FLIGHT: usize = 2;
 const PLACED_IN_FLIGHT: usize = 3;
 
 /// Bytes of the headers of an [`OpenBatch::watermark`]. The whole batch takes a page.
-const MARK_META_BYTES: usize = 128;
+const WATERMARK_META_BYTES: usize = 128;
 
 struct OpenBatch {
     batch: Arc<Batch>,
@@ -328,7 +328,7 @@ impl Journal {
         let (mut meta_bytes, mut total_bytes) = sizes(entries);
         // A batch that tells of these always fits behind them.
         if !is_watermark(entries) {
-            (meta_bytes, total_bytes) = (meta_bytes + MARK_META_BYTES, total_bytes + PAGE_BYTES);
+            (meta_bytes, total_bytes) = (meta_bytes + WATERMARK_META_BYTES, total_bytes + PAGE_BYTES);
         }
         let set = self.store.journal_set();
         // The footer must fit behind the batch, with its headers in it.
