@@ -144,7 +144,7 @@ impl Drive {
     }
 
     /// Opens a drive by its newest intact label and mends the other copy if it differs or cannot be read. Refuses
-    /// a disk that is blank, foreign, of another format version or not of the size it was initialised with.
+    /// a disk that is blank, foreign, of another version of the on-disk format or not of the size it was initialised with.
     ///
     /// Its writes are refused until it takes the drive over or joins, as with [`Drive::attach`].
     ///

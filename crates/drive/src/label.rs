@@ -1,6 +1,6 @@
 //! The label: who a drive is. 4 KiB, little-endian, kept twice.
 //!
-//! Magic, version and checksum have the same place in every format version, so that a drive of another one
+//! Magic, version and checksum have the same place in every version of the on-disk format, so that a drive of another one
 //! is recognised and refused rather than taken for a damaged one.
 
 use crate::{

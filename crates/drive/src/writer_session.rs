@@ -1,15 +1,16 @@
-//! Sessions: who writes to a drive, and who must not any more.
+//! Writer sessions: who writes to a drive, and who must not any more.
 //!
 //! A holder is who writes: one array. It does so in writer sessions, which belong to an epoch and are counted within it. A drive
 //! keeps, durably in its label, the lowest epoch that it accepts, and for holders that were fenced in that epoch the lowest
 //! writer session that it accepts. Any other write or flush is refused.
 //!
-//! "A drive" is one opening of it here: writer sessions that [attach](crate::Drive::attach) to it are fenced from each other. The label
-//! is read when it is opened, and what another opening of the same disk raises there is not seen. The world keeps other processes
-//! out, with a lock on the file or device.
+//! "A drive" is one opening of it here: writer sessions that [attach](crate::Drive::attach) to it are fenced from each other.
+//! The label is read when it is opened, and what another opening of the same disk raises there is not seen. The world keeps
+//! other processes out, with a lock on the file or device.
 //!
 //! Invariants:
-//! 1. Fences only rise: a raised epoch refuses all writer sessions before it, and takes the place of the fences within the one before.
+//! 1. Fences only rise: a raised epoch refuses all writer sessions before it, and takes the place of the fences within the one
+//!    before.
 //! 2. A raise is answered when it is durable and nothing of a writer session that it refuses is in flight any more.
 
 use crate::{

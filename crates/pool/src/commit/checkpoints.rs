@@ -12,10 +12,7 @@ use crate::{
     segment::segments::Segments,
 };
 use quoin_world::{Nanos, OneShotSender};
-use std::{
-    collections::VecDeque,
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
 /// The checkpoints of a slice.
 pub(crate) struct Checkpoints {

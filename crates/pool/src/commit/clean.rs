@@ -144,7 +144,9 @@ impl Committer {
             let Some(stored) = stored else { continue };
             let len = stored.len() as u64;
             assert_eq!(len, place.location.len_bytes(), "block {number} is moved as long as it is");
-            let location = self.rows.cleaned
+            let location = self
+                .rows
+                .cleaned
                 .place(
                     &slice.segments,
                     RowContent::block(number, address),

@@ -120,7 +120,8 @@ impl Committer {
     /// Whether something is to be merged: many pages are due, or space is short.
     pub(crate) fn merging_is_due(&self) -> bool {
         let many = (self.blocks.numbers.table_pages() / 32 + 1).min(MERGE_PAGES as u64);
-        self.blocks.dropped.due.len() as u64 >= many || self.blocks.dropped.count > 0 && !self.has_room_to_drop(0)
+        self.blocks.dropped.due.len() as u64 >= many
+            || self.blocks.dropped.count > 0 && !self.has_room_to_drop(0)
     }
 
     /// Merges some pages of the block table: those that are due, or else what comes next. False if none was merged.
