@@ -7,7 +7,7 @@ pub enum Bug {
     TakeBackEarly,
     /// A fence is told of as raised while writes that it refuses are in flight.
     FenceWithoutDrain,
-    /// Writes of sessions below a fence are accepted.
+    /// Writes of writer sessions below a fence are accepted.
     AcceptExpelled,
 }
 

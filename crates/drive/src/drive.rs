@@ -4,7 +4,7 @@
 //! 1. At least one intact copy of the label is on the drive at any time after [`Drive::format`]; a rewrite
 //!    touches the other copy only when the first is durable.
 //! 2. The epoch in the label never goes down.
-//! 3. When a raise of a fence succeeds, no write of a session that it refuses is in flight any more, and none begins.
+//! 3. When a raise of a fence succeeds, no write of a writer session that it refuses is in flight any more, and none begins.
 //! 4. Once a write or flush has failed or was abandoned, or any operation timed out, none is submitted again.
 //!    A write that found no room on the file system under the drive does not count as failed: its caller is told. A write
 //!    of a label does, because the two copies may differ then.
@@ -12,12 +12,12 @@
 
 use crate::{
     DriveError, GRANT_PAGE_BYTES, LABEL_OFFSETS, Label, MEMBERS_OFFSETS, MEMBERS_PAGE_BYTES, Members,
-    MembersCopy, Probe, ROOT_BYTES, Session,
+    MembersCopy, Probe, ROOT_BYTES, WriterSession,
     bugs::{Bug, planted},
     label::{Copy, root_offset, slabs_start},
     probe::{probe, read_copies, require_len, tail},
     raw::{copy_problem, write_label, zero},
-    session::Gate,
+    writer_session::Gate,
 };
 use quoin_base::{DriveIndex, Epoch, SliceId};
 use quoin_world::{
@@ -35,7 +35,7 @@ mod fence;
 
 use fence::Own;
 
-/// An open drive as one session sees it. Shared by `Arc`; all its futures own what they need.
+/// An open drive as one writer session sees it. Shared by `Arc`; all its futures own what they need.
 ///
 /// Reads and writes are submitted by the call itself, not by the first poll. A write or flush whose future is
 /// dropped before it ended fails the drive, because nobody will know how it ended.
@@ -77,7 +77,7 @@ struct Counters {
     errors: AtomicU64,
 }
 
-/// What all sessions have in common.
+/// What all writer sessions have in common.
 struct State {
     name: String,
     label: Mutex<Label>,
@@ -87,7 +87,7 @@ struct State {
     /// Which copy of the table of members was damaged, or older than the other, when they were read.
     worse_members: Mutex<Option<usize>>,
     gate: Mutex<Gate>,
-    /// Nothing of a session that is refused is in flight any more.
+    /// Nothing of a writer session that is refused is in flight any more.
     drained: Event,
     relabelling: AsyncMutex,
     /// Held while a flush is under way.
@@ -98,7 +98,7 @@ struct State {
 /// One write or flush in flight.
 struct Flight {
     state: Arc<State>,
-    session: Session,
+    session: WriterSession,
     ended: bool,
 }
 
@@ -116,7 +116,7 @@ impl Drive {
     pub async fn format(
         disk: Arc<dyn Disk>,
         mut label: Label,
-        session: Session,
+        session: WriterSession,
     ) -> Result<Arc<Drive>, DriveError> {
         label.len_bytes = disk.len_bytes();
         label.generation = 1;
@@ -140,11 +140,11 @@ impl Drive {
             write_label(&disk, copy, &label).await?;
         }
         let own = Own { session, has_begun: true };
-        Ok(Self::of_session(disk.clone(), Arc::new(State::new(&disk, label)), own))
+        Ok(Self::of_writer_session(disk.clone(), Arc::new(State::new(&disk, label)), own))
     }
 
     /// Opens a drive by its newest intact label and mends the other copy if it differs or cannot be read. Refuses
-    /// a disk that is blank, foreign, of another format version or not of the size it was initialised with.
+    /// a disk that is blank, foreign, of another version of the on-disk format or not of the size it was initialised with.
     ///
     /// Its writes are refused until it takes the drive over or joins, as with [`Drive::attach`].
     ///
@@ -212,14 +212,14 @@ impl Drive {
             return Err(DriveError::Resized { drive: disk.name().to_owned(), found, expected });
         }
         let state = Arc::new(State::new(&disk, label));
-        Ok(Self::of_session(
+        Ok(Self::of_writer_session(
             disk,
             state,
-            Own { session: Session::unnamed(Epoch::default()), has_begun: false },
+            Own { session: WriterSession::unnamed(Epoch::default()), has_begun: false },
         ))
     }
 
-    fn of_session(disk: Arc<dyn Disk>, state: Arc<State>, own: Own) -> Arc<Drive> {
+    fn of_writer_session(disk: Arc<dyn Disk>, state: Arc<State>, own: Own) -> Arc<Drive> {
         let label = state.label.lock().clone();
         Arc::new(Drive {
             disk,
@@ -307,7 +307,7 @@ impl Drive {
     /// Writes root slot `slot`, 0 or 1, of a slice durably. `bytes` must be [`ROOT_BYTES`] long.
     ///
     /// # Errors
-    /// [`DriveError::Expelled`] or [`DriveError::NoSession`] if the drive refuses this session's writes,
+    /// [`DriveError::Expelled`] or [`DriveError::NoWriterSession`] if the drive refuses this writer session's writes,
     /// [`DriveError::Failed`] if it failed before. [`DriveError::NoRoom`] or [`DriveError::Disk`] if this
     /// write fails: what the slot holds is then unknown.
     pub async fn write_root(&self, slice: SliceId, slot: usize, bytes: Buf) -> Result<(), DriveError> {
@@ -423,8 +423,8 @@ impl Drive {
     ///
     /// # Errors
     /// [`DriveError::Disk`] if the flush fails: no write since the last flush counts as durable then, and the
-    /// drive has failed. [`DriveError::Failed`], [`DriveError::Expelled`] or [`DriveError::NoSession`] if it
-    /// takes no flushes of this session.
+    /// drive has failed. [`DriveError::Failed`], [`DriveError::Expelled`] or [`DriveError::NoWriterSession`] if it
+    /// takes no flushes of this writer session.
     pub async fn flush(&self) -> Result<(), DriveError> {
         // NOTE: one at a time. A flush that fails may have lost what others wrote, and a later one may succeed all the same:
         // that one must not be taken for theirs before the failure is known.
@@ -488,8 +488,8 @@ impl Drive {
         self.depart_as(None, op)
     }
 
-    /// As of another session than this one, if one is given.
-    fn depart_as(&self, of: Option<Session>, op: DiskOp) -> Result<(Flight, Completion), DriveError> {
+    /// As of another writer session than this one, if one is given.
+    fn depart_as(&self, of: Option<WriterSession>, op: DiskOp) -> Result<(Flight, Completion), DriveError> {
         if let Some(cause) = self.state.failed.get() {
             return Err(DriveError::Failed { drive: self.name().to_owned(), cause: cause.clone() });
         }

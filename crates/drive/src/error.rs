@@ -1,6 +1,6 @@
 //! Why a drive was refused or an operation on it failed.
 
-use crate::{MAX_FENCES, Session};
+use crate::{MAX_FENCES, WriterSession};
 use quoin_base::{DriveId, DriveIndex, Epoch, HolderId, PoolId};
 use quoin_world::DiskError;
 use thiserror::Error;
@@ -115,19 +115,19 @@ pub enum DriveError {
         /// The epoch asked for.
         asked: Epoch,
     },
-    /// A write of a session that the drive accepts no more.
+    /// A write of a writer session that the drive accepts no more.
     #[error("drive {drive} refuses writes of {session}: another owner has taken it over")]
     Expelled {
         /// The drive.
         drive: String,
-        /// The session.
-        session: Session,
+        /// The writer session.
+        session: WriterSession,
     },
     /// A write of a holder that has not taken the drive over and has not joined.
     #[error(
         "drive {drive} refuses writes of holder {holder}, which has no session on it; take the pool over first"
     )]
-    NoSession {
+    NoWriterSession {
         /// The drive.
         drive: String,
         /// Who would write.
@@ -141,14 +141,14 @@ pub enum DriveError {
         /// What is wrong with it.
         why: String,
     },
-    /// A session that does not grow.
+    /// A writer session that does not grow.
     #[error(
         "drive {drive} accepts sessions of holder {holder} from {current} on and refuses {asked} as the lowest"
     )]
-    SessionFenced {
+    WriterSessionFenced {
         /// The drive.
         drive: String,
-        /// Whose sessions.
+        /// Whose writer sessions.
         holder: HolderId,
         /// The lowest that it accepts.
         current: u64,
@@ -290,8 +290,8 @@ pub enum DriveError {
 }
 
 impl DriveError {
-    /// Whether another owner has taken the drive over, or fenced the session that asked.
+    /// Whether another owner has taken the drive over, or fenced the writer session that asked.
     pub fn is_expulsion(&self) -> bool {
-        matches!(self, Self::Fenced { .. } | Self::Expelled { .. } | Self::SessionFenced { .. })
+        matches!(self, Self::Fenced { .. } | Self::Expelled { .. } | Self::WriterSessionFenced { .. })
     }
 }

@@ -1,11 +1,11 @@
 //! The label: who a drive is. 4 KiB, little-endian, kept twice.
 //!
-//! Magic, version and checksum have the same place in every format version, so that a drive of another one
+//! Magic, version and checksum have the same place in every version of the on-disk format, so that a drive of another one
 //! is recognised and refused rather than taken for a damaged one.
 
 use crate::{
     members::{MAX_MEMBERS, MEMBERS_OFFSETS},
-    session::{Fences, MAX_FENCES},
+    writer_session::{Fences, MAX_FENCES},
 };
 use quoin_base::{DriveId, DriveIndex, Epoch, HolderId, PoolId, SliceId, crc64};
 use quoin_world::{Buf, DiskError, Slice};
@@ -152,7 +152,7 @@ pub struct Label {
     pub block_bytes: u32,
     /// How many of its first slabs are journal extents; 0 without that role.
     pub journal_slabs: u32,
-    /// Which sessions may write. The epoch is the highest owner's term that the drive has seen.
+    /// Which writer sessions may write. The epoch is the highest owner's term that the drive has seen.
     pub fences: Fences,
     /// How many times the label was written.
     pub generation: u64,

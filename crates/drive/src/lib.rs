@@ -11,12 +11,12 @@
 //! slabs_start    slab 0, slab 1, …; a tail that does not fill a slab is unused
 //! ```
 //!
-//! Promises: a drive that is blank, foreign, resized, stale or of another format version is never taken for one
-//! of the pool, and the refusal says which it is; a label survives a power failure during its rewrite; an epoch
-//! on a drive only grows; when a raise of it is done, nothing of an earlier session of this opening is written any more; a pool is
-//! opened with all drives that its newest table of members needs, and with no other; after a failed write or flush nothing more
-//! is written until the drive is opened again; with a [`DriveWatch`], every operation ends in time, whether the disk answers or
-//! not.
+//! Promises: a drive that is blank, foreign, resized, stale or of another version of the on-disk format is never taken
+//! for one of the pool, and the refusal says which it is; a label survives a power failure during its rewrite; an epoch
+//! on a drive only grows; when a raise of it is done, nothing of an earlier writer session of this opening is written any
+//! more; a pool is opened with all drives that its newest table of members needs, and with no other; after a failed write or
+//! flush nothing more is written until the drive is opened again; with a [`DriveWatch`], every operation ends in time, whether
+//! the disk answers or not.
 //!
 //! Does not: know what is in a root slot, a grant page or a slab, keep checksums of data, retry. Assumes of the disk: one
 //! process has it open, and a write is torn at nothing smaller than 512 bytes.
@@ -28,9 +28,9 @@ mod label;
 mod members;
 mod probe;
 mod raw;
-mod session;
 mod set;
 mod watch;
+mod writer_session;
 
 pub use drive::{Drive, DriveCounters};
 pub use error::DriveError;
@@ -44,9 +44,9 @@ pub use members::{
     MemberState, Members, MembersCopy,
 };
 pub use probe::{Probe, probe};
-pub use session::{Fences, MAX_FENCES, Session};
 pub use set::{DriveSet, inspect_set, open_set, raise_set};
 pub use watch::{Answers, DriveWatch, Patience};
+pub use writer_session::{Fences, MAX_FENCES, WriterSession};
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ pub enum Probe {
     Foreign(String),
 }
 
-/// Says what is on `disk`. A drive of another format version and one whose labels are both damaged are
+/// Says what is on `disk`. A drive of another version of the on-disk format and one whose labels are both damaged are
 /// errors.
 ///
 /// # Errors

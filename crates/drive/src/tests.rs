@@ -41,7 +41,7 @@ pub(crate) fn dynamic(disk: &Arc<SimDisk>) -> Arc<dyn Disk> {
 }
 
 pub(crate) async fn format(disk: Arc<dyn Disk>, label: Label) -> Result<Arc<Drive>, DriveError> {
-    let session = Session::unnamed(label.epoch());
+    let session = WriterSession::unnamed(label.epoch());
     Drive::format(disk, label, session).await
 }
 
@@ -78,7 +78,7 @@ fn open_to_write(world: &SimWorld, disk: &Arc<SimDisk>) -> Arc<Drive> {
 }
 
 pub(crate) async fn join(drive: Arc<Drive>) {
-    let holder = drive.session().holder;
+    let holder = drive.writer_session().holder;
     drive.fence(holder, drive.fences().lowest_of(holder) + 1).await.unwrap();
 }
 

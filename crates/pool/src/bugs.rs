@@ -1,5 +1,9 @@
 //! Bugs to plant, so that the simulation can show it finds them. Without the feature `planted-bugs` every
 //! question is answered "no" at compile time.
+//!
+//! Where a bug is planted the code asks once, in one expression: a condition, or a choice between two values. What takes more
+//! stands in a small function of its own at the bottom of the file, which is named for what the right code does there. So
+//! a reader who wants to know what is right can pass over every `planted`.
 
 /// A way to break the engine on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -93,7 +97,7 @@ pub enum Bug {
     SkipMendRoots = 42,
     /// The cleaner tells the block table where blocks are before they are written there.
     PublishMovesEarly = 43,
-    /// The number of a page of the tree space is used again while a reader may come by.
+    /// The number of a page of the page space of the trees is used again while a reader may come by.
     EarlyPageReuse = 44,
     /// A page of the segment table is written as it was when it got its place, not as the checkpoint leaves it.
     FixTableEarly = 45,

@@ -1,6 +1,6 @@
 //! Why a pool refuses or fails a request.
 
-use crate::format::Space;
+use crate::format::PageSpace;
 use quoin_base::VolumeId;
 use quoin_drive::DriveError;
 use quoin_stripe::StripeError;
@@ -86,7 +86,7 @@ impl PoolError {
         Self::Corrupt { what: what.into(), problem: problem.into() }
     }
 
-    pub(crate) fn page(space: Space, index: u64, problem: impl Into<String>) -> Self {
+    pub(crate) fn page(space: PageSpace, index: u64, problem: impl Into<String>) -> Self {
         Self::corrupt(format!("metadata page {index} of the {space:?} space"), problem)
     }
 }

@@ -45,7 +45,7 @@ const _: () = assert!(size_of::<MapEntry>() == 16);
 /// Page spaces: each is an address space of metadata pages with a page map of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Space {
+pub(crate) enum PageSpace {
     /// Nodes of the volumes' thin maps.
     Tree = 0,
     /// The block table, 128 entries a page.
@@ -57,8 +57,8 @@ pub(crate) enum Space {
     /// Block numbers that were dropped: a bit each.
     Dropped = 4,
 }
-pub(crate) const SPACES: [Space; 5] =
-    [Space::Tree, Space::Blocks, Space::Segments, Space::Catalog, Space::Dropped];
+pub(crate) const PAGE_SPACES: [PageSpace; 5] =
+    [PageSpace::Tree, PageSpace::Blocks, PageSpace::Segments, PageSpace::Catalog, PageSpace::Dropped];
 
 /// The root: the whole state of a slice hangs from it. Two slots a drive and slice, written alternately.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -77,7 +77,7 @@ pub(crate) struct Root {
     pub next_sequence: U64,
     /// Of all spaces but the last.
     pub spaces: [MapEntry; 4],
-    /// Page numbers of the tree space from here on were never used.
+    /// Page numbers of the page space of the trees from here on were never used.
     pub tree_end: U64,
     pub tree_free: U64,
     /// Block numbers from here on were never used. Number 0 is never used.
@@ -97,7 +97,7 @@ pub(crate) struct Root {
     pub closed: U32,
     /// The slice whose root it is.
     pub slice: U32,
-    /// The fifth of the spaces.
+    /// The fifth of the page spaces.
     pub dropped: MapEntry,
     /// How many block numbers were dropped and are not free in the block table yet.
     pub dropped_blocks: U64,
@@ -151,13 +151,13 @@ impl Root {
         }
     }
 
-    /// Where the top map pages of the spaces lie, in the order of the spaces.
-    pub(crate) fn page_maps(&self) -> [MapEntry; SPACES.len()] {
+    /// Where the top map pages of the page spaces lie, in their order.
+    pub(crate) fn page_maps(&self) -> [MapEntry; PAGE_SPACES.len()] {
         let [tree, blocks, segments, catalog] = self.spaces;
         [tree, blocks, segments, catalog, self.dropped]
     }
 
-    pub(crate) fn set_page_maps(&mut self, maps: [MapEntry; SPACES.len()]) {
+    pub(crate) fn set_page_maps(&mut self, maps: [MapEntry; PAGE_SPACES.len()]) {
         let [tree, blocks, segments, catalog, dropped] = maps;
         (self.spaces, self.dropped) = ([tree, blocks, segments, catalog], dropped);
     }
@@ -381,7 +381,7 @@ pub(crate) enum RecordKind {
     /// A segment was opened for placed rows: see [`OpenedSegment`].
     Segment = 6,
     /// All batches of the extent before this one are hardened. `sequence` is the highest of theirs.
-    Mark = 7,
+    Watermark = 7,
 }
 
 impl RecordKind {
@@ -393,7 +393,7 @@ impl RecordKind {
             4 => Some(Self::Placed),
             5 => Some(Self::Copy),
             6 => Some(Self::Segment),
-            7 => Some(Self::Mark),
+            7 => Some(Self::Watermark),
             _ => None,
         }
     }
@@ -550,7 +550,7 @@ pub(crate) const SEGMENTS_PER_PAGE: usize = PAGE_BYTES / size_of::<SegmentEntry>
 
 /// Layer ids are below.
 pub(crate) const LAYERS_END: u32 = 1 << 24;
-/// An entry of a deadlist with this bit, which no block number has, names a page of the tree space.
+/// An entry of a deadlist with this bit, which no block number has, names a page of the page space of the trees.
 pub(crate) const DEAD_PAGE: u64 = 1 << 39;
 /// Entries in a page of a deadlist, behind the number of the next page and their count.
 pub(crate) const DEAD_ENTRIES: usize = PAGE_WORDS - 2;

@@ -1,48 +1,48 @@
-//! Who writes to an open drive: sessions that begin, and fences that are raised.
+//! Who writes to an open drive: writer sessions that begin, and fences that are raised.
 
 use super::Drive;
 use crate::{
-    DriveError, Fences, LABEL_BYTES, LABEL_OFFSETS, MAX_FENCES, Session,
+    DriveError, Fences, LABEL_BYTES, LABEL_OFFSETS, MAX_FENCES, WriterSession,
     bugs::{Bug, planted},
 };
 use quoin_base::{Epoch, HolderId};
 use quoin_world::DiskOp;
 use std::sync::Arc;
 
-/// The session of a handle.
+/// The writer session of a handle.
 #[derive(Clone, Copy)]
 pub(super) struct Own {
-    pub(super) session: Session,
+    pub(super) session: WriterSession,
     /// Until then nothing is written in it, whatever the drive would accept.
     pub(super) has_begun: bool,
 }
 
 impl Drive {
     /// The same drive for another holder. Its writes are refused until it takes the drive over with [`Drive::raise_epoch`], or
-    /// joins those who write to it: it fences its own earlier sessions with [`Drive::fence`].
+    /// joins those who write to it: it fences its own earlier writer sessions with [`Drive::fence`].
     pub fn attach(&self, holder: HolderId) -> Arc<Drive> {
-        let session = Session { holder, ..Session::unnamed(Epoch::default()) };
-        Self::of_session(self.disk.clone(), self.state.clone(), Own { session, has_begun: false })
+        let session = WriterSession { holder, ..WriterSession::unnamed(Epoch::default()) };
+        Self::of_writer_session(self.disk.clone(), self.state.clone(), Own { session, has_begun: false })
     }
 
-    /// Whose its writes are, once that session has begun.
-    pub fn session(&self) -> Session {
+    /// Whose its writes are, once that writer session has begun.
+    pub fn writer_session(&self) -> WriterSession {
         self.own.lock().session
     }
 
-    /// Whether its session was fenced after it had begun: another owner has the drive.
+    /// Whether its writer session was fenced after it had begun: another owner has the drive.
     pub fn is_expelled(&self) -> bool {
         let gate = self.state.gate.lock();
         let own = *self.own.lock();
         own.has_begun && !gate.fences.accept(own.session)
     }
 
-    /// Which sessions may write to it.
+    /// Which writer sessions may write to it.
     pub fn fences(&self) -> Fences {
         self.state.label.lock().fences.clone()
     }
 
-    /// Takes the drive over: when this returns, `to` is durable in both labels, this session is of `to`, and no write of a
+    /// Takes the drive over: when this returns, `to` is durable in both labels, this writer session is of `to`, and no write of a
     /// lower epoch is in flight or begins. Refuses an epoch that is not higher than the drive's.
     ///
     /// # Errors
@@ -55,24 +55,24 @@ impl Drive {
         if to <= current {
             return Err(DriveError::Fenced { drive: self.name().to_owned(), current, asked: to });
         }
-        let session = Session { epoch: to, number: 0, ..self.session() };
+        let session = WriterSession { epoch: to, number: 0, ..self.writer_session() };
         self.raise(Fences { epoch: to, of: Vec::new() }, session).await
     }
 
-    /// Fences the sessions of one holder below `lowest` in the drive's epoch, in the same way; all others go on. If the
-    /// holder is this one, its session is `lowest` of the drive's epoch from now on.
+    /// Fences the writer sessions of one holder below `lowest` in the drive's epoch, in the same way; all others go on. If the
+    /// holder is this one, its writer session is `lowest` of the drive's epoch from now on.
     ///
     /// # Errors
-    /// [`DriveError::SessionFenced`] if the drive refuses sessions below `lowest` already,
-    /// [`DriveError::TooManyFences`] if its label has no room for one more holder, [`DriveError::NoSession`]
-    /// if this handle never began a session. Errors of writing the labels are those of
+    /// [`DriveError::WriterSessionFenced`] if the drive refuses writer sessions below `lowest` already,
+    /// [`DriveError::TooManyFences`] if its label has no room for one more holder, [`DriveError::NoWriterSession`]
+    /// if this handle never began a writer session. Errors of writing the labels are those of
     /// [`Drive::raise_epoch`].
     pub async fn fence(&self, holder: HolderId, lowest: u64) -> Result<(), DriveError> {
         let _one_at_a_time = self.state.relabelling.lock().await;
         let mut fences = self.fences();
         if lowest <= fences.lowest_of(holder) {
             let (drive, current) = (self.name().to_owned(), fences.lowest_of(holder));
-            return Err(DriveError::SessionFenced { drive, holder, current, asked: lowest });
+            return Err(DriveError::WriterSessionFenced { drive, holder, current, asked: lowest });
         }
         // The holder's new fence takes the place of the one it had.
         fences.of.retain(|(fenced, _)| *fenced != holder);
@@ -80,10 +80,10 @@ impl Drive {
         if fences.of.len() > MAX_FENCES {
             return Err(DriveError::TooManyFences { drive: self.name().to_owned() });
         }
-        // A holder that fences its own earlier sessions goes on with the new one.
+        // A holder that fences its own earlier writer sessions goes on with the new one.
         let session = match *self.own.lock() {
             own if own.session.holder == holder => {
-                Session { epoch: fences.epoch, number: lowest, ..own.session }
+                WriterSession { epoch: fences.epoch, number: lowest, ..own.session }
             }
             own if own.has_begun => own.session,
             own => return Err(self.has_not_begun(own.session.holder)),
@@ -91,8 +91,8 @@ impl Drive {
         self.raise(fences, session).await
     }
 
-    /// Puts fences in force. This session is `session` from then on.
-    async fn raise(&self, fences: Fences, session: Session) -> Result<(), DriveError> {
+    /// Puts fences in force. This writer session is `session` from then on.
+    async fn raise(&self, fences: Fences, session: WriterSession) -> Result<(), DriveError> {
         let state = &self.state;
         let mut label = self.label();
         let epoch = label.epoch();
@@ -103,7 +103,7 @@ impl Drive {
         if let Some(why) = label.problem() {
             return Err(DriveError::BadFence { drive: self.name().to_owned(), why });
         }
-        // Durable first, as writes of the new session: the fence that is raised does not refuse them.
+        // Durable first, as writes of the new writer session: the fence that is raised does not refuse them.
         // NOTE: one copy after the other. A power failure tears one at most, and the other is intact.
         let first = (label.generation % 2) as usize;
         for copy in [first, 1 - first] {
@@ -138,6 +138,6 @@ impl Drive {
     }
 
     pub(super) fn has_not_begun(&self, holder: HolderId) -> DriveError {
-        DriveError::NoSession { drive: self.name().to_owned(), holder }
+        DriveError::NoWriterSession { drive: self.name().to_owned(), holder }
     }
 }

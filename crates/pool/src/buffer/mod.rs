@@ -1,15 +1,15 @@
 //! The write buffer: what is in the journal and not yet, or not yet permanently, in segments.
 //!
 //! Invariants:
-//! 1. A block's extents never overlap; each is the latest content of its sectors.
+//! 1. A block's fragments never overlap; each is the latest content of its sectors.
 //! 2. Order of insertion into a shard = order of sequences within it: both happen under the shard's lock.
-//! 3. Only hardened extents are given to destage, and only what destage was given is evicted; eviction
+//! 3. Only hardened fragments are given to destage, and only what destage was given is evicted; eviction
 //!    follows the publication of the map, and counts in [`Shard::evictions`], so that a reader that looked
 //!    at the map in between looks again.
-//! 4. A record keeps the journal's tail at or below its own sequence while an extent of it is here, and at
+//! 4. A record keeps the journal's tail at or below its own sequence while a fragment of it is here, and at
 //!    or below what it displaced until it is hardened itself.
-//! 5. `ram_bytes` is what is really held: the buffers that the extents of all shards keep alive, each once, and for each
-//!    extent its place in the index.
+//! 5. `ram_bytes` is what is really held: the buffers that the fragments of all shards keep alive, each once, and for each
+//!    fragment its place in the index.
 //! 6. Every block with data here is charged one pool block of space until it is evicted, unless it only replaces
 //!    one that is mapped: then the block table is certain to give back as much as it takes. So is the first block of an
 //!    unmap whose map is shared, for the nodes that are copied.
@@ -44,40 +44,40 @@ use std::{
     sync::Arc,
 };
 
-/// RAM that an extent is counted with beside its data: itself, its block's places in the map and in the queue, each as
+/// RAM that a fragment is counted with beside its data: itself, its block's places in the map and in the queue, each as
 /// sparse as it may get, and what the allocator adds.
 pub(crate) const HELD_BYTES: u64 = 256;
-const _: () = assert!(size_of::<Extent>() <= 112 && size_of::<(BlockKey, BlockBuffer)>() <= 48);
+const _: () = assert!(size_of::<Fragment>() <= 112 && size_of::<(BlockKey, BlockBuffer)>() <= 48);
 /// Few for a model checker, which would spend its schedules on going through them.
 pub(crate) const SHARDS: usize = if cfg!(feature = "shuttle") { 4 } else { 256 };
 /// How often all shards are gone through for one batch of destage.
 const TAKE_ROUNDS: usize = 5;
-/// Where an extent's content is.
+/// Where a fragment's content is.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     Zero,
     Ram(Received),
     Journal(JournalSource),
-    /// In a row, as a whole block of which the extent is the same sectors.
+    /// In a row, as a whole block of which the fragment is the same sectors.
     Placed(Arc<PlacedBlock>),
-    /// What a map leads to at this block, of which the extent is the same sectors.
+    /// What a map leads to at this block, of which the fragment is the same sectors.
     Shared(CopySource),
 }
 
 /// Sectors of one block that were last written by one record.
 #[derive(Clone, Debug)]
-pub(crate) struct Extent {
+pub(crate) struct Fragment {
     /// First sector within the block, and how many.
     pub start: u16,
     pub sectors: u16,
     pub sequence: Sequence,
-    /// The tail must not pass this while the extent is not hardened.
+    /// The tail must not pass this while the fragment is not hardened.
     pin: Sequence,
     pub batch: Arc<Batch>,
     pub content: Content,
 }
 
-impl Extent {
+impl Fragment {
     fn end(&self) -> u16 {
         self.start + self.sectors
     }
@@ -90,12 +90,12 @@ impl Extent {
     }
 
     /// The part of it that lies in `start..end`.
-    fn part(&self, start: u16, end: u16) -> Option<Extent> {
+    fn part(&self, start: u16, end: u16) -> Option<Fragment> {
         let (from, to) = (self.start.max(start), self.end().min(end));
         if from >= to {
             return None;
         }
-        Some(Extent { start: from, sectors: to - from, ..self.clone() })
+        Some(Fragment { start: from, sectors: to - from, ..self.clone() })
     }
 }
 
@@ -113,7 +113,7 @@ enum Charge {
 /// The buffered content of one block.
 #[derive(Default)]
 struct BlockBuffer {
-    extents: Vec<Extent>,
+    fragments: Vec<Fragment>,
     charge: Charge,
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Shard {
     held: HashMap<LayerId, usize, FxBuildHasher>,
     /// How often blocks were evicted.
     pub evictions: u64,
-    /// No extent keeps the journal's tail below this. It may be too low: it was right when last looked at, and insertions
+    /// No fragment keeps the journal's tail below this. It may be too low: it was right when last looked at, and insertions
     /// lower it. `None` if nothing is here.
     lowest: Option<Sequence>,
     /// Of the record that was inserted last.
@@ -151,7 +151,7 @@ pub(crate) struct Buffer {
 pub(crate) struct TakenBlock {
     pub key: BlockKey,
     /// Those that were hardened.
-    pub extents: Vec<Extent>,
+    pub fragments: Vec<Fragment>,
     /// It was not charged: it only replaces what is mapped.
     pub is_waived: bool,
 }
@@ -159,7 +159,7 @@ pub(crate) struct TakenBlock {
 impl TakenBlock {
     /// The newest sequence in it.
     pub(crate) fn newest(&self) -> Sequence {
-        self.extents.iter().map(|extent| extent.sequence).max().unwrap_or_default()
+        self.fragments.iter().map(|fragment| fragment.sequence).max().unwrap_or_default()
     }
 }
 
@@ -205,7 +205,7 @@ impl Buffer {
         self.shards.iter().all(|shard| {
             let shard = shard.lock();
             let mut blocks = shard.blocks.iter().filter(|(key, _)| layers.contains(&key.layer));
-            blocks.all(|(_, block)| block.extents.iter().all(|extent| extent.batch.is_hardened()))
+            blocks.all(|(_, block)| block.fragments.iter().all(|fragment| fragment.batch.is_hardened()))
         })
     }
 
@@ -221,7 +221,7 @@ impl Buffer {
 
     /// The blocks of a volume that have anything but zeroes buffered, ascending.
     pub(crate) fn blocks_with_data(&self, layer: &Layer, blocks: Range<u64>) -> Vec<u64> {
-        self.blocks_where(layer, blocks, |extent| !matches!(extent.content, Content::Zero))
+        self.blocks_where(layer, blocks, |fragment| !matches!(fragment.content, Content::Zero))
     }
 
     /// The blocks of a volume that would read as anything but zeroes after a crash, as far as the buffer decides,
@@ -230,7 +230,12 @@ impl Buffer {
         self.blocks_where(layer, blocks, |e| !matches!(e.content, Content::Zero) || !e.batch.is_hardened())
     }
 
-    fn blocks_where(&self, layer: &Layer, blocks: Range<u64>, wanted: impl Fn(&Extent) -> bool) -> Vec<u64> {
+    fn blocks_where(
+        &self,
+        layer: &Layer,
+        blocks: Range<u64>,
+        wanted: impl Fn(&Fragment) -> bool,
+    ) -> Vec<u64> {
         let mut layers = vec![layer.id];
         layers.extend(std::iter::successors(layer.below(), |below| below.below()).map(|below| below.id));
         let mut found = Vec::new();
@@ -248,9 +253,10 @@ impl Buffer {
     /// Whether the whole block is buffered as zeroes.
     pub(crate) fn is_zeroed(&self, layer: &Layer, index: u64) -> bool {
         let shard = self.shard(layer.block(index));
-        let extents = shard.visible(layer, index);
-        let zeroed = |extent: &&Extent| matches!(extent.content, Content::Zero);
-        extents.iter().filter(zeroed).map(|extent| extent.sectors).sum::<u16>() == self.sectors_per_block()
+        let fragments = shard.visible(layer, index);
+        let zeroed = |fragment: &&Fragment| matches!(fragment.content, Content::Zero);
+        fragments.iter().filter(zeroed).map(|fragment| fragment.sectors).sum::<u16>()
+            == self.sectors_per_block()
     }
 
     /// Inserts the pieces of one record, all of one region, whose shard is locked.
@@ -277,7 +283,7 @@ impl Buffer {
                 block.charge = Charge::Block;
                 self.usage.charged_blocks.fetch_add(1, Ordering::Relaxed);
             }
-            let mut new = Extent {
+            let mut new = Fragment {
                 start: piece.start,
                 sectors: piece.sectors,
                 sequence,
@@ -285,11 +291,11 @@ impl Buffer {
                 batch: batch.clone(),
                 content: piece.content,
             };
-            // What the new extent covers of older ones goes; what sticks out on either side stays.
+            // What the new fragment covers of older ones goes; what sticks out on either side stays.
             let (start, end) = (new.start, new.end());
             let full = self.sectors_per_block();
-            let mut kept = Vec::with_capacity(block.extents.len() + 1);
-            for old in block.extents.drain(..) {
+            let mut kept = Vec::with_capacity(block.fragments.len() + 1);
+            for old in block.fragments.drain(..) {
                 if old.start >= end || old.end() <= start {
                     kept.push(old);
                     continue;
@@ -306,7 +312,7 @@ impl Buffer {
             }
             shard.lowest = Some(shard.lowest.map_or(new.pin, |lowest| lowest.min(new.pin)));
             kept.push(new);
-            block.extents = kept;
+            block.fragments = kept;
             self.usage.ram_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
@@ -372,7 +378,8 @@ impl Buffer {
 
     /// Whether any block is charged for which `is_stuck` does not hold. It is told the newest sequence in the block.
     pub(crate) fn any_charged(&self, is_stuck: impl Fn(BlockKey, Sequence) -> bool) -> bool {
-        let newest = |block: &BlockBuffer| block.extents.iter().map(|e| e.sequence).max().unwrap_or_default();
+        let newest =
+            |block: &BlockBuffer| block.fragments.iter().map(|e| e.sequence).max().unwrap_or_default();
         self.shards.iter().any(|shard| {
             let shard = shard.lock();
             let mut charged = shard.blocks.iter().filter(|(_, block)| block.charge == Charge::Block);
@@ -401,8 +408,8 @@ impl Buffer {
     fn evict_block(&self, shard: &mut Shard, taken: &TakenBlock) {
         let Some(block) = shard.blocks.get_mut(&taken.key) else { return };
         let mut bytes = 0;
-        block.extents.retain(|e| {
-            let keep = !taken.extents.iter().any(|t| t.sequence == e.sequence) && !planted(Bug::EvictNewer);
+        block.fragments.retain(|e| {
+            let keep = !taken.fragments.iter().any(|t| t.sequence == e.sequence) && !planted(Bug::EvictNewer);
             if !keep {
                 assert!(e.batch.is_hardened(), "{} leaves the buffer before it is hardened", e.sequence);
                 bytes += release(&e.content);
@@ -412,7 +419,7 @@ impl Buffer {
         let before = self.usage.ram_bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "{bytes} bytes leave the buffer, which holds {before}");
         shard.evictions += 1;
-        match block.extents.iter().map(|e| e.sequence).min() {
+        match block.fragments.iter().map(|e| e.sequence).min() {
             Some(oldest) => {
                 // What was below may have changed with what was destaged.
                 if block.charge == Charge::Waived && !planted(Bug::KeepWaived) {
@@ -474,9 +481,9 @@ impl Buffer {
     }
 }
 
-/// The sectors of a block that these extents leave open.
-fn gaps(extents: &[Extent]) -> impl Iterator<Item = Range<u16>> {
-    let mut taken: Vec<Range<u16>> = extents.iter().map(|e| e.start..e.end()).collect();
+/// The sectors of a block that these fragments leave open.
+fn gaps(fragments: &[Fragment]) -> impl Iterator<Item = Range<u16>> {
+    let mut taken: Vec<Range<u16>> = fragments.iter().map(|e| e.start..e.end()).collect();
     taken.push(u16::MAX..u16::MAX);
     taken.sort_unstable_by_key(|range| range.start);
     let mut at = 0;
@@ -484,7 +491,7 @@ fn gaps(extents: &[Extent]) -> impl Iterator<Item = Range<u16>> {
     gaps.filter(|gap| !gap.is_empty())
 }
 
-/// RAM that is held more with an extent of this content.
+/// RAM that is held more with a fragment of this content.
 fn hold(content: &Content) -> u64 {
     match content {
         Content::Ram(received) => HELD_BYTES + received.hold(),
@@ -515,21 +522,22 @@ impl Shard {
                 self.queue.push_back((since, key));
                 continue;
             }
-            // A block that was wholly overwritten since it came in is as old as its oldest extent.
-            let oldest = block.extents.iter().map(|e| e.sequence).min().unwrap_or_default();
-            let extents: Vec<_> = block.extents.iter().filter(|e| e.batch.is_hardened()).cloned().collect();
-            if extents.is_empty() || (oldest > since && oldest >= before) {
+            // A block that was wholly overwritten since it came in is as old as its oldest fragment.
+            let oldest = block.fragments.iter().map(|e| e.sequence).min().unwrap_or_default();
+            let fragments: Vec<_> =
+                block.fragments.iter().filter(|e| e.batch.is_hardened()).cloned().collect();
+            if fragments.is_empty() || (oldest > since && oldest >= before) {
                 self.queue.push_back((oldest, key));
                 continue;
             }
-            taken.push(TakenBlock { key, extents, is_waived: block.charge == Charge::Waived });
+            taken.push(TakenBlock { key, fragments, is_waived: block.charge == Charge::Waived });
             want -= 1;
         }
     }
 
-    /// The lowest sequence to which an extent keeps the journal's tail.
+    /// The lowest sequence to which a fragment keeps the journal's tail.
     fn pinned(&self) -> Option<Sequence> {
-        self.blocks.values().flat_map(|block| &block.extents).map(Extent::pinned).min()
+        self.blocks.values().flat_map(|block| &block.fragments).map(Fragment::pinned).min()
     }
 
     /// True when nothing is buffered here.
@@ -537,22 +545,22 @@ impl Shard {
         self.blocks.is_empty()
     }
 
-    /// The extents of a block, as they are now.
-    pub(crate) fn extents(&self, key: BlockKey) -> Option<&[Extent]> {
-        self.blocks.get(&key).map(|b| b.extents.as_slice())
+    /// The fragments of a block, as they are now.
+    pub(crate) fn fragments(&self, key: BlockKey) -> Option<&[Fragment]> {
+        self.blocks.get(&key).map(|b| b.fragments.as_slice())
     }
 
-    /// The extents of a block that a reader of the layer sees: while it is pending, its parent's show where it has none.
-    pub(crate) fn visible(&self, layer: &Layer, index: u64) -> Cow<'_, [Extent]> {
-        let own = self.extents(layer.block(index)).unwrap_or_default();
+    /// The fragments of a block that a reader of the layer sees: while it is pending, its parent's show where it has none.
+    pub(crate) fn visible(&self, layer: &Layer, index: u64) -> Cow<'_, [Fragment]> {
+        let own = self.fragments(layer.block(index)).unwrap_or_default();
         let Some(mut below) = layer.below().filter(|_| !planted(Bug::ReadOwnOnly)) else {
             return Cow::Borrowed(own);
         };
-        // Its own extents, then what each layer below has where there are gaps.
+        // Its own fragments, then what each layer below has where there are gaps.
         let mut seen = own.to_vec();
         loop {
-            for extent in self.extents(below.block(index)).unwrap_or_default() {
-                let parts: Vec<_> = gaps(&seen).filter_map(|gap| extent.part(gap.start, gap.end)).collect();
+            for fragment in self.fragments(below.block(index)).unwrap_or_default() {
+                let parts: Vec<_> = gaps(&seen).filter_map(|gap| fragment.part(gap.start, gap.end)).collect();
                 seen.extend(parts);
             }
             match below.below() {

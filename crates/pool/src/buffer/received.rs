@@ -37,7 +37,7 @@ impl Received {
         Self { data, start, crc, payload_offset }
     }
 
-    /// Counts it as held by one more extent, or by one less: the RAM that is held more or less by that, in bytes.
+    /// Counts it as held by one more fragment, or by one less: the RAM that is held more or less by that, in bytes.
     pub(crate) fn hold(&self) -> u64 {
         self.data.hold()
     }

@@ -1,4 +1,4 @@
-//! The extents of a block against an array of its sectors.
+//! The fragments of a block against an array of its sectors.
 
 use super::{BlockKey, Buffer, Content, HELD_BYTES, Piece};
 use crate::{
@@ -46,15 +46,15 @@ fn key(block: u64) -> BlockKey {
 /// Sequence and first byte of each sector that the buffer covers.
 fn covered(buffer: &Buffer, block: u64) -> Vec<Option<(u64, u8)>> {
     let mut sectors = vec![None; SECTORS.into()];
-    for extent in buffer.shard(key(block * APART)).extents(key(block * APART)).unwrap_or_default() {
-        for n in 0..extent.sectors {
-            let byte = match &extent.content {
-                Content::Ram(received) => received.sectors(extent.start + n, 1)[0],
+    for fragment in buffer.shard(key(block * APART)).fragments(key(block * APART)).unwrap_or_default() {
+        for n in 0..fragment.sectors {
+            let byte = match &fragment.content {
+                Content::Ram(received) => received.sectors(fragment.start + n, 1)[0],
                 _ => 0,
             };
-            let sector = &mut sectors[usize::from(extent.start + n)];
-            assert_eq!(*sector, None, "extents overlap");
-            *sector = Some((extent.sequence.0, byte));
+            let sector = &mut sectors[usize::from(fragment.start + n)];
+            assert_eq!(*sector, None, "fragments overlap");
+            *sector = Some((fragment.sequence.0, byte));
         }
     }
     sectors
@@ -62,12 +62,12 @@ fn covered(buffer: &Buffer, block: u64) -> Vec<Option<(u64, u8)>> {
 
 proptest! {
     #[test]
-    fn extents_are_the_latest_content_of_their_sectors(steps in steps()) {
+    fn fragments_are_the_latest_content_of_their_sectors(steps in steps()) {
         let buffer = Buffer::new(BLOCK_BYTES);
         let batch = Batch::recovered();
         let mut model = [const { [None; SECTORS as usize] }; 2];
         let mut taken = Vec::new();
-        // What the data of each write takes: for the first extent that holds any of it, and for each more.
+        // What the data of each write takes: for the first fragment that holds any of it, and for each more.
         let mut held = BTreeMap::new();
         for (sequence, step) in (1u64..).zip(steps) {
             match step {
@@ -90,7 +90,7 @@ proptest! {
                 Step::Take => taken.extend(buffer.take_oldest(10, Sequence(sequence), &BTreeSet::new())),
                 Step::PutBack => taken.drain(..).for_each(|block| buffer.put_back(&block, Sequence(sequence))),
                 Step::Evict => for block in taken.drain(..) {
-                    let gone: Vec<u64> = block.extents.iter().map(|extent| extent.sequence.0).collect();
+                    let gone: Vec<u64> = block.fragments.iter().map(|fragment| fragment.sequence.0).collect();
                     buffer.evict([&block]);
                     for sector in &mut model[(block.key.index / APART) as usize] {
                         *sector = sector.filter(|(sequence, _)| !gone.contains(sequence));
@@ -101,9 +101,9 @@ proptest! {
             for block in [0, 1] {
                 prop_assert_eq!(&covered(&buffer, block)[..], &model[block as usize][..]);
                 let shard = buffer.shard(key(block * APART));
-                for extent in shard.extents(key(block * APART)).unwrap_or_default() {
-                    let (first, more) = held.get(&extent.sequence.0).copied().unwrap_or_default();
-                    ram += HELD_BYTES + if seen.insert(extent.sequence) { first } else { more };
+                for fragment in shard.fragments(key(block * APART)).unwrap_or_default() {
+                    let (first, more) = held.get(&fragment.sequence.0).copied().unwrap_or_default();
+                    ram += HELD_BYTES + if seen.insert(fragment.sequence) { first } else { more };
                 }
             }
             prop_assert_eq!(buffer.ram_bytes(), ram);

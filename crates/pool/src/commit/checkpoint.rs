@@ -31,7 +31,7 @@ use crate::{
         requests::Answer,
     },
     error::PoolError,
-    format::{Location, PAGE_BYTES, ROOT_MAGIC, Root, RowContent, Space, zeroed},
+    format::{Location, PAGE_BYTES, PageSpace, ROOT_MAGIC, Root, RowContent, zeroed},
     lifecycle::slice::Slice,
     meta::{CatalogHead, Page, PageId, metadata::CatalogCut},
 };
@@ -48,17 +48,14 @@ impl Committer {
     /// Cuts a checkpoint of the metadata as it is, and starts writing it. No other may be under way.
     pub(crate) async fn begin_checkpoint(&mut self) -> Result<(), PoolError> {
         let slice = self.slice.clone();
-        assert!(self.flight.is_none(), "one checkpoint is under way at a time");
+        assert!(!self.checkpoints.is_under_way(), "one checkpoint is under way at a time");
         let since = slice.world().now();
         // Drives are read before the cut begins, so that it hardly has to wait for one.
         self.renew_ill_pages().await?;
         let above_dirty = self.fetch_above_dirty().await;
         let cut_since = slice.world().now();
         // What is below the tail is in the metadata, and what the catalog gains from here on is above.
-        let tail = match planted(Bug::TailPastCatalog) {
-            true => slice.buffer.tail(slice.log.journal.peek_sequence()),
-            false => slice.log.tail(&slice.buffer),
-        };
+        let tail = slice.log.tail_to_cut(&slice.buffer);
         slice.log.journal.tail_found(tail);
         slice.segments.forget_names(tail, self.first_without());
         slice.requests.catalog_changed.store(false, Ordering::Release);
@@ -83,20 +80,17 @@ impl Committer {
         // From here on a change of a page is one for the next checkpoint.
         slice.metadata.pages.cut(&places)?;
         let root = self.cut_root(tail, segments, &catalog);
-        let rows = self.meta_rows.finish(&slice.segments);
+        let rows = self.rows.meta.finish(&slice.segments);
         let pages = places.len();
         let kept_twice = places.into_iter().filter(|(_, at)| at.table_slab().is_some()).collect();
-        // Pages that were to be moved have their new places.
-        self.cleaned_metadata.clear();
-        self.cleaned_in_vain = self.cleaned_in_vain.cut();
-        self.tail_found = None;
-        self.cut_generation = root.generation.get();
+        self.cleaning.cut();
+        self.looks.forget_tail();
         let took = slice.world().now().since(cut_since);
         slice.counters.longest_cut_nanos.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
-        tracing::debug!(generation = self.cut_generation, tail = tail.0, pages, "cut");
+        tracing::debug!(generation = root.generation.get(), tail = tail.0, pages, "cut");
         // It answers the requests that were made before.
-        let answers = std::mem::take(&mut self.wanted);
-        self.flight = Some(Checkpoint { slice, root, rows, kept_twice, since }.start(answers));
+        let checkpoint = Checkpoint { slice, root, rows, kept_twice, since };
+        self.checkpoints.begin(|answers| checkpoint.start(answers));
         self.committed();
         Ok(())
     }
@@ -139,7 +133,7 @@ impl Committer {
         let count = pages.len() as u64;
         slice.space.update_catalog(head.pages_end, count);
         for (index, words) in pages {
-            let id = PageId::new(Space::Catalog, index);
+            let id = PageId::new(PageSpace::Catalog, index);
             match words {
                 Some(words) => slice.metadata.pages.replace(id, &words).await?,
                 None => self.drop_page(id).await?,
@@ -154,7 +148,7 @@ impl Committer {
         let slice = self.slice.clone();
         for (id, why) in slice.metadata.pages.take_ill() {
             tracing::warn!("the copy of {id} {why}; it is written anew from the other");
-            if id == PageId::new(Space::Segments, id.index) {
+            if id == PageId::new(PageSpace::Segments, id.index) {
                 slice.segments.table.rewrite(id.index);
                 continue;
             }
@@ -184,10 +178,10 @@ impl Committer {
             _ if old.is_none() => Ok(()),
             Some(_) => {
                 assert!(
-                    self.flight.is_none(),
+                    !self.checkpoints.is_under_way(),
                     "a place in a table slab is given up while a checkpoint is under way"
                 );
-                slice.segments.table.table_slabs().give_up(old, id.space == Space::Segments)
+                slice.segments.table.table_slabs().give_up(old, id.space == PageSpace::Segments)
             }
             None => slice.segments.release(old, self.first_without()),
         }
@@ -204,7 +198,7 @@ impl Committer {
             let segments = slice.segments.table.count();
             for index in slice.segments.table.take_dirty_pages() {
                 // What it says is put right when all places are known.
-                let id = PageId::new(Space::Segments, index);
+                let id = PageId::new(PageSpace::Segments, index);
                 if !places.contains_key(&id) {
                     slice.metadata.pages.replace(id, &slice.segments.table.encode_page(index)).await?;
                 }
@@ -218,8 +212,8 @@ impl Committer {
                 let old = Location(slice.metadata.pages.entry(id).await?.location.get());
                 // Pages that are kept twice go to table slabs, as far as these have places, and all others into rows.
                 let mut location = slice.segments.table.take_place(id);
-                if location.is_none() && id.space != Space::Segments {
-                    let (rows, content) = (&mut self.meta_rows, RowContent::page(id.pack()));
+                if location.is_none() && id.space != PageSpace::Segments {
+                    let (rows, content) = (&mut self.rows.meta, RowContent::page(id.pack()));
                     location = rows.place(&slice.segments, content, PAGE_BYTES, generation);
                 }
                 let location = location.ok_or_else(out_of_slabs)?;
@@ -231,14 +225,14 @@ impl Committer {
                 }
             }
             // Where the last row ends is part of the segment table too.
-            self.meta_rows.end_row(&slice.segments);
+            self.rows.meta.end_row(&slice.segments);
         }
     }
 
     /// Puts the segment table, as it is, into those of its pages that are among `ids`.
     async fn fix_table(&self, ids: impl IntoIterator<Item = &PageId>) -> Result<(), PoolError> {
         let slice = &self.slice;
-        for id in ids.into_iter().filter(|id| id.space == Space::Segments && id.level == 0) {
+        for id in ids.into_iter().filter(|id| id.space == PageSpace::Segments && id.level == 0) {
             slice.metadata.pages.replace(*id, &slice.segments.table.encode_page(id.index)).await?;
         }
         Ok(())
@@ -250,12 +244,9 @@ impl Committer {
         let mut root = new_root(&slice, self.first_without());
         root.segments = segments.into();
         root.tail = tail.0.into();
-        root.dropped_blocks = self.dropped.count.into();
-        root.tree_end = self.tree_end.into();
-        root.tree_free = self.tree_free.into();
-        root.blocks_end = self.blocks_end.into();
-        // What is lent is free, as far as the checkpoint goes.
-        root.blocks_free = (self.blocks_free + slice.front.placer.numbers().count()).into();
+        root.dropped_blocks = self.blocks.dropped.count.into();
+        self.tree.enter(&mut root);
+        self.blocks.numbers.enter(&mut root, slice.front.placer.numbers().count());
         catalog.enter(&mut root);
         slice.segments.table.table_slabs().enter(&mut root);
         root
@@ -276,7 +267,7 @@ fn new_root(slice: &Slice, generation: u64) -> Root {
 impl Committer {
     /// Takes over the result of the checkpoint under way, if it has ended.
     pub(super) fn land(&mut self) -> Result<(), PoolError> {
-        let Some(flight) = self.flight.take_if(|flight| flight.outcome.lock().is_some()) else {
+        let Some(flight) = self.checkpoints.take_ended() else {
             return Ok(());
         };
         let Flight { generation, outcome, answers, .. } = flight;
@@ -285,23 +276,16 @@ impl Committer {
             answers.into_iter().for_each(answer);
             return Err(error);
         }
-        assert!(
-            generation == self.generation + 1 && generation == self.cut_generation,
-            "checkpoint {generation} landed, {} was durable and {} cut",
-            self.generation,
-            self.cut_generation
-        );
         // What was given up before its cut comes free once earlier readers have left: see `settle`.
-        self.generation = generation;
-        self.cleaned_in_vain = self.cleaned_in_vain.landed();
+        let (epoch, now) = (self.slice.segments.readers().current(), self.slice.world().now());
+        self.checkpoints.landed(generation, epoch, now);
+        self.cleaning.landed();
         if self.slice.segments.table.table_written() {
             self.slice.log.progress().notify();
         }
-        self.settling.push_back((generation, self.slice.segments.readers().current()));
         self.settle();
-        self.consider_sweep();
-        self.tail_found = None;
-        self.last_checkpoint = self.slice.world().now();
+        self.blocks.numbers.consider_sweep();
+        self.looks.forget_tail();
         tracing::debug!(generation, "checkpoint");
         self.committed();
         self.slice.requests.answered(answers.len());
@@ -311,9 +295,7 @@ impl Committer {
 
     /// Waits for the checkpoint under way, if there is one.
     pub(super) async fn finish_checkpoint(&mut self) -> Result<(), PoolError> {
-        if let Some(flight) = &self.flight {
-            flight.ended().await;
-        }
+        self.checkpoints.ended().await;
         self.land()
     }
 

@@ -64,8 +64,8 @@ pub(super) fn send(
 /// Composes a block at once.
 pub(super) fn compose_one(block: RamBlock, sectors: u16) -> Outcome {
     let RamBlock { taken, layer, .. } = block;
-    let content = match taken.extents.as_slice() {
-        [extent] => match &extent.content {
+    let content = match taken.fragments.as_slice() {
+        [fragment] => match &fragment.content {
             Content::Ram(received) => whole(received, sectors),
             Content::Zero | Content::Journal(_) | Content::Placed(_) | Content::Shared(_) => None,
         },

@@ -37,7 +37,7 @@ impl Committer {
     /// Empties some segments. False if there was none worth it or no room to move anything to.
     pub(crate) async fn clean(&mut self) -> Result<bool, PoolError> {
         let (gained, left_out) = self.clean_some().await?;
-        self.cleaned_in_vain = self.cleaned_in_vain.cleaned(gained, left_out, self.flight.is_some());
+        self.cleaning.cleaned(gained, left_out, self.checkpoints.is_under_way());
         Ok(gained)
     }
 
@@ -71,7 +71,7 @@ impl Committer {
         self.committed();
         if chosen.is_empty() {
             // What was dropped may be what makes segments look full.
-            return Ok((self.dropped.count > 0 && self.merge_some().await?, left_out));
+            return Ok((self.blocks.dropped.count > 0 && self.merge_some().await?, left_out));
         }
         Ok((true, left_out))
     }
@@ -86,8 +86,8 @@ impl Committer {
         let mut room = free.saturating_sub(slice.space.checkpoint_slabs()) * dense_bytes * 7 / 8;
         // Data goes to free slabs. Metadata becomes dirty, and the next checkpoint writes it.
         let mut due_room = slice.options().dirty_bytes.saturating_sub(self.due_bytes());
-        let mut but = self.not_to_clean();
-        let mut left_out = but.len() > self.uncleanable.len();
+        let (mut but, mut left_out) =
+            self.cleaning.not_now(&slice.segments.table, self.checkpoints.unwritten());
         let (mut chosen, mut moved) = (Vec::new(), 0);
         while chosen.len() < SEGMENTS && moved < MOVED_BYTES {
             let Some((id, segment)) = slice.segments.table.emptiest(&but, most_live) else { break };
@@ -107,20 +107,9 @@ impl Committer {
 
     /// Cleans it no more.
     pub(crate) fn leave_alone(&mut self, id: SegmentId, segment: &Segment) {
-        if self.uncleanable.insert(id.0, segment.generation) != Some(segment.generation) {
+        if self.cleaning.leave_alone(id, segment) {
             self.slice.counters.uncleanable.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    /// The segments not to be cleaned now.
-    fn not_to_clean(&mut self) -> BTreeSet<u32> {
-        // One that was freed and opened again is another.
-        let segments = &self.slice.segments.table;
-        self.uncleanable.retain(|id, generation| segments.generation(SegmentId(*id)) == Some(*generation));
-        let unwritten = self.flight.as_ref().map(|flight| flight.segments());
-        let but =
-            self.uncleanable.keys().chain(&self.cleaned_metadata).chain(unwritten.into_iter().flatten());
-        but.copied().collect()
     }
 
     /// Moves what is live in data segments, as far as a step goes: what is left is taken up by the next.
@@ -156,7 +145,8 @@ impl Committer {
             let len = stored.len() as u64;
             assert_eq!(len, place.location.len_bytes(), "block {number} is moved as long as it is");
             let location = self
-                .cleaned_rows
+                .rows
+                .cleaned
                 .place(
                     &slice.segments,
                     RowContent::block(number, address),
@@ -164,11 +154,11 @@ impl Committer {
                     self.first_without(),
                 )
                 .ok_or_else(out_of_slabs)?;
-            self.cleaned_rows.push_data(stored);
+            self.rows.cleaned.push_data(stored);
             moves.push((number, place, BlockPlace { location, info: place.info }));
         }
         // NOTE: rows before the block table. Readers go where the table says.
-        let rows = self.cleaned_rows.finish(&slice.segments);
+        let rows = self.rows.cleaned.finish(&slice.segments);
         if planted(Bug::PublishMovesEarly) {
             self.publish_moves(&moves).await?;
         }
@@ -201,7 +191,7 @@ impl Committer {
     ) -> Result<(), PoolError> {
         let slice = self.slice.clone();
         // Its pages come away with the next checkpoint: until then there is nothing more to do about it.
-        self.cleaned_metadata.insert(id.0);
+        self.cleaning.awaits_checkpoint(id);
         for row in rows {
             for content in &row.contents {
                 let Some(page) = PageId::unpack(content.name.get()) else { continue };

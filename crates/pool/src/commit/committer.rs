@@ -6,33 +6,29 @@
 //! What it does next is decided in `decide.rs`; between steps it lets others run.
 
 use crate::{
-    buffer::BlockKey,
-    bugs::{Bug, planted},
     commit::{
-        decide::{Step, Tail, Turn, decide},
-        flight::Flight,
-        in_vain::InVain,
-        requests::{Answer, Request},
-        retries::Unread,
+        block_numbers::BlockNumbers,
+        block_table::BlockTable,
+        checkpoints::Checkpoints,
+        cleaning::Cleaning,
+        decide::{Step, Turn, decide},
+        looks::Looks,
+        requests::Request,
+        retries::Retries,
     },
     error::PoolError,
     fork::layer::Layer,
-    format::Space,
+    format::PageSpace,
     host::pace::SLOW_FROM,
     lifecycle::slice::Slice,
-    maps::{dropped::DroppedNumbers, freed::FreedPages},
-    meta::{AtHand, PageId, Stream},
+    maps::tree_numbers::TreeNumbers,
+    meta::{PageId, Stream},
     segment::rows::RowWriter,
 };
 use futures_util::future::{Either, select};
 use quoin_base::Sequence;
-use quoin_world::{Nanos, OneShotSender, atomic::Ordering};
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use quoin_world::atomic::Ordering;
+use std::{pin::pin, sync::Arc, time::Duration};
 
 /// How often it looks around while there are no requests.
 const TICK: Duration = Duration::from_millis(500);
@@ -43,61 +39,39 @@ const PRESSED_TICK: Duration = Duration::from_millis(2);
 /// How often in a row destage waits for the cleaner to find slabs.
 const LONGEST_YIELD: u32 = 64;
 
-/// The committer's own state: counters that checkpoints record, cursors, open segments.
+/// The committer's own state: what checkpoints record, cursors, open segments.
 pub(crate) struct Committer {
     pub(crate) slice: Arc<Slice>,
-    /// Generation of the last durable checkpoint, and of the last that was cut: the next one, while that is under way.
-    pub(crate) generation: u64,
-    pub(super) cut_generation: u64,
-    /// The checkpoint that is under way.
-    pub(super) flight: Option<Flight>,
-    /// Requests for a checkpoint that is cut after the request.
-    pub(super) wanted: Vec<OneShotSender<Answer>>,
-    pub(crate) tree_end: u64,
-    pub(crate) tree_free: u64,
-    pub(crate) tree_cursor: u64,
-    /// Page numbers of the tree space that came free.
-    pub(crate) freed_pages: FreedPages,
-    /// The layer whose list is being looked through.
-    pub(crate) sifting: Option<Arc<Layer>>,
-    pub(crate) blocks_end: u64,
-    pub(crate) blocks_free: u64,
-    /// Block numbers that nothing refers to and that the block table does not know to be free.
-    pub(crate) dropped: DroppedNumbers,
-    pub(crate) block_cursor: u64,
-    pub(crate) sweeping: bool,
-    /// Pages of the block table: where numbers are looked for, where blocks are added, where they are given back.
-    pub(crate) swept: AtHand,
-    pub(crate) added_to: AtHand,
-    pub(crate) freed_from: AtHand,
-    /// Block numbers freed for a checkpoint up to this one may be used again.
-    pub(crate) reusable: u64,
-    /// Durable checkpoints whose readers may not all have left: generation and reader epoch.
-    pub(crate) settling: VecDeque<(u64, u64)>,
-    pub(crate) data_rows: RowWriter,
-    pub(crate) cleaned_rows: RowWriter,
-    pub(crate) meta_rows: RowWriter,
-    /// Segments the cleaner cannot walk, and their generations.
-    pub(crate) uncleanable: BTreeMap<u32, u32>,
+    pub(crate) checkpoints: Checkpoints,
+    pub(super) tree: TreeNumbers,
+    pub(crate) blocks: BlockTable,
+    pub(super) rows: OpenRows,
+    pub(super) cleaning: Cleaning,
     /// Blocks that could not be completed because a drive failed to read.
-    pub(crate) unread: BTreeMap<BlockKey, Unread>,
-    /// Segments whose pages the next checkpoint moves elsewhere.
-    pub(crate) cleaned_metadata: BTreeSet<u32>,
-    pub(crate) last_checkpoint: Nanos,
-    pub(super) cleaned_in_vain: InVain,
+    pub(super) retries: Retries,
+    pub(super) looks: Looks,
+    pub(super) round: Round,
+    /// The layer whose list is being looked through.
+    pub(super) sifting: Option<Arc<Layer>>,
     /// How often destage waited for the cleaner in a row.
-    pub(crate) yielded: u32,
-    /// When the journal's tail was last looked for.
-    pub(super) tail_looked: Nanos,
-    /// What a checkpoint would give back with the tail found then, if none was made since.
-    pub(super) tail_found: Option<Tail>,
-    /// When which sequence was next, to know what has grown old.
-    pub(super) ages: VecDeque<(Nanos, Sequence)>,
-    /// Whose turn it is in this round, and whether anything was done in it.
-    pub(super) turn: Turn,
+    yielded: u32,
+}
+
+/// Rows of what is destaged, of what the cleaner moves, and of metadata.
+pub(super) struct OpenRows {
+    pub data: RowWriter,
+    pub cleaned: RowWriter,
+    pub meta: RowWriter,
+}
+
+/// A round, in which everything has its turn.
+#[derive(Default)]
+pub(super) struct Round {
+    pub turn: Turn,
+    /// Whether anything was done in it.
     did: bool,
     /// What came in before this is being drained.
-    pub(super) draining: Option<Sequence>,
+    pub draining: Option<Sequence>,
 }
 
 /// What a committer starts from, as the root has it.
@@ -113,44 +87,24 @@ pub(crate) struct Start {
 
 impl Committer {
     pub(crate) fn new(slice: Arc<Slice>, start: Start) -> Self {
-        let last_checkpoint = slice.world().now();
-        let sifting = slice.forks.read().sifting();
+        let now = slice.world().now();
+        let numbers = BlockNumbers::new(start.blocks_end, start.blocks_free);
         Self {
-            slice,
-            generation: start.generation,
-            cut_generation: start.generation,
-            flight: None,
-            wanted: Vec::new(),
-            tree_end: start.tree_end,
-            tree_free: start.tree_free,
-            tree_cursor: 1,
-            freed_pages: FreedPages::default(),
-            sifting,
-            blocks_end: start.blocks_end,
-            blocks_free: start.blocks_free,
-            dropped: DroppedNumbers::new(start.dropped_blocks),
-            block_cursor: 1,
-            sweeping: false,
-            swept: AtHand::default(),
-            added_to: AtHand::default(),
-            freed_from: AtHand::default(),
-            reusable: start.generation,
-            settling: VecDeque::new(),
-            data_rows: RowWriter::new(Stream::Data),
-            cleaned_rows: RowWriter::new(Stream::Cleaned),
-            meta_rows: RowWriter::new(Stream::Meta),
-            uncleanable: BTreeMap::new(),
-            unread: BTreeMap::new(),
-            cleaned_metadata: BTreeSet::new(),
-            last_checkpoint,
-            cleaned_in_vain: InVain::No,
+            checkpoints: Checkpoints::new(start.generation, now),
+            tree: TreeNumbers::new(start.tree_end, start.tree_free),
+            blocks: BlockTable::new(numbers, start.dropped_blocks),
+            rows: OpenRows {
+                data: RowWriter::new(Stream::Data),
+                cleaned: RowWriter::new(Stream::Cleaned),
+                meta: RowWriter::new(Stream::Meta),
+            },
+            cleaning: Cleaning::default(),
+            retries: Retries::default(),
+            looks: Looks::new(now),
+            round: Round::default(),
+            sifting: slice.forks.read().sifting(),
             yielded: 0,
-            tail_looked: last_checkpoint,
-            tail_found: None,
-            ages: VecDeque::new(),
-            turn: Turn::Lend,
-            did: false,
-            draining: None,
+            slice,
         }
     }
 
@@ -172,9 +126,7 @@ impl Committer {
             }
         }
         // Nothing is written for the slice once its committer has ended.
-        if let Some(flight) = self.flight.take() {
-            flight.ended().await;
-        }
+        self.checkpoints.ended().await;
         slice.requests.end();
     }
 
@@ -225,16 +177,16 @@ impl Committer {
         let outcome = match request {
             Request::Checkpoint => {
                 slice.requests.one_waits();
-                self.wanted.push(answer);
+                self.checkpoints.want(answer);
                 return Ok(Outcome::Did);
             }
             Request::Drain => self.drain().await,
             Request::Merge => self.merge_all().await,
             Request::Rewrite(page) => {
                 // Pages of the catalog and of the segment table are made anew.
-                let is_made = page == PageId::new(Space::Catalog, page.index)
+                let is_made = page == PageId::new(PageSpace::Catalog, page.index)
                     && slice.metadata.rewrite_catalog_page(page.index);
-                if page == PageId::new(Space::Segments, page.index) {
+                if page == PageId::new(PageSpace::Segments, page.index) {
                     slice.segments.table.rewrite(page.index);
                 } else if !is_made {
                     slice.metadata.pages.mark_dirty(page);
@@ -242,7 +194,7 @@ impl Committer {
                 Ok(())
             }
             Request::Stop => {
-                if !self.wanted.is_empty() {
+                if self.checkpoints.is_wanted() {
                     self.checkpoint().await?;
                 }
                 self.finish_checkpoint().await?;
@@ -269,20 +221,20 @@ impl Committer {
             Step::Checkpoint => self.begin_checkpoint().await?,
             Step::Await => self.finish_checkpoint().await?,
             Step::Lend => {
-                self.did |= self.lend_numbers().await?;
-                self.turn = Turn::Fork;
+                self.round.did |= self.lend_numbers().await?;
+                self.round.turn = Turn::Fork;
             }
             Step::Fork => {
-                self.did |= self.fork_some();
-                self.turn = Turn::Merge;
+                self.round.did |= self.fork_some();
+                self.round.turn = Turn::Merge;
             }
             Step::Merge => {
-                self.did |= self.merge_some().await?;
-                self.turn = Turn::Claim;
+                self.round.did |= self.merge_some().await?;
+                self.round.turn = Turn::Claim;
             }
             Step::Claim(slabs) => {
-                self.did |= self.claim(slabs).await?;
-                self.turn = Turn::Clean;
+                self.round.did |= self.claim(slabs).await?;
+                self.round.turn = Turn::Clean;
             }
             Step::Clean => {
                 // What is dead in open segments cannot be cleaned.
@@ -290,24 +242,24 @@ impl Committer {
                 let did = self.clean().await?;
                 let yields = did && self.destage_yields();
                 // A drain is not done while destage waits, but does not go on for what can be cleaned.
-                self.did |= did && (yields || self.draining.is_none());
-                self.turn = if yields { Turn::Lend } else { Turn::GiveBack };
+                self.round.did |= did && (yields || self.round.draining.is_none());
+                self.round.turn = if yields { Turn::Lend } else { Turn::GiveBack };
             }
             Step::GiveBack(slabs) => {
-                self.did |= self.give_back(slabs).await?;
-                self.turn = Turn::Destage;
+                self.round.did |= self.give_back(slabs).await?;
+                self.round.turn = Turn::Destage;
             }
             Step::Destage(before) => {
-                self.did |= self.destage(before).await?;
-                self.turn = Turn::Remove;
+                self.round.did |= self.destage(before).await?;
+                self.round.turn = Turn::Remove;
             }
             Step::Remove => {
-                self.did |= self.remove_some().await?;
-                self.turn = Turn::End;
+                self.round.did |= self.remove_some().await?;
+                self.round.turn = Turn::End;
             }
             Step::EndRound => {
-                self.turn = Turn::Lend;
-                if !std::mem::take(&mut self.did) {
+                self.round.turn = Turn::Lend;
+                if !std::mem::take(&mut self.round.did) {
                     return Ok(Outcome::Idle);
                 }
             }
@@ -326,7 +278,7 @@ impl Committer {
                 && journal.used < journal.total
                 && !slice.store.health().is_failed()
         };
-        while held_up(self.generation) {
+        while held_up(self.checkpoints.durable()) {
             slice.world().sleep(PRESSED_TICK).await;
             self.settle();
         }
@@ -335,8 +287,8 @@ impl Committer {
     /// Destages all that is acknowledged now, and makes a checkpoint.
     async fn drain(&mut self) -> Result<(), PoolError> {
         // From the first step of a round on, until a whole round does nothing.
-        self.draining = Some(self.slice.log.journal.peek_sequence());
-        (self.turn, self.did) = (Turn::Lend, false);
+        let draining = Some(self.slice.log.journal.peek_sequence());
+        self.round = Round { turn: Turn::Lend, did: false, draining };
         loop {
             let step = self.decide().await?;
             if let Outcome::Idle = self.carry_out(step).await? {
@@ -345,10 +297,10 @@ impl Committer {
             self.slice.world().yield_now().await;
         }
         // NOTE: sealed before the checkpoint, which then holds these segments as ones that nothing is added to.
-        self.draining = None;
+        self.round.draining = None;
         let generation = self.first_without();
-        self.data_rows.seal(&self.slice.segments, generation);
-        self.cleaned_rows.seal(&self.slice.segments, generation);
+        self.rows.data.seal(&self.slice.segments, generation);
+        self.rows.cleaned.seal(&self.slice.segments, generation);
         self.checkpoint().await
     }
 
@@ -363,18 +315,7 @@ impl Committer {
     /// Gives back what durable checkpoints freed and no reader looks at any more.
     pub(crate) fn settle(&mut self) {
         let slice = &self.slice;
-        while let Some(&(generation, epoch)) = self.settling.front() {
-            if !slice.segments.readers_left(epoch) {
-                break;
-            }
-            assert!(
-                self.reusable < generation && generation <= self.generation,
-                "checkpoint {generation} settles after {}, with {} durable",
-                self.reusable,
-                self.generation
-            );
-            self.reusable = generation;
-            self.settling.pop_front();
+        while let Some(generation) = self.checkpoints.settle(&slice.segments) {
             // NOTE: shards are locked before layers, so layers are not locked here. No new layer gets these ids
             // meanwhile.
             let found = slice.forks.read().ids.take_found(generation);
@@ -382,20 +323,17 @@ impl Committer {
                 let buffered = slice.buffer.held_of(&found.iter().copied().collect());
                 slice.forks.read().ids.free(found, &buffered);
             }
-            self.freed_pages.forget_passed(slice.segments.readers());
-            slice.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
+            self.tree.forget_passed(slice.segments.readers());
+            slice.counters.freed_pages_ram_bytes.store(self.tree.freed_ram_bytes(), Ordering::Relaxed);
         }
-        if slice.segments.reclaim(self.generation) {
+        if slice.segments.reclaim(self.checkpoints.durable()) {
             slice.log.progress().notify();
         }
     }
 
-    /// The first checkpoint without what is given up now. The last checkpoint that was cut still holds it,
-    /// whether that one is durable or under way. What is given up is reused only when the first checkpoint
-    /// without it is durable.
+    /// As [`Checkpoints::first_without`].
     pub(crate) fn first_without(&self) -> u64 {
-        let last_with = if planted(Bug::FreeForFlight) { self.generation } else { self.cut_generation };
-        last_with + 1
+        self.checkpoints.first_without()
     }
 
     /// The number of drives over which the rows of a batch are spread: one while few slabs are free, since each
@@ -415,16 +353,16 @@ impl Committer {
         self.slice.space.update(usage.live_data, metadata, usage.table_slabs);
     }
 
-    /// Lets go of pages that were kept at hand.
-    pub(crate) fn let_go_of_pages(&mut self) {
-        (self.swept, self.added_to, self.freed_from) = Default::default();
+    /// Notes that destage has blocks to write: from now on it may wait for the cleaner again.
+    pub(super) fn destages(&mut self) {
+        self.yielded = 0;
     }
 
     /// Tells writers that wait and the space gauge what a commit changed.
     pub(crate) fn committed(&self) {
         let slice = &self.slice;
         slice.metadata.pages.make_room(0);
-        slice.counters.freed_pages_ram_bytes.store(self.freed_pages.ram_bytes(), Ordering::Relaxed);
+        slice.counters.freed_pages_ram_bytes.store(self.tree.freed_ram_bytes(), Ordering::Relaxed);
         self.count_space();
         slice.counters.commits.fetch_add(1, Ordering::AcqRel);
         slice.log.progress().notify();

@@ -53,8 +53,9 @@ pub(crate) enum Step {
 }
 
 /// Whose turn it is: what stands before had its turn in this round.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) enum Turn {
+    #[default]
     Lend,
     Fork,
     Merge,

@@ -16,10 +16,9 @@
 //!    nothing that a checkpoint has not yet passed.
 
 use crate::{
-    buffer::{BlockKey, Content, Extent, TakenBlock},
+    buffer::{BlockKey, Content, Fragment, TakenBlock},
     bugs::{Bug, planted},
     commit::composed::{Composed, Composition},
-    commit::retries::Unread,
     commit::{
         chunk::{self, Chunk, RamBlock, compose_one},
         committer::Committer,
@@ -29,6 +28,7 @@ use crate::{
     error::PoolError,
     fork::layer::Layer,
     format::{BlockInfo, CopySource, Location, RowContent},
+    lifecycle::slice::Slice,
     maps::blocks::{BlockPlace, LOST, block_page},
     meta::PageId,
     segment::placed_block::PlacedBlock,
@@ -204,11 +204,11 @@ impl Committer {
     /// Composes a placed block, and finds out what any other one needs.
     fn sort(&self, taken: TakenBlock, at_once: &mut AtOnce) -> Sorted {
         let slice = &self.slice;
-        let [extent] = taken.extents.as_slice() else { return Sorted::Reading(taken) };
-        if extent.sectors != slice.buffer.sectors_per_block() {
+        let [fragment] = taken.fragments.as_slice() else { return Sorted::Reading(taken) };
+        if fragment.sectors != slice.buffer.sectors_per_block() {
             return Sorted::Reading(taken);
         }
-        let placed = match &extent.content {
+        let placed = match &fragment.content {
             Content::Placed(block) => {
                 let Some(number) = block.number else { return Sorted::Reading(taken) };
                 // The page of its number must be sound when the block is published. `compose` reads it if it is not
@@ -254,7 +254,7 @@ impl Committer {
         if batch.is_empty() {
             return Ok(None);
         }
-        self.yielded = 0;
+        self.destages();
         // What cannot be read now goes back into the buffer.
         self.put_unread_back(&mut batch).await;
         let is_news = self.count_stuck(batch.is_empty());
@@ -277,7 +277,7 @@ impl Committer {
         let slice = self.slice.clone();
         // Rows are planned for the whole batch, then written while the next batch is prepared.
         let places = self.place(batch).await?;
-        let rows = self.data_rows.finish(&slice.segments);
+        let rows = self.rows.data.finish(&slice.segments);
         let next = self.next_before(batch.len() as u64)?;
         let (written, next) = try_join(slice.write_rows(rows), async {
             self.prefetch(batch).await?;
@@ -287,17 +287,14 @@ impl Committer {
         .await?;
         slice.counters.destaged_bytes.fetch_add(written, Ordering::Relaxed);
         assert!(next.as_ref().is_none_or(|next| are_apart(batch, &next.keys)), "a block is in two batches");
-        if planted(Bug::EvictBeforePublish) {
-            slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
-            slice.world().yield_now().await;
-        }
+        keep_until_published(&slice, batch).await;
         // The rows are written, so the map may lead there.
         self.publish_all(batch, &places).await?;
         self.count_space();
         // The map is published: only now may a reader miss the buffer.
         slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
         slice.counters.destaged_blocks.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        if self.flight.is_some() {
+        if self.checkpoints.is_under_way() {
             slice.counters.destaged_beside.fetch_add(batch.len() as u64, Ordering::Relaxed);
         }
         if next.is_some() {
@@ -331,14 +328,14 @@ impl Committer {
             return Ok(Composed { taken, layer: None, content: Composition::Unmapped });
         };
         // A range copy leads to the block of its source.
-        if let Some((number, owner)) = slice.shared_block(&taken.extents).await? {
+        if let Some((number, owner)) = slice.shared_block(&taken.fragments).await? {
             return Ok(Composed {
                 taken,
                 layer: Some(layer),
                 content: Composition::Shared { number, owner },
             });
         }
-        if let Some((block, number)) = placed_whole(&taken.extents, slice.buffer.sectors_per_block()) {
+        if let Some((block, number)) = placed_whole(&taken.fragments, slice.buffer.sectors_per_block()) {
             // A number whose page went bad since it was lent is of no use: the block is written anew under another.
             match slice.metadata.pages.get(block_page(number)).await {
                 Ok(_) => {
@@ -350,7 +347,7 @@ impl Committer {
                 Err(error) => return Err(error),
             }
         }
-        let content = match slice.compose(&layer, taken.key, &taken.extents).await {
+        let content = match slice.compose(&layer, taken.key, &taken.fragments).await {
             Ok(Some(data)) => Composition::Data(data),
             Ok(None) => Composition::Unmapped,
             Err(PoolError::Medium { unread: true, .. }) => Composition::Unread,
@@ -378,21 +375,18 @@ impl Committer {
         for mut block in std::mem::take(composed) {
             let key = block.taken.key;
             if !matches!(block.content, Composition::Unread) {
-                self.unread.remove(&key);
+                self.retries.forget(key);
                 composed.push(block);
                 continue;
             }
             let now = slice.world().now();
-            let unread = self.unread.entry(key).or_insert(Unread::new(now));
-            unread.tries += 1;
-            unread.newest = block.taken.newest();
-            let (tries, waited) = (unread.tries, now.since(unread.since));
+            let (tries, waited) = self.retries.failed(key, block.taken.newest(), now);
             let is_lost = tries >= TRIES && slice.fill(0) > GIVE_UP_FROM
                 || waited >= WAITED_FOR && slice.forks.await_destage() && self.is_unreadable(&block).await;
             if is_lost {
                 tracing::error!(layer = %key.layer, block = key.index, tries, "given up after failed reads; it is lost");
                 slice.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
-                self.unread.remove(&key);
+                self.retries.forget(key);
                 if let Some(layer) = &block.layer {
                     let reason = "a drive failed to read what it was written over in part";
                     slice.damaged(layer.volume.id, key.index, reason);
@@ -413,7 +407,7 @@ impl Committer {
             return false;
         }
         for _ in 0..TRIES {
-            match self.slice.compose(layer, block.taken.key, &block.taken.extents).await {
+            match self.slice.compose(layer, block.taken.key, &block.taken.fragments).await {
                 Err(PoolError::Medium { unread: true, .. }) => {}
                 Ok(_) | Err(_) => return false,
             }
@@ -434,24 +428,23 @@ impl Committer {
     /// and does not wait in a fork on top of one that was.
     fn may_any_come(&self) -> bool {
         let layers = self.slice.forks.read();
-        let holds_unread = |layer: &Arc<Layer>| self.unread.keys().any(|key| key.layer == layer.id);
+        let holds_unread = |layer: &Arc<Layer>| self.retries.any_of(layer.id);
         let waits = |id: &&LayerId| {
             let below = layers.all.get(id).and_then(|layer| layer.below());
             std::iter::successors(below, |layer| layer.below()).any(|layer| holds_unread(&layer))
         };
         let waiting: BTreeSet<LayerId> = layers.pending.iter().filter(waits).copied().collect();
         drop(layers);
-        self.slice.buffer.any_charged(|key, newest| {
-            let was_tried = self.unread.get(&key).is_some_and(|unread| unread.newest >= newest);
-            was_tried || waiting.contains(&key.layer)
-        })
+        self.slice
+            .buffer
+            .any_charged(|key, newest| self.retries.was_tried(key, newest) || waiting.contains(&key.layer))
     }
 
     /// Plans rows for the data, under new block numbers. In the order of `composed`; `None` for what needs no
     /// block.
     async fn place(&mut self, composed: &[Composed]) -> Result<Vec<Option<Placed>>, PoolError> {
         let slice = self.slice.clone();
-        self.data_rows.spread_over(self.spread());
+        self.rows.data.spread_over(self.spread());
         let mut places = Vec::with_capacity(composed.len());
         for block in composed {
             // Only data needs a place in a row. What was placed has one, and what is shared has that of its source.
@@ -475,10 +468,11 @@ impl Committer {
                     let BlockKey { layer, index, .. } = block.taken.key;
                     let content = RowContent::block(number, CopySource { layer, index });
                     let location = self
-                        .data_rows
+                        .rows
+                        .data
                         .place(&slice.segments, content, data.len(), generation)
                         .ok_or_else(out_of_slabs)?;
-                    self.data_rows.push_data(data.clone());
+                    self.rows.data.push_data(data.clone());
                     let info = BlockInfo::new(*crc, 1, BlockInfo::STORED);
                     Some(Placed { number, is: Placement::New(BlockPlace { location, info }) })
                 }
@@ -494,10 +488,10 @@ fn are_apart(one: &[Composed], other: &[BlockKey]) -> bool {
     !one.iter().any(|block| other.binary_search(&block.taken.key).is_ok())
 }
 
-/// The block that was placed and its number, if these extents are all of it.
-fn placed_whole(extents: &[Extent], sectors_per_block: u16) -> Option<(Arc<PlacedBlock>, u64)> {
-    match extents {
-        [Extent { sectors, content: Content::Placed(block), .. }] if *sectors == sectors_per_block => {
+/// The block that was placed and its number, if these fragments are all of it.
+fn placed_whole(fragments: &[Fragment], sectors_per_block: u16) -> Option<(Arc<PlacedBlock>, u64)> {
+    match fragments {
+        [Fragment { sectors, content: Content::Placed(block), .. }] if *sectors == sectors_per_block => {
             Some((block.clone(), block.number?))
         }
         _ => None,
@@ -506,4 +500,12 @@ fn placed_whole(extents: &[Extent], sectors_per_block: u16) -> Option<(Arc<Place
 
 pub(crate) fn out_of_slabs() -> PoolError {
     PoolError::corrupt("the space accounting", "no slab is free for what was admitted")
+}
+
+/// Keeps a batch in the buffer until it is published.
+async fn keep_until_published(slice: &Slice, batch: &[Composed]) {
+    if planted(Bug::EvictBeforePublish) {
+        slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
+        slice.world().yield_now().await;
+    }
 }

@@ -29,7 +29,7 @@ impl Committer {
     pub(crate) fn drops_unseen(&self, owner: &Layer, number: u64) -> bool {
         let slice = &self.slice;
         let page = block_page(number);
-        if self.freed_from.is_dirty(page) {
+        if self.blocks.freed_from.is_dirty(page) {
             return false;
         }
         let is_alone = owner.lent() == 0 || planted(Bug::DropLent);
@@ -41,15 +41,11 @@ impl Committer {
     /// Whether the block table is so large that a checkpoint is made before all of it is dirty: a page that is clean is
     /// better left so.
     fn is_table_large(&self) -> bool {
-        self.table_pages() * PAGE_BYTES as u64 > self.slice.options().dirty_bytes
-    }
-
-    fn table_pages(&self) -> u64 {
-        self.blocks_end / BLOCKS_PER_PAGE + 1
+        self.blocks.numbers.table_pages() * PAGE_BYTES as u64 > self.slice.options().dirty_bytes
     }
 
     fn has_room_to_drop(&self, more: u64) -> bool {
-        let bytes = (self.dropped.count + more) * self.slice.buffer.block_bytes;
+        let bytes = (self.blocks.dropped.count + more) * self.slice.buffer.block_bytes;
         bytes <= self.slice.space.free_bytes() / FREE_PART
     }
 
@@ -72,10 +68,10 @@ impl Committer {
             return Err(referenced_yet_free(number));
         }
         page.set(word, page.get(word) | bit);
-        self.dropped.count += 1;
+        self.blocks.dropped.count += 1;
         self.tell_dropped();
         if bits_in(&page, table_page).count_ones() >= MERGE_FROM {
-            self.dropped.due.insert(table_page);
+            self.blocks.dropped.due.insert(table_page);
         }
         Ok(true)
     }
@@ -83,8 +79,8 @@ impl Committer {
     /// Frees the entries of what was dropped of a page of the block table. False if there is nothing, or if the page cannot
     /// be read now.
     pub(crate) async fn merge_dropped(&mut self, table_page: u64) -> Result<bool, PoolError> {
-        self.dropped.due.remove(&table_page);
-        if self.dropped.count == 0 {
+        self.blocks.dropped.due.remove(&table_page);
+        if self.blocks.dropped.count == 0 {
             return Ok(false);
         }
         let slice = self.slice.clone();
@@ -111,26 +107,21 @@ impl Committer {
         for bit in (0..BLOCKS_PER_PAGE).filter(|bit| dropped >> bit & 1 != 0) {
             self.drop_reference(first_number + bit).await?;
         }
-        self.dropped.count = self.dropped.count.saturating_sub(dropped.count_ones().into());
+        self.blocks.dropped.count = self.blocks.dropped.count.saturating_sub(dropped.count_ones().into());
         self.tell_dropped();
         Ok(true)
     }
 
     /// Notes how many there are where everybody can see it.
     pub(crate) fn tell_dropped(&self) {
-        self.slice.counters.dropped_blocks.store(self.dropped.count, Ordering::Relaxed);
-    }
-
-    /// Whether a number was dropped and its entry is not free yet.
-    pub(crate) async fn is_dropped(&self, number: u64) -> bool {
-        let dropped = self.slice.metadata.pages.dropped_of(block_page(number).index).await;
-        dropped.unwrap_or(0) >> (number % BLOCKS_PER_PAGE) & 1 != 0
+        self.slice.counters.dropped_blocks.store(self.blocks.dropped.count, Ordering::Relaxed);
     }
 
     /// Whether something is to be merged: many pages are due, or space is short.
     pub(crate) fn merging_is_due(&self) -> bool {
-        let many = (self.table_pages() / 32 + 1).min(MERGE_PAGES as u64);
-        self.dropped.due.len() as u64 >= many || self.dropped.count > 0 && !self.has_room_to_drop(0)
+        let many = (self.blocks.numbers.table_pages() / 32 + 1).min(MERGE_PAGES as u64);
+        self.blocks.dropped.due.len() as u64 >= many
+            || self.blocks.dropped.count > 0 && !self.has_room_to_drop(0)
     }
 
     /// Merges some pages of the block table: those that are due, or else what comes next. False if none was merged.
@@ -138,7 +129,7 @@ impl Committer {
         let slice = self.slice.clone();
         let room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
         let most = slice.space.table_pages_within(room).min(MERGE_PAGES as u64) as usize;
-        let mut pages: Vec<u64> = self.dropped.due.iter().take(most).copied().collect();
+        let mut pages: Vec<u64> = self.blocks.dropped.due.iter().take(most).copied().collect();
         if pages.is_empty() {
             pages = self.pages_to_merge(most).await;
         }
@@ -156,9 +147,9 @@ impl Committer {
 
     /// Merges all that can be read.
     pub(crate) async fn merge_all(&mut self) -> Result<(), PoolError> {
-        let bits_pages = self.table_pages().div_ceil(TABLE_PAGES);
+        let bits_pages = self.blocks.numbers.table_pages().div_ceil(TABLE_PAGES);
         let mut in_vain = 0;
-        while self.dropped.count > 0 && in_vain <= bits_pages.div_ceil(LOOKED_THROUGH) {
+        while self.blocks.dropped.count > 0 && in_vain <= bits_pages.div_ceil(LOOKED_THROUGH) {
             if self.merge_some().await? {
                 in_vain = 0;
             } else {
@@ -178,9 +169,9 @@ impl Committer {
 
     /// The pages of the table with the most to merge among those whose bits are looked through next.
     async fn pages_to_merge(&mut self, most: usize) -> Vec<u64> {
-        let bits_pages = self.table_pages().div_ceil(TABLE_PAGES);
+        let bits_pages = self.blocks.numbers.table_pages().div_ceil(TABLE_PAGES);
         for _ in 0..bits_pages.min(LOOKED_THROUGH) {
-            let first = self.dropped.cursor % bits_pages * TABLE_PAGES;
+            let first = self.blocks.dropped.cursor % bits_pages * TABLE_PAGES;
             let mut found = Vec::new();
             for page in first..first + TABLE_PAGES {
                 match self.slice.metadata.pages.dropped_of(page).await {
@@ -191,7 +182,7 @@ impl Committer {
                 }
             }
             if found.len() <= most {
-                self.dropped.cursor = (self.dropped.cursor + 1) % bits_pages;
+                self.blocks.dropped.cursor = (self.blocks.dropped.cursor + 1) % bits_pages;
             }
             if !found.is_empty() {
                 found.sort_unstable_by(|a, b| b.cmp(a));

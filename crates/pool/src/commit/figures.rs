@@ -11,12 +11,7 @@ use crate::{
 };
 use quoin_base::Sequence;
 use quoin_world::atomic::Ordering;
-use std::time::Duration;
 
-/// How often the next sequence is noted, to know what has grown old.
-const AGES_APART: Duration = Duration::from_millis(250);
-/// How often the journal's tail is looked for while the journal is filling up.
-const TAIL_LOOK_AFTER: Duration = Duration::from_millis(5);
 /// How much of what was placed last stays in the buffer.
 const PLACED_BUFFERED_BYTES: u64 = 32 << 20;
 
@@ -30,8 +25,8 @@ impl Committer {
         let slabs = self.slabs();
         Figures {
             is_asked: !slice.requests.queue.lock().is_empty(),
-            draining: self.draining,
-            turn: self.turn,
+            draining: self.round.draining,
+            turn: self.round.turn,
             due: self.due(),
             claims: self.claims(&slabs),
             slabs,
@@ -48,8 +43,8 @@ impl Committer {
         let slice = &self.slice;
         let catalog_pages = slice.catalog_due_pages();
         Due {
-            is_under_way: self.flight.is_some(),
-            is_wanted: !self.wanted.is_empty(),
+            is_under_way: self.checkpoints.is_under_way(),
+            is_wanted: self.checkpoints.is_wanted(),
             bytes: self.due_bytes(),
             most_bytes: slice.options().dirty_bytes,
             catalog_pages,
@@ -58,7 +53,7 @@ impl Committer {
                 || slice.metadata.pages.is_any_ill()
                 || catalog_pages > 0
                 || slice.requests.catalog_changed.load(Ordering::Acquire),
-            age: slice.world().now().since(self.last_checkpoint),
+            age: self.checkpoints.age(slice.world().now()),
             most_age: slice.options().checkpoint_after,
         }
     }
@@ -77,14 +72,14 @@ impl Committer {
     fn slabs(&self) -> Slabs {
         let slice = &self.slice;
         let usage = slice.segments.table.usage();
-        let cleaned_metadata = self.cleaned_metadata.len() as u64;
+        let cleaned_metadata = self.cleaning.awaiting_checkpoint();
         let early = if planted(Bug::GiveBackEarly) { usage.awaiting_slabs } else { 0 };
         Slabs {
             free: usage.free_slabs + early,
             coming: usage.awaiting_slabs + cleaned_metadata,
             // What was freed since the last checkpoint comes back only with the next.
             awaits_checkpoint: cleaned_metadata > 0
-                || slice.segments.table.awaits_checkpoint(self.generation),
+                || slice.segments.table.awaits_checkpoint(self.checkpoints.durable()),
             checkpoint_below: slice.space.checkpoint_below(),
             clean_below: slice.space.clean_below(),
         }
@@ -99,17 +94,14 @@ impl Committer {
         let mut figures = JournalFigures { total, used, wanted, most_named_bytes, tail: None };
         let is_much_named = slice.front.placer.named_bytes() > most_named_bytes / 2;
         // What the checkpoint under way gives back is not known to be there yet.
-        if self.flight.is_some() || !figures.is_filling() && !is_much_named {
+        if self.checkpoints.is_under_way() || !figures.is_filling() && !is_much_named {
             return figures;
         }
-        // Looking for the tail goes through the whole buffer.
-        if now.since(self.tail_looked) >= TAIL_LOOK_AFTER {
-            self.tail_looked = now;
+        figures.tail = self.looks.tail(now, || {
             let tail = slice.log.tail(&slice.buffer);
             let passed_bytes = if is_much_named { slice.front.placer.named_below(tail) } else { 0 };
-            self.tail_found = Some(Tail { freed: slice.log.journal.freed_by(tail), passed_bytes });
-        }
-        figures.tail = self.tail_found;
+            Tail { freed: slice.log.journal.freed_by(tail), passed_bytes }
+        });
         figures
     }
 
@@ -139,16 +131,10 @@ impl Committer {
 
     fn aged_before(&mut self, next: Sequence, awaits_forks: bool) -> Option<Sequence> {
         let (now, options) = (self.slice.world().now(), &self.slice.options());
-        if self.ages.back().is_none_or(|(at, s)| *s != next && now.since(*at) >= AGES_APART) {
-            self.ages.push_back((now, next));
-        }
         let after = match awaits_forks {
             true => options.destage_after.min(SETTLES_AFTER),
             false => options.destage_after,
         };
-        while self.ages.len() > 1 && now.since(self.ages[1].0) >= after {
-            self.ages.pop_front();
-        }
-        self.ages.front().filter(|(since, _)| now.since(*since) >= after).map(|(_, sequence)| *sequence)
+        self.looks.older_than(after, next, now)
     }
 }

@@ -24,7 +24,7 @@ impl Flips {
                 return;
             }
             let bit = block.key.index as usize * 7919;
-            let in_ram = block.extents.iter_mut().find_map(|extent| match &mut extent.content {
+            let in_ram = block.fragments.iter_mut().find_map(|fragment| match &mut fragment.content {
                 Content::Ram(received) => Some(received),
                 Content::Zero | Content::Journal(_) | Content::Placed(_) | Content::Shared(_) => None,
             });

@@ -149,7 +149,9 @@ impl Committer {
         pages: &mut BTreeSet<u64>,
     ) -> Result<bool, PoolError> {
         // What cannot be read is not freed.
-        if self.dropped.count == 0 || self.slice.metadata.pages.dropped_of(page).await.unwrap_or(0) == 0 {
+        if self.blocks.dropped.count == 0
+            || self.slice.metadata.pages.dropped_of(page).await.unwrap_or(0) == 0
+        {
             return Ok(true);
         }
         if allowance.pages == 0 && !pages.contains(&page) {

@@ -1,9 +1,12 @@
 //! The committer and its work: destage, checkpoints, cleaning, removal of what nobody uses any more.
 
+mod block_numbers;
 mod block_table;
 pub(crate) mod checkpoint;
+mod checkpoints;
 mod chunk;
 pub(crate) mod clean;
+mod cleaning;
 pub(crate) mod committer;
 pub(crate) mod compose;
 mod composed;
@@ -16,6 +19,7 @@ pub(crate) mod flips;
 pub(crate) mod gather;
 mod in_vain;
 mod lending;
+mod looks;
 pub(crate) mod publish;
 pub(crate) mod remove;
 pub(crate) mod requests;

@@ -15,7 +15,7 @@ impl Committer {
         let (slice, store) = (&self.slice, &self.slice.store);
         let charged = slice.buffer.charged_blocks();
         // If cleaning gained nothing, only slabs that are free or coming can be given back.
-        let at_most = match self.cleaned_in_vain {
+        let at_most = match self.cleaning.in_vain() {
             InVain::Yes => (slabs.free + slabs.coming).saturating_sub(slabs.clean_below),
             InVain::No | InVain::ForNow | InVain::Retry => u64::MAX,
         };
@@ -33,7 +33,7 @@ impl Committer {
             // Of interest only while there are slabs to claim.
             room: if nobodys > 0 { slice.space.room_slabs(charged) } else { 0 },
             owed: standing.owed,
-            cleans_after_checkpoint: self.cleaned_in_vain == InVain::ForNow,
+            cleans_after_checkpoint: self.cleaning.in_vain() == InVain::ForNow,
         }
     }
 

@@ -11,9 +11,6 @@ use crate::{
 };
 use std::sync::{Arc, atomic::Ordering};
 
-/// Free page numbers below which none is looked for.
-const WORTH_LOOKING: u64 = 32;
-
 impl Committer {
     /// The leaf that maps `block`, a layer's own and dirty, with its way there made or copied if need be.
     pub(crate) async fn leaf_to_change(&mut self, layer: &Layer, block: u64) -> Result<Arc<Page>, PoolError> {
@@ -69,42 +66,15 @@ impl Committer {
         Ok(ThinEntry::new(number, layer.id))
     }
 
-    /// Gives back a page of the tree space. Its number is not used again while a reader may come by.
+    /// Gives back a page of the page space of the trees. Its number is not used again while a reader may come by.
     pub(crate) async fn drop_tree_page(&mut self, number: u64) -> Result<(), PoolError> {
         self.drop_page(node(number)).await?;
-        self.tree_free += 1;
-        self.freed_pages.insert(number, self.slice.segments.readers().current());
+        self.tree.give_back(number, self.slice.segments.readers().current());
         Ok(())
     }
 
-    /// A page number of the tree space that nothing uses.
+    /// A page number of the page space of the trees that nothing uses.
     pub(crate) async fn take_tree_page(&mut self) -> Result<u64, PoolError> {
-        let slice = self.slice.clone();
-        if planted(Bug::EarlyPageReuse)
-            && let Some(number) = self.freed_pages.newest()
-            && !slice.metadata.pages.exists(node(number)).await?
-        {
-            self.tree_free -= 1;
-            return Ok(number);
-        }
-        // Free numbers are looked for once they are many.
-        if self.tree_free > WORTH_LOOKING + self.tree_end / 4 {
-            while self.tree_cursor < self.tree_end {
-                let number = self.tree_cursor;
-                self.tree_cursor += 1;
-                if !slice.metadata.pages.exists(node(number)).await?
-                    && self.freed_pages.may_use(number, slice.segments.readers())
-                {
-                    self.tree_free -= 1;
-                    return Ok(number);
-                }
-            }
-            // Once round: what was freed behind the cursor is found next time.
-            self.tree_cursor = 1;
-        }
-        let number = self.tree_end;
-        self.tree_end += 1;
-        self.tree_cursor = self.tree_cursor.min(self.tree_end);
-        Ok(number)
+        self.tree.take(&self.slice.metadata.pages, self.slice.segments.readers()).await
     }
 }

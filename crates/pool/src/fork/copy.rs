@@ -1,7 +1,7 @@
 //! Range copies: blocks of one volume become blocks of another without their data being read or written.
 //!
 //! What is copied from is a fork that is made for the purpose and deleted afterwards: it does not change, so that a
-//! record need only say which of its blocks a range is now. In the buffer such a range is an extent that leads there;
+//! record need only say which of its blocks a range is now. In the buffer such a range is a fragment that leads there;
 //! destage gives the target's map an entry of its own for the same block, and the block one reference more. Every
 //! reference is owned by one layer, as a block that was written is. The last one that goes takes the block with it.
 //!
@@ -9,7 +9,7 @@
 //! its map is in a checkpoint; and it is deleted only when the journal's tail has passed the last.
 
 use crate::{
-    buffer::{BlockKey, Content, Extent, HELD_BYTES, Piece},
+    buffer::{BlockKey, Content, Fragment, HELD_BYTES, Piece},
     bugs::{Bug, planted},
     commit::committer::Committer,
     error::PoolError,
@@ -241,12 +241,12 @@ impl Slice {
         (0..).zip(pieces).map(move |(at, piece)| Piece { content: Content::Shared(source.plus(at)), ..piece })
     }
 
-    /// An extent's data, of a block that a map leads to; `None` if it leads nowhere.
+    /// A fragment's data, of a block that a map leads to; `None` if it leads nowhere.
     pub(crate) async fn shared_data(
         &self,
         layer: &Layer,
         key: BlockKey,
-        extent: &Extent,
+        fragment: &Fragment,
         source: CopySource,
     ) -> Result<Option<Bytes>, PoolError> {
         let map = self.forks.layer(source.layer);
@@ -258,14 +258,17 @@ impl Slice {
         };
         let base = self.read_mapped(&map, source.index, layer, key.index).await?;
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
-        Ok(base.map(|base| base.slice(bytes(extent.start), bytes(extent.sectors))))
+        Ok(base.map(|base| base.slice(bytes(fragment.start), bytes(fragment.sectors))))
     }
 
-    /// The block that these extents of one block say to share, and the layer that owns it. `None` if there is anything
+    /// The block that these fragments of one block say to share, and the layer that owns it. `None` if there is anything
     /// else to the block, or something is wrong with it: then its data is looked at.
-    pub(crate) async fn shared_block(&self, extents: &[Extent]) -> Result<Option<(u64, LayerId)>, PoolError> {
-        let source = match extents {
-            [Extent { sectors, content: Content::Shared(source), .. }]
+    pub(crate) async fn shared_block(
+        &self,
+        fragments: &[Fragment],
+    ) -> Result<Option<(u64, LayerId)>, PoolError> {
+        let source = match fragments {
+            [Fragment { sectors, content: Content::Shared(source), .. }]
                 if *sectors == self.buffer.sectors_per_block() =>
             {
                 *source

@@ -1,6 +1,6 @@
 //! Deadlists: what a layer does not use any more and an ancestor of it owns.
 //!
-//! A list is a chain of pages in the tree space, the page written last first: the number of the next page, how many
+//! A list is a chain of pages in the page space of the trees, the page written last first: the number of the next page, how many
 //! entries, entries. An entry is that of a map, the number of a page marked as such.
 //!
 //! # Example
@@ -17,7 +17,7 @@ use crate::{
     error::PoolError,
     fork::layer::Layer,
     fork::lists::DeadList,
-    format::{DEAD_ENTRIES, DEAD_PAGE, Space, ThinEntry},
+    format::{DEAD_ENTRIES, DEAD_PAGE, PageSpace, ThinEntry},
     maps::{blocks::block_page, tree::node},
 };
 use quoin_base::LayerId;
@@ -69,7 +69,7 @@ impl Committer {
 
     async fn list_page(&self, number: u64) -> Result<Arc<crate::meta::Page>, PoolError> {
         let page = self.slice.metadata.pages.get(node(number)).await?;
-        page.ok_or_else(|| PoolError::page(Space::Tree, number, "a page of a deadlist is missing"))
+        page.ok_or_else(|| PoolError::page(PageSpace::Tree, number, "a page of a deadlist is missing"))
     }
 
     /// Takes a page of entries off a list; `None` if there is none. Of a list that is damaged nothing is left.
@@ -134,7 +134,7 @@ impl Committer {
             self.drop_tree_page(number & !DEAD_PAGE).await?;
         } else {
             // The entry's page is changed anyway. Of one at hand that was done.
-            if !self.freed_from.is_dirty(block_page(number)) {
+            if !self.blocks.freed_from.is_dirty(block_page(number)) {
                 self.merge_dropped(block_page(number).index).await?;
             }
             if self.drop_reference(number).await? {

@@ -93,9 +93,7 @@ impl LayerIds {
     pub(crate) fn departed(&self, layer: &Arc<Layer>) {
         let mut inner = self.inner.lock();
         inner.departed.push(Arc::downgrade(layer));
-        if planted(Bug::ReuseLayersEarly) {
-            inner.free.push_back(layer.id);
-        }
+        inner.free.extend(planted(Bug::ReuseLayersEarly).then_some(layer.id));
     }
 
     /// Looks for free ids if few are left. `generation` is that of the checkpoint that is being cut.

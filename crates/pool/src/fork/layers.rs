@@ -117,11 +117,14 @@ impl Layers {
         // destaged it does not change any more.
         let held =
             |layer: &Arc<Layer>| layer.volume.id == volume && layer.holds(sequence) && !layer.is_gone();
-        if planted(Bug::ReplayIntoForked) {
-            return self.all.values().find(|layer| held(layer)).cloned();
-        }
+        self.below_pending().find(held)
+    }
+
+    /// The layers that pending ones come from.
+    fn below_pending(&self) -> impl Iterator<Item = Arc<Layer>> {
+        let others = self.all.values().filter(|_| planted(Bug::ReplayIntoForked)).cloned();
         let pending = self.pending.iter().filter_map(|id| self.all.get(id));
-        pending.filter_map(|layer| layer.parent()).find(held)
+        others.chain(pending.filter_map(|layer| layer.parent()))
     }
 
     /// The layer that a transaction makes and that is there already, if there is one: no journal of this checkpoint says so.

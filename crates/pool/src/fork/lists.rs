@@ -3,7 +3,7 @@
 use quoin_base::LayerId;
 use std::collections::BTreeMap;
 
-/// A list of entries in pages of the tree space, the page written last first.
+/// A list of entries in pages of the page space of the trees, the page written last first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeadList {
     /// Page number; 0: the list is empty.

@@ -114,11 +114,9 @@ impl Committer {
         };
         // Ready are those whose parents have nothing buffered: the parents' maps are complete.
         let parents: BTreeSet<_> = layers.iter().map(|(_, parent)| parent.id).collect();
-        let held = match planted(Bug::ForkEarly) {
-            true => BTreeSet::new(),
-            false => slice.buffer.held_of(&parents),
-        };
-        let ready: Vec<_> = layers.into_iter().filter(|(_, parent)| !held.contains(&parent.id)).collect();
+        let held = slice.buffer.held_of(&parents);
+        let is_complete = |parent: &Layer| !held.contains(&parent.id) || planted(Bug::ForkEarly);
+        let ready: Vec<_> = layers.into_iter().filter(|(_, parent)| is_complete(parent)).collect();
         let mut pending = slice.forks.write();
         for (layer, parent) in &ready {
             layer.take_map(parent);

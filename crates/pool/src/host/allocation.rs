@@ -106,18 +106,18 @@ impl Slice {
         let block_bytes = self.buffer.block_bytes;
         let shard = self.buffer.shard(layer.block(range.offset / block_bytes));
         let of_block = |piece: ByteRange| {
-            let extents = match shard.is_empty() {
+            let fragments = match shard.is_empty() {
                 true => Cow::Borrowed(&[][..]),
                 false => shard.visible(layer, piece.offset / block_bytes),
             };
-            if extents.iter().any(|e| !matches!(e.content, Content::Zero)) {
+            if fragments.iter().any(|e| !matches!(e.content, Content::Zero)) {
                 return Ok(Buffered::Mapped);
             }
-            if let Some(open) = extents.iter().find(|e| !e.batch.is_hardened()) {
+            if let Some(open) = fragments.iter().find(|e| !e.batch.is_hardened()) {
                 return Err(open.batch.clone());
             }
             let sectors = self.buffer.sectors_per_block();
-            Ok(if covered(&extents, 0, sectors) == sectors { Buffered::Unmapped } else { Buffered::Ask })
+            Ok(if covered(&fragments, 0, sectors) == sectors { Buffered::Unmapped } else { Buffered::Ask })
         };
         range.split(block_bytes).map(of_block).collect()
     }

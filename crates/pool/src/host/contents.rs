@@ -1,7 +1,7 @@
-//! What a buffered extent holds: in RAM, in the journal, or where it was placed. All that drives return is verified.
+//! What a buffered fragment holds: in RAM, in the journal, or where it was placed. All that drives return is verified.
 
 use crate::{
-    buffer::{BlockKey, Content, Extent, JournalSource},
+    buffer::{BlockKey, Content, Fragment, JournalSource},
     bugs::{Bug, planted},
     error::PoolError,
     fork::layer::Layer,
@@ -19,32 +19,32 @@ pub(crate) struct Verified {
 }
 
 impl Slice {
-    /// An extent's data; `None` for zeroes.
-    pub(crate) async fn extent_data(
+    /// A fragment's data; `None` for zeroes.
+    pub(crate) async fn fragment_data(
         &self,
         layer: &Layer,
         key: BlockKey,
-        extent: &Extent,
+        fragment: &Fragment,
     ) -> Result<Option<Bytes>, PoolError> {
-        match &extent.content {
+        match &fragment.content {
             Content::Zero => Ok(None),
-            Content::Ram(received) => Ok(Some(received.sectors(extent.start, extent.sectors))),
+            Content::Ram(received) => Ok(Some(received.sectors(fragment.start, fragment.sectors))),
             Content::Journal(source) => {
-                self.journal_data(layer, key, extent, source).await.map(|read| Some(read.data))
+                self.journal_data(layer, key, fragment, source).await.map(|read| Some(read.data))
             }
             Content::Placed(block) => {
-                self.placed_data(layer, key, extent, block).await.map(|read| Some(read.data))
+                self.placed_data(layer, key, fragment, block).await.map(|read| Some(read.data))
             }
-            Content::Shared(source) => self.shared_data(layer, key, extent, *source).await,
+            Content::Shared(source) => self.shared_data(layer, key, fragment, *source).await,
         }
     }
 
-    /// An extent's data as it was placed.
+    /// A fragment's data as it was placed.
     pub(crate) async fn placed_data(
         &self,
         layer: &Layer,
         key: BlockKey,
-        extent: &Extent,
+        fragment: &Fragment,
         block: &PlacedBlock,
     ) -> Result<Verified, PoolError> {
         let damaged = |reason: String, unread| PoolError::Medium {
@@ -61,21 +61,21 @@ impl Slice {
             return Err(damaged(reason, false));
         }
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
-        let part = data.slice(bytes(extent.start), bytes(extent.sectors));
+        let part = data.slice(bytes(fragment.start), bytes(fragment.sectors));
         let is_all = part.len() == data.len();
         Ok(Verified { data: part, crc: is_all.then_some(block.crc) })
     }
 
-    /// An extent's data as the journal has it.
+    /// A fragment's data as the journal has it.
     pub(crate) async fn journal_data(
         &self,
         layer: &Layer,
         key: BlockKey,
-        extent: &Extent,
+        fragment: &Fragment,
         source: &JournalSource,
     ) -> Result<Verified, PoolError> {
-        let first = key.index * u64::from(self.buffer.sectors_per_block()) + u64::from(extent.start);
-        let range = ByteRange::new(first * SECTOR_BYTES, u64::from(extent.sectors) * SECTOR_BYTES);
+        let first = key.index * u64::from(self.buffer.sectors_per_block()) + u64::from(fragment.start);
+        let range = ByteRange::new(first * SECTOR_BYTES, u64::from(fragment.sectors) * SECTOR_BYTES);
         self.read_journal_range(source, range).await.map_err(|(reason, unread)| PoolError::Medium {
             volume: layer.volume.id,
             offset: range.offset,

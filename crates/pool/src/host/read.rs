@@ -3,11 +3,11 @@
 //!
 //! A reader looks into the buffer first. What it finds there lies over what the map leads to; the map may
 //! already show a buffered block that was destaged in between, so a block of which only a part is buffered is
-//! looked at again when anything was evicted meanwhile. An extent not hardened yet is waited for: what a
+//! looked at again when anything was evicted meanwhile. A fragment not hardened yet is waited for: what a
 //! reader has seen must not be gone after a crash.
 
 use crate::{
-    buffer::{BlockKey, Content, Extent},
+    buffer::{BlockKey, Content, Fragment},
     bugs::{Bug, planted},
     error::PoolError,
     fork::layer::Layer,
@@ -74,7 +74,7 @@ struct Part {
     /// Sectors within the block.
     start: u16,
     sectors: u16,
-    extents: Vec<Extent>,
+    fragments: Vec<Fragment>,
     /// What the map led to.
     base: Option<Bytes>,
     /// What was placed for the block, and where.
@@ -86,9 +86,9 @@ impl Part {
         self.start + self.sectors
     }
 
-    /// True when the buffered extents leave sectors of it open.
+    /// True when the buffered fragments leave sectors of it open.
     fn needs_base(&self) -> bool {
-        covered(&self.extents, self.start, self.end()) < self.sectors
+        covered(&self.fragments, self.start, self.end()) < self.sectors
     }
 
     /// The content of the placed block that all of it is in, if that was read.
@@ -99,8 +99,8 @@ impl Part {
 
     /// The placed block that all of it is in, if it is.
     fn placed_in(&self) -> Option<&PlacedBlock> {
-        match self.extents.as_slice() {
-            [Extent { start, sectors, content: Content::Placed(block), .. }]
+        match self.fragments.as_slice() {
+            [Fragment { start, sectors, content: Content::Placed(block), .. }]
                 if *start <= self.start && start + sectors >= self.end() =>
             {
                 Some(block)
@@ -110,17 +110,20 @@ impl Part {
     }
 }
 
-/// True when the parts hold the same extents.
+/// True when the parts hold the same fragments.
 fn same(parts: &[Part], others: &[Part]) -> bool {
     let sequences = |parts: &[Part]| -> Vec<_> {
-        parts.iter().flat_map(|p| p.extents.iter().map(|e| (p.key, e.start, e.sectors, e.sequence))).collect()
+        parts
+            .iter()
+            .flat_map(|p| p.fragments.iter().map(|e| (p.key, e.start, e.sectors, e.sequence)))
+            .collect()
     };
     sequences(parts) == sequences(others)
 }
 
-/// How many sectors of `start..end` the extents, which do not overlap, cover.
-pub(crate) fn covered(extents: &[Extent], start: u16, end: u16) -> u16 {
-    extents.iter().map(|e| (e.start + e.sectors).min(end).saturating_sub(e.start.max(start))).sum()
+/// How many sectors of `start..end` the fragments, which do not overlap, cover.
+pub(crate) fn covered(fragments: &[Fragment], start: u16, end: u16) -> u16 {
+    fragments.iter().map(|e| (e.start + e.sectors).min(end).saturating_sub(e.start.max(start))).sum()
 }
 
 enum Captured {
@@ -195,12 +198,12 @@ impl Slice {
                 }
             };
             let below = self.fill_bases(layer, &mut parts, pattern).await;
-            let mixed = parts.iter().any(|p| !p.extents.is_empty()) && !planted(Bug::LookOnce);
-            if mixed && parts.iter().any(|p| p.needs_base() && !p.extents.is_empty()) {
+            let mixed = parts.iter().any(|p| !p.fragments.is_empty()) && !planted(Bug::LookOnce);
+            if mixed && parts.iter().any(|p| p.needs_base() && !p.fragments.is_empty()) {
                 match self.capture(layer, range) {
                     Captured::Parts(again, now) if now == evictions => {
                         for (part, again) in parts.iter_mut().zip(again) {
-                            part.extents = again.extents;
+                            part.fragments = again.fragments;
                         }
                     }
                     Captured::Parts(..) => continue,
@@ -244,14 +247,14 @@ impl Slice {
             let key = layer.block(piece.offset / block_bytes);
             let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
             let sectors = (piece.len / SECTOR_BYTES) as u16;
-            let overlaps = |e: &&Extent| e.start < start + sectors && e.start + e.sectors > start;
-            let extents: Vec<Extent> =
+            let overlaps = |e: &&Fragment| e.start < start + sectors && e.start + e.sectors > start;
+            let fragments: Vec<Fragment> =
                 shard.visible(layer, key.index).iter().filter(overlaps).cloned().collect();
-            let hardened = |e: &Extent| e.batch.is_hardened() || planted(Bug::ServeUnhardened);
-            if let Some(open) = extents.iter().find(|e| !hardened(e)) {
+            let hardened = |e: &Fragment| e.batch.is_hardened() || planted(Bug::ServeUnhardened);
+            if let Some(open) = fragments.iter().find(|e| !hardened(e)) {
                 return Captured::Wait(open.batch.clone());
             }
-            parts.push(Part { key, start, sectors, extents, base: None, placed: None });
+            parts.push(Part { key, start, sectors, fragments, base: None, placed: None });
         }
         Captured::Parts(parts, shard.evictions)
     }
@@ -502,11 +505,11 @@ impl Slice {
         Ok(self.block(number).await? != place)
     }
 
-    /// Puts a part together from its buffered extents and what lies below.
+    /// Puts a part together from its buffered fragments and what lies below.
     async fn assemble(&self, layer: &Layer, part: &Part) -> Result<Bytes, PoolError> {
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
         let len = bytes(part.sectors);
-        match (&part.base, part.extents.as_slice()) {
+        match (&part.base, part.fragments.as_slice()) {
             (Some(base), []) => return Ok(base.slice(bytes(part.start), len)),
             (None, []) => return Ok(Buf::zeroed(len).into_slice()),
             (_, [e]) if e.start <= part.start && e.start + e.sectors >= part.end() => {
@@ -523,13 +526,14 @@ impl Slice {
             Some(base) => Buf::copy_of(&base.slice(bytes(part.start), len)),
             None => Buf::zeroed(len),
         };
-        for extent in &part.extents {
-            let (from, to) = (extent.start.max(part.start), (extent.start + extent.sectors).min(part.end()));
+        for fragment in &part.fragments {
+            let (from, to) =
+                (fragment.start.max(part.start), (fragment.start + fragment.sectors).min(part.end()));
             let target = &mut buf.as_mut_slice()[bytes(from - part.start)..bytes(to - part.start)];
-            match self.extent_data(layer, part.key, extent).await? {
+            match self.fragment_data(layer, part.key, fragment).await? {
                 None => target.fill(0),
                 Some(data) => {
-                    target.copy_from_slice(&data[bytes(from - extent.start)..bytes(to - extent.start)]);
+                    target.copy_from_slice(&data[bytes(from - fragment.start)..bytes(to - fragment.start)]);
                 }
             }
         }

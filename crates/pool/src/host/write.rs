@@ -42,7 +42,7 @@ impl Below {
         let entry = self.leaf.as_ref().map_or(ThinEntry(0), |leaf| ThinEntry(leaf.get(slot(key.index, 0))));
         let is_own = || entry.birth() == key.layer || layers.owner(entry.birth()) == key.layer;
         let is_alone = |number| layer.lent() == 0 || self.alone.contains(&number);
-        entry.block().is_some_and(is_alone) && shard.extents(key).is_none() && is_own()
+        entry.block().is_some_and(is_alone) && shard.fragments(key).is_none() && is_own()
     }
 }
 
@@ -139,11 +139,7 @@ impl Slice {
             // Also what went before a refusal: nothing is left behind that is neither done nor undone.
             self.harden_all(&mut batches).await?;
             appended?;
-            if planted(Bug::UnmapTwice) {
-                self.world().sleep(std::time::Duration::from_millis(5)).await;
-                self.append_unmap_range(volume, range, Reach::Volume, &mut batches).await?;
-                self.harden_all(&mut batches).await?;
-            }
+            self.unmap_no_more(volume, range).await?;
         }
         self.counters.unmapped_bytes.fetch_add(range.len, Ordering::Relaxed);
         Ok(())
@@ -159,12 +155,7 @@ impl Slice {
     ) -> Result<(), PoolError> {
         let mut layer = self.confirmed_layer(volume).await?;
         for piece in range.split(REGION_BYTES) {
-            if planted(Bug::UnjournaledUnmap) {
-                let layer = self.forks.of_volume(volume)?;
-                let mut shard = self.buffer.shard(layer.block(piece.offset / self.buffer.block_bytes));
-                let sequence = self.log.journal.take_sequence();
-                let pieces = self.zero_pieces(&layer, piece);
-                self.buffer.insert(&mut shard, sequence, &Batch::recovered(), pieces);
+            if !self.is_journaled(volume, piece)? {
                 continue;
             }
             let append = |layer: &Arc<Layer>, _: Option<&Below>| self.try_append_unmap(layer, piece, reach);
@@ -492,5 +483,31 @@ pub(crate) fn joined(mut slices: Vec<Bytes>) -> Bytes {
     match slices.len() {
         1 => slices.remove(0),
         _ => Bytes::joined(&slices),
+    }
+}
+
+/// Seams for planted bugs.
+impl Slice {
+    /// Leaves a range alone once it is unmapped.
+    async fn unmap_no_more(&self, volume: VolumeId, range: ByteRange) -> Result<(), PoolError> {
+        if planted(Bug::UnmapTwice) {
+            let mut batches = Vec::new();
+            self.world().sleep(std::time::Duration::from_millis(5)).await;
+            self.append_unmap_range(volume, range, Reach::Volume, &mut batches).await?;
+            self.harden_all(&mut batches).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether an unmap of a part of a region gets a record: it does.
+    fn is_journaled(&self, volume: VolumeId, part: ByteRange) -> Result<bool, PoolError> {
+        if planted(Bug::UnjournaledUnmap) {
+            let layer = self.forks.of_volume(volume)?;
+            let mut shard = self.buffer.shard(layer.block(part.offset / self.buffer.block_bytes));
+            let sequence = self.log.journal.take_sequence();
+            let pieces = self.zero_pieces(&layer, part);
+            self.buffer.insert(&mut shard, sequence, &Batch::recovered(), pieces);
+        }
+        Ok(!planted(Bug::UnjournaledUnmap))
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::{
     error::PoolError,
-    format::{Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RowHeader, SPACES, Space},
+    format::{Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RowHeader},
     integrity::quarantine::{LEAKED_OBJECT, Leaked},
     lifecycle::{open::Opened, options::PoolOptions, spanning::Decided},
     maps::tree::node,
@@ -364,11 +364,11 @@ struct Walk<'a> {
     live: HashMap<u32, u64, FxBuildHasher>,
     /// References to each block from the thin maps.
     references: HashMap<u64, u32, FxBuildHasher>,
-    /// Pages of the tree space that a thin map reached.
+    /// Pages of the page space of the trees that a thin map reached.
     tree_pages: BTreeSet<u64>,
     /// Blocks that the table has and nothing leads to.
     unreached: BTreeSet<u64>,
-    /// Pages of the tree space that cannot be read.
+    /// Pages of the page space of the trees that cannot be read.
     unread_nodes: Vec<(u64, PoolError)>,
     /// References that the block table counts and that nothing leads to.
     unreachable_references: u64,
@@ -381,7 +381,7 @@ impl Walk<'_> {
 
     /// Every page of every space, map pages included: each is where the page above says, and verifies.
     async fn page_maps(&mut self) {
-        for space in SPACES {
+        for space in PAGE_SPACES {
             let mut level = vec![0u64];
             for depth in (0..=MAP_LEVELS).rev() {
                 let mut below = Vec::new();
@@ -400,7 +400,7 @@ impl Walk<'_> {
                     }
                     self.copies(id, location, entry.crc.get()).await;
                     let end = self.opened.root.catalog_pages.get();
-                    if id == PageId::new(Space::Catalog, index) && index >= end {
+                    if id == PageId::new(PageSpace::Catalog, index) && index >= end {
                         self.report.add(format!("page {index} of the catalog"), "it lies beyond the end");
                     }
                     match self.opened.pages.get(id).await {
@@ -428,7 +428,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Pages of the tree space that cannot be read, and those that no layer leads to.
+    /// Pages of the page space of the trees that cannot be read, and those that no layer leads to.
     async fn orphaned_tree_pages(&mut self) {
         for (index, error) in std::mem::take(&mut self.unread_nodes) {
             match self.tree_pages.contains(&index) {

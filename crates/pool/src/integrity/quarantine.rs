@@ -97,7 +97,7 @@ fn number_of(json: &[u8], name: &str) -> u64 {
 }
 
 impl Slice {
-    /// A page of the tree space. `None` if it was given back.
+    /// A page of the page space of the trees. `None` if it was given back.
     pub(crate) async fn tree_page(&self, number: u64) -> Result<Option<Arc<Page>>, PoolError> {
         match number {
             LOST_NODE => Err(PoolError::corrupt("a part of the map", "the page that led to it was damaged")),
@@ -140,7 +140,7 @@ impl Slice {
 }
 
 impl Committer {
-    /// A page of the tree space, or why it is damaged.
+    /// A page of the page space of the trees, or why it is damaged.
     pub(crate) async fn tree_page_or_damage(
         &self,
         number: u64,

@@ -9,7 +9,8 @@
 use crate::{
     error::PoolError,
     format::{
-        BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RowHeader, SPACES, Space,
+        BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace,
+        RowHeader,
     },
     lifecycle::{pool::Pool, slice::Slice},
     maps::blocks::{BlockPlace, LOST, block_word},
@@ -189,17 +190,17 @@ impl Scrub {
 
     async fn pass(&self, pace: &mut Pace) -> Result<bool, PoolError> {
         let from = self.state.lock().position;
-        for (number, space) in (0u8..).zip(SPACES).skip(from.space.into()) {
+        for (number, space) in (0u8..).zip(PAGE_SPACES).skip(from.space.into()) {
             let first = if number == from.space { from.page } else { 0 };
             if !self.space(number, space, first, pace).await? {
                 return Ok(false);
             }
         }
-        self.move_to(SPACES.len() as u8, 0);
+        self.move_to(PAGE_SPACES.len() as u8, 0);
         self.segments(pace).await
     }
 
-    /// Notes that all before a page of a space was verified.
+    /// Notes that all before a page of a page space was verified.
     fn move_to(&self, space: u8, page: u64) {
         let mut state = self.state.lock();
         state.position = ScrubPosition { space, page, ..state.position };
@@ -214,8 +215,14 @@ impl Scrub {
         self.stopping.load(Ordering::Relaxed) || self.pool.store().health().is_failed()
     }
 
-    /// The pages of a space from `first` on, those of its map that lead there included. False if it was stopped.
-    async fn space(&self, number: u8, space: Space, first: u64, pace: &mut Pace) -> Result<bool, PoolError> {
+    /// The pages of a page space from `first` on, those of its map that lead there included. False if it was stopped.
+    async fn space(
+        &self,
+        number: u8,
+        space: PageSpace,
+        first: u64,
+        pace: &mut Pace,
+    ) -> Result<bool, PoolError> {
         let mut todo = vec![PageId { space, level: MAP_LEVELS, index: 0 }];
         while let Some(id) = todo.pop() {
             if self.is_stopping() {
@@ -234,7 +241,7 @@ impl Scrub {
                 continue;
             }
             drop(page);
-            if space == Space::Blocks && !self.blocks(id.index * BLOCKS_PER_PAGE, pace).await? {
+            if space == PageSpace::Blocks && !self.blocks(id.index * BLOCKS_PER_PAGE, pace).await? {
                 return Ok(false);
             }
             self.move_to(number, id.index + 1);
@@ -311,9 +318,9 @@ impl Scrub {
         slice.rewrite(id).await?;
         let is_made = || match id.space {
             _ if id.level > 0 => false,
-            Space::Catalog => slice.metadata.is_catalog_page_due(id.index),
-            Space::Segments => slice.segments.table.is_due(id.index),
-            Space::Tree | Space::Blocks | Space::Dropped => false,
+            PageSpace::Catalog => slice.metadata.is_catalog_page_due(id.index),
+            PageSpace::Segments => slice.segments.table.is_due(id.index),
+            PageSpace::Tree | PageSpace::Blocks | PageSpace::Dropped => false,
         };
         Ok(is_read || slice.metadata.pages.is_dirty(id) || is_made())
     }
@@ -350,7 +357,7 @@ impl Scrub {
 
     /// The blocks in use of a page of the table. Those known to be lost are told again, and not read.
     async fn places(&self, first: u64) -> Vec<(u64, BlockPlace)> {
-        let page = PageId::new(Space::Blocks, first / BLOCKS_PER_PAGE);
+        let page = PageId::new(PageSpace::Blocks, first / BLOCKS_PER_PAGE);
         let Ok(Some(page)) = self.slice().metadata.pages.get(page).await else { return Vec::new() };
         // Nothing leads to these, and one of a page that cannot be read is only read in vain.
         let dropped = self.slice().metadata.pages.dropped_of(first / BLOCKS_PER_PAGE).await.unwrap_or(0);

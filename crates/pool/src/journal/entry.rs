@@ -21,8 +21,8 @@ pub(crate) struct Entry {
 }
 
 /// Whether the batch of these entries only tells that those before it are hardened.
-pub(super) fn is_mark(entries: &[Entry]) -> bool {
-    entries.iter().all(|entry| entry.header.kind == RecordKind::Mark as u8)
+pub(super) fn is_watermark(entries: &[Entry]) -> bool {
+    entries.iter().all(|entry| entry.header.kind == RecordKind::Watermark as u8)
 }
 
 /// What an entry may take of an extent at the worst: a batch of its own.

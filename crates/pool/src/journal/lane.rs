@@ -3,7 +3,7 @@
 use super::{
     Batch, Journal, JournalPlace,
     batch::{FAILED, HARDENED},
-    entry::{Entry, encode, is_mark, queued_bytes, sizes},
+    entry::{Entry, encode, is_watermark, queued_bytes, sizes},
     extents::TakenExtent,
     footer::Index,
     slabs::{Slabs, write_columns},
@@ -52,8 +52,8 @@ const IN_FLIGHT: usize = 2;
 /// The same, of a lane for large writes: a batch waits for the rows that its records name.
 const PLACED_IN_FLIGHT: usize = 3;
 
-/// Bytes of the headers of an [`OpenBatch::mark`]. The whole batch takes a page.
-const MARK_META_BYTES: usize = 128;
+/// Bytes of the headers of an [`OpenBatch::watermark`]. The whole batch takes a page.
+const WATERMARK_META_BYTES: usize = 128;
 
 struct OpenBatch {
     batch: Arc<Batch>,
@@ -175,10 +175,10 @@ impl Lane {
 
 impl OpenBatch {
     /// A batch that only tells that all before it are hardened. Its record has the highest sequence of theirs,
-    /// so that recovery needs the mark exactly when it needs the last of them.
-    fn mark(last: Sequence) -> Self {
+    /// so that recovery needs the watermark exactly when it needs the last of them.
+    fn watermark(last: Sequence) -> Self {
         let mut header: RecordHeader = zeroed();
-        (header.sequence, header.kind) = (last.0.into(), RecordKind::Mark as u8);
+        (header.sequence, header.kind) = (last.0.into(), RecordKind::Watermark as u8);
         let entry = Entry { header, crcs: Vec::new(), payload: Vec::new(), row: None };
         let batch = Arc::new(Batch::default());
         Self { batch, entries: vec![entry], bytes: size_of::<RecordHeader>(), payload_bytes: 0, slices: 0 }
@@ -285,7 +285,7 @@ impl Journal {
     }
 
     /// Waits for the next batch of a lane that has nothing in flight. If none comes for a while, and nothing
-    /// tells yet that the last batches are hardened, returns a mark, which does: recovery can then tell damage
+    /// tells yet that the last batches are hardened, returns a watermark, which does: recovery can then tell damage
     /// to them from a write that was cut off.
     ///
     /// A nap does not begin anew with every batch: a busy lane has one timer at a time, an idle one none.
@@ -309,9 +309,9 @@ impl Journal {
             }
             *nap = None;
             if is_idle {
-                let mark = OpenBatch::mark(at.last);
-                self.queued.fetch_add(mark.entries.iter().map(queued_bytes).sum(), Ordering::Relaxed);
-                return Some(mark);
+                let watermark = OpenBatch::watermark(at.last);
+                self.queued.fetch_add(watermark.entries.iter().map(queued_bytes).sum(), Ordering::Relaxed);
+                return Some(watermark);
             }
         }
     }
@@ -327,8 +327,8 @@ impl Journal {
     ) -> Result<(), PoolError> {
         let (mut meta_bytes, mut total_bytes) = sizes(entries);
         // A batch that tells of these always fits behind them.
-        if !is_mark(entries) {
-            (meta_bytes, total_bytes) = (meta_bytes + MARK_META_BYTES, total_bytes + PAGE_BYTES);
+        if !is_watermark(entries) {
+            (meta_bytes, total_bytes) = (meta_bytes + WATERMARK_META_BYTES, total_bytes + PAGE_BYTES);
         }
         let set = self.store.journal_set();
         // The footer must fit behind the batch, with its headers in it.
@@ -361,7 +361,7 @@ impl Journal {
         let (meta_bytes, total_bytes) = sizes(entries);
         let last = entries.iter().map(|e| Sequence(e.header.sequence.get())).max().unwrap_or_default();
         let number = at.extent.number;
-        assert!(last > at.last || is_mark(entries), "{last} follows {} in extent {number}", at.last);
+        assert!(last > at.last || is_watermark(entries), "{last} follows {} in extent {number}", at.last);
         let end = at.offset + total_bytes as u64;
         assert!(end <= self.slab_bytes(), "a batch ends at byte {end} of extent {number}, which is shorter");
         // NOTE: before the write. A record that may be on the drive must keep its extent.
@@ -391,7 +391,7 @@ impl Journal {
         // The lane's next batch follows this one, whether or not this one has landed by then.
         at.offset = end;
         at.batches += 1;
-        at.is_told = is_mark(entries);
+        at.is_told = is_watermark(entries);
         at.last = at.last.max(last);
         at.previous_crc = meta_crc;
 

@@ -38,11 +38,26 @@ impl Log {
 
     /// The lowest sequence that replay would need if a checkpoint were cut now.
     pub(crate) fn tail(&self, buffer: &Buffer) -> Sequence {
-        let is_late = planted(Bug::TailReadLate);
-        let next = if is_late { Sequence(u64::MAX) } else { self.journal.peek_sequence() };
+        // NOTE: before the buffer is looked at. What comes in meanwhile has a later sequence.
+        let next = self.journal.peek_sequence();
         let pinned = self.transactions.pinned();
-        let tail = buffer.tail(next).min(pinned);
-        if is_late { tail.min(self.journal.peek_sequence()) } else { tail }
+        self.tail_of(buffer, next).min(pinned)
+    }
+
+    /// The same, for a checkpoint that is being cut.
+    pub(crate) fn tail_to_cut(&self, buffer: &Buffer) -> Sequence {
+        match planted(Bug::TailPastCatalog) {
+            true => buffer.tail(self.journal.peek_sequence()),
+            false => self.tail(buffer),
+        }
+    }
+
+    /// The lowest sequence that the buffer needs, or `next`.
+    fn tail_of(&self, buffer: &Buffer, next: Sequence) -> Sequence {
+        match planted(Bug::TailReadLate) {
+            true => buffer.tail(Sequence(u64::MAX)).min(self.journal.peek_sequence()),
+            false => buffer.tail(next),
+        }
     }
 
     /// Records below are in the last durable checkpoint.

@@ -9,7 +9,7 @@
 //! 3. An extent is given out again only when every record in it is below the tail of a durable root.
 //!    A lane that goes on to another extent leaves a footer at the end of the one before, and until that is written the
 //!    extent counts as open.
-//! 4. A lane that goes idle writes one mark. From then on the journal tells of each of its batches that it is
+//! 4. A lane that goes idle writes one watermark. From then on the journal tells of each of its batches that it is
 //!    hardened.
 //! 5. A batch names its extent's number, which is never used twice: what is left of an earlier lap is not
 //!    mistaken for a record.

@@ -38,7 +38,7 @@ use super::{
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{COUNTERS_END, PAGE_BYTES, RecordKind},
+    format::{BatchHeader, COUNTERS_END, PAGE_BYTES, RecordKind},
     segment::io::SegmentIo,
     store::Store,
 };
@@ -132,7 +132,7 @@ pub(crate) async fn read_journal(
     let torn = contents.iter().filter_map(|content| content.torn.clone()).collect();
     let mut records: Vec<_> = contents.into_iter().flat_map(|c| c.records).collect();
     // Those have told what they had to.
-    records.retain(|r| r.header.kind != RecordKind::Mark as u8);
+    records.retain(|r| r.header.kind != RecordKind::Watermark as u8);
     records.sort_unstable_by_key(|r| r.header.sequence.get());
     let last = records.last().map_or(0, |r| r.header.sequence.get());
     Ok(Replay {
@@ -281,11 +281,8 @@ async fn scan(store: &Store, site: Site, bounds: JournalBounds) -> Result<Scan<'
                 break;
             }
         };
-        let hardened = match planted(Bug::VerifyLastBatchOnly) {
-            true => batch.header.index.get(),
-            false => batch.header.hardened.get(),
-        };
         // What a later batch says to be hardened counts.
+        let hardened = hardened_before(&batch.header);
         while content.batches < hardened
             && let Some(batch) = in_doubt.pop_front()
         {
@@ -447,4 +444,9 @@ async fn without_header(
         skipped.extend(beyond.skipped);
     }
     Ok(Found { number, unread, skipped, bare, ..Found::default() })
+}
+
+/// How many batches of its extent a batch says to be hardened.
+fn hardened_before(header: &BatchHeader) -> u32 {
+    if planted(Bug::VerifyLastBatchOnly) { header.index.get() } else { header.hardened.get() }
 }

@@ -9,7 +9,7 @@ use crate::{
 };
 use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId, VolumeId};
 use quoin_drive::{
-    Drive, FORMAT_VERSION, Fences, Label, MAX_SLICES, MOST_JOURNAL_COLUMNS, Roles, Session, slabs_start,
+    Drive, FORMAT_VERSION, Fences, Label, MAX_SLICES, MOST_JOURNAL_COLUMNS, Roles, WriterSession, slabs_start,
 };
 use quoin_world::{Compiled, Disk, World};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ async fn make(
             slabs_start_bytes: slabs_start(len_bytes, options.slab_bytes),
             journal_columns: options.journal_columns,
         };
-        drives.push(Drive::format(disk, label, Session::unnamed(Epoch::default())).await?);
+        drives.push(Drive::format(disk, label, WriterSession::unnamed(Epoch::default())).await?);
     }
     let store = Store::format(drives, MIN_DATA_SLABS).await?;
     for slice in (0..options.slices).map(SliceId) {

@@ -9,8 +9,8 @@ use crate::{
     error::PoolError,
     fork::{layer::Layer, layers::Layers},
     format::{
-        CopySource, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, RecordHeader, RecordKind, Root,
-        SEGMENTS_PER_PAGE, SPACES, SegmentEntry, Space,
+        CopySource, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RecordHeader,
+        RecordKind, Root, SEGMENTS_PER_PAGE, SegmentEntry,
     },
     journal::{Batch, Journal, JournalBounds, JournalParts, Replay, ReplayedRecord, log::Log, read_journal},
     lifecycle::{
@@ -25,7 +25,7 @@ use crate::{
         TableSlabs, Transaction, metadata::Metadata,
     },
     segment::{io::SegmentIo, opened::OpenedSegment},
-    space::Space as SpaceGauge,
+    space::Space,
     store::{Store, roots::following},
 };
 use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId};
@@ -88,11 +88,11 @@ impl Opened {
     }
 
     /// The space gauge of the pool as it is on the drives.
-    pub(crate) fn space(&self, options: &PoolOptions) -> SpaceGauge {
+    pub(crate) fn space(&self, options: &PoolOptions) -> Space {
         self.gauge(self.dirty_bytes(options), options)
     }
 
-    fn gauge(&self, dirty_bytes: u64, options: &PoolOptions) -> SpaceGauge {
+    fn gauge(&self, dirty_bytes: u64, options: &PoolOptions) -> Space {
         let store = &self.io.store;
         let (slab_bytes, block_bytes) = (u64::from(store.slab_bytes()), u64::from(store.block_bytes()));
         let segments = &self.io.segments;
@@ -100,7 +100,7 @@ impl Opened {
         // The cleaner finds something worth cleaning as long as segments are emptier than this on average.
         let filled_bytes = segments.dense_bytes(block_bytes) - 2 * segments.slack_bytes(block_bytes);
         let options = PoolOptions { dirty_bytes, ..options.clone() };
-        let space = SpaceGauge::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, &options);
+        let space = Space::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, &options);
         space.has_numbers(self.root.blocks_end.get());
         space.update(usage.live_data, usage.live_meta, usage.table_slabs);
         space
@@ -332,7 +332,7 @@ impl Slice {
             let sequence = Sequence(header.sequence.get());
             let damaged = |problem: String| PoolError::corrupt(format!("journal record {sequence}"), problem);
             match RecordKind::from_byte(header.kind) {
-                Some(RecordKind::Mark) => {}
+                Some(RecordKind::Watermark) => {}
                 // What the checkpoint holds already is not done again.
                 Some(RecordKind::Catalog) if sequence <= self.forks.read().applied => {}
                 Some(RecordKind::Segment) => {
@@ -489,7 +489,7 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
     let head = CatalogHead::of(&root);
     let mut contents = BTreeMap::new();
     for index in 0..head.pages_end {
-        if let Some(page) = pages.get(PageId::new(Space::Catalog, index)).await? {
+        if let Some(page) = pages.get(PageId::new(PageSpace::Catalog, index)).await? {
             contents.insert(index, page.to_buf().to_vec());
         }
     }
@@ -500,7 +500,7 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
 /// Notes which places of table slabs other pages than those of the segment table have. Of most spaces these are pages of the
 /// map only; those of the lowest level of it are not read for that.
 async fn note_places(pages: &PageStore, io: &SegmentIo) -> Result<(), PoolError> {
-    for space in SPACES.into_iter().filter(|space| *space != Space::Segments) {
+    for space in PAGE_SPACES.into_iter().filter(|space| *space != PageSpace::Segments) {
         let mut todo = vec![PageId { space, level: MAP_LEVELS, index: 0 }];
         while let Some(id) = todo.pop() {
             let location = Location(pages.entry(id).await?.location.get());
@@ -538,7 +538,7 @@ async fn read_segment_table(
     // From the top of its map down: a page is found through the one above it.
     for level in (0..=MAP_LEVELS).rev() {
         for index in 0..own_pages.div_ceil(MAP_FAN_OUT.pow(level.into())) {
-            let id = PageId { space: Space::Segments, level, index };
+            let id = PageId { space: PageSpace::Segments, level, index };
             let location = Location(pages.entry(id).await?.location.get());
             if !location.is_none() {
                 table_slabs.note(location, true)?;
@@ -548,7 +548,7 @@ async fn read_segment_table(
     // Its own pages. One that was never written has free entries only.
     let mut bytes = Vec::new();
     for index in 0..own_pages {
-        match pages.get(PageId::new(Space::Segments, index)).await? {
+        match pages.get(PageId::new(PageSpace::Segments, index)).await? {
             Some(page) => bytes.extend_from_slice(&page.to_buf()),
             None => bytes.resize(bytes.len() + PAGE_BYTES, 0),
         }

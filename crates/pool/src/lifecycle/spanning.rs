@@ -167,17 +167,17 @@ impl Pool {
         // The innermost was appended first.
         appended.reverse();
         assert_eq!(appended.len(), parts.len(), "transaction {id} has a record in each of its slices");
-        let places = parts.iter().zip(&appended).map(|(part, a)| (part.slice.id(), a.sequence)).collect();
+        let places: Vec<_> =
+            parts.iter().zip(&appended).map(|(part, a)| (part.slice.id(), a.sequence)).collect();
+        let home = parts[0].slice;
         if planted(Bug::DecideEarly) {
-            self.decide(id, parts[0].slice, places).await?;
-            for (part, appended) in parts.iter().zip(&appended) {
-                part.slice.harden_appended(appended).await?;
-            }
-        } else {
-            for (part, appended) in parts.iter().zip(&appended) {
-                part.slice.harden_appended(appended).await?;
-            }
-            self.decide(id, parts[0].slice, places).await?;
+            self.decide(id, home, places.clone()).await?;
+        }
+        for (part, appended) in parts.iter().zip(&appended) {
+            part.slice.harden_appended(appended).await?;
+        }
+        if !planted(Bug::DecideEarly) {
+            self.decide(id, home, places).await?;
         }
         for (part, appended) in parts.iter().zip(&appended) {
             match part.transaction.forks() {

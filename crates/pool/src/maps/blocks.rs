@@ -4,12 +4,12 @@
 
 use crate::{
     error::PoolError,
-    format::{BLOCKS_PER_PAGE, BlockInfo, Location, Space},
+    format::{BLOCKS_PER_PAGE, BlockInfo, Location, PageSpace},
     meta::{Page, PageId},
 };
 
 pub(crate) fn block_page(number: u64) -> PageId {
-    PageId::new(Space::Blocks, number / BLOCKS_PER_PAGE)
+    PageId::new(PageSpace::Blocks, number / BLOCKS_PER_PAGE)
 }
 
 pub(crate) fn block_word(number: u64) -> usize {

@@ -1,7 +1,7 @@
 //! Dropped numbers: blocks that nothing refers to any more, of which the block table does not know yet.
 //!
 //! Overwrites at random drop numbers from all over the block table. Each page of the table that is not in RAM would have to be
-//! read, changed and written for one number. Instead a bit is set: 32,768 numbers share a page of a space of
+//! read, changed and written for one number. Instead a bit is set: 32,768 numbers share a page of a page space of
 //! their own, so that all of these pages together are small. When enough numbers of a page of the table were dropped, their
 //! entries are freed together: they are *merged*.
 //!
@@ -22,7 +22,8 @@
 
 use crate::{
     error::PoolError,
-    format::{BLOCKS_PER_PAGE, PAGE_BYTES, PAGE_WORDS, Space},
+    format::{BLOCKS_PER_PAGE, PAGE_BYTES, PAGE_WORDS, PageSpace},
+    maps::blocks::block_page,
     meta::{Page, PageId, PageStore},
 };
 use std::collections::BTreeSet;
@@ -35,7 +36,7 @@ const _: () = assert!(WORDS == 2 && TABLE_PAGES as usize * WORDS == PAGE_WORDS);
 
 /// The page of a number's bit.
 pub(crate) fn bits_page(table_page: u64) -> PageId {
-    PageId::new(Space::Dropped, table_page / TABLE_PAGES)
+    PageId::new(PageSpace::Dropped, table_page / TABLE_PAGES)
 }
 
 /// The first word of the bits of a page of the table.
@@ -70,5 +71,11 @@ impl PageStore {
     pub(crate) async fn dropped_of(&self, table_page: u64) -> Result<u128, PoolError> {
         let page = self.get(bits_page(table_page)).await?;
         Ok(page.map_or(0, |page| bits_in(&page, table_page)))
+    }
+
+    /// Whether a number was dropped and its entry is not free yet.
+    pub(crate) async fn is_dropped(&self, number: u64) -> bool {
+        let dropped = self.dropped_of(block_page(number).index).await;
+        dropped.unwrap_or(0) >> (number % BLOCKS_PER_PAGE) & 1 != 0
     }
 }

@@ -1,4 +1,4 @@
-//! Page numbers of the tree space that came free and that readers may still come by.
+//! Page numbers of the page space of the trees that came free and that readers may still come by.
 //!
 //! Invariants:
 //! 1. A number is here from the moment its page is given back until every reader of that moment has left; it is not used

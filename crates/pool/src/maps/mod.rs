@@ -5,3 +5,4 @@ pub(crate) mod dropped;
 pub(crate) mod freed;
 pub(crate) mod numbers;
 pub(crate) mod tree;
+pub(crate) mod tree_numbers;

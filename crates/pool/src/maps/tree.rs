@@ -8,7 +8,7 @@
 use crate::{
     error::PoolError,
     fork::layer::Layer,
-    format::{Space, TREE_FAN_OUT},
+    format::{PageSpace, TREE_FAN_OUT},
     meta::PageId,
 };
 
@@ -18,11 +18,11 @@ pub(crate) fn slot(block: u64, level: u32) -> usize {
 }
 
 pub(crate) fn node(number: u64) -> PageId {
-    PageId::new(Space::Tree, number)
+    PageId::new(PageSpace::Tree, number)
 }
 
 pub(crate) fn missing_node(layer: &Layer, number: u64) -> PoolError {
-    PoolError::page(Space::Tree, number, format!("node of volume {} is missing", layer.volume.id))
+    PoolError::page(PageSpace::Tree, number, format!("node of volume {} is missing", layer.volume.id))
 }
 
 /// Where a node is in a map.

@@ -20,7 +20,7 @@
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{PAGE_BYTES, PAGE_WORDS, PIECE_HEAD_BYTES, PieceHead, RECORD_PAGE_HEAD_BYTES, Space},
+    format::{PAGE_BYTES, PAGE_WORDS, PIECE_HEAD_BYTES, PageSpace, PieceHead, RECORD_PAGE_HEAD_BYTES},
     meta::records::RecordKey,
 };
 use hashbrown::HashMap;
@@ -448,7 +448,7 @@ impl RecordHeap {
         let mut heap = Self::new(usize::MAX);
         let mut found: BTreeMap<(u32, u16), (u32, PieceHead, &[u8])> = BTreeMap::new();
         for (index, bytes) in pages {
-            let damaged = |why: &str| PoolError::page(Space::Catalog, *index, why);
+            let damaged = |why: &str| PoolError::page(PageSpace::Catalog, *index, why);
             let page = u32::try_from(*index).map_err(|_| damaged("no page has such a number"))?;
             heap.pages.resize_with(page as usize + 1, PageUse::default);
             for (head, content) in pieces_in(bytes).ok_or_else(|| damaged("its records do not fit it"))? {
@@ -462,7 +462,7 @@ impl RecordHeap {
         }
         let mut rest = found.into_iter().peekable();
         while let Some(((number, piece), (page, head, content))) = rest.next() {
-            let damaged = |page: u32, why: &str| PoolError::page(Space::Catalog, page.into(), why);
+            let damaged = |page: u32, why: &str| PoolError::page(PageSpace::Catalog, page.into(), why);
             let (mut record, mut pages) = (content.to_vec(), vec![page]);
             if piece != 0 {
                 return Err(damaged(page, "it has a piece of a record whose first is missing"));

@@ -1,17 +1,17 @@
 //! Names of metadata pages.
 
-use crate::format::{MAP_FAN_OUT, MAP_LEVELS, PAGES_END, SPACES, Space};
+use crate::format::{MAP_FAN_OUT, MAP_LEVELS, PAGE_SPACES, PAGES_END, PageSpace};
 
 /// Names a page: of a space, at a level of its map (0: the space's own pages), by index.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub(crate) struct PageId {
     pub level: u8,
-    pub space: Space,
+    pub space: PageSpace,
     pub index: u64,
 }
 
 impl PageId {
-    pub(crate) fn new(space: Space, index: u64) -> Self {
+    pub(crate) fn new(space: PageSpace, index: u64) -> Self {
         Self { space, level: 0, index }
     }
 
@@ -42,7 +42,7 @@ impl PageId {
 
     /// Whether it is kept twice if table slabs have a place for it. Such pages lead to many others, and are few.
     pub(crate) fn is_kept_twice(self) -> bool {
-        self.level > 0 || matches!(self.space, Space::Segments | Space::Catalog)
+        self.level > 0 || matches!(self.space, PageSpace::Segments | PageSpace::Catalog)
     }
 
     /// As in the contents of a metadata row.
@@ -51,7 +51,7 @@ impl PageId {
     }
 
     pub(crate) fn unpack(packed: u64) -> Option<Self> {
-        let space = *SPACES.get((packed >> 60) as usize)?;
+        let space = *PAGE_SPACES.get((packed >> 60) as usize)?;
         let level = (packed >> 56) as u8 & 0xf;
         Some(Self { space, level, index: packed & ((1 << 56) - 1) }).filter(|id| id.is_possible())
     }

@@ -1,6 +1,6 @@
 //! Metadata pages and the page map that finds them.
 //!
-//! A page is 4 KiB, seen as 512 words. The pages of a space are found by a fixed map of four levels whose own
+//! A page is 4 KiB, seen as 512 words. The pages of a page space are found by a fixed map of four levels whose own
 //! pages are pages too; the root holds the map's top entry. The committer alone changes pages; everybody
 //! reads them, word by word.
 //!
@@ -21,7 +21,7 @@ mod tests;
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{Location, MAP_FAN_OUT, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_WORDS, SPACES},
+    format::{Location, MAP_FAN_OUT, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_SPACES, PAGE_WORDS},
     meta::page_id::PageId,
     segment::io::SegmentIo,
 };
@@ -221,8 +221,8 @@ impl Dirty {
 
 pub(crate) struct PageStore {
     shards: Vec<Mutex<Shard>>,
-    /// Location and checksum of each space's top map page.
-    roots: [[AtomicU64; 2]; SPACES.len()],
+    /// Location and checksum of each page space's top map page.
+    roots: [[AtomicU64; 2]; PAGE_SPACES.len()],
     io: Arc<SegmentIo>,
     dirty: Mutex<Dirty>,
     /// Pages with one damaged copy and one that was read, and what is wrong with the damaged one.
@@ -241,7 +241,7 @@ pub(crate) struct PageStore {
 }
 
 impl PageStore {
-    pub(crate) fn new(io: Arc<SegmentIo>, roots: [MapEntry; SPACES.len()]) -> Self {
+    pub(crate) fn new(io: Arc<SegmentIo>, roots: [MapEntry; PAGE_SPACES.len()]) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
             roots: roots.map(|e| [AtomicU64::new(e.location.get()), AtomicU64::new(e.crc.get())]),

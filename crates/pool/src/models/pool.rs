@@ -223,7 +223,7 @@ fn what_comes_while_a_block_is_destaged_stays() {
             assert_eq!(stamps(&pool, volume).await, expected);
             pool.drain().await.unwrap();
             let key = pool.first().forks.of_volume(volume).unwrap().block(0);
-            assert!(pool.first().buffer.shard(key).extents(key).is_none(), "left behind after a drain");
+            assert!(pool.first().buffer.shard(key).fragments(key).is_none(), "left behind after a drain");
             assert_eq!(pool.first().buffer.ram_bytes(), 0);
             assert_eq!(stamps(&pool, volume).await, expected);
             stop(pool).await;

@@ -46,7 +46,7 @@ impl Store {
         // Who it is, and that its slabs are ungranted. It is fenced like the others, and an opening does not count it in yet.
         let roles = Roles { journal: false, data: true };
         let Some(other) = self.needed_drives().next() else { unreachable!("a pool needs drives") };
-        let (fences, session) = (other.fences(), other.session());
+        let (fences, session) = (other.fences(), other.writer_session());
         let label =
             Label { drive: id, index, roles, journal_slabs: 0, fences, created_ms, ..self.label.clone() };
         let drive = Drive::format(disk, label, session).await?;

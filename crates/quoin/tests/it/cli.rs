@@ -190,7 +190,7 @@ fn give_up_last(paths: &[String]) {
         members.fail(last.index());
         (members.generation, members.journal_set) = (members.generation + 1, members.journal_set + 1);
         for drive in drives {
-            drive.fence(drive.session().holder, 1).await.unwrap();
+            drive.fence(drive.writer_session().holder, 1).await.unwrap();
             drive.write_members(&members).await.unwrap();
         }
     });

@@ -91,7 +91,7 @@ pub(super) async fn check_journal(slice: &SliceToCheck, decided: &Decided, repor
                 Err(error) => Err(error),
             },
             Some(RecordKind::Segment) => reopen(opened, record).map(|()| true),
-            Some(RecordKind::Mark) => Ok(true),
+            Some(RecordKind::Watermark) => Ok(true),
             Some(kind) => match record.problem(block_bytes(opened)) {
                 Some(why) => {
                     report.add(what, why);

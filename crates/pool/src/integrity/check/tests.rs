@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     FormatOptions, ObjectKind, Pool, PoolOptions, Scrub, ScrubCounts, ScrubPosition, Transaction,
-    format::{BlockInfo, EXTENT_MAGIC, ExtentHeader, GrantPage, Space, ThinEntry},
+    format::{BlockInfo, EXTENT_MAGIC, ExtentHeader, GrantPage, PageSpace, ThinEntry},
     lifecycle::{create::format as make, open::open_checkpoint},
     maps::blocks::{block_page, block_word},
     segment::io::SegmentIo,
@@ -188,15 +188,15 @@ fn a_sound_pool_is_clean_and_everything_was_looked_at() {
 
 #[test]
 fn damaged_metadata_pages_of_every_space_and_level_are_named() {
-    for space in SPACES {
+    for space in PAGE_SPACES {
         for level in 0..=MAP_LEVELS {
             let rig = Rig::new();
-            if space == Space::Dropped {
+            if space == PageSpace::Dropped {
                 rig.drop_some();
             }
             let opened = rig.opened();
             let index = match (space, level) {
-                (Space::Tree, 0) => 1,
+                (PageSpace::Tree, 0) => 1,
                 _ => 0,
             };
             rig.damage_page(&opened, PageId { space, level, index }, |_| true);
@@ -207,12 +207,12 @@ fn damaged_metadata_pages_of_every_space_and_level_are_named() {
 
 #[test]
 fn a_damaged_copy_of_a_page_that_has_another_is_a_note_and_the_pool_mends_it() {
-    let pages = SPACES
+    let pages = PAGE_SPACES
         .iter()
         .flat_map(|space| (0..=MAP_LEVELS).map(|level| PageId { space: *space, level, index: 0 }));
     for (id, copy) in pages.filter(|id| id.is_kept_twice()).flat_map(|id| [(id, 0), (id, 1)]) {
         let rig = Rig::new();
-        if id.space == Space::Dropped {
+        if id.space == PageSpace::Dropped {
             rig.drop_some();
         }
         let opened = rig.opened();
@@ -245,7 +245,7 @@ fn what_was_dropped_takes_space_and_is_no_problem_unless_something_leads_there()
     // The number of a block that the map leads to.
     let pool = rig.open();
     rig.run(async move {
-        let bits = PageId::new(Space::Dropped, 0);
+        let bits = PageId::new(PageSpace::Dropped, 0);
         let page = pool.first().metadata.pages.change(bits).await.unwrap();
         page.set(0, page.get(0) | 1 << 40);
         pool.checkpoint().await.unwrap();

@@ -242,7 +242,7 @@ fn a_drive_that_reads_nothing_is_away_and_a_place_that_it_does_not_read_is_damag
         let pool = rig.open();
         let opened = pool.clone();
         let location = rig.run(async move {
-            let leaf = PageId::new(crate::format::Space::Tree, way(&opened, volume, 3).await[0]);
+            let leaf = PageId::new(crate::format::PageSpace::Tree, way(&opened, volume, 3).await[0]);
             let location = Location(opened.first().metadata.pages.entry(leaf).await.unwrap().location.get());
             opened.close().await.unwrap();
             location

@@ -4,7 +4,7 @@
 use crate::{
     error::PoolError,
     fork::layer::Layer,
-    format::{BLOCKS_PER_PAGE, Space, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    format::{BLOCKS_PER_PAGE, PageSpace, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     integrity::damage::Damage,
     lifecycle::slice::Slice,
     maps::tree::slot,
@@ -39,7 +39,7 @@ impl Unreadable {
 
     pub(super) fn page(&mut self, id: PageId) {
         match (id.space, id.level) {
-            (Space::Blocks, 0) => drop(self.tables.insert(id.index)),
+            (PageSpace::Blocks, 0) => drop(self.tables.insert(id.index)),
             _ => self.more = true,
         }
     }

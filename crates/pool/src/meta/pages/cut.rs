@@ -21,7 +21,7 @@ use super::{Page, PageId, PageStore};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{Location, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_WORDS, SPACES},
+    format::{Location, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_SPACES, PAGE_WORDS},
     meta::PageWords,
 };
 use quoin_base::crc64;
@@ -182,8 +182,8 @@ impl PageStore {
     }
 
     /// The entries of the map's top pages, for the root that leads to what was cut. All of that is written.
-    pub(crate) fn root_entries(&self) -> [MapEntry; SPACES.len()] {
+    pub(crate) fn root_entries(&self) -> [MapEntry; PAGE_SPACES.len()] {
         assert!(self.cut.lock().pages.is_empty(), "a root is written after all that it leads to");
-        SPACES.map(|space| self.entry_in(None, PageId { space, level: MAP_LEVELS, index: 0 }))
+        PAGE_SPACES.map(|space| self.entry_in(None, PageId { space, level: MAP_LEVELS, index: 0 }))
     }
 }

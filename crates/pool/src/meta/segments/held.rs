@@ -1,6 +1,6 @@
 //! The slabs that a slice holds: more are granted to it, and free ones are given back.
 
-use super::SegmentTable;
+use super::{Inner, SegmentTable};
 use crate::bugs::{Bug, planted};
 use quoin_stripe::Column;
 
@@ -25,15 +25,7 @@ impl SegmentTable {
     /// under way.
     pub(crate) fn part_with(&self, count: usize) -> Vec<Column> {
         let mut inner = self.inner.write();
-        let mut slabs = Vec::new();
-        if planted(Bug::GiveBackEarly) {
-            let segments = inner.quarantine.iter().map(|waiting| &inner.segments[waiting.id.0 as usize]);
-            slabs.extend(segments.flat_map(|segment| segment.columns.iter().copied()).take(count));
-            inner.free_quarantined(|_| true);
-            for Column { drive, slab } in &slabs {
-                inner.free_slabs.get_mut(drive).map(|free| free.remove(slab));
-            }
-        }
+        let mut slabs = inner.given_back_at_once(count);
         while slabs.len() < count {
             let Some(drive) = inner.roomiest_drive(&[]) else { break };
             let Some(slab) = inner.free_slabs.get_mut(&drive).and_then(|free| free.pop_last()) else { break };
@@ -41,6 +33,23 @@ impl SegmentTable {
         }
         assert!(inner.held_slabs >= slabs.len() as u64, "a slice gives back slabs that it holds");
         inner.held_slabs -= slabs.len() as u64;
+        slabs
+    }
+}
+
+impl Inner {
+    /// Of so many slabs those that wait for a checkpoint and are given back nevertheless: none.
+    fn given_back_at_once(&mut self, count: usize) -> Vec<Column> {
+        if !planted(Bug::GiveBackEarly) {
+            return Vec::new();
+        }
+        let segments = self.quarantine.iter().map(|waiting| &self.segments[waiting.id.0 as usize]);
+        let slabs: Vec<_> =
+            segments.flat_map(|segment| segment.columns.iter().copied()).take(count).collect();
+        self.free_quarantined(|_| true);
+        for Column { drive, slab } in &slabs {
+            self.free_slabs.get_mut(drive).map(|free| free.remove(slab));
+        }
         slabs
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     error::PoolError,
     format::{
         BLOCKS_PER_PAGE, ColumnEntry, Location, MAP_FAN_OUT, MAP_LEVELS, MAX_TABLE_SLABS, NO_DRIVE,
-        PAGE_BYTES, POOL_BLOCK_BYTES, Root, SEGMENTS_PER_PAGE, Space, TREE_FAN_OUT, TableSlabEntry,
+        PAGE_BYTES, POOL_BLOCK_BYTES, PageSpace, Root, SEGMENTS_PER_PAGE, TREE_FAN_OUT, TableSlabEntry,
     },
     meta::PageId,
 };
@@ -311,7 +311,7 @@ impl SegmentTable {
     /// A place for a page that is kept twice; `None` if there is none, or it is not such a page.
     pub(crate) fn take_place(&self, id: PageId) -> Option<Location> {
         let most_others = self.table_slabs.places().saturating_sub(2 * self.most_pages());
-        let is_table = id.space == Space::Segments;
+        let is_table = id.space == PageSpace::Segments;
         if id.is_kept_twice() { self.table_slabs.take(is_table, most_others) } else { None }
     }
 

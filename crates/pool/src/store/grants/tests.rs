@@ -2,7 +2,7 @@
 
 use super::*;
 use quoin_base::{ByteRange, DriveId};
-use quoin_drive::{Fences, GRANT_PAGE_BYTES, Label, Members, Roles, Session, open_set, raise_set};
+use quoin_drive::{Fences, GRANT_PAGE_BYTES, Label, Members, Roles, WriterSession, open_set, raise_set};
 use quoin_world::Disk;
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld};
 use rand::{RngExt, SeedableRng};
@@ -27,8 +27,8 @@ fn pool_id() -> PoolId {
     PoolId(uuid::Uuid::from_u128(7))
 }
 
-fn session() -> Session {
-    Session::unnamed(Epoch::default())
+fn session() -> WriterSession {
+    WriterSession::unnamed(Epoch::default())
 }
 
 fn label(index: u16) -> Label {

@@ -157,8 +157,8 @@ fn an_added_drive_has_the_session_and_the_fences_of_the_others() {
         }
         let index = store.add_drive(new, quoin_base::DriveId(uuid::Uuid::from_u128(9)), 0).await.unwrap();
         let [new, old] = [index, DriveIndex(0)].map(|drive| store.columns.drive(drive).unwrap().clone());
-        assert_eq!((new.session(), new.fences()), (old.session(), old.fences()));
-        assert_eq!(new.session().holder, holder(1));
+        assert_eq!((new.writer_session(), new.fences()), (old.writer_session(), old.fences()));
+        assert_eq!(new.writer_session().holder, holder(1));
 
         // An owner that takes over the new drive expels this one there too.
         new.attach(holder(3)).raise_epoch(Epoch(store.epoch().0 + 1)).await.unwrap();

@@ -18,7 +18,7 @@ fn holder(id: u128) -> HolderId {
 #[test]
 fn a_session_is_accepted_from_its_epoch_and_number_on() {
     let (a, b) = (holder(1), holder(2));
-    let session = |holder, epoch, number| Session { holder, epoch: Epoch(epoch), number };
+    let session = |holder, epoch, number| WriterSession { holder, epoch: Epoch(epoch), number };
     let mut fences = Fences { epoch: Epoch(3), of: vec![(a, 5)] };
     assert!(!fences.accept(session(a, 3, 4)) && fences.accept(session(a, 3, 5)));
     assert!(fences.accept(session(b, 3, 0)) && !fences.accept(session(b, 2, 9)));
@@ -28,7 +28,7 @@ fn a_session_is_accepted_from_its_epoch_and_number_on() {
     assert!(fences.problem().is_some(), "a holder is there twice");
 }
 
-/// One session writes numbers to a page, one after the other, while another takes the drive over and writes its own.
+/// One writer session writes numbers to a page, one after the other, while another takes the drive over and writes its own.
 /// `Err` tells what the first one did after that.
 fn taken_over(seed: u64) -> Result<(), String> {
     let (world, disks) = pool(seed, 1);
@@ -81,7 +81,7 @@ fn fences_that_do_not_drain_or_do_not_refuse_are_found() {
     }
 }
 
-/// Also on a new drive, which accepts every session.
+/// Also on a new drive, which accepts every writer session.
 #[test]
 fn nothing_is_written_by_a_holder_whose_session_has_not_begun() {
     let world = quoin_world_sim::SimWorld::new(1, quoin_world_sim::SimOptions::default());
@@ -90,7 +90,7 @@ fn nothing_is_written_by_a_holder_whose_session_has_not_begun() {
     let write = |drive: &Arc<Drive>| drive.write_slab(3, 0, vec![Slice::copy_of(&[1; PAGE])], true);
     world
         .run(async move {
-            let begun = Session { holder: holder(1), epoch: Epoch(0), number: 0 };
+            let begun = WriterSession { holder: holder(1), epoch: Epoch(0), number: 0 };
             let made = Drive::format(dynamic(&disk), label, begun).await.unwrap();
             write(&made).await.unwrap();
             let other = made.attach(holder(2));
@@ -98,9 +98,9 @@ fn nothing_is_written_by_a_holder_whose_session_has_not_begun() {
             for drive in [&other, &opened] {
                 let refused = write(drive).await.unwrap_err();
                 assert!(refused.to_string().contains("has no session on it"), "{refused}");
-                assert!(matches!(drive.flush().await, Err(DriveError::NoSession { .. })));
+                assert!(matches!(drive.flush().await, Err(DriveError::NoWriterSession { .. })));
                 let fence = drive.fence(holder(1), 1).await;
-                assert!(matches!(fence, Err(DriveError::NoSession { .. })));
+                assert!(matches!(fence, Err(DriveError::NoWriterSession { .. })));
                 assert!(!drive.is_expelled() && !drive.is_failed());
             }
             other.fence(holder(2), 1).await.unwrap();
@@ -123,7 +123,7 @@ fn one_holder_is_fenced_for_good_and_others_go_on() {
     world
         .run(async move {
             let early = a.write_slab(3, 0, page(), true).await;
-            assert!(matches!(early, Err(DriveError::NoSession { .. })), "its session has not begun");
+            assert!(matches!(early, Err(DriveError::NoWriterSession { .. })), "its session has not begun");
             a.raise_epoch(Epoch(2)).await.unwrap();
             // A second holder joins; the first one goes on.
             b.fence(holder(2), 1).await.unwrap();
@@ -136,7 +136,7 @@ fn one_holder_is_fenced_for_good_and_others_go_on() {
             assert!(!a.is_failed(), "nothing is wrong with the drive");
             b.write_slab(3, 0, page(), true).await.unwrap();
             let same = b.fence(holder(1), 1).await;
-            assert!(matches!(same, Err(DriveError::SessionFenced { current: 1, asked: 1, .. })));
+            assert!(matches!(same, Err(DriveError::WriterSessionFenced { current: 1, asked: 1, .. })));
         })
         .unwrap();
     world.crash();
@@ -147,7 +147,7 @@ fn one_holder_is_fenced_for_good_and_others_go_on() {
     world
         .run(async move {
             assert!(
-                matches!(a.fence(holder(2), 2).await, Err(DriveError::NoSession { .. })),
+                matches!(a.fence(holder(2), 2).await, Err(DriveError::NoWriterSession { .. })),
                 "its session has not begun"
             );
             a.fence(holder(1), 2).await.unwrap();
