@@ -3,10 +3,8 @@
 use proptest::prelude::*;
 use quoin_base::{KIB, MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, PoolOptions, Transaction};
-use rig::{Rig, create, options, pattern, read};
+use crate::rig::{Rig, create, options, pattern, read};
 use std::{collections::BTreeMap, sync::Arc};
-
-mod rig;
 
 const BLOCK: u64 = 8 * KIB;
 /// Blocks of the volume: their numbers share a few pages of the block table.
