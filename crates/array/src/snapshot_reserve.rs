@@ -285,10 +285,7 @@ impl Array {
 
     /// How much snapshots hold of a reserve.
     fn holding(&self, pool: &Pool, stats: &PoolStats, scope: Scope, record: &ReserveRecord) -> Holding {
-        Holding {
-            held_bytes: self.held_in(pool, scope),
-            limit_bytes: self.limit_bytes(scope, record, stats),
-        }
+        Holding { held_bytes: self.held_in(pool, scope), limit_bytes: self.limit_bytes(scope, record, stats) }
     }
 
     /// The effects that a reserve would have at once.

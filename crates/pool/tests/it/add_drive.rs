@@ -1,11 +1,11 @@
 //! Drives that are added while the pool serves.
 
+use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, DriveIndex, MIB, SliceId, VolumeId};
 use quoin_drive::{Probe, inspect_set, open_set, probe, root_offset};
 use quoin_pool::{Pool, PoolError, PoolState, check};
 use quoin_world::{Disk, World};
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk};
-use crate::rig::{Rig, create, options, pattern, read};
 use std::{
     future::{Future, poll_fn},
     pin::pin,

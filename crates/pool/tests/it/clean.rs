@@ -1,11 +1,11 @@
 //! The cleaner: what it reads, how it leaves what it moves, and what it does about places that cannot be read.
 
+use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_drive::{Drive, open_set};
 use quoin_pool::{Pool, PoolError, PoolStats, Transaction};
 use quoin_world::Disk;
 use quoin_world_sim::{FaultPlan, SimDisk};
-use crate::rig::{Rig, create, options, pattern, read};
 use std::sync::Arc;
 
 const BLOCK: u64 = 8192;

@@ -1,11 +1,11 @@
 //! A checkpoint is cut, and written while everything else goes on.
 
+use crate::rig::{Rig, create, options, pattern, read};
 use futures_util::{StreamExt, future::join, stream};
 use quoin_base::{MIB, VolumeId};
 use quoin_drive::Roles;
 use quoin_pool::{Pool, PoolOptions};
 use quoin_world::World;
-use crate::rig::{Rig, create, options, pattern, read};
 use std::time::Duration;
 
 const BLOCK: u64 = 8192;

@@ -1,9 +1,9 @@
 //! Block numbers that are dropped without a look at the block table, beside a model of what they were dropped for.
 
+use crate::rig::{Rig, create, options, pattern, read};
 use proptest::prelude::*;
 use quoin_base::{KIB, MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, PoolOptions, Transaction};
-use crate::rig::{Rig, create, options, pattern, read};
 use std::{collections::BTreeMap, sync::Arc};
 
 const BLOCK: u64 = 8 * KIB;
