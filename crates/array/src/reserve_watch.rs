@@ -82,6 +82,14 @@ impl ReserveRecord {
     }
 }
 
+/// How much of a reserve snapshots hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Holding {
+    pub(crate) held_bytes: u64,
+    /// How much they may hold.
+    pub(crate) limit_bytes: u64,
+}
+
 /// How much of a reserve is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
@@ -93,7 +101,8 @@ pub(crate) enum Level {
 
 impl Level {
     /// The level after this one, with so much held of the limit.
-    pub(crate) fn next(self, held_bytes: u64, limit_bytes: u64) -> Self {
+    pub(crate) fn next(self, holding: Holding) -> Self {
+        let Holding { held_bytes, limit_bytes } = holding;
         let used = u128::from(held_bytes) * 100 / u128::from(limit_bytes.max(1));
         let at = |level: Self, percent: u64| {
             let leave = if self >= level { HYSTERESIS_PERCENT } else { 0 };
@@ -113,15 +122,14 @@ impl Level {
 struct Watch {
     record: ReserveRecord,
     level: Level,
-    held_bytes: u64,
-    limit_bytes: u64,
+    holding: Holding,
     /// It was said that nothing can be deleted, and when.
     stuck: Option<Nanos>,
 }
 
 impl Watch {
     fn new(record: ReserveRecord) -> Self {
-        Self { record, level: Level::Normal, held_bytes: 0, limit_bytes: 0, stuck: None }
+        Self { record, level: Level::Normal, holding: Holding::default(), stuck: None }
     }
 
     fn is_full_by(&self, policy: ReservePolicy) -> bool {
@@ -206,18 +214,18 @@ impl Reserves {
         self.watches.remove(&scope);
     }
 
-    /// The limit of each reserve of a volume or group, and how much snapshots held of it when it was looked at last.
-    pub(crate) fn own_figures(&self) -> Vec<(Scope, u64, u64)> {
+    /// How much snapshots held of each reserve of a volume or group when it was looked at last.
+    pub(crate) fn own_figures(&self) -> Vec<(Scope, Holding)> {
         let own = self.watches.iter().filter(|(scope, _)| **scope != Scope::Pool);
-        own.map(|(scope, watch)| (*scope, watch.limit_bytes, watch.held_bytes)).collect()
+        own.map(|(scope, watch)| (*scope, watch.holding)).collect()
     }
 
     /// Notes how much snapshots hold of the limit. Returns the level before and the level that it has now.
-    pub(crate) fn note(&mut self, scope: Scope, held_bytes: u64, limit_bytes: u64) -> Option<(Level, Level)> {
+    pub(crate) fn note(&mut self, scope: Scope, holding: Holding) -> Option<(Level, Level)> {
         let watch = self.watches.get_mut(&scope)?;
         let before = watch.level;
-        watch.level = before.next(held_bytes, limit_bytes);
-        (watch.held_bytes, watch.limit_bytes) = (held_bytes, limit_bytes);
+        watch.level = before.next(holding);
+        watch.holding = holding;
         if watch.level != Level::Full {
             watch.stuck = None;
         }
@@ -284,12 +292,12 @@ mod tests {
         let mut level = Level::default();
         let mut seen = Vec::new();
         for held in [0, 79, 80, 79, 100, 99, 97, 78, 77, 101] {
-            level = level.next(held, 100);
+            level = level.next(Holding { held_bytes: held, limit_bytes: 100 });
             seen.push(level);
         }
         use Level::{Full, Normal, Warning};
         assert_eq!(seen, [Normal, Normal, Warning, Warning, Full, Full, Warning, Warning, Normal, Full]);
-        assert_eq!(Level::Normal.next(0, 0), Normal);
+        assert_eq!(Level::Normal.next(Holding::default()), Normal);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     events::Told,
     record::encode,
     reserve_choice::{Choice, Victim},
-    reserve_watch::{Level, OWN_RESERVES_MAX, Overfull, ReserveRecord, Scope},
+    reserve_watch::{Holding, Level, OWN_RESERVES_MAX, Overfull, ReserveRecord, Scope},
     words::{shortened, utc_text},
 };
 use quoin_api::{self as api, ReservePolicy, ReserveScope, Severity};
@@ -147,7 +147,7 @@ impl Array {
     /// The reserves of volumes and groups as of the last look at them, for monitoring.
     pub(crate) fn reserve_figures(&self) -> Vec<crate::ReserveFigures> {
         let own = self.reserves().own_figures();
-        let figures = own.into_iter().filter_map(|(scope, limit_bytes, held_bytes)| {
+        let figures = own.into_iter().filter_map(|(scope, Holding { held_bytes, limit_bytes })| {
             let (kind, name) = self.reserve_name(scope)?;
             Some(crate::ReserveFigures { scope: kind, name: name?, limit_bytes, held_bytes })
         });
@@ -175,9 +175,11 @@ impl Array {
     fn look_at_reserve(&self, pool: &Pool, stats: &PoolStats, scope: Scope) {
         let Some(object) = self.reserve_object(scope) else { return };
         let Some(record) = self.reserves().record(scope) else { return };
-        let (held, limit) = (self.held_in(pool, scope), self.limit_bytes(scope, &record, stats));
-        let Some((before, level)) = self.reserves().note(scope, held, limit) else { return };
-        let share = format!("snapshots hold {held} bytes of the {limit} bytes of the snapshot reserve");
+        let holding = self.holding(pool, stats, scope, &record);
+        let Some((before, level)) = self.reserves().note(scope, holding) else { return };
+        let Holding { held_bytes, limit_bytes } = holding;
+        let share =
+            format!("snapshots hold {held_bytes} bytes of the {limit_bytes} bytes of the snapshot reserve");
         let (severity, text) = match level {
             _ if level == before => return,
             Level::Full if record.policy == ReservePolicy::OfflineVolume => {
@@ -218,15 +220,15 @@ impl Array {
         if stuck.is_some_and(|since| now.since(since) < RETRY_AFTER) {
             return false;
         }
-        let (mut choice, limit) = (self.choice(pool, scope), self.limit_bytes(scope, &record, stats));
-        let held = choice.held_bytes();
-        if level.next(held, limit) != Level::Full {
+        let (mut choice, limit_bytes) = (self.choice(pool, scope), self.limit_bytes(scope, &record, stats));
+        let holding = Holding { held_bytes: choice.held_bytes(), limit_bytes };
+        if level.next(holding) != Level::Full {
             return false;
         }
         let victim = choice.choose_next();
         drop(choice);
         let outcome = match victim {
-            Some(victim) => self.delete_victim(turn, &object, victim, held, limit).await.map(|()| true),
+            Some(victim) => self.delete_victim(turn, &object, victim, holding).await.map(|()| true),
             None => Ok(false),
         };
         match outcome {
@@ -249,9 +251,9 @@ impl Array {
         turn: &Turn<'_>,
         object: &str,
         victim: Victim,
-        held: u64,
-        limit: u64,
+        before: Holding,
     ) -> Result<(), ArrayError> {
+        let Holding { held_bytes: held, limit_bytes: limit } = before;
         let Victim { moments, taken_ms, freed_bytes, held_bytes } = victim;
         let mut batches: Vec<Vec<Arc<Volume>>> = Vec::new();
         for moment in moments {
@@ -281,10 +283,15 @@ impl Array {
         Choice::new(pool, own, self.volumes().list(), |volume| self.why_it_stays(volume).is_none())
     }
 
+    /// How much snapshots hold of a reserve.
+    fn holding(&self, pool: &Pool, stats: &PoolStats, scope: Scope, record: &ReserveRecord) -> Holding {
+        Holding { held_bytes: self.held_in(pool, scope), limit_bytes: self.limit_bytes(scope, record, stats) }
+    }
+
     /// The effects that a reserve would have at once.
     fn preview(&self, pool: &Pool, scope: Scope, record: &ReserveRecord) -> api::ReservePreview {
-        let limit_bytes = self.limit_bytes(scope, record, &pool.stats());
-        let held_bytes = self.held_in(pool, scope);
+        let holding = self.holding(pool, &pool.stats(), scope, record);
+        let Holding { held_bytes, limit_bytes } = holding;
         let mut preview = api::ReservePreview {
             limit_bytes,
             held_bytes,
@@ -292,7 +299,7 @@ impl Array {
             held_after_bytes: held_bytes,
             would_take_offline: Vec::new(),
         };
-        let mut level = Level::Normal.next(held_bytes, limit_bytes);
+        let mut level = Level::Normal.next(holding);
         if record.policy == ReservePolicy::OfflineVolume {
             let volumes = self.volumes().list();
             let sources = self.sources_in(scope, &volumes);
@@ -311,7 +318,7 @@ impl Array {
             let snapshots = moments.iter().flatten().map(|volume| volume.name()).collect();
             preview.would_delete.push(api::ReserveDeletion { snapshots, taken_ms, freed_bytes });
             preview.held_after_bytes = held_bytes;
-            level = level.next(held_bytes, limit_bytes);
+            level = level.next(Holding { held_bytes, limit_bytes });
         }
         preview
     }

@@ -281,7 +281,7 @@ fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
     match change.size_bytes {
         Some(size) if size > before => told.push(format!("grown from {before} to {size} bytes")),
         Some(size) if size < before && change.force => {
-            told.push(format!("shrunk from {before} to {size} bytes with --force"));
+            told.push(format!("shrunk from {before} to {size} bytes by force"));
         }
         Some(size) if size < before => told.push(format!("shrunk from {before} to {size} bytes")),
         _ => {}

@@ -164,8 +164,8 @@ fn thresholds_of_space_and_another_kind_are_attentions_for_every_session() {
         let expected = [Sense::MODE_PARAMETERS_CHANGED, Sense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED];
         assert_eq!(said(nexus), [Some(expected[0]), Some(expected[1]), None]);
     }
-    volume.set_thick(true);
     volume.thresholds().unwrap().reach();
+    volume.set_thick(true);
     for nexus in &mut sessions {
         let expected = [Sense::INQUIRY_DATA_CHANGED, Sense::MODE_PARAMETERS_CHANGED];
         assert_eq!(said(nexus), [Some(expected[0]), Some(expected[1]), None]);

@@ -1,12 +1,10 @@
 //! Sequential reads: what is read ahead for them, and that it is what the volume holds when it is read.
 
-mod rig;
-
+use crate::rig::{Rig, create, fork, options, pattern, read};
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_pool::{Pool, PoolOptions, Transaction};
 use quoin_world::World;
 use quoin_world_sim::FaultPlan;
-use rig::{Rig, create, fork, options, pattern, read};
 use std::time::Duration;
 
 const BLOCK: u64 = 8192;

@@ -1,11 +1,9 @@
 //! Forks: snapshots, clones, restores; what they hold, what they cost, and what deleting them gives back.
 
-mod rig;
-
+use crate::rig::{Rig, create, fork, options, pattern, read, settle};
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, PoolOptions, Transaction};
 use quoin_world::{Thread, World, one_shot};
-use rig::{Rig, create, fork, options, pattern, read, settle};
 use std::time::Duration;
 
 /// Where slab 0 begins.

@@ -1,10 +1,8 @@
 //! What is said to be mapped, in the buffer, behind it, and after a crash.
 
-mod rig;
-
+use crate::rig::{Rig, create, pattern, read};
 use quoin_base::{ByteRange, Extent, GIB, KIB, MIB, VolumeId};
 use quoin_pool::Pool;
-use rig::{Rig, create, pattern, read};
 
 fn extent(offset: u64, len: u64, mapped: bool) -> Extent {
     Extent { range: ByteRange::new(offset, len), mapped }

@@ -1,13 +1,11 @@
 //! The cleaner: what it reads, how it leaves what it moves, and what it does about places that cannot be read.
 
-mod rig;
-
+use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_drive::{Drive, open_set};
 use quoin_pool::{Pool, PoolError, PoolStats, Transaction};
 use quoin_world::Disk;
 use quoin_world_sim::{FaultPlan, SimDisk};
-use rig::{Rig, create, options, pattern, read};
 use std::sync::Arc;
 
 const BLOCK: u64 = 8192;

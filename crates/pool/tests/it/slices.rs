@@ -1,13 +1,11 @@
 //! Pools that are divided into slices.
 
-mod rig;
-
+use crate::rig::{Rig, create, fork, pattern, read};
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_drive::Roles;
 use quoin_pool::{ObjectKind, Pool, PoolError, Transaction};
 use quoin_world::{Thread, World};
 use quoin_world_sim::PowerCut;
-use rig::{Rig, create, fork, pattern, read};
 use std::{
     collections::BTreeSet,
     sync::{

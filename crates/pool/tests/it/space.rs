@@ -1,11 +1,9 @@
 //! What is reported of space, against what deletions really give back and against who reaches what.
 
-mod rig;
-
+use crate::rig::{Rig, create, fork, pattern, read, settle};
 use quoin_base::{MIB, VolumeId};
 use quoin_pool::{Pool, Transaction, VolumeSpace};
 use quoin_world::World;
-use rig::{Rig, create, fork, pattern, read, settle};
 use std::collections::BTreeSet;
 
 const BLOCK: u64 = 8192;

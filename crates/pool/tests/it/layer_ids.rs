@@ -1,11 +1,9 @@
 //! Ids of layers are used again when nothing is left of what had them.
 
-mod rig;
-
+use crate::rig::{Rig, create, options, pattern, read, settle};
 use quoin_base::MIB;
 use quoin_pool::{PoolError, PoolOptions, Transaction};
 use quoin_world::World;
-use rig::{Rig, create, options, pattern, read, settle};
 use std::{collections::BTreeMap, time::Duration};
 
 const BLOCK: u64 = 8192;

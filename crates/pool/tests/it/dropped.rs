@@ -1,12 +1,10 @@
 //! Block numbers that are dropped without a look at the block table, beside a model of what they were dropped for.
 
+use crate::rig::{Rig, create, options, pattern, read};
 use proptest::prelude::*;
 use quoin_base::{KIB, MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, PoolOptions, Transaction};
-use rig::{Rig, create, options, pattern, read};
 use std::{collections::BTreeMap, sync::Arc};
-
-mod rig;
 
 const BLOCK: u64 = 8 * KIB;
 /// Blocks of the volume: their numbers share a few pages of the block table.

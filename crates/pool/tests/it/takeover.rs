@@ -1,13 +1,11 @@
 //! A second owner takes a pool over while the first one goes on: what the first acknowledged is there, and nothing that it
 //! does later.
 
-mod rig;
-
+use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{HolderId, MIB};
 use quoin_drive::open_set;
 use quoin_pool::{Pool, PoolState};
 use quoin_world::{Disk, Thread, World};
-use rig::{Rig, create, options, pattern, read};
 use std::{
     sync::{
         Arc,

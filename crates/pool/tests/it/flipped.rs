@@ -1,11 +1,9 @@
 //! Bits that flip in RAM between the receipt of a write and its destage: found, and what the journal has is taken.
 
-mod rig;
-
+use crate::rig::{Rig, SLAB, create, pattern, read};
 use quoin_base::{ByteRange, MIB};
 use quoin_pool::{Pool, PoolError};
 use quoin_world_sim::SimDisk;
-use rig::{Rig, SLAB, create, pattern, read};
 use std::sync::Arc;
 
 const BLOCK: u64 = 8192;

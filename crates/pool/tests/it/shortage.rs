@@ -1,12 +1,10 @@
 //! Drives whose file systems are full: the pool stays online, refuses writes, reads, and goes on when there is room.
 
-mod rig;
-
+use crate::rig::{Rig, create, pattern, read};
 use quoin_base::{ByteRange, MIB};
 use quoin_pool::{Pool, PoolError, PoolState, Transaction};
 use quoin_world::World;
 use quoin_world_sim::{PowerCut, SimDisk};
-use rig::{Rig, create, pattern, read};
 use std::{sync::Arc, time::Duration};
 
 /// Where slab 0 begins.

@@ -1,13 +1,11 @@
 //! A checkpoint is cut, and written while everything else goes on.
 
-mod rig;
-
+use crate::rig::{Rig, create, options, pattern, read};
 use futures_util::{StreamExt, future::join, stream};
 use quoin_base::{MIB, VolumeId};
 use quoin_drive::Roles;
 use quoin_pool::{Pool, PoolOptions};
 use quoin_world::World;
-use rig::{Rig, create, options, pattern, read};
 use std::time::Duration;
 
 const BLOCK: u64 = 8192;

@@ -1,13 +1,11 @@
 //! Drives that are added while the pool serves.
 
-mod rig;
-
+use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, DriveIndex, MIB, SliceId, VolumeId};
 use quoin_drive::{Probe, inspect_set, open_set, probe, root_offset};
 use quoin_pool::{Pool, PoolError, PoolState, check};
 use quoin_world::{Disk, World};
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk};
-use rig::{Rig, create, options, pattern, read};
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -163,7 +161,7 @@ fn a_drive_that_a_power_failure_kept_from_being_added_is_left_out() {
 fn what_cannot_be_added_leaves_the_pool_as_it_was() {
     let rig = Rig::new(1, 2, 32 * MIB);
     let (small, sick) = (rig.world.disk("small", MIB), rig.world.disk("sick", 40 * MIB));
-    let few = rig.world.disk("few", 2 * MIB + 3 * u64::from(rig::SLAB));
+    let few = rig.world.disk("few", 2 * MIB + 3 * u64::from(crate::rig::SLAB));
     let many = rig.world.disk("many", 20 << 30);
     sick.set_faults(FaultPlan { write_error: 1.0, ..FaultPlan::default() });
     let pool = rig.open();

@@ -1,11 +1,9 @@
 //! Large writes go to segments as they come in, and survive what other writes survive.
 
-mod rig;
-
+use crate::rig::{Rig, create, fork, options, pattern, read, settle};
 use quoin_base::{ByteRange, KIB, MIB};
 use quoin_pool::{PoolError, PoolOptions};
 use quoin_world::{Disk, Slice, World};
-use rig::{Rig, create, fork, options, pattern, read, settle};
 use std::time::Duration;
 
 /// A write that begins and ends in the middle of a block.

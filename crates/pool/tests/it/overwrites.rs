@@ -236,7 +236,7 @@ fn overwrites_of_cold_blocks_read_and_write_little_metadata() {
 }
 
 #[test]
-#[ignore = "it takes minutes and prints figures: METADATA_MIB=4 cargo test --test overwrites -- --ignored --nocapture"]
+#[ignore = "it takes minutes and prints figures: METADATA_MIB=4 cargo test -p quoin-pool --test it overwrites -- --ignored --nocapture"]
 fn what_overwrites_cost() {
     let mib: u64 = std::env::var("METADATA_MIB").ok().and_then(|mib| mib.parse().ok()).unwrap_or(4);
     let cold = cost(load(mib * MIB));

@@ -1,12 +1,10 @@
 //! Slabs that go where they are needed: slices of one pool that are granted more, and give some back.
 
-mod rig;
-
+use crate::rig::{Rig, create, pattern, read, settle};
 use quoin_base::{MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, Transaction};
 use quoin_world::World;
 use quoin_world_sim::PowerCut;
-use rig::{Rig, create, pattern, read, settle};
 use std::{sync::Arc, time::Duration};
 
 const BLOCK: u64 = 8192;

@@ -1,13 +1,11 @@
 //! A pool under pressure: batches larger than a segment, a journal smaller than what waits for it, sparse
 //! writes that bring more metadata than data.
 
-mod rig;
-
+use crate::rig::{Rig, SLAB, create, fork, options, pattern, read};
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, PoolOptions, Transaction};
 use quoin_world::{Thread, World, one_shot};
 use quoin_world_sim::{FaultPlan, SimDisk};
-use rig::{Rig, SLAB, create, fork, options, pattern, read};
 use std::{sync::Arc, time::Duration};
 
 #[test]

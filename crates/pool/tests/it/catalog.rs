@@ -1,11 +1,9 @@
 //! The catalog is written where it changed: what a checkpoint costs does not depend on how much there is.
 
-mod rig;
-
+use crate::rig::Rig;
 use quoin_base::{MIB, VolumeId};
 use quoin_pool::{ObjectKind, Pool, Transaction};
 use quoin_world::Slice;
-use rig::Rig;
 
 const KIND: ObjectKind = ObjectKind(7);
 

@@ -1,11 +1,9 @@
 //! The life of a pool on simulated drives: written, read, filled, emptied, closed and opened again.
 
-mod rig;
-
+use crate::rig::{Rig, SLAB, create, options, pattern, read};
 use quoin_base::{ByteRange, MIB};
 use quoin_pool::{ObjectKind, Pool, PoolError, PoolOptions, Transaction};
 use quoin_world::{Thread, World, one_shot};
-use rig::{Rig, SLAB, create, options, pattern, read};
 
 /// Where slab 0 begins.
 const SLABS_START_BYTES: u64 = 2 * MIB;

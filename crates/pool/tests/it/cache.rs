@@ -1,11 +1,9 @@
 //! Little RAM: the read cache, and metadata that does not fit.
 
-mod rig;
-
+use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::MIB;
 use quoin_pool::PoolOptions;
 use quoin_world_sim::FaultPlan;
-use rig::{Rig, create, options, pattern, read};
 
 const BLOCK: u64 = 8192;
 

@@ -1,11 +1,9 @@
 //! Volumes that come and go leave nothing behind in RAM.
 
-mod rig;
-
+use crate::rig::{Rig, create, pattern, read, settle};
 use quoin_base::MIB;
 use quoin_pool::Transaction;
 use quoin_world::World;
-use rig::{Rig, create, pattern, read, settle};
 use std::time::Duration;
 
 #[test]

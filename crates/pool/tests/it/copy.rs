@@ -1,10 +1,8 @@
 //! Range copies: what the target holds, what it costs, and what is left when either side goes.
 
-mod rig;
-
+use crate::rig::{Rig, create, fork, pattern, read, settle};
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, Transaction};
-use rig::{Rig, create, fork, pattern, read, settle};
 use std::collections::BTreeSet;
 
 const BLOCK: u64 = 8192;

@@ -1,10 +1,8 @@
 //! Space that is promised to a volume, and the tail of a volume.
 
-mod rig;
-
+use crate::rig::{Rig, create, fork, options, pattern, read};
 use quoin_base::{ByteRange, KIB, MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, PoolOptions, Transaction};
-use rig::{Rig, create, fork, options, pattern, read};
 
 const BLOCK: u64 = 8 * KIB;
 

@@ -1,12 +1,10 @@
 //! Destage composes the next batch while the rows of one are written, and writes to all drives side by side.
 
-mod rig;
-
+use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::MIB;
 use quoin_drive::{Roles, open_set};
 use quoin_pool::{Pool, PoolOptions};
 use quoin_world::Disk;
-use rig::{Rig, create, options, pattern, read};
 use std::{sync::Arc, time::Duration};
 
 const BLOCK: u64 = 8192;
