@@ -100,7 +100,12 @@ pub(crate) fn submit(target: &Arc<Target>, op: DiskOp) -> Completion {
             let (completer, completion) = Completion::new();
             let kind = match op {
                 DiskOp::Read { buf, .. } => Kind::Read(buf),
-                DiskOp::Write { data, durable, .. } => Kind::Write(data, durable),
+                // NOTE: each piece of RAM takes one of the few places in a drive's queue. With a row of ordinary pages in it
+                // nothing else fits, and a durable write that a host waits for would stand behind the row.
+                DiskOp::Write { data, durable, .. } => match Slice::joined_in_huge_page(&data) {
+                    Some(joined) => Kind::Write(vec![joined], durable),
+                    None => Kind::Write(data, durable),
+                },
                 DiskOp::Flush => Kind::Flush,
                 DiskOp::Discard { .. } => Kind::Discard,
             };

@@ -16,6 +16,9 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 /// Alignment in memory of every [`Buf`], enough for direct I/O on any drive.
 pub const BUF_ALIGN_BYTES: usize = 4096;
 
+/// From so many pieces of RAM on, a write is copied into one for the drive: see [`Slice::joined_in_huge_page`].
+const PIECES_TO_JOIN: usize = 8;
+
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 struct Page([u8; BUF_ALIGN_BYTES]);
@@ -182,6 +185,16 @@ impl Buf {
         &mut self.memory.as_mut_slice()[..self.len_bytes]
     }
 
+    /// Copies the slices, which are as long as it, one after the other.
+    fn fill_with(&mut self, slices: &[Slice]) {
+        let mut rest = self.as_mut_slice();
+        for slice in slices {
+            let (head, tail) = rest.split_at_mut(slice.len());
+            head.copy_from_slice(slice);
+            rest = tail;
+        }
+    }
+
     /// Shares it, unchangeable from now on.
     pub fn into_slice(self) -> Slice {
         let end = self.len_bytes;
@@ -301,14 +314,31 @@ impl Slice {
 
     /// Copies the slices, one after the other, into one buffer.
     pub fn joined(slices: &[Slice]) -> Self {
-        let mut buf = Buf::unfilled(slices.iter().map(Slice::len).sum());
-        let mut rest = buf.as_mut_slice();
-        for slice in slices {
-            let (head, tail) = rest.split_at_mut(slice.len());
-            head.copy_from_slice(slice);
-            rest = tail;
+        let mut joined = Buf::unfilled(slices.iter().map(Slice::len).sum());
+        joined.fill_with(slices);
+        joined.into_slice()
+    }
+
+    /// Copies the slices, one after the other, into one part of a huge page, if they are so many pieces of RAM that a
+    /// drive's queue has use for that, and a part that holds them is free.
+    pub fn joined_in_huge_page(slices: &[Slice]) -> Option<Self> {
+        let pieces: usize = slices.iter().map(Slice::pieces).sum();
+        if pieces < PIECES_TO_JOIN {
+            return None;
         }
-        buf.into_slice()
+        let len_bytes = slices.iter().map(Slice::len).sum();
+        let memory = Memory::Part(huge_pages::take_at_least(len_bytes)?);
+        let mut joined = Buf { memory, len_bytes, holders: AtomicU32::new(0) };
+        joined.fill_with(slices);
+        Some(joined.into_slice())
+    }
+
+    /// In how many pieces of RAM it may lie, as a drive sees it.
+    fn pieces(&self) -> usize {
+        match &self.buf.memory {
+            Memory::Pages(_) => self.len().div_ceil(BUF_ALIGN_BYTES),
+            Memory::Part(_) => 1,
+        }
     }
 
     /// Length in bytes.

@@ -57,6 +57,12 @@ pub(crate) fn take(len_bytes: usize) -> Option<BytesMut> {
     FREE[size].lock().pop()
 }
 
+/// The shortest free part that holds so many bytes, if there is one. What is in it is anything.
+pub(crate) fn take_at_least(len_bytes: usize) -> Option<BytesMut> {
+    let shortest = SIZES.iter().position(|size| *size >= len_bytes)?;
+    FREE[shortest..].iter().find_map(|free| free.lock().pop())
+}
+
 /// Takes a part back from its buffer.
 ///
 /// # Panics

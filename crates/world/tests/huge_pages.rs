@@ -1,7 +1,7 @@
 //! Buffers in huge pages. One test only gives some: they are the process's.
 
 use bytes::BytesMut;
-use quoin_world::{BUF_ALIGN_BYTES, Buf, HUGE_PAGE_BYTES, add_huge_pages, buffer_ram_bytes};
+use quoin_world::{BUF_ALIGN_BYTES, Buf, HUGE_PAGE_BYTES, Slice, add_huge_pages, buffer_ram_bytes};
 use std::ops::Range;
 
 const KIB: usize = 1024;
@@ -48,6 +48,24 @@ fn long_buffers_lie_in_huge_pages_as_far_as_there_are_any_and_give_their_parts_b
     let (_short, of_short) = fill(&given, 1, 32 * KIB);
     let (_too_long, of_too_long) = fill(&given, 1, MIB + 1);
     assert_eq!((of_short, of_too_long), (0, 0));
+    // What is written from many pages is joined in a part that holds it; what is few pieces already is not.
+    let (blocks, _) = fill(&given, 12, 8 * KIB);
+    let blocks: Vec<Slice> = blocks.into_iter().map(Buf::into_slice).collect();
+    let joined = Slice::joined_in_huge_page(&blocks).expect("a part is free");
+    assert!(given.contains(&joined.as_ptr().addr()) && joined.len() == 96 * KIB);
+    assert!(*joined == *Slice::joined(&blocks));
+    let (long, _) = fill(&given, 4, 64 * KIB);
+    let long: Vec<Slice> = long.into_iter().map(Buf::into_slice).collect();
+    let mut longer_than_a_part = blocks.clone();
+    longer_than_a_part.extend((0..96).flat_map(|_| blocks.clone()));
+    for few in [&blocks[..3], &long, &longer_than_a_part] {
+        assert!(Slice::joined_in_huge_page(few).is_none(), "{} slices", few.len());
+    }
+    drop((joined, long));
+    let taken: Vec<Slice> = (0..).map_while(|_| Slice::joined_in_huge_page(&blocks)).collect();
+    assert!(taken.len() > 4, "every part that holds it is taken, then there is none: {}", taken.len());
+    drop(taken);
+
     // In a huge page or not, a buffer takes as much RAM.
     for (len, is_in) in [(33 * KIB, true), (65 * KIB, false), (129 * KIB, true), (257 * KIB, false)] {
         let (mut buffers, inside) = fill(&given, 1, len);
