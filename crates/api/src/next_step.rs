@@ -58,6 +58,8 @@ next_steps! {
             "choose a smaller size, make it thin, or delete volumes or unmap data in them; see quoin status",
         DiscardTail =>
             "discard the data there in the host first (fstrim, blkdiscard); or add --force to discard it",
+        AwaitTail { volume: &'a str } =>
+            "try again later; quoin volume show {volume} tells whether it is done",
         ChangeClone { template: &'a str } =>
             "change a clone instead; or make it an ordinary volume again: quoin volume set {template} --no-template",
         AllowWrites { volume: &'a str } =>

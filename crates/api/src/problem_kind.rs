@@ -102,6 +102,8 @@ pub enum ProblemKind {
     TooMany,
     /// The volume is too small.
     TooSmall,
+    /// The former tail of the volume is still being given back.
+    Trimming,
     /// The token is missing or wrong.
     Unauthorized,
     /// The change has effects that must be confirmed.
@@ -183,6 +185,7 @@ impl ProblemKind {
             Self::TooLarge => ("too-large", 413),
             Self::TooMany => ("too-many", 409),
             Self::TooSmall => ("too-small", 409),
+            Self::Trimming => ("trimming", 409),
             Self::Unauthorized => ("unauthorized", 401),
             Self::Unconfirmed => ("unconfirmed", 409),
             Self::Unreadable => ("unreadable", 500),

@@ -91,8 +91,8 @@ impl Array {
     /// Cancels a copy, and waits until it has ended. What is copied stays.
     ///
     /// # Errors
-    /// `NoCopy` if the number is unknown, `CopyEnded` if the copy has ended. `Offline` if the pool goes
-    /// offline before it ends.
+    /// `NoCopy` if the number is unknown, `CopyEnded` if the copy has ended, or ends otherwise before it notices
+    /// the request. `Offline` if the pool goes offline before it ends.
     pub async fn cancel_copy(&self, id: u32) -> Result<(), ArrayError> {
         let job = self.copy_job(id)?;
         if let state @ (CopyState::Done | CopyState::Failed | CopyState::Cancelled) = job.state() {
@@ -104,7 +104,10 @@ impl Array {
             self.pool()?;
             self.world().sleep(CANCEL_LOOK_EVERY).await;
         }
-        Ok(())
+        match job.state() {
+            CopyState::Cancelled => Ok(()),
+            state => Err(JobError::CopyEnded { id, state }.into()),
+        }
     }
 
     pub(crate) fn copy_figures(&self) -> CopyFigures {

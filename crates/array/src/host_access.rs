@@ -4,9 +4,14 @@
 //! 1. After each change the target shows what the mappings say; if it cannot, it shows less, never more.
 //! 2. A change has the turn to make changes.
 
-use crate::{access::Access, catalog::Turn, permit::permit};
+use crate::{
+    access::Access,
+    catalog::Turn,
+    permit::permit,
+    record::{HostRecord, MappingRecord},
+};
 use parking_lot::{RwLock, RwLockReadGuard};
-use quoin_target::{Lun, Target, TargetError};
+use quoin_target::{HostView, Lun, Target, TargetError};
 use quoin_volume::{BlockDevice, Volume, Volumes};
 use std::sync::Arc;
 
@@ -35,62 +40,88 @@ impl HostAccess {
     /// Changes hosts and mappings, and what the target shows with them.
     pub(crate) fn change(&self, _: &Turn<'_>, volumes: &Volumes, change: impl FnOnce(&mut Access)) {
         change(&mut self.access.write());
-        if let Err(error) = self.show(volumes) {
-            // Both sides check the same rules, so this does not happen; if it did, less would be shown, never more.
-            tracing::error!(%error, "the target does not show what the mappings say");
-        }
+        self.show(volumes);
     }
 
-    /// Makes the target's hosts and units those of the mappings, touching only what differs.
-    fn show(&self, volumes: &Volumes) -> Result<(), TargetError> {
+    /// Makes the target's hosts and units those of the mappings, touching only what differs. Goes on after an error.
+    fn show(&self, volumes: &Volumes) {
+        // Both sides check the same rules, so this does not happen; if it does, less is shown, never more.
+        let note = |host: &str, outcome: Result<(), TargetError>| {
+            if let Err(error) = &outcome {
+                tracing::error!(host, %error, "the target does not show what the mappings say");
+            }
+            outcome.is_ok()
+        };
         let access = self.read();
         let shown = self.target.hosts();
-        for host in shown.iter().filter(|host| access.host(&host.name).is_err()) {
-            self.target.remove_host(&host.name)?;
+        // NOTE: removals first, so that nothing that fails later leaves more than the mappings say.
+        for host in &shown {
+            if access.host(&host.name).is_err() {
+                note(&host.name, self.target.remove_host(&host.name));
+                continue;
+            }
+            let wanted = wanted(&access, volumes, &host.name);
+            for unit in &host.mappings {
+                if !wanted.iter().any(|(lun, volume, _)| *lun == unit.lun && volume.uuid() == unit.uuid) {
+                    note(&host.name, self.target.unmap(&host.name, unit.lun));
+                }
+            }
         }
         for host in access.hosts() {
             let before = shown.iter().find(|shown| shown.name == host.name);
-            let credentials = match &host.chap {
-                Some(chap) => match chap.credentials() {
-                    Some(credentials) => Some(credentials),
-                    // A secret that cannot be used locks the host out; it must not let it in.
-                    None => {
-                        tracing::error!(host = host.name, "the host's secret is none; it is not shown");
-                        drop(self.target.remove_host(&host.name));
-                        continue;
-                    }
-                },
-                None => None,
-            };
-            let same = |before: &quoin_target::HostView| {
-                before.initiators == host.initiators && before.credentials == credentials
-            };
-            if !before.is_some_and(same) {
-                self.target.set_host(&host.name, &host.initiators, credentials)?;
+            let units = wanted(&access, volumes, &host.name);
+            if !note(&host.name, self.show_host(host, before, units)) {
+                // It may be shown to initiators that are not its own.
+                drop(self.target.remove_host(&host.name));
             }
-            let before = before.map(|before| before.mappings.as_slice()).unwrap_or_default();
-            let wanted: Vec<_> = access
-                .mappings_of_host(&host.name)
-                .into_iter()
-                .filter_map(|mapping| {
-                    let access = permit(mapping.access());
-                    Some((Lun::new(mapping.lun)?, volumes.by_id(mapping.volume)?, access))
-                })
-                .collect();
-            for unit in before {
-                if !wanted.iter().any(|(lun, volume, _)| *lun == unit.lun && volume.uuid() == unit.uuid) {
-                    self.target.unmap(&host.name, unit.lun)?;
+        }
+    }
+
+    /// Makes one of the target's hosts what it should be, given as what it was shown `before`.
+    fn show_host(
+        &self,
+        host: &HostRecord,
+        before: Option<&HostView>,
+        units: Vec<Unit>,
+    ) -> Result<(), TargetError> {
+        let credentials = match &host.chap {
+            Some(chap) => match chap.credentials() {
+                Some(credentials) => Some(credentials),
+                // A secret that cannot be used locks the host out; it must not let it in.
+                None => {
+                    tracing::error!(host = host.name, "the host's secret is none; it is not shown");
+                    drop(self.target.remove_host(&host.name));
+                    return Ok(());
                 }
-            }
-            for (lun, volume, access) in wanted {
-                let shown = |unit: &quoin_target::Mapping| {
-                    (unit.lun, unit.uuid, unit.access) == (lun, volume.uuid(), access)
-                };
-                if !before.iter().any(shown) {
-                    self.target.map(&host.name, lun, volume, access)?;
-                }
+            },
+            None => None,
+        };
+        let same =
+            |before: &HostView| before.initiators == host.initiators && before.credentials == credentials;
+        if !before.is_some_and(same) {
+            self.target.set_host(&host.name, &host.initiators, credentials)?;
+        }
+        let before = before.map(|before| before.mappings.as_slice()).unwrap_or_default();
+        for (lun, volume, access) in units {
+            let shown = |unit: &quoin_target::Mapping| {
+                (unit.lun, unit.uuid, unit.access) == (lun, volume.uuid(), access)
+            };
+            if !before.iter().any(shown) {
+                self.target.map(&host.name, lun, volume, access)?;
             }
         }
         Ok(())
     }
+}
+
+/// A unit that a host shall see.
+type Unit = (Lun, Arc<Volume>, quoin_target::Access);
+
+/// What a host shall see.
+fn wanted(access: &Access, volumes: &Volumes, host: &str) -> Vec<Unit> {
+    let mappings = access.mappings_of_host(host).into_iter();
+    let unit = |mapping: MappingRecord| {
+        Some((Lun::new(mapping.lun)?, volumes.by_id(mapping.volume)?, permit(mapping.access())))
+    };
+    mappings.filter_map(unit).collect()
 }

@@ -179,6 +179,18 @@ impl Reserves {
         Ok(reserves)
     }
 
+    /// Takes over the reserves of a pool that was opened. What was reported of those that are as before counts as
+    /// reported, and so do volumes that are offline.
+    pub(crate) fn restore(&mut self, kept: Self) {
+        let Self { mut watches, offline, last } = std::mem::replace(self, kept);
+        (self.offline, self.last) = (offline, last);
+        for (scope, watch) in &mut self.watches {
+            if let Some(before) = watches.remove(scope).filter(|before| before.record == watch.record) {
+                *watch = before;
+            }
+        }
+    }
+
     /// All there are.
     pub(crate) fn scopes(&self) -> Vec<Scope> {
         self.watches.keys().copied().collect()
@@ -307,6 +319,26 @@ mod tests {
             assert_eq!((kind, Scope::of_key(&key)), (OWN_RESERVE_OBJECT, Some(scope)));
         }
         assert_eq!([POOL_KEY, "volume/x", "host/7"].map(Scope::of_key), [None; 3]);
+    }
+
+    #[test]
+    fn what_was_reported_counts_as_reported_after_the_pool_was_reopened_unless_the_reserve_is_another() {
+        let record = ReserveRecord { percent: None, bytes: Some(1), policy: ReservePolicy::OfflineVolume };
+        let kept = |bytes| {
+            let mut kept = Reserves::default();
+            kept.set(Scope::Pool, ReserveRecord { bytes: Some(bytes), ..record.clone() });
+            kept
+        };
+        let offline = BTreeMap::from([(VolumeId(3), Scope::Pool)]);
+        let mut reserves = kept(1);
+        assert_eq!(reserves.note(Scope::Pool, 10, 10), Some((Level::Normal, Level::Full)));
+        assert_eq!(reserves.take_offline(offline.clone()).len(), 1);
+        reserves.restore(kept(1));
+        assert_eq!(reserves.note(Scope::Pool, 10, 10), Some((Level::Full, Level::Full)));
+        assert_eq!(reserves.take_offline(offline).len(), 0);
+        reserves.restore(kept(2));
+        assert_eq!(reserves.note(Scope::Pool, 0, 10), Some((Level::Normal, Level::Normal)));
+        assert!(!reserves.take_offline(BTreeMap::new())[0].is_taken_offline, "it is back online");
     }
 
     #[test]

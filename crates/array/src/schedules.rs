@@ -265,8 +265,8 @@ impl Array {
     }
 
     /// Reports that a moment passed without a snapshot, and continues with the next one; a schedule without a source is
-    /// paused.
-    async fn not_served(&self, _: &Turn<'_>, name: &str, rule: Rule, error: &ArrayError) {
+    /// paused. If that cannot be committed, the moment stays due, and nothing is reported.
+    async fn not_served(&self, turn: &Turn<'_>, name: &str, rule: Rule, error: &ArrayError) {
         self.schedules().count_failure();
         let Ok(mut record) = self.schedule(name) else { return };
         let object = format!("schedule {name}");
@@ -274,13 +274,13 @@ impl Array {
         record.paused = matches!(error, ArrayError::Schedule(ScheduleError::SourceDeleted { .. }));
         let rests = if record.paused { "; it is paused" } else { "" };
         let text = format!("{} snapshot not taken: {error}{rests}", rule.every);
-        let told = Told::new(object, text).change("paused", before, record.paused);
-        self.log().record_told(Severity::Warning, told);
+        let told = Told::new(object, text).change("paused", before, record.paused).warning();
         record.served_ms.insert(rule.every, self.world().wall_clock_ms());
-        if let Ok(pool) = self.pool()
-            && pool.commit(record.put(Transaction::new())).await.is_ok()
-        {
-            self.schedules().put(record);
+        match self.commit_told(turn, record.put(Transaction::new()), told).await {
+            Ok(()) => self.schedules().put(record),
+            Err(error) => {
+                tracing::debug!(schedule = name, %error, "its moment is still due, and is tried again")
+            }
         }
     }
 

@@ -12,7 +12,9 @@ mod state;
 pub(crate) use {record::scrub_problem, state::Scrubs};
 
 use crate::{
-    Array, ArrayError, JobError, current_actor,
+    Array, ArrayError, JobError,
+    catalog::Turn,
+    current_actor,
     events::Told,
     record::{SCRUB_OBJECT, decode, encode},
 };
@@ -22,7 +24,7 @@ use quoin_api::{
 };
 use quoin_base::ByteRange;
 use quoin_pool::{Pool, Transaction};
-use quoin_volume::BlockDevice;
+use quoin_volume::{BlockDevice, VolumeError};
 use quoin_world::Thread;
 use record::{Begun, Damaged, KEY, Record};
 use state::{Due, Ended};
@@ -64,7 +66,8 @@ impl Array {
     /// # Errors
     /// [`JobError::NoScrub`] while none runs. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn stop_scrub(&self) -> Result<ScrubStatus, ArrayError> {
-        let pool = self.pool()?;
+        // NOTE: weak, since this waits, and closing the pool waits until all handles on it are dropped.
+        let before = Arc::downgrade(&self.pool()?);
         if !self.scrubs().stop(current_actor()) {
             return Err(JobError::NoScrub.into());
         }
@@ -72,7 +75,15 @@ impl Array {
             self.end_scrub();
             self.world().sleep(Duration::from_millis(5)).await;
         }
-        self.save_scrubs(&pool).await?;
+        {
+            let turn = self.catalog().turn().await;
+            let pool = self.pool()?;
+            if before.as_ptr() != Arc::as_ptr(&pool) {
+                let reason = "it was closed before the scrub had ended, and the scrub continues".to_owned();
+                return Err(VolumeError::Offline { reason }.into());
+            }
+            self.save_scrubs_in(&turn, &pool).await?;
+        }
         self.scrub_status().await
     }
 
@@ -205,9 +216,12 @@ impl Array {
         self.log().record_by(stopped_by, severity, own);
     }
 
-    /// Releases the pool, which is about to be closed. The scrub continues when the pool is open again.
+    /// Lists what was found, and releases the pool, which is about to be closed. The scrub continues when the pool is open
+    /// again.
     pub(crate) async fn suspend_scrub(&self, pool: &Pool) {
+        // NOTE: the place before the findings, so that all that was found before it is listed.
         self.scrubs().note_progress();
+        self.note_damage(pool);
         if let Err(error) = self.save_scrubs(pool).await {
             tracing::debug!(%error, "how far the scrub is was not saved");
         }
@@ -267,10 +281,14 @@ impl Array {
     /// Saves what changed.
     async fn save_scrubs(&self, pool: &Pool) -> Result<(), ArrayError> {
         let turn = self.catalog().turn().await;
+        self.save_scrubs_in(&turn, pool).await
+    }
+
+    async fn save_scrubs_in(&self, turn: &Turn<'_>, pool: &Pool) -> Result<(), ArrayError> {
         let unsaved = self.scrubs().take_unsaved();
         let Some(record) = unsaved else { return Ok(()) };
         let tx = Transaction::new().put(SCRUB_OBJECT, KEY, encode(&record));
-        let (tx, staged) = self.stage_waiting(&turn, tx);
+        let (tx, staged) = self.stage_waiting(turn, tx);
         if let Err(error) = pool.commit(tx).await {
             self.scrubs().note_unsaved();
             return Err(error.into());

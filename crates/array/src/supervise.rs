@@ -206,7 +206,7 @@ impl Array {
         self.export_list().change(&turn, self.volumes(), |current| *current = exported);
         self.schedules().restore(schedules);
         *self.bin() = bin;
-        *self.reserves() = reserves;
+        self.reserves().restore(reserves);
         self.look_at_all_reserves(pool);
         self.catalog().note_read(&turn);
         Ok(())

@@ -37,6 +37,7 @@ pub(crate) fn volume_problem(error: &V, title: &str) -> Problem {
             (Kind::NoSnapshot, volume(name), Next::TakeImmutableSnapshot { volume: name })
         }
         V::TailMapped { name, .. } => (Kind::DataLost, volume(name), Next::DiscardTail),
+        V::Trimming { name } => (Kind::Trimming, volume(name), Next::AwaitTail { volume: name }),
         V::CannotReserve { name, .. } => (Kind::NoSpace, volume(name), Next::NeedLessSpace),
         V::Itself { name } => (Kind::Itself, volume(name), Next::NameAnotherVolume),
         V::CopyOntoItself { name } => (Kind::Itself, volume(name), Next::CopyElsewhere),
@@ -127,6 +128,7 @@ mod tests {
             V::NoSnapshot { name: n() },
             V::RetentionTime { seconds: 5 },
             V::TailMapped { name: n(), size_bytes: 5 },
+            V::Trimming { name: n() },
             V::CannotReserve { name: n(), wanted_bytes: 5, free_bytes: 4 },
             V::Exists { name: n(), size_bytes: 5, uuid: Uuid::nil() },
             V::NotFound { name: n() },

@@ -4,7 +4,8 @@
 //! A volume grows in one transaction. It shrinks in three steps, so that a crash in between harms nothing: writers are
 //! fenced off the tail; one transaction gives the volume its new end and notes where the old one was; then the tail is
 //! emptied, and another transaction removes the note. As long as the note exists the volume cannot grow: the data that
-//! would reappear is not zeroes. The tail is emptied in the background, again from its beginning after a crash.
+//! would reappear is not zeroes. The tail is emptied in the background, again from its beginning after a crash. That may
+//! take minutes: what would have to wait for it is refused, since other changes would wait as well.
 //!
 //! Once a volume has become a template, no write to it is under way and none is admitted: its gate is closed while it
 //! becomes one.
@@ -36,6 +37,19 @@ pub struct VolumeChange {
     pub template: Option<bool>,
     /// Whether hosts may only read it, unless a mapping or export lets them write.
     pub protected: Option<bool>,
+}
+
+impl Volume {
+    /// Keeps its former tail from being emptied, until the returned value is dropped.
+    ///
+    /// # Errors
+    /// [`VolumeError::Trimming`] while a task empties it, which may take minutes.
+    pub(crate) async fn keep_tail(&self) -> Result<AsyncMutexGuard<'_>, VolumeError> {
+        if !self.is_trimming() {
+            return Ok(self.trimming.lock().await);
+        }
+        self.trimming.try_lock().ok_or_else(|| VolumeError::Trimming { name: self.name() })
+    }
 }
 
 impl Volumes {
@@ -88,8 +102,9 @@ impl Volumes {
     /// # Errors
     /// [`VolumeError::NotFound`]; the error of the first change that the volume or its state does not allow,
     /// [`VolumeError::TailMapped`] if it would lose data by shrinking without force,
-    /// [`VolumeError::CannotReserve`]. [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if
-    /// it refuses or fails the transaction.
+    /// [`VolumeError::Trimming`] if it would grow, shrink without force or become thick while its former tail
+    /// is being emptied, [`VolumeError::CannotReserve`]. [`VolumeError::Offline`] if no pool is open,
+    /// [`VolumeError::Pool`] if it refuses or fails the transaction.
     pub async fn change(
         &self,
         name: &str,
@@ -106,7 +121,11 @@ impl Volumes {
         let thickens = record.space.thick && !before.space.thick;
         // The tail must not be emptied while it becomes a part of the volume again, is examined, or would be reserved.
         let waits = grows || thickens || shrinks && !change.force;
-        let turn = if waits { Some(volume.trimming.lock().await) } else { None };
+        // NOTE: nothing is changed before this. A task that empties another tail first would begin with this one later.
+        if waits && before.is_trimming() && Arc::strong_count(&self.trims) > 1 {
+            return Err(VolumeError::Trimming { name: before.name });
+        }
+        let turn = if waits { Some(volume.keep_tail().await?) } else { None };
         if waits && before.is_trimming() {
             empty_tail(&pool, &before).await?;
         }
@@ -176,6 +195,7 @@ impl Volumes {
     /// # Errors
     /// [`VolumeError::Offline`] or [`VolumeError::Pool`] if the pool goes offline before all tails are empty.
     pub async fn trim(&self) -> Result<(), VolumeError> {
+        let _is_running = self.trims.clone();
         let trimming: Vec<_> = self.known.lock().trimming().cloned().collect();
         for volume in trimming {
             while volume.is_trimming() && self.is_current(&volume) {

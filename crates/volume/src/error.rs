@@ -114,6 +114,12 @@ pub enum VolumeError {
         /// The size asked for.
         size_bytes: u64,
     },
+    /// What a volume lost by shrinking is still being given back.
+    #[error("volume {name} was shrunk, and its former tail is still being given back")]
+    Trimming {
+        /// The volume.
+        name: String,
+    },
     /// The pool cannot keep as much space for a thick volume.
     #[error(
         "the pool cannot keep {wanted_bytes} bytes more for volume {name}: {free_bytes} bytes are neither used nor kept \

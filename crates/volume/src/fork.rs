@@ -129,8 +129,12 @@ impl Volumes {
     /// # Errors
     /// [`VolumeError::Itself`] or [`VolumeError::OtherBlock`] if the volumes do not go together, and the
     /// error of a target whose content may not change: a template, immutable, protected or copied into.
+    /// [`VolumeError::Trimming`] while the former tail of a target is being emptied.
     pub async fn hold(&self, replacements: Vec<Replacement>) -> Result<Held, VolumeError> {
         replacements.iter().try_for_each(|replacement| self.check_replacement(replacement))?;
+        for Replacement { target, .. } in &replacements {
+            drop(target.keep_tail().await?);
+        }
         let targets = replacements.iter().map(|replacement| replacement.target.clone()).collect();
         Ok(Held { replacements, _fence: Fence::close(targets).await })
     }
@@ -149,7 +153,7 @@ impl Volumes {
         let mut trimming = Vec::new();
         for Replacement { target, .. } in &held.replacements {
             // Its former tail must not be emptied while it becomes a part of the volume again.
-            trimming.push(target.trimming.lock().await);
+            trimming.push(target.keep_tail().await?);
         }
         let now_ms = self.now_ms();
         // One transaction replaces all of them.

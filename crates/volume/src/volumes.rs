@@ -39,6 +39,8 @@ pub struct Volumes {
     /// The clock by which snapshots are immutable and deleted volumes are kept; none while there are neither.
     pub(crate) retention: Mutex<Option<RetentionClock>>,
     pub(crate) changes: Arc<AsyncMutex>,
+    /// A task that empties the former tails of volumes, one after the other, holds another handle on it.
+    pub(crate) trims: Arc<()>,
 }
 
 impl Volumes {
@@ -47,7 +49,7 @@ impl Volumes {
         let (known, bin, groups, copies) =
             (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let (retention, changes) = (Mutex::default(), Arc::new(AsyncMutex::new()));
-        Self { world, slot, known, bin, groups, copies, retention, changes }
+        Self { world, slot, known, bin, groups, copies, retention, changes, trims: Arc::new(()) }
     }
 
     /// Reads the volumes from the catalog of a newly opened pool. Volumes known before keep their objects.

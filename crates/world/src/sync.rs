@@ -159,6 +159,16 @@ impl AsyncMutex {
         poll_fn(|cx| ticket.poll(cx)).await;
         AsyncMutexGuard(self)
     }
+
+    /// Holds the lock if it is free and no task waits for it.
+    pub fn try_lock(&self) -> Option<AsyncMutexGuard<'_>> {
+        let mut state = self.0.lock();
+        if state.held || !state.queue.is_empty() {
+            return None;
+        }
+        state.held = true;
+        Some(AsyncMutexGuard(self))
+    }
 }
 
 impl Ticket<'_> {

@@ -39,7 +39,7 @@ pub(crate) struct Admin {
 }
 
 /// What any change may be refused for: the pool is full, or somebody else's change came first.
-pub(crate) const REFUSALS: [&str; 3] = ["pool-full", "no-space", "copied-into"];
+pub(crate) const REFUSALS: [&str; 4] = ["pool-full", "no-space", "copied-into", "trimming"];
 
 pub(crate) fn kind(error: &ArrayError) -> String {
     error.problem().kind.rsplit(':').next().unwrap_or_default().to_owned()

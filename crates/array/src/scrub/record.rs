@@ -80,6 +80,23 @@ impl Record {
         next_due(self.schedule, self.at, self.settled_ms)
     }
 
+    /// Adds what a record says that continues this one and was not saved: damage, and how scrubs went. Settings are saved
+    /// when they are changed.
+    pub(super) fn add(&mut self, unsaved: Self) {
+        for Damaged { volume, offset_bytes, length_bytes, found_ms, reason } in unsaved.damaged {
+            let range = ByteRange::new(offset_bytes, length_bytes);
+            self.add_damage(&Damage { volume, range, reason }, found_ms);
+        }
+        self.more_damaged = self.more_damaged.max(unsaved.more_damaged);
+        self.settled_ms = self.settled_ms.max(unsaved.settled_ms);
+        // A scrub that begins by request is saved before the record in RAM says so; one that ended does not continue.
+        let ended_ms = unsaved.last.as_ref().map(|last| last.started_ms);
+        let has_ended = |begun: &Begun| Some(begun.started_ms) == ended_ms;
+        self.begun = unsaved.begun.or(self.begun.filter(|begun| !has_ended(begun)));
+        self.last = unsaved.last.or(self.last.take());
+        self.completed_ms = unsaved.completed_ms.or(self.completed_ms);
+    }
+
     /// False if it was known.
     pub(super) fn add_damage(&mut self, damage: &Damage, found_ms: u64) -> bool {
         let (volume, mut range) = (damage.volume, damage.range);

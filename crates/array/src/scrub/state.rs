@@ -61,10 +61,16 @@ pub(super) struct Ended {
 }
 
 impl Scrubs {
-    /// Takes over what a newly opened pool keeps of scrubs, if it keeps anything.
+    /// Takes over what a newly opened pool keeps of scrubs, if it keeps anything. What was not saved before the pool was
+    /// closed stays known, and is still to be saved.
     pub(super) fn restore(&mut self, kept: Option<Record>, now_ms: u64) {
-        self.changed = kept.is_none();
-        self.record = Some(kept.unwrap_or_else(|| Record::new(now_ms)));
+        let unsaved = self.take_unsaved();
+        self.changed = kept.is_none() || unsaved.is_some();
+        let mut record = kept.unwrap_or_else(|| Record::new(now_ms));
+        if let Some(unsaved) = unsaved {
+            record.add(unsaved);
+        }
+        self.record = Some(record);
     }
 
     /// How scrubs are set, and what is known of the last.
@@ -82,7 +88,7 @@ impl Scrubs {
     }
 
     /// Whether a scrub runs.
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
@@ -249,10 +255,14 @@ impl Scrubs {
         is_new
     }
 
-    /// Lists, instead of this damage, the part of it that is still there.
+    /// Lists, instead of this damage, the part of it that is still there. Does nothing if a later finding has become a
+    /// part of the entry since: only the entry as it was listed has been read again.
     pub(super) fn renew_damage(&mut self, damaged: &Damaged, still: Vec<ByteRange>) {
         let Some(record) = &mut self.record else { return };
-        record.damaged.retain(|d| (d.volume, d.offset_bytes) != (damaged.volume, damaged.offset_bytes));
+        let place = |d: &Damaged| (d.volume, d.offset_bytes, d.length_bytes);
+        if record.damaged.extract_if(.., |d| place(d) == place(damaged)).count() == 0 {
+            return;
+        }
         for range in still {
             let reason = damaged.reason.clone();
             record.add_damage(&Damage { volume: damaged.volume, range, reason }, damaged.found_ms);
@@ -298,5 +308,75 @@ fn counts(bytes: u64, found: &ScrubFindings) -> ScrubCounts {
         damaged_rows: found.damaged_rows,
         repaired_pages: found.repaired_pages,
         failed_reads: found.failed_reads,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quoin_base::VolumeId;
+
+    fn damage(offset: u64, len: u64) -> Damage {
+        Damage { volume: VolumeId(1), range: ByteRange::new(offset, len), reason: "bad".to_owned() }
+    }
+
+    fn listed(scrubs: &Scrubs) -> Vec<(u64, u64)> {
+        scrubs.damaged().iter().map(|damaged| (damaged.offset_bytes, damaged.length_bytes)).collect()
+    }
+
+    fn result(started_ms: u64) -> ScrubResult {
+        ScrubResult {
+            started_ms,
+            ended_ms: started_ms + 1,
+            outcome: ScrubOutcome::Completed,
+            reason: None,
+            verified_bytes: 0,
+            found: ScrubFindings::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn begun(started_ms: u64, page: u64) -> Option<Begun> {
+        Some(Begun { started_ms, page, ..Begun::default() })
+    }
+
+    #[test]
+    fn damage_that_grew_while_it_was_read_again_stays_listed() {
+        let mut scrubs = Scrubs { record: Some(Record::new(1)), ..Scrubs::default() };
+        assert!(scrubs.add_damage(&damage(0, 8192), 1));
+        let looked_at = scrubs.damaged().remove(0);
+        assert!(scrubs.add_damage(&damage(0, 16_384), 2));
+        scrubs.renew_damage(&looked_at, Vec::new());
+        assert_eq!(listed(&scrubs), [(0, 16_384)]);
+        let looked_at = scrubs.damaged().remove(0);
+        scrubs.renew_damage(&looked_at, vec![ByteRange::new(8192, 8192)]);
+        assert_eq!(listed(&scrubs), [(8192, 8192)]);
+    }
+
+    #[test]
+    fn what_was_not_saved_before_the_pool_closed_is_known_and_to_be_saved_after_it() {
+        let kept = || Record { begun: begun(5, 1), ..Record::new(1) };
+        let mut scrubs = Scrubs { record: Some(kept()), ..Scrubs::default() };
+        scrubs.restore(Some(kept()), 9);
+        assert!(scrubs.take_unsaved().is_none(), "nothing changed");
+
+        // Damage that was found, and the end of the scrub that found it.
+        scrubs.add_damage(&damage(0, 8192), 6);
+        let record = scrubs.record.as_mut().unwrap();
+        (record.begun, record.last, record.completed_ms) = (None, Some(result(5)), Some(6));
+        scrubs.restore(Some(kept()), 9);
+        assert_eq!(listed(&scrubs), [(0, 8192)]);
+        let record = scrubs.take_unsaved().unwrap();
+        assert!(record.begun.is_none(), "a scrub that ended does not continue");
+        assert_eq!((record.last, record.completed_ms), (Some(result(5)), Some(6)));
+
+        // A scrub that was begun by request continues, if the pool has saved that.
+        scrubs.note_unsaved();
+        scrubs.restore(Some(Record { begun: begun(7, 0), ..kept() }), 9);
+        assert_eq!(scrubs.record(9).begun.map(|begun| begun.started_ms), Some(7));
+        // Where it was last is known better than it was saved.
+        scrubs.record.as_mut().unwrap().begun = begun(7, 3);
+        scrubs.restore(Some(Record { begun: begun(7, 2), ..kept() }), 9);
+        assert_eq!(scrubs.record(9).begun.map(|begun| begun.page), Some(3));
     }
 }

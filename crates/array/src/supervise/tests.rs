@@ -1,14 +1,15 @@
-//! Pools that another owner takes over, on simulated drives.
+//! What becomes of the pool, on simulated drives: others take it over, and those that use it do not keep it.
 
 use crate::{Array, ArrayOptions, EventSelection, SpacePercents};
-use quoin_api::State;
+use quoin_api::{HostCreate, MappingCreate, ScrubUpdate, Severity, State, VolumeCreate};
 use quoin_base::{Epoch, HolderId, MIB};
 use quoin_drive::{Drive, Roles};
 use quoin_pool::{FormatOptions, PoolOptions, Transaction};
 use quoin_target::Target;
-use quoin_world::{Disk, Thread, World};
-use quoin_world_sim::{SimOptions, SimWorld};
-use std::{sync::Arc, time::Duration};
+use quoin_volume::BlockDevice;
+use quoin_world::{Disk, Slice, Thread, World, one_shot};
+use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
+use std::{future::Future, sync::Arc, time::Duration};
 use uuid::Uuid;
 
 const IQN: &str = "iqn.2026-11.io.quoin:sim";
@@ -19,9 +20,8 @@ async fn until(world: &SimWorld, array: &Array, state: State) {
     }
 }
 
-/// It would take the pool back, and the other owner would do the same.
-#[test]
-fn a_pool_that_another_owner_took_over_is_not_opened_again() {
+/// An array in a simulated world, and its drive.
+fn array() -> (Arc<SimWorld>, Arc<SimDisk>, Arc<Array>) {
     let world = SimWorld::new(1, SimOptions::default());
     let disk = world.disk("d0", 64 * MIB);
     let (inner, made) = (world.clone(), disk.clone());
@@ -45,8 +45,15 @@ fn a_pool_that_another_owner_took_over_is_not_opened_again() {
         pool_options: PoolOptions { cache_bytes: 0, ..PoolOptions::default() },
         space: SpacePercents::default(),
     };
-    let bay = vec![disk.clone() as Arc<dyn Disk>];
-    let array = Array::new(world.clone(), Box::new(bay), Target::new(IQN), options);
+    let array =
+        Array::new(world.clone(), Box::new(vec![disk.clone() as Arc<dyn Disk>]), Target::new(IQN), options);
+    (world, disk, array)
+}
+
+/// It would take the pool back, and the other owner would do the same.
+#[test]
+fn a_pool_that_another_owner_took_over_is_not_opened_again() {
+    let (world, disk, array) = array();
     let inner = world.clone();
     let main = async move {
         inner.spawn(Thread::Background, Box::pin(array.clone().run()));
@@ -78,4 +85,74 @@ fn a_pool_that_another_owner_took_over_is_not_opened_again() {
     };
     world.run(main).unwrap();
     world.end();
+}
+
+/// Runs the array until `work` with it is done.
+fn with_array<F: Future<Output = ()> + Send + 'static>(
+    work: impl FnOnce(Arc<SimWorld>, Arc<Array>) -> F + Send + 'static,
+) {
+    let (world, _, array) = array();
+    let inner = world.clone();
+    let main = async move {
+        inner.spawn(Thread::Background, Box::pin(array.clone().run()));
+        until(&inner, &array, State::Online).await;
+        work(inner, array).await;
+    };
+    world.run(main).unwrap();
+    world.end();
+}
+
+/// Closing the pool waits until all have let go of it, with the turn that the request waits for.
+#[test]
+fn a_request_that_stops_a_scrub_does_not_keep_the_pool_while_it_waits() {
+    with_array(async |world: Arc<SimWorld>, array: Arc<Array>| {
+        array.create_volume(VolumeCreate::new("v1", MIB)).await.unwrap();
+        let data = vec![Slice::copy_of(&[1; 65_536])];
+        array.volume("v1").unwrap().write(0, data).await.unwrap();
+        world.sleep(Duration::from_secs(60)).await;
+        let slow = ScrubUpdate { rate_bytes_s: Some(1), ..ScrubUpdate::default() };
+        array.change_scrubs(slow).await.unwrap();
+        array.start_scrub().await.unwrap();
+        let turn = array.catalog().turn().await;
+        // The task that keeps the pool open waits for its turn as well.
+        array.log().record(Severity::Info, "test", "an event to be saved");
+        world.sleep(Duration::from_secs(3)).await;
+        assert!(array.scrubs().is_running());
+        let pool = array.pool().unwrap();
+        let handles = Arc::strong_count(&pool);
+        let (asked, (sender, answered)) = (array.clone(), one_shot());
+        let stop = async move { sender.send(asked.stop_scrub().await.is_ok()) };
+        world.spawn(Thread::Background, Box::pin(stop));
+        world.sleep(Duration::from_secs(3)).await;
+        assert!(!array.scrubs().is_running());
+        assert!(Arc::strong_count(&pool) < handles, "the scrub has let go of it, and the request as well");
+        drop((turn, pool));
+        assert!(answered.await.unwrap());
+    });
+}
+
+/// What the mappings took away is hidden, whatever goes wrong with other hosts.
+#[test]
+fn an_error_about_a_host_leaves_no_other_with_more_than_its_mappings() {
+    with_array(async |_, array: Arc<Array>| {
+        array.create_volume(VolumeCreate::new("v1", MIB)).await.unwrap();
+        for name in ["h1", "h2"] {
+            let initiators = vec![format!("iqn.2026-11.test:{name}")];
+            array.create_host(HostCreate { name: name.into(), initiators, chap: None }).await.unwrap();
+            let (volume, host) = ("v1".to_owned(), name.to_owned());
+            let mapping = MappingCreate { volume, host, lun: Some(1), read_only: false, writable: false };
+            array.map(mapping).await.unwrap();
+        }
+        let turn = array.catalog().turn().await;
+        array.hosts().change(&turn, array.volumes(), |access| {
+            let mut first = access.host("h1").unwrap().clone();
+            first.initiators = vec!["no name of an initiator".to_owned()];
+            access.add_host(first);
+            let second = access.mappings_of_host("h2").remove(0);
+            access.remove_mapping(&second);
+        });
+        let shown = array.target().hosts();
+        let shown: Vec<_> = shown.iter().map(|host| (host.name.as_str(), host.mappings.len())).collect();
+        assert_eq!(shown, [("h2", 0)], "the first is not shown to initiators that it had");
+    });
 }

@@ -6,7 +6,9 @@ use quoin_array::{Array, EventSelection};
 use quoin_base::ByteRange;
 use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
-use std::sync::Arc;
+use quoin_world_sim::SimDisk;
+use std::{sync::Arc, time::Duration};
+use years::{Day, Ending, Years};
 
 const BLOCK: usize = 8192;
 
@@ -226,4 +228,64 @@ fn a_drive_that_hangs_and_left_the_pool_does_not_keep_it_from_opening_again() {
 
 fn at_least(severity: Severity) -> EventSelection {
     EventSelection { severity, ..EventSelection::default() }
+}
+
+/// A block that does not compress.
+fn noise() -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..BLOCK).map(|_| next()).collect()
+}
+
+/// Flips bits wherever the drive holds the block.
+fn damage(drive: &SimDisk, block: &[u8]) {
+    const CHUNK: u64 = 1 << 20;
+    let mut found = 0;
+    for at in (0..256 * CHUNK).step_by(CHUNK as usize) {
+        let chunk = drive.peek(at, CHUNK as usize);
+        for (n, _) in chunk.chunks(512).enumerate().filter(|(_, sector)| sector.starts_with(&block[..16])) {
+            drive.poke(at + n as u64 * 512 + 100, &[!block[100]]);
+            found += 1;
+        }
+    }
+    assert!(found > 0, "the block is on the drive");
+}
+
+/// It was reported, and hosts still get medium errors there.
+#[test]
+fn damage_that_a_failing_drive_kept_from_being_saved_is_listed_and_reported_once() {
+    for is_offline_first in [true, false] {
+        let years = Years::new(62);
+        years.boot(Ending::Stop, async |day: Day| {
+            day.array.create_volume(create("v1")).await.unwrap();
+            let volume = day.array.volume("v1").unwrap();
+            volume.write(0, vec![Slice::copy_of(&noise())]).await.unwrap();
+            day.pass(Duration::from_secs(60)).await;
+        });
+        years.boot(Ending::Stop, async move |day: Day| {
+            let volume = day.array.volume("v1").unwrap();
+            damage(&day.drive, &noise());
+            let range = ByteRange::new(0, BLOCK as u64);
+            // Between two looks of the array: it knows of no damage yet.
+            day.pass(Duration::from_millis(10)).await;
+            volume.read(range).await.unwrap_err();
+            let notice = async {
+                if is_offline_first {
+                    drop(volume.write(0, vec![Slice::copy_of(&[1; 512])]).await);
+                }
+            };
+            day.lose_drive(notice).await;
+            day.pass(Duration::from_secs(5)).await;
+            volume.read(range).await.unwrap_err();
+            let listed = day.array.scrub_status().await.unwrap().damaged;
+            assert_eq!(listed.len(), 1, "offline first: {is_offline_first}");
+            assert_eq!((listed[0].offset_bytes, listed[0].length_bytes), (0, BLOCK as u64));
+            assert_eq!(day.times_told("cannot be read"), 1, "{:?}", day.told());
+        });
+    }
 }

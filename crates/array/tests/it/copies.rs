@@ -17,6 +17,7 @@ use std::{
     },
     time::Duration,
 };
+use years::{Day, Ending, Years};
 
 const BLOCK: u64 = 8192;
 const SIZE: u64 = 16 * MIB;
@@ -317,4 +318,21 @@ fn a_copy_fails_with_the_pool_and_is_ended_when_that_is_back() {
         array.delete_volume("v2", now()).await.unwrap();
     });
     lab.stop(array);
+}
+
+#[test]
+fn a_copy_that_is_done_before_it_notices_its_cancellation_is_not_reported_as_cancelled() {
+    Years::new(61).boot(Ending::Stop, async |day: Day| {
+        let array = &day.array;
+        volumes(array, &["v1", "v2"]).await;
+        let id = array.copy_volume("v1", copy("v2")).await.unwrap().id;
+        let state = || array.show_copy(id).unwrap().state;
+        while state() == CopyState::Running {
+            day.pass(Duration::from_micros(1)).await;
+        }
+        assert_eq!(state(), CopyState::Finishing, "its end is being recorded");
+        let refused = array.cancel_copy(id).await.unwrap_err();
+        assert_eq!((kind(&refused).as_str(), state()), ("not-running", CopyState::Done));
+        assert!(refused.to_string().ends_with("has already ended: done"), "{refused}");
+    });
 }

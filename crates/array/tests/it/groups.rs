@@ -175,6 +175,7 @@ fn the_largest_group_fits() {
         for n in 0..MEMBERS_MAX {
             array.change_volume(&name(n), resize(GIB)).await.unwrap();
         }
+        trimmed(&array).await;
         let keep = Some("t".repeat(NAME_LEN_MAX - 4));
         array.restore_group(&of, &to, GroupRestore { keep, force: false }).await.unwrap();
         let restored = array.show_volume(&name(63)).unwrap();

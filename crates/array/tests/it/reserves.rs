@@ -344,3 +344,26 @@ fn a_volume_that_is_offline_is_said_to_be() {
         assert!(back("v1") && back("v2"), "{said:?}");
     });
 }
+
+#[test]
+fn volumes_that_stay_offline_while_the_pool_is_reopened_are_not_reported_again() {
+    Years::new(36).boot(Ending::Stop, async |day: Day| {
+        let array = &day.array;
+        array.create_volume(create("v1")).await.unwrap();
+        fill(array, "v1", 1).await.unwrap();
+        snapshot(array, "v1", "s").await;
+        fill(array, "v1", 2).await.unwrap();
+        day.pass(MINUTE).await;
+        confirm(array, &of_volume("v1"), offline(8), &["offline at once: v1"]).await;
+        let notice = async { drop(array.create_volume(create("v2")).await) };
+        day.lose_drive(notice).await;
+        day.pass(MINUTE).await;
+        assert_eq!(array.status().offline_volumes, ["v1"]);
+        for once in ["volumes taken offline", ": volumes with snapshots are taken offline"] {
+            assert_eq!(day.times_told(once), 1, "{:?}", day.told());
+        }
+        array.delete_snapshot("s", Deletion::default()).await.unwrap();
+        day.pass(MINUTE).await;
+        assert_eq!(day.times_told("volumes back online: v1"), 1);
+    });
+}

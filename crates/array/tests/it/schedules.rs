@@ -8,7 +8,7 @@ use quoin_api::{
 use quoin_array::{Array, ArrayError, ReserveOf};
 use quoin_base::MIB;
 use quoin_volume::{BlockDevice, DeviceError};
-use quoin_world::Slice;
+use quoin_world::{Slice, World};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -292,5 +292,22 @@ fn volumes_stop_when_their_snapshots_hold_too_much() {
         array.delete_snapshot("s", Deletion::default()).await.unwrap();
         day.pass(MINUTE).await;
         fill(array, 4).await.unwrap();
+    });
+}
+
+#[test]
+fn a_schedule_is_reported_as_paused_once_that_is_saved() {
+    Years::new(18).boot(Ending::Stop, async |day: Day| {
+        let array = &day.array;
+        array.create_volume(create("v1")).await.unwrap();
+        let due_ms = array.create_schedule(schedule("s", &[(Every::Hourly, 3)], "00:30")).await.unwrap();
+        array.delete_volume("v1", Deletion { now: true, ..Deletion::default() }).await.unwrap();
+        let left_ms = due_ms.next_run_ms.unwrap() - day.clock.wall_clock_ms();
+        day.pass(Duration::from_millis(left_ms - 100)).await;
+        // The first that needs the drive is the change that pauses the schedule.
+        day.lose_drive(async {}).await;
+        day.pass(MINUTE).await;
+        assert_eq!(day.times_told("it is paused"), 1, "{:?}", day.told());
+        assert!(array.show_schedule("s").unwrap().paused);
     });
 }

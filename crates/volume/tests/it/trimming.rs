@@ -3,7 +3,7 @@
 use crate::rig::{Rig, create_sized};
 use quoin_base::{ByteRange, MIB};
 use quoin_pool::Transaction;
-use quoin_volume::{BlockDevice, Recovery, Volume, VolumeChange, Volumes};
+use quoin_volume::{BlockDevice, Recovery, Replacement, Volume, VolumeChange, VolumeError, Volumes};
 use quoin_world::{OneShot, Slice, Thread, World, one_shot};
 use std::{sync::Arc, time::Duration};
 
@@ -18,9 +18,12 @@ async fn write(volume: &Volume, first: u64, end: u64, byte: u8) {
     }
 }
 
+fn to_size(size_bytes: u64) -> VolumeChange {
+    VolumeChange { size_bytes: Some(size_bytes), force: true, ..VolumeChange::default() }
+}
+
 async fn resize(volumes: &Volumes, size_bytes: u64) -> Arc<Volume> {
-    let change = VolumeChange { size_bytes: Some(size_bytes), force: true, ..VolumeChange::default() };
-    volumes.change("v1", change, Transaction::new()).await.unwrap()
+    volumes.change("v1", to_size(size_bytes), Transaction::new()).await.unwrap()
 }
 
 /// Empties tails in the background.
@@ -47,7 +50,10 @@ async fn delete_and_bring_back(world: Arc<dyn World>, volumes: Arc<Volumes>) {
     let volume = volumes.recover(&volume, Recovery::default(), Transaction::new()).await.unwrap();
     let again = trim(&world, &volumes);
     world.sleep(Duration::from_nanos(world.random_u64() % 400_000)).await;
-    resize(&volumes, FULL).await;
+    while let Err(error) = volumes.change("v1", to_size(FULL), Transaction::new()).await {
+        assert!(matches!(error, VolumeError::Trimming { .. }), "{error}");
+        world.sleep(Duration::from_micros(10)).await;
+    }
     write(&volume, SHRUNK, FULL, 2).await;
     trimmed.await.unwrap();
     again.await.unwrap();
@@ -72,4 +78,43 @@ fn a_volume_that_comes_back_from_the_recycle_bin_keeps_what_is_written_to_it() {
             }
         });
     }
+}
+
+/// Else all changes would wait for it.
+#[test]
+fn what_would_wait_until_a_former_tail_is_empty_is_refused() {
+    let rig = Rig::new(1);
+    let (world, volumes): (Arc<dyn World>, _) = (rig.world.clone(), rig.volumes.clone());
+    let disk = rig.disk.clone();
+    rig.run(async move {
+        let source = create_sized(&volumes, "s", FULL).await;
+        for name in ["v1", "v2"] {
+            let volume = create_sized(&volumes, name, FULL).await;
+            write(&volume, 0, FULL, 1).await;
+            volumes.change(name, to_size(SHRUNK), Transaction::new()).await.unwrap();
+        }
+        let target = volumes.get("v1").unwrap();
+        let replacement = Replacement { target: target.clone(), source, refreshes: false };
+        disk.hang();
+        let trimmed = trim(&world, &volumes);
+        world.sleep(Duration::from_millis(10)).await;
+        let shrink = VolumeChange { force: false, ..to_size(SHRUNK / 2) };
+        let thicken = VolumeChange { thick: Some(true), ..VolumeChange::default() };
+        // The second one's turn has not come yet.
+        for name in ["v1", "v2"] {
+            for change in [to_size(FULL), shrink.clone(), thicken.clone()] {
+                let refused = volumes.change(name, change, Transaction::new()).await.unwrap_err();
+                assert!(matches!(refused, VolumeError::Trimming { .. }), "{refused}");
+            }
+        }
+        let refused = volumes.hold(vec![replacement.clone()]).await.err();
+        assert!(matches!(refused, Some(VolumeError::Trimming { .. })), "{refused:?}");
+        assert_eq!((target.size_bytes(), target.is_thick()), (SHRUNK, false));
+
+        disk.resume(Duration::from_millis(1));
+        trimmed.await.unwrap();
+        resize(&volumes, FULL).await;
+        let held = volumes.hold(vec![replacement]).await.unwrap();
+        volumes.replace(&held, Transaction::new()).await.unwrap();
+    });
 }

@@ -9,13 +9,14 @@ use quoin_target::Target;
 use quoin_world::{Completer, Completion, Disk, DiskError, DiskOp, Thread, one_shot};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     io::{self, Write},
     path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    task::Poll,
     thread,
     time::{Duration, Instant},
 };
@@ -49,6 +50,18 @@ struct Fault {
 
 pub(crate) fn create(name: &str) -> VolumeCreate {
     VolumeCreate::new(name, GIB)
+}
+
+/// Waits until the former tails of all volumes are given back.
+pub(crate) async fn trimmed(array: &Array) {
+    while array.list_volumes().unwrap().iter().any(|volume| volume.trimming) {
+        let mut is_later = false;
+        poll_fn(|cx| {
+            cx.waker().wake_by_ref();
+            if std::mem::replace(&mut is_later, true) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
 }
 
 impl Lab {

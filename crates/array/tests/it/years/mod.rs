@@ -106,7 +106,7 @@ impl Years {
         F: Future<Output = T> + Send + 'static,
     {
         let array = self.array();
-        let day = Day { array: array.clone(), clock: self.clock.clone() };
+        let day = Day { array: array.clone(), clock: self.clock.clone(), drive: self.disk.clone() };
         let work = work(day.clone());
         let world = self.clock.clone();
         let main = async move {
@@ -174,12 +174,34 @@ pub(crate) enum Ending {
 pub(crate) struct Day {
     pub(crate) array: Arc<Array>,
     pub(crate) clock: Arc<Clock>,
+    /// The drive of its pool.
+    pub(crate) drive: Arc<SimDisk>,
 }
 
 impl Day {
     /// Time passes.
     pub(crate) async fn pass(&self, time: Duration) {
         self.clock.sleep(time).await;
+    }
+
+    /// The drive fails, somebody notices, and later it answers again and the pool is reopened.
+    pub(crate) async fn lose_drive(&self, notice: impl Future<Output = ()>) {
+        self.drive.fail();
+        notice.await;
+        self.wait(State::Offline).await;
+        self.drive.revive();
+        self.wait(State::Online).await;
+    }
+
+    async fn wait(&self, state: State) {
+        while self.array.status().state != state {
+            self.pass(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// How many events say this.
+    pub(crate) fn times_told(&self, part: &str) -> usize {
+        self.told().iter().filter(|told| told.contains(part)).count()
     }
 
     /// What events say, newest first.
