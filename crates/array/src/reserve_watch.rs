@@ -331,13 +331,22 @@ mod tests {
         };
         let offline = BTreeMap::from([(VolumeId(3), Scope::Pool)]);
         let mut reserves = kept(1);
-        assert_eq!(reserves.note(Scope::Pool, 10, 10), Some((Level::Normal, Level::Full)));
+        assert_eq!(
+            reserves.note(Scope::Pool, Holding { held_bytes: 10, limit_bytes: 10 }),
+            Some((Level::Normal, Level::Full))
+        );
         assert_eq!(reserves.take_offline(offline.clone()).len(), 1);
         reserves.restore(kept(1));
-        assert_eq!(reserves.note(Scope::Pool, 10, 10), Some((Level::Full, Level::Full)));
+        assert_eq!(
+            reserves.note(Scope::Pool, Holding { held_bytes: 10, limit_bytes: 10 }),
+            Some((Level::Full, Level::Full))
+        );
         assert_eq!(reserves.take_offline(offline).len(), 0);
         reserves.restore(kept(2));
-        assert_eq!(reserves.note(Scope::Pool, 0, 10), Some((Level::Normal, Level::Normal)));
+        assert_eq!(
+            reserves.note(Scope::Pool, Holding { held_bytes: 0, limit_bytes: 10 }),
+            Some((Level::Normal, Level::Normal))
+        );
         assert!(!reserves.take_offline(BTreeMap::new())[0].is_taken_offline, "it is back online");
     }
 

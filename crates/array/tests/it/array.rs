@@ -1,6 +1,7 @@
 //! The array over real drives: files, opened through io_uring, that fail when told to.
 
 use crate::lab::{Lab, create};
+use crate::years::{Day, Ending, Years};
 use quoin_api::{Deletion, Event, HostCreate, MappingCreate, Severity, State};
 use quoin_array::{Array, EventSelection};
 use quoin_base::ByteRange;
@@ -8,7 +9,6 @@ use quoin_volume::{BlockDevice, DeviceError};
 use quoin_world::Slice;
 use quoin_world_sim::SimDisk;
 use std::{sync::Arc, time::Duration};
-use years::{Day, Ending, Years};
 
 const BLOCK: usize = 8192;
 

@@ -1,6 +1,7 @@
 //! Copies of ranges: what they hold, what is refused meanwhile, and how they end, whatever happens to them.
 
 use crate::lab::{Lab, create};
+use crate::years::{Day, Ending, Years};
 use quoin_api::{
     CopyCreate, CopyState, Deletion, HostCreate, MappingCreate, Severity, SnapshotCreate, State, VolumeCopy,
     VolumeCreate, VolumeUpdate,
@@ -17,7 +18,6 @@ use std::{
     },
     time::Duration,
 };
-use years::{Day, Ending, Years};
 
 const BLOCK: u64 = 8192;
 const SIZE: u64 = 16 * MIB;

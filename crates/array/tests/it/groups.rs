@@ -1,6 +1,6 @@
 //! Consistency groups: sets of one moment, restored as a whole, up to the largest group there can be.
 
-use crate::lab::{Lab, create};
+use crate::lab::{Lab, create, trimmed};
 use quoin_api::{
     Deletion, GroupCreate, GroupRefresh, GroupRestore, GroupSnapshotCreate, SnapshotCreate, SnapshotRefresh,
     VolumeCreate, VolumeUpdate,

@@ -88,6 +88,7 @@ pub(crate) struct Start {
 impl Committer {
     pub(crate) fn new(slice: Arc<Slice>, start: Start) -> Self {
         let now = slice.world().now();
+        let sifting = slice.forks.read().sifting();
         let numbers = BlockNumbers::new(start.blocks_end, start.blocks_free);
         Self {
             checkpoints: Checkpoints::new(start.generation, now),
@@ -102,7 +103,7 @@ impl Committer {
             retries: Retries::default(),
             looks: Looks::new(now),
             round: Round::default(),
-            sifting: slice.forks.read().sifting(),
+            sifting,
             yielded: 0,
             slice,
         }
