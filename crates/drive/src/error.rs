@@ -125,7 +125,7 @@ pub enum DriveError {
     },
     /// A write of a holder that has not taken the drive over and has not joined.
     #[error(
-        "drive {drive} refuses writes of holder {holder}, which has no session on it; take the pool over first"
+        "drive {drive} refuses writes of holder {holder}, which has no writer session on it; take the pool over first"
     )]
     NoWriterSession {
         /// The drive.
@@ -143,7 +143,7 @@ pub enum DriveError {
     },
     /// A writer session that does not grow.
     #[error(
-        "drive {drive} accepts sessions of holder {holder} from {current} on and refuses {asked} as the lowest"
+        "drive {drive} accepts writer sessions of holder {holder} from {current} on and refuses {asked} as the lowest"
     )]
     WriterSessionFenced {
         /// The drive.

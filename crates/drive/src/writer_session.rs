@@ -44,7 +44,7 @@ impl WriterSession {
 
 impl fmt::Display for WriterSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "session {} of holder {} in epoch {}", self.number, self.holder, self.epoch)
+        write!(f, "writer session {} of holder {} in epoch {}", self.number, self.holder, self.epoch)
     }
 }
 

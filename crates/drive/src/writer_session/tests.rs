@@ -97,7 +97,7 @@ fn nothing_is_written_by_a_holder_whose_session_has_not_begun() {
             let opened = Drive::open(dynamic(&disk)).await.unwrap();
             for drive in [&other, &opened] {
                 let refused = write(drive).await.unwrap_err();
-                assert!(refused.to_string().contains("has no session on it"), "{refused}");
+                assert!(refused.to_string().contains("has no writer session on it"), "{refused}");
                 assert!(matches!(drive.flush().await, Err(DriveError::NoWriterSession { .. })));
                 let fence = drive.fence(holder(1), 1).await;
                 assert!(matches!(fence, Err(DriveError::NoWriterSession { .. })));
@@ -123,7 +123,10 @@ fn one_holder_is_fenced_for_good_and_others_go_on() {
     world
         .run(async move {
             let early = a.write_slab(3, 0, page(), true).await;
-            assert!(matches!(early, Err(DriveError::NoWriterSession { .. })), "its session has not begun");
+            assert!(
+                matches!(early, Err(DriveError::NoWriterSession { .. })),
+                "its writer session has not begun"
+            );
             a.raise_epoch(Epoch(2)).await.unwrap();
             // A second holder joins; the first one goes on.
             b.fence(holder(2), 1).await.unwrap();
@@ -148,7 +151,7 @@ fn one_holder_is_fenced_for_good_and_others_go_on() {
         .run(async move {
             assert!(
                 matches!(a.fence(holder(2), 2).await, Err(DriveError::NoWriterSession { .. })),
-                "its session has not begun"
+                "its writer session has not begun"
             );
             a.fence(holder(1), 2).await.unwrap();
             let late = opened.attach(holder(1));

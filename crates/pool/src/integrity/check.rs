@@ -432,18 +432,18 @@ impl Walk<'_> {
     async fn orphaned_tree_pages(&mut self) {
         for (index, error) in std::mem::take(&mut self.unread_nodes) {
             match self.tree_pages.contains(&index) {
-                true => self.report.add_error("a page of the tree space", error),
+                true => self.report.add_error("a page of the page space of trees", error),
                 // A page that led there was damaged too.
                 false => self
                     .report
-                    .add_unless_leaked(format!("page {index} of the tree space"), error.to_string()),
+                    .add_unless_leaked(format!("page {index} of the page space of trees"), error.to_string()),
             }
         }
         for index in 1..self.opened.root.tree_end.get() {
             let exists = self.opened.pages.exists(node(index)).await.unwrap_or(false);
             if exists && !self.tree_pages.contains(&index) {
                 self.report.add_unless_leaked(
-                    format!("page {index} of the tree space"),
+                    format!("page {index} of the page space of trees"),
                     "no layer leads to it; its space is leaked".into(),
                 );
             }
