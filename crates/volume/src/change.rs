@@ -121,14 +121,7 @@ impl Volumes {
         let thickens = record.space.thick && !before.space.thick;
         // The tail must not be emptied while it becomes a part of the volume again, is examined, or would be reserved.
         let waits = grows || thickens || shrinks && !change.force;
-        // NOTE: nothing is changed before this. A task that empties another tail first would begin with this one later.
-        if waits && before.is_trimming() && Arc::strong_count(&self.trims) > 1 {
-            return Err(VolumeError::Trimming { name: before.name });
-        }
-        let turn = if waits { Some(volume.keep_tail().await?) } else { None };
-        if waits && before.is_trimming() {
-            empty_tail(&pool, &before).await?;
-        }
+        let turn = if waits { Some(self.empty_tail_first(&pool, &volume, &before).await?) } else { None };
         if waits && !shrinks {
             record.space.trim_end = 0;
         }
@@ -147,8 +140,7 @@ impl Volumes {
         if record.reserved_bytes() != before.reserved_bytes() {
             tx = tx.reserve(record.id, record.reserved_bytes());
         }
-        // A failure leaves the volume as it was.
-        // A refusal opens again what was closed.
+        // A failure leaves the volume as it was: what was closed is opened again.
         if let Err(error) = pool.commit(tx).await {
             volume.set_template(before.guards.template);
             if shrinks || freezes {
@@ -156,7 +148,6 @@ impl Volumes {
             }
             return Err(refused(name, error));
         }
-        // NOTE: the new end counts only once it is committed.
         // NOTE: hosts reach further only when the new record is durable.
         if !record.guards.template && (grows || before.guards.template) {
             pool.end_volume(record.id, record.space.size_bytes)?;
@@ -167,6 +158,24 @@ impl Volumes {
         self.known.lock().update(&volume, &record);
         drop(turn);
         Ok(volume)
+    }
+
+    /// Keeps the tail of a volume as it is until the returned value is dropped. What is left of a former tail is emptied.
+    async fn empty_tail_first<'a>(
+        &self,
+        pool: &Pool,
+        volume: &'a Volume,
+        before: &VolumeRecord,
+    ) -> Result<AsyncMutexGuard<'a>, VolumeError> {
+        // NOTE: nothing is changed before this. A task that empties another tail first would begin with this one later.
+        if before.is_trimming() && Arc::strong_count(&self.trims) > 1 {
+            return Err(VolumeError::Trimming { name: before.name.clone() });
+        }
+        let turn = volume.keep_tail().await?;
+        if before.is_trimming() {
+            empty_tail(pool, before).await?;
+        }
+        Ok(turn)
     }
 
     /// The volume and the turn to change it; if it becomes a template, without writers inside.
