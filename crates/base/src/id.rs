@@ -81,6 +81,23 @@ uuid!(
     HolderId
 );
 
+impl BlockNumber {
+    /// The number that many behind this one.
+    pub const fn plus(self, more: u64) -> BlockNumber {
+        BlockNumber(self.0 + more)
+    }
+
+    /// The number behind this one.
+    pub const fn next(self) -> BlockNumber {
+        self.plus(1)
+    }
+
+    /// The numbers from this one on that are below `end`.
+    pub fn until(self, end: BlockNumber) -> impl Iterator<Item = BlockNumber> {
+        (self.0..end.0).map(BlockNumber)
+    }
+}
+
 /// Bits of a volume's id that count the volumes of its slice.
 const VOLUME_BITS: u32 = 28;
 

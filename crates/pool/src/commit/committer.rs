@@ -26,7 +26,7 @@ use crate::{
     segment::rows::RowWriter,
 };
 use futures_util::future::{Either, select};
-use quoin_base::Sequence;
+use quoin_base::{BlockNumber, Sequence};
 use quoin_world::atomic::Ordering;
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -80,7 +80,7 @@ pub(crate) struct Start {
     pub generation: u64,
     pub tree_end: u64,
     pub tree_free: u64,
-    pub blocks_end: u64,
+    pub blocks_end: BlockNumber,
     pub blocks_free: u64,
     pub dropped_blocks: u64,
 }

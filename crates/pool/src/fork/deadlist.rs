@@ -17,7 +17,7 @@ use crate::{
     error::PoolError,
     fork::layer::Layer,
     fork::lists::DeadList,
-    format::{DEAD_ENTRIES, DEAD_PAGE, PageSpace, ThinEntry},
+    format::{DEAD_ENTRIES, Dead, PageSpace, ThinEntry},
     maps::{blocks::block_page, tree::node},
 };
 use quoin_base::LayerId;
@@ -30,9 +30,10 @@ impl Committer {
         birth == layer.id || !planted(Bug::ForgetAliases) && self.slice.forks.read().owner(birth) == layer.id
     }
 
-    /// Lists a block or page (with [`DEAD_PAGE`]) that a layer does not use any more and does not own.
+    /// Lists a block or page (see [`ThinEntry::as_dead_page`]) that a layer does not use any more and does not own.
     pub(crate) async fn bury(&mut self, layer: &Layer, entry: ThinEntry) -> Result<(), PoolError> {
-        if planted(Bug::ForgetTheDead) && entry.0 & DEAD_PAGE == 0 {
+        let names_block = matches!(entry.dead(), Dead::Block(_));
+        if planted(Bug::ForgetTheDead) && names_block {
             return Ok(());
         }
         let slice = self.slice.clone();
@@ -61,7 +62,7 @@ impl Committer {
         let owner = slice.forks.read().owner(entry.birth());
         let mut lists = layer.lists.lock();
         lists.dead = DeadList { head, entries: entries + 1 };
-        if entry.0 & DEAD_PAGE == 0 {
+        if names_block {
             *lists.dead_blocks.entry(owner).or_default() += 1;
         }
         Ok(())
@@ -98,7 +99,7 @@ impl Committer {
         let mut list = layer.lists.lock().sifting;
         let Some(entries) = self.pop(layer, &mut list).await? else { return Ok(false) };
         for entry in entries {
-            if entry.0 & DEAD_PAGE == 0 {
+            if let Dead::Block(_) = entry.dead() {
                 let owner = self.slice.forks.read().owner(entry.birth());
                 layer.lists.lock().sifted(owner);
             }
@@ -129,18 +130,21 @@ impl Committer {
 
     /// Gives back a block or page that a layer owns and nobody refers to.
     pub(crate) async fn free(&mut self, owner: &Layer, entry: ThinEntry) -> Result<(), PoolError> {
-        let Some(number) = entry.block() else { return Ok(()) };
-        if entry.0 & DEAD_PAGE != 0 {
-            self.drop_tree_page(number & !DEAD_PAGE).await?;
-        } else {
-            // The entry's page is changed anyway. Of one at hand that was done.
-            if !self.blocks.freed_from.is_dirty(block_page(number)) {
-                self.merge_dropped(block_page(number).index).await?;
+        if entry.is_none() {
+            return Ok(());
+        }
+        match entry.dead() {
+            Dead::Page(number) => self.drop_tree_page(number).await?,
+            Dead::Block(number) => {
+                // The entry's page is changed anyway. Of one at hand that was done.
+                if !self.blocks.freed_from.is_dirty(block_page(number)) {
+                    self.merge_dropped(block_page(number).index).await?;
+                }
+                if self.drop_reference(number).await? {
+                    owner.end_loan();
+                }
+                owner.owned_blocks.fetch_sub(1);
             }
-            if self.drop_reference(number).await? {
-                owner.end_loan();
-            }
-            owner.owned_blocks.fetch_sub(1);
         }
         self.forget_birth(owner, entry.birth());
         Ok(())

@@ -164,7 +164,7 @@ impl Slice {
             for level in (0..TREE_LEVELS).rev() {
                 // A missing node is missing for all that it would map.
                 let span = TREE_FAN_OUT.pow(level + 1);
-                let Some(number) = entry.block() else {
+                let Some(number) = entry.node() else {
                     at = (at / span + 1) * span;
                     continue 'down;
                 };

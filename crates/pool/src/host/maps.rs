@@ -11,6 +11,7 @@ use crate::{
     },
     meta::Page,
 };
+use quoin_base::BlockNumber;
 use std::sync::Arc;
 
 /// What a walk down a map comes to.
@@ -40,7 +41,7 @@ impl Slice {
     async fn walk(&self, layer: &Layer, block: u64) -> Result<Met, PoolError> {
         let mut entry = layer.map_root();
         for level in (1..TREE_LEVELS).rev() {
-            let Some(number) = entry.block() else { return Ok(Met::Nothing) };
+            let Some(number) = entry.node() else { return Ok(Met::Nothing) };
             entry = ThinEntry(match self.metadata.pages.word(node(number), slot(block, level)) {
                 Some(child) => child,
                 None => match self.tree_page(number).await? {
@@ -49,12 +50,12 @@ impl Slice {
                 },
             });
         }
-        let Some(number) = entry.block() else { return Ok(Met::Nothing) };
+        let Some(number) = entry.node() else { return Ok(Met::Nothing) };
         Ok(self.tree_page(number).await?.map_or(Met::Missing(number), Met::Leaf))
     }
 
     /// The entry of a block; `None` if it is free.
-    pub(crate) async fn block(&self, number: u64) -> Result<Option<BlockPlace>, PoolError> {
+    pub(crate) async fn block(&self, number: BlockNumber) -> Result<Option<BlockPlace>, PoolError> {
         Ok(self.metadata.pages.get(block_page(number)).await?.and_then(|page| entry_in(&page, number)))
     }
 }

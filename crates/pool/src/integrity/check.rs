@@ -20,7 +20,7 @@ use crate::{
 };
 use hashbrown::HashMap;
 use journal::{SliceToCheck, check_journal, decided_by};
-use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, SliceId, VolumeId};
+use quoin_base::{BlockNumber, ByteRange, SECTOR_BYTES, SegmentId, SliceId, VolumeId};
 use quoin_drive::Drive;
 use quoin_world::Compiled;
 use rustc_hash::FxBuildHasher;
@@ -363,11 +363,11 @@ struct Walk<'a> {
     /// Sectors that locations take, by segment.
     live: HashMap<u32, u64, FxBuildHasher>,
     /// References to each block from the thin maps.
-    references: HashMap<u64, u32, FxBuildHasher>,
+    references: HashMap<BlockNumber, u32, FxBuildHasher>,
     /// Pages of the page space of the trees that a thin map reached.
     tree_pages: BTreeSet<u64>,
     /// Blocks that the table has and nothing leads to.
-    unreached: BTreeSet<u64>,
+    unreached: BTreeSet<BlockNumber>,
     /// Pages of the page space of the trees that cannot be read.
     unread_nodes: Vec<(u64, PoolError)>,
     /// References that the block table counts and that nothing leads to.

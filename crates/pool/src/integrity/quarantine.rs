@@ -124,14 +124,14 @@ impl Slice {
         for layer in leaves {
             let mut entry = layer.map_root();
             for level in (spot.level + 1..TREE_LEVELS).rev() {
-                let Some(above) = entry.block() else { break };
+                let Some(above) = entry.node() else { break };
                 let Ok(Some(page)) = self.tree_page(above).await else {
                     entry = ThinEntry(0);
                     break;
                 };
                 entry = ThinEntry(page.get(slot(spot.block, level)));
             }
-            if entry.block() == Some(number) || layer.id == family.id {
+            if entry.node() == Some(number) || layer.id == family.id {
                 volumes.push(layer.volume.id);
             }
         }
@@ -173,20 +173,20 @@ impl Committer {
         let page = slice.metadata.pages.change(node(number)).await?;
         let entry = match spot.level {
             0 => self.lost_block(layer).await?,
-            _ => ThinEntry::new(LOST_NODE, layer.id),
+            _ => ThinEntry::of_node(LOST_NODE, layer.id),
         };
         (0..TREE_FAN_OUT as usize).for_each(|slot| page.set(slot, entry.0));
         layer.births.fetch_add(1);
-        let old = damaged.block().unwrap_or(LOST_NODE);
+        let old = damaged.node().unwrap_or(LOST_NODE);
         if old != LOST_NODE {
             self.note_damaged(layer, old, spot, why).await;
-            let dead = ThinEntry(damaged.0 | DEAD_PAGE);
+            let dead = damaged.as_dead_page();
             match self.is_mine(layer, damaged) {
                 true => self.free(layer, dead).await?,
                 false => self.bury(layer, dead).await?,
             }
         }
-        Ok(ThinEntry::new(number, layer.id))
+        Ok(ThinEntry::of_node(number, layer.id))
     }
 
     /// A block whose content is lost, with a reference from each entry of a leaf.
@@ -199,7 +199,7 @@ impl Committer {
         }
         layer.lend(TREE_FAN_OUT);
         self.slice.forks.read().copies.fetch_add(TREE_FAN_OUT - 1, Ordering::Relaxed);
-        Ok(ThinEntry::new(number, layer.id))
+        Ok(ThinEntry::of_block(number, layer.id))
     }
 
     /// Keeps for the next checkpoint, and tells, that what a node led to is lost.

@@ -8,16 +8,16 @@
 
 use crate::{
     error::PoolError,
-    format::{
-        BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace,
-        RowHeader,
-    },
+    format::{BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RowHeader},
     lifecycle::{pool::Pool, slice::Slice},
-    maps::blocks::{BlockPlace, LOST, block_word},
+    maps::{
+        blocks::{BlockPlace, LOST, block_word, blocks_of},
+        dropped::is_among,
+    },
     meta::{PageId, SegmentState},
     segment::io::BadCopy,
 };
-use quoin_base::{ByteRange, MIB, SegmentId, SliceId, crc32c};
+use quoin_base::{BlockNumber, ByteRange, MIB, SegmentId, SliceId, crc32c};
 use quoin_world::{
     Compiled, Mutex, Nanos,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -241,7 +241,7 @@ impl Scrub {
                 continue;
             }
             drop(page);
-            if space == PageSpace::Blocks && !self.blocks(id.index * BLOCKS_PER_PAGE, pace).await? {
+            if space == PageSpace::Blocks && !self.blocks(id, pace).await? {
                 return Ok(false);
             }
             self.move_to(number, id.index + 1);
@@ -326,15 +326,15 @@ impl Scrub {
     }
 
     /// The content of the blocks of one page of the table. False if it was stopped.
-    async fn blocks(&self, first: u64, pace: &mut Pace) -> Result<bool, PoolError> {
-        let mut blocks = self.places(first).await;
+    async fn blocks(&self, table_page: PageId, pace: &mut Pace) -> Result<bool, PoolError> {
+        let mut blocks = self.places(table_page).await;
         blocks.sort_unstable_by_key(|(_, place)| place.location.0);
         let mut rest = &blocks[..];
         while let Some((_, first)) = rest.first() {
             if self.is_stopping() {
                 return Ok(false);
             }
-            let follows = |(_, place): &&(u64, BlockPlace)| {
+            let follows = |(_, place): &&(BlockNumber, BlockPlace)| {
                 let (at, begin) = (place.location.offset_bytes(), first.location.offset_bytes());
                 place.location.segment() == first.location.segment()
                     && at + place.location.len_bytes() - begin <= LONGEST_READ_BYTES
@@ -356,18 +356,17 @@ impl Scrub {
     }
 
     /// The blocks in use of a page of the table. Those known to be lost are told again, and not read.
-    async fn places(&self, first: u64) -> Vec<(u64, BlockPlace)> {
-        let page = PageId::new(PageSpace::Blocks, first / BLOCKS_PER_PAGE);
-        let Ok(Some(page)) = self.slice().metadata.pages.get(page).await else { return Vec::new() };
+    async fn places(&self, table_page: PageId) -> Vec<(BlockNumber, BlockPlace)> {
+        let Ok(Some(page)) = self.slice().metadata.pages.get(table_page).await else { return Vec::new() };
         // Nothing leads to these, and one of a page that cannot be read is only read in vain.
-        let dropped = self.slice().metadata.pages.dropped_of(first / BLOCKS_PER_PAGE).await.unwrap_or(0);
+        let dropped = self.slice().metadata.pages.dropped_of(table_page.index).await.unwrap_or(0);
         let mut places = Vec::new();
-        for number in first..first + BLOCKS_PER_PAGE {
+        for number in blocks_of(table_page.index) {
             let at = block_word(number);
             let (location, info) = (Location(page.get(at + 2)), BlockInfo(page.get(at + 3)));
             match (info.count(), info.algorithm()) {
                 (0, _) => {}
-                _ if dropped >> (number - first) & 1 != 0 => {}
+                _ if is_among(dropped, number) => {}
                 (_, LOST) => self.lost(number),
                 _ => places.push((number, BlockPlace { location, info })),
             }
@@ -375,14 +374,14 @@ impl Scrub {
         places
     }
 
-    fn lost(&self, number: u64) {
+    fn lost(&self, number: BlockNumber) {
         let mut state = self.state.lock();
         state.counts.damaged_blocks += 1;
         state.unreadable.block(number, "its content was lost before".into());
     }
 
     /// Verifies blocks that lie near each other; how many bytes were read.
-    async fn run_of_blocks(&self, run: &[(u64, BlockPlace)]) -> Result<u64, PoolError> {
+    async fn run_of_blocks(&self, run: &[(BlockNumber, BlockPlace)]) -> Result<u64, PoolError> {
         let (first, last) = (run[0].1.location, run[run.len() - 1].1.location);
         let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
         let guard = self.slice().enter_readers();
@@ -407,7 +406,7 @@ impl Scrub {
     }
 
     /// Looks a block up again that did not verify, as long as its place changes.
-    async fn verifies_now(&self, number: u64) -> Result<bool, PoolError> {
+    async fn verifies_now(&self, number: BlockNumber) -> Result<bool, PoolError> {
         loop {
             let guard = self.slice().enter_readers();
             let Ok(Some(place)) = self.slice().block(number).await else { return Ok(true) };
@@ -427,7 +426,7 @@ impl Scrub {
                 Ok(_) => format!("the checksum of block {number} in segment {segment} at {offset} differs"),
                 Err(error) => error.to_string(),
             };
-            tracing::error!(number, %reason, "the scrub found a damaged block");
+            tracing::error!(number = number.0, %reason, "the scrub found a damaged block");
             let mut state = self.state.lock();
             match read {
                 Ok(_) => {

@@ -28,7 +28,7 @@ use crate::{
     space::Space,
     store::{Store, roots::following},
 };
-use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId};
+use quoin_base::{BlockNumber, ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId};
 use quoin_world::{Thread, World};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -101,7 +101,7 @@ impl Opened {
         let filled_bytes = segments.dense_bytes(block_bytes) - 2 * segments.slack_bytes(block_bytes);
         let options = PoolOptions { dirty_bytes, ..options.clone() };
         let space = Space::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, &options);
-        space.has_numbers(self.root.blocks_end.get());
+        space.has_numbers(BlockNumber(self.root.blocks_end.get()));
         space.update(usage.live_data, usage.live_meta, usage.table_slabs);
         space
     }
@@ -270,7 +270,7 @@ impl Slice {
             generation: root.generation.get(),
             tree_end: root.tree_end.get(),
             tree_free: root.tree_free.get(),
-            blocks_end: root.blocks_end.get(),
+            blocks_end: BlockNumber(root.blocks_end.get()),
             blocks_free: root.blocks_free.get(),
             dropped_blocks: root.dropped_blocks.get(),
         };

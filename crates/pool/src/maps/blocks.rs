@@ -7,13 +7,29 @@ use crate::{
     format::{BLOCKS_PER_PAGE, BlockInfo, Location, PageSpace},
     meta::{Page, PageId},
 };
+use quoin_base::BlockNumber;
 
-pub(crate) fn block_page(number: u64) -> PageId {
-    PageId::new(PageSpace::Blocks, number / BLOCKS_PER_PAGE)
+pub(crate) fn block_page(number: BlockNumber) -> PageId {
+    PageId::new(PageSpace::Blocks, number.0 / BLOCKS_PER_PAGE)
 }
 
-pub(crate) fn block_word(number: u64) -> usize {
-    (number % BLOCKS_PER_PAGE) as usize * 4
+pub(crate) fn block_word(number: BlockNumber) -> usize {
+    (number.0 % BLOCKS_PER_PAGE) as usize * 4
+}
+
+/// The first block whose entry is in a page of the table.
+pub(crate) fn first_block(table_page: u64) -> BlockNumber {
+    BlockNumber(table_page * BLOCKS_PER_PAGE)
+}
+
+/// The blocks whose entries are in a page of the table.
+pub(crate) fn blocks_of(table_page: u64) -> impl Iterator<Item = BlockNumber> {
+    first_block(table_page).until(first_block(table_page + 1))
+}
+
+/// The first block from this one on whose entry begins a page of the table.
+pub(crate) fn page_begin_from(number: BlockNumber) -> BlockNumber {
+    first_block(number.0.div_ceil(BLOCKS_PER_PAGE))
 }
 
 /// Where a block is and what it must be.
@@ -26,12 +42,12 @@ pub(crate) struct BlockPlace {
 /// The algorithm of a block whose content is lost: completing a partial write met unreadable data.
 pub(crate) const LOST: u8 = 15;
 
-pub(crate) fn referenced_yet_free(number: u64) -> PoolError {
+pub(crate) fn referenced_yet_free(number: BlockNumber) -> PoolError {
     PoolError::corrupt(format!("block {number}"), "it is referenced, yet free")
 }
 
 /// The entry of a block in its page of the table; `None` if it is free.
-pub(crate) fn entry_in(page: &Page, number: u64) -> Option<BlockPlace> {
+pub(crate) fn entry_in(page: &Page, number: BlockNumber) -> Option<BlockPlace> {
     let at = block_word(number);
     loop {
         let info = BlockInfo(page.get(at + 3));

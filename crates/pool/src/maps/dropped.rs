@@ -26,6 +26,7 @@ use crate::{
     maps::blocks::block_page,
     meta::{Page, PageId, PageStore},
 };
+use quoin_base::BlockNumber;
 use std::collections::BTreeSet;
 
 /// Pages of the table whose bits share a page.
@@ -48,6 +49,11 @@ pub(crate) fn first_word(table_page: u64) -> usize {
 pub(crate) fn bits_in(page: &Page, table_page: u64) -> u128 {
     let word = first_word(table_page);
     u128::from(page.get(word)) | u128::from(page.get(word + 1)) << 64
+}
+
+/// Whether a number is among the dropped ones of its page of the table.
+pub(crate) fn is_among(dropped: u128, number: BlockNumber) -> bool {
+    dropped >> (number.0 % BLOCKS_PER_PAGE) & 1 != 0
 }
 
 /// What the committer knows of dropped numbers.
@@ -74,8 +80,8 @@ impl PageStore {
     }
 
     /// Whether a number was dropped and its entry is not free yet.
-    pub(crate) async fn is_dropped(&self, number: u64) -> bool {
+    pub(crate) async fn is_dropped(&self, number: BlockNumber) -> bool {
         let dropped = self.dropped_of(block_page(number).index).await;
-        dropped.unwrap_or(0) >> (number % BLOCKS_PER_PAGE) & 1 != 0
+        is_among(dropped.unwrap_or(0), number)
     }
 }

@@ -260,8 +260,8 @@ fn a_damaged_block_is_named() {
     let rig = Rig::new();
     let opened = rig.opened();
     let pages = crate::meta::PageStore::new(opened.io.clone(), opened.root.page_maps());
-    let page = rig.run(async move { pages.get(block_page(5)).await.unwrap().unwrap() });
-    rig.damage(&opened, Location(page.get(block_word(5) + 2)));
+    let page = rig.run(async move { pages.get(block_page(BlockNumber(5))).await.unwrap().unwrap() });
+    rig.damage(&opened, Location(page.get(block_word(BlockNumber(5)) + 2)));
     rig.names("block 5: its content in segment");
 }
 
@@ -404,15 +404,15 @@ where
 #[test]
 fn wrong_counts_under_right_checksums_are_named() {
     let rig = forge(|pool, _| async move {
-        let page = pool.first().metadata.pages.change(block_page(7)).await.unwrap();
-        let info = BlockInfo(page.get(block_word(7) + 3));
-        page.set(block_word(7) + 3, BlockInfo::new(info.crc(), 2, info.algorithm()).0);
+        let page = pool.first().metadata.pages.change(block_page(BlockNumber(7))).await.unwrap();
+        let info = BlockInfo(page.get(block_word(BlockNumber(7)) + 3));
+        page.set(block_word(BlockNumber(7)) + 3, BlockInfo::new(info.crc(), 2, info.algorithm()).0);
     });
     rig.names("block 7: it is counted to have 2 references and has 1");
 
     let rig = forge(|pool, _| async move {
-        let page = pool.first().metadata.pages.change(block_page(7)).await.unwrap();
-        page.set(block_word(7) + 3, 0);
+        let page = pool.first().metadata.pages.change(block_page(BlockNumber(7))).await.unwrap();
+        page.set(block_word(BlockNumber(7)) + 3, 0);
     });
     rig.names("block 7: it is counted to have 0 references and has 1");
 
@@ -422,7 +422,7 @@ fn wrong_counts_under_right_checksums_are_named() {
     rig.names("it is recorded to have 67 mapped blocks and has 64");
 
     let rig = forge(|pool, _| async move {
-        let place = pool.first().block(7).await.unwrap().unwrap();
+        let place = pool.first().block(BlockNumber(7)).await.unwrap().unwrap();
         pool.first().segments.table.add(place.location);
     });
     rig.names("live sectors and holds");
@@ -435,7 +435,7 @@ fn wrong_links_under_right_checksums_are_named() {
         let leaf = pool.first().leaf(&layer, 3).await.unwrap().unwrap();
         let (third, fourth) = (leaf.get(3), leaf.get(4));
         assert_ne!(third, fourth);
-        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).node().unwrap();
         // Another way to the same child.
         let page = pool.first().metadata.pages.change(node(root)).await.unwrap();
         page.set(9, page.get(0));
@@ -445,21 +445,21 @@ fn wrong_links_under_right_checksums_are_named() {
     let rig = forge(|pool, _| async move {
         // Within the numbers in use: a page that was used and no node leads to any more.
         let layer = pool.first().forks.of_volume(VolumeId(1)).unwrap();
-        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).node().unwrap();
         pool.first().metadata.pages.change(node(root)).await.unwrap().set(0, 0);
     });
     rig.names("no layer leads to it; its space is leaked");
 
     let rig = forge(|pool, volume| async move {
         let layer = pool.first().forks.of_volume(volume).unwrap();
-        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).node().unwrap();
         pool.first()
             .metadata
             .pages
             .change(node(root))
             .await
             .unwrap()
-            .set(0, ThinEntry::new(900, LayerId(1)).0);
+            .set(0, ThinEntry::of_block(BlockNumber(900), LayerId(1)).0);
     });
     rig.names("node 900 of layer 1 of volume 1: it is missing");
 }

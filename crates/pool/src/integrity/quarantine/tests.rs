@@ -45,11 +45,11 @@ async fn settle(pool: &Pool) {
 /// The nodes on the way to a block, the leaf first.
 async fn way(pool: &Pool, volume: VolumeId, block: u64) -> Vec<u64> {
     let mut entry = pool.first().forks.of_volume(volume).unwrap().map_root();
-    let mut way = vec![entry.block().unwrap()];
+    let mut way = vec![entry.node().unwrap()];
     for level in (1..TREE_LEVELS).rev() {
         let page = pool.first().tree_page(way[0]).await.unwrap().unwrap();
         entry = ThinEntry(page.get(slot(block, level)));
-        way.insert(0, entry.block().unwrap());
+        way.insert(0, entry.node().unwrap());
     }
     way
 }
