@@ -35,6 +35,28 @@ macro_rules! uuid {
     };
 }
 
+/// For numbers that are given out one behind the other.
+macro_rules! in_order {
+    ($name:ident) => {
+        impl $name {
+            /// The number that many behind this one.
+            pub const fn plus(self, more: u64) -> $name {
+                $name(self.0 + more)
+            }
+
+            /// The number behind this one.
+            pub const fn next(self) -> $name {
+                self.plus(1)
+            }
+
+            /// The numbers from this one on that are below `end`.
+            pub fn until(self, end: $name) -> impl DoubleEndedIterator<Item = $name> {
+                (self.0..end.0).map($name)
+            }
+        }
+    };
+}
+
 number!(
     /// A volume within its pool. Never reused. Its highest four bits are the slice that holds it.
     VolumeId(u32)
@@ -56,6 +78,14 @@ number!(
     /// content is gone from every durable checkpoint and every read in flight.
     BlockNumber(u64)
 );
+in_order!(BlockNumber);
+number!(
+    /// A page of metadata within its page space or, of a page that leads to others, within its level. What each space
+    /// numbers is its own; in that of the trees 0 means "no page". Reused; in the space of the trees only after every
+    /// read that may come by the page has ended.
+    PageNumber(u64)
+);
+in_order!(PageNumber);
 number!(
     /// A segment: a set of slabs, one a column, written row by row. Reused, under a new generation.
     SegmentId(u32)
@@ -80,23 +110,6 @@ uuid!(
     /// Who writes to the drives of a pool.
     HolderId
 );
-
-impl BlockNumber {
-    /// The number that many behind this one.
-    pub const fn plus(self, more: u64) -> BlockNumber {
-        BlockNumber(self.0 + more)
-    }
-
-    /// The number behind this one.
-    pub const fn next(self) -> BlockNumber {
-        self.plus(1)
-    }
-
-    /// The numbers from this one on that are below `end`.
-    pub fn until(self, end: BlockNumber) -> impl Iterator<Item = BlockNumber> {
-        (self.0..end.0).map(BlockNumber)
-    }
-}
 
 /// Bits of a volume's id that count the volumes of its slice.
 const VOLUME_BITS: u32 = 28;

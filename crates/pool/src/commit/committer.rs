@@ -26,7 +26,7 @@ use crate::{
     segment::rows::RowWriter,
 };
 use futures_util::future::{Either, select};
-use quoin_base::{BlockNumber, Sequence};
+use quoin_base::{BlockNumber, PageNumber, Sequence};
 use quoin_world::atomic::Ordering;
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -78,7 +78,7 @@ pub(super) struct Round {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     pub generation: u64,
-    pub tree_end: u64,
+    pub tree_end: PageNumber,
     pub tree_free: u64,
     pub blocks_end: BlockNumber,
     pub blocks_free: u64,

@@ -8,12 +8,12 @@ use crate::{
     fork::layer::Layer,
     format::{BLOCKS_PER_PAGE, PAGE_BYTES},
     maps::{
-        blocks::{block_page, blocks_of, first_block, referenced_yet_free},
-        dropped::{TABLE_PAGES, WORDS, bits_in, bits_page, first_word, is_among},
+        blocks::{self, block_page, blocks_of, referenced_yet_free},
+        dropped::{TABLE_PAGES, WORDS, bits_in, bits_page, first_word, is_among, table_pages_of},
     },
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::BlockNumber;
+use quoin_base::{BlockNumber, PageNumber};
 use quoin_world::atomic::Ordering;
 
 /// Numbers dropped of a page of the table from which on it is merged.
@@ -83,7 +83,7 @@ impl Committer {
 
     /// Frees the entries of what was dropped of a page of the block table. False if there is nothing, or if the page cannot
     /// be read now.
-    pub(crate) async fn merge_dropped(&mut self, table_page: u64) -> Result<bool, PoolError> {
+    pub(crate) async fn merge_dropped(&mut self, table_page: PageNumber) -> Result<bool, PoolError> {
         self.blocks.dropped.due.remove(&table_page);
         if self.blocks.dropped.count == 0 {
             return Ok(false);
@@ -97,7 +97,7 @@ impl Committer {
             return Ok(false);
         }
         // Both pages are held until the entries are freed: a page that was read cannot fail to be read any more.
-        let _table = match slice.metadata.pages.get(block_page(first_block(table_page))).await {
+        let _table = match slice.metadata.pages.get(blocks::table_page(table_page)).await {
             Ok(page) => page,
             Err(error) if slice.store.is_damage(&error).await => None,
             // The drive may recover.
@@ -133,7 +133,7 @@ impl Committer {
         let slice = self.slice.clone();
         let room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
         let most = slice.space.table_pages_within(room).min(MERGE_PAGES as u64) as usize;
-        let mut pages: Vec<u64> = self.blocks.dropped.due.iter().take(most).copied().collect();
+        let mut pages: Vec<PageNumber> = self.blocks.dropped.due.iter().take(most).copied().collect();
         if pages.is_empty() {
             pages = self.pages_to_merge(most).await;
         }
@@ -166,18 +166,18 @@ impl Committer {
         Ok(())
     }
 
-    async fn fetch_to_merge(&self, table_page: u64) {
+    async fn fetch_to_merge(&self, table_page: PageNumber) {
         // What cannot be read is dealt with when it is needed.
-        drop(self.slice.metadata.pages.get(block_page(first_block(table_page))).await);
+        drop(self.slice.metadata.pages.get(blocks::table_page(table_page)).await);
     }
 
     /// The pages of the table with the most to merge among those whose bits are looked through next.
-    async fn pages_to_merge(&mut self, most: usize) -> Vec<u64> {
+    async fn pages_to_merge(&mut self, most: usize) -> Vec<PageNumber> {
         let bits_pages = self.blocks.numbers.table_pages().div_ceil(TABLE_PAGES);
         for _ in 0..bits_pages.min(LOOKED_THROUGH) {
-            let first = self.blocks.dropped.cursor % bits_pages * TABLE_PAGES;
+            let bits_page = PageNumber(self.blocks.dropped.cursor.0 % bits_pages);
             let mut found = Vec::new();
-            for page in first..first + TABLE_PAGES {
+            for page in table_pages_of(bits_page) {
                 match self.slice.metadata.pages.dropped_of(page).await {
                     Ok(0) => {}
                     Ok(dropped) => found.push((dropped.count_ones(), page)),
@@ -186,7 +186,7 @@ impl Committer {
                 }
             }
             if found.len() <= most {
-                self.blocks.dropped.cursor = (self.blocks.dropped.cursor + 1) % bits_pages;
+                self.blocks.dropped.cursor = PageNumber(bits_page.next().0 % bits_pages);
             }
             if !found.is_empty() {
                 found.sort_unstable_by(|a, b| b.cmp(a));

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 use futures_util::{StreamExt, future::join_all, stream};
-use quoin_base::{BlockNumber, ByteRange, LayerId, SegmentId, crc32c};
+use quoin_base::{BlockNumber, ByteRange, LayerId, PageNumber, SegmentId, crc32c};
 use quoin_world::Slice as Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -102,7 +102,7 @@ impl Committer {
         (id, segment): (SegmentId, &Segment),
         rows: &[WrittenRow],
         allowance: &mut Allowance,
-        pages: &mut BTreeSet<u64>,
+        pages: &mut BTreeSet<PageNumber>,
     ) -> Result<Vec<LiveBlock>, PoolError> {
         let slice = self.slice.clone();
         self.fetch_block_pages(rows).await;
@@ -144,9 +144,9 @@ impl Committer {
     /// go so far.
     async fn merge_to_clean(
         &mut self,
-        page: u64,
+        page: PageNumber,
         allowance: &mut Allowance,
-        pages: &mut BTreeSet<u64>,
+        pages: &mut BTreeSet<PageNumber>,
     ) -> Result<bool, PoolError> {
         // What cannot be read is not freed.
         if self.blocks.dropped.count == 0

@@ -9,6 +9,7 @@ use crate::{
     integrity::quarantine::LOST_NODE,
     maps::tree::{Spot, node},
 };
+use quoin_base::PageNumber;
 use quoin_world::atomic::Ordering;
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ impl Committer {
             return Ok(false);
         }
         // The way down through nodes that the layer owns, and the slot that leads to each.
-        let mut above: Option<(u64, usize)> = None;
+        let mut above: Option<(PageNumber, usize)> = None;
         let mut entry = root;
         let mut block = 0;
         for level in (0..TREE_LEVELS).rev() {

@@ -20,7 +20,7 @@ use crate::{
     format::{DEAD_ENTRIES, Dead, PageSpace, ThinEntry},
     maps::{blocks::block_page, tree::node},
 };
-use quoin_base::LayerId;
+use quoin_base::{LayerId, PageNumber};
 use std::sync::Arc;
 
 impl Committer {
@@ -39,21 +39,21 @@ impl Committer {
         let slice = self.slice.clone();
         let mut list = layer.lists.lock().dead;
         // A list whose first page is damaged is given up, and another one begins.
-        if list.head != 0
+        if !list.is_empty()
             && let Err(why) = self.tree_page_or_damage(list.head).await?
         {
             self.give_up_list(layer, &mut list, &why).await?;
         }
         let DeadList { mut head, entries } = list;
-        let mut count = match head {
-            0 => DEAD_ENTRIES,
-            head => self.list_page(head).await?.get(1) as usize,
+        let mut count = match list.is_empty() {
+            true => DEAD_ENTRIES,
+            false => self.list_page(head).await?.get(1) as usize,
         };
         // That page is full, or there is none: another one comes before it.
         if count == DEAD_ENTRIES {
             let next = std::mem::replace(&mut head, self.take_tree_page().await?);
             let page = slice.metadata.pages.change(node(head)).await?;
-            page.set(0, next);
+            page.set(0, next.0);
             count = 0;
         }
         let page = slice.metadata.pages.change(node(head)).await?;
@@ -68,14 +68,14 @@ impl Committer {
         Ok(())
     }
 
-    async fn list_page(&self, number: u64) -> Result<Arc<crate::meta::Page>, PoolError> {
+    async fn list_page(&self, number: PageNumber) -> Result<Arc<crate::meta::Page>, PoolError> {
         let page = self.slice.metadata.pages.get(node(number)).await?;
         page.ok_or_else(|| PoolError::page(PageSpace::Tree, number, "a page of a deadlist is missing"))
     }
 
     /// Takes a page of entries off a list; `None` if there is none. Of a list that is damaged nothing is left.
     async fn pop(&mut self, layer: &Layer, list: &mut DeadList) -> Result<Option<Vec<ThinEntry>>, PoolError> {
-        if list.head == 0 {
+        if list.is_empty() {
             return Ok(None);
         }
         let page = match self.tree_page_or_damage(list.head).await? {
@@ -87,7 +87,7 @@ impl Committer {
         };
         let count = (page.get(1) as usize).min(DEAD_ENTRIES);
         let entries = (0..count).map(|i| ThinEntry(page.get(2 + i))).collect();
-        let next = page.get(0);
+        let next = PageNumber(page.get(0));
         self.drop_tree_page(list.head).await?;
         *list = DeadList { head: next, entries: list.entries.saturating_sub(count as u64) };
         Ok(Some(entries))
@@ -112,7 +112,7 @@ impl Committer {
         }
         let mut lists = layer.lists.lock();
         lists.sifting = list;
-        if list.head == 0 {
+        if list.is_empty() {
             lists.sifting_blocks.clear();
         }
         Ok(true)

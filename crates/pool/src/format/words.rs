@@ -1,7 +1,7 @@
 //! Words that name something: a place in a segment, an entry of a thin map, what the block table says of a block.
 
 use super::{DEAD_PAGE, LAYERS_END, PAGE_BYTES};
-use quoin_base::{BlockNumber, LayerId, SECTOR_BYTES, SegmentId};
+use quoin_base::{BlockNumber, LayerId, PageNumber, SECTOR_BYTES, SegmentId};
 use std::fmt;
 
 /// Locations of a segment number from here on are in table slabs.
@@ -79,8 +79,8 @@ impl ThinEntry {
     }
 
     /// Leads to a node: in a node above it, or in a layer's root.
-    pub(crate) fn of_node(number: u64, birth: LayerId) -> Self {
-        Self::new(number, birth)
+    pub(crate) fn of_node(number: PageNumber, birth: LayerId) -> Self {
+        Self::new(number.0, birth)
     }
 
     fn new(number: u64, birth: LayerId) -> Self {
@@ -111,15 +111,15 @@ impl ThinEntry {
     }
 
     /// The node that an entry of a node above, or of a layer's root, leads to.
-    pub(crate) fn node(self) -> Option<u64> {
-        (!self.is_none()).then(|| self.number())
+    pub(crate) fn node(self) -> Option<PageNumber> {
+        (!self.is_none()).then(|| PageNumber(self.number()))
     }
 
     /// What an entry of a list names.
     pub(crate) fn dead(self) -> Dead {
         match self.number() & DEAD_PAGE {
             0 => Dead::Block(BlockNumber(self.number())),
-            _ => Dead::Page(self.number() & !DEAD_PAGE),
+            _ => Dead::Page(PageNumber(self.number() & !DEAD_PAGE)),
         }
     }
 
@@ -133,7 +133,7 @@ impl ThinEntry {
 pub(crate) enum Dead {
     Block(BlockNumber),
     /// A page of the page space of the trees.
-    Page(u64),
+    Page(PageNumber),
 }
 
 /// The number as the entry holds it, a page's with [`DEAD_PAGE`].
@@ -141,7 +141,7 @@ impl fmt::Display for Dead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Block(number) => number.fmt(f),
-            Self::Page(number) => (number | DEAD_PAGE).fmt(f),
+            Self::Page(number) => (number.0 | DEAD_PAGE).fmt(f),
         }
     }
 }

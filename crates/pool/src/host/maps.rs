@@ -11,7 +11,7 @@ use crate::{
     },
     meta::Page,
 };
-use quoin_base::BlockNumber;
+use quoin_base::{BlockNumber, PageNumber};
 use std::sync::Arc;
 
 /// What a walk down a map comes to.
@@ -19,21 +19,21 @@ enum Met {
     Leaf(Arc<Page>),
     Nothing,
     /// A node that is not there: it was given back after the walk had met its number, or is lost.
-    Missing(u64),
+    Missing(PageNumber),
 }
 
 impl Slice {
     /// The leaf that maps `block`, if there is one. Called within a reader epoch, or by the committer.
     pub(crate) async fn leaf(&self, layer: &Layer, block: u64) -> Result<Option<Arc<Page>>, PoolError> {
-        let mut missing = 0;
+        let mut missing = None;
         loop {
             missing = match self.walk(layer, block).await? {
                 Met::Leaf(page) => return Ok(Some(page)),
                 Met::Nothing => return Ok(None),
-                Met::Missing(number) if number == missing || layer.is_gone() => {
+                Met::Missing(number) if missing == Some(number) || layer.is_gone() => {
                     return Err(missing_node(layer, number));
                 }
-                Met::Missing(number) => number,
+                Met::Missing(number) => Some(number),
             };
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::{
     error::PoolError,
-    format::{Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RowHeader},
+    format::{Location, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RowHeader},
     integrity::quarantine::{LEAKED_OBJECT, Leaked},
     lifecycle::{open::Opened, options::PoolOptions, spanning::Decided},
     maps::tree::node,
@@ -20,7 +20,7 @@ use crate::{
 };
 use hashbrown::HashMap;
 use journal::{SliceToCheck, check_journal, decided_by};
-use quoin_base::{BlockNumber, ByteRange, SECTOR_BYTES, SegmentId, SliceId, VolumeId};
+use quoin_base::{BlockNumber, ByteRange, PageNumber, SECTOR_BYTES, SegmentId, SliceId, VolumeId};
 use quoin_drive::Drive;
 use quoin_world::Compiled;
 use rustc_hash::FxBuildHasher;
@@ -365,11 +365,11 @@ struct Walk<'a> {
     /// References to each block from the thin maps.
     references: HashMap<BlockNumber, u32, FxBuildHasher>,
     /// Pages of the page space of the trees that a thin map reached.
-    tree_pages: BTreeSet<u64>,
+    tree_pages: BTreeSet<PageNumber>,
     /// Blocks that the table has and nothing leads to.
     unreached: BTreeSet<BlockNumber>,
     /// Pages of the page space of the trees that cannot be read.
-    unread_nodes: Vec<(u64, PoolError)>,
+    unread_nodes: Vec<(PageNumber, PoolError)>,
     /// References that the block table counts and that nothing leads to.
     unreachable_references: u64,
 }
@@ -382,7 +382,7 @@ impl Walk<'_> {
     /// Every page of every space, map pages included: each is where the page above says, and verifies.
     async fn page_maps(&mut self) {
         for space in PAGE_SPACES {
-            let mut level = vec![0u64];
+            let mut level = vec![PageNumber(0)];
             for depth in (0..=MAP_LEVELS).rev() {
                 let mut below = Vec::new();
                 for index in level {
@@ -399,14 +399,13 @@ impl Walk<'_> {
                         self.take(location);
                     }
                     self.copies(id, location, entry.crc.get()).await;
-                    let end = self.opened.root.catalog_pages.get();
+                    let end = PageNumber(self.opened.root.catalog_pages.get());
                     if id == PageId::new(PageSpace::Catalog, index) && index >= end {
                         self.report.add(format!("page {index} of the catalog"), "it lies beyond the end");
                     }
                     match self.opened.pages.get(id).await {
                         Ok(Some(page)) if depth > 0 => {
-                            let used = (0..MAP_FAN_OUT).filter(|i| page.get(*i as usize * 2) != 0);
-                            below.extend(used.map(|i| index * MAP_FAN_OUT + i));
+                            below.extend(page.those_below(id).into_iter().map(|id| id.index));
                         }
                         Ok(_) => {}
                         Err(error) if id == node(index) => self.unread_nodes.push((index, error)),
@@ -439,7 +438,8 @@ impl Walk<'_> {
                     .add_unless_leaked(format!("page {index} of the page space of trees"), error.to_string()),
             }
         }
-        for index in 1..self.opened.root.tree_end.get() {
+        let end = PageNumber(self.opened.root.tree_end.get());
+        for index in PageNumber(1).until(end) {
             let exists = self.opened.pages.exists(node(index)).await.unwrap_or(false);
             if exists && !self.tree_pages.contains(&index) {
                 self.report.add_unless_leaked(

@@ -32,7 +32,7 @@ use crate::{
     },
     meta::{ObjectKind, Page},
 };
-use quoin_base::{ByteRange, VolumeId};
+use quoin_base::{ByteRange, PageNumber, VolumeId};
 use quoin_world::atomic::Ordering;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -40,7 +40,7 @@ use std::{collections::BTreeMap, sync::Arc};
 mod tests;
 
 /// The node that entries of a replaced node lead to: a number that no page has.
-pub(crate) const LOST_NODE: u64 = DEAD_PAGE - 1;
+pub(crate) const LOST_NODE: PageNumber = PageNumber(DEAD_PAGE - 1);
 /// Objects that tell what was replaced, one for each page, and what removed layers left behind.
 pub(crate) const LEAKED_OBJECT: ObjectKind = ObjectKind(40);
 /// The key of the latter.
@@ -98,7 +98,7 @@ fn number_of(json: &[u8], name: &str) -> u64 {
 
 impl Slice {
     /// A page of the page space of the trees. `None` if it was given back.
-    pub(crate) async fn tree_page(&self, number: u64) -> Result<Option<Arc<Page>>, PoolError> {
+    pub(crate) async fn tree_page(&self, number: PageNumber) -> Result<Option<Arc<Page>>, PoolError> {
         match number {
             LOST_NODE => Err(PoolError::corrupt("a part of the map", "the page that led to it was damaged")),
             number => self.metadata.pages.get(node(number)).await,
@@ -117,7 +117,7 @@ impl Slice {
     }
 
     /// The volumes whose maps lead through a node.
-    async fn volumes_through(&self, family: &Layer, number: u64, spot: Spot) -> Vec<VolumeId> {
+    async fn volumes_through(&self, family: &Layer, number: PageNumber, spot: Spot) -> Vec<VolumeId> {
         let of_family = |layer: &&Arc<Layer>| layer.family == family.family;
         let leaves: Vec<_> = self.forks.read().volumes.values().filter(of_family).cloned().collect();
         let mut volumes = Vec::new();
@@ -143,7 +143,7 @@ impl Committer {
     /// A page of the page space of the trees, or why it is damaged.
     pub(crate) async fn tree_page_or_damage(
         &self,
-        number: u64,
+        number: PageNumber,
     ) -> Result<Result<Arc<Page>, String>, PoolError> {
         let mut tries = 1;
         loop {
@@ -203,7 +203,7 @@ impl Committer {
     }
 
     /// Keeps for the next checkpoint, and tells, that what a node led to is lost.
-    pub(crate) async fn note_damaged(&mut self, layer: &Layer, number: u64, spot: Spot, why: &str) {
+    pub(crate) async fn note_damaged(&mut self, layer: &Layer, number: PageNumber, spot: Spot, why: &str) {
         let slice = self.slice.clone();
         let (first, blocks) = spot.span();
         let at_most = blocks.min(layer.mapped_blocks.load(Ordering::Relaxed)).max(1);
@@ -230,8 +230,15 @@ impl Committer {
         Ok(())
     }
 
-    fn keep_leaked(&self, layer: &Layer, page: u64, level: u32, span: (u64, u64), blocks_at_most: u64) {
-        let (volume, layer, (first, blocks)) = (layer.volume.id.0, layer.id.0, span);
+    fn keep_leaked(
+        &self,
+        layer: &Layer,
+        page: PageNumber,
+        level: u32,
+        span: (u64, u64),
+        blocks_at_most: u64,
+    ) {
+        let (volume, layer, page, (first, blocks)) = (layer.volume.id.0, layer.id.0, page.0, span);
         let key = format!("{:016x}-{page:010x}", self.first_without());
         let json = format!(
             r#"{{"version":1,"volume":{volume},"layer":{layer},"page":{page},"level":{level},"first_block":{first},"blocks":{blocks},"blocks_at_most":{blocks_at_most}}}"#

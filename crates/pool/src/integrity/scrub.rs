@@ -8,7 +8,7 @@
 
 use crate::{
     error::PoolError,
-    format::{BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RowHeader},
+    format::{BlockInfo, Location, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RowHeader},
     lifecycle::{pool::Pool, slice::Slice},
     maps::{
         blocks::{BlockPlace, LOST, block_word, blocks_of},
@@ -17,7 +17,7 @@ use crate::{
     meta::{PageId, SegmentState},
     segment::io::BadCopy,
 };
-use quoin_base::{BlockNumber, ByteRange, MIB, SegmentId, SliceId, crc32c};
+use quoin_base::{BlockNumber, ByteRange, MIB, PageNumber, SegmentId, SliceId, crc32c};
 use quoin_world::{
     Compiled, Mutex, Nanos,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -191,19 +191,19 @@ impl Scrub {
     async fn pass(&self, pace: &mut Pace) -> Result<bool, PoolError> {
         let from = self.state.lock().position;
         for (number, space) in (0u8..).zip(PAGE_SPACES).skip(from.space.into()) {
-            let first = if number == from.space { from.page } else { 0 };
+            let first = if number == from.space { PageNumber(from.page) } else { PageNumber(0) };
             if !self.space(number, space, first, pace).await? {
                 return Ok(false);
             }
         }
-        self.move_to(PAGE_SPACES.len() as u8, 0);
+        self.move_to(PAGE_SPACES.len() as u8, PageNumber(0));
         self.segments(pace).await
     }
 
     /// Notes that all before a page of a page space was verified.
-    fn move_to(&self, space: u8, page: u64) {
+    fn move_to(&self, space: u8, page: PageNumber) {
         let mut state = self.state.lock();
-        state.position = ScrubPosition { space, page, ..state.position };
+        state.position = ScrubPosition { space, page: page.0, ..state.position };
     }
 
     /// What hosts have done so far, in all slices.
@@ -220,10 +220,10 @@ impl Scrub {
         &self,
         number: u8,
         space: PageSpace,
-        first: u64,
+        first: PageNumber,
         pace: &mut Pace,
     ) -> Result<bool, PoolError> {
-        let mut todo = vec![PageId { space, level: MAP_LEVELS, index: 0 }];
+        let mut todo = vec![PageId { space, level: MAP_LEVELS, index: PageNumber(0) }];
         while let Some(id) = todo.pop() {
             if self.is_stopping() {
                 return Ok(false);
@@ -233,18 +233,15 @@ impl Scrub {
             }
             let Ok(Some(page)) = self.slice().metadata.pages.get(id).await else { continue };
             if id.level > 0 {
-                let below =
-                    |slot: u64| PageId { space, level: id.level - 1, index: id.index * MAP_FAN_OUT + slot };
-                let behind = |id: &PageId| (id.index + 1) << (8 * u32::from(id.level)) > first;
-                let used = (0..MAP_FAN_OUT).filter(|slot| page.get(*slot as usize * 2) != 0).map(below);
-                todo.extend(used.filter(behind).collect::<Vec<_>>().into_iter().rev());
+                let behind = |id: &PageId| id.index.next().0 << (8 * u32::from(id.level)) > first.0;
+                todo.extend(page.those_below(id).into_iter().filter(behind).rev());
                 continue;
             }
             drop(page);
             if space == PageSpace::Blocks && !self.blocks(id, pace).await? {
                 return Ok(false);
             }
-            self.move_to(number, id.index + 1);
+            self.move_to(number, id.index.next());
         }
         Ok(true)
     }

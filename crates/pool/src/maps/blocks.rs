@@ -7,29 +7,31 @@ use crate::{
     format::{BLOCKS_PER_PAGE, BlockInfo, Location, PageSpace},
     meta::{Page, PageId},
 };
-use quoin_base::BlockNumber;
+use quoin_base::{BlockNumber, PageNumber};
 
+/// A page of the table.
+pub(crate) fn table_page(number: PageNumber) -> PageId {
+    PageId::new(PageSpace::Blocks, number)
+}
+
+/// The page of a block's entry.
 pub(crate) fn block_page(number: BlockNumber) -> PageId {
-    PageId::new(PageSpace::Blocks, number.0 / BLOCKS_PER_PAGE)
+    table_page(PageNumber(number.0 / BLOCKS_PER_PAGE))
 }
 
 pub(crate) fn block_word(number: BlockNumber) -> usize {
     (number.0 % BLOCKS_PER_PAGE) as usize * 4
 }
 
-/// The first block whose entry is in a page of the table.
-pub(crate) fn first_block(table_page: u64) -> BlockNumber {
-    BlockNumber(table_page * BLOCKS_PER_PAGE)
-}
-
 /// The blocks whose entries are in a page of the table.
-pub(crate) fn blocks_of(table_page: u64) -> impl Iterator<Item = BlockNumber> {
-    first_block(table_page).until(first_block(table_page + 1))
+pub(crate) fn blocks_of(table_page: PageNumber) -> impl Iterator<Item = BlockNumber> {
+    let first = BlockNumber(table_page.0 * BLOCKS_PER_PAGE);
+    first.until(first.plus(BLOCKS_PER_PAGE))
 }
 
 /// The first block from this one on whose entry begins a page of the table.
 pub(crate) fn page_begin_from(number: BlockNumber) -> BlockNumber {
-    first_block(number.0.div_ceil(BLOCKS_PER_PAGE))
+    BlockNumber(number.0.next_multiple_of(BLOCKS_PER_PAGE))
 }
 
 /// Where a block is and what it must be.

@@ -16,7 +16,7 @@ use crate::{
     segment::readers::ReaderEpochs,
     store::Store,
 };
-use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId, Sequence, SliceId};
+use quoin_base::{DriveIndex, PageNumber, SECTOR_BYTES, SegmentId, Sequence, SliceId};
 use quoin_stripe::{Column, Geometry};
 use quoin_world::RwLock;
 use std::{
@@ -138,7 +138,7 @@ struct Inner {
     /// Segments that records of placed writes name: those with a `last_placed`.
     placed: BTreeSet<u32>,
     index: Index,
-    dirty_pages: BTreeSet<u64>,
+    dirty_pages: BTreeSet<PageNumber>,
     live_data_sectors: u64,
     live_meta_sectors: u64,
 }
@@ -430,7 +430,7 @@ impl SegmentTable {
     }
 
     /// The indexes of table pages that changed since last asked, and how many pages the table has.
-    pub(crate) fn take_dirty_pages(&self) -> BTreeSet<u64> {
+    pub(crate) fn take_dirty_pages(&self) -> BTreeSet<PageNumber> {
         std::mem::take(&mut self.inner.write().dirty_pages)
     }
 
@@ -447,10 +447,10 @@ impl SegmentTable {
     }
 
     /// A page of the table as it goes to the drives.
-    pub(crate) fn encode_page(&self, index: u64) -> Box<[u64; PAGE_WORDS]> {
+    pub(crate) fn encode_page(&self, index: PageNumber) -> Box<[u64; PAGE_WORDS]> {
         let inner = self.inner.read();
         let mut words = Box::new([0u64; PAGE_WORDS]);
-        let first = index as usize * SEGMENTS_PER_PAGE;
+        let first = index.0 as usize * SEGMENTS_PER_PAGE;
         let entries = words.as_mut_slice().as_mut_bytes().chunks_exact_mut(size_of::<SegmentEntry>());
         for (bytes, segment) in entries.zip(inner.segments.iter().skip(first)) {
             bytes.copy_from_slice(encode(segment).as_bytes());
@@ -468,7 +468,7 @@ impl Inner {
     }
 
     fn dirty(&mut self, id: u32) {
-        self.dirty_pages.insert(u64::from(id) / SEGMENTS_PER_PAGE as u64);
+        self.dirty_pages.insert(PageNumber(u64::from(id) / SEGMENTS_PER_PAGE as u64));
     }
 
     /// Lists a segment anew: what it is listed by changed.

@@ -10,7 +10,7 @@ use crate::{
     meta::{CatalogImage, LayerImage, Page},
 };
 use hashbrown::{HashMap, HashSet};
-use quoin_base::{BlockNumber, LayerId};
+use quoin_base::{BlockNumber, LayerId, PageNumber};
 use rustc_hash::FxBuildHasher;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -46,12 +46,12 @@ struct Found {
 /// What was found of all layers so far, parents before their children.
 #[derive(Default)]
 pub(super) struct LayerWalk {
-    nodes: HashMap<u64, Seen, FxBuildHasher>,
+    nodes: HashMap<PageNumber, Seen, FxBuildHasher>,
     /// How many references each layer owns to each block that it owns.
     owners: HashMap<(BlockNumber, LayerId), u32, FxBuildHasher>,
     births: BTreeMap<LayerId, u64>,
     /// Nodes that cannot be read.
-    unread: HashSet<u64, FxBuildHasher>,
+    unread: HashSet<PageNumber, FxBuildHasher>,
     mapped: BTreeMap<LayerId, u64>,
 }
 
@@ -138,7 +138,7 @@ impl Walk<'_> {
     /// The map of a layer, through the nodes that it owns.
     async fn map(&mut self, subject: &Subject<'_>, walk: &mut LayerWalk, found: &mut Found) {
         let mut frames: Vec<Frame> = Vec::new();
-        let mut shared = HashSet::<u64, FxBuildHasher>::default();
+        let mut shared = HashSet::<PageNumber, FxBuildHasher>::default();
         let mut next =
             Some((ThinEntry(subject.layer.root), TREE_LEVELS - 1)).filter(|(root, _)| !root.is_none());
         loop {
@@ -169,7 +169,7 @@ impl Walk<'_> {
                 continue;
             }
             let Some(Frame { entry, level, mapped, .. }) = frames.pop() else { break };
-            walk.nodes.insert(entry.node().unwrap_or(0), Seen { entry, level, mapped });
+            walk.nodes.insert(entry.node().unwrap_or_default(), Seen { entry, level, mapped });
             match frames.last_mut() {
                 Some(above) => above.mapped += mapped,
                 None => found.mapped += mapped,
@@ -182,11 +182,11 @@ impl Walk<'_> {
         &mut self,
         subject: &Subject<'_>,
         walk: &mut LayerWalk,
-        shared: &mut HashSet<u64, FxBuildHasher>,
+        shared: &mut HashSet<PageNumber, FxBuildHasher>,
         entry: ThinEntry,
         level: u32,
     ) -> Result<Frame, u64> {
-        let number = entry.node().unwrap_or(0);
+        let number = entry.node().unwrap_or_default();
         let what = format!("node {number} of {}", subject.name());
         if number == LOST_NODE {
             let why = "what was mapped there was lost with a damaged page; overwrite or unmap it";
@@ -289,7 +289,7 @@ impl Walk<'_> {
         let (mut at, mut left) = (list.head, list.entries);
         let mut blocks: BTreeMap<LayerId, u64> = BTreeMap::new();
         let mut listed: HashMap<(Dead, LayerId), u32, FxBuildHasher> = HashMap::default();
-        while at != 0 {
+        while at != PageNumber(0) {
             if !self.tree_pages.insert(at) {
                 return self.report.add(what, format!("two places lead to its page {at}"));
             }
@@ -319,7 +319,7 @@ impl Walk<'_> {
                 }
                 found.dead += u64::from(!is_page);
             }
-            at = page.get(0);
+            at = PageNumber(page.get(0));
         }
         if left != 0 {
             self.report.add_unless_leaked(

@@ -10,7 +10,7 @@ use crate::{
     space::report::VolumeSpace,
 };
 use hashbrown::HashMap;
-use quoin_base::{LayerId, VolumeId};
+use quoin_base::{LayerId, PageNumber, VolumeId};
 use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ type Reached = HashMap<(u64, ThinEntry), u64, FxBuildHasher>;
 
 /// The nodes of one level that maps lead to, by number: the first block each maps, and which maps lead there, as
 /// [`Reached`] has it.
-type Nodes = BTreeMap<u64, (u64, u64)>;
+type Nodes = BTreeMap<PageNumber, (u64, u64)>;
 
 /// Stands for a layer in sums that tell sets of layers from each other.
 fn mark(layer: LayerId) -> u64 {
@@ -136,7 +136,7 @@ impl Walk<'_> {
     async fn reach(
         &self,
         maps: impl Iterator<Item = (ThinEntry, u64)>,
-    ) -> (Reached, HashMap<u64, u64, FxBuildHasher>) {
+    ) -> (Reached, HashMap<PageNumber, u64, FxBuildHasher>) {
         let (mut reached_by, mut mapped) = (Reached::default(), HashMap::default());
         let mut inner = Vec::new();
         let mut nodes = Nodes::new();

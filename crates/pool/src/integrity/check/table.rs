@@ -4,12 +4,12 @@ use super::{Leaked, Walk};
 use crate::{
     format::{BLOCKS_PER_PAGE, BlockInfo, Location},
     maps::{
-        blocks::{BlockPlace, LOST, block_page, block_word, blocks_of, first_block},
+        blocks::{BlockPlace, LOST, block_word, blocks_of, table_page},
         dropped::is_among,
     },
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::{BlockNumber, crc32c};
+use quoin_base::{BlockNumber, PageNumber, crc32c};
 
 /// Blocks read at the same time.
 const PARALLEL: usize = 64;
@@ -19,8 +19,9 @@ impl Walk<'_> {
     pub(super) async fn block_table(&mut self) {
         let end = BlockNumber(self.opened.root.blocks_end.get());
         let (mut free, mut found) = (0u64, Some(0u64));
-        for table_page in 0..end.0.div_ceil(BLOCKS_PER_PAGE) {
-            let page = match self.opened.pages.get(block_page(first_block(table_page))).await {
+        let pages_end = PageNumber(end.0.div_ceil(BLOCKS_PER_PAGE));
+        for page_number in PageNumber(0).until(pages_end) {
+            let page = match self.opened.pages.get(table_page(page_number)).await {
                 Ok(page) => page,
                 // Reported with the page map, and so is what tells what was dropped.
                 Err(_) => {
@@ -28,12 +29,12 @@ impl Walk<'_> {
                     continue;
                 }
             };
-            let dropped = self.opened.pages.dropped_of(table_page).await.ok();
+            let dropped = self.opened.pages.dropped_of(page_number).await.ok();
             found = found.zip(dropped).map(|(found, dropped)| found + u64::from(dropped.count_ones()));
             let dropped = dropped.unwrap_or(0);
             let mut used = Vec::new();
             let numbers = BlockNumber(1)..end;
-            for number in blocks_of(table_page).filter(|number| numbers.contains(number)) {
+            for number in blocks_of(page_number).filter(|number| numbers.contains(number)) {
                 let was_dropped = is_among(dropped, number);
                 let references = self.references.remove(&number).unwrap_or(0) + u32::from(was_dropped);
                 let at = block_word(number);

@@ -196,8 +196,8 @@ fn damaged_metadata_pages_of_every_space_and_level_are_named() {
             }
             let opened = rig.opened();
             let index = match (space, level) {
-                (PageSpace::Tree, 0) => 1,
-                _ => 0,
+                (PageSpace::Tree, 0) => PageNumber(1),
+                _ => PageNumber(0),
             };
             rig.damage_page(&opened, PageId { space, level, index }, |_| true);
             rig.names(&format!("of the {space:?} space"));
@@ -207,9 +207,9 @@ fn damaged_metadata_pages_of_every_space_and_level_are_named() {
 
 #[test]
 fn a_damaged_copy_of_a_page_that_has_another_is_a_note_and_the_pool_mends_it() {
-    let pages = PAGE_SPACES
-        .iter()
-        .flat_map(|space| (0..=MAP_LEVELS).map(|level| PageId { space: *space, level, index: 0 }));
+    let pages = PAGE_SPACES.iter().flat_map(|space| {
+        (0..=MAP_LEVELS).map(|level| PageId { space: *space, level, index: PageNumber(0) })
+    });
     for (id, copy) in pages.filter(|id| id.is_kept_twice()).flat_map(|id| [(id, 0), (id, 1)]) {
         let rig = Rig::new();
         if id.space == PageSpace::Dropped {
@@ -245,7 +245,7 @@ fn what_was_dropped_takes_space_and_is_no_problem_unless_something_leads_there()
     // The number of a block that the map leads to.
     let pool = rig.open();
     rig.run(async move {
-        let bits = PageId::new(PageSpace::Dropped, 0);
+        let bits = PageId::new(PageSpace::Dropped, PageNumber(0));
         let page = pool.first().metadata.pages.change(bits).await.unwrap();
         page.set(0, page.get(0) | 1 << 40);
         pool.checkpoint().await.unwrap();

@@ -11,7 +11,7 @@ use crate::{
     meta::PageId,
 };
 use hashbrown::HashSet;
-use quoin_base::{BlockNumber, ByteRange, VolumeId};
+use quoin_base::{BlockNumber, ByteRange, PageNumber, VolumeId};
 use rustc_hash::FxBuildHasher;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,7 @@ pub(super) struct Unreadable {
     /// Blocks, and why.
     blocks: BTreeMap<BlockNumber, String>,
     /// Pages of the block table, by number.
-    tables: BTreeSet<u64>,
+    tables: BTreeSet<PageNumber>,
     /// Something that tells where many pages are.
     more: bool,
 }
@@ -77,7 +77,7 @@ impl Slice {
         let volumes: Vec<(VolumeId, Arc<Layer>)> =
             self.forks.read().volumes.iter().map(|(id, layer)| (*id, layer.clone())).collect();
         // Nodes that lead to nothing damaged, whoever has them.
-        let mut sound = HashSet::<u64, FxBuildHasher>::default();
+        let mut sound = HashSet::<PageNumber, FxBuildHasher>::default();
         for (volume, layer) in volumes {
             for (range, reason) in self.unreadable_of(&layer, unreadable, &mut sound).await? {
                 self.damage().note(Damage { volume, range, reason });
@@ -91,7 +91,7 @@ impl Slice {
         &self,
         layer: &Arc<Layer>,
         unreadable: &Unreadable,
-        sound: &mut HashSet<u64, FxBuildHasher>,
+        sound: &mut HashSet<PageNumber, FxBuildHasher>,
     ) -> Result<Vec<(ByteRange, String)>, PoolError> {
         let mut found: BTreeMap<u64, (u64, String)> = BTreeMap::new();
         let mut todo = vec![Node { entry: layer.map_root(), level: TREE_LEVELS - 1, first: 0 }];

@@ -64,7 +64,7 @@ fn rig() -> Rig {
 const SNAPSHOT: VolumeId = VolumeId(2);
 const OTHER: VolumeId = VolumeId(3);
 /// Below three nodes, the first that there were: by now the snapshot's alone.
-const LEAF: u64 = 4;
+const LEAF: PageNumber = PageNumber(4);
 
 #[test]
 fn a_sound_pool_has_no_damage_and_everything_is_read() {
