@@ -91,6 +91,14 @@ number!(
     SegmentId(u32)
 );
 number!(
+    /// How often a segment was opened: grows each time, so that rows of an earlier use are known as such.
+    SegmentGeneration(u32)
+);
+number!(
+    /// A checkpoint of a slice, as its root has it. Each new root has a higher one.
+    CheckpointGeneration(u64)
+);
+number!(
     /// A slice: one log of a pool. The first is 0.
     SliceId(u8)
 );
@@ -110,6 +118,20 @@ uuid!(
     /// Who writes to the drives of a pool.
     HolderId
 );
+
+impl SegmentGeneration {
+    /// That of the next use of the segment.
+    pub const fn next(self) -> SegmentGeneration {
+        SegmentGeneration(self.0 + 1)
+    }
+}
+
+impl CheckpointGeneration {
+    /// That of the next checkpoint.
+    pub const fn next(self) -> CheckpointGeneration {
+        CheckpointGeneration(self.0 + 1)
+    }
+}
 
 /// Bits of a volume's id that count the volumes of its slice.
 const VOLUME_BITS: u32 = 28;

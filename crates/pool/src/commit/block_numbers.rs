@@ -8,7 +8,7 @@ use crate::{
     maps::blocks::{block_page, block_word, page_begin_from},
     meta::AtHand,
 };
-use quoin_base::BlockNumber;
+use quoin_base::{BlockNumber, CheckpointGeneration};
 
 /// The numbers of a slice's blocks.
 pub(crate) struct BlockNumbers {
@@ -29,7 +29,11 @@ impl BlockNumbers {
 
     /// A number that nothing refers to and no reader looks at. One that was freed is used again only if that was for a
     /// checkpoint up to `settled`.
-    pub(crate) async fn take(&mut self, slice: &Slice, settled: u64) -> Result<BlockNumber, PoolError> {
+    pub(crate) async fn take(
+        &mut self,
+        slice: &Slice,
+        settled: CheckpointGeneration,
+    ) -> Result<BlockNumber, PoolError> {
         // While many numbers are free they are looked for, from the first one on.
         while let Some(number) = self.sweep.filter(|number| *number < self.end) {
             self.sweep = Some(number.next());
@@ -53,7 +57,12 @@ impl BlockNumbers {
     }
 
     /// Whether a number may be used. Passes over the rest of a page that is damaged.
-    async fn is_free(&mut self, slice: &Slice, number: BlockNumber, settled: u64) -> Result<bool, PoolError> {
+    async fn is_free(
+        &mut self,
+        slice: &Slice,
+        number: BlockNumber,
+        settled: CheckpointGeneration,
+    ) -> Result<bool, PoolError> {
         let reused = planted(Bug::ReuseDropped) && slice.metadata.pages.is_dropped(number).await;
         let free = match self.swept.get(&slice.metadata.pages, block_page(number)).await {
             Err(error) if slice.store.is_damage(&error).await => {
@@ -65,7 +74,7 @@ impl BlockNumbers {
             Ok(Some(page)) => {
                 let at = block_word(number);
                 BlockInfo(page.get(at + 3)).count() == 0
-                    && (page.get(at + 2) <= settled || planted(Bug::EarlyNumberReuse))
+                    && (CheckpointGeneration(page.get(at + 2)) <= settled || planted(Bug::EarlyNumberReuse))
             }
         };
         Ok((free || reused) && (!slice.front.placer.numbers().is_lent(number) || planted(Bug::LendTwice)))

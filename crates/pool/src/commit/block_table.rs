@@ -94,7 +94,7 @@ impl Committer {
         // NOTE: the count goes first. Readers look at it before and after the place, so that they never take this
         // generation for a place.
         page.set(at + 3, 0);
-        page.set(at + 2, self.first_without());
+        page.set(at + 2, self.first_without().0);
         self.blocks.numbers.freed(number);
         slice.front.forget_content(number);
         if !place.location.is_none() {

@@ -78,7 +78,7 @@ pub(crate) async fn rows_of(
         }
         let row = ahead.remove(&at).flatten().filter(|row| {
             row.segment.get() == id.0
-                && row.segment_generation.get() == segment.generation
+                && row.segment_generation.get() == segment.generation.0
                 && u64::from(row.offset.get()) == at
                 && row.len_bytes.get() as usize >= PAGE_BYTES
         });

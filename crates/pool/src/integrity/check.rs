@@ -20,7 +20,9 @@ use crate::{
 };
 use hashbrown::HashMap;
 use journal::{SliceToCheck, check_journal, decided_by};
-use quoin_base::{BlockNumber, ByteRange, PageNumber, SECTOR_BYTES, SegmentId, SliceId, VolumeId};
+use quoin_base::{
+    BlockNumber, ByteRange, PageNumber, SECTOR_BYTES, SegmentGeneration, SegmentId, SliceId, VolumeId,
+};
 use quoin_drive::Drive;
 use quoin_world::Compiled;
 use rustc_hash::FxBuildHasher;
@@ -484,7 +486,7 @@ impl Walk<'_> {
         }
     }
 
-    async fn rows(&mut self, id: SegmentId, generation: u32, written_bytes: u64) {
+    async fn rows(&mut self, id: SegmentId, generation: SegmentGeneration, written_bytes: u64) {
         let mut at = 0;
         while at < written_bytes {
             let what = format!("the row at {at} of segment {id}");
@@ -494,7 +496,7 @@ impl Walk<'_> {
             };
             let row = RowHeader::parse(&head).filter(|row| {
                 row.segment.get() == id.0
-                    && row.segment_generation.get() == generation
+                    && row.segment_generation.get() == generation.0
                     && u64::from(row.offset.get()) == at
                     && row.len_bytes.get() as usize >= PAGE_BYTES
             });

@@ -239,7 +239,7 @@ impl Committer {
         blocks_at_most: u64,
     ) {
         let (volume, layer, page, (first, blocks)) = (layer.volume.id.0, layer.id.0, page.0, span);
-        let key = format!("{:016x}-{page:010x}", self.first_without());
+        let key = format!("{:016x}-{page:010x}", self.first_without().0);
         let json = format!(
             r#"{{"version":1,"volume":{volume},"layer":{layer},"page":{page},"level":{level},"first_block":{first},"blocks":{blocks},"blocks_at_most":{blocks_at_most}}}"#
         );

@@ -17,7 +17,7 @@ use crate::{
     meta::{PageId, SegmentState},
     segment::io::BadCopy,
 };
-use quoin_base::{BlockNumber, ByteRange, MIB, PageNumber, SegmentId, SliceId, crc32c};
+use quoin_base::{BlockNumber, ByteRange, MIB, PageNumber, SegmentGeneration, SegmentId, SliceId, crc32c};
 use quoin_world::{
     Compiled, Mutex, Nanos,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -479,7 +479,7 @@ impl Scrub {
     async fn rows(
         &self,
         id: SegmentId,
-        generation: u32,
+        generation: SegmentGeneration,
         end: u64,
         pace: &mut Pace,
     ) -> Result<Rows, PoolError> {
@@ -496,7 +496,7 @@ impl Scrub {
             }
             let row = head.ok().and_then(|head| RowHeader::parse(&head)).filter(|row| {
                 row.segment.get() == id.0
-                    && row.segment_generation.get() == generation
+                    && row.segment_generation.get() == generation.0
                     && u64::from(row.offset.get()) == at
                     && row.len_bytes.get() as usize >= PAGE_BYTES
             });

@@ -28,7 +28,10 @@ use crate::{
     space::Space,
     store::{Store, roots::following},
 };
-use quoin_base::{BlockNumber, ByteRange, Epoch, PageNumber, SECTOR_BYTES, Sequence, SliceId, VolumeId};
+use quoin_base::{
+    BlockNumber, ByteRange, CheckpointGeneration, Epoch, PageNumber, SECTOR_BYTES, Sequence, SliceId,
+    VolumeId,
+};
 use quoin_world::{Thread, World};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -212,7 +215,7 @@ impl ReadSlice {
         });
         // What the journal says happened after the checkpoint, in the order of sequences.
         slice.replay(replay.records, decided).await?;
-        slice.find_free_layer_ids(root.generation.get());
+        slice.find_free_layer_ids(CheckpointGeneration(root.generation.get()));
         slice.count_reserved();
         recovery.replay = world.now().since(started);
         slice.note_recovery(recovery);
@@ -251,7 +254,7 @@ fn placed_lanes(extents: u64, threads: usize) -> Result<usize, PoolError> {
 
 impl Slice {
     /// Finds ids that layers may get, if few are left. Nothing is buffered but what the journal holds of layers that are there.
-    fn find_free_layer_ids(&self, generation: u64) {
+    fn find_free_layer_ids(&self, generation: CheckpointGeneration) {
         let layers = self.forks.read();
         layers.ids.find(&layers, generation);
         if let Some(found) = layers.ids.take_found(generation) {
@@ -267,7 +270,7 @@ impl Slice {
         self.start_journal();
         self.start_placing();
         let start = Start {
-            generation: root.generation.get(),
+            generation: CheckpointGeneration(root.generation.get()),
             tree_end: PageNumber(root.tree_end.get()),
             tree_free: root.tree_free.get(),
             blocks_end: BlockNumber(root.blocks_end.get()),
@@ -277,7 +280,7 @@ impl Slice {
         self.catalog_due_pages();
         // NOTE: after replay, which knows which slabs segments took since the checkpoint.
         self.segments.table.provide_places()?;
-        self.segments.quarantine_empty(start.generation + 1);
+        self.segments.quarantine_empty(start.generation.next());
         self.tell_spare(self.buffer.charged_blocks(), u64::MAX);
         let slice = Arc::downgrade(self);
         let wake = move || {
