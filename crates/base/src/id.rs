@@ -35,6 +35,28 @@ macro_rules! uuid {
     };
 }
 
+/// For numbers that are given out one behind the other.
+macro_rules! in_order {
+    ($name:ident) => {
+        impl $name {
+            /// The number that many behind this one.
+            pub const fn plus(self, more: u64) -> $name {
+                $name(self.0 + more)
+            }
+
+            /// The number behind this one.
+            pub const fn next(self) -> $name {
+                self.plus(1)
+            }
+
+            /// The numbers from this one on that are below `end`.
+            pub fn until(self, end: $name) -> impl DoubleEndedIterator<Item = $name> {
+                (self.0..end.0).map($name)
+            }
+        }
+    };
+}
+
 number!(
     /// A volume within its pool. Never reused. Its highest four bits are the slice that holds it.
     VolumeId(u32)
@@ -56,9 +78,25 @@ number!(
     /// content is gone from every durable checkpoint and every read in flight.
     BlockNumber(u64)
 );
+in_order!(BlockNumber);
+number!(
+    /// A page of metadata within its page space or, of a page that leads to others, within its level. What each space
+    /// numbers is its own; in that of the trees 0 means "no page". Reused; in the space of the trees only after every
+    /// read that may come by the page has ended.
+    PageNumber(u64)
+);
+in_order!(PageNumber);
 number!(
     /// A segment: a set of slabs, one a column, written row by row. Reused, under a new generation.
     SegmentId(u32)
+);
+number!(
+    /// How often a segment was opened: grows each time, so that rows of an earlier use are known as such.
+    SegmentGeneration(u32)
+);
+number!(
+    /// A checkpoint of a slice, as its root has it. Each new root has a higher one.
+    CheckpointGeneration(u64)
 );
 number!(
     /// A slice: one log of a pool. The first is 0.
@@ -80,6 +118,20 @@ uuid!(
     /// Who writes to the drives of a pool.
     HolderId
 );
+
+impl SegmentGeneration {
+    /// That of the next use of the segment.
+    pub const fn next(self) -> SegmentGeneration {
+        SegmentGeneration(self.0 + 1)
+    }
+}
+
+impl CheckpointGeneration {
+    /// That of the next checkpoint.
+    pub const fn next(self) -> CheckpointGeneration {
+        CheckpointGeneration(self.0 + 1)
+    }
+}
 
 /// Bits of a volume's id that count the volumes of its slice.
 const VOLUME_BITS: u32 = 28;

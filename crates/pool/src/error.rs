@@ -1,7 +1,7 @@
 //! Why a pool refuses or fails a request.
 
 use crate::format::PageSpace;
-use quoin_base::VolumeId;
+use quoin_base::{PageNumber, VolumeId};
 use quoin_drive::DriveError;
 use quoin_stripe::StripeError;
 use thiserror::Error;
@@ -86,7 +86,7 @@ impl PoolError {
         Self::Corrupt { what: what.into(), problem: problem.into() }
     }
 
-    pub(crate) fn page(space: PageSpace, index: u64, problem: impl Into<String>) -> Self {
+    pub(crate) fn page(space: PageSpace, index: PageNumber, problem: impl Into<String>) -> Self {
         Self::corrupt(format!("metadata page {index} of the {space:?} space"), problem)
     }
 }

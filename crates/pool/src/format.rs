@@ -3,7 +3,7 @@
 //! Sizes are asserted at compile time. Nothing here is trusted when it is read back: each structure carries
 //! or is covered by a checksum, and the readers check it before they look at anything else.
 
-use quoin_base::{Crc64, DriveIndex, LayerId, MIB, crc64};
+use quoin_base::{BlockNumber, Crc64, DriveIndex, LayerId, MIB, crc64};
 use quoin_drive::{GRANT_PAGE_BYTES, MOST_JOURNAL_COLUMNS, SLABS_PER_GRANT_PAGE};
 use quoin_stripe::Column;
 use zerocopy::{
@@ -15,7 +15,7 @@ use zerocopy::{
 mod tests;
 mod words;
 
-pub(crate) use words::{BlockInfo, Location, ThinEntry};
+pub(crate) use words::{BlockInfo, Dead, Location, ThinEntry};
 
 /// The unit of metadata and of alignment on drives.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -462,8 +462,13 @@ impl RowContent {
     }
 
     /// Of a data row.
-    pub(crate) fn block(number: u64, address: CopySource) -> Self {
-        Self { name: number.into(), address: address.pack().into() }
+    pub(crate) fn block(number: BlockNumber, address: CopySource) -> Self {
+        Self { name: number.0.into(), address: address.pack().into() }
+    }
+
+    /// The number of the block, in a data row.
+    pub(crate) fn block_number(&self) -> BlockNumber {
+        BlockNumber(self.name.get())
     }
 }
 

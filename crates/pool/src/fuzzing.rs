@@ -5,7 +5,7 @@ use crate::{
     format::PAGE_BYTES,
     meta::{CatalogImage, LayerImage, Operation, Transaction},
 };
-use quoin_base::{LayerId, Sequence};
+use quoin_base::{LayerId, PageNumber, Sequence};
 
 /// A catalog transaction.
 pub fn transaction(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -14,7 +14,7 @@ pub fn transaction(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// The pages of a checkpoint's catalog, one behind the other.
 pub fn catalog(bytes: &[u8]) -> Option<Vec<u8>> {
-    let pages = (0..).zip(bytes.chunks(PAGE_BYTES).map(<[u8]>::to_vec)).collect();
+    let pages = (0..).map(PageNumber).zip(bytes.chunks(PAGE_BYTES).map(<[u8]>::to_vec)).collect();
     let image = CatalogImage::of_pages(&pages).ok()?;
     Some(image.to_pages().0.into_values().flatten().collect())
 }

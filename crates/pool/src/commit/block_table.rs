@@ -9,6 +9,7 @@ use crate::{
     },
     meta::AtHand,
 };
+use quoin_base::BlockNumber;
 use quoin_world::atomic::Ordering;
 
 /// What the committer knows of the block table.
@@ -30,7 +31,11 @@ impl BlockTable {
 
 impl Committer {
     /// Fills in the entry of a number just taken, for content just placed, with one reference.
-    pub(crate) async fn add_block(&mut self, number: u64, place: BlockPlace) -> Result<(), PoolError> {
+    pub(crate) async fn add_block(
+        &mut self,
+        number: BlockNumber,
+        place: BlockPlace,
+    ) -> Result<(), PoolError> {
         let slice = self.slice.clone();
         let (id, at) = (block_page(number), block_word(number));
         let was_dirty = self.blocks.added_to.is_dirty(id) || slice.metadata.pages.is_resident(id, false);
@@ -49,7 +54,7 @@ impl Committer {
     }
 
     /// Adds a reference to a block that has one. Returns how many it had.
-    pub(crate) async fn add_reference(&mut self, number: u64) -> Result<u32, PoolError> {
+    pub(crate) async fn add_reference(&mut self, number: BlockNumber) -> Result<u32, PoolError> {
         let slice = self.slice.clone();
         let place = slice.block(number).await?.ok_or_else(|| referenced_yet_free(number))?;
         let page = slice.metadata.pages.change(block_page(number)).await?;
@@ -60,7 +65,7 @@ impl Committer {
     }
 
     /// Drops one reference of a block, and with the last one the block. True if others are left.
-    pub(crate) async fn drop_reference(&mut self, number: u64) -> Result<bool, PoolError> {
+    pub(crate) async fn drop_reference(&mut self, number: BlockNumber) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
         let id = block_page(number);
         let place = match self.blocks.freed_from.get(&slice.metadata.pages, id).await {
@@ -69,11 +74,11 @@ impl Committer {
             }
             // Where it lies is not known: that space stays taken, and what takes its place is sound.
             Err(error @ PoolError::Corrupt { .. }) => {
-                tracing::error!(number, %error, "a block cannot be given back");
+                tracing::error!(number = number.0, %error, "a block cannot be given back");
                 return Ok(false);
             }
             Err(error) if slice.store.is_unreadable(&error).await => {
-                tracing::error!(number, %error, "a block cannot be given back");
+                tracing::error!(number = number.0, %error, "a block cannot be given back");
                 return Ok(false);
             }
             Err(error) => return Err(error),
@@ -89,7 +94,7 @@ impl Committer {
         // NOTE: the count goes first. Readers look at it before and after the place, so that they never take this
         // generation for a place.
         page.set(at + 3, 0);
-        page.set(at + 2, self.first_without());
+        page.set(at + 2, self.first_without().0);
         self.blocks.numbers.freed(number);
         slice.front.forget_content(number);
         if !place.location.is_none() {
@@ -99,7 +104,7 @@ impl Committer {
     }
 
     /// A number that nothing refers to, no durable checkpoint knows and no reader looks at.
-    pub(crate) async fn take_block_number(&mut self) -> Result<u64, PoolError> {
+    pub(crate) async fn take_block_number(&mut self) -> Result<BlockNumber, PoolError> {
         self.blocks.numbers.take(&self.slice, self.checkpoints.settled()).await
     }
 

@@ -36,7 +36,7 @@ use crate::{
     meta::{CatalogHead, Page, PageId, metadata::CatalogCut},
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::Sequence;
+use quoin_base::{CheckpointGeneration, Sequence};
 use quoin_drive::FORMAT_VERSION;
 use quoin_world::OneShotSender;
 use std::{
@@ -253,13 +253,13 @@ impl Committer {
     }
 }
 
-fn new_root(slice: &Slice, generation: u64) -> Root {
+fn new_root(slice: &Slice, generation: CheckpointGeneration) -> Root {
     let mut root: Root = zeroed();
     root.magic = ROOT_MAGIC.into();
     root.version = FORMAT_VERSION.into();
     root.pool = *slice.store.pool().0.as_bytes();
     root.epoch = slice.store.epoch().0.into();
-    root.generation = generation.into();
+    root.generation = generation.0.into();
     root.slice = u32::from(slice.id().0).into();
     root
 }
@@ -286,7 +286,7 @@ impl Committer {
         self.settle();
         self.blocks.numbers.consider_sweep();
         self.looks.forget_tail();
-        tracing::debug!(generation, "checkpoint");
+        tracing::debug!(generation = generation.0, "checkpoint");
         self.committed();
         self.slice.requests.answered(answers.len());
         answers.into_iter().for_each(|sender| sender.send(Ok(())));

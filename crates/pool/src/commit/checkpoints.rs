@@ -11,29 +11,30 @@ use crate::{
     commit::{flight::Flight, requests::Answer},
     segment::segments::Segments,
 };
+use quoin_base::CheckpointGeneration;
 use quoin_world::{Nanos, OneShotSender};
 use std::{collections::VecDeque, time::Duration};
 
 /// The checkpoints of a slice.
 pub(crate) struct Checkpoints {
     /// Generation of the last durable checkpoint, and of the last that was cut: the next one, while that is under way.
-    durable: u64,
-    cut: u64,
+    durable: CheckpointGeneration,
+    cut: CheckpointGeneration,
     /// The checkpoint that is under way.
     flight: Option<Flight>,
     /// Requests for a checkpoint that is cut after the request.
     wanted: Vec<OneShotSender<Answer>>,
     /// What was freed for a checkpoint up to this one may be used again.
-    settled: u64,
+    settled: CheckpointGeneration,
     /// Durable checkpoints whose readers may not all have left: generation and reader epoch.
-    settling: VecDeque<(u64, u64)>,
+    settling: VecDeque<(CheckpointGeneration, u64)>,
     /// When the last one became durable.
     last: Nanos,
 }
 
 impl Checkpoints {
     /// The one of this generation is durable.
-    pub(super) fn new(durable: u64, now: Nanos) -> Self {
+    pub(super) fn new(durable: CheckpointGeneration, now: Nanos) -> Self {
         Self {
             durable,
             cut: durable,
@@ -46,21 +47,21 @@ impl Checkpoints {
     }
 
     /// Generation of the last durable checkpoint.
-    pub(crate) fn durable(&self) -> u64 {
+    pub(crate) fn durable(&self) -> CheckpointGeneration {
         self.durable
     }
 
     /// Block numbers freed for a checkpoint up to this one may be used again.
-    pub(crate) fn settled(&self) -> u64 {
+    pub(crate) fn settled(&self) -> CheckpointGeneration {
         self.settled
     }
 
     /// The first checkpoint without what is given up now. The last checkpoint that was cut still holds it,
     /// whether that one is durable or under way. What is given up is reused only when the first checkpoint
     /// without it is durable.
-    pub(crate) fn first_without(&self) -> u64 {
+    pub(crate) fn first_without(&self) -> CheckpointGeneration {
         let last_with = if planted(Bug::FreeForFlight) { self.durable } else { self.cut };
-        last_with + 1
+        last_with.next()
     }
 
     pub(crate) fn is_under_way(&self) -> bool {
@@ -107,9 +108,9 @@ impl Checkpoints {
     }
 
     /// Notes that the one that was under way is durable. It settles once readers of this epoch have left.
-    pub(super) fn landed(&mut self, generation: u64, reader_epoch: u64, now: Nanos) {
+    pub(super) fn landed(&mut self, generation: CheckpointGeneration, reader_epoch: u64, now: Nanos) {
         assert!(
-            generation == self.durable + 1 && generation == self.cut,
+            generation == self.durable.next() && generation == self.cut,
             "checkpoint {generation} landed, {} was durable and {} cut",
             self.durable,
             self.cut
@@ -120,7 +121,7 @@ impl Checkpoints {
     }
 
     /// The next durable one, if no reader is left from before it: it is settled.
-    pub(super) fn settle(&mut self, segments: &Segments) -> Option<u64> {
+    pub(super) fn settle(&mut self, segments: &Segments) -> Option<CheckpointGeneration> {
         let &(generation, epoch) = self.settling.front()?;
         if !segments.readers_left(epoch) {
             return None;

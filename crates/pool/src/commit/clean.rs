@@ -24,7 +24,7 @@ use crate::{
     meta::{PageId, Segment},
 };
 use futures_util::future::join_all;
-use quoin_base::{SECTOR_BYTES, SegmentId};
+use quoin_base::{BlockNumber, SECTOR_BYTES, SegmentId};
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 
 /// The most segments taken on in one step: as a rule more come free than a batch of destage takes.
@@ -171,7 +171,7 @@ impl Committer {
     }
 
     /// Tells the block table where blocks are now, and gives back where they were.
-    async fn publish_moves(&self, moves: &[(u64, BlockPlace, BlockPlace)]) -> Result<(), PoolError> {
+    async fn publish_moves(&self, moves: &[(BlockNumber, BlockPlace, BlockPlace)]) -> Result<(), PoolError> {
         let slice = &self.slice;
         for &(number, from, to) in moves {
             let page = slice.metadata.pages.change(block_page(number)).await?;

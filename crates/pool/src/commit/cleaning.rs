@@ -5,14 +5,14 @@ use crate::{
     commit::in_vain::InVain,
     meta::{Segment, SegmentTable},
 };
-use quoin_base::SegmentId;
+use quoin_base::{SegmentGeneration, SegmentId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of cleaning.
 #[derive(Default)]
 pub(crate) struct Cleaning {
     /// Segments that cannot be walked, and their generations.
-    uncleanable: BTreeMap<u32, u32>,
+    uncleanable: BTreeMap<u32, SegmentGeneration>,
     /// Segments whose pages the next checkpoint moves elsewhere.
     metadata: BTreeSet<u32>,
     in_vain: InVain,

@@ -26,7 +26,7 @@ use crate::{
     segment::rows::RowWriter,
 };
 use futures_util::future::{Either, select};
-use quoin_base::Sequence;
+use quoin_base::{BlockNumber, CheckpointGeneration, PageNumber, Sequence};
 use quoin_world::atomic::Ordering;
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -77,10 +77,10 @@ pub(super) struct Round {
 /// What a committer starts from, as the root has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
-    pub generation: u64,
-    pub tree_end: u64,
+    pub generation: CheckpointGeneration,
+    pub tree_end: PageNumber,
     pub tree_free: u64,
-    pub blocks_end: u64,
+    pub blocks_end: BlockNumber,
     pub blocks_free: u64,
     pub dropped_blocks: u64,
 }
@@ -333,7 +333,7 @@ impl Committer {
     }
 
     /// As [`Checkpoints::first_without`].
-    pub(crate) fn first_without(&self) -> u64 {
+    pub(crate) fn first_without(&self) -> CheckpointGeneration {
         self.checkpoints.first_without()
     }
 

@@ -3,7 +3,7 @@
 use crate::{
     buffer::TakenBlock, commit::compose::Whole, fork::layer::Layer, segment::placed_block::PlacedBlock,
 };
-use quoin_base::LayerId;
+use quoin_base::{BlockNumber, LayerId};
 use std::sync::Arc;
 
 /// What a taken block becomes.
@@ -13,11 +13,11 @@ pub(super) enum Composition {
     /// It lies in a row already, and has the number.
     Placed {
         block: Arc<PlacedBlock>,
-        number: u64,
+        number: BlockNumber,
     },
     /// A block that there is, which a layer owns.
     Shared {
-        number: u64,
+        number: BlockNumber,
         owner: LayerId,
     },
     /// It cannot be completed: what lies below the buffered part is damaged.

@@ -34,7 +34,7 @@ use crate::{
     segment::placed_block::PlacedBlock,
 };
 use futures_util::{StreamExt, future::try_join, stream};
-use quoin_base::{LayerId, Sequence};
+use quoin_base::{BlockNumber, LayerId, Sequence};
 use std::{
     collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
@@ -85,7 +85,7 @@ struct AtOnce {
 /// A block number and what it stands for.
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
-    pub number: u64,
+    pub number: BlockNumber,
     pub is: Placement,
 }
 
@@ -489,7 +489,7 @@ fn are_apart(one: &[Composed], other: &[BlockKey]) -> bool {
 }
 
 /// The block that was placed and its number, if these fragments are all of it.
-fn placed_whole(fragments: &[Fragment], sectors_per_block: u16) -> Option<(Arc<PlacedBlock>, u64)> {
+fn placed_whole(fragments: &[Fragment], sectors_per_block: u16) -> Option<(Arc<PlacedBlock>, BlockNumber)> {
     match fragments {
         [Fragment { sectors, content: Content::Placed(block), .. }] if *sectors == sectors_per_block => {
             Some((block.clone(), block.number?))

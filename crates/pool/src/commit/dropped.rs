@@ -8,11 +8,12 @@ use crate::{
     fork::layer::Layer,
     format::{BLOCKS_PER_PAGE, PAGE_BYTES},
     maps::{
-        blocks::{block_page, referenced_yet_free},
-        dropped::{TABLE_PAGES, WORDS, bits_in, bits_page, first_word},
+        blocks::{self, block_page, blocks_of, referenced_yet_free},
+        dropped::{TABLE_PAGES, WORDS, bits_in, bits_page, first_word, is_among, table_pages_of},
     },
 };
 use futures_util::{StreamExt, stream};
+use quoin_base::{BlockNumber, PageNumber};
 use quoin_world::atomic::Ordering;
 
 /// Numbers dropped of a page of the table from which on it is merged.
@@ -26,7 +27,7 @@ const LOOKED_THROUGH: u64 = 16;
 
 impl Committer {
     /// Whether the reference of a block that this layer overwrites is dropped without a look at its entry.
-    pub(crate) fn drops_unseen(&self, owner: &Layer, number: u64) -> bool {
+    pub(crate) fn drops_unseen(&self, owner: &Layer, number: BlockNumber) -> bool {
         let slice = &self.slice;
         let page = block_page(number);
         if self.blocks.freed_from.is_dirty(page) {
@@ -50,7 +51,11 @@ impl Committer {
     }
 
     /// Drops the one reference of a block that its layer overwrote, to be merged later. False if it has to be dropped now.
-    pub(crate) async fn drop_unseen(&mut self, owner: &Layer, number: u64) -> Result<bool, PoolError> {
+    pub(crate) async fn drop_unseen(
+        &mut self,
+        owner: &Layer,
+        number: BlockNumber,
+    ) -> Result<bool, PoolError> {
         if !self.drops_unseen(owner, number) {
             return Ok(false);
         }
@@ -63,7 +68,7 @@ impl Committer {
             return Ok(true);
         }
         let first = first_word(table_page);
-        let (word, bit) = (first + (number % BLOCKS_PER_PAGE / 64) as usize, 1 << (number % 64));
+        let (word, bit) = (first + (number.0 % BLOCKS_PER_PAGE / 64) as usize, 1 << (number.0 % 64));
         if page.get(word) & bit != 0 {
             return Err(referenced_yet_free(number));
         }
@@ -78,13 +83,12 @@ impl Committer {
 
     /// Frees the entries of what was dropped of a page of the block table. False if there is nothing, or if the page cannot
     /// be read now.
-    pub(crate) async fn merge_dropped(&mut self, table_page: u64) -> Result<bool, PoolError> {
+    pub(crate) async fn merge_dropped(&mut self, table_page: PageNumber) -> Result<bool, PoolError> {
         self.blocks.dropped.due.remove(&table_page);
         if self.blocks.dropped.count == 0 {
             return Ok(false);
         }
         let slice = self.slice.clone();
-        let first_number = table_page * BLOCKS_PER_PAGE;
         let bits = bits_page(table_page);
         // While the bits cannot be read the space of what was dropped there stays taken.
         let Ok(Some(held)) = slice.metadata.pages.get(bits).await else { return Ok(false) };
@@ -93,7 +97,7 @@ impl Committer {
             return Ok(false);
         }
         // Both pages are held until the entries are freed: a page that was read cannot fail to be read any more.
-        let _table = match slice.metadata.pages.get(block_page(first_number)).await {
+        let _table = match slice.metadata.pages.get(blocks::table_page(table_page)).await {
             Ok(page) => page,
             Err(error) if slice.store.is_damage(&error).await => None,
             // The drive may recover.
@@ -104,8 +108,8 @@ impl Committer {
         if !planted(Bug::MergeTwice) {
             (0..WORDS).for_each(|word| page.set(first_word(table_page) + word, 0));
         }
-        for bit in (0..BLOCKS_PER_PAGE).filter(|bit| dropped >> bit & 1 != 0) {
-            self.drop_reference(first_number + bit).await?;
+        for number in blocks_of(table_page).filter(|number| is_among(dropped, *number)) {
+            self.drop_reference(number).await?;
         }
         self.blocks.dropped.count = self.blocks.dropped.count.saturating_sub(dropped.count_ones().into());
         self.tell_dropped();
@@ -129,7 +133,7 @@ impl Committer {
         let slice = self.slice.clone();
         let room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
         let most = slice.space.table_pages_within(room).min(MERGE_PAGES as u64) as usize;
-        let mut pages: Vec<u64> = self.blocks.dropped.due.iter().take(most).copied().collect();
+        let mut pages: Vec<PageNumber> = self.blocks.dropped.due.iter().take(most).copied().collect();
         if pages.is_empty() {
             pages = self.pages_to_merge(most).await;
         }
@@ -162,18 +166,18 @@ impl Committer {
         Ok(())
     }
 
-    async fn fetch_to_merge(&self, table_page: u64) {
+    async fn fetch_to_merge(&self, table_page: PageNumber) {
         // What cannot be read is dealt with when it is needed.
-        drop(self.slice.metadata.pages.get(block_page(table_page * BLOCKS_PER_PAGE)).await);
+        drop(self.slice.metadata.pages.get(blocks::table_page(table_page)).await);
     }
 
     /// The pages of the table with the most to merge among those whose bits are looked through next.
-    async fn pages_to_merge(&mut self, most: usize) -> Vec<u64> {
+    async fn pages_to_merge(&mut self, most: usize) -> Vec<PageNumber> {
         let bits_pages = self.blocks.numbers.table_pages().div_ceil(TABLE_PAGES);
         for _ in 0..bits_pages.min(LOOKED_THROUGH) {
-            let first = self.blocks.dropped.cursor % bits_pages * TABLE_PAGES;
+            let bits_page = PageNumber(self.blocks.dropped.cursor.0 % bits_pages);
             let mut found = Vec::new();
-            for page in first..first + TABLE_PAGES {
+            for page in table_pages_of(bits_page) {
                 match self.slice.metadata.pages.dropped_of(page).await {
                     Ok(0) => {}
                     Ok(dropped) => found.push((dropped.count_ones(), page)),
@@ -182,7 +186,7 @@ impl Committer {
                 }
             }
             if found.len() <= most {
-                self.blocks.dropped.cursor = (self.blocks.dropped.cursor + 1) % bits_pages;
+                self.blocks.dropped.cursor = PageNumber(bits_page.next().0 % bits_pages);
             }
             if !found.is_empty() {
                 found.sort_unstable_by(|a, b| b.cmp(a));

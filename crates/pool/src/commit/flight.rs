@@ -22,7 +22,7 @@ use crate::{
     segment::rows::Row,
 };
 use futures_util::future::try_join;
-use quoin_base::Sequence;
+use quoin_base::{CheckpointGeneration, Sequence};
 use quoin_world::{Event, Mutex, Nanos, OneShotSender, Thread, atomic::Ordering};
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -42,7 +42,7 @@ pub(super) struct Checkpoint {
 
 /// A checkpoint that is being carried out, as the committer sees it.
 pub(super) struct Flight {
-    pub generation: u64,
+    pub generation: CheckpointGeneration,
     /// Its result, once it has ended.
     pub outcome: Arc<Mutex<Option<Result<(), PoolError>>>>,
     ended: Arc<Event>,
@@ -57,7 +57,7 @@ impl Checkpoint {
         let (slice, outcome, ended) =
             (self.slice.clone(), Arc::new(Mutex::new(None)), Arc::new(Event::new()));
         let flight = Flight {
-            generation: self.root.generation.get(),
+            generation: CheckpointGeneration(self.root.generation.get()),
             outcome: outcome.clone(),
             ended: ended.clone(),
             segments: self.rows.iter().map(|row| row.segment().0).collect(),

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 use futures_util::{StreamExt, future::join_all, stream};
-use quoin_base::{ByteRange, LayerId, SegmentId, crc32c};
+use quoin_base::{BlockNumber, ByteRange, LayerId, PageNumber, SegmentId, crc32c};
 use quoin_world::Slice as Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +38,7 @@ pub(crate) struct WrittenRow {
 
 /// A block that is to be moved.
 pub(crate) struct LiveBlock {
-    pub number: u64,
+    pub number: BlockNumber,
     pub place: BlockPlace,
     /// What it was destaged for, to be told to the next row it lies in.
     pub address: CopySource,
@@ -78,7 +78,7 @@ pub(crate) async fn rows_of(
         }
         let row = ahead.remove(&at).flatten().filter(|row| {
             row.segment.get() == id.0
-                && row.segment_generation.get() == segment.generation
+                && row.segment_generation.get() == segment.generation.0
                 && u64::from(row.offset.get()) == at
                 && row.len_bytes.get() as usize >= PAGE_BYTES
         });
@@ -102,14 +102,14 @@ impl Committer {
         (id, segment): (SegmentId, &Segment),
         rows: &[WrittenRow],
         allowance: &mut Allowance,
-        pages: &mut BTreeSet<u64>,
+        pages: &mut BTreeSet<PageNumber>,
     ) -> Result<Vec<LiveBlock>, PoolError> {
         let slice = self.slice.clone();
         self.fetch_block_pages(rows).await;
         let mut live = Vec::new();
         for row in rows {
             for content in &row.contents {
-                let number = content.name.get();
+                let number = content.block_number();
                 let page = block_page(number).index;
                 if !self.merge_to_clean(page, allowance, pages).await? {
                     return Ok(live);
@@ -144,9 +144,9 @@ impl Committer {
     /// go so far.
     async fn merge_to_clean(
         &mut self,
-        page: u64,
+        page: PageNumber,
         allowance: &mut Allowance,
-        pages: &mut BTreeSet<u64>,
+        pages: &mut BTreeSet<PageNumber>,
     ) -> Result<bool, PoolError> {
         // What cannot be read is not freed.
         if self.blocks.dropped.count == 0
@@ -166,7 +166,8 @@ impl Committer {
     /// Fetches the pages of the block table that the rows name blocks of, many at a time.
     async fn fetch_block_pages(&self, rows: &[WrittenRow]) {
         let pages = &self.slice.metadata.pages;
-        let named = rows.iter().flat_map(|row| &row.contents).map(|content| block_page(content.name.get()));
+        let named =
+            rows.iter().flat_map(|row| &row.contents).map(|content| block_page(content.block_number()));
         let absent: BTreeSet<_> = named.filter(|page| pages.word(*page, 0).is_none()).collect();
         // What cannot be read is dealt with when it is needed.
         let fetches: Vec<_> =
@@ -200,7 +201,7 @@ impl Committer {
     }
 
     /// Reads blocks that lie one behind the other, one by one if that fails.
-    async fn read_live_run(&self, run: &[(usize, u64, BlockPlace)]) -> Vec<(usize, Option<Bytes>)> {
+    async fn read_live_run(&self, run: &[(usize, BlockNumber, BlockPlace)]) -> Vec<(usize, Option<Bytes>)> {
         let io = &self.slice.segments.io;
         let locations = run.iter().map(|(_, _, place)| place.location);
         let (first, last) = (run[0].2.location, run[run.len() - 1].2.location);
@@ -232,10 +233,10 @@ impl Committer {
 
     /// Notes when stored bytes are not what they must be. They are moved as they are: their checksum goes with them, so
     /// that they stay unreadable and nothing else is lost.
-    fn note_damage(&self, number: u64, place: BlockPlace, stored: &Bytes) {
+    fn note_damage(&self, number: BlockNumber, place: BlockPlace, stored: &Bytes) {
         if place.info.algorithm() == BlockInfo::STORED && crc32c(stored).0 != place.info.crc() {
             self.slice.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(number, "the cleaner moves a damaged block");
+            tracing::warn!(number = number.0, "the cleaner moves a damaged block");
         }
     }
 

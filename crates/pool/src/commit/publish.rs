@@ -121,7 +121,7 @@ impl Committer {
                     Composition::Placed { block, .. } => block.publish(),
                     _ => {}
                 }
-                ThinEntry::new(number, layer.id)
+                ThinEntry::of_block(number, layer.id)
             }
             None => ThinEntry(0),
         };

@@ -5,10 +5,11 @@ use crate::{
     commit::committer::Committer,
     error::PoolError,
     fork::layer::Layer,
-    format::{DEAD_PAGE, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    format::{TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     integrity::quarantine::LOST_NODE,
     maps::tree::{Spot, node},
 };
+use quoin_base::PageNumber;
 use quoin_world::atomic::Ordering;
 use std::sync::Arc;
 
@@ -70,16 +71,16 @@ impl Committer {
     async fn remove_node(&mut self, layer: &Arc<Layer>) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
         let root = ThinEntry(layer.root.load(Ordering::Acquire));
-        if root.block().is_none() || !self.is_mine(layer, root) {
+        if root.is_none() || !self.is_mine(layer, root) {
             layer.root.store(0);
             return Ok(false);
         }
         // The way down through nodes that the layer owns, and the slot that leads to each.
-        let mut above: Option<(u64, usize)> = None;
+        let mut above: Option<(PageNumber, usize)> = None;
         let mut entry = root;
         let mut block = 0;
         for level in (0..TREE_LEVELS).rev() {
-            let Some(number) = entry.block() else { break };
+            let Some(number) = entry.node() else { break };
             let page = match self.tree_page_or_damage(number).await? {
                 Ok(page) => page,
                 Err(why) => {
@@ -91,7 +92,9 @@ impl Committer {
             let mut next = None;
             for slot in 0..TREE_FAN_OUT as usize {
                 let child = ThinEntry(page.get(slot));
-                if child.block().is_none() || child.block() == Some(LOST_NODE) || !self.is_mine(layer, child)
+                if child.is_none()
+                    || level > 0 && child.node() == Some(LOST_NODE)
+                    || !self.is_mine(layer, child)
                 {
                     continue;
                 }
@@ -110,7 +113,7 @@ impl Committer {
             Some((number, slot)) => slice.metadata.pages.change(node(number)).await?.set(slot, 0),
             None => layer.root.store(0),
         }
-        self.free(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;
+        self.free(layer, entry.as_dead_page()).await?;
         Ok(above.is_some())
     }
 }

@@ -5,10 +5,11 @@ use crate::{
     commit::committer::Committer,
     error::PoolError,
     fork::layer::Layer,
-    format::{DEAD_PAGE, PAGE_WORDS, TREE_LEVELS, ThinEntry},
+    format::{PAGE_WORDS, TREE_LEVELS, ThinEntry},
     maps::tree::{Spot, missing_node, node, slot},
     meta::Page,
 };
+use quoin_base::PageNumber;
 use std::sync::{Arc, atomic::Ordering};
 
 impl Committer {
@@ -23,7 +24,7 @@ impl Committer {
         // From the top down: a node is the layer's own before one below it changes.
         let mut entry = own;
         for level in (1..TREE_LEVELS).rev() {
-            let number = entry.block().unwrap_or(0);
+            let number = entry.node().unwrap_or_default();
             let page =
                 slice.metadata.pages.get(node(number)).await?.ok_or_else(|| missing_node(layer, number))?;
             let slot = slot(block, level);
@@ -33,7 +34,7 @@ impl Committer {
                 slice.metadata.pages.change(node(number)).await?.set(slot, entry.0);
             }
         }
-        slice.metadata.pages.change(node(entry.block().unwrap_or(0))).await
+        slice.metadata.pages.change(node(entry.node().unwrap_or_default())).await
     }
 
     /// The node itself if it is the layer's own, else a copy of it, or a new one if there is none; one whose entries are
@@ -45,7 +46,7 @@ impl Committer {
         spot: Spot,
     ) -> Result<ThinEntry, PoolError> {
         let slice = self.slice.clone();
-        let old = match entry.block() {
+        let old = match entry.node() {
             None => None,
             Some(number) => match self.tree_page_or_damage(number).await? {
                 Ok(page) => Some(page),
@@ -60,21 +61,21 @@ impl Committer {
         let page = slice.metadata.pages.change(node(number)).await?;
         if let Some(old) = old {
             (0..PAGE_WORDS).for_each(|word| page.set(word, old.get(word)));
-            self.bury(layer, ThinEntry(entry.0 | DEAD_PAGE)).await?;
+            self.bury(layer, entry.as_dead_page()).await?;
         }
         layer.births.fetch_add(1);
-        Ok(ThinEntry::new(number, layer.id))
+        Ok(ThinEntry::of_node(number, layer.id))
     }
 
     /// Gives back a page of the page space of the trees. Its number is not used again while a reader may come by.
-    pub(crate) async fn drop_tree_page(&mut self, number: u64) -> Result<(), PoolError> {
+    pub(crate) async fn drop_tree_page(&mut self, number: PageNumber) -> Result<(), PoolError> {
         self.drop_page(node(number)).await?;
         self.tree.give_back(number, self.slice.segments.readers().current());
         Ok(())
     }
 
     /// A page number of the page space of the trees that nothing uses.
-    pub(crate) async fn take_tree_page(&mut self) -> Result<u64, PoolError> {
+    pub(crate) async fn take_tree_page(&mut self) -> Result<PageNumber, PoolError> {
         self.tree.take(&self.slice.metadata.pages, self.slice.segments.readers()).await
     }
 }

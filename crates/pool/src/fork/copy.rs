@@ -24,7 +24,7 @@ use crate::{
     lifecycle::slice::Slice,
     maps::{blocks::BlockPlace, tree::slot},
 };
-use quoin_base::{ByteRange, LayerId, SECTOR_BYTES, VolumeId};
+use quoin_base::{BlockNumber, ByteRange, LayerId, SECTOR_BYTES, VolumeId};
 use quoin_world::{Slice as Bytes, atomic::Ordering};
 use std::{sync::Arc, time::Duration};
 
@@ -266,7 +266,7 @@ impl Slice {
     pub(crate) async fn shared_block(
         &self,
         fragments: &[Fragment],
-    ) -> Result<Option<(u64, LayerId)>, PoolError> {
+    ) -> Result<Option<(BlockNumber, LayerId)>, PoolError> {
         let source = match fragments {
             [Fragment { sectors, content: Content::Shared(source), .. }]
                 if *sectors == self.buffer.sectors_per_block() =>
@@ -308,7 +308,7 @@ impl Committer {
     pub(crate) async fn share_block(
         &mut self,
         layer: &Layer,
-        number: u64,
+        number: BlockNumber,
         owner: LayerId,
     ) -> Result<(), PoolError> {
         let had = if planted(Bug::ForgetToCount) { 2 } else { self.add_reference(number).await? };

@@ -17,10 +17,10 @@ use crate::{
     error::PoolError,
     fork::layer::Layer,
     fork::lists::DeadList,
-    format::{DEAD_ENTRIES, DEAD_PAGE, PageSpace, ThinEntry},
+    format::{DEAD_ENTRIES, Dead, PageSpace, ThinEntry},
     maps::{blocks::block_page, tree::node},
 };
-use quoin_base::LayerId;
+use quoin_base::{LayerId, PageNumber};
 use std::sync::Arc;
 
 impl Committer {
@@ -30,29 +30,30 @@ impl Committer {
         birth == layer.id || !planted(Bug::ForgetAliases) && self.slice.forks.read().owner(birth) == layer.id
     }
 
-    /// Lists a block or page (with [`DEAD_PAGE`]) that a layer does not use any more and does not own.
+    /// Lists a block or page (see [`ThinEntry::as_dead_page`]) that a layer does not use any more and does not own.
     pub(crate) async fn bury(&mut self, layer: &Layer, entry: ThinEntry) -> Result<(), PoolError> {
-        if planted(Bug::ForgetTheDead) && entry.0 & DEAD_PAGE == 0 {
+        let names_block = matches!(entry.dead(), Dead::Block(_));
+        if planted(Bug::ForgetTheDead) && names_block {
             return Ok(());
         }
         let slice = self.slice.clone();
         let mut list = layer.lists.lock().dead;
         // A list whose first page is damaged is given up, and another one begins.
-        if list.head != 0
+        if !list.is_empty()
             && let Err(why) = self.tree_page_or_damage(list.head).await?
         {
             self.give_up_list(layer, &mut list, &why).await?;
         }
         let DeadList { mut head, entries } = list;
-        let mut count = match head {
-            0 => DEAD_ENTRIES,
-            head => self.list_page(head).await?.get(1) as usize,
+        let mut count = match list.is_empty() {
+            true => DEAD_ENTRIES,
+            false => self.list_page(head).await?.get(1) as usize,
         };
         // That page is full, or there is none: another one comes before it.
         if count == DEAD_ENTRIES {
             let next = std::mem::replace(&mut head, self.take_tree_page().await?);
             let page = slice.metadata.pages.change(node(head)).await?;
-            page.set(0, next);
+            page.set(0, next.0);
             count = 0;
         }
         let page = slice.metadata.pages.change(node(head)).await?;
@@ -61,20 +62,20 @@ impl Committer {
         let owner = slice.forks.read().owner(entry.birth());
         let mut lists = layer.lists.lock();
         lists.dead = DeadList { head, entries: entries + 1 };
-        if entry.0 & DEAD_PAGE == 0 {
+        if names_block {
             *lists.dead_blocks.entry(owner).or_default() += 1;
         }
         Ok(())
     }
 
-    async fn list_page(&self, number: u64) -> Result<Arc<crate::meta::Page>, PoolError> {
+    async fn list_page(&self, number: PageNumber) -> Result<Arc<crate::meta::Page>, PoolError> {
         let page = self.slice.metadata.pages.get(node(number)).await?;
         page.ok_or_else(|| PoolError::page(PageSpace::Tree, number, "a page of a deadlist is missing"))
     }
 
     /// Takes a page of entries off a list; `None` if there is none. Of a list that is damaged nothing is left.
     async fn pop(&mut self, layer: &Layer, list: &mut DeadList) -> Result<Option<Vec<ThinEntry>>, PoolError> {
-        if list.head == 0 {
+        if list.is_empty() {
             return Ok(None);
         }
         let page = match self.tree_page_or_damage(list.head).await? {
@@ -86,7 +87,7 @@ impl Committer {
         };
         let count = (page.get(1) as usize).min(DEAD_ENTRIES);
         let entries = (0..count).map(|i| ThinEntry(page.get(2 + i))).collect();
-        let next = page.get(0);
+        let next = PageNumber(page.get(0));
         self.drop_tree_page(list.head).await?;
         *list = DeadList { head: next, entries: list.entries.saturating_sub(count as u64) };
         Ok(Some(entries))
@@ -98,7 +99,7 @@ impl Committer {
         let mut list = layer.lists.lock().sifting;
         let Some(entries) = self.pop(layer, &mut list).await? else { return Ok(false) };
         for entry in entries {
-            if entry.0 & DEAD_PAGE == 0 {
+            if let Dead::Block(_) = entry.dead() {
                 let owner = self.slice.forks.read().owner(entry.birth());
                 layer.lists.lock().sifted(owner);
             }
@@ -111,7 +112,7 @@ impl Committer {
         }
         let mut lists = layer.lists.lock();
         lists.sifting = list;
-        if list.head == 0 {
+        if list.is_empty() {
             lists.sifting_blocks.clear();
         }
         Ok(true)
@@ -129,18 +130,21 @@ impl Committer {
 
     /// Gives back a block or page that a layer owns and nobody refers to.
     pub(crate) async fn free(&mut self, owner: &Layer, entry: ThinEntry) -> Result<(), PoolError> {
-        let Some(number) = entry.block() else { return Ok(()) };
-        if entry.0 & DEAD_PAGE != 0 {
-            self.drop_tree_page(number & !DEAD_PAGE).await?;
-        } else {
-            // The entry's page is changed anyway. Of one at hand that was done.
-            if !self.blocks.freed_from.is_dirty(block_page(number)) {
-                self.merge_dropped(block_page(number).index).await?;
+        if entry.is_none() {
+            return Ok(());
+        }
+        match entry.dead() {
+            Dead::Page(number) => self.drop_tree_page(number).await?,
+            Dead::Block(number) => {
+                // The entry's page is changed anyway. Of one at hand that was done.
+                if !self.blocks.freed_from.is_dirty(block_page(number)) {
+                    self.merge_dropped(block_page(number).index).await?;
+                }
+                if self.drop_reference(number).await? {
+                    owner.end_loan();
+                }
+                owner.owned_blocks.fetch_sub(1);
             }
-            if self.drop_reference(number).await? {
-                owner.end_loan();
-            }
-            owner.owned_blocks.fetch_sub(1);
         }
         self.forget_birth(owner, entry.birth());
         Ok(())

@@ -16,7 +16,7 @@ use crate::{
     fork::{layer::Layer, layers::Layers},
     format::LAYERS_END,
 };
-use quoin_base::LayerId;
+use quoin_base::{CheckpointGeneration, LayerId};
 use quoin_world::Mutex;
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -39,7 +39,7 @@ struct Inner {
     /// To be reused, in this order.
     free: VecDeque<LayerId>,
     /// Ids that the checkpoint of this generation does not name.
-    found: Option<(u64, Vec<LayerId>)>,
+    found: Option<(CheckpointGeneration, Vec<LayerId>)>,
     /// Where the next search begins, so that an id that came free is reused as late as possible.
     cursor: u32,
     /// Some of the ids that were found last are still held and could not be freed.
@@ -97,7 +97,7 @@ impl LayerIds {
     }
 
     /// Looks for free ids if few are left. `generation` is that of the checkpoint that is being cut.
-    pub(crate) fn find(&self, layers: &Layers, generation: u64) {
+    pub(crate) fn find(&self, layers: &Layers, generation: CheckpointGeneration) {
         let mut inner = self.inner.lock();
         inner.departed.retain(|layer| layer.strong_count() > 0);
         let left = (inner.end.saturating_sub(inner.next) as usize).saturating_add(inner.free.len());
@@ -127,7 +127,7 @@ impl LayerIds {
 
     /// Takes what was found for a checkpoint up to `generation`, which is durable and whose earlier readers
     /// have left.
-    pub(crate) fn take_found(&self, generation: u64) -> Option<Vec<LayerId>> {
+    pub(crate) fn take_found(&self, generation: CheckpointGeneration) -> Option<Vec<LayerId>> {
         let found = self.inner.lock().found.take_if(|(of, _)| *of <= generation);
         found.map(|(_, ids)| ids)
     }

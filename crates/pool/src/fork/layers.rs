@@ -246,8 +246,8 @@ impl Layers {
             let child = self.all.get(children.first()?)?;
             let is_ready = !child.is_pending()
                 && !child.is_gone()
-                && child.lists.lock().sifting.head == 0
-                && parent.lists.lock().sifting.head == 0;
+                && child.lists.lock().sifting.is_empty()
+                && parent.lists.lock().sifting.is_empty();
             is_ready.then(|| (parent.clone(), child.clone()))
         })?;
         // The child takes the parent's place in the tree.
@@ -313,7 +313,7 @@ impl Layers {
 
     /// The layer whose list was being looked through; those that are gone do it when they are given back.
     pub(crate) fn sifting(&self) -> Option<Arc<Layer>> {
-        let sifts = |layer: &&Arc<Layer>| !layer.is_gone() && layer.lists.lock().sifting.head != 0;
+        let sifts = |layer: &&Arc<Layer>| !layer.is_gone() && !layer.lists.lock().sifting.is_empty();
         self.all.values().find(sifts).cloned()
     }
 

@@ -1,14 +1,20 @@
 //! What a layer lists: blocks of its ancestors that are not in its map any more.
 
-use quoin_base::LayerId;
+use quoin_base::{LayerId, PageNumber};
 use std::collections::BTreeMap;
 
 /// A list of entries in pages of the page space of the trees, the page written last first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeadList {
-    /// Page number; 0: the list is empty.
-    pub head: u64,
+    /// 0: the list is empty.
+    pub head: PageNumber,
     pub entries: u64,
+}
+
+impl DeadList {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == PageNumber(0)
+    }
 }
 
 /// What a layer lists, for the committer.

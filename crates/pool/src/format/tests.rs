@@ -1,14 +1,17 @@
 //! Packed words come apart as they were put together, and a flipped bit is noticed in every structure.
 
 use super::*;
-use quoin_base::SegmentId;
+use quoin_base::{PageNumber, SegmentId};
 
 #[test]
 fn packed_words_come_apart_as_they_were_put_together() {
     let l = Location::new(SegmentId(7), 16 * 1024 * 1024 - 8192, 8192);
     assert_eq!((l.segment(), l.offset_bytes(), l.len_bytes()), (SegmentId(7), 16 * 1024 * 1024 - 8192, 8192));
-    let t = ThinEntry::new((1 << 39) - 1, LayerId((1 << 24) - 1));
-    assert_eq!((t.block(), t.birth()), (Some((1 << 39) - 1), LayerId((1 << 24) - 1)));
+    let t = ThinEntry::of_block(BlockNumber((1 << 39) - 1), LayerId((1 << 24) - 1));
+    assert_eq!((t.block(), t.birth()), (Some(BlockNumber((1 << 39) - 1)), LayerId((1 << 24) - 1)));
+    let listed = [t.dead(), t.as_dead_page().dead()];
+    assert_eq!(listed, [Dead::Block(BlockNumber((1 << 39) - 1)), Dead::Page(PageNumber((1 << 39) - 1))]);
+    assert!(ThinEntry(1 << 40).is_none() && ThinEntry(1 << 40).block().is_none() && !t.is_none());
     let b = BlockInfo::new(0xdead_beef, 5, 3);
     assert_eq!((b.crc(), b.count(), b.algorithm()), (0xdead_beef, 5, 3));
 }

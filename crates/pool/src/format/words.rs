@@ -1,7 +1,8 @@
 //! Words that name something: a place in a segment, an entry of a thin map, what the block table says of a block.
 
-use super::{LAYERS_END, PAGE_BYTES};
-use quoin_base::{LayerId, SECTOR_BYTES, SegmentId};
+use super::{DEAD_PAGE, LAYERS_END, PAGE_BYTES};
+use quoin_base::{BlockNumber, LayerId, PageNumber, SECTOR_BYTES, SegmentId};
+use std::fmt;
 
 /// Locations of a segment number from here on are in table slabs.
 const TABLE_SLABS: u32 = 1 << 31;
@@ -72,7 +73,17 @@ impl Location {
 pub(crate) struct ThinEntry(pub u64);
 
 impl ThinEntry {
-    pub(crate) fn new(number: u64, birth: LayerId) -> Self {
+    /// Leads to a block: in a leaf, or in a list.
+    pub(crate) fn of_block(number: BlockNumber, birth: LayerId) -> Self {
+        Self::new(number.0, birth)
+    }
+
+    /// Leads to a node: in a node above it, or in a layer's root.
+    pub(crate) fn of_node(number: PageNumber, birth: LayerId) -> Self {
+        Self::new(number.0, birth)
+    }
+
+    fn new(number: u64, birth: LayerId) -> Self {
         assert!(
             number > 0 && number < 1 << 39 && birth.0 > 0 && birth.0 < LAYERS_END,
             "no entry of a map has number {number} and birth {birth}"
@@ -80,13 +91,58 @@ impl ThinEntry {
         Self(number | u64::from(birth.0) << 40)
     }
 
-    /// The number, of a block or a page.
-    pub(crate) fn block(self) -> Option<u64> {
-        Some(self.0 & ((1 << 40) - 1)).filter(|&b| b != 0)
+    /// The entry by which a list names the node that this one leads to.
+    pub(crate) fn as_dead_page(self) -> Self {
+        Self(self.0 | DEAD_PAGE)
+    }
+
+    fn number(self) -> u64 {
+        self.0 & ((1 << 40) - 1)
+    }
+
+    /// Whether it leads nowhere.
+    pub(crate) fn is_none(self) -> bool {
+        self.number() == 0
+    }
+
+    /// The block that an entry of a leaf leads to.
+    pub(crate) fn block(self) -> Option<BlockNumber> {
+        (!self.is_none()).then(|| BlockNumber(self.number()))
+    }
+
+    /// The node that an entry of a node above, or of a layer's root, leads to.
+    pub(crate) fn node(self) -> Option<PageNumber> {
+        (!self.is_none()).then(|| PageNumber(self.number()))
+    }
+
+    /// What an entry of a list names.
+    pub(crate) fn dead(self) -> Dead {
+        match self.number() & DEAD_PAGE {
+            0 => Dead::Block(BlockNumber(self.number())),
+            _ => Dead::Page(PageNumber(self.number() & !DEAD_PAGE)),
+        }
     }
 
     pub(crate) fn birth(self) -> LayerId {
         LayerId((self.0 >> 40) as u32)
+    }
+}
+
+/// What an entry of a deadlist names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub(crate) enum Dead {
+    Block(BlockNumber),
+    /// A page of the page space of the trees.
+    Page(PageNumber),
+}
+
+/// The number as the entry holds it, a page's with [`DEAD_PAGE`].
+impl fmt::Display for Dead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Block(number) => number.fmt(f),
+            Self::Page(number) => (number.0 | DEAD_PAGE).fmt(f),
+        }
     }
 }
 

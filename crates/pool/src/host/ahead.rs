@@ -15,7 +15,7 @@ use crate::{
     bugs::{Bug, planted},
     host::streams::Streams,
 };
-use quoin_base::metrics::Counter;
+use quoin_base::{BlockNumber, metrics::Counter};
 use quoin_world::{
     Event, Mutex, Nanos, Slice as Bytes,
     atomic::{AtomicU64, Ordering},
@@ -42,7 +42,7 @@ struct Figures {
 
 /// Blocks that are read ahead in one operation.
 struct Run {
-    numbers: Vec<u64>,
+    numbers: Vec<BlockNumber>,
     /// What each of them holds, once it was read; `None`, or nothing at all: that is not known.
     contents: OnceLock<Vec<Option<Bytes>>>,
     read: Event,
@@ -96,7 +96,7 @@ impl Ahead {
     }
 }
 
-type Blocks = FxHashMap<u64, (Arc<Run>, usize)>;
+type Blocks = FxHashMap<BlockNumber, (Arc<Run>, usize)>;
 
 /// Runs in the order in which they were begun, with some that are gone.
 #[derive(Default)]
@@ -142,13 +142,13 @@ impl ReadAhead {
         }
     }
 
-    fn shard(&self, number: u64) -> &Mutex<Blocks> {
-        &self.blocks[(number / 64) as usize % SHARDS]
+    fn shard(&self, number: BlockNumber) -> &Mutex<Blocks> {
+        &self.blocks[(number.0 / 64) as usize % SHARDS]
     }
 
     /// A block, if it was or is being read ahead. `is_end`: it is not wanted again. The caller is in a reader epoch and has
     /// just found the number in a thin map.
-    pub(crate) fn take(&self, number: u64, is_end: bool) -> Option<Ahead> {
+    pub(crate) fn take(&self, number: BlockNumber, is_end: bool) -> Option<Ahead> {
         let mut blocks = self.shard(number).lock();
         let (run, at) = match is_end {
             true => blocks.remove(&number),
@@ -162,12 +162,12 @@ impl ReadAhead {
         ahead.run.taken_bytes.fetch_add(content.len() as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn has(&self, number: u64) -> bool {
+    pub(super) fn has(&self, number: BlockNumber) -> bool {
         self.shard(number).lock().contains_key(&number)
     }
 
     /// Forgets a block: its number was freed, or is about to be used again.
-    pub(crate) fn purge(&self, number: u64) {
+    pub(crate) fn purge(&self, number: BlockNumber) {
         if self.figures.ram_bytes.load(Ordering::Acquire) > 0 && !planted(Bug::StaleAhead) {
             self.shard(number).lock().remove(&number);
         }
@@ -175,7 +175,7 @@ impl ReadAhead {
 
     /// Enters blocks that are about to be read; `None`: there is no room. The caller is in the reader epoch in which it
     /// looked the numbers up, and stays until they are read.
-    pub(super) fn begin(&self, numbers: Vec<u64>, ram_bytes: u64, now: Nanos) -> Option<Reading> {
+    pub(super) fn begin(&self, numbers: Vec<BlockNumber>, ram_bytes: u64, now: Nanos) -> Option<Reading> {
         let mut runs = self.runs.lock();
         while self.figures.ram_bytes.load(Ordering::Relaxed) + ram_bytes > self.budget_bytes {
             let Some(oldest) = runs.begun.pop_front()?.upgrade() else { continue };

@@ -18,7 +18,7 @@ use quick_cache::{
     OptionsBuilder, Weighter,
     sync::{Cache, DefaultLifecycle},
 };
-use quoin_base::metrics::Counter;
+use quoin_base::{BlockNumber, metrics::Counter};
 use quoin_world::Slice as Bytes;
 use rustc_hash::FxBuildHasher;
 
@@ -32,13 +32,13 @@ pub(crate) const LARGEST_FILL_BYTES: u64 = 64 << 10;
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<u64, Bytes> for Weight {
-    fn weight(&self, _: &u64, content: &Bytes) -> u64 {
+impl Weighter<BlockNumber, Bytes> for Weight {
+    fn weight(&self, _: &BlockNumber, content: &Bytes) -> u64 {
         content.backing_bytes() as u64 + ENTRY_BYTES
     }
 }
 
-type Blocks = Cache<u64, Bytes, Weight, FxBuildHasher>;
+type Blocks = Cache<BlockNumber, Bytes, Weight, FxBuildHasher>;
 
 pub(crate) struct ReadCache {
     blocks: Option<Blocks>,
@@ -56,14 +56,14 @@ impl ReadCache {
             .weight_capacity(budget_bytes)
             .build();
         let blocks = options.ok().filter(|_| items >= 4).map(|options| {
-            let lifecycle: DefaultLifecycle<u64, Bytes> = DefaultLifecycle::default();
+            let lifecycle: DefaultLifecycle<BlockNumber, Bytes> = DefaultLifecycle::default();
             Blocks::with_options(options, Weight, FxBuildHasher, lifecycle)
         });
         Self { blocks, hits: Counter::default(), misses: Counter::default() }
     }
 
     /// The content of a block. The caller is in a reader epoch and has just found the number in a thin map.
-    pub(crate) fn get(&self, number: u64) -> Option<Bytes> {
+    pub(crate) fn get(&self, number: BlockNumber) -> Option<Bytes> {
         let found = self.blocks.as_ref()?.get(&number);
         match found {
             Some(_) => self.hits.add(1),
@@ -73,13 +73,13 @@ impl ReadCache {
     }
 
     /// The same for the pool's own use: not counted, and no reason to keep it.
-    pub(crate) fn peek(&self, number: u64) -> Option<Bytes> {
+    pub(crate) fn peek(&self, number: BlockNumber) -> Option<Bytes> {
         self.blocks.as_ref()?.peek(&number)
     }
 
     /// Keeps the whole content of a block. The caller is the committer, or still in the reader epoch in which it
     /// found the number.
-    pub(crate) fn fill(&self, number: u64, content: &Bytes) {
+    pub(crate) fn fill(&self, number: BlockNumber, content: &Bytes) {
         let Some(blocks) = &self.blocks else { return };
         let owned = content.backing_bytes() == content.len();
         blocks.insert(number, if owned { content.clone() } else { Bytes::copy_of(content) });
@@ -87,7 +87,7 @@ impl ReadCache {
 
     /// Keeps what was just written in place of what a cached block held, if that costs no copy. What nobody has read is
     /// not kept: a host that writes a block seldom reads it soon.
-    pub(crate) fn fill_written(&self, number: u64, content: &Bytes, old: Option<u64>) {
+    pub(crate) fn fill_written(&self, number: BlockNumber, content: &Bytes, old: Option<BlockNumber>) {
         let is_read = || old.is_some_and(|old| self.peek(old).is_some());
         if content.backing_bytes() == content.len() && is_read() {
             self.fill(number, content);
@@ -95,7 +95,7 @@ impl ReadCache {
     }
 
     /// Forgets a block: its number was freed, or is about to be used again.
-    pub(crate) fn purge(&self, number: u64) {
+    pub(crate) fn purge(&self, number: BlockNumber) {
         if let Some(blocks) = self.blocks.as_ref().filter(|_| !planted(Bug::StaleCache)) {
             blocks.remove(&number);
         }
@@ -122,16 +122,16 @@ mod tests {
 
     const BLOCK: u64 = 8192;
 
-    fn block(number: u64) -> Bytes {
+    fn block(number: BlockNumber) -> Bytes {
         let mut buf = Buf::zeroed(BLOCK as usize);
-        buf.as_mut_slice()[..8].copy_from_slice(&number.to_le_bytes());
+        buf.as_mut_slice()[..8].copy_from_slice(&number.0.to_le_bytes());
         buf.into_slice()
     }
 
-    fn read(cache: &ReadCache, number: u64) -> bool {
+    fn read(cache: &ReadCache, number: BlockNumber) -> bool {
         let found = cache.get(number);
         match &found {
-            Some(content) => assert_eq!(content[..8], number.to_le_bytes()),
+            Some(content) => assert_eq!(content[..8], number.0.to_le_bytes()),
             None => cache.fill(number, &block(number)),
         }
         found.is_some()
@@ -144,17 +144,17 @@ mod tests {
         let hot = blocks / 2;
         for _ in 0..4 {
             for n in 0..hot {
-                read(&cache, n);
+                read(&cache, BlockNumber(n));
             }
         }
         // Hosts go on using the hot set, if less often than the scan reads.
         for n in 0..4 * blocks {
-            assert!(!read(&cache, 1_000_000 + n), "the scan never comes back");
+            assert!(!read(&cache, BlockNumber(1_000_000 + n)), "the scan never comes back");
             if n % 4 == 0 {
-                read(&cache, n / 4 % hot);
+                read(&cache, BlockNumber(n / 4 % hot));
             }
         }
-        let kept = (0..hot).filter(|n| cache.get(*n).is_some()).count() as u64;
+        let kept = (0..hot).filter(|n| cache.get(BlockNumber(*n)).is_some()).count() as u64;
         assert!(kept * 100 >= hot * 95, "{kept} of {hot} kept");
     }
 
@@ -164,36 +164,36 @@ mod tests {
         let large = Buf::zeroed(1 << 20).into_slice();
         for n in 0..1000 {
             let part = large.slice((n % 128 * BLOCK) as usize, BLOCK as usize);
-            cache.fill(n, &part);
-            cache.fill_written(10_000 + n, &part, Some(n));
+            cache.fill(BlockNumber(n), &part);
+            cache.fill_written(BlockNumber(10_000 + n), &part, Some(BlockNumber(n)));
             assert!(cache.held_bytes() <= 1 << 20);
         }
         assert!(cache.held_bytes() > 900 << 10, "{}", cache.held_bytes());
-        let kept = (0..1000).find_map(|n| cache.get(n)).unwrap();
+        let kept = (0..1000).find_map(|n| cache.get(BlockNumber(n))).unwrap();
         assert_eq!(kept.backing_bytes() as u64, BLOCK);
-        assert!((10_000..11_000).all(|n| cache.get(n).is_none()), "a copy was made");
+        assert!((10_000..11_000).all(|n| cache.get(BlockNumber(n)).is_none()), "a copy was made");
     }
 
     #[test]
     fn what_is_written_is_kept_where_it_replaces_what_was_read() {
         let cache = ReadCache::new(1 << 20, BLOCK);
-        read(&cache, 1);
-        cache.fill_written(10, &block(10), Some(1));
-        cache.fill_written(11, &block(11), Some(2));
-        cache.fill_written(12, &block(12), None);
-        assert!(cache.get(10).is_some());
-        assert!(cache.get(11).is_none() && cache.get(12).is_none());
+        read(&cache, BlockNumber(1));
+        cache.fill_written(BlockNumber(10), &block(BlockNumber(10)), Some(BlockNumber(1)));
+        cache.fill_written(BlockNumber(11), &block(BlockNumber(11)), Some(BlockNumber(2)));
+        cache.fill_written(BlockNumber(12), &block(BlockNumber(12)), None);
+        assert!(cache.get(BlockNumber(10)).is_some());
+        assert!(cache.get(BlockNumber(11)).is_none() && cache.get(BlockNumber(12)).is_none());
     }
 
     #[test]
     fn what_is_purged_is_gone_and_no_budget_is_no_cache() {
         let cache = ReadCache::new(1 << 20, BLOCK);
-        assert!(!read(&cache, 7) && read(&cache, 7));
-        cache.purge(7);
-        assert!(cache.get(7).is_none());
+        assert!(!read(&cache, BlockNumber(7)) && read(&cache, BlockNumber(7)));
+        cache.purge(BlockNumber(7));
+        assert!(cache.get(BlockNumber(7)).is_none());
         assert_eq!((cache.hits(), cache.misses()), (1, 2));
         let none = ReadCache::new(0, BLOCK);
-        none.fill(1, &block(1));
-        assert!(none.get(1).is_none() && none.held_bytes() == 0 && none.misses() == 0);
+        none.fill(BlockNumber(1), &block(BlockNumber(1)));
+        assert!(none.get(BlockNumber(1)).is_none() && none.held_bytes() == 0 && none.misses() == 0);
     }
 }

@@ -158,13 +158,13 @@ impl Slice {
 
     async fn leaf_from(&self, layer: &Layer, from: u64) -> Result<Option<Reached>, PoolError> {
         let _guard = self.enter_readers();
-        let (mut at, mut missing) = (from, 0);
+        let (mut at, mut missing) = (from, None);
         'down: while at < MAX_BLOCKS {
             let mut entry = layer.map_root();
             for level in (0..TREE_LEVELS).rev() {
                 // A missing node is missing for all that it would map.
                 let span = TREE_FAN_OUT.pow(level + 1);
-                let Some(number) = entry.block() else {
+                let Some(number) = entry.node() else {
                     at = (at / span + 1) * span;
                     continue 'down;
                 };
@@ -176,7 +176,7 @@ impl Slice {
                 let page = match error {
                     Ok(page) => page,
                     // Copied and given back since its number was met; then it is another one now.
-                    Err(_) if number != std::mem::replace(&mut missing, number) && !layer.is_gone() => {
+                    Err(_) if missing.replace(number) != Some(number) && !layer.is_gone() => {
                         continue 'down;
                     }
                     Err(error) => {

@@ -4,6 +4,7 @@ use crate::{
     host::{admission::Admission, ahead::ReadAhead, cache::ReadCache, placed::Placer},
     lifecycle::options::PoolOptions,
 };
+use quoin_base::BlockNumber;
 
 /// The front of a slice.
 pub(crate) struct Front {
@@ -24,7 +25,7 @@ impl Front {
     }
 
     /// Forgets what RAM holds of a block: its number was freed, or is about to be used again.
-    pub(crate) fn forget_content(&self, number: u64) {
+    pub(crate) fn forget_content(&self, number: BlockNumber) {
         self.cache.purge(number);
         self.ahead.purge(number);
     }

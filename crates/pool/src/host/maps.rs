@@ -11,6 +11,7 @@ use crate::{
     },
     meta::Page,
 };
+use quoin_base::{BlockNumber, PageNumber};
 use std::sync::Arc;
 
 /// What a walk down a map comes to.
@@ -18,21 +19,21 @@ enum Met {
     Leaf(Arc<Page>),
     Nothing,
     /// A node that is not there: it was given back after the walk had met its number, or is lost.
-    Missing(u64),
+    Missing(PageNumber),
 }
 
 impl Slice {
     /// The leaf that maps `block`, if there is one. Called within a reader epoch, or by the committer.
     pub(crate) async fn leaf(&self, layer: &Layer, block: u64) -> Result<Option<Arc<Page>>, PoolError> {
-        let mut missing = 0;
+        let mut missing = None;
         loop {
             missing = match self.walk(layer, block).await? {
                 Met::Leaf(page) => return Ok(Some(page)),
                 Met::Nothing => return Ok(None),
-                Met::Missing(number) if number == missing || layer.is_gone() => {
+                Met::Missing(number) if missing == Some(number) || layer.is_gone() => {
                     return Err(missing_node(layer, number));
                 }
-                Met::Missing(number) => number,
+                Met::Missing(number) => Some(number),
             };
         }
     }
@@ -40,7 +41,7 @@ impl Slice {
     async fn walk(&self, layer: &Layer, block: u64) -> Result<Met, PoolError> {
         let mut entry = layer.map_root();
         for level in (1..TREE_LEVELS).rev() {
-            let Some(number) = entry.block() else { return Ok(Met::Nothing) };
+            let Some(number) = entry.node() else { return Ok(Met::Nothing) };
             entry = ThinEntry(match self.metadata.pages.word(node(number), slot(block, level)) {
                 Some(child) => child,
                 None => match self.tree_page(number).await? {
@@ -49,12 +50,12 @@ impl Slice {
                 },
             });
         }
-        let Some(number) = entry.block() else { return Ok(Met::Nothing) };
+        let Some(number) = entry.node() else { return Ok(Met::Nothing) };
         Ok(self.tree_page(number).await?.map_or(Met::Missing(number), Met::Leaf))
     }
 
     /// The entry of a block; `None` if it is free.
-    pub(crate) async fn block(&self, number: u64) -> Result<Option<BlockPlace>, PoolError> {
+    pub(crate) async fn block(&self, number: BlockNumber) -> Result<Option<BlockPlace>, PoolError> {
         Ok(self.metadata.pages.get(block_page(number)).await?.and_then(|page| entry_in(&page, number)))
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     segment::placed_block::{PlacedBlock, PlacedSpace},
     store::Store,
 };
-use quoin_base::{GIB, SegmentId, Sequence};
+use quoin_base::{BlockNumber, GIB, SegmentId, Sequence};
 use quoin_world::{
     Mutex,
     atomic::{AtomicU64, Ordering},
@@ -78,7 +78,7 @@ impl Placer {
         self.block(location, crc, None)
     }
 
-    fn block(&self, location: Location, crc: u32, number: Option<u64>) -> Arc<PlacedBlock> {
+    fn block(&self, location: Location, crc: u32, number: Option<BlockNumber>) -> Arc<PlacedBlock> {
         Arc::new(PlacedBlock::new(self.space.clone(), location, crc, number))
     }
 

@@ -24,7 +24,7 @@ use crate::{
     segment::runs::{HOST_GAP_BYTES, LONGEST_BYTES, runs},
 };
 use futures_util::future::{join, join_all, try_join_all};
-use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
+use quoin_base::{BlockNumber, ByteRange, SECTOR_BYTES, VolumeId, crc32c};
 use quoin_world::{Buf, Slice as Bytes};
 use std::{
     ops::Range,
@@ -53,7 +53,7 @@ struct Found {
     /// Which part.
     part: usize,
     /// `None`: it was placed, and no map leads to it yet.
-    number: Option<u64>,
+    number: Option<BlockNumber>,
     place: BlockPlace,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     segment::runs::{HOST_GAP_BYTES, runs},
 };
 use futures_util::future::join_all;
-use quoin_base::ByteRange;
+use quoin_base::{BlockNumber, ByteRange};
 use quoin_world::{Thread, buffer_ram_bytes};
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const RUN_BYTES: u64 = 256 << 10;
 
 /// A block that is to be read ahead.
 struct Wanted {
-    number: u64,
+    number: BlockNumber,
     place: BlockPlace,
 }
 

@@ -14,7 +14,7 @@ use crate::{
     meta::Page,
     space::Fit,
 };
-use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId, crc32c};
+use quoin_base::{BlockNumber, ByteRange, SECTOR_BYTES, VolumeId, crc32c};
 use quoin_world::{Slice as Bytes, atomic::Ordering};
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -31,7 +31,7 @@ pub(crate) struct Below {
     leaf: Option<Arc<Page>>,
     /// If the layer has lent any of its blocks: those of the leaf's that it has not. It lends none while it lives: what
     /// is copied from was forked from it.
-    alone: BTreeSet<u64>,
+    alone: BTreeSet<BlockNumber>,
 }
 
 impl Below {

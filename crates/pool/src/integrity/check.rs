@@ -6,7 +6,7 @@
 
 use crate::{
     error::PoolError,
-    format::{Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RowHeader},
+    format::{Location, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RowHeader},
     integrity::quarantine::{LEAKED_OBJECT, Leaked},
     lifecycle::{open::Opened, options::PoolOptions, spanning::Decided},
     maps::tree::node,
@@ -20,7 +20,9 @@ use crate::{
 };
 use hashbrown::HashMap;
 use journal::{SliceToCheck, check_journal, decided_by};
-use quoin_base::{ByteRange, SECTOR_BYTES, SegmentId, SliceId, VolumeId};
+use quoin_base::{
+    BlockNumber, ByteRange, PageNumber, SECTOR_BYTES, SegmentGeneration, SegmentId, SliceId, VolumeId,
+};
 use quoin_drive::Drive;
 use quoin_world::Compiled;
 use rustc_hash::FxBuildHasher;
@@ -363,13 +365,13 @@ struct Walk<'a> {
     /// Sectors that locations take, by segment.
     live: HashMap<u32, u64, FxBuildHasher>,
     /// References to each block from the thin maps.
-    references: HashMap<u64, u32, FxBuildHasher>,
+    references: HashMap<BlockNumber, u32, FxBuildHasher>,
     /// Pages of the page space of the trees that a thin map reached.
-    tree_pages: BTreeSet<u64>,
+    tree_pages: BTreeSet<PageNumber>,
     /// Blocks that the table has and nothing leads to.
-    unreached: BTreeSet<u64>,
+    unreached: BTreeSet<BlockNumber>,
     /// Pages of the page space of the trees that cannot be read.
-    unread_nodes: Vec<(u64, PoolError)>,
+    unread_nodes: Vec<(PageNumber, PoolError)>,
     /// References that the block table counts and that nothing leads to.
     unreachable_references: u64,
 }
@@ -382,7 +384,7 @@ impl Walk<'_> {
     /// Every page of every space, map pages included: each is where the page above says, and verifies.
     async fn page_maps(&mut self) {
         for space in PAGE_SPACES {
-            let mut level = vec![0u64];
+            let mut level = vec![PageNumber(0)];
             for depth in (0..=MAP_LEVELS).rev() {
                 let mut below = Vec::new();
                 for index in level {
@@ -399,14 +401,13 @@ impl Walk<'_> {
                         self.take(location);
                     }
                     self.copies(id, location, entry.crc.get()).await;
-                    let end = self.opened.root.catalog_pages.get();
+                    let end = PageNumber(self.opened.root.catalog_pages.get());
                     if id == PageId::new(PageSpace::Catalog, index) && index >= end {
                         self.report.add(format!("page {index} of the catalog"), "it lies beyond the end");
                     }
                     match self.opened.pages.get(id).await {
                         Ok(Some(page)) if depth > 0 => {
-                            let used = (0..MAP_FAN_OUT).filter(|i| page.get(*i as usize * 2) != 0);
-                            below.extend(used.map(|i| index * MAP_FAN_OUT + i));
+                            below.extend(page.those_below(id).into_iter().map(|id| id.index));
                         }
                         Ok(_) => {}
                         Err(error) if id == node(index) => self.unread_nodes.push((index, error)),
@@ -439,7 +440,8 @@ impl Walk<'_> {
                     .add_unless_leaked(format!("page {index} of the page space of trees"), error.to_string()),
             }
         }
-        for index in 1..self.opened.root.tree_end.get() {
+        let end = PageNumber(self.opened.root.tree_end.get());
+        for index in PageNumber(1).until(end) {
             let exists = self.opened.pages.exists(node(index)).await.unwrap_or(false);
             if exists && !self.tree_pages.contains(&index) {
                 self.report.add_unless_leaked(
@@ -484,7 +486,7 @@ impl Walk<'_> {
         }
     }
 
-    async fn rows(&mut self, id: SegmentId, generation: u32, written_bytes: u64) {
+    async fn rows(&mut self, id: SegmentId, generation: SegmentGeneration, written_bytes: u64) {
         let mut at = 0;
         while at < written_bytes {
             let what = format!("the row at {at} of segment {id}");
@@ -494,7 +496,7 @@ impl Walk<'_> {
             };
             let row = RowHeader::parse(&head).filter(|row| {
                 row.segment.get() == id.0
-                    && row.segment_generation.get() == generation
+                    && row.segment_generation.get() == generation.0
                     && u64::from(row.offset.get()) == at
                     && row.len_bytes.get() as usize >= PAGE_BYTES
             });

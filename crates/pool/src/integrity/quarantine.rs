@@ -32,7 +32,7 @@ use crate::{
     },
     meta::{ObjectKind, Page},
 };
-use quoin_base::{ByteRange, VolumeId};
+use quoin_base::{ByteRange, PageNumber, VolumeId};
 use quoin_world::atomic::Ordering;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -40,7 +40,7 @@ use std::{collections::BTreeMap, sync::Arc};
 mod tests;
 
 /// The node that entries of a replaced node lead to: a number that no page has.
-pub(crate) const LOST_NODE: u64 = DEAD_PAGE - 1;
+pub(crate) const LOST_NODE: PageNumber = PageNumber(DEAD_PAGE - 1);
 /// Objects that tell what was replaced, one for each page, and what removed layers left behind.
 pub(crate) const LEAKED_OBJECT: ObjectKind = ObjectKind(40);
 /// The key of the latter.
@@ -98,7 +98,7 @@ fn number_of(json: &[u8], name: &str) -> u64 {
 
 impl Slice {
     /// A page of the page space of the trees. `None` if it was given back.
-    pub(crate) async fn tree_page(&self, number: u64) -> Result<Option<Arc<Page>>, PoolError> {
+    pub(crate) async fn tree_page(&self, number: PageNumber) -> Result<Option<Arc<Page>>, PoolError> {
         match number {
             LOST_NODE => Err(PoolError::corrupt("a part of the map", "the page that led to it was damaged")),
             number => self.metadata.pages.get(node(number)).await,
@@ -117,21 +117,21 @@ impl Slice {
     }
 
     /// The volumes whose maps lead through a node.
-    async fn volumes_through(&self, family: &Layer, number: u64, spot: Spot) -> Vec<VolumeId> {
+    async fn volumes_through(&self, family: &Layer, number: PageNumber, spot: Spot) -> Vec<VolumeId> {
         let of_family = |layer: &&Arc<Layer>| layer.family == family.family;
         let leaves: Vec<_> = self.forks.read().volumes.values().filter(of_family).cloned().collect();
         let mut volumes = Vec::new();
         for layer in leaves {
             let mut entry = layer.map_root();
             for level in (spot.level + 1..TREE_LEVELS).rev() {
-                let Some(above) = entry.block() else { break };
+                let Some(above) = entry.node() else { break };
                 let Ok(Some(page)) = self.tree_page(above).await else {
                     entry = ThinEntry(0);
                     break;
                 };
                 entry = ThinEntry(page.get(slot(spot.block, level)));
             }
-            if entry.block() == Some(number) || layer.id == family.id {
+            if entry.node() == Some(number) || layer.id == family.id {
                 volumes.push(layer.volume.id);
             }
         }
@@ -143,7 +143,7 @@ impl Committer {
     /// A page of the page space of the trees, or why it is damaged.
     pub(crate) async fn tree_page_or_damage(
         &self,
-        number: u64,
+        number: PageNumber,
     ) -> Result<Result<Arc<Page>, String>, PoolError> {
         let mut tries = 1;
         loop {
@@ -173,20 +173,20 @@ impl Committer {
         let page = slice.metadata.pages.change(node(number)).await?;
         let entry = match spot.level {
             0 => self.lost_block(layer).await?,
-            _ => ThinEntry::new(LOST_NODE, layer.id),
+            _ => ThinEntry::of_node(LOST_NODE, layer.id),
         };
         (0..TREE_FAN_OUT as usize).for_each(|slot| page.set(slot, entry.0));
         layer.births.fetch_add(1);
-        let old = damaged.block().unwrap_or(LOST_NODE);
+        let old = damaged.node().unwrap_or(LOST_NODE);
         if old != LOST_NODE {
             self.note_damaged(layer, old, spot, why).await;
-            let dead = ThinEntry(damaged.0 | DEAD_PAGE);
+            let dead = damaged.as_dead_page();
             match self.is_mine(layer, damaged) {
                 true => self.free(layer, dead).await?,
                 false => self.bury(layer, dead).await?,
             }
         }
-        Ok(ThinEntry::new(number, layer.id))
+        Ok(ThinEntry::of_node(number, layer.id))
     }
 
     /// A block whose content is lost, with a reference from each entry of a leaf.
@@ -199,11 +199,11 @@ impl Committer {
         }
         layer.lend(TREE_FAN_OUT);
         self.slice.forks.read().copies.fetch_add(TREE_FAN_OUT - 1, Ordering::Relaxed);
-        Ok(ThinEntry::new(number, layer.id))
+        Ok(ThinEntry::of_block(number, layer.id))
     }
 
     /// Keeps for the next checkpoint, and tells, that what a node led to is lost.
-    pub(crate) async fn note_damaged(&mut self, layer: &Layer, number: u64, spot: Spot, why: &str) {
+    pub(crate) async fn note_damaged(&mut self, layer: &Layer, number: PageNumber, spot: Spot, why: &str) {
         let slice = self.slice.clone();
         let (first, blocks) = spot.span();
         let at_most = blocks.min(layer.mapped_blocks.load(Ordering::Relaxed)).max(1);
@@ -230,9 +230,16 @@ impl Committer {
         Ok(())
     }
 
-    fn keep_leaked(&self, layer: &Layer, page: u64, level: u32, span: (u64, u64), blocks_at_most: u64) {
-        let (volume, layer, (first, blocks)) = (layer.volume.id.0, layer.id.0, span);
-        let key = format!("{:016x}-{page:010x}", self.first_without());
+    fn keep_leaked(
+        &self,
+        layer: &Layer,
+        page: PageNumber,
+        level: u32,
+        span: (u64, u64),
+        blocks_at_most: u64,
+    ) {
+        let (volume, layer, page, (first, blocks)) = (layer.volume.id.0, layer.id.0, page.0, span);
+        let key = format!("{:016x}-{page:010x}", self.first_without().0);
         let json = format!(
             r#"{{"version":1,"volume":{volume},"layer":{layer},"page":{page},"level":{level},"first_block":{first},"blocks":{blocks},"blocks_at_most":{blocks_at_most}}}"#
         );

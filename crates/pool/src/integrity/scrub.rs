@@ -8,16 +8,16 @@
 
 use crate::{
     error::PoolError,
-    format::{
-        BLOCKS_PER_PAGE, BlockInfo, Location, MAP_FAN_OUT, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace,
-        RowHeader,
-    },
+    format::{BlockInfo, Location, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RowHeader},
     lifecycle::{pool::Pool, slice::Slice},
-    maps::blocks::{BlockPlace, LOST, block_word},
+    maps::{
+        blocks::{BlockPlace, LOST, block_word, blocks_of},
+        dropped::is_among,
+    },
     meta::{PageId, SegmentState},
     segment::io::BadCopy,
 };
-use quoin_base::{ByteRange, MIB, SegmentId, SliceId, crc32c};
+use quoin_base::{BlockNumber, ByteRange, MIB, PageNumber, SegmentGeneration, SegmentId, SliceId, crc32c};
 use quoin_world::{
     Compiled, Mutex, Nanos,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -191,19 +191,19 @@ impl Scrub {
     async fn pass(&self, pace: &mut Pace) -> Result<bool, PoolError> {
         let from = self.state.lock().position;
         for (number, space) in (0u8..).zip(PAGE_SPACES).skip(from.space.into()) {
-            let first = if number == from.space { from.page } else { 0 };
+            let first = if number == from.space { PageNumber(from.page) } else { PageNumber(0) };
             if !self.space(number, space, first, pace).await? {
                 return Ok(false);
             }
         }
-        self.move_to(PAGE_SPACES.len() as u8, 0);
+        self.move_to(PAGE_SPACES.len() as u8, PageNumber(0));
         self.segments(pace).await
     }
 
     /// Notes that all before a page of a page space was verified.
-    fn move_to(&self, space: u8, page: u64) {
+    fn move_to(&self, space: u8, page: PageNumber) {
         let mut state = self.state.lock();
-        state.position = ScrubPosition { space, page, ..state.position };
+        state.position = ScrubPosition { space, page: page.0, ..state.position };
     }
 
     /// What hosts have done so far, in all slices.
@@ -220,10 +220,10 @@ impl Scrub {
         &self,
         number: u8,
         space: PageSpace,
-        first: u64,
+        first: PageNumber,
         pace: &mut Pace,
     ) -> Result<bool, PoolError> {
-        let mut todo = vec![PageId { space, level: MAP_LEVELS, index: 0 }];
+        let mut todo = vec![PageId { space, level: MAP_LEVELS, index: PageNumber(0) }];
         while let Some(id) = todo.pop() {
             if self.is_stopping() {
                 return Ok(false);
@@ -233,18 +233,15 @@ impl Scrub {
             }
             let Ok(Some(page)) = self.slice().metadata.pages.get(id).await else { continue };
             if id.level > 0 {
-                let below =
-                    |slot: u64| PageId { space, level: id.level - 1, index: id.index * MAP_FAN_OUT + slot };
-                let behind = |id: &PageId| (id.index + 1) << (8 * u32::from(id.level)) > first;
-                let used = (0..MAP_FAN_OUT).filter(|slot| page.get(*slot as usize * 2) != 0).map(below);
-                todo.extend(used.filter(behind).collect::<Vec<_>>().into_iter().rev());
+                let behind = |id: &PageId| id.index.next().0 << (8 * u32::from(id.level)) > first.0;
+                todo.extend(page.those_below(id).into_iter().filter(behind).rev());
                 continue;
             }
             drop(page);
-            if space == PageSpace::Blocks && !self.blocks(id.index * BLOCKS_PER_PAGE, pace).await? {
+            if space == PageSpace::Blocks && !self.blocks(id, pace).await? {
                 return Ok(false);
             }
-            self.move_to(number, id.index + 1);
+            self.move_to(number, id.index.next());
         }
         Ok(true)
     }
@@ -326,15 +323,15 @@ impl Scrub {
     }
 
     /// The content of the blocks of one page of the table. False if it was stopped.
-    async fn blocks(&self, first: u64, pace: &mut Pace) -> Result<bool, PoolError> {
-        let mut blocks = self.places(first).await;
+    async fn blocks(&self, table_page: PageId, pace: &mut Pace) -> Result<bool, PoolError> {
+        let mut blocks = self.places(table_page).await;
         blocks.sort_unstable_by_key(|(_, place)| place.location.0);
         let mut rest = &blocks[..];
         while let Some((_, first)) = rest.first() {
             if self.is_stopping() {
                 return Ok(false);
             }
-            let follows = |(_, place): &&(u64, BlockPlace)| {
+            let follows = |(_, place): &&(BlockNumber, BlockPlace)| {
                 let (at, begin) = (place.location.offset_bytes(), first.location.offset_bytes());
                 place.location.segment() == first.location.segment()
                     && at + place.location.len_bytes() - begin <= LONGEST_READ_BYTES
@@ -356,18 +353,17 @@ impl Scrub {
     }
 
     /// The blocks in use of a page of the table. Those known to be lost are told again, and not read.
-    async fn places(&self, first: u64) -> Vec<(u64, BlockPlace)> {
-        let page = PageId::new(PageSpace::Blocks, first / BLOCKS_PER_PAGE);
-        let Ok(Some(page)) = self.slice().metadata.pages.get(page).await else { return Vec::new() };
+    async fn places(&self, table_page: PageId) -> Vec<(BlockNumber, BlockPlace)> {
+        let Ok(Some(page)) = self.slice().metadata.pages.get(table_page).await else { return Vec::new() };
         // Nothing leads to these, and one of a page that cannot be read is only read in vain.
-        let dropped = self.slice().metadata.pages.dropped_of(first / BLOCKS_PER_PAGE).await.unwrap_or(0);
+        let dropped = self.slice().metadata.pages.dropped_of(table_page.index).await.unwrap_or(0);
         let mut places = Vec::new();
-        for number in first..first + BLOCKS_PER_PAGE {
+        for number in blocks_of(table_page.index) {
             let at = block_word(number);
             let (location, info) = (Location(page.get(at + 2)), BlockInfo(page.get(at + 3)));
             match (info.count(), info.algorithm()) {
                 (0, _) => {}
-                _ if dropped >> (number - first) & 1 != 0 => {}
+                _ if is_among(dropped, number) => {}
                 (_, LOST) => self.lost(number),
                 _ => places.push((number, BlockPlace { location, info })),
             }
@@ -375,14 +371,14 @@ impl Scrub {
         places
     }
 
-    fn lost(&self, number: u64) {
+    fn lost(&self, number: BlockNumber) {
         let mut state = self.state.lock();
         state.counts.damaged_blocks += 1;
         state.unreadable.block(number, "its content was lost before".into());
     }
 
     /// Verifies blocks that lie near each other; how many bytes were read.
-    async fn run_of_blocks(&self, run: &[(u64, BlockPlace)]) -> Result<u64, PoolError> {
+    async fn run_of_blocks(&self, run: &[(BlockNumber, BlockPlace)]) -> Result<u64, PoolError> {
         let (first, last) = (run[0].1.location, run[run.len() - 1].1.location);
         let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
         let guard = self.slice().enter_readers();
@@ -407,7 +403,7 @@ impl Scrub {
     }
 
     /// Looks a block up again that did not verify, as long as its place changes.
-    async fn verifies_now(&self, number: u64) -> Result<bool, PoolError> {
+    async fn verifies_now(&self, number: BlockNumber) -> Result<bool, PoolError> {
         loop {
             let guard = self.slice().enter_readers();
             let Ok(Some(place)) = self.slice().block(number).await else { return Ok(true) };
@@ -427,7 +423,7 @@ impl Scrub {
                 Ok(_) => format!("the checksum of block {number} in segment {segment} at {offset} differs"),
                 Err(error) => error.to_string(),
             };
-            tracing::error!(number, %reason, "the scrub found a damaged block");
+            tracing::error!(number = number.0, %reason, "the scrub found a damaged block");
             let mut state = self.state.lock();
             match read {
                 Ok(_) => {
@@ -483,7 +479,7 @@ impl Scrub {
     async fn rows(
         &self,
         id: SegmentId,
-        generation: u32,
+        generation: SegmentGeneration,
         end: u64,
         pace: &mut Pace,
     ) -> Result<Rows, PoolError> {
@@ -500,7 +496,7 @@ impl Scrub {
             }
             let row = head.ok().and_then(|head| RowHeader::parse(&head)).filter(|row| {
                 row.segment.get() == id.0
-                    && row.segment_generation.get() == generation
+                    && row.segment_generation.get() == generation.0
                     && u64::from(row.offset.get()) == at
                     && row.len_bytes.get() as usize >= PAGE_BYTES
             });

@@ -28,7 +28,10 @@ use crate::{
     space::Space,
     store::{Store, roots::following},
 };
-use quoin_base::{ByteRange, Epoch, SECTOR_BYTES, Sequence, SliceId, VolumeId};
+use quoin_base::{
+    BlockNumber, ByteRange, CheckpointGeneration, Epoch, PageNumber, SECTOR_BYTES, Sequence, SliceId,
+    VolumeId,
+};
 use quoin_world::{Thread, World};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -101,7 +104,7 @@ impl Opened {
         let filled_bytes = segments.dense_bytes(block_bytes) - 2 * segments.slack_bytes(block_bytes);
         let options = PoolOptions { dirty_bytes, ..options.clone() };
         let space = Space::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, &options);
-        space.has_numbers(self.root.blocks_end.get());
+        space.has_numbers(BlockNumber(self.root.blocks_end.get()));
         space.update(usage.live_data, usage.live_meta, usage.table_slabs);
         space
     }
@@ -212,7 +215,7 @@ impl ReadSlice {
         });
         // What the journal says happened after the checkpoint, in the order of sequences.
         slice.replay(replay.records, decided).await?;
-        slice.find_free_layer_ids(root.generation.get());
+        slice.find_free_layer_ids(CheckpointGeneration(root.generation.get()));
         slice.count_reserved();
         recovery.replay = world.now().since(started);
         slice.note_recovery(recovery);
@@ -251,7 +254,7 @@ fn placed_lanes(extents: u64, threads: usize) -> Result<usize, PoolError> {
 
 impl Slice {
     /// Finds ids that layers may get, if few are left. Nothing is buffered but what the journal holds of layers that are there.
-    fn find_free_layer_ids(&self, generation: u64) {
+    fn find_free_layer_ids(&self, generation: CheckpointGeneration) {
         let layers = self.forks.read();
         layers.ids.find(&layers, generation);
         if let Some(found) = layers.ids.take_found(generation) {
@@ -267,17 +270,17 @@ impl Slice {
         self.start_journal();
         self.start_placing();
         let start = Start {
-            generation: root.generation.get(),
-            tree_end: root.tree_end.get(),
+            generation: CheckpointGeneration(root.generation.get()),
+            tree_end: PageNumber(root.tree_end.get()),
             tree_free: root.tree_free.get(),
-            blocks_end: root.blocks_end.get(),
+            blocks_end: BlockNumber(root.blocks_end.get()),
             blocks_free: root.blocks_free.get(),
             dropped_blocks: root.dropped_blocks.get(),
         };
         self.catalog_due_pages();
         // NOTE: after replay, which knows which slabs segments took since the checkpoint.
         self.segments.table.provide_places()?;
-        self.segments.quarantine_empty(start.generation + 1);
+        self.segments.quarantine_empty(start.generation.next());
         self.tell_spare(self.buffer.charged_blocks(), u64::MAX);
         let slice = Arc::downgrade(self);
         let wake = move || {
@@ -488,7 +491,7 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
     // The catalog is read whole.
     let head = CatalogHead::of(&root);
     let mut contents = BTreeMap::new();
-    for index in 0..head.pages_end {
+    for index in PageNumber(0).until(PageNumber(head.pages_end)) {
         if let Some(page) = pages.get(PageId::new(PageSpace::Catalog, index)).await? {
             contents.insert(index, page.to_buf().to_vec());
         }
@@ -501,7 +504,7 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
 /// map only; those of the lowest level of it are not read for that.
 async fn note_places(pages: &PageStore, io: &SegmentIo) -> Result<(), PoolError> {
     for space in PAGE_SPACES.into_iter().filter(|space| *space != PageSpace::Segments) {
-        let mut todo = vec![PageId { space, level: MAP_LEVELS, index: 0 }];
+        let mut todo = vec![PageId { space, level: MAP_LEVELS, index: PageNumber(0) }];
         while let Some(id) = todo.pop() {
             let location = Location(pages.entry(id).await?.location.get());
             if location.table_slab().is_some() {
@@ -534,10 +537,11 @@ async fn read_segment_table(
     let io = Arc::new(SegmentIo { store: store.clone(), segments: Arc::new(without_segments) });
     let pages = PageStore::new(io, root.page_maps());
     let count = root.segments.get() as usize;
-    let own_pages = count.div_ceil(SEGMENTS_PER_PAGE) as u64;
+    let end = PageNumber(count.div_ceil(SEGMENTS_PER_PAGE) as u64);
     // From the top of its map down: a page is found through the one above it.
     for level in (0..=MAP_LEVELS).rev() {
-        for index in 0..own_pages.div_ceil(MAP_FAN_OUT.pow(level.into())) {
+        let end = PageNumber(end.0.div_ceil(MAP_FAN_OUT.pow(level.into())));
+        for index in PageNumber(0).until(end) {
             let id = PageId { space: PageSpace::Segments, level, index };
             let location = Location(pages.entry(id).await?.location.get());
             if !location.is_none() {
@@ -547,7 +551,7 @@ async fn read_segment_table(
     }
     // Its own pages. One that was never written has free entries only.
     let mut bytes = Vec::new();
-    for index in 0..own_pages {
+    for index in PageNumber(0).until(end) {
         match pages.get(PageId::new(PageSpace::Segments, index)).await? {
             Some(page) => bytes.extend_from_slice(&page.to_buf()),
             None => bytes.resize(bytes.len() + PAGE_BYTES, 0),

@@ -7,13 +7,31 @@ use crate::{
     format::{BLOCKS_PER_PAGE, BlockInfo, Location, PageSpace},
     meta::{Page, PageId},
 };
+use quoin_base::{BlockNumber, PageNumber};
 
-pub(crate) fn block_page(number: u64) -> PageId {
-    PageId::new(PageSpace::Blocks, number / BLOCKS_PER_PAGE)
+/// A page of the table.
+pub(crate) fn table_page(number: PageNumber) -> PageId {
+    PageId::new(PageSpace::Blocks, number)
 }
 
-pub(crate) fn block_word(number: u64) -> usize {
-    (number % BLOCKS_PER_PAGE) as usize * 4
+/// The page of a block's entry.
+pub(crate) fn block_page(number: BlockNumber) -> PageId {
+    table_page(PageNumber(number.0 / BLOCKS_PER_PAGE))
+}
+
+pub(crate) fn block_word(number: BlockNumber) -> usize {
+    (number.0 % BLOCKS_PER_PAGE) as usize * 4
+}
+
+/// The blocks whose entries are in a page of the table.
+pub(crate) fn blocks_of(table_page: PageNumber) -> impl Iterator<Item = BlockNumber> {
+    let first = BlockNumber(table_page.0 * BLOCKS_PER_PAGE);
+    first.until(first.plus(BLOCKS_PER_PAGE))
+}
+
+/// The first block from this one on whose entry begins a page of the table.
+pub(crate) fn page_begin_from(number: BlockNumber) -> BlockNumber {
+    BlockNumber(number.0.next_multiple_of(BLOCKS_PER_PAGE))
 }
 
 /// Where a block is and what it must be.
@@ -26,12 +44,12 @@ pub(crate) struct BlockPlace {
 /// The algorithm of a block whose content is lost: completing a partial write met unreadable data.
 pub(crate) const LOST: u8 = 15;
 
-pub(crate) fn referenced_yet_free(number: u64) -> PoolError {
+pub(crate) fn referenced_yet_free(number: BlockNumber) -> PoolError {
     PoolError::corrupt(format!("block {number}"), "it is referenced, yet free")
 }
 
 /// The entry of a block in its page of the table; `None` if it is free.
-pub(crate) fn entry_in(page: &Page, number: u64) -> Option<BlockPlace> {
+pub(crate) fn entry_in(page: &Page, number: BlockNumber) -> Option<BlockPlace> {
     let at = block_word(number);
     loop {
         let info = BlockInfo(page.get(at + 3));

@@ -26,6 +26,7 @@ use crate::{
     maps::blocks::block_page,
     meta::{Page, PageId, PageStore},
 };
+use quoin_base::{BlockNumber, PageNumber};
 use std::collections::BTreeSet;
 
 /// Pages of the table whose bits share a page.
@@ -35,19 +36,30 @@ pub(crate) const WORDS: usize = BLOCKS_PER_PAGE as usize / 64;
 const _: () = assert!(WORDS == 2 && TABLE_PAGES as usize * WORDS == PAGE_WORDS);
 
 /// The page of a number's bit.
-pub(crate) fn bits_page(table_page: u64) -> PageId {
-    PageId::new(PageSpace::Dropped, table_page / TABLE_PAGES)
+pub(crate) fn bits_page(table_page: PageNumber) -> PageId {
+    PageId::new(PageSpace::Dropped, PageNumber(table_page.0 / TABLE_PAGES))
+}
+
+/// The pages of the table whose bits are in a page of bits.
+pub(crate) fn table_pages_of(bits_page: PageNumber) -> impl Iterator<Item = PageNumber> {
+    let first = PageNumber(bits_page.0 * TABLE_PAGES);
+    first.until(first.plus(TABLE_PAGES))
 }
 
 /// The first word of the bits of a page of the table.
-pub(crate) fn first_word(table_page: u64) -> usize {
-    (table_page % TABLE_PAGES) as usize * WORDS
+pub(crate) fn first_word(table_page: PageNumber) -> usize {
+    (table_page.0 % TABLE_PAGES) as usize * WORDS
 }
 
 /// The bits of a page of the table.
-pub(crate) fn bits_in(page: &Page, table_page: u64) -> u128 {
+pub(crate) fn bits_in(page: &Page, table_page: PageNumber) -> u128 {
     let word = first_word(table_page);
     u128::from(page.get(word)) | u128::from(page.get(word + 1)) << 64
+}
+
+/// Whether a number is among the dropped ones of its page of the table.
+pub(crate) fn is_among(dropped: u128, number: BlockNumber) -> bool {
+    dropped >> (number.0 % BLOCKS_PER_PAGE) & 1 != 0
 }
 
 /// What the committer knows of dropped numbers.
@@ -55,27 +67,27 @@ pub(crate) struct DroppedNumbers {
     /// How many there are.
     pub count: u64,
     /// Pages of the table of which so many were dropped that they are to be merged.
-    pub due: BTreeSet<u64>,
+    pub due: BTreeSet<PageNumber>,
     /// The page of bits that is looked through next for more.
-    pub cursor: u64,
+    pub cursor: PageNumber,
 }
 
 impl DroppedNumbers {
     pub(crate) fn new(count: u64) -> Self {
-        Self { count, due: BTreeSet::new(), cursor: 0 }
+        Self { count, due: BTreeSet::new(), cursor: PageNumber(0) }
     }
 }
 
 impl PageStore {
     /// The numbers of a page of the block table that were dropped: a bit for each.
-    pub(crate) async fn dropped_of(&self, table_page: u64) -> Result<u128, PoolError> {
+    pub(crate) async fn dropped_of(&self, table_page: PageNumber) -> Result<u128, PoolError> {
         let page = self.get(bits_page(table_page)).await?;
         Ok(page.map_or(0, |page| bits_in(&page, table_page)))
     }
 
     /// Whether a number was dropped and its entry is not free yet.
-    pub(crate) async fn is_dropped(&self, number: u64) -> bool {
+    pub(crate) async fn is_dropped(&self, number: BlockNumber) -> bool {
         let dropped = self.dropped_of(block_page(number).index).await;
-        dropped.unwrap_or(0) >> (number % BLOCKS_PER_PAGE) & 1 != 0
+        is_among(dropped.unwrap_or(0), number)
     }
 }

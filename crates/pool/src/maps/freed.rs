@@ -8,6 +8,7 @@
 //! 3. What no reader can come by any more is forgotten once a checkpoint has settled, also where nobody asks for it.
 
 use crate::segment::readers::ReaderEpochs;
+use quoin_base::PageNumber;
 use std::collections::BTreeMap;
 
 /// Numbers that share an entry.
@@ -29,34 +30,34 @@ struct Group {
 
 impl FreedPages {
     /// Notes that a page was given back in this reader epoch.
-    pub(crate) fn insert(&mut self, number: u64, epoch: u64) {
-        let group = self.groups.entry(number / GROUP).or_insert(Group { numbers: 0, epoch });
-        group.numbers |= 1 << (number % GROUP);
+    pub(crate) fn insert(&mut self, number: PageNumber, epoch: u64) {
+        let group = self.groups.entry(number.0 / GROUP).or_insert(Group { numbers: 0, epoch });
+        group.numbers |= 1 << (number.0 % GROUP);
         group.epoch = group.epoch.max(epoch);
     }
 
     /// True when no reader can come by a number.
-    pub(crate) fn may_use(&mut self, number: u64, readers: &ReaderEpochs) -> bool {
-        let Some(group) = self.groups.get(&(number / GROUP)) else { return true };
-        if group.numbers & 1 << (number % GROUP) == 0 {
+    pub(crate) fn may_use(&mut self, number: PageNumber, readers: &ReaderEpochs) -> bool {
+        let Some(group) = self.groups.get(&(number.0 / GROUP)) else { return true };
+        if group.numbers & 1 << (number.0 % GROUP) == 0 {
             return true;
         }
         let passed = readers.passed(group.epoch);
         if passed {
-            self.groups.remove(&(number / GROUP));
+            self.groups.remove(&(number.0 / GROUP));
         }
         passed
     }
 
     /// Takes the number that came free last: what a planted bug uses at once.
-    pub(crate) fn newest(&mut self) -> Option<u64> {
+    pub(crate) fn newest(&mut self) -> Option<PageNumber> {
         let (&group, newest) = self.groups.iter_mut().max_by_key(|(_, group)| group.epoch)?;
         let bit = newest.numbers.trailing_zeros();
         newest.numbers &= newest.numbers - 1;
         if newest.numbers == 0 {
             self.groups.remove(&group);
         }
-        Some(group * GROUP + u64::from(bit))
+        Some(PageNumber(group * GROUP + u64::from(bit)))
     }
 
     /// Forgets what no reader can come by any more.
@@ -80,19 +81,19 @@ mod tests {
     fn a_number_waits_for_the_readers_that_may_come_by_and_is_forgotten_then() {
         let (readers, mut freed) = (ReaderEpochs::new(1), FreedPages::default());
         let reader = readers.enter(None);
-        freed.insert(70, readers.current());
-        assert!(freed.may_use(71, &readers) && freed.may_use(6, &readers));
+        freed.insert(PageNumber(70), readers.current());
+        assert!(freed.may_use(PageNumber(71), &readers) && freed.may_use(PageNumber(6), &readers));
         readers.advance();
-        assert!(!freed.may_use(70, &readers), "its reader is still there");
-        freed.insert(71, readers.current());
+        assert!(!freed.may_use(PageNumber(70), &readers), "its reader is still there");
+        freed.insert(PageNumber(71), readers.current());
         drop(reader);
-        assert!(!freed.may_use(70, &readers), "it waits with its neighbour");
+        assert!(!freed.may_use(PageNumber(70), &readers), "it waits with its neighbour");
         freed.forget_passed(&readers);
         assert!(freed.ram_bytes() > 0);
         readers.advance();
         freed.forget_passed(&readers);
         assert_eq!(freed.ram_bytes(), 0);
-        assert!(freed.may_use(70, &readers) && freed.may_use(71, &readers));
+        assert!(freed.may_use(PageNumber(70), &readers) && freed.may_use(PageNumber(71), &readers));
     }
 
     #[test]
@@ -102,7 +103,7 @@ mod tests {
         const NUMBERS: u64 = 1 << 16;
         // Again and again, in an order that leaves no neighbours together.
         for i in 0..4 * NUMBERS {
-            freed.insert(i * 40_503 % NUMBERS, readers.current());
+            freed.insert(PageNumber(i * 40_503 % NUMBERS), readers.current());
             readers.advance();
             freed.forget_passed(&readers);
         }

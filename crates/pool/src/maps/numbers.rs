@@ -5,6 +5,7 @@
 //! 3. A crash gives all of them back: the table still has them free.
 
 use hashbrown::HashSet;
+use quoin_base::BlockNumber;
 use quoin_world::{
     Mutex,
     atomic::{AtomicBool, Ordering},
@@ -15,8 +16,8 @@ use std::collections::VecDeque;
 #[derive(Default)]
 struct Lent {
     /// Those not taken by a write.
-    ready: VecDeque<u64>,
-    all: HashSet<u64, FxBuildHasher>,
+    ready: VecDeque<BlockNumber>,
+    all: HashSet<BlockNumber, FxBuildHasher>,
 }
 
 pub(crate) struct Numbers {
@@ -32,7 +33,7 @@ impl Numbers {
     }
 
     /// So many numbers; `None` if there are not as many.
-    pub(crate) fn take(&self, count: usize) -> Option<Vec<u64>> {
+    pub(crate) fn take(&self, count: usize) -> Option<Vec<BlockNumber>> {
         let mut lent = self.lent.lock();
         if lent.ready.len() < count + self.target / 2 {
             self.is_short.store(true, Ordering::Release);
@@ -46,19 +47,19 @@ impl Numbers {
     }
 
     /// The number may be taken by another write: its block was overwritten or given up before it was published.
-    pub(crate) fn give_back(&self, number: u64) {
+    pub(crate) fn give_back(&self, number: BlockNumber) {
         let mut lent = self.lent.lock();
         assert!(lent.all.contains(&number), "number {number} comes back, and was not lent");
         lent.ready.push_back(number);
     }
 
     /// The number is in the block table from now on.
-    pub(crate) fn published(&self, number: u64) {
+    pub(crate) fn published(&self, number: BlockNumber) {
         let was_lent = self.lent.lock().all.remove(&number);
         assert!(was_lent, "number {number} is published, and was not lent");
     }
 
-    pub(crate) fn is_lent(&self, number: u64) -> bool {
+    pub(crate) fn is_lent(&self, number: BlockNumber) -> bool {
         self.lent.lock().all.contains(&number)
     }
 
@@ -72,7 +73,7 @@ impl Numbers {
     }
 
     /// Lends a number that is free in the block table, and that the committer takes for nothing else.
-    pub(crate) fn lend(&self, number: u64) {
+    pub(crate) fn lend(&self, number: BlockNumber) {
         let mut lent = self.lent.lock();
         let is_new = lent.all.insert(number);
         assert!(is_new, "number {number} is lent already");

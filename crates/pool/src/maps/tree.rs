@@ -11,17 +11,18 @@ use crate::{
     format::{PageSpace, TREE_FAN_OUT},
     meta::PageId,
 };
+use quoin_base::PageNumber;
 
 /// Which entry of the node at `level` leads to `block`.
 pub(crate) fn slot(block: u64, level: u32) -> usize {
     (block / TREE_FAN_OUT.pow(level) % TREE_FAN_OUT) as usize
 }
 
-pub(crate) fn node(number: u64) -> PageId {
+pub(crate) fn node(number: PageNumber) -> PageId {
     PageId::new(PageSpace::Tree, number)
 }
 
-pub(crate) fn missing_node(layer: &Layer, number: u64) -> PoolError {
+pub(crate) fn missing_node(layer: &Layer, number: PageNumber) -> PoolError {
     PoolError::page(PageSpace::Tree, number, format!("node of volume {} is missing", layer.volume.id))
 }
 

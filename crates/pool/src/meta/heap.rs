@@ -25,7 +25,7 @@ use crate::{
 };
 use hashbrown::HashMap;
 #[cfg(debug_assertions)]
-use quoin_base::crc32c;
+use quoin_base::{PageNumber, crc32c};
 use rustc_hash::FxBuildHasher;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -158,18 +158,18 @@ impl RecordHeap {
     }
 
     /// Has the next cut write a page, though nothing in it changed. False if there is no such page.
-    pub(crate) fn rewrite(&mut self, page: u64) -> bool {
-        let is_there = self.pages.get(page as usize).is_some_and(|page| !page.pieces.is_empty());
+    pub(crate) fn rewrite(&mut self, page: PageNumber) -> bool {
+        let is_there = self.pages.get(page.0 as usize).is_some_and(|page| !page.pieces.is_empty());
         if is_there {
-            self.make_due(page as u32);
+            self.make_due(page.0 as u32);
         }
         is_there
     }
 
     /// Whether the next cut writes a page.
-    pub(crate) fn is_due(&self, page: u64) -> bool {
-        let known = self.pages.get(page as usize).is_some();
-        known && self.due.contains(&(self.free_bytes(page as u32), page as u32))
+    pub(crate) fn is_due(&self, page: PageNumber) -> bool {
+        let known = self.pages.get(page.0 as usize).is_some();
+        known && self.due.contains(&(self.free_bytes(page.0 as u32), page.0 as u32))
     }
 
     /// The pages that must be written, or given back (`None`), so that they hold the records as they are. `encode` gives a
@@ -177,7 +177,7 @@ impl RecordHeap {
     pub(crate) fn cut(
         &mut self,
         encode: impl Fn(&RecordKey) -> Option<Vec<u8>>,
-    ) -> Vec<(u64, Option<PageWords>)> {
+    ) -> Vec<(PageNumber, Option<PageWords>)> {
         // First what is gone or became another length: that makes room.
         let (mut encoded, mut homeless) = (BTreeMap::new(), Vec::new());
         for key in mem::take(&mut self.changed) {
@@ -370,18 +370,18 @@ impl RecordHeap {
         &mut self,
         mut encoded: BTreeMap<u32, Vec<u8>>,
         encode: impl Fn(&RecordKey) -> Option<Vec<u8>>,
-    ) -> Vec<(u64, Option<PageWords>)> {
+    ) -> Vec<(PageNumber, Option<PageWords>)> {
         let mut due: Vec<u32> = mem::take(&mut self.due).into_iter().map(|(_, page)| page).collect();
         due.sort_unstable();
         let mut cut = Vec::new();
         for page in due {
             if self.pages[page as usize].pieces.is_empty() {
                 self.empty.insert(page);
-                cut.push((page.into(), None));
+                cut.push((PageNumber(page.into()), None));
                 continue;
             }
             self.settled.insert((self.free_bytes(page), page));
-            cut.push((page.into(), Some(self.page_words(page, &mut encoded, &encode))));
+            cut.push((PageNumber(page.into()), Some(self.page_words(page, &mut encoded, &encode))));
         }
         // The catalog ends with the last page that holds anything.
         while self.pages.last().is_some_and(|page| page.pieces.is_empty()) {
@@ -442,14 +442,14 @@ impl RecordHeap {
 
     /// The heap of these pages, by number, and the content of every record. `key_of` names a record by its content.
     pub(crate) fn read(
-        pages: &BTreeMap<u64, Vec<u8>>,
+        pages: &BTreeMap<PageNumber, Vec<u8>>,
         mut key_of: impl FnMut(&[u8]) -> Result<RecordKey, PoolError>,
     ) -> Result<Self, PoolError> {
         let mut heap = Self::new(usize::MAX);
         let mut found: BTreeMap<(u32, u16), (u32, PieceHead, &[u8])> = BTreeMap::new();
         for (index, bytes) in pages {
             let damaged = |why: &str| PoolError::page(PageSpace::Catalog, *index, why);
-            let page = u32::try_from(*index).map_err(|_| damaged("no page has such a number"))?;
+            let page = u32::try_from(index.0).map_err(|_| damaged("no page has such a number"))?;
             heap.pages.resize_with(page as usize + 1, PageUse::default);
             for (head, content) in pieces_in(bytes).ok_or_else(|| damaged("its records do not fit it"))? {
                 let at = (head.record.get(), head.piece.get());
@@ -462,7 +462,8 @@ impl RecordHeap {
         }
         let mut rest = found.into_iter().peekable();
         while let Some(((number, piece), (page, head, content))) = rest.next() {
-            let damaged = |page: u32, why: &str| PoolError::page(PageSpace::Catalog, page.into(), why);
+            let damaged =
+                |page: u32, why: &str| PoolError::page(PageSpace::Catalog, PageNumber(page.into()), why);
             let (mut record, mut pages) = (content.to_vec(), vec![page]);
             if piece != 0 {
                 return Err(damaged(page, "it has a piece of a record whose first is missing"));

@@ -10,7 +10,7 @@ use crate::{
         records::CatalogRecord,
     },
 };
-use quoin_base::{LayerId, Sequence};
+use quoin_base::{LayerId, PageNumber, Sequence};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[cfg(any(test, feature = "fuzzing"))]
@@ -72,7 +72,7 @@ impl Default for CatalogImage {
 impl CatalogImage {
     /// What the pages of a checkpoint hold, by number, with what its root says of it.
     pub(crate) fn read(
-        pages: &BTreeMap<u64, Vec<u8>>,
+        pages: &BTreeMap<PageNumber, Vec<u8>>,
         root: &CatalogHead,
     ) -> Result<(Self, RecordHeap), PoolError> {
         let CatalogHead { next_layer, copies, applied, .. } = *root;
@@ -88,7 +88,7 @@ impl CatalogImage {
         }
     }
 
-    fn collect(pages: &BTreeMap<u64, Vec<u8>>) -> Result<(Self, RecordHeap), PoolError> {
+    fn collect(pages: &BTreeMap<PageNumber, Vec<u8>>) -> Result<(Self, RecordHeap), PoolError> {
         let mut image = Self::default();
         let heap = RecordHeap::read(pages, |bytes| {
             let record = CatalogRecord::decode(bytes)?;
@@ -175,15 +175,15 @@ mod tests {
             reserved_bytes: 8 << 13,
             gone: true,
             lists: Lists {
-                dead: DeadList { head: 4, entries: 3 },
+                dead: DeadList { head: PageNumber(4), entries: 3 },
                 dead_blocks: [(LayerId(3), 3)].into(),
-                sifting: DeadList { head: 5, entries: 1 },
+                sifting: DeadList { head: PageNumber(5), entries: 1 },
                 sifting_blocks: [(LayerId(4), 1)].into(),
             },
             ..LayerImage::new(LayerId(4), VolumeId(4), Sequence(5))
         });
         image.aliases.insert(LayerId(1), Alias { owner: LayerId(3), births: 1 });
-        let read = |pages: &BTreeMap<u64, Vec<u8>>, head| CatalogImage::read(pages, &head);
+        let read = |pages: &BTreeMap<PageNumber, Vec<u8>>, head| CatalogImage::read(pages, &head);
         let (pages, head) = image.to_pages();
         assert_eq!(read(&pages, head).unwrap().0, image);
         assert!(read(&BTreeMap::new(), head).is_err());

@@ -5,7 +5,7 @@ use crate::{
     fork::lists::{DeadList, Lists},
     meta::reader::Reader,
 };
-use quoin_base::{LayerId, Sequence, VolumeId};
+use quoin_base::{LayerId, PageNumber, Sequence, VolumeId};
 use std::collections::BTreeMap;
 
 /// A layer's flags. Without the last, no owners of blocks in the list that is being sifted are recorded.
@@ -81,9 +81,9 @@ impl LayerImage {
             self.births,
             self.lent_blocks,
             self.reserved_bytes,
-            self.lists.dead.head,
+            self.lists.dead.head.0,
             self.lists.dead.entries,
-            self.lists.sifting.head,
+            self.lists.sifting.head.0,
             self.lists.sifting.entries,
         ];
         words.iter().for_each(|word| out.extend(word.to_le_bytes()));
@@ -107,8 +107,8 @@ impl LayerImage {
         let (root, mapped_blocks) = (reader.u64()?, reader.u64()?);
         let (owned_blocks, births) = (reader.u64()?, reader.u64()?);
         let (lent_blocks, reserved_bytes) = (reader.u64()?, reader.reservation()?);
-        let dead = DeadList { head: reader.u64()?, entries: reader.u64()? };
-        let sifting = DeadList { head: reader.u64()?, entries: reader.u64()? };
+        let dead = DeadList { head: PageNumber(reader.u64()?), entries: reader.u64()? };
+        let sifting = DeadList { head: PageNumber(reader.u64()?), entries: reader.u64()? };
         let flags = reader.u8()?;
         if flags > PENDING + GONE + SIFTING {
             return Err(reader.damaged("a layer has unknown flags"));

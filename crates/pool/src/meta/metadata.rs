@@ -12,6 +12,7 @@ use crate::{
         encode_layer, encode_object,
     },
 };
+use quoin_base::PageNumber;
 use quoin_world::{Mutex, atomic::Ordering};
 
 /// The metadata of a slice.
@@ -25,7 +26,7 @@ pub(crate) struct Metadata {
 }
 
 /// What a root says of the catalog, and the pages that lead there. `None` for a page that goes.
-pub(crate) type CatalogCut = (CatalogHead, Vec<(u64, Option<PageWords>)>);
+pub(crate) type CatalogCut = (CatalogHead, Vec<(PageNumber, Option<PageWords>)>);
 
 /// Pages of the catalog, about.
 #[derive(Clone, Copy)]
@@ -79,12 +80,12 @@ impl Metadata {
     }
 
     /// Has the next checkpoint make a page of the catalog anew. False if it holds no record.
-    pub(crate) fn rewrite_catalog_page(&self, index: u64) -> bool {
+    pub(crate) fn rewrite_catalog_page(&self, index: PageNumber) -> bool {
         self.records.lock().rewrite(index)
     }
 
     /// Whether the next checkpoint makes a page of the catalog anew.
-    pub(crate) fn is_catalog_page_due(&self, index: u64) -> bool {
+    pub(crate) fn is_catalog_page_due(&self, index: PageNumber) -> bool {
         self.records.lock().is_due(index)
     }
 

@@ -69,7 +69,7 @@ impl Page {
     pub(crate) fn those_below(&self, id: PageId) -> Vec<PageId> {
         let Some(first) = id.below() else { return Vec::new() };
         let used = (0..MAP_FAN_OUT).filter(|slot| self.get(*slot as usize * 2) != 0);
-        used.map(|slot| PageId { index: first.index + slot, ..first }).collect()
+        used.map(|slot| PageId { index: first.index.plus(slot), ..first }).collect()
     }
 
     fn zeroed() -> Self {

@@ -16,7 +16,10 @@ use crate::{
     segment::readers::ReaderEpochs,
     store::Store,
 };
-use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId, Sequence, SliceId};
+use quoin_base::{
+    CheckpointGeneration, DriveIndex, PageNumber, SECTOR_BYTES, SegmentGeneration, SegmentId, Sequence,
+    SliceId,
+};
 use quoin_stripe::{Column, Geometry};
 use quoin_world::RwLock;
 use std::{
@@ -101,7 +104,7 @@ pub(crate) struct Segment {
     pub stream: Stream,
     pub geometry: Geometry,
     pub columns: Arc<[Column]>,
-    pub generation: u32,
+    pub generation: SegmentGeneration,
     pub live_sectors: u32,
     /// Sectors that were placed and are not published yet.
     pub placed_sectors: u32,
@@ -123,7 +126,7 @@ impl Segment {
 struct Quarantined {
     id: SegmentId,
     /// The first checkpoint without it.
-    generation: u64,
+    generation: CheckpointGeneration,
     reader_epoch: u64,
 }
 
@@ -138,7 +141,7 @@ struct Inner {
     /// Segments that records of placed writes name: those with a `last_placed`.
     placed: BTreeSet<u32>,
     index: Index,
-    dirty_pages: BTreeSet<u64>,
+    dirty_pages: BTreeSet<PageNumber>,
     live_data_sectors: u64,
     live_meta_sectors: u64,
 }
@@ -229,7 +232,7 @@ impl SegmentTable {
     }
 
     /// Frees segments that were sealed empty when the pool went away.
-    pub(crate) fn quarantine_empty(&self, generation: u64, readers: &ReaderEpochs) {
+    pub(crate) fn quarantine_empty(&self, generation: CheckpointGeneration, readers: &ReaderEpochs) {
         let mut inner = self.inner.write();
         for id in 1..inner.segments.len() {
             inner.quarantine_if_empty(SegmentId(id as u32), generation, readers);
@@ -243,7 +246,7 @@ impl SegmentTable {
     }
 
     /// The generation of a segment that is in use.
-    pub(crate) fn generation(&self, id: SegmentId) -> Option<u32> {
+    pub(crate) fn generation(&self, id: SegmentId) -> Option<SegmentGeneration> {
         let inner = self.inner.read();
         let segment = inner.segments.get(id.0 as usize)?;
         (segment.state != SegmentState::Free).then_some(segment.generation)
@@ -316,7 +319,7 @@ impl SegmentTable {
             stream,
             geometry: Geometry::none(self.row_bytes),
             columns: Arc::from([column]),
-            generation: inner.segments[id as usize].generation + 1,
+            generation: inner.segments[id as usize].generation.next(),
             live_sectors: 0,
             placed_sectors: 0,
             last_placed: None,
@@ -341,7 +344,7 @@ impl SegmentTable {
         inner.dirty(id.0);
     }
 
-    pub(crate) fn seal(&self, id: SegmentId, generation: u64, readers: &ReaderEpochs) {
+    pub(crate) fn seal(&self, id: SegmentId, generation: CheckpointGeneration, readers: &ReaderEpochs) {
         let mut inner = self.inner.write();
         assert!(inner.segments[id.0 as usize].state == SegmentState::Open, "segment {id} is sealed once");
         inner.segments[id.0 as usize].state = SegmentState::Sealed;
@@ -377,7 +380,7 @@ impl SegmentTable {
     pub(crate) fn release(
         &self,
         location: Location,
-        generation: u64,
+        generation: CheckpointGeneration,
         readers: &ReaderEpochs,
     ) -> Result<(), PoolError> {
         let mut inner = self.inner.write();
@@ -397,17 +400,17 @@ impl SegmentTable {
     }
 
     /// Gives back what checkpoint `durable` no longer holds and no reader looks at. True if anything came free.
-    pub(crate) fn reclaim(&self, durable: u64, readers: &ReaderEpochs) -> bool {
+    pub(crate) fn reclaim(&self, durable: CheckpointGeneration, readers: &ReaderEpochs) -> bool {
         self.inner.write().free_quarantined(|q| q.generation <= durable && readers.passed(q.reader_epoch))
     }
 
     /// True when something freed since checkpoint `durable` waits for the next one.
-    pub(crate) fn awaits_checkpoint(&self, durable: u64) -> bool {
+    pub(crate) fn awaits_checkpoint(&self, durable: CheckpointGeneration) -> bool {
         self.inner.read().quarantine.iter().any(|q| q.generation > durable)
     }
 
     /// True when something that checkpoint `durable` no longer holds could be used again but for reads in flight.
-    pub(crate) fn awaits_readers(&self, durable: u64) -> bool {
+    pub(crate) fn awaits_readers(&self, durable: CheckpointGeneration) -> bool {
         self.inner.read().quarantine.iter().any(|q| q.generation <= durable)
     }
 
@@ -430,7 +433,7 @@ impl SegmentTable {
     }
 
     /// The indexes of table pages that changed since last asked, and how many pages the table has.
-    pub(crate) fn take_dirty_pages(&self) -> BTreeSet<u64> {
+    pub(crate) fn take_dirty_pages(&self) -> BTreeSet<PageNumber> {
         std::mem::take(&mut self.inner.write().dirty_pages)
     }
 
@@ -447,10 +450,10 @@ impl SegmentTable {
     }
 
     /// A page of the table as it goes to the drives.
-    pub(crate) fn encode_page(&self, index: u64) -> Box<[u64; PAGE_WORDS]> {
+    pub(crate) fn encode_page(&self, index: PageNumber) -> Box<[u64; PAGE_WORDS]> {
         let inner = self.inner.read();
         let mut words = Box::new([0u64; PAGE_WORDS]);
-        let first = index as usize * SEGMENTS_PER_PAGE;
+        let first = index.0 as usize * SEGMENTS_PER_PAGE;
         let entries = words.as_mut_slice().as_mut_bytes().chunks_exact_mut(size_of::<SegmentEntry>());
         for (bytes, segment) in entries.zip(inner.segments.iter().skip(first)) {
             bytes.copy_from_slice(encode(segment).as_bytes());
@@ -468,7 +471,7 @@ impl Inner {
     }
 
     fn dirty(&mut self, id: u32) {
-        self.dirty_pages.insert(u64::from(id) / SEGMENTS_PER_PAGE as u64);
+        self.dirty_pages.insert(PageNumber(u64::from(id) / SEGMENTS_PER_PAGE as u64));
     }
 
     /// Lists a segment anew: what it is listed by changed.
@@ -494,7 +497,12 @@ impl Inner {
         self.list(location.segment().0);
     }
 
-    fn quarantine_if_empty(&mut self, id: SegmentId, generation: u64, readers: &ReaderEpochs) {
+    fn quarantine_if_empty(
+        &mut self,
+        id: SegmentId,
+        generation: CheckpointGeneration,
+        readers: &ReaderEpochs,
+    ) {
         let segment = &mut self.segments[id.0 as usize];
         if segment.is_given_up() {
             segment.state = SegmentState::Quarantined;
@@ -536,7 +544,7 @@ fn free_segment() -> Segment {
         stream: Stream::Data,
         geometry: Geometry::none(0),
         columns: Arc::from([]),
-        generation: 0,
+        generation: SegmentGeneration(0),
         live_sectors: 0,
         placed_sectors: 0,
         last_placed: None,
@@ -546,7 +554,7 @@ fn free_segment() -> Segment {
 
 pub(crate) fn encode(segment: &Segment) -> SegmentEntry {
     let mut entry: SegmentEntry = zeroed();
-    entry.generation = segment.generation.into();
+    entry.generation = segment.generation.0.into();
     entry.state = match segment.state {
         // The checkpoint being written is the first without it.
         SegmentState::Free | SegmentState::Quarantined => return entry,
@@ -569,7 +577,7 @@ fn decode(bytes: &[u8], id: usize) -> Result<Segment, PoolError> {
     let damaged = |problem: &str| PoolError::corrupt(format!("segment {id} in the segment table"), problem);
     let entry = SegmentEntry::read_from_bytes(bytes).map_err(|_| damaged("its entry has the wrong size"))?;
     let mut segment = free_segment();
-    segment.generation = entry.generation.get();
+    segment.generation = SegmentGeneration(entry.generation.get());
     segment.state = match entry.state {
         0 => return Ok(segment),
         1 => SegmentState::Open,

@@ -5,7 +5,7 @@ use crate::{
     journal::Entry,
     meta::Segment,
 };
-use quoin_base::{DriveIndex, SegmentId, Sequence};
+use quoin_base::{DriveIndex, SegmentGeneration, SegmentId, Sequence};
 use quoin_stripe::{Column, Geometry};
 
 /// A segment as it was when it was opened. In the journal: its id and generation are the record's source, its layout lies
@@ -13,7 +13,7 @@ use quoin_stripe::{Column, Geometry};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenedSegment {
     pub id: SegmentId,
-    pub generation: u32,
+    pub generation: SegmentGeneration,
     pub geometry: Geometry,
     pub columns: Vec<Column>,
 }
@@ -33,7 +33,7 @@ impl OpenedSegment {
         let mut header: RecordHeader = zeroed();
         header.sequence = sequence.0.into();
         header.kind = RecordKind::Segment as u8;
-        header.source = (u64::from(self.id.0) | u64::from(self.generation) << 32).into();
+        header.source = (u64::from(self.id.0) | u64::from(self.generation.0) << 32).into();
         let Geometry { data, parity, row_bytes } = self.geometry;
         let mut words = vec![u32::from(data) | u32::from(parity) << 8, row_bytes];
         words.extend(self.columns.iter().flat_map(|column| [u32::from(column.drive.0), column.slab]));
@@ -52,7 +52,7 @@ impl OpenedSegment {
         let is_possible = rest.is_empty() && geometry.data > 0 && geometry.columns() == columns.len();
         is_possible.then_some(Self {
             id: SegmentId(source as u32),
-            generation: (source >> 32) as u32,
+            generation: SegmentGeneration((source >> 32) as u32),
             geometry,
             columns,
         })
@@ -68,7 +68,7 @@ mod tests {
         let column = |drive, slab| Column { drive: DriveIndex(drive), slab };
         let opened = OpenedSegment {
             id: SegmentId(7),
-            generation: 3,
+            generation: SegmentGeneration(3),
             geometry: Geometry { data: 2, parity: 1, row_bytes: 65_536 },
             columns: vec![column(0, 70_000), column(4, 1), column(2, 9)],
         };

@@ -1,6 +1,7 @@
 //! Blocks that lie in rows before any map leads to them.
 
 use crate::{format::Location, maps::numbers::Numbers, meta::SegmentTable};
+use quoin_base::BlockNumber;
 use quoin_world::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ pub(crate) struct PlacedBlock {
     pub location: Location,
     pub crc: u32,
     /// The number that it will have. `None`: replay found it, and destage writes it anew.
-    pub number: Option<u64>,
+    pub number: Option<BlockNumber>,
     is_published: AtomicBool,
     owner: Arc<PlacedSpace>,
 }
@@ -43,7 +44,12 @@ impl std::fmt::Debug for PlacedSpace {
 
 impl PlacedBlock {
     /// A block that takes this place, and this number, until it is published or dropped.
-    pub(crate) fn new(owner: Arc<PlacedSpace>, location: Location, crc: u32, number: Option<u64>) -> Self {
+    pub(crate) fn new(
+        owner: Arc<PlacedSpace>,
+        location: Location,
+        crc: u32,
+        number: Option<BlockNumber>,
+    ) -> Self {
         Self { location, crc, number, is_published: AtomicBool::new(false), owner }
     }
 

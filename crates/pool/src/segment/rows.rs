@@ -6,7 +6,7 @@ use crate::{
     meta::{PageId, PageStore, Segment, Stream},
     segment::{opened::OpenedSegment, segments::Segments},
 };
-use quoin_base::{DriveIndex, PoolId, SECTOR_BYTES, SegmentId};
+use quoin_base::{CheckpointGeneration, DriveIndex, PoolId, SECTOR_BYTES, SegmentId};
 use quoin_stripe::Column;
 use quoin_world::{Buf, Slice as Bytes};
 use zerocopy::IntoBytes;
@@ -57,7 +57,7 @@ impl RowWriter {
         segments: &Segments,
         content: RowContent,
         len_bytes: usize,
-        generation: u64,
+        generation: CheckpointGeneration,
     ) -> Option<Location> {
         let fits = !self.row_ended
             && self.rows.last().is_some_and(|row| {
@@ -90,7 +90,12 @@ impl RowWriter {
     }
 
     /// Turns to an open segment with room for `len_bytes` of content in a row of its own. `None`: no slab is free.
-    fn turn_to_segment(&mut self, segments: &Segments, len_bytes: u64, generation: u64) -> Option<()> {
+    fn turn_to_segment(
+        &mut self,
+        segments: &Segments,
+        len_bytes: u64,
+        generation: CheckpointGeneration,
+    ) -> Option<()> {
         let others = |open: &[(SegmentId, Segment)], but: usize| -> Vec<DriveIndex> {
             let others = open.iter().enumerate().filter(|(at, _)| *at != but);
             others.flat_map(|(_, (_, segment))| segment.columns.iter().map(|column| column.drive)).collect()
@@ -168,7 +173,7 @@ impl RowWriter {
     }
 
     /// Seals what is open.
-    pub(crate) fn seal(&mut self, segments: &Segments, generation: u64) {
+    pub(crate) fn seal(&mut self, segments: &Segments, generation: CheckpointGeneration) {
         for (id, _) in std::mem::take(&mut self.open) {
             segments.seal(id, generation);
         }
@@ -243,7 +248,7 @@ impl Row {
         head.magic = ROW_MAGIC.into();
         head.pool = *pool.0.as_bytes();
         head.segment = self.segment.0.into();
-        head.segment_generation = self.layout.generation.into();
+        head.segment_generation = self.layout.generation.0.into();
         head.offset = (self.offset as u32).into();
         head.len_bytes = (len_bytes as u32).into();
         head.count = (self.contents.len() as u32).into();

@@ -11,7 +11,7 @@ use crate::{
         readers::{ReadGuard, ReaderEpochs},
     },
 };
-use quoin_base::{SegmentId, Sequence};
+use quoin_base::{CheckpointGeneration, SegmentId, Sequence};
 use quoin_world::Thread;
 use std::sync::Arc;
 
@@ -46,27 +46,31 @@ impl Segments {
     }
 
     /// As [`SegmentTable::release`].
-    pub(crate) fn release(&self, location: Location, generation: u64) -> Result<(), PoolError> {
+    pub(crate) fn release(
+        &self,
+        location: Location,
+        generation: CheckpointGeneration,
+    ) -> Result<(), PoolError> {
         self.table.release(location, generation, &self.readers)
     }
 
     /// As [`SegmentTable::seal`].
-    pub(crate) fn seal(&self, id: SegmentId, generation: u64) {
+    pub(crate) fn seal(&self, id: SegmentId, generation: CheckpointGeneration) {
         self.table.seal(id, generation, &self.readers);
     }
 
     /// As [`SegmentTable::reclaim`].
-    pub(crate) fn reclaim(&self, durable: u64) -> bool {
+    pub(crate) fn reclaim(&self, durable: CheckpointGeneration) -> bool {
         self.table.reclaim(durable, &self.readers)
     }
 
     /// As [`SegmentTable::forget_names`].
-    pub(crate) fn forget_names(&self, tail: Sequence, generation: u64) {
+    pub(crate) fn forget_names(&self, tail: Sequence, generation: CheckpointGeneration) {
         self.table.forget_names(tail, generation, &self.readers);
     }
 
     /// As [`SegmentTable::quarantine_empty`].
-    pub(crate) fn quarantine_empty(&self, generation: u64) {
+    pub(crate) fn quarantine_empty(&self, generation: CheckpointGeneration) {
         self.table.quarantine_empty(generation, &self.readers);
     }
 }

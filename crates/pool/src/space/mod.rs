@@ -29,7 +29,7 @@ use crate::{
     lifecycle::options::PoolOptions,
     meta::{TABLE_COPIES, table_slabs_for},
 };
-use quoin_base::{MIB, SECTOR_BYTES};
+use quoin_base::{BlockNumber, MIB, SECTOR_BYTES};
 use quoin_world::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -253,8 +253,8 @@ impl Space {
     }
 
     /// Reckons with block numbers below `end`, which there are already.
-    pub(crate) fn has_numbers(&self, end: u64) {
-        self.numbers.fetch_max(end, Ordering::Relaxed);
+    pub(crate) fn has_numbers(&self, end: BlockNumber) {
+        self.numbers.fetch_max(end.0, Ordering::Relaxed);
     }
 
     /// Slabs that the slice holds.

@@ -159,7 +159,7 @@ impl Layers {
         let copied_bytes = self.copies.load(Ordering::Relaxed) * block_bytes;
         let mut space = PoolSpace { settled: self.joining() == 0, copied_bytes, ..PoolSpace::default() };
         for layer in self.all.values() {
-            space.settled &= !layer.is_gone() && layer.lists.lock().sifting.head == 0;
+            space.settled &= !layer.is_gone() && layer.lists.lock().sifting.is_empty();
             let owned = layer.owned_blocks.load(Ordering::Relaxed) * block_bytes;
             space.unique_bytes += owned;
             if layer.is_gone() {
@@ -187,7 +187,7 @@ mod tests {
         fork::lists::{DeadList, Lists},
         meta::{CatalogImage, LayerImage},
     };
-    use quoin_base::Sequence;
+    use quoin_base::{PageNumber, Sequence};
 
     const FIRST: LayerId = LayerId(1);
 
@@ -200,7 +200,7 @@ mod tests {
             owned_blocks,
             lists: Lists {
                 dead: DeadList {
-                    head: 10 + u64::from(id),
+                    head: PageNumber(10 + u64::from(id)),
                     entries: dead.iter().map(|(_, count)| count).sum(),
                 },
                 dead_blocks: dead.iter().map(|(id, count)| (LayerId(*id), *count)).collect(),

@@ -30,7 +30,7 @@ use grants::Grants;
 use health::Health;
 use members::Membership;
 use pace::Pace;
-use quoin_base::{ByteRange, DriveIndex, Epoch, PoolId, SliceId};
+use quoin_base::{ByteRange, CheckpointGeneration, DriveIndex, Epoch, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
 use quoin_stripe::{Column, Columns, Geometry, StripeError};
 use quoin_world::{
@@ -67,7 +67,7 @@ pub(crate) struct Store {
     /// Each says whether a slice has something in the journal on this drive and on no other of the set.
     needs: Mutex<Vec<Needs>>,
     /// By slice: the highest generation of a root that was read or written.
-    generations: Mutex<BTreeMap<SliceId, u64>>,
+    generations: Mutex<BTreeMap<SliceId, CheckpointGeneration>>,
 }
 
 /// Opening.

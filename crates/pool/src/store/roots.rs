@@ -16,7 +16,7 @@ use crate::{
     format::{ROOT_MAGIC, Root},
 };
 use futures_util::future::join_all;
-use quoin_base::SliceId;
+use quoin_base::{CheckpointGeneration, SliceId};
 use quoin_drive::{Drive, root_offset};
 use quoin_world::Buf;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ impl Store {
             let why = format!("it is of epoch {}, later than {} of the drives", root.epoch, self.epoch());
             return Err(PoolError::corrupt("the root", why));
         }
-        self.generations.lock().insert(slice, root.generation.get());
+        self.generations.lock().insert(slice, CheckpointGeneration(root.generation.get()));
         Ok(root)
     }
 
@@ -126,7 +126,11 @@ impl Store {
     /// words.
     pub(crate) async fn mend_roots(&self, slice: SliceId, root: &Root) -> Result<Vec<String>, PoolError> {
         let newest = self.generations.lock().get(&slice).copied();
-        assert_eq!(newest, Some(root.generation.get()), "only the newest root is brought to other drives");
+        assert_eq!(
+            newest,
+            Some(CheckpointGeneration(root.generation.get())),
+            "only the newest root is brought to other drives"
+        );
         let slot = root.generation.get() as usize % 2;
         // NOTE: a newer one was unreadable or damaged when the newest root was looked for, and is not any more.
         let is_old = |bytes: &[u8]| Root::parse(bytes).is_some_and(|other| other.age() <= root.age());
@@ -160,8 +164,8 @@ impl Store {
         assert_eq!(root.pool, *self.pool().0.as_bytes(), "a root is of the pool of its drives");
         assert_eq!(root.slice.get(), u32::from(slice.0), "a root goes to the slots of its slice");
         assert_eq!(root.epoch.get(), self.epoch().0, "a root is of its owner's epoch");
-        let before = self.generations.lock().insert(slice, root.generation.get());
-        assert!(before < Some(root.generation.get()), "generations of roots grow");
+        let before = self.generations.lock().insert(slice, CheckpointGeneration(root.generation.get()));
+        assert!(before < Some(CheckpointGeneration(root.generation.get())), "generations of roots grow");
         let slot = slot_of(root);
         let voters = self.voters();
         let writes = voters.iter().map(|drive| drive.write_root(slice, slot, Buf::copy_of(root.as_bytes())));

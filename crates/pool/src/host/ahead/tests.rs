@@ -13,13 +13,13 @@ fn ahead(budget_bytes: u64) -> ReadAhead {
 /// Reads blocks from `first` on.
 fn begin(ahead: &ReadAhead, first: u64, blocks: u64, at_ms: u64) -> Option<Reading> {
     let ram = blocks * BLOCK as u64;
-    ahead.begin((first..first + blocks).collect(), ram, Nanos(at_ms * 1_000_000))
+    ahead.begin((first..first + blocks).map(BlockNumber).collect(), ram, Nanos(at_ms * 1_000_000))
 }
 
 fn done(reading: &Reading) {
-    let content = |number: &u64| {
+    let content = |number: &BlockNumber| {
         let mut buf = Buf::zeroed(BLOCK);
-        buf.as_mut_slice()[..8].copy_from_slice(&number.to_le_bytes());
+        buf.as_mut_slice()[..8].copy_from_slice(&number.0.to_le_bytes());
         Some(buf.into_slice())
     };
     reading.done(reading.0.numbers.iter().map(content).collect());
@@ -34,12 +34,12 @@ fn number_of(held: &Ahead) -> Option<u64> {
 fn a_block_goes_when_its_end_was_read_and_a_run_with_its_last_block() {
     let ahead = ahead(1 << 20);
     done(&begin(&ahead, 100, 2, 0).unwrap());
-    let half = ahead.take(100, false).unwrap();
-    let whole = ahead.take(100, true).unwrap();
+    let half = ahead.take(BlockNumber(100), false).unwrap();
+    let whole = ahead.take(BlockNumber(100), true).unwrap();
     assert_eq!((number_of(&half), number_of(&whole)), (Some(100), Some(100)));
-    assert!(ahead.take(100, true).is_none());
+    assert!(ahead.take(BlockNumber(100), true).is_none());
     assert_eq!(ahead.held_bytes(), 2 * BLOCK as u64);
-    drop((half, whole, ahead.take(101, true)));
+    drop((half, whole, ahead.take(BlockNumber(101), true)));
     assert_eq!(ahead.held_bytes(), 0);
     assert_eq!((ahead.read_bytes(), ahead.unused_bytes()), (2 * BLOCK as u64, 2 * BLOCK as u64));
 }
@@ -48,10 +48,10 @@ fn a_block_goes_when_its_end_was_read_and_a_run_with_its_last_block() {
 fn what_a_host_got_is_not_unused() {
     let ahead = ahead(1 << 20);
     done(&begin(&ahead, 1, 2, 0).unwrap());
-    let held = ahead.take(1, true).unwrap();
+    let held = ahead.take(BlockNumber(1), true).unwrap();
     ahead.used(&held, &held.content().now_or_never().flatten().unwrap());
     drop(held);
-    ahead.purge(2);
+    ahead.purge(BlockNumber(2));
     assert_eq!((ahead.held_bytes(), ahead.unused_bytes()), (0, BLOCK as u64));
 }
 
@@ -59,17 +59,17 @@ fn what_a_host_got_is_not_unused() {
 fn what_is_purged_is_gone_also_while_it_is_being_read() {
     let ahead = ahead(1 << 20);
     let reading = begin(&ahead, 1, 2, 0).unwrap();
-    ahead.purge(1);
+    ahead.purge(BlockNumber(1));
     done(&reading);
-    assert!(ahead.take(1, true).is_none());
-    assert_eq!(number_of(&ahead.take(2, true).unwrap()), Some(2));
+    assert!(ahead.take(BlockNumber(1), true).is_none());
+    assert_eq!(number_of(&ahead.take(BlockNumber(2), true).unwrap()), Some(2));
 }
 
 #[test]
 fn who_waits_for_a_read_that_ends_in_nothing_goes_on() {
     let ahead = ahead(1 << 20);
     let reading = begin(&ahead, 1, 2, 0).unwrap();
-    let held = ahead.take(1, true).unwrap();
+    let held = ahead.take(BlockNumber(1), true).unwrap();
     assert!(held.content().now_or_never().is_none());
     drop(reading);
     assert_eq!(number_of(&held), None);
@@ -83,8 +83,8 @@ fn only_what_is_old_makes_way() {
     done(&begin(&ahead, 10, 2, 900).unwrap());
     assert!(begin(&ahead, 20, 1, 990).is_none());
     done(&begin(&ahead, 20, 2, 1000).unwrap());
-    assert!(ahead.take(0, true).is_none() && ahead.take(1, true).is_none());
-    assert!(ahead.take(10, false).is_some() && ahead.take(20, false).is_some());
+    assert!(ahead.take(BlockNumber(0), true).is_none() && ahead.take(BlockNumber(1), true).is_none());
+    assert!(ahead.take(BlockNumber(10), false).is_some() && ahead.take(BlockNumber(20), false).is_some());
     assert!(ahead.held_bytes() <= 4 * BLOCK as u64);
     assert_eq!(ahead.unused_bytes(), 2 * BLOCK as u64);
     assert!(begin(&ahead, 30, 5, 9000).is_none(), "more than all of it");
@@ -94,11 +94,11 @@ fn only_what_is_old_makes_way() {
 fn a_number_entered_anew_is_not_forgotten_with_its_old_run() {
     let ahead = ahead(4 * BLOCK as u64);
     done(&begin(&ahead, 0, 2, 0).unwrap());
-    ahead.purge(0);
+    ahead.purge(BlockNumber(0));
     done(&begin(&ahead, 0, 1, 900).unwrap());
     done(&begin(&ahead, 50, 2, 1000).unwrap());
-    assert!(ahead.take(1, false).is_none());
-    assert_eq!(number_of(&ahead.take(0, false).unwrap()), Some(0));
+    assert!(ahead.take(BlockNumber(1), false).is_none());
+    assert_eq!(number_of(&ahead.take(BlockNumber(0), false).unwrap()), Some(0));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn runs_that_are_gone_are_forgotten_though_there_is_room() {
     let stays = begin(&ahead, 0, 1, 0).unwrap();
     for first in 1..10_000 {
         drop(begin(&ahead, first, 1, 0).unwrap());
-        drop(ahead.take(first, true));
+        drop(ahead.take(BlockNumber(first), true));
     }
     assert!(ahead.runs.lock().begun.len() < 200);
     drop(stays);

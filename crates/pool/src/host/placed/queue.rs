@@ -8,7 +8,7 @@ use crate::{
     store::health::Health,
 };
 use futures_util::{future::BoxFuture, stream::FuturesOrdered};
-use quoin_base::SegmentId;
+use quoin_base::{BlockNumber, SegmentId};
 use quoin_world::{
     Event, Mutex, OneShotSender, Slice as Bytes,
     atomic::{AtomicBool, Ordering},
@@ -36,7 +36,7 @@ pub(super) type Outcome = Option<Vec<Run>>;
 
 /// A write that waits for its blocks to be placed.
 pub(super) struct Waiting {
-    pub blocks: VecDeque<(WholeBlock, u64)>,
+    pub blocks: VecDeque<(WholeBlock, BlockNumber)>,
     pub answer: Arc<Answer>,
 }
 
@@ -159,7 +159,7 @@ impl Queue {
 /// Blocks of one write that go to a row.
 pub(super) struct Taken {
     pub answer: Arc<Answer>,
-    pub blocks: Vec<(WholeBlock, u64)>,
+    pub blocks: Vec<(WholeBlock, BlockNumber)>,
     pub is_last: bool,
 }
 

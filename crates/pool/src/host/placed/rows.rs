@@ -13,6 +13,7 @@ use futures_util::{
     StreamExt,
     future::{Either, select},
 };
+use quoin_base::CheckpointGeneration;
 use quoin_world::{Mutex, Thread, atomic::Ordering, one_shot};
 use std::{collections::VecDeque, convert::Infallible, pin::pin, sync::Arc};
 
@@ -105,7 +106,7 @@ impl Slice {
             match next {
                 Either::Left(landed) => landed.into_iter().for_each(|landed| self.landed(landed)),
                 Either::Right(Some(taken)) if taken.is_empty() => {
-                    rows.seal(&self.segments, 0);
+                    rows.seal(&self.segments, CheckpointGeneration(0));
                     queue.has_open.store(false, Ordering::Release);
                 }
                 Either::Right(Some(taken)) => {
@@ -173,7 +174,7 @@ impl Slice {
                 let content = RowContent::block(number, block.address);
                 // Of a write that the journal takes instead no more is placed.
                 let is_wanted = !answer.is_sent();
-                let place = || rows.place(&self.segments, content, len, 0);
+                let place = || rows.place(&self.segments, content, len, CheckpointGeneration(0));
                 let Some(location) = is_wanted.then(place).flatten() else {
                     self.front.placer.numbers().give_back(number);
                     answer.send(None);

@@ -4,13 +4,13 @@
 use super::{CheckReport, Walk};
 use crate::{
     fork::lists::DeadList,
-    format::{DEAD_ENTRIES, DEAD_PAGE, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    format::{DEAD_ENTRIES, Dead, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     integrity::quarantine::LOST_NODE,
     maps::tree::node,
     meta::{CatalogImage, LayerImage, Page},
 };
 use hashbrown::{HashMap, HashSet};
-use quoin_base::LayerId;
+use quoin_base::{BlockNumber, LayerId, PageNumber};
 use rustc_hash::FxBuildHasher;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -46,12 +46,12 @@ struct Found {
 /// What was found of all layers so far, parents before their children.
 #[derive(Default)]
 pub(super) struct LayerWalk {
-    nodes: HashMap<u64, Seen, FxBuildHasher>,
+    nodes: HashMap<PageNumber, Seen, FxBuildHasher>,
     /// How many references each layer owns to each block that it owns.
-    owners: HashMap<(u64, LayerId), u32, FxBuildHasher>,
+    owners: HashMap<(BlockNumber, LayerId), u32, FxBuildHasher>,
     births: BTreeMap<LayerId, u64>,
     /// Nodes that cannot be read.
-    unread: HashSet<u64, FxBuildHasher>,
+    unread: HashSet<PageNumber, FxBuildHasher>,
     mapped: BTreeMap<LayerId, u64>,
 }
 
@@ -138,9 +138,9 @@ impl Walk<'_> {
     /// The map of a layer, through the nodes that it owns.
     async fn map(&mut self, subject: &Subject<'_>, walk: &mut LayerWalk, found: &mut Found) {
         let mut frames: Vec<Frame> = Vec::new();
-        let mut shared = HashSet::<u64, FxBuildHasher>::default();
+        let mut shared = HashSet::<PageNumber, FxBuildHasher>::default();
         let mut next =
-            Some((ThinEntry(subject.layer.root), TREE_LEVELS - 1)).filter(|(e, _)| e.block().is_some());
+            Some((ThinEntry(subject.layer.root), TREE_LEVELS - 1)).filter(|(root, _)| !root.is_none());
         loop {
             if let Some((entry, level)) = next.take() {
                 match self.enter(subject, walk, &mut shared, entry, level).await {
@@ -155,19 +155,21 @@ impl Walk<'_> {
             if frame.slot < TREE_FAN_OUT as usize {
                 let entry = ThinEntry(frame.page.get(frame.slot));
                 frame.slot += 1;
-                match (entry.block(), frame.level) {
-                    (None, _) if entry.0 == 0 => {}
+                if entry.0 == 0 {
+                    continue;
+                }
+                match (entry.block(), frame.level.checked_sub(1)) {
                     (None, _) => self.report.add(subject.name(), "an entry of its map has no number"),
-                    (Some(block), 0) => {
+                    (Some(_), Some(below)) => next = Some((entry, below)),
+                    (Some(block), None) => {
                         frame.mapped += 1;
                         self.entry(subject, walk, found, entry, block);
                     }
-                    (Some(_), level) => next = Some((entry, level - 1)),
                 }
                 continue;
             }
             let Some(Frame { entry, level, mapped, .. }) = frames.pop() else { break };
-            walk.nodes.insert(entry.block().unwrap_or(0), Seen { entry, level, mapped });
+            walk.nodes.insert(entry.node().unwrap_or_default(), Seen { entry, level, mapped });
             match frames.last_mut() {
                 Some(above) => above.mapped += mapped,
                 None => found.mapped += mapped,
@@ -180,11 +182,11 @@ impl Walk<'_> {
         &mut self,
         subject: &Subject<'_>,
         walk: &mut LayerWalk,
-        shared: &mut HashSet<u64, FxBuildHasher>,
+        shared: &mut HashSet<PageNumber, FxBuildHasher>,
         entry: ThinEntry,
         level: u32,
     ) -> Result<Frame, u64> {
-        let number = entry.block().unwrap_or(0);
+        let number = entry.node().unwrap_or_default();
         let what = format!("node {number} of {}", subject.name());
         if number == LOST_NODE {
             let why = "what was mapped there was lost with a damaged page; overwrite or unmap it";
@@ -229,7 +231,7 @@ impl Walk<'_> {
         walk: &mut LayerWalk,
         found: &mut Found,
         entry: ThinEntry,
-        block: u64,
+        block: BlockNumber,
     ) {
         if subject.is_own(entry) {
             found.owned += 1;
@@ -242,7 +244,13 @@ impl Walk<'_> {
         }
     }
 
-    fn own_block(&mut self, subject: &Subject<'_>, walk: &mut LayerWalk, entry: ThinEntry, block: u64) {
+    fn own_block(
+        &mut self,
+        subject: &Subject<'_>,
+        walk: &mut LayerWalk,
+        entry: ThinEntry,
+        block: BlockNumber,
+    ) {
         *self.references.entry(block).or_default() += 1;
         *walk.births.entry(entry.birth()).or_default() += 1;
         *walk.owners.entry((block, subject.layer.id)).or_default() += 1;
@@ -256,13 +264,15 @@ impl Walk<'_> {
         found: &mut Found,
         entry: ThinEntry,
     ) {
-        let number = entry.block().unwrap_or(0);
-        if number & DEAD_PAGE != 0 {
-            self.tree_pages.insert(number & !DEAD_PAGE);
-            *walk.births.entry(entry.birth()).or_default() += 1;
-        } else {
-            found.listed += 1;
-            self.own_block(subject, walk, entry, number);
+        match entry.dead() {
+            Dead::Page(number) => {
+                self.tree_pages.insert(number);
+                *walk.births.entry(entry.birth()).or_default() += 1;
+            }
+            Dead::Block(number) => {
+                found.listed += 1;
+                self.own_block(subject, walk, entry, number);
+            }
         }
     }
 
@@ -278,8 +288,8 @@ impl Walk<'_> {
         let what = format!("a deadlist of {}", subject.name());
         let (mut at, mut left) = (list.head, list.entries);
         let mut blocks: BTreeMap<LayerId, u64> = BTreeMap::new();
-        let mut listed: HashMap<(u64, LayerId), u32, FxBuildHasher> = HashMap::default();
-        while at != 0 {
+        let mut listed: HashMap<(Dead, LayerId), u32, FxBuildHasher> = HashMap::default();
+        while at != PageNumber(0) {
             if !self.tree_pages.insert(at) {
                 return self.report.add(what, format!("two places lead to its page {at}"));
             }
@@ -289,8 +299,8 @@ impl Walk<'_> {
             let count = (page.get(1) as usize).min(DEAD_ENTRIES);
             left = left.wrapping_sub(count as u64);
             for entry in (0..count).map(|i| ThinEntry(page.get(2 + i))) {
-                let number = entry.block().unwrap_or(0);
-                let is_page = number & DEAD_PAGE != 0;
+                let named = entry.dead();
+                let is_page = matches!(named, Dead::Page(_));
                 if !is_page {
                     *blocks.entry(subject.owner(entry)).or_default() += 1;
                 }
@@ -300,16 +310,16 @@ impl Walk<'_> {
                 }
                 // The same block may be listed once for each of its references that the owner has.
                 let owner = subject.owner(entry);
-                let times = listed.entry((number, owner)).or_default();
+                let times = listed.entry((named, owner)).or_default();
                 *times += 1;
-                if !walk.is_there(number, owner, *times) || !subject.ancestors.contains(&owner) {
+                if !walk.is_there(named, owner, *times) || !subject.ancestors.contains(&owner) {
                     let why =
-                        format!("it lists {number}, which no layer that this one comes from owns so often");
+                        format!("it lists {named}, which no layer that this one comes from owns so often");
                     self.report.add_unless_leaked(what.clone(), why);
                 }
                 found.dead += u64::from(!is_page);
             }
-            at = page.get(0);
+            at = PageNumber(page.get(0));
         }
         if left != 0 {
             self.report.add_unless_leaked(
@@ -329,12 +339,11 @@ impl Walk<'_> {
 
 impl LayerWalk {
     /// Whether the walk met what a list names, for the `times`th time: a block of this owner, or a page, which is there once.
-    fn is_there(&self, number: u64, owner: LayerId, times: u32) -> bool {
-        if number & DEAD_PAGE != 0 {
-            let page = number & !DEAD_PAGE;
-            return (self.nodes.contains_key(&page) || self.unread.contains(&page)) && times == 1;
+    fn is_there(&self, named: Dead, owner: LayerId, times: u32) -> bool {
+        match named {
+            Dead::Page(page) => (self.nodes.contains_key(&page) || self.unread.contains(&page)) && times == 1,
+            Dead::Block(number) => self.owners.get(&(number, owner)).is_some_and(|owned| *owned >= times),
         }
-        self.owners.get(&(number, owner)).is_some_and(|owned| *owned >= times)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     space::report::VolumeSpace,
 };
 use hashbrown::HashMap;
-use quoin_base::{LayerId, VolumeId};
+use quoin_base::{LayerId, PageNumber, VolumeId};
 use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ type Reached = HashMap<(u64, ThinEntry), u64, FxBuildHasher>;
 
 /// The nodes of one level that maps lead to, by number: the first block each maps, and which maps lead there, as
 /// [`Reached`] has it.
-type Nodes = BTreeMap<u64, (u64, u64)>;
+type Nodes = BTreeMap<PageNumber, (u64, u64)>;
 
 /// Stands for a layer in sums that tell sets of layers from each other.
 fn mark(layer: LayerId) -> u64 {
@@ -92,7 +92,7 @@ impl Walk<'_> {
         let stand = || layers.iter().filter(|layer| standing.stands(layer));
         let roots = stand().map(|layer| (standing.root(layer), mark(layer.id)));
         let (reached_by, mapped) = self.reach(roots).await;
-        let mapped_by = |entry: ThinEntry| entry.block().and_then(|root| mapped.get(&root)).copied();
+        let mapped_by = |entry: ThinEntry| entry.node().and_then(|root| mapped.get(&root)).copied();
         let written: BTreeMap<_, _> =
             stand().map(|layer| (layer.id, mapped_by(standing.root(layer)).unwrap_or(0))).collect();
         let mut sets: HashMap<u64, u64, FxBuildHasher> = HashMap::default();
@@ -136,7 +136,7 @@ impl Walk<'_> {
     async fn reach(
         &self,
         maps: impl Iterator<Item = (ThinEntry, u64)>,
-    ) -> (Reached, HashMap<u64, u64, FxBuildHasher>) {
+    ) -> (Reached, HashMap<PageNumber, u64, FxBuildHasher>) {
         let (mut reached_by, mut mapped) = (Reached::default(), HashMap::default());
         let mut inner = Vec::new();
         let mut nodes = Nodes::new();
@@ -149,7 +149,7 @@ impl Walk<'_> {
                 // What cannot be read was reported with the page map.
                 let Ok(Some(page)) = self.opened.pages.get(node(number)).await else { continue };
                 let entries = (0..TREE_FAN_OUT).map(|slot| (slot, ThinEntry(page.get(slot as usize))));
-                let used = entries.filter(|(_, entry)| entry.block().is_some());
+                let used = entries.filter(|(_, entry)| !entry.is_none());
                 if level > 0 {
                     let children: Vec<_> = used.collect();
                     for (slot, entry) in &children {
@@ -169,7 +169,7 @@ impl Walk<'_> {
             nodes = below;
         }
         for (number, children) in inner.into_iter().rev() {
-            let mapped_by = |entry: ThinEntry| entry.block().and_then(|child| mapped.get(&child)).copied();
+            let mapped_by = |entry: ThinEntry| entry.node().and_then(|child| mapped.get(&child)).copied();
             let blocks = children.into_iter().filter_map(|(_, entry)| mapped_by(entry)).sum();
             mapped.insert(number, blocks);
         }
@@ -179,7 +179,7 @@ impl Walk<'_> {
 
 /// Notes that maps lead to a node. Two ways of one map to a node were reported with the layers.
 fn lead_to(nodes: &mut Nodes, entry: ThinEntry, first: u64, marks: u64) {
-    let Some(number) = entry.block() else { return };
+    let Some(number) = entry.node() else { return };
     let (_, sum) = nodes.entry(number).or_insert((first, 0));
     *sum = sum.wrapping_add(marks);
 }

@@ -3,10 +3,13 @@
 use super::{Leaked, Walk};
 use crate::{
     format::{BLOCKS_PER_PAGE, BlockInfo, Location},
-    maps::blocks::{BlockPlace, LOST, block_page, block_word},
+    maps::{
+        blocks::{BlockPlace, LOST, block_word, blocks_of, table_page},
+        dropped::is_among,
+    },
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::crc32c;
+use quoin_base::{BlockNumber, PageNumber, crc32c};
 
 /// Blocks read at the same time.
 const PARALLEL: usize = 64;
@@ -14,10 +17,11 @@ const PARALLEL: usize = 64;
 impl Walk<'_> {
     /// Every entry: references as counted, content as its checksum says.
     pub(super) async fn block_table(&mut self) {
-        let end = self.opened.root.blocks_end.get();
+        let end = BlockNumber(self.opened.root.blocks_end.get());
         let (mut free, mut found) = (0u64, Some(0u64));
-        for first in (0..end).step_by(BLOCKS_PER_PAGE as usize) {
-            let page = match self.opened.pages.get(block_page(first)).await {
+        let pages_end = PageNumber(end.0.div_ceil(BLOCKS_PER_PAGE));
+        for page_number in PageNumber(0).until(pages_end) {
+            let page = match self.opened.pages.get(table_page(page_number)).await {
                 Ok(page) => page,
                 // Reported with the page map, and so is what tells what was dropped.
                 Err(_) => {
@@ -25,12 +29,13 @@ impl Walk<'_> {
                     continue;
                 }
             };
-            let dropped = self.opened.pages.dropped_of(first / BLOCKS_PER_PAGE).await.ok();
+            let dropped = self.opened.pages.dropped_of(page_number).await.ok();
             found = found.zip(dropped).map(|(found, dropped)| found + u64::from(dropped.count_ones()));
             let dropped = dropped.unwrap_or(0);
             let mut used = Vec::new();
-            for number in first.max(1)..(first + BLOCKS_PER_PAGE).min(end) {
-                let was_dropped = dropped >> (number - first) & 1 != 0;
+            let numbers = BlockNumber(1)..end;
+            for number in blocks_of(page_number).filter(|number| numbers.contains(number)) {
+                let was_dropped = is_among(dropped, number);
                 let references = self.references.remove(&number).unwrap_or(0) + u32::from(was_dropped);
                 let at = block_word(number);
                 let (location, info) = match &page {
@@ -106,7 +111,7 @@ impl Walk<'_> {
     }
 
     /// The content of blocks, many at a time.
-    async fn blocks(&mut self, used: Vec<(u64, BlockPlace)>) {
+    async fn blocks(&mut self, used: Vec<(BlockNumber, BlockPlace)>) {
         let (lost, stored): (Vec<_>, Vec<_>) =
             used.into_iter().partition(|(_, p)| p.info.algorithm() == LOST);
         for (number, _) in lost {
@@ -133,7 +138,7 @@ impl Walk<'_> {
     }
 
     /// Tells of a block whose content is not there, which matters to those that reach it.
-    fn tell_block(&mut self, number: u64, problem: String) {
+    fn tell_block(&mut self, number: BlockNumber, problem: String) {
         let what = format!("block {number}");
         match self.unreached.contains(&number) {
             true => self.report.add_unless_leaked(what, problem),

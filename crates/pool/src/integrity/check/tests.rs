@@ -196,8 +196,8 @@ fn damaged_metadata_pages_of_every_space_and_level_are_named() {
             }
             let opened = rig.opened();
             let index = match (space, level) {
-                (PageSpace::Tree, 0) => 1,
-                _ => 0,
+                (PageSpace::Tree, 0) => PageNumber(1),
+                _ => PageNumber(0),
             };
             rig.damage_page(&opened, PageId { space, level, index }, |_| true);
             rig.names(&format!("of the {space:?} space"));
@@ -207,9 +207,9 @@ fn damaged_metadata_pages_of_every_space_and_level_are_named() {
 
 #[test]
 fn a_damaged_copy_of_a_page_that_has_another_is_a_note_and_the_pool_mends_it() {
-    let pages = PAGE_SPACES
-        .iter()
-        .flat_map(|space| (0..=MAP_LEVELS).map(|level| PageId { space: *space, level, index: 0 }));
+    let pages = PAGE_SPACES.iter().flat_map(|space| {
+        (0..=MAP_LEVELS).map(|level| PageId { space: *space, level, index: PageNumber(0) })
+    });
     for (id, copy) in pages.filter(|id| id.is_kept_twice()).flat_map(|id| [(id, 0), (id, 1)]) {
         let rig = Rig::new();
         if id.space == PageSpace::Dropped {
@@ -245,7 +245,7 @@ fn what_was_dropped_takes_space_and_is_no_problem_unless_something_leads_there()
     // The number of a block that the map leads to.
     let pool = rig.open();
     rig.run(async move {
-        let bits = PageId::new(PageSpace::Dropped, 0);
+        let bits = PageId::new(PageSpace::Dropped, PageNumber(0));
         let page = pool.first().metadata.pages.change(bits).await.unwrap();
         page.set(0, page.get(0) | 1 << 40);
         pool.checkpoint().await.unwrap();
@@ -260,8 +260,8 @@ fn a_damaged_block_is_named() {
     let rig = Rig::new();
     let opened = rig.opened();
     let pages = crate::meta::PageStore::new(opened.io.clone(), opened.root.page_maps());
-    let page = rig.run(async move { pages.get(block_page(5)).await.unwrap().unwrap() });
-    rig.damage(&opened, Location(page.get(block_word(5) + 2)));
+    let page = rig.run(async move { pages.get(block_page(BlockNumber(5))).await.unwrap().unwrap() });
+    rig.damage(&opened, Location(page.get(block_word(BlockNumber(5)) + 2)));
     rig.names("block 5: its content in segment");
 }
 
@@ -404,15 +404,15 @@ where
 #[test]
 fn wrong_counts_under_right_checksums_are_named() {
     let rig = forge(|pool, _| async move {
-        let page = pool.first().metadata.pages.change(block_page(7)).await.unwrap();
-        let info = BlockInfo(page.get(block_word(7) + 3));
-        page.set(block_word(7) + 3, BlockInfo::new(info.crc(), 2, info.algorithm()).0);
+        let page = pool.first().metadata.pages.change(block_page(BlockNumber(7))).await.unwrap();
+        let info = BlockInfo(page.get(block_word(BlockNumber(7)) + 3));
+        page.set(block_word(BlockNumber(7)) + 3, BlockInfo::new(info.crc(), 2, info.algorithm()).0);
     });
     rig.names("block 7: it is counted to have 2 references and has 1");
 
     let rig = forge(|pool, _| async move {
-        let page = pool.first().metadata.pages.change(block_page(7)).await.unwrap();
-        page.set(block_word(7) + 3, 0);
+        let page = pool.first().metadata.pages.change(block_page(BlockNumber(7))).await.unwrap();
+        page.set(block_word(BlockNumber(7)) + 3, 0);
     });
     rig.names("block 7: it is counted to have 0 references and has 1");
 
@@ -422,7 +422,7 @@ fn wrong_counts_under_right_checksums_are_named() {
     rig.names("it is recorded to have 67 mapped blocks and has 64");
 
     let rig = forge(|pool, _| async move {
-        let place = pool.first().block(7).await.unwrap().unwrap();
+        let place = pool.first().block(BlockNumber(7)).await.unwrap().unwrap();
         pool.first().segments.table.add(place.location);
     });
     rig.names("live sectors and holds");
@@ -435,7 +435,7 @@ fn wrong_links_under_right_checksums_are_named() {
         let leaf = pool.first().leaf(&layer, 3).await.unwrap().unwrap();
         let (third, fourth) = (leaf.get(3), leaf.get(4));
         assert_ne!(third, fourth);
-        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).node().unwrap();
         // Another way to the same child.
         let page = pool.first().metadata.pages.change(node(root)).await.unwrap();
         page.set(9, page.get(0));
@@ -445,21 +445,21 @@ fn wrong_links_under_right_checksums_are_named() {
     let rig = forge(|pool, _| async move {
         // Within the numbers in use: a page that was used and no node leads to any more.
         let layer = pool.first().forks.of_volume(VolumeId(1)).unwrap();
-        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).node().unwrap();
         pool.first().metadata.pages.change(node(root)).await.unwrap().set(0, 0);
     });
     rig.names("no layer leads to it; its space is leaked");
 
     let rig = forge(|pool, volume| async move {
         let layer = pool.first().forks.of_volume(volume).unwrap();
-        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).block().unwrap();
+        let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).node().unwrap();
         pool.first()
             .metadata
             .pages
             .change(node(root))
             .await
             .unwrap()
-            .set(0, ThinEntry::new(900, LayerId(1)).0);
+            .set(0, ThinEntry::of_block(BlockNumber(900), LayerId(1)).0);
     });
     rig.names("node 900 of layer 1 of volume 1: it is missing");
 }

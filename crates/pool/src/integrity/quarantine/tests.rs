@@ -43,13 +43,13 @@ async fn settle(pool: &Pool) {
 }
 
 /// The nodes on the way to a block, the leaf first.
-async fn way(pool: &Pool, volume: VolumeId, block: u64) -> Vec<u64> {
+async fn way(pool: &Pool, volume: VolumeId, block: u64) -> Vec<PageNumber> {
     let mut entry = pool.first().forks.of_volume(volume).unwrap().map_root();
-    let mut way = vec![entry.block().unwrap()];
+    let mut way = vec![entry.node().unwrap()];
     for level in (1..TREE_LEVELS).rev() {
         let page = pool.first().tree_page(way[0]).await.unwrap().unwrap();
         entry = ThinEntry(page.get(slot(block, level)));
-        way.insert(0, entry.block().unwrap());
+        way.insert(0, entry.node().unwrap());
     }
     way
 }
@@ -73,7 +73,7 @@ fn rig() -> (Rig, VolumeId, VolumeId) {
     (rig, volume, other)
 }
 
-fn damage(rig: &Rig, number: u64) {
+fn damage(rig: &Rig, number: PageNumber) {
     let opened = rig.opened();
     let location = rig.page(&opened, node(number));
     rig.damage_at(&opened.io, location);
@@ -318,7 +318,7 @@ fn run_seed(seed: u64) {
         let opened = rig.opened();
         let end = opened.root.tree_end.get();
         for _ in 0..rng.random_range(0..3) {
-            let number = rng.random_range(1..end);
+            let number = PageNumber(rng.random_range(1..end));
             let entry = {
                 let (pages, io) = (opened.root.page_maps(), opened.io.clone());
                 let store = crate::meta::PageStore::new(io, pages);

@@ -4,14 +4,14 @@
 use crate::{
     error::PoolError,
     fork::layer::Layer,
-    format::{BLOCKS_PER_PAGE, PageSpace, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    format::{PageSpace, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     integrity::damage::Damage,
     lifecycle::slice::Slice,
-    maps::tree::slot,
+    maps::{blocks::block_page, tree::slot},
     meta::PageId,
 };
 use hashbrown::HashSet;
-use quoin_base::{ByteRange, VolumeId};
+use quoin_base::{BlockNumber, ByteRange, PageNumber, VolumeId};
 use rustc_hash::FxBuildHasher;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,15 +25,15 @@ const NODES_A_TURN: usize = 64;
 #[derive(Default)]
 pub(super) struct Unreadable {
     /// Blocks, and why.
-    blocks: BTreeMap<u64, String>,
+    blocks: BTreeMap<BlockNumber, String>,
     /// Pages of the block table, by number.
-    tables: BTreeSet<u64>,
+    tables: BTreeSet<PageNumber>,
     /// Something that tells where many pages are.
     more: bool,
 }
 
 impl Unreadable {
-    pub(super) fn block(&mut self, number: u64, reason: String) {
+    pub(super) fn block(&mut self, number: BlockNumber, reason: String) {
         self.blocks.insert(number, reason);
     }
 
@@ -49,11 +49,11 @@ impl Unreadable {
     }
 
     /// Why a block cannot be read, if so.
-    async fn reason(&self, slice: &Slice, number: u64) -> Option<String> {
+    async fn reason(&self, slice: &Slice, number: BlockNumber) -> Option<String> {
         if let Some(reason) = self.blocks.get(&number) {
             return Some(reason.clone());
         }
-        let page = number / BLOCKS_PER_PAGE;
+        let page = block_page(number).index;
         let is_known = self.tables.contains(&page);
         if !is_known && !self.more {
             return None;
@@ -77,7 +77,7 @@ impl Slice {
         let volumes: Vec<(VolumeId, Arc<Layer>)> =
             self.forks.read().volumes.iter().map(|(id, layer)| (*id, layer.clone())).collect();
         // Nodes that lead to nothing damaged, whoever has them.
-        let mut sound = HashSet::<u64, FxBuildHasher>::default();
+        let mut sound = HashSet::<PageNumber, FxBuildHasher>::default();
         for (volume, layer) in volumes {
             for (range, reason) in self.unreadable_of(&layer, unreadable, &mut sound).await? {
                 self.damage().note(Damage { volume, range, reason });
@@ -91,13 +91,13 @@ impl Slice {
         &self,
         layer: &Arc<Layer>,
         unreadable: &Unreadable,
-        sound: &mut HashSet<u64, FxBuildHasher>,
+        sound: &mut HashSet<PageNumber, FxBuildHasher>,
     ) -> Result<Vec<(ByteRange, String)>, PoolError> {
         let mut found: BTreeMap<u64, (u64, String)> = BTreeMap::new();
         let mut todo = vec![Node { entry: layer.map_root(), level: TREE_LEVELS - 1, first: 0 }];
         let mut visited = 0;
         while let Some(at) = todo.pop() {
-            let Some(number) = at.entry.block().filter(|number| !sound.contains(number)) else { continue };
+            let Some(number) = at.entry.node().filter(|number| !sound.contains(number)) else { continue };
             visited += 1;
             if visited % NODES_A_TURN == 0 {
                 self.world().yield_now().await;
@@ -117,7 +117,7 @@ impl Slice {
                 Err(error) => return Err(error),
             };
             let children = (0..TREE_FAN_OUT).map(|slot| (slot, ThinEntry(page.get(slot as usize))));
-            let children: Vec<_> = children.filter(|(_, child)| child.block().is_some()).collect();
+            let children: Vec<_> = children.filter(|(_, child)| !child.is_none()).collect();
             drop((page, guard));
             if at.level > 0 {
                 let below = |(slot, entry): &(u64, ThinEntry)| Node {

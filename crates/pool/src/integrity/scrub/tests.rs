@@ -36,7 +36,7 @@ async fn write(pool: &Pool, volume: VolumeId, block: u64, byte: u8) {
 }
 
 /// The number of a volume's block.
-async fn number(pool: &Pool, volume: VolumeId, block: u64) -> u64 {
+async fn number(pool: &Pool, volume: VolumeId, block: u64) -> BlockNumber {
     let leaf =
         pool.first().leaf(&pool.first().forks.of_volume(volume).unwrap(), block).await.unwrap().unwrap();
     ThinEntry(leaf.get(slot(block, 0))).block().unwrap()
@@ -64,7 +64,7 @@ fn rig() -> Rig {
 const SNAPSHOT: VolumeId = VolumeId(2);
 const OTHER: VolumeId = VolumeId(3);
 /// Below three nodes, the first that there were: by now the snapshot's alone.
-const LEAF: u64 = 4;
+const LEAF: PageNumber = PageNumber(4);
 
 #[test]
 fn a_sound_pool_has_no_damage_and_everything_is_read() {
@@ -144,7 +144,7 @@ fn a_damaged_block_is_named_for_every_volume_that_reaches_it_until_it_is_overwri
 
 #[test]
 fn a_damaged_page_that_is_in_ram_is_written_anew() {
-    for (page, wanted) in [(node(LEAF), "leaf"), (block_page(3), "block table")] {
+    for (page, wanted) in [(node(LEAF), "leaf"), (block_page(BlockNumber(3)), "block table")] {
         let rig = rig();
         let pool = rig.open();
         let location = {
@@ -190,7 +190,7 @@ fn a_damaged_page_that_is_nowhere_else_takes_what_it_describes_and_nothing_more(
     // A page of the block table.
     let rig = self::rig();
     let opened = rig.opened();
-    let location = rig.page(&opened, block_page(3));
+    let location = rig.page(&opened, block_page(BlockNumber(3)));
     rig.damage_at(&opened.io, location);
     let pool = rig.open();
     rig.run(async move {

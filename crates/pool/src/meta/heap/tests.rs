@@ -44,7 +44,7 @@ fn action() -> impl Strategy<Value = Action> {
 /// A heap, the pages on the drive, and what the catalog is and was at the last cut.
 struct Rig {
     heap: RecordHeap,
-    pages: BTreeMap<u64, Vec<u8>>,
+    pages: BTreeMap<PageNumber, Vec<u8>>,
     now: Model,
     at_cut: Model,
     most_pieces: usize,
@@ -129,7 +129,7 @@ proptest! {
             match action {
                 Action::Put(number, len, filling) => rig.put(number, len, filling),
                 Action::Delete(number) => rig.delete(number),
-                Action::Rewrite(page) => drop(rig.heap.rewrite(page.into())),
+                Action::Rewrite(page) => drop(rig.heap.rewrite(PageNumber(page.into()))),
                 Action::Cut => drop(rig.cut()),
                 Action::Reopen => rig.reopen(),
             }
@@ -158,7 +158,7 @@ fn a_change_writes_the_page_of_its_record_however_many_there_are() {
         assert!(rig.cut() <= 4, "it has three pieces now");
         rig.delete(7);
         assert!(rig.cut() <= 3);
-        assert!(rig.heap.rewrite(0));
+        assert!(rig.heap.rewrite(PageNumber(0)));
         assert_eq!(rig.cut(), 1);
     }
 }
@@ -181,20 +181,20 @@ fn pages_that_do_not_go_together_are_refused_by_name() {
     rig.put(9, 9000, 1);
     rig.cut();
     let refused =
-        |pages: &BTreeMap<u64, Vec<u8>>| RecordHeap::read(pages, key_of).err().map(|e| e.to_string());
+        |pages: &BTreeMap<PageNumber, Vec<u8>>| RecordHeap::read(pages, key_of).err().map(|e| e.to_string());
     assert_eq!(refused(&rig.pages), None);
     // A piece that is missing, a page that is there twice, and bytes that are no records.
     let long = rig.heap.records[&rig.heap.numbers[&key(9)]].pages[1];
     let mut pages = rig.pages.clone();
-    pages.remove(&u64::from(long));
+    pages.remove(&PageNumber(long.into()));
     assert!(refused(&pages).unwrap().contains("piece of a record"));
     let mut pages = rig.pages.clone();
-    pages.insert(40, rig.pages[&0].clone());
+    pages.insert(PageNumber(40), rig.pages[&PageNumber(0)].clone());
     let why = refused(&pages).unwrap();
     assert!(why.contains("page 40") && why.contains("another page has too"), "{why}");
     for (at, byte) in [(0, 200), (10, 255), (4095, 1)] {
         let mut pages = rig.pages.clone();
-        pages.get_mut(&0).unwrap()[at] = byte;
+        pages.get_mut(&PageNumber(0)).unwrap()[at] = byte;
         assert!(refused(&pages).is_some(), "{at}");
     }
 }

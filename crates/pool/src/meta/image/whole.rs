@@ -5,20 +5,20 @@ use crate::meta::{
 };
 #[cfg(feature = "fuzzing")]
 use crate::{error::PoolError, format::LAYERS_END};
-use quoin_base::LayerId;
+use quoin_base::{LayerId, PageNumber};
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
 impl CatalogImage {
     /// What pages hold, whatever their root says.
     #[cfg(feature = "fuzzing")]
-    pub(crate) fn of_pages(pages: &BTreeMap<u64, Vec<u8>>) -> Result<Self, PoolError> {
+    pub(crate) fn of_pages(pages: &BTreeMap<PageNumber, Vec<u8>>) -> Result<Self, PoolError> {
         let image = Self { next_layer: LAYERS_END, ..Self::collect(pages)?.0 };
         image.check().map_or(Ok(image), |why| Err(PoolError::corrupt("the catalog", why)))
     }
 
     /// Its records, in pages of their own.
-    pub(crate) fn to_pages(&self) -> (BTreeMap<u64, Vec<u8>>, CatalogHead) {
+    pub(crate) fn to_pages(&self) -> (BTreeMap<PageNumber, Vec<u8>>, CatalogHead) {
         let layers: BTreeMap<LayerId, &LayerImage> = self.layers.iter().map(|l| (l.id, l)).collect();
         let mut heap = RecordHeap::new(usize::MAX);
         layers.keys().for_each(|id| heap.note(RecordKey::Layer(*id)));

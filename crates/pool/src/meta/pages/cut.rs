@@ -24,7 +24,7 @@ use crate::{
     format::{Location, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_SPACES, PAGE_WORDS},
     meta::PageWords,
 };
-use quoin_base::crc64;
+use quoin_base::{PageNumber, crc64};
 use quoin_world::{Buf, Slice as Bytes, atomic::Ordering};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -184,6 +184,7 @@ impl PageStore {
     /// The entries of the map's top pages, for the root that leads to what was cut. All of that is written.
     pub(crate) fn root_entries(&self) -> [MapEntry; PAGE_SPACES.len()] {
         assert!(self.cut.lock().pages.is_empty(), "a root is written after all that it leads to");
-        PAGE_SPACES.map(|space| self.entry_in(None, PageId { space, level: MAP_LEVELS, index: 0 }))
+        PAGE_SPACES
+            .map(|space| self.entry_in(None, PageId { space, level: MAP_LEVELS, index: PageNumber(0) }))
     }
 }

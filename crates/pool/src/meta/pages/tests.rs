@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::format::PageSpace;
+use quoin_base::PageNumber;
 
 #[test]
 fn pages_that_cannot_go_are_looked_at_once() {
@@ -9,11 +10,11 @@ fn pages_that_cannot_go_are_looked_at_once() {
     let pages: Vec<_> = (0..100).map(|_| Arc::new(Page::zeroed())).collect();
     for (index, page) in (0..).zip(pages.iter().cloned()) {
         page.dirty.store(true, Ordering::Relaxed);
-        shard.insert(PageId::new(PageSpace::Tree, index), page);
+        shard.insert(PageId::new(PageSpace::Tree, PageNumber(index)), page);
     }
     assert!(!shard.drop_one());
     assert_eq!((shard.pages.len(), shard.queue.len()), (100, 0), "none may go, and none is looked at again");
-    let id = |index| PageId::new(PageSpace::Tree, index);
+    let id = |index| PageId::new(PageSpace::Tree, PageNumber(index));
     for (index, page) in (0..).zip(pages) {
         page.dirty.store(index >= 2, Ordering::Relaxed);
         if index < 2 {

@@ -7,7 +7,7 @@ use crate::{
     format::Location,
     segment::{opened::OpenedSegment, readers::ReaderEpochs},
 };
-use quoin_base::{SegmentId, Sequence};
+use quoin_base::{CheckpointGeneration, SegmentId, Sequence};
 
 impl SegmentTable {
     /// Counts what was placed at `location` as live: the map is about to lead there.
@@ -35,7 +35,12 @@ impl SegmentTable {
     }
 
     /// Lets go of segments that no record from `tail` on names. `generation` is that of the checkpoint with this tail.
-    pub(crate) fn forget_names(&self, tail: Sequence, generation: u64, readers: &ReaderEpochs) {
+    pub(crate) fn forget_names(
+        &self,
+        tail: Sequence,
+        generation: CheckpointGeneration,
+        readers: &ReaderEpochs,
+    ) {
         let mut inner = self.inner.write();
         for id in std::mem::take(&mut inner.placed) {
             let segment = &mut inner.segments[id as usize];

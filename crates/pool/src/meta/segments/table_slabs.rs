@@ -25,7 +25,7 @@ use crate::{
     },
     meta::PageId,
 };
-use quoin_base::DriveIndex;
+use quoin_base::{DriveIndex, PageNumber};
 use quoin_stripe::Column;
 use quoin_world::Mutex;
 use std::{
@@ -329,15 +329,15 @@ impl SegmentTable {
     }
 
     /// Marks a page of the table, so that the next checkpoint writes it anew.
-    pub(crate) fn rewrite(&self, page: u64) {
+    pub(crate) fn rewrite(&self, page: PageNumber) {
         let mut inner = self.inner.write();
-        if page < inner.segments.len().div_ceil(SEGMENTS_PER_PAGE) as u64 {
+        if page.0 < inner.segments.len().div_ceil(SEGMENTS_PER_PAGE) as u64 {
             inner.dirty_pages.insert(page);
         }
     }
 
     /// Whether the next checkpoint writes a page of the table.
-    pub(crate) fn is_due(&self, page: u64) -> bool {
+    pub(crate) fn is_due(&self, page: PageNumber) -> bool {
         self.inner.read().dirty_pages.contains(&page)
     }
 }
