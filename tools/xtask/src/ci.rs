@@ -8,12 +8,12 @@ use anyhow::{Result, ensure};
 use std::process::Command;
 
 /// Seeds of the simulation in CI; a soak runs many more.
-const SEEDS: u32 = 200;
+const SEEDS: u32 = 150;
 /// Of these, from the same first one on, again with a metadata budget far below what there is.
-const LITTLE_RAM_SEEDS: &str = "100";
+const LITTLE_RAM_SEEDS: &str = "60";
 
 /// Of these, again with three slices; three in ten have as many anyway.
-const SLICES_SEEDS: &str = "80";
+const SLICES_SEEDS: &str = "60";
 
 /// Seeds of the simulation of the array.
 const ARRAY_SEEDS: u32 = 40;
@@ -66,10 +66,10 @@ const STEPS: &[Step] = &[
         cargo(&[&test[..], &["--test", "fence", "--test", "bugs", "--", "--nocapture"]].concat())
     }),
     ("raw snapshots", || {
-        program("debug", "quoin-trial", As::User, &["raw-snapshots", "--rounds", "40"].map(str::to_owned))
+        program("debug", "quoin-trial", As::User, &["raw-snapshots", "--rounds", "30"].map(str::to_owned))
     }),
     ("raw snapshots with three slices", || {
-        let args = ["raw-snapshots", "--rounds", "30", "--slices", "3"].map(str::to_owned);
+        let args = ["raw-snapshots", "--rounds", "25", "--slices", "3"].map(str::to_owned);
         program("debug", "quoin-trial", As::User, &args)
     }),
     // The database's three volumes are in slices of their own.
