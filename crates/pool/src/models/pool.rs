@@ -164,7 +164,7 @@ fn the_tail_is_never_above_what_is_buffered() {
             });
             let looking = {
                 let pool = pool.clone();
-                bench.on(1, async move { pool.first().tail() })
+                bench.on(1, async move { pool.first().log.tail(&pool.first().buffer) })
             };
             let tail = looking.await.unwrap();
             for writer in writers {
