@@ -46,12 +46,11 @@ pub fn limit_huge_pages() -> io::Result<HugePages> {
     }
 }
 
-/// To whom the system gives huge pages: `always`, `madvise` or `never`.
+/// To whom the system gives huge pages: `always`, `madvise` or `never`; empty if it does not say.
 fn setting() -> String {
     let choices = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let chosen = choices.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    // Kernels without them have no such file.
-    chosen.map_or("never", |(chosen, _)| chosen).to_owned()
+    chosen.map_or("", |(chosen, _)| chosen).to_owned()
 }
 
 /// Sets `bytes` aside for buffers of large transfers, in whole huge pages as far as the system has them. Returns before they are

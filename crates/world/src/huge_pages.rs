@@ -75,7 +75,8 @@ pub(crate) fn take(len_bytes: usize) -> Option<BytesMut> {
     parts.free.pop()
 }
 
-/// For a copy that lasts as long as a write to a drive: the shortest free part that holds so many bytes, if there is one. What is in it is anything.
+/// For a copy that lasts as long as a write to a drive: the shortest free part that holds so many bytes, if there is one. What
+/// is in it is anything.
 pub(crate) fn take_at_least(len_bytes: usize) -> Option<BytesMut> {
     let shortest = SIZES.iter().position(|size| *size >= len_bytes)?;
     PARTS[shortest..].iter().find_map(|parts| parts.lock().free.pop())
