@@ -4,8 +4,9 @@
 //! journal, and so is all that is acknowledged. So the pool stays online.
 //!
 //! 1. The committer keeps the row it could not write and tries again every [`RETRY_EVERY`]. It does nothing else meanwhile.
-//! 2. Until that row is written, writes of hosts are refused as in a pool that is full. No write and no transaction waits for
-//!    the committer to make room in buffer, journal or catalog. Reads go on.
+//! 2. Until that row is written, writes of hosts are refused as in a pool that is full. No write waits for the committer to
+//!    make room in buffer or journal, and no transaction waits for slabs, for the catalog or for earlier forks to be
+//!    destaged. Reads go on.
 //! 3. A pool that is closed meanwhile stops as if it were killed: the next opening replays the journal.
 
 use super::Store;
