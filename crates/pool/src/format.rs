@@ -507,13 +507,15 @@ pub(crate) struct SegmentEntry {
     pub live_sectors: U32,
     /// Bytes of rows written.
     pub written_bytes: U64,
-    pub reserved: U64,
+    /// Bit *n*: column *n* does not hold what it should.
+    pub missing: U64,
+    pub strip_bytes: U32,
+    pub reserved: U32,
     /// Drive and slab of each column.
     pub columns: [ColumnEntry; MAX_COLUMNS],
-    pub reserved1: [u8; 2],
 }
 /// The most columns of a segment, those of parity included.
-pub(crate) const MAX_COLUMNS: usize = 37;
+pub(crate) const MAX_COLUMNS: usize = 36;
 /// A slab with pages of the segment table, in the root: the same pages in each column.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -23,25 +23,51 @@ use thiserror::Error;
 const UNIT_BYTES: u64 = 4096;
 
 /// How a segment is spread: fixed when it is opened, recorded with it.
+///
+/// With one data column every parity column is a copy of it: a mirror. With more, the first parity column is the
+/// XOR of the data (RAID-5), and a second one makes it RAID-6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Columns that hold data.
     pub data: u8,
-    /// Columns that hold parity.
+    /// Columns that hold parity, or copies.
     pub parity: u8,
-    /// Data bytes of a full row; a multiple of 4096 times `data`.
+    /// Bytes that follow each other in one column before the next column goes on; a power of two from 4096 on.
+    /// Without meaning with one data column.
+    pub strip_bytes: u32,
+    /// The most data bytes of a row; a multiple of [`Geometry::stripe_bytes`].
     pub row_bytes: u32,
 }
 
 impl Geometry {
     /// One column, no redundancy.
     pub fn none(row_bytes: u32) -> Self {
-        Self { data: 1, parity: 0, row_bytes }
+        Self::mirror(0, row_bytes)
+    }
+
+    /// One column and so many copies of it.
+    pub fn mirror(copies: u8, row_bytes: u32) -> Self {
+        Self { data: 1, parity: copies, strip_bytes: UNIT_BYTES as u32, row_bytes }
+    }
+
+    /// Whether a segment can be spread so.
+    pub fn is_possible(&self) -> bool {
+        self.data > 0
+            && self.columns() <= ColumnSet::MOST
+            && (self.data == 1 || self.parity <= 2)
+            && self.strip_bytes.is_power_of_two()
+            && u64::from(self.strip_bytes) >= UNIT_BYTES
+            && u64::from(self.row_bytes).is_multiple_of(self.stripe_bytes())
     }
 
     /// Columns in all.
     pub fn columns(&self) -> usize {
         usize::from(self.data) + usize::from(self.parity)
+    }
+
+    /// Data bytes of one stripe: what rows begin and end at multiples of.
+    pub fn stripe_bytes(&self) -> u64 {
+        u64::from(self.data) * u64::from(self.strip_bytes)
     }
 
     /// Data bytes of a segment whose columns are slabs of `slab_bytes`.
@@ -57,6 +83,73 @@ pub struct Column {
     pub drive: DriveIndex,
     /// Which of its slabs.
     pub slab: u32,
+}
+
+/// Some of the columns of a segment, by their places in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ColumnSet(pub u64);
+
+impl ColumnSet {
+    /// The most columns that a segment may have.
+    pub const MOST: usize = 64;
+
+    /// Just this one.
+    pub fn one(column: usize) -> Self {
+        Self(1 << column)
+    }
+
+    /// Those of either.
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those of it that are not in the other.
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// How many there are.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether this one is in it.
+    pub fn has(self, column: usize) -> bool {
+        self.0 >> column & 1 == 1
+    }
+
+    /// The places of the columns, in order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..Self::MOST).filter(move |column| self.has(*column))
+    }
+
+    /// Whether a segment of this geometry has all of them.
+    pub fn is_of(self, geometry: Geometry) -> bool {
+        self.iter().all(|column| column < geometry.columns())
+    }
+}
+
+/// Where a segment lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StripeSet {
+    /// How it is spread.
+    pub geometry: Geometry,
+    /// Its columns: first those of data, in order, then those of parity.
+    pub columns: Arc<[Column]>,
+    /// Those that do not hold what they should: a rebuild is to fill them.
+    pub missing: ColumnSet,
+}
+
+impl StripeSet {
+    /// All columns hold what they should.
+    pub fn whole(geometry: Geometry, columns: Arc<[Column]>) -> Self {
+        Self { geometry, columns, missing: ColumnSet::default() }
+    }
 }
 
 /// Why a stripe operation failed.
@@ -129,14 +222,9 @@ impl Columns {
     /// # Errors
     /// [`StripeError::Unsupported`] for a geometry of several columns, [`StripeError::NoSuchDrive`] for a
     /// column on no drive of the pool, and [`StripeError::Drive`] if the drive refuses or fails the read.
-    pub async fn read(
-        &self,
-        geometry: Geometry,
-        columns: &[Column],
-        range: ByteRange,
-    ) -> Result<Buf, StripeError> {
+    pub async fn read(&self, set: &StripeSet, range: ByteRange) -> Result<Buf, StripeError> {
         assert!(range.is_aligned(UNIT_BYTES), "{range:?} of a segment is read, which is not whole units");
-        let column = single(geometry, columns)?;
+        let column = single(set)?;
         Ok(self.drive(column.drive)?.read_slab(column.slab, range.offset, range.len as usize).await?)
     }
 
@@ -148,8 +236,7 @@ impl Columns {
     /// mixture.
     pub async fn write_row(
         &self,
-        geometry: Geometry,
-        columns: &[Column],
+        set: &StripeSet,
         offset: u64,
         data: Vec<Slice>,
         durable: bool,
@@ -158,7 +245,7 @@ impl Columns {
         let len = data.iter().map(|slice| slice.len() as u64).sum();
         let range = ByteRange::new(offset, len);
         assert!(range.is_aligned(UNIT_BYTES), "{range:?} of a segment is written, which is not whole units");
-        let column = single(geometry, columns)?;
+        let column = single(set)?;
         Ok(self.drive(column.drive)?.write_slab(column.slab, offset, data, durable).await?)
     }
 
@@ -183,9 +270,10 @@ impl Columns {
     }
 }
 
-fn single(geometry: Geometry, columns: &[Column]) -> Result<Column, StripeError> {
-    match (geometry.data, geometry.parity, columns) {
+fn single(set: &StripeSet) -> Result<Column, StripeError> {
+    let Geometry { data, parity, .. } = set.geometry;
+    match (data, parity, &*set.columns) {
         (1, 0, [column]) => Ok(*column),
-        _ => Err(StripeError::Unsupported { data: geometry.data, parity: geometry.parity }),
+        _ => Err(StripeError::Unsupported { data, parity }),
     }
 }

@@ -36,8 +36,7 @@ impl Slice {
                 let (pace, pressure) = (store.pace(), || self.pressure());
                 paced = Some(pace.enter(drive, piece_bytes as u64, self.world(), pressure).await);
             }
-            let write =
-                || store.write_row(layout.geometry, &layout.columns, offset, piece.clone(), is_durable);
+            let write = || store.write_row(&layout.stripes, offset, piece.clone(), is_durable);
             store.write_patiently(self.world(), write).await?;
             if let Some(paced) = paced {
                 paced.written(self.world().now(), self.pressure());

@@ -10,9 +10,9 @@ use crate::{
     segment::{io::SegmentIo, opened::OpenedSegment},
 };
 use quoin_base::{ByteRange, SegmentId, Sequence, crc32c};
-use quoin_stripe::{Column, Geometry, StripeError};
+use quoin_stripe::{Column, StripeError, StripeSet};
 use quoin_world::Buf;
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 /// How often a block is read before it counts as unreadable.
 const TRIES: u32 = 3;
@@ -64,13 +64,13 @@ impl<'a> PlacedRows<'a> {
             return Ok(true);
         }
         let first = Location(record.header.source.get());
-        let Some((geometry, columns)) = self.layout(first.segment(), sequence) else { return Ok(false) };
+        let Some(set) = self.stripes(first.segment(), sequence) else { return Ok(false) };
         let (begin, block) = (first.offset_bytes(), first.len_bytes());
         let range = ByteRange::new(begin, block * record.crcs.len() as u64);
         if range.end() > self.io.segments.segment_bytes() {
             return Ok(false);
         }
-        if let Ok(bytes) = self.io.store.read_segment(geometry, &columns, pages_of(range)).await {
+        if let Ok(bytes) = self.io.store.read_segment(&set, pages_of(range)).await {
             let bytes = &bytes[(range.offset - pages_of(range).offset) as usize..][..range.len as usize];
             let crcs = bytes.chunks(block as usize).map(|block| crc32c(block).0);
             return Ok(crcs.eq(record.crcs.iter().copied()));
@@ -78,7 +78,7 @@ impl<'a> PlacedRows<'a> {
         // One that can be read may tell that the row did not land.
         let mut unread = None;
         for (at, crc) in (0..).zip(record.crcs.iter()) {
-            match self.read(geometry, &columns, ByteRange::new(begin + at * block, block)).await {
+            match self.read(&set, ByteRange::new(begin + at * block, block)).await {
                 Ok(bytes) if crc32c(&bytes).0 != *crc => return Ok(false),
                 Ok(_) => {}
                 Err(error) => unread = Some(error),
@@ -88,11 +88,11 @@ impl<'a> PlacedRows<'a> {
     }
 
     /// Where a segment lay when the record of that sequence named it.
-    fn layout(&self, id: SegmentId, sequence: Sequence) -> Option<(Geometry, Arc<[Column]>)> {
+    fn stripes(&self, id: SegmentId, sequence: Sequence) -> Option<StripeSet> {
         let opened = self.opened.get(&id).and_then(|openings| openings.range(..sequence).next_back());
         match opened {
-            Some((_, segment)) => Some((segment.geometry, segment.columns.as_slice().into())),
-            None => self.io.segments.layout(id),
+            Some((_, segment)) => Some(segment.stripes.clone()),
+            None => self.io.segments.stripes(id),
         }
     }
 
@@ -102,22 +102,17 @@ impl<'a> PlacedRows<'a> {
             return None;
         }
         let first = Location(record.header.source.get());
-        let (_, columns) = self.layout(first.segment(), Sequence(record.header.sequence.get()))?;
+        let set = self.stripes(first.segment(), Sequence(record.header.sequence.get()))?;
         let len = first.len_bytes() * record.crcs.len() as u64;
         let range = ByteRange::new(first.offset_bytes(), len);
-        (range.end() <= self.io.segments.segment_bytes()).then(|| (columns[0], range))
+        (range.end() <= self.io.segments.segment_bytes()).then(|| (set.columns[0], range))
     }
 
-    async fn read(
-        &self,
-        geometry: Geometry,
-        columns: &[Column],
-        range: ByteRange,
-    ) -> Result<Vec<u8>, StripeError> {
+    async fn read(&self, set: &StripeSet, range: ByteRange) -> Result<Vec<u8>, StripeError> {
         let whole = pages_of(range);
         let mut tries = 1;
         let buf: Buf = loop {
-            match self.io.store.read_segment(geometry, columns, whole).await {
+            match self.io.store.read_segment(set, whole).await {
                 Err(_) if tries < TRIES => tries += 1,
                 outcome => break outcome?,
             }

@@ -20,7 +20,7 @@ use quoin_base::{
     CheckpointGeneration, DriveIndex, PageNumber, SECTOR_BYTES, SegmentGeneration, SegmentId, Sequence,
     SliceId,
 };
-use quoin_stripe::{Column, Geometry};
+use quoin_stripe::{Column, ColumnSet, Geometry, StripeSet};
 use quoin_world::RwLock;
 use std::{
     cmp::Reverse,
@@ -102,8 +102,7 @@ pub(crate) enum SegmentState {
 pub(crate) struct Segment {
     pub state: SegmentState,
     pub stream: Stream,
-    pub geometry: Geometry,
-    pub columns: Arc<[Column]>,
+    pub stripes: StripeSet,
     pub generation: SegmentGeneration,
     pub live_sectors: u32,
     /// Sectors that were placed and are not published yet.
@@ -188,7 +187,7 @@ impl SegmentTable {
         segments.push(free_segment());
         for (id, bytes) in entries {
             let segment = decode(bytes, id)?;
-            granted.take(format!("segment {id}"), &segment.columns)?;
+            granted.take(format!("segment {id}"), &segment.stripes.columns)?;
             match segment.stream.is_metadata() {
                 true => live_meta_sectors += u64::from(segment.live_sectors),
                 false => live_data_sectors += u64::from(segment.live_sectors),
@@ -239,10 +238,11 @@ impl SegmentTable {
         }
     }
 
-    pub(crate) fn layout(&self, id: SegmentId) -> Option<(Geometry, Arc<[Column]>)> {
+    /// Where a segment that is in use lies.
+    pub(crate) fn stripes(&self, id: SegmentId) -> Option<StripeSet> {
         let inner = self.inner.read();
         let segment = inner.segments.get(id.0 as usize)?;
-        (segment.state != SegmentState::Free).then(|| (segment.geometry, segment.columns.clone()))
+        (segment.state != SegmentState::Free).then(|| segment.stripes.clone())
     }
 
     /// The generation of a segment that is in use.
@@ -317,8 +317,7 @@ impl SegmentTable {
         let segment = Segment {
             state: SegmentState::Open,
             stream,
-            geometry: Geometry::none(self.row_bytes),
-            columns: Arc::from([column]),
+            stripes: StripeSet::whole(Geometry::none(self.row_bytes), Arc::from([column])),
             generation: inner.segments[id as usize].generation.next(),
             live_sectors: 0,
             placed_sectors: 0,
@@ -526,7 +525,7 @@ impl Inner {
                 "segment {id} comes free with something in it"
             );
             self.segments[id as usize].generation = old.generation;
-            for Column { drive, slab } in old.columns.iter() {
+            for Column { drive, slab } in old.stripes.columns.iter() {
                 let is_new = self.free_slabs.entry(*drive).or_default().insert(*slab);
                 assert!(is_new, "slab {slab} of drive {drive} comes free, and segment {id} did not have it");
             }
@@ -542,8 +541,7 @@ fn free_segment() -> Segment {
     Segment {
         state: SegmentState::Free,
         stream: Stream::Data,
-        geometry: Geometry::none(0),
-        columns: Arc::from([]),
+        stripes: StripeSet::whole(Geometry::none(0), Arc::from([])),
         generation: SegmentGeneration(0),
         live_sectors: 0,
         placed_sectors: 0,
@@ -562,12 +560,15 @@ pub(crate) fn encode(segment: &Segment) -> SegmentEntry {
         SegmentState::Sealed => 2,
     };
     entry.stream = segment.stream as u8;
-    entry.data = segment.geometry.data;
-    entry.parity = segment.geometry.parity;
-    entry.row_bytes = segment.geometry.row_bytes.into();
+    let StripeSet { geometry, columns, missing } = &segment.stripes;
+    entry.data = geometry.data;
+    entry.parity = geometry.parity;
+    entry.strip_bytes = geometry.strip_bytes.into();
+    entry.row_bytes = geometry.row_bytes.into();
+    entry.missing = missing.0.into();
     entry.live_sectors = segment.live_sectors.into();
     entry.written_bytes = segment.written_bytes.into();
-    for (slot, column) in entry.columns.iter_mut().zip(segment.columns.iter()) {
+    for (slot, column) in entry.columns.iter_mut().zip(columns.iter()) {
         *slot = (*column).into();
     }
     entry
@@ -585,12 +586,18 @@ fn decode(bytes: &[u8], id: usize) -> Result<Segment, PoolError> {
         _ => return Err(damaged("its state is unknown")),
     };
     segment.stream = Stream::from_byte(entry.stream).ok_or_else(|| damaged("its stream is unknown"))?;
-    segment.geometry = Geometry { data: entry.data, parity: entry.parity, row_bytes: entry.row_bytes.get() };
-    if segment.geometry.data == 0 || segment.geometry.columns() > entry.columns.len() {
+    let geometry = Geometry {
+        data: entry.data,
+        parity: entry.parity,
+        strip_bytes: entry.strip_bytes.get(),
+        row_bytes: entry.row_bytes.get(),
+    };
+    let missing = ColumnSet(entry.missing.get());
+    if !geometry.is_possible() || !missing.is_of(geometry) {
         return Err(damaged("its layout is impossible"));
     }
-    segment.columns =
-        entry.columns[..segment.geometry.columns()].iter().map(|entry| entry.column()).collect();
+    let columns = entry.columns[..geometry.columns()].iter().map(|entry| entry.column()).collect();
+    segment.stripes = StripeSet { geometry, columns, missing };
     segment.live_sectors = entry.live_sectors.get();
     segment.written_bytes = entry.written_bytes.get();
     Ok(segment)

@@ -40,12 +40,12 @@ impl SegmentIo {
 
     /// The bytes of a range of a segment's data.
     pub(crate) async fn read_range(&self, segment: SegmentId, range: ByteRange) -> Result<Bytes, PoolError> {
-        let (geometry, columns) = self.segments.layout(segment).ok_or_else(|| {
+        let set = self.segments.stripes(segment).ok_or_else(|| {
             PoolError::corrupt("a location", format!("it names segment {segment}, which is free"))
         })?;
         let from = range.offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
         let to = range.end().next_multiple_of(PAGE_BYTES as u64);
-        let buf: Buf = self.store.read_segment(geometry, &columns, ByteRange::new(from, to - from)).await?;
+        let buf: Buf = self.store.read_segment(&set, ByteRange::new(from, to - from)).await?;
         Ok(buf.into_slice().slice((range.offset - from) as usize, range.len as usize))
     }
 
@@ -54,8 +54,8 @@ impl SegmentIo {
         let (columns, what) = match at.table_slab() {
             Some(number) => (self.segments.table_slabs().columns_of(at), format!("table slab {number}")),
             None => {
-                let layout = self.segments.layout(at.segment());
-                (layout.map(|(_, columns)| columns), format!("segment {}", at.segment()))
+                let set = self.segments.stripes(at.segment());
+                (set.map(|set| set.columns), format!("segment {}", at.segment()))
             }
         };
         let none = || PoolError::corrupt("a location", format!("it names {what}, which is not there"));

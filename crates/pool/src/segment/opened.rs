@@ -6,7 +6,8 @@ use crate::{
     meta::Segment,
 };
 use quoin_base::{DriveIndex, SegmentGeneration, SegmentId, Sequence};
-use quoin_stripe::{Column, Geometry};
+use quoin_stripe::{Column, Geometry, StripeSet};
+use std::sync::Arc;
 
 /// A segment as it was when it was opened. In the journal: its id and generation are the record's source, its layout lies
 /// where other records have checksums.
@@ -14,8 +15,7 @@ use quoin_stripe::{Column, Geometry};
 pub(crate) struct OpenedSegment {
     pub id: SegmentId,
     pub generation: SegmentGeneration,
-    pub geometry: Geometry,
-    pub columns: Vec<Column>,
+    pub stripes: StripeSet,
 }
 
 impl OpenedSegment {
@@ -23,8 +23,7 @@ impl OpenedSegment {
         Self {
             id,
             generation: segment.generation,
-            geometry: segment.geometry,
-            columns: segment.columns.to_vec(),
+            stripes: StripeSet::whole(segment.stripes.geometry, segment.stripes.columns.clone()),
         }
     }
 
@@ -34,27 +33,26 @@ impl OpenedSegment {
         header.sequence = sequence.0.into();
         header.kind = RecordKind::Segment as u8;
         header.source = (u64::from(self.id.0) | u64::from(self.generation.0) << 32).into();
-        let Geometry { data, parity, row_bytes } = self.geometry;
-        let mut words = vec![u32::from(data) | u32::from(parity) << 8, row_bytes];
-        words.extend(self.columns.iter().flat_map(|column| [u32::from(column.drive.0), column.slab]));
+        let Geometry { data, parity, strip_bytes, row_bytes } = self.stripes.geometry;
+        let mut words = vec![u32::from(data) | u32::from(parity) << 8, strip_bytes, row_bytes];
+        words.extend(self.stripes.columns.iter().flat_map(|column| [u32::from(column.drive.0), column.slab]));
         Entry { header, crcs: words, payload: Vec::new(), row: None }
     }
 
     /// What such a record says; `None` if it is impossible.
     pub(crate) fn parse(header: &RecordHeader, words: &[u32]) -> Option<Self> {
         let source = header.source.get();
-        let [layout, row_bytes, columns @ ..] = words else { return None };
-        let geometry = Geometry { data: *layout as u8, parity: (*layout >> 8) as u8, row_bytes: *row_bytes };
+        let &[layout, strip_bytes, row_bytes, ref columns @ ..] = words else { return None };
+        let geometry = Geometry { data: layout as u8, parity: (layout >> 8) as u8, strip_bytes, row_bytes };
         let (columns, rest) = columns.as_chunks::<2>();
         let column =
             |&[drive, slab]: &[u32; 2]| Some(Column { drive: DriveIndex(u16::try_from(drive).ok()?), slab });
-        let columns = columns.iter().map(column).collect::<Option<Vec<_>>>()?;
+        let columns = columns.iter().map(column).collect::<Option<Arc<[_]>>>()?;
         let is_possible = rest.is_empty() && geometry.data > 0 && geometry.columns() == columns.len();
         is_possible.then_some(Self {
             id: SegmentId(source as u32),
             generation: SegmentGeneration((source >> 32) as u32),
-            geometry,
-            columns,
+            stripes: StripeSet::whole(geometry, columns),
         })
     }
 }
@@ -69,8 +67,10 @@ mod tests {
         let opened = OpenedSegment {
             id: SegmentId(7),
             generation: SegmentGeneration(3),
-            geometry: Geometry { data: 2, parity: 1, row_bytes: 65_536 },
-            columns: vec![column(0, 70_000), column(4, 1), column(2, 9)],
+            stripes: StripeSet::whole(
+                Geometry { data: 2, parity: 1, strip_bytes: 16_384, row_bytes: 65_536 },
+                Arc::from([column(0, 70_000), column(4, 1), column(2, 9)]),
+            ),
         };
         let Entry { header, crcs, .. } = opened.record(Sequence(5));
         assert_eq!(OpenedSegment::parse(&header, &crcs), Some(opened));

@@ -62,7 +62,7 @@ impl RowWriter {
         let fits = !self.row_ended
             && self.rows.last().is_some_and(|row| {
                 let end = row.len_bytes + len_bytes as u64;
-                end <= self.stream.row_end(u64::from(row.layout.geometry.row_bytes))
+                end <= self.stream.row_end(u64::from(row.layout.stripes.geometry.row_bytes))
                     && row.offset + end <= segments.table.segment_bytes()
                     && row.contents.len() < ROW_CONTENTS
             });
@@ -98,7 +98,9 @@ impl RowWriter {
     ) -> Option<()> {
         let others = |open: &[(SegmentId, Segment)], but: usize| -> Vec<DriveIndex> {
             let others = open.iter().enumerate().filter(|(at, _)| *at != but);
-            others.flat_map(|(_, (_, segment))| segment.columns.iter().map(|column| column.drive)).collect()
+            others
+                .flat_map(|(_, (_, segment))| segment.stripes.columns.iter().map(|column| column.drive))
+                .collect()
         };
         if self.open.len() < self.spread {
             let drives = others(&self.open, usize::MAX);
@@ -183,7 +185,7 @@ impl RowWriter {
 impl Row {
     /// The drive it goes to.
     pub(crate) fn drive(&self) -> DriveIndex {
-        self.layout.columns.first().map(|column| column.drive).unwrap_or_default()
+        self.layout.stripes.columns.first().map(|column| column.drive).unwrap_or_default()
     }
 
     pub(crate) fn segment(&self) -> SegmentId {
@@ -275,7 +277,7 @@ impl Row {
 
     /// The columns of its segment.
     pub(crate) fn columns(&self) -> &[Column] {
-        &self.layout.columns
+        &self.layout.stripes.columns
     }
 }
 

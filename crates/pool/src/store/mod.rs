@@ -32,7 +32,7 @@ use members::Membership;
 use pace::Pace;
 use quoin_base::{ByteRange, CheckpointGeneration, DriveIndex, Epoch, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
-use quoin_stripe::{Column, Columns, Geometry, StripeError};
+use quoin_stripe::{Column, Columns, StripeError, StripeSet};
 use quoin_world::{
     AsyncMutex, Buf, DiskError, Mutex, Slice as Bytes,
     atomic::{AtomicBool, Ordering},
@@ -370,27 +370,21 @@ impl Store {
     }
 
     /// Reads a range of a segment's data. Both ends are multiples of 4096.
-    pub(crate) async fn read_segment(
-        &self,
-        geometry: Geometry,
-        columns: &[Column],
-        range: ByteRange,
-    ) -> Result<Buf, StripeError> {
-        self.columns.read(geometry, columns, range).await
+    pub(crate) async fn read_segment(&self, set: &StripeSet, range: ByteRange) -> Result<Buf, StripeError> {
+        self.columns.read(set, range).await
     }
 
     /// Writes a row of a segment, or a part of one, from byte `offset` of the segment's data on. `durable`: hardened on return.
     pub(crate) async fn write_row(
         &self,
-        geometry: Geometry,
-        columns: &[Column],
+        set: &StripeSet,
         offset: u64,
         data: Vec<Bytes>,
         durable: bool,
     ) -> Result<(), StripeError> {
-        let counted = columns.iter().filter(|_| durable).map(|column| self.pace.durable(column.drive));
+        let counted = set.columns.iter().filter(|_| durable).map(|column| self.pace.durable(column.drive));
         let _counted: Vec<_> = counted.collect();
-        self.columns.write_row(geometry, columns, offset, data, durable).await
+        self.columns.write_row(set, offset, data, durable).await
     }
 
     /// The pace of background writes.

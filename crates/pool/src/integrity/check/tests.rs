@@ -132,7 +132,7 @@ impl Rig {
     }
 
     pub(crate) fn damage_at(&self, io: &SegmentIo, location: Location) {
-        let (_, columns) = io.segments.layout(location.segment()).unwrap();
+        let columns = io.segments.stripes(location.segment()).unwrap().columns;
         let disk = &self.disks[usize::from(columns[0].drive.0)];
         let at = SLABS_START_BYTES + u64::from(columns[0].slab) * SLAB + location.offset_bytes();
         flip(disk, at + location.len_bytes() / 2);
@@ -372,8 +372,9 @@ fn slabs_that_are_not_granted_and_damaged_grant_pages_are_named() {
     assert_eq!(rig.check().notes.len(), 0, "it was written anew");
 
     let segments = rig.opened().io.segments.all();
-    let in_use = segments.iter().find(|(_, s)| s.live_sectors > 0 && s.columns[0].drive.0 == 0).unwrap();
-    let slab = in_use.1.columns[0].slab;
+    let in_use =
+        segments.iter().find(|(_, s)| s.live_sectors > 0 && s.stripes.columns[0].drive.0 == 0).unwrap();
+    let slab = in_use.1.stripes.columns[0].slab;
     for at in [HEAD_BYTES, HEAD_BYTES + PAGE_BYTES as u64] {
         let mut page = GrantPage::parse(&rig.disks[0].peek(at, PAGE_BYTES)).unwrap();
         page.holders[slab as usize] = 0;

@@ -247,7 +247,7 @@ fn a_drive_that_reads_nothing_is_away_and_a_place_that_it_does_not_read_is_damag
             opened.close().await.unwrap();
             location
         });
-        let (_, columns) = pool.first().segments.io.segments.layout(location.segment()).unwrap();
+        let columns = pool.first().segments.io.segments.stripes(location.segment()).unwrap().columns;
         drop(pool);
         let at = SLABS_START_BYTES + u64::from(columns[0].slab) * SLAB + location.offset_bytes();
         let pool = rig.open();

@@ -45,7 +45,7 @@ impl Inner {
         }
         let segments = self.quarantine.iter().map(|waiting| &self.segments[waiting.id.0 as usize]);
         let slabs: Vec<_> =
-            segments.flat_map(|segment| segment.columns.iter().copied()).take(count).collect();
+            segments.flat_map(|segment| segment.stripes.columns.iter().copied()).take(count).collect();
         self.free_quarantined(|_| true);
         for Column { drive, slab } in &slabs {
             self.free_slabs.get_mut(drive).map(|free| free.remove(slab));

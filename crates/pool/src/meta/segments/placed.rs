@@ -85,7 +85,7 @@ impl SegmentTable {
         // Either the checkpoint does not know the segment yet, or it knows it as it was opened.
         let known = &inner.segments[id];
         if known.state == SegmentState::Free {
-            for column in &opened.columns {
+            for column in opened.stripes.columns.iter() {
                 let free = inner.free_slabs.get_mut(&column.drive);
                 if !free.is_some_and(|free| free.remove(&column.slab)) {
                     return Err(damaged("the journal says that it was opened on a slab that is taken"));
@@ -94,8 +94,7 @@ impl SegmentTable {
             inner.segments[id] = Segment {
                 state: SegmentState::Sealed,
                 stream: Stream::Placed,
-                geometry: opened.geometry,
-                columns: opened.columns.as_slice().into(),
+                stripes: opened.stripes.clone(),
                 generation: opened.generation,
                 ..free_segment()
             };
