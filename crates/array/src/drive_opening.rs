@@ -42,9 +42,10 @@ impl Array {
             }
         }
         in_use &= !faults.is_empty();
-        let mut outcome = match opened.is_empty() && !faults.is_empty() {
-            false => self.open_all(&opened).await,
-            true => Err(String::new()),
+        let mut outcome = if opened.is_empty() && !faults.is_empty() {
+            Err(String::new())
+        } else {
+            self.open_all(&opened).await
         };
         // A drive that does not answer is not looked for elsewhere.
         if outcome.is_err()
@@ -216,12 +217,13 @@ impl Array {
     /// Reports drives whose file systems became full, or have room again.
     pub(crate) fn look_at_room(&self, without_room: &[String]) {
         for (path, no_room) in self.drives().note_room(without_room) {
-            let (severity, text) = match no_room {
-                true => (
+            let (severity, text) = if no_room {
+                (
                     Severity::Critical,
                     "the file system under it is full: host writes fail until there is room; reads are not affected",
-                ),
-                false => (Severity::Info, "has room again; host writes succeed"),
+                )
+            } else {
+                (Severity::Info, "has room again; host writes succeed")
             };
             self.log().record(severity, format!("drive {path}"), text);
         }

@@ -95,9 +95,10 @@ impl ForkError {
             }
             Self::SourceDeleted { name, source_name, refresh, in_bin } => {
                 let next = without_source(name, source_name, *refresh, *in_bin);
-                match refresh {
-                    true => (Kind::NoSource, "not refreshed", format!("volume {name}"), next),
-                    false => (Kind::NoSource, "not restored", format!("snapshot {name}"), next),
+                if *refresh {
+                    (Kind::NoSource, "not refreshed", format!("volume {name}"), next)
+                } else {
+                    (Kind::NoSource, "not restored", format!("snapshot {name}"), next)
                 }
             }
             Self::Modified { modified } => {

@@ -9,9 +9,11 @@ pub(crate) fn require_unused(
     users: Vec<String>,
     force: bool,
 ) -> Result<String, ArrayError> {
-    match users.is_empty() {
-        true => Ok(String::new()),
-        false if force => Ok(format!(", by force: {}", users.join("; "))),
-        false => Err(ArrayError::InUse { title, which, users }),
+    if users.is_empty() {
+        Ok(String::new())
+    } else if force {
+        Ok(format!(", by force: {}", users.join("; ")))
+    } else {
+        Err(ArrayError::InUse { title, which, users })
     }
 }

@@ -65,9 +65,10 @@ impl Array {
         }
         let device = self.volume(volume)?;
         let is_read_only = |mapping: &MappingRecord| self.is_read_only_with(&device, mapping.access());
-        let writers = match is_read_only(&mapping) && !is_read_only(&before) {
-            true => self.users_through(&before),
-            false => Vec::new(),
+        let writers = if is_read_only(&mapping) && !is_read_only(&before) {
+            self.users_through(&before)
+        } else {
+            Vec::new()
         };
         let title = "mapping not made read-only";
         let forced = require_unused(title, format!("volume {volume}"), writers, update.force)?;

@@ -107,9 +107,10 @@ impl Array {
         let volume = self.volumes().by_id(record.volume);
         let is_read_only =
             |access| volume.as_ref().is_none_or(|volume| self.is_read_only_with(volume, access));
-        let writers = match is_read_only(record.access()) && !is_read_only(before.access()) {
-            true => self.clients_of(name),
-            false => Vec::new(),
+        let writers = if is_read_only(record.access()) && !is_read_only(before.access()) {
+            self.clients_of(name)
+        } else {
+            Vec::new()
         };
         let forced =
             require_unused("export not made read-only", format!("export {name}"), writers, update.force)?;

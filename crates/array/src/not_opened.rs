@@ -24,9 +24,10 @@ impl From<String> for NotOpened {
 impl From<PoolError> for NotOpened {
     fn from(error: PoolError) -> Self {
         let (reason, taken_over) = (error.to_string(), error.is_expulsion());
-        match taken_over {
-            true => Self { reason: format!("{reason}. {NOT_REOPENED}"), in_use: false, taken_over },
-            false => reason.into(),
+        if taken_over {
+            Self { reason: format!("{reason}. {NOT_REOPENED}"), in_use: false, taken_over }
+        } else {
+            reason.into()
         }
     }
 }

@@ -294,9 +294,10 @@ fn last_that(end: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut is, mut is_not) = (0, end);
     while is_not - is > 1 {
         let middle = is.midpoint(is_not);
-        match holds(middle) {
-            true => is = middle,
-            false => is_not = middle,
+        if holds(middle) {
+            is = middle;
+        } else {
+            is_not = middle;
         }
     }
     is

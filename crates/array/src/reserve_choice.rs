@@ -152,9 +152,10 @@ impl<'a> Choice<'a> {
     /// How much space deleting all of `gone` frees, and how much the snapshots of the reserve hold then.
     fn measure(&self, gone: &BTreeSet<VolumeId>) -> (u64, u64) {
         let freed = self.pool.space_of(gone).freed_bytes;
-        let all = match gone.is_subset(&self.own) {
-            true => self.all_bytes,
-            false => self.pool.space_of(&self.own.union(gone).copied().collect()).freed_bytes,
+        let all = if gone.is_subset(&self.own) {
+            self.all_bytes
+        } else {
+            self.pool.space_of(&self.own.union(gone).copied().collect()).freed_bytes
         };
         (freed, all.saturating_sub(freed))
     }

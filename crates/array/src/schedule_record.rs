@@ -45,9 +45,10 @@ impl ScheduleRecord {
 
     /// Its problem in a catalog, under this key, if it has one.
     pub(crate) fn problem(&self, key: &str) -> Option<String> {
-        match self.name == key {
-            true => rules_problem(&self.rules),
-            false => Some(format!("it calls itself {}", self.name)),
+        if self.name == key {
+            rules_problem(&self.rules)
+        } else {
+            Some(format!("it calls itself {}", self.name))
         }
     }
 

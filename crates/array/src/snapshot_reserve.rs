@@ -130,10 +130,7 @@ impl Array {
     /// Adds to a transaction that a reserve is deleted.
     pub(crate) fn without_reserve(&self, tx: Transaction, scope: Scope) -> Transaction {
         let (kind, key) = scope.place();
-        match self.reserves().is_set(scope) {
-            true => tx.delete(kind, &key),
-            false => tx,
-        }
+        if self.reserves().is_set(scope) { tx.delete(kind, &key) } else { tx }
     }
 
     /// Forgets the reserves of volumes and groups that are deleted.

@@ -226,10 +226,8 @@ impl Array {
             return Err(ForkError::Modified { modified }.into());
         }
         let forced = self.require_no_users(title, &targets, force)?;
-        let though = match modified.is_empty() {
-            true => String::new(),
-            false => format!(", though {}", modified.join("; ")),
-        };
+        let though =
+            if modified.is_empty() { String::new() } else { format!(", though {}", modified.join("; ")) };
         let own = told_of_content(own.and(&though), &replacements, &keep).and(&forced);
         let held = self.volumes().hold(replacements).await.map_err(ArrayError::not(title))?;
         if !keep.is_empty() {
@@ -326,12 +324,11 @@ fn told_of_content(own: Told, replacements: &[Replacement], keep: &[ForkSpec]) -
     } else {
         let taken = replacements.iter().filter_map(|r| taken_ms(&r.source)).min();
         let names: Vec<_> = keep.iter().map(|spec| spec.name.clone()).collect();
-        let (kept, told) = match names.is_empty() {
-            true => ("not kept".into(), "; the previous content is not kept".to_owned()),
-            false => {
-                let told = format!("; the previous content is kept as {}", names.join(", "));
-                (one_or_all(names), told)
-            }
+        let (kept, told) = if names.is_empty() {
+            ("not kept".into(), "; the previous content is not kept".to_owned())
+        } else {
+            let told = format!("; the previous content is kept as {}", names.join(", "));
+            (one_or_all(names), told)
         };
         own = own.with("restored_from", sources).with("taken_ms", taken).with("previous_content", kept);
         own = own.and(&taken.map(|ms| format!("; it was taken on {}", utc_text(ms))).unwrap_or_default());

@@ -63,16 +63,17 @@ impl Array {
         }
         for ((added, scope), names) in told.into_iter().filter(|(_, names)| !names.is_empty()) {
             let object = self.reserve_object(scope).unwrap_or_else(|| "snapshot reserve".to_owned());
-            let (severity, text) = match added {
-                true => (
+            let (severity, text) = if added {
+                (
                     Severity::Critical,
                     format!(
                         "volumes taken offline because snapshots hold more than the snapshot reserve; they refuse all \
                          I/O until snapshots hold less: delete snapshots, or raise the reserve. Offline: {}",
                         names.join(", ")
                     ),
-                ),
-                false => (Severity::Notice, format!("volumes back online: {}", names.join(", "))),
+                )
+            } else {
+                (Severity::Notice, format!("volumes back online: {}", names.join(", ")))
             };
             self.log().record(severity, object, shortened(&text));
         }

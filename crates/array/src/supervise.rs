@@ -104,9 +104,10 @@ impl Array {
             }
             PoolState::Offline { reason } => {
                 let taken_over = pool.is_taken_over();
-                let next = match taken_over {
-                    true => NOT_REOPENED,
-                    false => "The array reopens the pool when its drives answer",
+                let next = if taken_over {
+                    NOT_REOPENED
+                } else {
+                    "The array reopens the pool when its drives answer"
                 };
                 let text = format!("offline: {reason}. Hosts get errors. {next}.");
                 self.log().record(Severity::Critical, self.pool_name(), text);

@@ -62,9 +62,10 @@ impl Array {
     pub fn volume(&self, name: &str) -> Result<Arc<Volume>, ArrayError> {
         self.require_catalog()?;
         self.volumes().get(name).map_err(|error| {
-            match self.volumes().binned().iter().any(|v| v.name() == name) {
-                true => BinError::Deleted { name: name.to_owned() }.into(),
-                false => error.into(),
+            if self.volumes().binned().iter().any(|v| v.name() == name) {
+                BinError::Deleted { name: name.to_owned() }.into()
+            } else {
+                error.into()
             }
         })
     }

@@ -50,10 +50,7 @@ impl ListArgs {
         query.extend(self.limit.map(|limit| ("limit", limit.to_string())));
         let query: Vec<_> =
             query.iter().map(|(field, value)| format!("{field}={}", segment(value))).collect();
-        match query.is_empty() {
-            true => "/volumes".to_owned(),
-            false => format!("/volumes?{}", query.join("&")),
-        }
+        if query.is_empty() { "/volumes".to_owned() } else { format!("/volumes?{}", query.join("&")) }
     }
 }
 

@@ -154,10 +154,7 @@ fn path(volume: &str) -> String {
 
 /// `volume v1 deleted`, and how to undo that, if it can be.
 pub(crate) fn deleted_text(client: &Client, what: &str, now: bool, restore: &str) -> String {
-    let keep_s = match now {
-        true => 0,
-        false => client.get::<RecycleBin>(PATH).map_or(0, |bin| bin.keep_s),
-    };
+    let keep_s = if now { 0 } else { client.get::<RecycleBin>(PATH).map_or(0, |bin| bin.keep_s) };
     match keep_s {
         0 => format!("{what} deleted"),
         keep_s => {

@@ -127,12 +127,13 @@ fn effect(preview: &ReservePreview) -> String {
         })
     });
     let rows = table(&["snapshot", "taken", "frees"], rows.collect(), "");
-    let left = match held_after_bytes < limit_bytes {
-        true => String::new(),
-        false => format!(
+    let left = if held_after_bytes < limit_bytes {
+        String::new()
+    } else {
+        format!(
             "\nSnapshots then still hold {}, more than the reserve: the others may not be deleted, or free nothing.",
             size_text(*held_after_bytes)
-        ),
+        )
     };
     format!("{holds} This deletes snapshots at once, in this order:\n{rows}{left}")
 }

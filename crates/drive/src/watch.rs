@@ -197,9 +197,10 @@ impl DriveWatch {
     }
 
     fn timed_out(&self, disk: &str) -> DiskError {
-        let waited = match self.hurried.load(Ordering::Acquire) {
-            true => self.patience.suspect_after,
-            false => self.patience.fail_after,
+        let waited = if self.hurried.load(Ordering::Acquire) {
+            self.patience.suspect_after
+        } else {
+            self.patience.fail_after
         };
         DiskError::TimedOut { disk: disk.to_owned(), waited_s: waited.as_secs_f64().round() as u64 }
     }
@@ -228,9 +229,10 @@ impl DriveWatch {
         inner.idle_looks = if oldest.is_some() { 0 } else { inner.idle_looks + 1 };
         // A drive that failed stays so until all that it was given is over.
         let before = inner.answers;
-        let fail_after = match self.hurried.load(Ordering::Acquire) {
-            true => self.patience.suspect_after,
-            false => self.patience.fail_after,
+        let fail_after = if self.hurried.load(Ordering::Acquire) {
+            self.patience.suspect_after
+        } else {
+            self.patience.fail_after
         };
         let now = match before {
             Answers::Failed(_) if oldest.is_some() => before,

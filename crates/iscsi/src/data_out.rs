@@ -218,9 +218,10 @@ impl<D: BlockDevice> DataOutTransfer<D> {
             return Err(DataFault::Misplaced("its DataSN is not the next one"));
         }
         // NOTE: the counters move only once the data is taken, so that a refused PDU changes nothing.
-        match is_unsolicited {
-            true => self.take_unsolicited(&data, is_final)?,
-            false => self.take_solicited(pdu.ttt.get(), data, is_final)?,
+        if is_unsolicited {
+            self.take_unsolicited(&data, is_final)?
+        } else {
+            self.take_solicited(pdu.ttt.get(), data, is_final)?
         }
         self.data_sn += 1;
         if is_final {

@@ -291,9 +291,10 @@ impl<'a> Login<'a> {
             answer.push("MaxRecvDataSegmentLength", MAX_RECV_DATA_BYTES);
         }
         let answer = answer.into_bytes();
-        match answer.len() > MAX_ANSWER_BYTES {
-            true => Err(malformed("it offers too many keys")),
-            false => Ok((answer, may_go_on)),
+        if answer.len() > MAX_ANSWER_BYTES {
+            Err(malformed("it offers too many keys"))
+        } else {
+            Ok((answer, may_go_on))
         }
     }
 

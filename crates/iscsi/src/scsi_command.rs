@@ -57,9 +57,10 @@ impl<D: BlockDevice> Session<D> {
         let announced = (command.flags & FINAL == 0 && left > 0).then_some(left);
         // NOTE: a refused command enters the task set too: what was announced for it is still on its way, and
         // has to be thrown away before the tag may be used again.
-        let refusal = match intact {
-            true => self.refusal(&command, &head, sent, announced),
-            false => Some(Reply::check(DataFault::Digest.sense())),
+        let refusal = if intact {
+            self.refusal(&command, &head, sent, announced)
+        } else {
+            Some(Reply::check(DataFault::Digest.sense()))
         };
         // Only a command that is not refused reaches its unit, which may answer it at once.
         let admission = match (refusal, &mut self.nexus) {
@@ -104,10 +105,7 @@ impl<D: BlockDevice> Session<D> {
         if !head.immediate {
             self.numbers.enter_window();
         }
-        match self.tasks.insert(head, transfer) {
-            true => self.pump(),
-            false => self.advance(itt),
-        }
+        if self.tasks.insert(head, transfer) { self.pump() } else { self.advance(itt) }
     }
 
     pub(crate) fn data_out(&mut self, bhs: Bhs, data: Payload<'_>, intact: bool) {

@@ -49,9 +49,10 @@ impl SequenceNumbers {
             self.exp_cmd_sn = exp_cmd_sn.wrapping_add(1);
             return CmdSn::Next;
         }
-        match ahead != 0 && ahead <= max_cmd_sn.wrapping_sub(exp_cmd_sn) && ahead < QUEUE_DEPTH {
-            true => CmdSn::Skips,
-            false => CmdSn::Outside,
+        if ahead != 0 && ahead <= max_cmd_sn.wrapping_sub(exp_cmd_sn) && ahead < QUEUE_DEPTH {
+            CmdSn::Skips
+        } else {
+            CmdSn::Outside
         }
     }
 

@@ -246,22 +246,16 @@ impl<D: BlockDevice> TaskSet<D> {
     pub(crate) fn remove(&mut self, itt: u32) -> Option<Task<D>> {
         let task = self.tasks.remove(&itt)?;
         // Its bytes come off the sum in which they were counted.
-        match task.is_admitted {
-            true => {
-                assert!(
-                    self.memory_bytes >= task.cost_bytes,
-                    "iSCSI task {itt:#010x} holds more than all tasks"
-                );
-                self.memory_bytes -= task.cost_bytes;
-            }
-            false => {
-                assert!(
-                    self.early_bytes >= task.early_bytes(),
-                    "iSCSI task {itt:#010x} holds more than all tasks"
-                );
-                self.early_bytes -= task.early_bytes();
-                self.waiting.retain(|waiting| *waiting != itt);
-            }
+        if task.is_admitted {
+            assert!(self.memory_bytes >= task.cost_bytes, "iSCSI task {itt:#010x} holds more than all tasks");
+            self.memory_bytes -= task.cost_bytes;
+        } else {
+            assert!(
+                self.early_bytes >= task.early_bytes(),
+                "iSCSI task {itt:#010x} holds more than all tasks"
+            );
+            self.early_bytes -= task.early_bytes();
+            self.waiting.retain(|waiting| *waiting != itt);
         }
         let (held, was_dormant) =
             (task.head.attribute.holds_others(), matches!(task.stage, Stage::Dormant(_)));

@@ -53,9 +53,10 @@ impl Transmit {
         // Padding and the data's digest go behind the data; the digest covers the padding.
         let zeroes = &[0; 3][..padding(len)];
         if len > 0 && (self.data_digest || !zeroes.is_empty()) {
-            let digest = match self.data_digest {
-                true => crc32c(self.queue.behind(&place).chain([zeroes])).to_vec(),
-                false => Vec::new(),
+            let digest = if self.data_digest {
+                crc32c(self.queue.behind(&place).chain([zeroes])).to_vec()
+            } else {
+                Vec::new()
             };
             self.queue.head(zeroes, &digest);
         }

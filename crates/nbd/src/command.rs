@@ -101,17 +101,19 @@ impl<D: BlockDevice> Unit<D> {
             Operation::Trim(_) => (volume::Operation::Unmap, 0),
             _ => return,
         };
-        match is_good {
-            true => instruments.answered(operation, bytes, latency),
-            false => instruments.failed(operation, latency),
+        if is_good {
+            instruments.answered(operation, bytes, latency)
+        } else {
+            instruments.failed(operation, latency)
         }
     }
 
     /// Refuses what was meant for another content of the volume.
     fn require_same_content(&self) -> Result<(), Failure> {
-        match self.device.contents() == self.contents {
-            true => Ok(()),
-            false => Err(DeviceError::Replaced { volume: self.device.name() }.into()),
+        if self.device.contents() == self.contents {
+            Ok(())
+        } else {
+            Err(DeviceError::Replaced { volume: self.device.name() }.into())
         }
     }
 
@@ -130,9 +132,10 @@ impl<D: BlockDevice> Unit<D> {
             return Ok(());
         }
         self.require_same_content()?;
-        match range.is_aligned(self.block_bytes()) {
-            true => self.device.write(range.offset, vec![data.into_slice()]).await?,
-            false => self.device.write_bytes(range.offset, data).await?,
+        if range.is_aligned(self.block_bytes()) {
+            self.device.write(range.offset, vec![data.into_slice()]).await?
+        } else {
+            self.device.write_bytes(range.offset, data).await?
         }
         Ok(())
     }

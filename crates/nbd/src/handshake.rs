@@ -410,9 +410,10 @@ impl Negotiation {
 fn transmission_flags(offer: &Offer, structured: bool) -> u16 {
     let always =
         flag::HAS_FLAGS | flag::SEND_FLUSH | flag::SEND_FUA | flag::CAN_MULTI_CONN | flag::SEND_CACHE;
-    let access = match offer.read_only {
-        true => flag::READ_ONLY,
-        false => flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO,
+    let access = if offer.read_only {
+        flag::READ_ONLY
+    } else {
+        flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO
     };
     always | access | if structured { flag::SEND_DF } else { 0 }
 }

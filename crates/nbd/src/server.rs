@@ -183,9 +183,10 @@ impl<D: BlockDevice> NbdServer<D> {
             Accepted { server: self.clone(), stream: Some(stream), address, peer, negotiating: true };
         if open >= self.options.max_connections || negotiating >= self.options.max_negotiations {
             self.metrics.connections_refused.increment();
-            let why = match open >= self.options.max_connections {
-                true => "too many connections are open",
-                false => "too many clients negotiate",
+            let why = if open >= self.options.max_connections {
+                "too many connections are open"
+            } else {
+                "too many clients negotiate"
             };
             // A flood of connections must not be one of lines, too.
             if self.metrics.snapshot().connections_refused.is_power_of_two() {

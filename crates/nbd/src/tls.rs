@@ -87,10 +87,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let file = |source| TlsError::File { what: "a certificate", path: path.to_owned(), source };
     let found: Vec<_> =
         CertificateDer::pem_file_iter(path).map_err(file)?.collect::<Result<_, _>>().map_err(file)?;
-    match found.is_empty() {
-        true => Err(TlsError::NoCertificate { path: path.to_owned() }),
-        false => Ok(found),
-    }
+    if found.is_empty() { Err(TlsError::NoCertificate { path: path.to_owned() }) } else { Ok(found) }
 }
 
 fn verifier(

@@ -65,10 +65,13 @@ fn walk(data: &DataDir, config: &Config) -> Result<CheckReport, Failure> {
     }));
     world.shutdown();
     let walked = walked.unwrap_or_else(|| Err("the check itself failed".to_owned()));
-    walked.map_err(|why: String| match faults.is_empty() {
-        true => failed(why, "bring back the drives as they were, or restore the data from a backup"),
-        // Without drives, the only thing to say is why they are not there.
-        false => failed(faults.into_iter().chain([why]).collect::<Vec<_>>().join("; "), attach),
+    walked.map_err(|why: String| {
+        if faults.is_empty() {
+            failed(why, "bring back the drives as they were, or restore the data from a backup")
+        } else {
+            // Without drives, the only thing to say is why they are not there.
+            failed(faults.into_iter().chain([why]).collect::<Vec<_>>().join("; "), attach)
+        }
     })
 }
 

@@ -72,9 +72,10 @@ fn parse_limit(text: &str) -> Result<u64, Failure> {
         Failure::new("array not started", format!("memory_limit {text}"), why, next)
     };
     let bytes = parse_size(text).map_err(refuse)?.0;
-    match bytes < least {
-        true => Err(refuse(format!("the array cannot work in {}", size_text(bytes)))),
-        false => Ok(bytes),
+    if bytes < least {
+        Err(refuse(format!("the array cannot work in {}", size_text(bytes))))
+    } else {
+        Ok(bytes)
     }
 }
 

@@ -15,15 +15,16 @@ pub(crate) async fn alive() -> &'static str {
 
 /// The pool is open and hosts are served.
 pub(crate) async fn ready(State(server): State<Server>) -> Response {
-    match server.array.status().ready {
-        true => "ready\n".into_response(),
-        false => Failure::new(Problem::new(
+    if server.array.status().ready {
+        "ready\n".into_response()
+    } else {
+        Failure::new(Problem::new(
             ProblemKind::NotReady,
             "not ready",
             "the array",
             "the pool is not open",
             NextStep::AwaitDrives,
         ))
-        .into_response(),
+        .into_response()
     }
 }

@@ -86,14 +86,13 @@ impl Pipeline {
             return current;
         }
         let tag = current.headers().get(ETAG);
-        match tag::matches(&wanted, tag) {
-            true => answer(request, next).await,
-            false => {
-                let mut response =
-                    unmet(request.uri().path(), tag.and_then(|tag| tag.to_str().ok())).into_response();
-                response.headers_mut().extend(tag.map(|tag| (ETAG, tag.clone())));
-                response
-            }
+        if tag::matches(&wanted, tag) {
+            answer(request, next).await
+        } else {
+            let mut response =
+                unmet(request.uri().path(), tag.and_then(|tag| tag.to_str().ok())).into_response();
+            response.headers_mut().extend(tag.map(|tag| (ETAG, tag.clone())));
+            response
         }
     }
 }

@@ -135,12 +135,11 @@ impl Page {
 /// The unit's size as a block descriptor holds it.
 fn block_descriptor(geometry: Geometry, long: bool) -> Vec<u8> {
     let blocks = geometry.blocks();
-    match long {
-        true => [&blocks.to_be_bytes()[..], &[0; 4], &geometry.block_bytes.to_be_bytes()].concat(),
-        false => {
-            let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-            [blocks.to_be_bytes(), geometry.block_bytes.to_be_bytes()].concat()
-        }
+    if long {
+        [&blocks.to_be_bytes()[..], &[0; 4], &geometry.block_bytes.to_be_bytes()].concat()
+    } else {
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        [blocks.to_be_bytes(), geometry.block_bytes.to_be_bytes()].concat()
     }
 }
 
@@ -172,9 +171,10 @@ pub(crate) fn sense(
         return Err(Sense::INVALID_FIELD_IN_CDB);
     }
     // MODE DATA LENGTH counts what follows its own field.
-    let descriptor = match request.no_block_descriptor {
-        true => Vec::new(),
-        false => block_descriptor(geometry, request.long_block_descriptor),
+    let descriptor = if request.no_block_descriptor {
+        Vec::new()
+    } else {
+        block_descriptor(geometry, request.long_block_descriptor)
     };
     let protected = unit.read_only || unit.modes.write_protect;
     let specific = DPOFUA | if protected { WP } else { 0 };
@@ -208,9 +208,10 @@ pub fn mode_select(
     }
     let header_bytes = if request.long { 8 } else { 4 };
     let (header, rest) = list.split_at_checked(header_bytes).ok_or(SHORT)?;
-    let (long, descriptor_bytes) = match request.long {
-        true => (header[4] & 1 != 0, usize::from(u16::from_be_bytes([header[6], header[7]]))),
-        false => (false, usize::from(header[3])),
+    let (long, descriptor_bytes) = if request.long {
+        (header[4] & 1 != 0, usize::from(u16::from_be_bytes([header[6], header[7]])))
+    } else {
+        (false, usize::from(header[3]))
     };
     // The block descriptor may only repeat what is so.
     let (descriptor, mut rest) = rest.split_at_checked(descriptor_bytes).ok_or(SHORT)?;

@@ -37,10 +37,14 @@ impl Unit<'_> {
     /// # Errors
     /// WRITE PROTECTED, or LOGICAL UNIT SOFTWARE WRITE PROTECTED.
     pub fn check_protection(&self, command: &Command) -> Result<(), Sense> {
-        match command.writes() {
-            true if self.read_only => Err(Sense::WRITE_PROTECTED),
-            true if self.modes.write_protect => Err(Sense::SOFTWARE_WRITE_PROTECTED),
-            _ => Ok(()),
+        if !command.writes() {
+            Ok(())
+        } else if self.read_only {
+            Err(Sense::WRITE_PROTECTED)
+        } else if self.modes.write_protect {
+            Err(Sense::SOFTWARE_WRITE_PROTECTED)
+        } else {
+            Ok(())
         }
     }
 }

@@ -134,9 +134,10 @@ impl ExportRules {
             ClientAddress::Local => true,
             ClientAddress::Ip(address) => {
                 let address = address.to_canonical();
-                match self.networks.is_empty() {
-                    true => address.is_loopback() || !self.tls_clients.is_empty(),
-                    false => self.networks.iter().any(|network| network.contains(&address)),
+                if self.networks.is_empty() {
+                    address.is_loopback() || !self.tls_clients.is_empty()
+                } else {
+                    self.networks.iter().any(|network| network.contains(&address))
                 }
             }
         };

@@ -169,9 +169,10 @@ mod tests {
             let (mut queue, mut all) = (SendQueue::<8>::default(), Vec::new());
             for (number, (is_head, len)) in parts.into_iter().enumerate() {
                 let bytes = vec![number as u8; len];
-                match is_head {
-                    true => queue.head(&bytes[..len / 2], &bytes[len / 2..]),
-                    false => queue.data(Slice::copy_of(&bytes)),
+                if is_head {
+                    queue.head(&bytes[..len / 2], &bytes[len / 2..]);
+                } else {
+                    queue.data(Slice::copy_of(&bytes));
                 }
                 all.extend(bytes);
             }

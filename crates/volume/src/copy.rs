@@ -86,12 +86,11 @@ impl RangeCopy {
 
     fn pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
         let pool = self.target.writable_pool_for(range)?;
-        match Arc::as_ptr(&pool) == self.pool.as_ptr() {
-            true => Ok(pool),
-            false => {
-                let reason = OPENED_ANEW.to_owned();
-                Err(DeviceError::Offline { volume: self.target.name(), reason })
-            }
+        if Arc::as_ptr(&pool) == self.pool.as_ptr() {
+            Ok(pool)
+        } else {
+            let reason = OPENED_ANEW.to_owned();
+            Err(DeviceError::Offline { volume: self.target.name(), reason })
         }
     }
 
@@ -246,8 +245,9 @@ fn check_range(spec: &CopySpec) -> Result<u64, VolumeError> {
         let (name, size_bytes) = (target.name(), target.size_bytes());
         return Err(VolumeError::CopyTooSmall { name, size_bytes, needed_bytes: needed });
     }
-    match source.id() == target.id() && from == to {
-        true => Err(VolumeError::CopyOntoItself { name: name() }),
-        false => Ok(length),
+    if source.id() == target.id() && from == to {
+        Err(VolumeError::CopyOntoItself { name: name() })
+    } else {
+        Ok(length)
     }
 }

@@ -164,9 +164,10 @@ impl Volumes {
             let Space { size_bytes, trim_end, .. } = from.space;
             let space = Space { size_bytes, trim_end, ..before.space };
             let mut record = VolumeRecord { space, ..before.clone() };
-            match refreshes {
-                true => record.modified_ms = None,
-                false => record.mark_modified(now_ms),
+            if *refreshes {
+                record.modified_ms = None;
+            } else {
+                record.mark_modified(now_ms);
             }
             if let Some(origin) = record.origin.as_mut().filter(|_| *refreshes) {
                 (origin.source, origin.taken_ms) = (from.id, now_ms);

@@ -118,14 +118,19 @@ impl VolumeRecord {
     pub(crate) fn put(&self, tx: Transaction, before: Option<&Self>) -> Transaction {
         let key = key(self.id);
         let (record, tags) = (self.encode(), before.map(|before| &before.labels.tags));
-        let tx = match before.is_some_and(|before| before.encode() == record) {
-            true => tx,
-            false => tx.put(VOLUME_OBJECT, &key, record),
+        let tx = if before.is_some_and(|before| before.encode() == record) {
+            tx
+        } else {
+            tx.put(VOLUME_OBJECT, &key, record)
         };
-        match tags.is_none_or(|tags| *tags != self.labels.tags) {
-            true if !self.labels.tags.is_empty() => tx.put(TAGS_OBJECT, &key, encode(&self.labels.tags)),
-            true if tags.is_some() => tx.delete(TAGS_OBJECT, &key),
-            _ => tx,
+        if tags.is_some_and(|tags| *tags == self.labels.tags) {
+            tx
+        } else if !self.labels.tags.is_empty() {
+            tx.put(TAGS_OBJECT, &key, encode(&self.labels.tags))
+        } else if tags.is_some() {
+            tx.delete(TAGS_OBJECT, &key)
+        } else {
+            tx
         }
     }
 

@@ -182,9 +182,10 @@ impl Volumes {
     fn require_binned(&self, volume: &Volume) -> Result<(), VolumeError> {
         // Not one that was restored and deleted again since: that has a time of its own.
         let is_there = |now: &Arc<Volume>| std::ptr::eq(&**now, volume);
-        match self.bin.lock().get(&volume.id()).is_some_and(is_there) {
-            true => Ok(()),
-            false => Err(VolumeError::NotFound { name: volume.name() }),
+        if self.bin.lock().get(&volume.id()).is_some_and(is_there) {
+            Ok(())
+        } else {
+            Err(VolumeError::NotFound { name: volume.name() })
         }
     }
 

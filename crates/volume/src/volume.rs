@@ -87,18 +87,16 @@ impl Volume {
 
     /// Refuses to replace its content.
     pub(crate) fn require_replaceable(&self) -> Result<(), VolumeError> {
-        match self.is_template() {
-            true => Err(VolumeError::IsTemplate { name: self.name(), what: "other content" }),
-            false => Ok(()),
+        if self.is_template() {
+            Err(VolumeError::IsTemplate { name: self.name(), what: "other content" })
+        } else {
+            Ok(())
         }
     }
 
     /// Refuses to change the content of a read-only snapshot.
     pub(crate) fn require_unprotected(&self, what: &'static str) -> Result<(), VolumeError> {
-        match self.is_protected() {
-            true => Err(VolumeError::Protected { name: self.name(), what }),
-            false => Ok(()),
-        }
+        if self.is_protected() { Err(VolumeError::Protected { name: self.name(), what }) } else { Ok(()) }
     }
 
     pub(crate) fn set_immutable(&self, immutable: bool) {
@@ -226,9 +224,10 @@ impl Volume {
         let contents = self.contents();
         let pass = entering.await;
         // The writer began with other content in mind.
-        match self.contents() == contents {
-            true => Ok(pass),
-            false => Err(DeviceError::Replaced { volume: self.name() }),
+        if self.contents() == contents {
+            Ok(pass)
+        } else {
+            Err(DeviceError::Replaced { volume: self.name() })
         }
     }
 
@@ -251,10 +250,7 @@ impl Volume {
 
     pub(crate) fn writable_pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
         let pool = self.pool_for(range)?;
-        match self.is_read_only() {
-            true => Err(DeviceError::ReadOnly { volume: self.name() }),
-            false => Ok(pool),
-        }
+        if self.is_read_only() { Err(DeviceError::ReadOnly { volume: self.name() }) } else { Ok(pool) }
     }
 
     pub(crate) fn device_error(&self, at: ByteRange, error: PoolError) -> DeviceError {
@@ -306,10 +302,7 @@ impl BlockDevice for Volume {
     }
 
     fn provisioning(&self) -> Provisioning {
-        match self.is_thick() {
-            true => Provisioning::Resource,
-            false => Provisioning::Thin,
-        }
+        if self.is_thick() { Provisioning::Resource } else { Provisioning::Thin }
     }
 
     fn is_read_only(&self) -> bool {
@@ -338,10 +331,12 @@ impl BlockDevice for Volume {
 
     async fn write_bytes(&self, offset: u64, data: Buf) -> Result<(), DeviceError> {
         let range = ByteRange::new(offset, data.len() as u64);
-        match range.is_aligned(SECTOR_BYTES) {
-            true if range.is_empty() => Ok(()),
-            true => self.write(offset, vec![data.into_slice()]).await,
-            false => self.write_part(range, data).await,
+        if !range.is_aligned(SECTOR_BYTES) {
+            self.write_part(range, data).await
+        } else if range.is_empty() {
+            Ok(())
+        } else {
+            self.write(offset, vec![data.into_slice()]).await
         }
     }
 

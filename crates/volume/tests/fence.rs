@@ -112,9 +112,10 @@ fn look(host: Host, how: How, seed: u64) -> Result<(), String> {
         }
         let after = snapshot.unmap(ByteRange::new(0, 4096)).await;
         assert!(matches!(after, Err(DeviceError::ReadOnly { .. })), "{after:?}");
-        match changed {
-            true => Err(format!("{host:?} under way, {how:?}, seed {seed}: it changed afterwards")),
-            false => Ok(()),
+        if changed {
+            Err(format!("{host:?} under way, {how:?}, seed {seed}: it changed afterwards"))
+        } else {
+            Ok(())
         }
     })
 }

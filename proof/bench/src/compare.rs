@@ -120,11 +120,17 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(outcome.bars.iter().all(|bar| bar.met == Some(true)))
 }
 
+/// The rows to measure.
+fn rows(options: &Options) -> Result<Vec<Row>> {
+    if options.quick {
+        Ok(matrix::ROWS.into_iter().filter(|row| matrix::QUICK.contains(&row.id)).collect())
+    } else {
+        matrix::select(&options.rows).map_err(|why| anyhow!(why))
+    }
+}
+
 fn measure(options: &Options) -> Result<Outcome> {
-    let rows = match options.quick {
-        true => matrix::ROWS.into_iter().filter(|row| matrix::QUICK.contains(&row.id)).collect(),
-        false => matrix::select(&options.rows).map_err(|why| anyhow!(why))?,
-    };
+    let rows = rows(options)?;
     let plan = options.plan();
     let rounds = options.rounds.unwrap_or(if options.quick { QUICK_ROUNDS } else { ROUNDS });
     ensure!(rounds > 0 && plan.seconds > 0.0, "--rounds and --seconds must be above 0");
@@ -235,12 +241,13 @@ fn settings(plan: &Plan, rounds: usize, quick: bool) -> String {
         show(plan.data_bytes),
         show(plan.cached_bytes)
     );
-    text += &match quick {
-        true => " A quick look, not to be quoted.".to_owned(),
-        false => format!(
+    text += &if quick {
+        " A quick look, not to be quoted.".to_owned()
+    } else {
+        format!(
             " The long row runs for {} s; volumes are aged for {} s.",
             plan.long_seconds, plan.age_seconds
-        ),
+        )
     };
     text
 }

@@ -94,10 +94,7 @@ pub(crate) fn probe(path: &Path, probe: Probe, seconds: f64) -> Result<f64> {
             cursor += 1;
             start + block * probe.io_bytes
         };
-        let kept = match probe.write {
-            true => (KEPT_BYTES / probe.io_bytes).clamp(1, KEPT_BLOCKS_MOST),
-            false => 1,
-        };
+        let kept = if probe.write { (KEPT_BYTES / probe.io_bytes).clamp(1, KEPT_BLOCKS_MOST) } else { 1 };
         let mut blocks = Vec::new();
         let mut readied = Ok(());
         for _ in 0..kept {
@@ -113,9 +110,10 @@ pub(crate) fn probe(path: &Path, probe: Probe, seconds: f64) -> Result<f64> {
         let mut ios = 0;
         while Instant::now() < end {
             let (at, block) = &mut blocks[(ios % kept) as usize];
-            match probe.write {
-                true => file.write_all_at(block.bytes(), *at)?,
-                false => file.read_exact_at(block.bytes(), place())?,
+            if probe.write {
+                file.write_all_at(block.bytes(), *at)?
+            } else {
+                file.read_exact_at(block.bytes(), place())?
             }
             ios += 1;
         }

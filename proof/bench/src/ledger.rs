@@ -168,9 +168,10 @@ fn stamp_sector(sector: &mut [u8], address: u64, version: u32, seed: u64) {
 fn check_sector(sector: &[u8], address: u64, version: u32, seed: u64) -> Result<(), String> {
     let u64_at = |at: usize| u64::from_le_bytes(sector[at..at + 8].try_into().expect("eight bytes"));
     if sector[..4] != sum_bytes(crc32c(&sector[4..])) {
-        return Err(match sector.iter().all(|&byte| byte == 0) {
-            true => format!("all zeroes instead of version {version}: the write is lost"),
-            false => "the checksum is wrong: the data is corrupt".to_owned(),
+        return Err(if sector.iter().all(|&byte| byte == 0) {
+            format!("all zeroes instead of version {version}: the write is lost")
+        } else {
+            "the checksum is wrong: the data is corrupt".to_owned()
         });
     }
     let found = u32::from_le_bytes(sector[4..8].try_into().expect("four bytes"));

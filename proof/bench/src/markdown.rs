@@ -114,9 +114,10 @@ fn none() -> String {
 
 /// Transfers a second; of large ones, and of those of another size than the row's, MB/s.
 fn rate(mb_per_second: Spread, io_bytes: u64) -> String {
-    match io_bytes >= LARGE_BYTES {
-        true => mb_per_second.show(0),
-        false => mb_per_second.times(1e6 / io_bytes as f64).show(0),
+    if io_bytes >= LARGE_BYTES {
+        mb_per_second.show(0)
+    } else {
+        mb_per_second.times(1e6 / io_bytes as f64).show(0)
     }
 }
 

@@ -278,9 +278,10 @@ pub(crate) fn is_wanted(id: &str, words: &[String]) -> bool {
 /// The rows whose ids contain one of the words; all if there are none.
 pub(crate) fn select(words: &[String]) -> Result<Vec<Row>, String> {
     let rows: Vec<Row> = ROWS.into_iter().filter(|row| is_wanted(row.id, words)).collect();
-    match rows.is_empty() && !is_wanted(IDLE, words) {
-        true => Err(format!("no such row; there are {}, {IDLE}", ROWS.map(|row| row.id).join(", "))),
-        false => Ok(rows),
+    if rows.is_empty() && !is_wanted(IDLE, words) {
+        Err(format!("no such row; there are {}, {IDLE}", ROWS.map(|row| row.id).join(", ")))
+    } else {
+        Ok(rows)
     }
 }
 

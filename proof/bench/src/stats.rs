@@ -119,9 +119,10 @@ impl Spread {
     /// With so many digits: the median, and in brackets the extremes if they differ.
     pub(crate) fn show(&self, digits: usize) -> String {
         let Spread { median, min, max } = self;
-        match min == max {
-            true => format!("{median:.digits$}"),
-            false => format!("{median:.digits$} ({min:.digits$}–{max:.digits$})"),
+        if min == max {
+            format!("{median:.digits$}")
+        } else {
+            format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
         }
     }
 
@@ -145,11 +146,10 @@ pub(crate) fn chance_of_more(
     let (all_happened, all) = (happened + happened_else, trials + trials_else);
     let exactly = |here: usize| {
         let rest = all_happened - here;
-        match rest <= trials_else {
-            true => {
-                (ln_choose(trials, here) + ln_choose(trials_else, rest) - ln_choose(all, all_happened)).exp()
-            }
-            false => 0.0,
+        if rest <= trials_else {
+            (ln_choose(trials, here) + ln_choose(trials_else, rest) - ln_choose(all, all_happened)).exp()
+        } else {
+            0.0
         }
     };
     (happened..=all_happened.min(trials)).map(exactly).sum::<f64>().min(1.0)

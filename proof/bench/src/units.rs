@@ -31,9 +31,10 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
 pub(crate) fn show_bytes(bytes: u64) -> String {
     for (unit, name) in [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
         if bytes >= unit {
-            return match bytes.is_multiple_of(unit) {
-                true => format!("{} {name}", bytes / unit),
-                false => format!("{:.1} {name}", bytes as f64 / unit as f64),
+            return if bytes.is_multiple_of(unit) {
+                format!("{} {name}", bytes / unit)
+            } else {
+                format!("{:.1} {name}", bytes as f64 / unit as f64)
             };
         }
     }

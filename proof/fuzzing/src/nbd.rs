@@ -82,10 +82,8 @@ async fn converse(mode: u8, script: &[u8]) -> io::Result<()> {
     // No port is left waiting behind: there are many inputs.
     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
     let mut client = Client { stream, mode, volume };
-    let outcome = match mode & RAW != 0 {
-        true => client.send_raw(script).await,
-        false => client.send_requests(script).await,
-    };
+    let outcome =
+        if mode & RAW != 0 { client.send_raw(script).await } else { client.send_requests(script).await };
     drop(client);
     let connection = connections.recv().await.expect("a connection was accepted");
     connection.await.expect("a connection panicked");
@@ -140,9 +138,10 @@ impl Client {
         let is_last = |(request, _): &(Request, u8)| request.kind.get() == command::DISC;
         let answered = requests.iter().position(is_last).unwrap_or(requests.len());
         requests.truncate(answered);
-        match self.is(AT_ONCE) {
-            true => self.all_at_once(&requests).await?,
-            false => self.one_by_one(&requests).await?,
+        if self.is(AT_ONCE) {
+            self.all_at_once(&requests).await?
+        } else {
+            self.one_by_one(&requests).await?
         }
         let disconnect =
             Request { magic: REQUEST_MAGIC.into(), kind: command::DISC.into(), ..Request::default() };

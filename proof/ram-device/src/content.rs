@@ -44,9 +44,10 @@ impl Content {
     /// Makes a range read as zeroes.
     pub(crate) fn unmap(&mut self, range: ByteRange) {
         for part in range.split(self.piece_bytes) {
-            match part.len == self.piece_bytes {
-                true => drop(self.pieces.remove(&(part.offset / self.piece_bytes))),
-                false => self.change(part, |bytes, _| bytes.fill(0)),
+            if part.len == self.piece_bytes {
+                self.pieces.remove(&(part.offset / self.piece_bytes));
+            } else {
+                self.change(part, |bytes, _| bytes.fill(0));
             }
         }
     }

@@ -188,21 +188,23 @@ impl RamDevice {
             return Err(fault);
         }
         let (ByteRange { offset, len }, size_bytes) = (range, self.size_bytes());
-        match range.end() <= size_bytes {
-            true => Ok(()),
-            false => Err(DeviceError::OutOfRange { volume: self.name(), offset, len, size_bytes }),
+        if range.end() <= size_bytes {
+            Ok(())
+        } else {
+            Err(DeviceError::OutOfRange { volume: self.name(), offset, len, size_bytes })
         }
     }
 
     /// Lets other tasks go first, if it is to.
     async fn step(&self) {
         let mut first = self.yields;
-        poll_fn(|context| match mem::take(&mut first) {
-            true => {
+        poll_fn(|context| {
+            if mem::take(&mut first) {
                 context.waker().wake_by_ref();
                 Poll::Pending
+            } else {
+                Poll::Ready(())
             }
-            false => Poll::Ready(()),
         })
         .await;
     }
@@ -246,10 +248,7 @@ impl BlockDevice for RamDevice {
     }
 
     fn provisioning(&self) -> Provisioning {
-        match self.thick.load(Ordering::Acquire) {
-            true => Provisioning::Resource,
-            false => Provisioning::Thin,
-        }
+        if self.thick.load(Ordering::Acquire) { Provisioning::Resource } else { Provisioning::Thin }
     }
 
     fn is_read_only(&self) -> bool {

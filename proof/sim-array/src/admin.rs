@@ -108,9 +108,10 @@ impl Admin {
                 let what = what.map(|change| change.what.clone()).unwrap_or_default();
                 model.refused(number);
                 totals.refused_changes += 1;
-                match REFUSALS.iter().chain(refusals).any(|refusal| *refusal == kind) {
-                    true => Ok(None),
-                    false => Err(format!("{what} was refused ({kind}): {error}")),
+                if REFUSALS.iter().chain(refusals).any(|refusal| *refusal == kind) {
+                    Ok(None)
+                } else {
+                    Err(format!("{what} was refused ({kind}): {error}"))
                 }
             }
         }
@@ -190,19 +191,19 @@ impl Admin {
                 return Ok(());
             }
             let thin = self.rng.random_bool(0.3);
-            let change = match restores {
-                true => {
-                    let after = Vol { thick: vol.thick && !thin, ..vol };
-                    Change::new(format!("bring back {name}")).volume(&name, None, Some(after))
-                }
-                false => Change::new(format!("purge {name}")).bin(Bin::Purge(name.clone())),
+            let change = if restores {
+                let after = Vol { thick: vol.thick && !thin, ..vol };
+                Change::new(format!("bring back {name}")).volume(&name, None, Some(after))
+            } else {
+                Change::new(format!("purge {name}")).bin(Bin::Purge(name.clone()))
             };
             (model.begin(change), name, thin)
         };
         let array = self.shared.array.clone();
-        let outcome = match restores {
-            true => array.restore_deleted(&name, RecycleBinRestore { name: None, thin }).await.map(drop),
-            false => array.purge_deleted(&name).await,
+        let outcome = if restores {
+            array.restore_deleted(&name, RecycleBinRestore { name: None, thin }).await.map(drop)
+        } else {
+            array.purge_deleted(&name).await
         };
         // The array may have needed its space; whether it said so is looked at later.
         let done = self.ended(number, outcome, &["not-found", "immutable"])?.is_some();
@@ -222,13 +223,14 @@ impl Admin {
         refusals: &[&str],
     ) -> Result<bool, String> {
         let new_name = update.name.clone().unwrap_or_else(|| name.clone());
-        let change = match new_name == name {
-            true => Change::new(format!("{what} {name}")).volume(&name, Some(before), Some(after)),
-            false => Change::new(format!("{what} {name}")).volume(&name, Some(before), None).volume(
+        let change = if new_name == name {
+            Change::new(format!("{what} {name}")).volume(&name, Some(before), Some(after))
+        } else {
+            Change::new(format!("{what} {name}")).volume(&name, Some(before), None).volume(
                 &new_name,
                 None,
                 Some(after),
-            ),
+            )
         };
         let number = self.begin(change);
         let outcome = self.shared.array.change_volume(&name, update).await;
@@ -252,10 +254,7 @@ impl Admin {
         let made = self.change(what, (name, vol), after, update, &refusals).await?;
         if let Some(cut) = cut {
             let mut model = self.shared.model.lock();
-            match made {
-                true => model.history.end(cut, true),
-                false => model.history.cancel(cut),
-            }
+            if made { model.history.end(cut, true) } else { model.history.cancel(cut) }
         }
         let mut totals = self.shared.totals.lock();
         totals.shrunk += u64::from(made && shrinks);
@@ -346,18 +345,17 @@ impl Admin {
         let after = Vol { lun: (!is_mapped).then_some(lun), ..vol.clone() };
         let change = Change::new(format!("map {name}")).volume(&name, Some(vol), Some(after));
         let number = self.begin(change);
-        let outcome = match is_mapped {
-            true => self.shared.array.unmap(HOST, &name, true).await,
-            false => {
-                let request = MappingCreate {
-                    volume: name,
-                    host: HOST.into(),
-                    lun: Some(lun),
-                    read_only: false,
-                    writable: true,
-                };
-                self.shared.array.map(request).await.map(drop)
-            }
+        let outcome = if is_mapped {
+            self.shared.array.unmap(HOST, &name, true).await
+        } else {
+            let request = MappingCreate {
+                volume: name,
+                host: HOST.into(),
+                lun: Some(lun),
+                read_only: false,
+                writable: true,
+            };
+            self.shared.array.map(request).await.map(drop)
         };
         let made = self.ended(number, outcome, &["in-use"])?;
         self.shared.totals.lock().mapped += u64::from(made.is_some() && !is_mapped);

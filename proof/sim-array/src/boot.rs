@@ -115,10 +115,7 @@ impl BootRun {
         self.shared.stopping.store(true, Ordering::Relaxed);
         array.stop();
         ended.await.ok_or("the array did not end")?;
-        match self.last {
-            true => self.check().await,
-            false => Ok(()),
-        }
+        if self.last { self.check().await } else { Ok(()) }
     }
 
     async fn online(&self) -> Result<(), String> {

@@ -107,12 +107,11 @@ impl Model {
             }
         }
         for (name, comes) in &change.groups {
-            match comes {
-                true => drop(self.groups.insert(name.clone())),
-                false => {
-                    self.groups.remove(name);
-                    self.sets.retain(|set| set.group != *name);
-                }
+            if *comes {
+                self.groups.insert(name.clone());
+            } else {
+                self.groups.remove(name);
+                self.sets.retain(|set| set.group != *name);
             }
         }
     }
@@ -146,12 +145,11 @@ impl Model {
         let (mut applied, mut dropped) = (0, 0);
         for change in std::mem::take(&mut self.pending) {
             if let Bin::Purge(name) = &change.bin {
-                match binned.contains(name) {
-                    true => dropped += 1,
-                    false => {
-                        self.apply(&change);
-                        applied += 1;
-                    }
+                if binned.contains(name) {
+                    dropped += 1;
+                } else {
+                    self.apply(&change);
+                    applied += 1;
                 }
                 continue;
             }

@@ -66,9 +66,10 @@ impl Admin {
 
     pub(crate) async fn use_groups(&mut self) -> Result<(), String> {
         let Some((group, members)) = self.pick_group() else { return self.change_groups().await };
-        match self.rng.random_bool(0.6) {
-            true => self.snapshot_group(group, members).await,
-            false => self.restore_group(group, members).await,
+        if self.rng.random_bool(0.6) {
+            self.snapshot_group(group, members).await
+        } else {
+            self.restore_group(group, members).await
         }
     }
 

@@ -146,19 +146,19 @@ impl Host {
         let excused = match &outcome {
             Ok(()) => {
                 model.history.end(id, true);
-                return match *frozen && !is_changing {
-                    true => Err(format!("a {what} to {name}, whose content must stay, was acknowledged")),
-                    false => Ok(()),
-                };
+                if *frozen && !is_changing {
+                    return Err(format!("a {what} to {name}, whose content must stay, was acknowledged"));
+                }
+                return Ok(());
             }
             Err(DeviceError::Replaced { .. }) => {
                 // Nothing was written.
                 model.history.cancel(id);
                 totals.refused_replaced += 1;
-                return match is_changing {
-                    true => Ok(()),
-                    false => Err(format!("a {what} to {name} was refused as replaced, and it was not")),
-                };
+                if !is_changing {
+                    return Err(format!("a {what} to {name} was refused as replaced, and it was not"));
+                }
+                return Ok(());
             }
             Err(DeviceError::ReadOnly { .. }) => {
                 totals.refused_read_only += 1;
@@ -254,9 +254,10 @@ pub(crate) async fn read(
                 DeviceError::Offline { .. } => shared.stopping.load(Ordering::Relaxed),
                 _ => false,
             };
-            match excused {
-                true => Ok(()),
-                false => Err(format!("a read of {name} ({vol:?}, now {now:?}) failed: {error}")),
+            if excused {
+                Ok(())
+            } else {
+                Err(format!("a read of {name} ({vol:?}, now {now:?}) failed: {error}"))
             }
         }
     }

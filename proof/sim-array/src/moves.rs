@@ -143,9 +143,10 @@ impl Admin {
             Some((keep, first)) => {
                 let is_there = self.shared.array.volume(&keep).is_ok();
                 let mut model = self.shared.model.lock();
-                match is_there {
-                    true => model.done(first),
-                    false => model.refused(first),
+                if is_there {
+                    model.done(first)
+                } else {
+                    model.refused(first)
                 }
                 (is_there, true)
             }

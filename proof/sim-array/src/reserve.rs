@@ -62,9 +62,10 @@ impl Admin {
                 (ReserveOf::Volume(name), Some(BTreeSet::from([vol.id])))
             }
         };
-        let policy = match self.rng.random_bool(0.7) {
-            true => ReservePolicy::DeleteOldest,
-            false => ReservePolicy::OfflineVolume,
+        let policy = if self.rng.random_bool(0.7) {
+            ReservePolicy::DeleteOldest
+        } else {
+            ReservePolicy::OfflineVolume
         };
         let Some(episode) = model.episode(of, policy, sources, newest) else { return Ok(None) };
         let mut change = Change::new(format!("{policy} of {:?}", episode.of));
@@ -91,9 +92,10 @@ impl Admin {
             Err(error) if kind(&error) == "unconfirmed" && !confirm => {
                 self.shared.totals.lock().reserves_unconfirmed += 1;
                 let gone = gone(&array, episode)?;
-                return match gone.is_empty() {
-                    true => Ok(()),
-                    false => Err(format!("{:?} was not confirmed, and {gone:?} is deleted", episode.of)),
+                return if gone.is_empty() {
+                    Ok(())
+                } else {
+                    Err(format!("{:?} was not confirmed, and {gone:?} is deleted", episode.of))
                 };
             }
             Err(error) if kind(&error) == "pool-full" || kind(&error) == "no-space" => return Ok(()),
@@ -246,10 +248,7 @@ fn end(shared: &Shared, number: u32) -> Result<(), String> {
     shared.totals.lock().deleted_by_reserve += gone.len() as u64;
     drop(model);
     let stopped = stopped(&shared.array, of)?;
-    match stopped.is_empty() {
-        true => Ok(()),
-        false => Err(format!("{of:?} is removed, and {stopped:?} stay stopped")),
-    }
+    if stopped.is_empty() { Ok(()) } else { Err(format!("{of:?} is removed, and {stopped:?} stay stopped")) }
 }
 
 /// The snapshots of which an event says that a reserve deleted them.

@@ -80,20 +80,20 @@ impl Admin {
         let Some(first) = first.pop_first() else {
             self.shared.model.lock().not_forked(fork);
             let free = array.status().capacity.map(|capacity| capacity.free_bytes);
-            return match free.is_some_and(|free| free > PLENTY_BYTES) {
-                true => {
-                    Err(format!("schedule {name} took no snapshot in {LOOKS} s, with {free:?} bytes free"))
-                }
-                false => Ok(()),
+            return if free.is_some_and(|free| free > PLENTY_BYTES) {
+                Err(format!("schedule {name} took no snapshot in {LOOKS} s, with {free:?} bytes free"))
+            } else {
+                Ok(())
             };
         };
         self.took(fork, id, vol, &first);
         let (fork, id) = self.begin_fork(vol);
         if let Err(error) = array.run_schedule(name).await {
             self.shared.model.lock().not_forked(fork);
-            return match REFUSALS.contains(&kind(&error).as_str()) {
-                true => Ok(()),
-                false => Err(format!("schedule {name} took no snapshot: {error}")),
+            return if REFUSALS.contains(&kind(&error).as_str()) {
+                Ok(())
+            } else {
+                Err(format!("schedule {name} took no snapshot: {error}"))
             };
         }
         let now: Vec<_> = now()?.into_iter().collect();

@@ -158,9 +158,6 @@ impl Run {
             Ending::Step(n) => PowerCut::AfterSteps(n),
             Ending::DiskOp(n) => PowerCut::AtDiskOp(n),
         };
-        match boot.kill {
-            true => self.world.kill_process(at),
-            false => self.world.cut_power(at),
-        }
+        if boot.kill { self.world.kill_process(at) } else { self.world.cut_power(at) }
     }
 }

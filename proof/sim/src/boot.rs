@@ -73,10 +73,7 @@ pub(crate) async fn check_pool(disks: Vec<Arc<dyn Disk>>) -> Result<(), String> 
 /// What a check found. Root slots are not among it: what was being written there when the power was cut is only noted.
 pub fn problems_of(report: &CheckReport) -> Result<(), String> {
     let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(format!("the check found:\n  {}", problems.join("\n  "))),
-    }
+    if problems.is_empty() { Ok(()) } else { Err(format!("the check found:\n  {}", problems.join("\n  "))) }
 }
 
 /// Whether it was made a drive, if perhaps not to the end.
@@ -286,10 +283,7 @@ impl BootRun {
             );
         }
         // After a violation or failure all of them stop; then they are waited for.
-        let wanted = |count: usize| match self.is_over(pool) {
-            true => count >= self.clients,
-            false => count >= done,
-        };
+        let wanted = |count: usize| if self.is_over(pool) { count >= self.clients } else { count >= done };
         ended.1.until(|| wanted(ended.0.load(Ordering::Relaxed)).then_some(())).await;
     }
 

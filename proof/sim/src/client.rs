@@ -218,9 +218,10 @@ impl Client {
                 (rng.random_range(0..blocks) * 16, rng.random_range(1..=at.sectors))
             }
             Load::Mixed | Load::Churn | Load::Forks => {
-                let sectors = match rng.random_bool(0.4) {
-                    true => log_uniform(rng, 1, MAX_WRITE_SECTORS / 16) as u32 * 16,
-                    false => log_uniform(rng, 1, MAX_WRITE_SECTORS) as u32,
+                let sectors = if rng.random_bool(0.4) {
+                    log_uniform(rng, 1, MAX_WRITE_SECTORS / 16) as u32 * 16
+                } else {
+                    log_uniform(rng, 1, MAX_WRITE_SECTORS) as u32
                 };
                 let first = match rng.random_range(0..10) {
                     0..=2 => rng.random_range(0..at.sectors.min(512)),
@@ -269,10 +270,7 @@ impl Client {
             }
             Err(PoolError::NoSpace) => {
                 self.shared.totals.lock().refused_full += 1;
-                match self.rng.random_bool(0.3) {
-                    true => self.unmap(Some(4096)).await,
-                    false => Ok(()),
-                }
+                if self.rng.random_bool(0.3) { self.unmap(Some(4096)).await } else { Ok(()) }
             }
             Err(error) => self.failed("write", volume, error),
         }
@@ -322,9 +320,10 @@ impl Client {
         let Some(mut target) = self.target() else { return Ok(()) };
         let long = sectors.is_none() && self.rng.random_bool(0.1);
         let wanted = sectors.unwrap_or_else(|| log_uniform(&mut self.rng, 1, 2048) as u32);
-        (target.first, target.sectors) = match long {
-            true => (0, target.at.sectors),
-            false => (target.first, wanted.min(target.at.sectors - target.first)),
+        (target.first, target.sectors) = if long {
+            (0, target.at.sectors)
+        } else {
+            (target.first, wanted.min(target.at.sectors - target.first))
         };
         let Target { volume, window, at, first, sectors } = target;
         let (id, range) = {
@@ -416,9 +415,10 @@ impl Client {
             return self.create_volume().await;
         }
         let victim = volumes[self.rng.random_range(0..volumes.len())];
-        match self.rng.random_bool(0.4) {
-            true => self.change_reservation(victim).await,
-            false => self.delete_volume(victim).await,
+        if self.rng.random_bool(0.4) {
+            self.change_reservation(victim).await
+        } else {
+            self.delete_volume(victim).await
         }
     }
 
@@ -527,12 +527,10 @@ impl Client {
             Ok(_) => {
                 let (_, counts) = scrub.progress();
                 self.shared.totals.lock().scrubbed_bytes += counts.bytes;
-                match counts.damage() > 0 && !self.shared.damaged && !self.shared.may_fail {
-                    true => Err(format!(
-                        "a scrub found damage where there is none: {counts:?} {:?}",
-                        scrub.notes()
-                    )),
-                    false => Ok(()),
+                if counts.damage() > 0 && !self.shared.damaged && !self.shared.may_fail {
+                    Err(format!("a scrub found damage where there is none: {counts:?} {:?}", scrub.notes()))
+                } else {
+                    Ok(())
                 }
             }
             Err(error) => self.shared.excuse(&self.pool, "scrub", &error),

@@ -101,13 +101,12 @@ impl Client {
         let target = targets[rng.random_range(0..targets.len())];
         let window = rng.random_range(0..windows.len());
         let all = windows[window].sectors;
-        let (first, sectors) = match rng.random_bool(0.3) {
-            true => (0, all),
-            false => {
-                let first = rng.random_range(0..all);
-                let first = if rng.random_bool(0.5) { first / 16 * 16 } else { first };
-                (first, (log_uniform(rng, 1, 4096) as u32).min(all - first))
-            }
+        let (first, sectors) = if rng.random_bool(0.3) {
+            (0, all)
+        } else {
+            let first = rng.random_range(0..all);
+            let first = if rng.random_bool(0.5) { first / 16 * 16 } else { first };
+            (first, (log_uniform(rng, 1, 4096) as u32).min(all - first))
         };
         Some(Copy { source, target, window, first, sectors })
     }

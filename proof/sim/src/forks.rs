@@ -39,9 +39,10 @@ impl Client {
     /// An id for a new volume. What is to fill a pool of several slices fills one of them as a rule, while others have room.
     pub(crate) fn new_volume_id(&mut self) -> VolumeId {
         let is_one_to_fill = self.shared.load == Load::Full && self.pool.slice_count() > 1;
-        match is_one_to_fill && self.rng.random_bool(0.8) {
-            true => self.pool.next_volume_id_near(VolumeId::first_of(SliceId(0))),
-            false => self.pool.next_volume_id(),
+        if is_one_to_fill && self.rng.random_bool(0.8) {
+            self.pool.next_volume_id_near(VolumeId::first_of(SliceId(0)))
+        } else {
+            self.pool.next_volume_id()
         }
     }
 
@@ -122,9 +123,10 @@ impl Client {
         let shared = self.shared.clone();
         if !in_doubt {
             let mut model = shared.model.lock();
-            match done {
-                true => model.history.end_fork(id, true),
-                false => model.history.cancel_fork(id),
+            if done {
+                model.history.end_fork(id, true)
+            } else {
+                model.history.cancel_fork(id)
             }
             model.cutting.retain(|volume| !volumes.iter().any(|pair| pair.1 == *volume));
             for (source, _) in &volumes {

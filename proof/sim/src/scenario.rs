@@ -320,15 +320,21 @@ impl Scenario {
         };
         let ending = match self.faults {
             // What is on one column only must be on all when that one is damaged a little later.
-            Faults::Column if !last && rng.random_bool(0.6) => match rng.random() {
-                true => Ending::Verified,
-                false => Ending::Journal(log_uniform(rng, 1, 60)),
-            },
+            Faults::Column if !last && rng.random_bool(0.6) => {
+                if rng.random() {
+                    Ending::Verified
+                } else {
+                    Ending::Journal(log_uniform(rng, 1, 60))
+                }
+            }
             // Roots that are on some drives only, and what follows if nobody writes them to the others.
-            Faults::Roots if !last && rng.random_bool(0.7) => match rng.random() {
-                true => Ending::Root(log_uniform(rng, 1, 12)),
-                false => Ending::Journal(log_uniform(rng, 1, 60)),
-            },
+            Faults::Roots if !last && rng.random_bool(0.7) => {
+                if rng.random() {
+                    Ending::Root(log_uniform(rng, 1, 12))
+                } else {
+                    Ending::Journal(log_uniform(rng, 1, 60))
+                }
+            }
             _ => ending,
         };
         let base = match self.load {

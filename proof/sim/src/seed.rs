@@ -319,9 +319,10 @@ impl Run {
             Ending::DiskOp(n) => PowerCut::AtDiskOp(n),
             Ending::Step(n) => PowerCut::AfterSteps(n),
         };
-        match boot.kill {
-            true => self.world.kill_process(at),
-            false => self.world.cut_power(at),
+        if boot.kill {
+            self.world.kill_process(at)
+        } else {
+            self.world.cut_power(at)
         }
         let Ending::Checkpoint(count, after) = boot.ending else { return };
         let (world, opened) = (self.world.clone(), opened.clone());

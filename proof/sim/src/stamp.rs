@@ -26,10 +26,7 @@ impl Value {
 
     /// The same so many sectors further on.
     pub(crate) fn moved_by(self, sectors: i64) -> Self {
-        match self.is_zeroes() {
-            true => self,
-            false => Self { moved: self.moved + sectors, ..self },
-        }
+        if self.is_zeroes() { self } else { Self { moved: self.moved + sectors, ..self } }
     }
 
     pub(crate) fn is_zeroes(&self) -> bool {

@@ -18,13 +18,12 @@ impl Client {
         let Some((volume, window, at)) = self.window() else { return Ok(()) };
         let rng = &mut self.rng;
         // Where others come by, too.
-        let mut first = match rng.random_bool(0.6) {
-            true => 0,
-            false => rng.random_range(0..at.sectors.div_ceil(16)) * 16,
-        };
-        let sectors = match rng.random_bool(0.7) {
-            true => log_uniform(rng, 1, 16) as u32 * 16,
-            false => log_uniform(rng, 1, 100) as u32,
+        let mut first =
+            if rng.random_bool(0.6) { 0 } else { rng.random_range(0..at.sectors.div_ceil(16)) * 16 };
+        let sectors = if rng.random_bool(0.7) {
+            log_uniform(rng, 1, 16) as u32 * 16
+        } else {
+            log_uniform(rng, 1, 100) as u32
         };
         let (pause, write) = (rng.random_bool(0.3), rng.random_bool(0.3));
         for _ in 0..rng.random_range(3..=READS) {

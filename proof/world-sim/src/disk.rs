@@ -204,9 +204,10 @@ impl SimDisk {
             let InFlight { op, mark, completer } = operation;
             let (operation, range) = describe(&op);
             let has_room = operation != "write" || inner.faults.has_room(range);
-            let fault = match has_room {
-                true => io::Error::other("simulated fault"),
-                false => io::ErrorKind::StorageFull.into(),
+            let fault = if has_room {
+                io::Error::other("simulated fault")
+            } else {
+                io::ErrorKind::StorageFull.into()
             };
             let performed = if has_room { inner.perform(op, mark, self.len_bytes) } else { Err(()) };
             let outcome = performed.map_err(|()| DiskError::Io {

@@ -309,10 +309,7 @@ impl SimWorld {
             if let Err(stopped) = self.step() {
                 if matches!(stopped, Stopped::PowerCut { .. }) {
                     let spares_drives = self.state.lock().spares_drives;
-                    match spares_drives {
-                        true => self.kill(),
-                        false => self.crash(),
-                    }
+                    if spares_drives { self.kill() } else { self.crash() }
                 }
                 return Err(stopped);
             }

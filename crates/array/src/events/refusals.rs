@@ -60,11 +60,10 @@ impl Events {
         let over = self.limiter.lock().over(self.world.wall_clock_ms(), all);
         for Summary { alike: Alike { protocol, address, why, .. }, count, since_ms } in over {
             let since = utc_text(since_ms);
-            let told = match address.is_empty() {
-                false => Told::new(protocol, format!("refused {count} more times since {since}: {why}")),
-                true => {
-                    Told::new(protocol, format!("refused {count} times since {since}, from many addresses"))
-                }
+            let told = if address.is_empty() {
+                Told::new(protocol, format!("refused {count} times since {since}, from many addresses"))
+            } else {
+                Told::new(protocol, format!("refused {count} more times since {since}: {why}"))
             };
             let actor =
                 Actor { address: Some(address).filter(|address| !address.is_empty()), ..Actor::default() };

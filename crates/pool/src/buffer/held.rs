@@ -34,9 +34,10 @@ impl Held {
             return Self::Buffer(data);
         }
         let wastes = buffer_ram_bytes(len) > len + len / WASTE_PART;
-        match wastes && (len as u64) < block_bytes {
-            true => Self::Packed(Arc::from(&data[..])),
-            false => Self::Buffer(Bytes::copy_of(&data)),
+        if wastes && (len as u64) < block_bytes {
+            Self::Packed(Arc::from(&data[..]))
+        } else {
+            Self::Buffer(Bytes::copy_of(&data))
         }
     }
 

@@ -83,10 +83,7 @@ impl Fragment {
     }
 
     fn pinned(&self) -> Sequence {
-        match self.batch.is_hardened() {
-            true => self.sequence,
-            false => self.pin,
-        }
+        if self.batch.is_hardened() { self.sequence } else { self.pin }
     }
 
     /// The part of it that lies in `start..end`.

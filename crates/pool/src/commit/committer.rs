@@ -143,10 +143,12 @@ impl Committer {
         let awaits_slabs = store.wanted_by(self.slice.id()) > 0 || store.owed_by(self.slice.id()) > 0;
         let pressed =
             requests.hurry.load(Ordering::Acquire) || self.slice.fill(0) > SLOW_FROM || awaits_slabs;
-        let tick = match pressed {
-            true => PRESSED_TICK,
-            false if self.slice.forks.are_pending() => PENDING_TICK,
-            false => TICK,
+        let tick = if pressed {
+            PRESSED_TICK
+        } else if self.slice.forks.are_pending() {
+            PENDING_TICK
+        } else {
+            TICK
         };
         let tick = self.slice.world().sleep(tick);
         match select(pin!(asked), tick).await {

@@ -59,10 +59,8 @@ impl Slice {
         let sectors = self.buffer.sectors_per_block();
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
         let is_whole = covered(fragments, 0, sectors) == sectors;
-        let base = match is_whole || planted(Bug::ZeroFill) {
-            true => None,
-            false => self.read_base(layer, key.index).await?,
-        };
+        let base =
+            if is_whole || planted(Bug::ZeroFill) { None } else { self.read_base(layer, key.index).await? };
         let mut buf = match &base {
             Some(base) => Buf::copy_of(base),
             None => Buf::zeroed(bytes(sectors)),

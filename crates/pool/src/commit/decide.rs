@@ -213,9 +213,10 @@ pub(crate) fn decide(figures: &Figures) -> Step {
 
 /// Whether a checkpoint comes before everything else.
 fn checkpoint_step(figures: &Figures) -> Option<Step> {
-    match figures.due.is_under_way {
-        true => needs_room(figures).then_some(Step::Await),
-        false => checkpoint_is_due(figures).then_some(Step::Checkpoint),
+    if figures.due.is_under_way {
+        needs_room(figures).then_some(Step::Await)
+    } else {
+        checkpoint_is_due(figures).then_some(Step::Checkpoint)
     }
 }
 

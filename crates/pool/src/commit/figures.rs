@@ -131,10 +131,8 @@ impl Committer {
 
     fn aged_before(&mut self, next: Sequence, awaits_forks: bool) -> Option<Sequence> {
         let (now, options) = (self.slice.world().now(), &self.slice.options());
-        let after = match awaits_forks {
-            true => options.destage_after.min(SETTLES_AFTER),
-            false => options.destage_after,
-        };
+        let after =
+            if awaits_forks { options.destage_after.min(SETTLES_AFTER) } else { options.destage_after };
         self.looks.older_than(after, next, now)
     }
 }

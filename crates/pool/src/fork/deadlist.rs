@@ -45,10 +45,8 @@ impl Committer {
             self.give_up_list(layer, &mut list, &why).await?;
         }
         let DeadList { mut head, entries } = list;
-        let mut count = match list.is_empty() {
-            true => DEAD_ENTRIES,
-            false => self.list_page(head).await?.get(1) as usize,
-        };
+        let mut count =
+            if list.is_empty() { DEAD_ENTRIES } else { self.list_page(head).await?.get(1) as usize };
         // That page is full, or there is none: another one comes before it.
         if count == DEAD_ENTRIES {
             let next = std::mem::replace(&mut head, self.take_tree_page().await?);
@@ -162,9 +160,10 @@ impl Committer {
     }
 
     fn forget_birth(&self, owner: &Layer, birth: LayerId) {
-        match birth == owner.id {
-            true => drop(owner.births.fetch_sub(1)),
-            false => self.slice.forks.write().forget_birth(birth),
+        if birth == owner.id {
+            owner.births.fetch_sub(1);
+        } else {
+            self.slice.forks.write().forget_birth(birth);
         }
     }
 }

@@ -175,10 +175,11 @@ impl Forks {
             let blocks = pledge.blocks;
             let blocks = blocks.unwrap_or_else(|| tally.promised_to(*volume).promise.blocks);
             then.subtract(tally.promised_to(*volume));
-            then.add(match pledge.shared {
+            then.add(if pledge.shared {
                 // All it has will be shared.
-                true => Promised { promise: Promise::of(blocks, 0, true), lent: 0 },
-                false => Promised::of(layer, blocks),
+                Promised { promise: Promise::of(blocks, 0, true), lent: 0 }
+            } else {
+                Promised::of(layer, blocks)
             });
         }
         drop(tally);

@@ -208,10 +208,7 @@ impl Layer {
     /// Refuses what reaches beyond the end. Called under the lock of the range's shard.
     pub(crate) fn check_end(&self, range: ByteRange) -> Result<(), PoolError> {
         let end = self.volume.end.load(Ordering::Acquire);
-        match range.end() > end {
-            true => Err(PoolError::BeyondEnd { volume: self.volume.id, end }),
-            false => Ok(()),
-        }
+        if range.end() > end { Err(PoolError::BeyondEnd { volume: self.volume.id, end }) } else { Ok(()) }
     }
 
     /// True while its volume writes to it. Changes under the locks of all shards when it is frozen.

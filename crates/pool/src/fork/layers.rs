@@ -218,9 +218,10 @@ impl Layers {
     pub(crate) fn removed(&mut self, layer: &Layer) {
         assert!(layer.is_gone(), "layer {} is removed after it was given up", layer.id);
         // It is the one that is given back first, as a rule.
-        match self.removing.front().is_some_and(|first| first.id == layer.id) {
-            true => drop(self.removing.pop_front()),
-            false => self.removing.retain(|other| other.id != layer.id),
+        if self.removing.front().is_some_and(|first| first.id == layer.id) {
+            self.removing.pop_front();
+        } else {
+            self.removing.retain(|other| other.id != layer.id);
         }
         let departed = self.all.remove(&layer.id);
         departed.iter().for_each(|layer| self.ids.departed(layer));

@@ -27,13 +27,16 @@ impl Slice {
                 self.world().sleep(delay).await;
             }
         }
-        let room = || match self.store.health().is_failed() {
-            true => Some(Err(self.store.health().error())),
-            // The room it would wait for does not come while a drive has none.
-            false => match self.take_room(len) {
-                None if self.store.is_short_of_room() => Some(Err(PoolError::NoSpace)),
-                room => room.map(Ok),
-            },
+        let room = || {
+            if self.store.health().is_failed() {
+                Some(Err(self.store.health().error()))
+            } else {
+                // The room it would wait for does not come while a drive has none.
+                match self.take_room(len) {
+                    None if self.store.is_short_of_room() => Some(Err(PoolError::NoSpace)),
+                    room => room.map(Ok),
+                }
+            }
         };
         // First come, first served: a writer that comes while others wait does not take their room.
         let waits_alone = self.front.admission.queued.load(Ordering::Acquire) == 0;

@@ -150,10 +150,7 @@ impl ReadAhead {
     /// just found the number in a thin map.
     pub(crate) fn take(&self, number: BlockNumber, is_end: bool) -> Option<Ahead> {
         let mut blocks = self.shard(number).lock();
-        let (run, at) = match is_end {
-            true => blocks.remove(&number),
-            false => blocks.get(&number).cloned(),
-        }?;
+        let (run, at) = if is_end { blocks.remove(&number) } else { blocks.get(&number).cloned() }?;
         Some(Ahead { run, at })
     }
 

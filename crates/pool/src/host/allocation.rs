@@ -106,9 +106,10 @@ impl Slice {
         let block_bytes = self.buffer.block_bytes;
         let shard = self.buffer.shard(layer.block(range.offset / block_bytes));
         let of_block = |piece: ByteRange| {
-            let fragments = match shard.is_empty() {
-                true => Cow::Borrowed(&[][..]),
-                false => shard.visible(layer, piece.offset / block_bytes),
+            let fragments = if shard.is_empty() {
+                Cow::Borrowed(&[][..])
+            } else {
+                shard.visible(layer, piece.offset / block_bytes)
             };
             if fragments.iter().any(|e| !matches!(e.content, Content::Zero)) {
                 return Ok(Buffered::Mapped);

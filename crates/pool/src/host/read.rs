@@ -162,13 +162,11 @@ impl Slice {
     ) -> Result<Vec<Bytes>, PoolError> {
         let out = loop {
             let guard = self.enter_readers();
-            let read = match range.offset % REGION_BYTES + range.len <= REGION_BYTES {
-                true => self.read_region(&layer, range, pattern).await,
-                false => {
-                    let pieces =
-                        range.split(REGION_BYTES).map(|piece| self.read_region(&layer, piece, pattern));
-                    try_join_all(pieces).await.map(|pieces| pieces.into_iter().flatten().collect())
-                }
+            let read = if range.offset % REGION_BYTES + range.len <= REGION_BYTES {
+                self.read_region(&layer, range, pattern).await
+            } else {
+                let pieces = range.split(REGION_BYTES).map(|piece| self.read_region(&layer, piece, pattern));
+                try_join_all(pieces).await.map(|pieces| pieces.into_iter().flatten().collect())
             };
             drop(guard);
             if !layer.is_gone() {
@@ -333,12 +331,11 @@ impl Slice {
                 _ => join_all(runs.into_iter().map(read)).await,
             }
         };
-        let (bases, held) = match ahead.is_empty() {
-            true => (read_all.await, None),
-            false => {
-                let (bases, held) = join(read_all, self.held_bases(layer, parts_now, ahead)).await;
-                (bases, Some(held?))
-            }
+        let (bases, held) = if ahead.is_empty() {
+            (read_all.await, None)
+        } else {
+            let (bases, held) = join(read_all, self.held_bases(layer, parts_now, ahead)).await;
+            (bases, Some(held?))
         };
         for (i, base) in held.into_iter().flatten() {
             parts[i].base = base;
@@ -385,16 +382,11 @@ impl Slice {
     ) -> Result<Vec<(usize, Read)>, PoolError> {
         let (first, last) = (run[0].place.location, run[run.len() - 1].place.location);
         let mut out = Vec::with_capacity(run.len());
-        let whole = match first.is_none() {
-            true => None,
-            false => {
-                let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
-                self.segments
-                    .io
-                    .read_range(first.segment(), ByteRange::new(first.offset_bytes(), len))
-                    .await
-                    .ok()
-            }
+        let whole = if first.is_none() {
+            None
+        } else {
+            let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
+            self.segments.io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await.ok()
         };
         for Found { part, number, place } in run {
             let intact = whole.as_ref().and_then(|whole| {

@@ -317,12 +317,11 @@ impl Slice {
 
     /// Asks for slabs for new blocks that do not fit and makes the write wait, or refuses it if no slabs can come.
     fn grow_or_refuse(&self, blocks: u64) -> Refusal {
-        match self.may_grow() {
-            true => {
-                self.ask_for_blocks(blocks);
-                Refusal::Wait
-            }
-            false => Refusal::Error(PoolError::NoSpace),
+        if self.may_grow() {
+            self.ask_for_blocks(blocks);
+            Refusal::Wait
+        } else {
+            Refusal::Error(PoolError::NoSpace)
         }
     }
 

@@ -103,9 +103,10 @@ impl CheckReport {
 
     /// Adds a problem.
     pub fn add(&mut self, what: impl Into<String>, problem: impl Into<String>) {
-        match self.problems.len() < MAX_PROBLEMS {
-            true => self.problems.push(Problem { what: what.into(), problem: problem.into() }),
-            false => self.more_problems += 1,
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(Problem { what: what.into(), problem: problem.into() });
+        } else {
+            self.more_problems += 1;
         }
     }
 
@@ -432,12 +433,12 @@ impl Walk<'_> {
     /// Pages of the page space of the trees that cannot be read, and those that no layer leads to.
     async fn orphaned_tree_pages(&mut self) {
         for (index, error) in std::mem::take(&mut self.unread_nodes) {
-            match self.tree_pages.contains(&index) {
-                true => self.report.add_error("a page of the page space of trees", error),
+            if self.tree_pages.contains(&index) {
+                self.report.add_error("a page of the page space of trees", error)
+            } else {
                 // A page that led there was damaged too.
-                false => self
-                    .report
-                    .add_unless_leaked(format!("page {index} of the page space of trees"), error.to_string()),
+                self.report
+                    .add_unless_leaked(format!("page {index} of the page space of trees"), error.to_string())
             }
         }
         let end = PageNumber(self.opened.root.tree_end.get());

@@ -181,9 +181,10 @@ impl Committer {
         if old != LOST_NODE {
             self.note_damaged(layer, old, spot, why).await;
             let dead = damaged.as_dead_page();
-            match self.is_mine(layer, damaged) {
-                true => self.free(layer, dead).await?,
-                false => self.bury(layer, dead).await?,
+            if self.is_mine(layer, damaged) {
+                self.free(layer, dead).await?
+            } else {
+                self.bury(layer, dead).await?
             }
         }
         Ok(ThinEntry::of_node(number, layer.id))

@@ -286,10 +286,12 @@ impl Scrub {
             .unwrap_or_else(|error| (vec![BadCopy { what: "has no place".into(), error: Some(error) }], 1));
         let has_copy = bad.len() < copies;
         let repaired = self.repair(id, has_copy).await?;
-        let then = match repaired {
-            true if has_copy => "it is written anew from another copy",
-            true => "it was in RAM and is written anew",
-            false => "what it describes cannot be read",
+        let then = if !repaired {
+            "what it describes cannot be read"
+        } else if has_copy {
+            "it is written anew from another copy"
+        } else {
+            "it was in RAM and is written anew"
         };
         let how: Vec<_> = bad.into_iter().map(|copy| copy.what).collect();
         let note = format!("{id} {}; {then}", how.join(", and "));

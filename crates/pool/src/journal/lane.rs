@@ -422,10 +422,11 @@ impl Journal {
     ) -> Result<(), PoolError> {
         let unit = self.store.alignment(&slabs)?;
         let aligned = |s: &Bytes| s.len().is_multiple_of(unit) && (s.as_ptr() as usize).is_multiple_of(unit);
-        match payload.iter().all(aligned) {
-            true => data.extend(payload),
+        if payload.iter().all(aligned) {
+            data.extend(payload)
+        } else {
             // Sectors of hosts that are shorter than the drive's own.
-            false => data.push(Bytes::joined(&payload)),
+            data.push(Bytes::joined(&payload))
         }
         let durable = !planted(Bug::SkipJournalFlush);
         // NOTE: it counts when all columns have it. Recovery takes it from any, whichever is left.

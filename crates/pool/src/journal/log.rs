@@ -46,17 +46,19 @@ impl Log {
 
     /// The same, for a checkpoint that is being cut.
     pub(crate) fn tail_to_cut(&self, buffer: &Buffer) -> Sequence {
-        match planted(Bug::TailPastCatalog) {
-            true => buffer.tail(self.journal.peek_sequence()),
-            false => self.tail(buffer),
+        if planted(Bug::TailPastCatalog) {
+            buffer.tail(self.journal.peek_sequence())
+        } else {
+            self.tail(buffer)
         }
     }
 
     /// The lowest sequence that the buffer needs, or `next`.
     fn tail_of(&self, buffer: &Buffer, next: Sequence) -> Sequence {
-        match planted(Bug::TailReadLate) {
-            true => buffer.tail(Sequence(u64::MAX)).min(self.journal.peek_sequence()),
-            false => buffer.tail(next),
+        if planted(Bug::TailReadLate) {
+            buffer.tail(Sequence(u64::MAX)).min(self.journal.peek_sequence())
+        } else {
+            buffer.tail(next)
         }
     }
 

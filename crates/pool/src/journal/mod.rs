@@ -285,10 +285,7 @@ impl Journal {
 
     /// Resolves once the batch is hardened; fails if the pool went offline first.
     pub(crate) async fn hardened(&self, batch: &Batch) -> Result<(), PoolError> {
-        match batch.outcome().await {
-            true => Ok(()),
-            false => Err(self.store.health().error()),
-        }
+        if batch.outcome().await { Ok(()) } else { Err(self.store.health().error()) }
     }
 
     /// Stops the lanes once all that was appended is hardened.

@@ -136,9 +136,10 @@ impl ReadSlice {
         // What came after it.
         let checkpoint_read = world.now();
         let bounds = JournalBounds::of(&root);
-        let mut replay = match is_as_closed(&root, store.epoch()) {
-            true => Replay::of_closed(&store, id, bounds),
-            false => read_journal(&opened.io, id, bounds).await?,
+        let mut replay = if is_as_closed(&root, store.epoch()) {
+            Replay::of_closed(&store, id, bounds)
+        } else {
+            read_journal(&opened.io, id, bounds).await?
         };
         mended.append(&mut replay.unread);
         mended.extend(

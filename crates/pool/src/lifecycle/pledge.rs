@@ -59,12 +59,13 @@ impl Slice {
         self.pass_shards();
         let charged = self.buffer.charged_blocks();
         let pending = self.space.reserved().pending;
-        match self.space.keeps_promises(pending, charged) {
-            true => Ok(Some(pledge)),
-            false => Err(PoolError::CannotReserve {
+        if self.space.keeps_promises(pending, charged) {
+            Ok(Some(pledge))
+        } else {
+            Err(PoolError::CannotReserve {
                 wanted_bytes: pending.unmapped.saturating_mul(self.buffer.block_bytes),
                 free_bytes: self.space.reservable_bytes(charged, self.store.claimable(self.id())),
-            }),
+            })
         }
     }
 

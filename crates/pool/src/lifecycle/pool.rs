@@ -498,9 +498,10 @@ impl Pool {
         range: ByteRange,
     ) -> Compiled<'_, Result<u64, PoolError>> {
         Box::pin(async move {
-            match source.slice() == target.slice() {
-                true => self.slice_of(target)?.copy_some(source, from, target, range).await,
-                false => self.copy_across(source, from, target, range).await,
+            if source.slice() == target.slice() {
+                self.slice_of(target)?.copy_some(source, from, target, range).await
+            } else {
+                self.copy_across(source, from, target, range).await
             }
         })
     }

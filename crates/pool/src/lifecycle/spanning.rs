@@ -180,9 +180,10 @@ impl Pool {
             self.decide(id, home, places).await?;
         }
         for (part, appended) in parts.iter().zip(&appended) {
-            match part.transaction.forks() {
-                true => part.slice.confirm(appended),
-                false => drop(part.slice.apply(&part.transaction, appended.sequence)),
+            if part.transaction.forks() {
+                part.slice.confirm(appended);
+            } else {
+                part.slice.apply(&part.transaction, appended.sequence);
             }
         }
         Ok(())
@@ -252,16 +253,15 @@ async fn room_in(slice: &Slice) -> Result<Room<'_>, PoolError> {
 fn append_together(parts: &[Admitted<'_>], appended: &mut Vec<Appended>) -> Result<(), PoolError> {
     let Some((first, rest)) = parts.split_first() else { return Ok(()) };
     let slice = first.slice;
-    let one = match first.transaction.forks() {
-        true => slice.append_transaction(
+    let one = if first.transaction.forks() {
+        slice.append_transaction(
             &first.transaction,
             || slice.buffer.lock_all(),
             || append_together(rest, appended),
-        )?,
-        false => {
-            append_together(rest, appended)?;
-            slice.append_transaction(&first.transaction, || (), || Ok(()))?
-        }
+        )?
+    } else {
+        append_together(rest, appended)?;
+        slice.append_transaction(&first.transaction, || (), || Ok(()))?
     };
     appended.push(one);
     Ok(())

@@ -29,9 +29,10 @@ struct PendingTransaction<'a> {
 
 impl Drop for PendingTransaction<'_> {
     fn drop(&mut self) {
-        match self.done || !self.appending {
-            true => self.slice.log.transactions.unpin(),
-            false => self.slice.store.health().fail("a catalog transaction was abandoned half way".into()),
+        if self.done || !self.appending {
+            self.slice.log.transactions.unpin()
+        } else {
+            self.slice.store.health().fail("a catalog transaction was abandoned half way".into())
         }
     }
 }
@@ -137,9 +138,10 @@ impl Slice {
     pub(crate) async fn commit_with_room(&self, transaction: Transaction) -> Result<(), PoolError> {
         let mut admitted = self.take_turn(transaction).await?;
         admitted.begin_appending();
-        let outcome = match admitted.transaction.forks() {
-            true => self.harden_forks(&admitted.transaction).await,
-            false => self.harden_transaction(&admitted.transaction).await,
+        let outcome = if admitted.transaction.forks() {
+            self.harden_forks(&admitted.transaction).await
+        } else {
+            self.harden_transaction(&admitted.transaction).await
         };
         admitted.end(outcome)
     }

@@ -488,9 +488,10 @@ impl RecordHeap {
             heap.next_number = number.wrapping_add(1);
         }
         for page in 0..heap.pages.len() as u32 {
-            match heap.pages[page as usize].pieces.is_empty() {
-                true => drop(heap.empty.insert(page)),
-                false => drop(heap.settled.insert((heap.free_bytes(page), page))),
+            if heap.pages[page as usize].pieces.is_empty() {
+                heap.empty.insert(page);
+            } else {
+                heap.settled.insert((heap.free_bytes(page), page));
             }
         }
         Ok(heap)

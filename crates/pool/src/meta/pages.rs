@@ -533,12 +533,11 @@ impl PageStore {
         while self.resident.load(Ordering::Relaxed) > limit && in_vain < SHARDS {
             // Shards in turn. Once all had nothing to drop, the rest is dirty or held.
             let next = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            match self.shards[next].lock().drop_one() {
-                true => {
-                    self.resident.fetch_sub(1, Ordering::Relaxed);
-                    in_vain = 0;
-                }
-                false => in_vain += 1,
+            if self.shards[next].lock().drop_one() {
+                self.resident.fetch_sub(1, Ordering::Relaxed);
+                in_vain = 0;
+            } else {
+                in_vain += 1;
             }
         }
     }

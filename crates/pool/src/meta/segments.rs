@@ -188,9 +188,10 @@ impl SegmentTable {
         for (id, bytes) in entries {
             let segment = decode(bytes, id)?;
             granted.take(format!("segment {id}"), &segment.stripes.columns)?;
-            match segment.stream.is_metadata() {
-                true => live_meta_sectors += u64::from(segment.live_sectors),
-                false => live_data_sectors += u64::from(segment.live_sectors),
+            if segment.stream.is_metadata() {
+                live_meta_sectors += u64::from(segment.live_sectors);
+            } else {
+                live_data_sectors += u64::from(segment.live_sectors);
             }
             segments.resize_with(segments.len().max(id + 1), free_segment);
             segments[id] = segment;
@@ -481,9 +482,10 @@ impl Inner {
     fn count(&mut self, location: Location, up: bool) {
         let segment = &mut self.segments[location.segment().0 as usize];
         assert!(segment.state != SegmentState::Free, "live data in free segment {}", location.segment());
-        let total = match segment.stream.is_metadata() {
-            true => &mut self.live_meta_sectors,
-            false => &mut self.live_data_sectors,
+        let total = if segment.stream.is_metadata() {
+            &mut self.live_meta_sectors
+        } else {
+            &mut self.live_data_sectors
         };
         if up {
             segment.live_sectors += location.sectors();

@@ -101,10 +101,7 @@ impl World for ModelWorld {
 
     fn sleep(&self, duration: Duration) -> Task {
         Box::pin(async move {
-            match duration <= SHORT {
-                true => future::yield_now().await,
-                false => std::future::pending().await,
-            }
+            if duration <= SHORT { future::yield_now().await } else { std::future::pending().await }
         })
     }
 

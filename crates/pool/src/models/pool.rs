@@ -110,12 +110,11 @@ fn reads_beside_destage(together: bool) {
             let (pool, acknowledged) = (pool.clone(), acknowledged.clone());
             bench.on(0, async move {
                 for stamp in [3, 5] {
-                    match together {
-                        true => write(&pool, volume, 0, 2, stamp).await,
-                        false => {
-                            write(&pool, volume, 0, 1, stamp).await;
-                            write(&pool, volume, 1, 1, stamp).await;
-                        }
+                    if together {
+                        write(&pool, volume, 0, 2, stamp).await;
+                    } else {
+                        write(&pool, volume, 0, 1, stamp).await;
+                        write(&pool, volume, 1, 1, stamp).await;
                     }
                     acknowledged.store(stamp, Ordering::SeqCst);
                     pool.drain().await.unwrap();

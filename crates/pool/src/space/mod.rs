@@ -428,9 +428,10 @@ impl Space {
     /// What a buffered block may take at the worst. A promise leaves no slack for what it may take beyond: then its
     /// metadata counts twice, as all metadata does.
     fn charge_bytes(&self) -> u64 {
-        match self.any_reserved() {
-            true => self.block_bytes + 2 * self.charged_metadata(),
-            false => self.block_bytes + self.charged_metadata(),
+        if self.any_reserved() {
+            self.block_bytes + 2 * self.charged_metadata()
+        } else {
+            self.block_bytes + self.charged_metadata()
         }
     }
 

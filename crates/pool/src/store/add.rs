@@ -50,9 +50,10 @@ impl Store {
         let label =
             Label { drive: id, index, roles, journal_slabs: 0, fences, created_ms, ..self.label.clone() };
         let drive = Drive::format(disk, label, session).await?;
-        let grants = match planted(Bug::MemberBeforeGrants) {
-            true => None,
-            false => Some(self.grants.format_added(&drive).await?),
+        let grants = if planted(Bug::MemberBeforeGrants) {
+            None
+        } else {
+            Some(self.grants.format_added(&drive).await?)
         };
 
         // In force when the voters have it durably. Only then others may use it.

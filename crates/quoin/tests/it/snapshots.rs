@@ -161,9 +161,10 @@ fn sets_are_of_one_moment_and_come_back_after_a_kill() {
         lab.until(&["session", "list"], |sessions| sessions.as_array().unwrap().is_empty());
         let keep = format!("k{round}");
         for (set, earliest, latest) in &sets {
-            let restore: &[&str] = match set == &sets[0].0 {
-                true => &["group", "restore", "db", set, "--keep", &keep],
-                false => &["group", "restore", "db", set],
+            let restore: &[&str] = if set == &sets[0].0 {
+                &["group", "restore", "db", set, "--keep", &keep]
+            } else {
+                &["group", "restore", "db", set]
             };
             lab.ok(restore);
             let mut host = login(&status);

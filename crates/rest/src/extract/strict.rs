@@ -69,9 +69,10 @@ impl<'de> Visitor<'de> for OnceVisitor {
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
         // A whole number may be written with a fraction of zero; up to this limit every one of them is exact.
-        match value.fract() == 0.0 && value.abs() <= WHOLE_MAX {
-            true => Ok((value as i64).into()),
-            false => Ok(value.into()),
+        if value.fract() == 0.0 && value.abs() <= WHOLE_MAX {
+            Ok((value as i64).into())
+        } else {
+            Ok(value.into())
         }
     }
 

@@ -69,9 +69,10 @@ pub(crate) struct Options {
 fn parse_case(text: &str) -> Result<(u64, u64), String> {
     let (size, blocks) = text.split_once(':').ok_or_else(|| format!("'{text}' is not SIZE:BLOCKS"))?;
     let (size, blocks) = (parse_bytes(size)?, parse_count(blocks)?);
-    match blocks * BLOCK_BYTES <= size {
-        true => Ok((size, blocks)),
-        false => Err(format!("{blocks} blocks of 8 KiB do not fit in {}", show_bytes(size))),
+    if blocks * BLOCK_BYTES <= size {
+        Ok((size, blocks))
+    } else {
+        Err(format!("{blocks} blocks of 8 KiB do not fit in {}", show_bytes(size)))
     }
 }
 
@@ -239,9 +240,10 @@ fn windows(options: &Options, serving: &Serving<'_>) -> Result<Vec<Window>> {
         let set = format!("s{number}");
         let first = rng.below(2) == 0;
         for taken in [first, !first] {
-            match taken {
-                true => window(Kind::With, &["group", "snapshot", GROUP, &set])?,
-                false => window(Kind::Without, &["group", "show", GROUP])?,
+            if taken {
+                window(Kind::With, &["group", "snapshot", GROUP, &set])?
+            } else {
+                window(Kind::Without, &["group", "show", GROUP])?
             }
         }
         sets.push(set);

@@ -116,10 +116,7 @@ impl CatalogModel {
 
     pub(crate) fn end(&mut self, id: u64, acknowledged: bool) {
         let Some(changes) = self.pending.remove(&id) else { return };
-        match acknowledged {
-            true => self.set(|content| content.apply(&changes)),
-            false => self.doubtful.push(changes),
-        }
+        if acknowledged { self.set(|content| content.apply(&changes)) } else { self.doubtful.push(changes) }
     }
 
     /// A transaction was refused and surely has no effect.

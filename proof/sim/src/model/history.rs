@@ -414,9 +414,10 @@ impl History {
         let settled = self.ops[settled as usize].value;
         let sector = self.sector(volume, window, at);
         if sector.entries.is_empty() {
-            return match settled == value {
-                true => Ok(()),
-                false => Err(format!("it holds {}, yet {} is settled", named(value), named(settled))),
+            return if settled == value {
+                Ok(())
+            } else {
+                Err(format!("it holds {}, yet {} is settled", named(value), named(settled)))
             };
         }
         let fits = |e: &Entry| e.value == value && e.outdated > begun;

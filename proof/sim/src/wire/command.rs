@@ -120,12 +120,11 @@ impl Connection<'_> {
     fn send_command(&mut self, unit: usize, cdb: [u8; 16], what: What, data: Vec<u8>, in_bytes: usize) {
         let itt = self.take_itt();
         let agreed = self.agreed.clone();
-        let immediate = match agreed.immediate_data && self.host.rng.random_bool(0.8) {
-            true => {
-                let most = data.len().min(agreed.first_burst_bytes).min(agreed.segment_bytes);
-                if self.host.rng.random() { most } else { self.host.rng.random_range(0..=most) }
-            }
-            false => 0,
+        let immediate = if agreed.immediate_data && self.host.rng.random_bool(0.8) {
+            let most = data.len().min(agreed.first_burst_bytes).min(agreed.segment_bytes);
+            if self.host.rng.random() { most } else { self.host.rng.random_range(0..=most) }
+        } else {
+            0
         };
         let burst = data.len().min(agreed.first_burst_bytes);
         let follows = !agreed.initial_r2t && immediate < burst && self.host.rng.random_bool(0.8);

@@ -187,9 +187,10 @@ impl Run {
             Ending::Step(step) => PowerCut::AfterSteps(step),
             Ending::DiskOp(op) => PowerCut::AtDiskOp(op),
         };
-        match self.rng.random_bool(0.4) {
-            true => shared.world.kill_process(at),
-            false => shared.world.cut_power(at),
+        if self.rng.random_bool(0.4) {
+            shared.world.kill_process(at)
+        } else {
+            shared.world.cut_power(at)
         }
         let result = shared.world.run(boot.run());
         shared.totals.lock().boots += 1;
@@ -251,10 +252,7 @@ impl Boot {
         self.shared.history.lock().crash();
         self.verify(&volumes, if self.last { 1.0 } else { 0.3 }).await?;
         pool.close().await.map_err(|e| format!("the pool cannot be closed: {e}"))?;
-        match self.last {
-            true => check_pool(self.disks).await,
-            false => Ok(()),
-        }
+        if self.last { check_pool(self.disks).await } else { Ok(()) }
     }
 
     fn array(&self, volumes: &[Arc<Volume>]) -> Result<Arc<Array>, String> {
@@ -310,26 +308,16 @@ impl Boot {
             let is_session = number < sessions as u64;
             let task = async move {
                 let forgotten = Vec::new();
-                match is_session {
-                    true => {
-                        // The third session is another of the second host's.
-                        let name = initiator_name(1 + number.min(1));
-                        let isid = [0x80, 0, 0, 0, 0, number as u8];
-                        let (tsih, orphans) = (0, Vec::new());
-                        let session = Initiator {
-                            array,
-                            rng,
-                            number,
-                            name,
-                            isid,
-                            operations,
-                            tsih,
-                            orphans,
-                            forgotten,
-                        };
-                        session.run().await;
-                    }
-                    false => NbdClient { array, rng, number, operations, forgotten }.run().await,
+                if is_session {
+                    // The third session is another of the second host's.
+                    let name = initiator_name(1 + number.min(1));
+                    let isid = [0x80, 0, 0, 0, 0, number as u8];
+                    let (tsih, orphans) = (0, Vec::new());
+                    let session =
+                        Initiator { array, rng, number, name, isid, operations, tsih, orphans, forgotten };
+                    session.run().await;
+                } else {
+                    NbdClient { array, rng, number, operations, forgotten }.run().await;
                 }
                 done.0.fetch_add(1, Ordering::Relaxed);
                 done.1.notify();

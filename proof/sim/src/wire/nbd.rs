@@ -299,9 +299,10 @@ impl Connection<'_> {
                 array.shared.totals.lock().refused_full += 1;
                 return Ok(());
             }
-            return match array.shared.is_over() {
-                true => Ok(()),
-                false => Err(Trouble::Violation(format!("request {cookie} failed with error {error}"))),
+            return if array.shared.is_over() {
+                Ok(())
+            } else {
+                Err(Trouble::Violation(format!("request {cookie} failed with error {error}")))
             };
         }
         what.succeeded(&array, self.unit)

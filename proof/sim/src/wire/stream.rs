@@ -83,9 +83,10 @@ pub(super) async fn exchange(
             }
             Poll::Pending => {}
         }
-        match had_output && output.is_empty() {
-            true => Poll::Ready(Ok(true)),
-            false => over.as_mut().poll(cx).map(|()| Ok(false)),
+        if had_output && output.is_empty() {
+            Poll::Ready(Ok(true))
+        } else {
+            over.as_mut().poll(cx).map(|()| Ok(false))
         }
     })
     .await

@@ -144,10 +144,7 @@ impl Queue {
             let taken = {
                 let waiting = &mut self.state.lock().waiting;
                 let blocks = waiting.iter().map(|write| write.blocks.len());
-                match blocks.sum::<usize>() >= least {
-                    true => take(waiting, most),
-                    false => Vec::new(),
-                }
+                if blocks.sum::<usize>() >= least { take(waiting, most) } else { Vec::new() }
             };
             let shall_seal = taken.is_empty() && self.shall_seal.swap(false, Ordering::AcqRel);
             (shall_seal || !taken.is_empty()).then_some(Some(taken))

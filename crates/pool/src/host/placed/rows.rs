@@ -79,9 +79,10 @@ impl Slice {
         loop {
             let now = self.log.journal.data_batches();
             // Small writes came in since the last turn: for a while they are not to wait behind long rows.
-            careful_turns = match std::mem::replace(&mut small_writes, now) == now {
-                true => careful_turns.saturating_sub(1),
-                false => TURNS_AFTER_SMALL_WRITES,
+            careful_turns = if std::mem::replace(&mut small_writes, now) == now {
+                careful_turns.saturating_sub(1)
+            } else {
+                TURNS_AFTER_SMALL_WRITES
             };
             let full_row = self.segments.table.row_bytes();
             let (most, row_bytes) = match careful_turns {
@@ -147,9 +148,10 @@ impl Slice {
                 // Its blocks keep the segment until the row has landed, also if they are overwritten before that.
                 held.extend(part.blocks.iter().cloned());
                 // A row that waits for room holds up whatever waits for its record: there is none before the row landed.
-                match self.store.may_lack_room() {
-                    true => untold.push(part),
-                    false => part.tell(on_its_way.clone(), thread),
+                if self.store.may_lack_room() {
+                    untold.push(part)
+                } else {
+                    part.tell(on_its_way.clone(), thread)
                 }
             }
             flights.push_back(Box::pin(async move {

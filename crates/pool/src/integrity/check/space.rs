@@ -44,9 +44,10 @@ impl<'a> Standing<'a> {
         let mut branches: BTreeMap<LayerId, Vec<LayerId>> = BTreeMap::new();
         for layer in parents_first.into_iter().rev() {
             let above = branches.get(&layer.id).map_or(0, Vec::len);
-            let stands = match layer.is_leaf() || above > 1 {
-                true => Some(layer.id),
-                false => branches.get(&layer.id).and_then(|above| above.first().copied()),
+            let stands = if layer.is_leaf() || above > 1 {
+                Some(layer.id)
+            } else {
+                branches.get(&layer.id).and_then(|above| above.first().copied())
             };
             if let Some(stands) = stands.filter(|_| layer.parent != LayerId(0)) {
                 branches.entry(layer.parent).or_default().push(stands);

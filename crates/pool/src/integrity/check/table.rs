@@ -140,9 +140,10 @@ impl Walk<'_> {
     /// Tells of a block whose content is not there, which matters to those that reach it.
     fn tell_block(&mut self, number: BlockNumber, problem: String) {
         let what = format!("block {number}");
-        match self.unreached.contains(&number) {
-            true => self.report.add_unless_leaked(what, problem),
-            false => self.report.add(what, problem),
+        if self.unreached.contains(&number) {
+            self.report.add_unless_leaked(what, problem)
+        } else {
+            self.report.add(what, problem)
         }
     }
 }

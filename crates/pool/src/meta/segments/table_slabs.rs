@@ -69,9 +69,10 @@ pub(super) fn most_data_slabs(slab_bytes: u64) -> u64 {
     let (mut fits, mut too_many) = (0, u64::from(u32::MAX));
     while too_many - fits > 1 {
         let middle = fits.midpoint(too_many);
-        match table_slabs_for(middle, slab_bytes) <= MAX_TABLE_SLABS as u64 {
-            true => fits = middle,
-            false => too_many = middle,
+        if table_slabs_for(middle, slab_bytes) <= MAX_TABLE_SLABS as u64 {
+            fits = middle;
+        } else {
+            too_many = middle;
         }
     }
     fits
@@ -164,12 +165,13 @@ impl TableSlabs {
         inner.others += u64::from(!is_table);
         let is_free =
             self.find(at).is_some_and(|(slab, page)| inner.slabs.get_mut(slab).is_some_and(|s| s.set(page)));
-        match is_free {
-            true => Ok(()),
-            false => Err(PoolError::corrupt(
+        if is_free {
+            Ok(())
+        } else {
+            Err(PoolError::corrupt(
                 format!("the place {:#x} of a table slab", at.0),
                 "two pages lie there, or there is no such place",
-            )),
+            ))
         }
     }
 

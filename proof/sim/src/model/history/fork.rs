@@ -77,12 +77,13 @@ impl History {
         let before = missing.map(|entry| entry.before.1).min().unwrap_or(NEVER);
         let fork = &mut self.forks[seen.fork as usize];
         (fork.after, fork.before) = (fork.after.max(seen.before.0), fork.before.min(before));
-        match fork.after < fork.before {
-            true => Ok(()),
-            false => Err(format!(
+        if fork.after < fork.before {
+            Ok(())
+        } else {
+            Err(format!(
                 "a fork holds a write begun at {} and none of another that ended at {}: {fork:?}",
                 fork.after, fork.before
-            )),
+            ))
         }
     }
 }
